@@ -1,0 +1,371 @@
+"""The one error tree. Each error has a SQLSTATE, carries facts and says what to do next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class CairnError(Exception):
+    """What others get wrong. What we promised ourselves is an `assert`."""
+
+    sqlstate = "XX000"
+    hint: str | None = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        position: int | None = None,
+        sqlstate: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+        self.position = position  # 1-based character in the statement, when known
+        if hint is not None:
+            self.hint = hint
+        if sqlstate is not None:
+            self.sqlstate = sqlstate
+
+    def to_wire(self) -> dict[str, Any]:
+        """What crosses to another instance; `from_wire` is its other end."""
+        return {
+            "kind": type(self).__name__,
+            "sqlstate": self.sqlstate,
+            "message": self.message,
+            "detail": self.detail,
+            "hint": self.hint,
+            "position": self.position,
+        }
+
+
+def from_wire(fields: dict[str, Any]) -> CairnError:
+    """Rebuild an error that a peer reported; an unknown kind keeps its SQLSTATE and text."""
+    cls = _by_name().get(str(fields.get("kind")), CairnError)
+    error = CairnError.__new__(cls)
+    CairnError.__init__(
+        error,
+        str(fields.get("message", "")),
+        detail=fields.get("detail"),
+        hint=fields.get("hint"),
+        position=fields.get("position"),
+        sqlstate=str(fields.get("sqlstate", "XX000")),
+    )
+    return error
+
+
+def _by_name() -> dict[str, type[CairnError]]:
+    found: dict[str, type[CairnError]] = {}
+    queue: list[type[CairnError]] = [CairnError]
+    while queue:
+        cls = queue.pop()
+        found[cls.__name__] = cls
+        queue.extend(cls.__subclasses__())
+    return found
+
+
+# --- what the cluster cannot do now -------------------------------------------------------------
+
+
+class NotOwner(CairnError):
+    """The bucket lives elsewhere."""
+
+    sqlstate = "PC001"
+
+
+class NotLeader(CairnError):
+    """Only the Raft leader may do this; `leader` is whom to ask, when known."""
+
+    sqlstate = "PC002"
+
+    def __init__(self, message: str = "not a leader", *, leader: int | None = None) -> None:
+        text = f"{message}, actual leader: {leader}" if leader else f"{message}, leader is unknown"
+        super().__init__(text, hint="the request is retried on the leader once one is known")
+        self.leader = leader
+
+
+class NoMaster(CairnError):
+    """The replicaset has no master that may answer now."""
+
+    sqlstate = "PC003"
+
+
+class TableUnderDdl(CairnError):
+    """The table is being changed."""
+
+    sqlstate = "PC004"
+
+
+class BehindPosition(CairnError):
+    """This instance has not applied the position that was asked for."""
+
+    sqlstate = "PC005"
+
+
+class PartialWrite(CairnError):
+    """A write was done on some replicasets only; the detail lists each of them."""
+
+    sqlstate = "PC006"
+
+
+class OutcomeUnknown(CairnError):
+    """The statement may or may not have taken effect. Never retried silently."""
+
+    sqlstate = "40003"
+
+
+class StatementInvalidated(CairnError):
+    """The schema moved under a prepared statement. Preparing it again will work."""
+
+    sqlstate = "42999"
+
+    def __init__(
+        self, *, prepared_version: int, current_version: int, name: str | None = None
+    ) -> None:
+        super().__init__(
+            f"prepared statement {name} has been invalidated"
+            if name is not None
+            else "prepared statement has been invalidated, reprepare is required",
+            detail=f"prepared at schema {prepared_version}, now {current_version}",
+        )
+        self.prepared_version, self.current_version = prepared_version, current_version
+
+
+class MotionLimit(CairnError):
+    """More rows had to be gathered than `sql_motion_row_max` allows."""
+
+    sqlstate = "54000"
+
+
+class NotOnlineYet(CairnError):
+    """The instance has not reached Online."""
+
+    sqlstate = "57P03"
+
+
+class QueryCanceled(CairnError):
+    """Cancelled by the user or by a time limit."""
+
+    sqlstate = "57014"
+
+
+class TimedOut(CairnError):
+    """The time limit passed; nothing is known to have happened."""
+
+    sqlstate = "57014"
+
+
+# --- what the statement gets wrong --------------------------------------------------------------
+
+
+class SyntaxProblem(CairnError):
+    sqlstate = "42601"
+
+
+class Unsupported(CairnError):
+    """Refused by name."""
+
+    sqlstate = "0A000"
+
+
+class UndefinedTable(CairnError):
+    sqlstate = "42P01"
+
+
+class UndefinedColumn(CairnError):
+    sqlstate = "42703"
+
+
+class AmbiguousColumn(CairnError):
+    sqlstate = "42702"
+
+
+class UndefinedFunction(CairnError):
+    sqlstate = "42883"
+
+
+class UndefinedObject(CairnError):
+    sqlstate = "42704"
+
+
+class DuplicateTable(CairnError):
+    sqlstate = "42P07"
+
+
+class DuplicateObject(CairnError):
+    sqlstate = "42710"
+
+
+class DuplicateColumn(CairnError):
+    sqlstate = "42701"
+
+
+class InvalidTableDefinition(CairnError):
+    sqlstate = "42P16"
+
+
+class GroupingProblem(CairnError):
+    sqlstate = "42803"
+
+
+class DatatypeMismatch(CairnError):
+    sqlstate = "42804"
+
+
+class IndeterminateType(CairnError):
+    sqlstate = "42P18"
+
+
+class InvalidText(CairnError):
+    """A value that is no value of its type."""
+
+    sqlstate = "22P02"
+
+
+class InvalidBinary(CairnError):
+    sqlstate = "22P03"
+
+
+class OutOfRange(CairnError):
+    sqlstate = "22003"
+
+
+class DivisionByZero(CairnError):
+    sqlstate = "22012"
+
+    def __init__(self, message: str = "division by zero") -> None:
+        super().__init__(message)
+
+
+class CardinalityViolation(CairnError):
+    sqlstate = "21000"
+
+
+class UniqueViolation(CairnError):
+    sqlstate = "23505"
+
+
+class NotNullViolation(CairnError):
+    sqlstate = "23502"
+
+
+class CheckViolation(CairnError):
+    sqlstate = "23514"
+
+
+class InvalidParameter(CairnError):
+    sqlstate = "22023"
+
+
+class TooComplex(CairnError):
+    sqlstate = "54001"
+
+
+class LimitExceeded(CairnError):
+    sqlstate = "54000"
+
+
+class DdlAborted(CairnError):
+    """A schema change was given up everywhere; nothing of it stays."""
+
+    sqlstate = "55000"
+
+
+class NotInPrerequisiteState(CairnError):
+    sqlstate = "55000"
+
+
+class AccessDenied(CairnError):
+    sqlstate = "42501"
+
+
+# --- what the protocol gets wrong ---------------------------------------------------------------
+
+
+class AuthenticationFailed(CairnError):
+    sqlstate = "28P01"
+
+    def __init__(self, user: str) -> None:
+        super().__init__(f"authentication failed for user '{user}'")
+
+
+class InvalidAuthorization(CairnError):
+    sqlstate = "28000"
+
+
+class ProtocolViolation(CairnError):
+    sqlstate = "08P01"
+
+
+class TooManyConnections(CairnError):
+    sqlstate = "53300"
+
+
+class DiskFull(CairnError):
+    sqlstate = "53100"
+
+
+class UndefinedStatement(CairnError):
+    sqlstate = "26000"
+
+
+class UndefinedCursor(CairnError):
+    sqlstate = "34000"
+
+
+class DuplicateStatement(CairnError):
+    sqlstate = "42P05"
+
+
+class DuplicateCursor(CairnError):
+    sqlstate = "42P03"
+
+
+class InFailedTransaction(CairnError):
+    sqlstate = "25P02"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "current transaction is aborted, commands ignored until end of transaction block"
+        )
+
+
+# --- the cluster's own life ---------------------------------------------------------------------
+
+
+class JoinRefused(CairnError):
+    """The sentence says why, so that an administrator can act on it."""
+
+    sqlstate = "55000"
+
+
+class Expelled(CairnError):
+    """This instance was expelled: it stops and never comes back under its raft_id."""
+
+    sqlstate = "57P01"
+
+
+class StorageDamaged(CairnError):
+    """A file cannot be trusted. The instance refuses to start rather than serve wrong rows."""
+
+    sqlstate = "XX001"
+
+
+class PeerRefused(CairnError):
+    """A handshake between instances failed; the text says what did not match."""
+
+    sqlstate = "28000"
+
+
+class Unreachable(CairnError):
+    """No answer from a peer; whether it acted is unknown unless the request was read-only."""
+
+    sqlstate = "58000"
+
+
+class ConfigProblem(CairnError):
+    """A flag, an environment variable or a line of the file is wrong; the text names it."""
+
+    sqlstate = "F0000"
