@@ -1,0 +1,102 @@
+"""A picture of the schema at one moment: tables, indexes, tiers, users, rights and settings.
+
+Built from the system tables when a schema entry is applied; never changed afterwards, so a
+statement is planned against one consistent picture.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cairn.model.schema import Index, Table
+from cairn.model.topology import Tier
+
+ADMIN_ID, GUEST_ID, PUBLIC_ID, SUPER_ID, SERVICE_ID = 1, 0, 2, 31, 32
+ALL_OBJECTS = -1
+
+
+class User(msgspec.Struct, frozen=True):
+    id: int
+    name: str
+    kind: str = "user"  # user | role
+    auth: tuple[str, str] | None = None  # (method, verifier)
+    owner: int = ADMIN_ID
+    schema_version: int = 0
+
+
+class Privilege(msgspec.Struct, frozen=True):
+    grantee_id: int
+    privilege: str  # read write execute login create drop alter
+    object_type: str  # table role user universe
+    object_id: int  # ALL_OBJECTS: every object of the type
+
+
+class Catalog(msgspec.Struct, frozen=True):
+    """Look-ups that SQL and access checks need. `version` changes with every schema entry."""
+
+    version: int = 0
+    tables: dict[str, Table] = {}
+    indexes: dict[int, tuple[Index, ...]] = {}  # by table id, without the primary key
+    tiers: dict[str, Tier] = {}
+    users: dict[str, User] = {}
+    privileges: frozenset[Privilege] = frozenset()
+    settings: dict[tuple[str, str], Any] = {}  # (key, scope) → value; scope "" is the cluster
+
+    def table(self, name: str) -> Table | None:
+        return self.tables.get(name)
+
+    def table_by_id(self, table_id: int) -> Table | None:
+        for table in self.tables.values():
+            if table.id == table_id:
+                return table
+        return None
+
+    @property
+    def default_tier(self) -> str:
+        for tier in self.tiers.values():
+            if tier.is_default:
+                return tier.name
+        return "default"
+
+    def setting(self, key: str, scope: str = "") -> Any:
+        return self.settings.get((key, scope))
+
+    def user_by_id(self, user_id: int) -> User | None:
+        for user in self.users.values():
+            if user.id == user_id:
+                return user
+        return None
+
+    def roles_of(self, user_id: int) -> set[int]:
+        """`user_id` itself and every role it has, directly or through another role."""
+        found, queue = {user_id}, [user_id]
+        while queue:
+            holder = queue.pop()
+            for right in self.privileges:
+                if (
+                    right.grantee_id == holder
+                    and right.object_type == "role"
+                    and right.privilege == "execute"
+                    and right.object_id not in found
+                ):
+                    found.add(right.object_id)
+                    queue.append(right.object_id)
+        return found
+
+    def allows(self, user_id: int, privilege: str, object_type: str, object_id: int) -> bool:
+        """Whether the user, or a role it has, holds the right on the object or on all of them."""
+        if user_id in (ADMIN_ID, SERVICE_ID):
+            return True
+        for holder in self.roles_of(user_id):
+            if holder == SUPER_ID:
+                return True
+            for kind, object_ in (
+                (object_type, object_id),
+                (object_type, ALL_OBJECTS),
+                ("universe", 0),
+            ):
+                if Privilege(holder, privilege, kind, object_) in self.privileges:
+                    return True
+        return False
