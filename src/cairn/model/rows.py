@@ -1,0 +1,265 @@
+"""Rows of the system tables, to and from the values they describe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from cairn.model.catalog import Privilege, User
+from cairn.model.schema import Column, Index, Sharded, Table, distribution_json, format_json
+from cairn.model.topology import (
+    BucketRange,
+    BucketState,
+    Grade,
+    Instance,
+    Replicaset,
+    ReplicasetState,
+    State,
+    Tier,
+)
+from cairn.model.values import ColumnType
+
+Row = tuple[Any, ...]
+
+
+def to_json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def state_json(state: State) -> str:
+    return to_json([state.grade.value, state.incarnation])
+
+
+def state_of(text: str) -> State:
+    grade, incarnation = json.loads(text)
+    return State(Grade(grade), incarnation)
+
+
+def instance_row(instance: Instance) -> Row:
+    return (
+        instance.name,
+        instance.uuid,
+        instance.raft_id,
+        instance.replicaset_name,
+        instance.replicaset_uuid,
+        state_json(instance.current_state),
+        state_json(instance.target_state),
+        to_json(instance.failure_domain),
+        instance.tier,
+        instance.version,
+        None,
+        instance.target_state_reason,
+        None,
+    )
+
+
+def instance_of(row: Sequence[Any]) -> Instance:
+    return Instance(
+        name=row[0],
+        uuid=row[1],
+        raft_id=row[2],
+        replicaset_name=row[3],
+        replicaset_uuid=row[4],
+        current_state=state_of(row[5]),
+        target_state=state_of(row[6]),
+        failure_domain=json.loads(row[7]),
+        tier=row[8],
+        version=row[9],
+        target_state_reason=row[11] or "",
+    )
+
+
+def replicaset_row(replicaset: Replicaset) -> Row:
+    return (
+        replicaset.name,
+        replicaset.uuid,
+        replicaset.current_master_name,
+        replicaset.target_master_name,
+        replicaset.tier,
+        float(replicaset.weight),
+        replicaset.weight_origin,
+        replicaset.state.value,
+        0,
+        0,
+        to_json(replicaset.cut),
+        replicaset.epoch,
+        to_json(list(replicaset.members)),
+    )
+
+
+def replicaset_of(row: Sequence[Any]) -> Replicaset:
+    return Replicaset(
+        name=row[0],
+        uuid=row[1],
+        current_master_name=row[2],
+        target_master_name=row[3],
+        tier=row[4],
+        weight=row[5],
+        weight_origin=row[6],
+        state=ReplicasetState(row[7]),
+        cut=json.loads(row[10]),
+        epoch=row[11],
+        members=tuple(json.loads(row[12])),
+    )
+
+
+def tier_row(tier: Tier) -> Row:
+    return (
+        tier.name,
+        tier.replication_factor,
+        int(tier.can_vote),
+        0,
+        0,
+        0,
+        tier.bucket_count,
+        int(tier.is_default),
+        tier.hash_version,
+        tier.replication_mode,
+    )
+
+
+def tier_of(row: Sequence[Any]) -> Tier:
+    return Tier(
+        name=row[0],
+        replication_factor=row[1],
+        can_vote=bool(row[2]),
+        bucket_count=row[6],
+        is_default=bool(row[7]),
+        hash_version=row[8],
+        replication_mode=row[9],
+    )
+
+
+def bucket_row(bucket: BucketRange) -> Row:
+    return (
+        bucket.tier,
+        bucket.start,
+        bucket.end,
+        bucket.state.value,
+        bucket.current_replicaset,
+        bucket.target_replicaset,
+        bucket.frozen_at,
+    )
+
+
+def bucket_of_row(row: Sequence[Any]) -> BucketRange:
+    return BucketRange(row[0], row[1], row[2], BucketState(row[3]), row[4], row[5], row[6])
+
+
+def user_row(user: User) -> Row:
+    auth = None if user.auth is None else to_json(list(user.auth))
+    return (user.id, user.name, user.schema_version, auth, user.owner, user.kind)
+
+
+def user_of(row: Sequence[Any]) -> User:
+    auth = None if row[3] is None else tuple(json.loads(row[3]))
+    return User(id=row[0], name=row[1], schema_version=row[2], auth=auth, owner=row[4], kind=row[5])
+
+
+def privilege_row(right: Privilege, grantor: int = 1, schema_version: int = 0) -> Row:
+    return (
+        grantor,
+        right.grantee_id,
+        right.privilege,
+        right.object_type,
+        right.object_id,
+        schema_version,
+    )
+
+
+def privilege_of(row: Sequence[Any]) -> Privilege:
+    return Privilege(row[1], row[2], row[3], row[4])
+
+
+def table_row(table: Table) -> Row:
+    return (
+        table.id,
+        table.name,
+        to_json(distribution_json(table)),
+        to_json(format_json(table)),
+        table.schema_version,
+        int(table.operable),
+        "memtx",
+        table.owner,
+        table.description,
+        None,
+    )
+
+
+def index_row(index: Index) -> Row:
+    return (
+        index.table_id,
+        index.id,
+        index.name,
+        "tree",
+        to_json([{"unique": [index.unique]}]),
+        to_json(list(index.columns)),
+        int(index.operable),
+        index.schema_version,
+    )
+
+
+def primary_index(table: Table) -> Index:
+    """The primary key as `_pico_index` shows it: index 0 of its table."""
+    return Index(
+        table_id=table.id,
+        id=0,
+        name=f"{table.name}_pkey",
+        columns=table.primary_key,
+        unique=True,
+        schema_version=table.schema_version,
+    )
+
+
+def index_of(row: Sequence[Any]) -> Index:
+    options = json.loads(row[4])
+    unique = any(option.get("unique", [False])[0] for option in options)
+    return Index(
+        table_id=row[0],
+        id=row[1],
+        name=row[2],
+        columns=tuple(json.loads(row[5])),
+        unique=unique,
+        operable=bool(row[6]),
+        schema_version=row[7],
+    )
+
+
+def table_of_row(row: Sequence[Any], primary_key: Sequence[str], *, local: bool = False) -> Table:
+    distribution = json.loads(row[2])
+    sharding = None
+    if "ShardedImplicitly" in distribution:
+        columns, _, tier = distribution["ShardedImplicitly"]
+        sharding = Sharded(tuple(columns), tier)
+    return Table(
+        id=row[0],
+        name=row[1],
+        columns=tuple(
+            Column(item["name"], ColumnType(item["field_type"]), item["is_nullable"])
+            for item in json.loads(row[3])
+        ),
+        primary_key=tuple(primary_key),
+        sharding=sharding,
+        schema_version=row[4],
+        operable=bool(row[5]),
+        owner=row[7],
+        description=row[8],
+        local=local,
+    )
+
+
+def tables_of(
+    table_rows: Iterable[Sequence[Any]], index_rows: Iterable[Sequence[Any]]
+) -> tuple[dict[str, Table], dict[int, tuple[Index, ...]]]:
+    """Tables by name and secondary indexes by table id, from `_pico_table` and `_pico_index`."""
+    keys: dict[int, tuple[str, ...]] = {}
+    others: dict[int, tuple[Index, ...]] = {}
+    for row in index_rows:
+        index = index_of(row)
+        if index.id == 0:
+            keys[index.table_id] = index.columns
+        else:
+            others[index.table_id] = (*others.get(index.table_id, ()), index)
+    tables = {row[1]: table_of_row(row, keys.get(row[0], ())) for row in table_rows}
+    return tables, others

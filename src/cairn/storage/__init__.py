@@ -1,0 +1,1 @@
+"""SQLite files: the Raft log with the global tables, and the rows with their log."""

@@ -1,0 +1,237 @@
+"""What DdlPrepare, DdlCommit and DdlAbort do to the catalogue and to global tables.
+
+Only the catalogue changes here for sharded tables: their own files are changed at the masters
+through the row log (data-plane rules 4 and 14), so applying an entry never waits.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cairn.model import ops, rows
+from cairn.model import system_tables as system
+from cairn.model.errors import CairnError, DuplicateTable, NotInPrerequisiteState, UndefinedTable
+from cairn.model.schema import Index, Table, create_index_sql, create_table_sql, physical_column
+from cairn.model.values import SQLITE_TYPES
+
+if TYPE_CHECKING:
+    from cairn.storage.state_machine import Change, StateMachine
+
+PENDING = "pending_schema_change"
+PENDING_VERSION = "pending_schema_version"
+NEXT_VERSION = "next_schema_version"
+GLOBAL_VERSION = "global_schema_version"
+
+
+def apply_ddl(
+    machine: StateMachine, op: ops.DdlPrepare | ops.DdlCommit | ops.DdlAbort
+) -> list[Change]:
+    match op:
+        case ops.DdlPrepare():
+            return _prepare(machine, op)
+        case ops.DdlCommit():
+            return _finish(machine, op.schema_version, commit=True, reason="")
+        case ops.DdlAbort():
+            return _finish(machine, op.schema_version, commit=False, reason=op.reason)
+
+
+def encode_pending(op: ops.DdlPrepare) -> str:
+    return msgspec.json.encode(op).decode()
+
+
+def decode_pending(text: str) -> ops.DdlPrepare:
+    return msgspec.json.decode(text, type=ops.DdlPrepare)
+
+
+def get_property(machine: StateMachine, key: str) -> Any:
+    name = system.PICO_PROPERTY.physical_name
+    row = machine.connection.execute(f"SELECT c1 FROM {name} WHERE c0 = ?", (key,)).fetchone()
+    return None if row is None or row[0] is None else json.loads(row[0])
+
+
+def _put_property(machine: StateMachine, key: str, value: Any) -> list[Change]:
+    table = system.PICO_PROPERTY.id
+    if value is None:
+        return machine.dml(ops.Delete(table, (key,)))
+    return machine.dml(ops.Replace(table, (key, json.dumps(value))))
+
+
+def _prepare(machine: StateMachine, op: ops.DdlPrepare) -> list[Change]:
+    if get_property(machine, PENDING) is not None:
+        raise NotInPrerequisiteState("another schema change is in progress")
+    changes: list[Change] = []
+    ddl = op.ddl
+    if isinstance(ddl, ops.CreateTable):
+        if any(table.name == ddl.table.name for table in _all_tables(machine).values()):
+            raise DuplicateTable(f"table {ddl.table.name} already exists")
+        table = msgspec.structs.replace(ddl.table, operable=False, schema_version=op.schema_version)
+        changes += machine.dml(ops.Insert(system.PICO_TABLE.id, rows.table_row(table)))
+        changes += machine.dml(
+            ops.Insert(system.PICO_INDEX.id, rows.index_row(rows.primary_index(table)))
+        )
+    else:
+        table = _table(machine, ops.table_of(ddl))
+        changes += _put_table(machine, msgspec.structs.replace(table, operable=False))
+        if isinstance(ddl, ops.CreateIndex):
+            index = msgspec.structs.replace(
+                ddl.index, operable=False, schema_version=op.schema_version
+            )
+            changes += machine.dml(ops.Insert(system.PICO_INDEX.id, rows.index_row(index)))
+    changes += _put_property(machine, PENDING, json.loads(encode_pending(op)))
+    changes += _put_property(machine, PENDING_VERSION, op.schema_version)
+    changes += _put_property(machine, NEXT_VERSION, op.schema_version + 1)
+    return changes
+
+
+def _finish(machine: StateMachine, version: int, *, commit: bool, reason: str) -> list[Change]:
+    pending = get_property(machine, PENDING)
+    if pending is None or get_property(machine, PENDING_VERSION) != version:
+        raise NotInPrerequisiteState("there is no pending ddl operation")
+    op = decode_pending(json.dumps(pending))
+    changes = _commit(machine, op.ddl, version) if commit else _abort(machine, op.ddl)
+    changes += _put_property(machine, PENDING, None)
+    changes += _put_property(machine, PENDING_VERSION, None)
+    if commit:
+        changes += _put_property(machine, GLOBAL_VERSION, version)
+    if op.governor_op_id is not None:
+        changes += _settle_queue(machine, op.governor_op_id, commit=commit, reason=reason)
+    return changes
+
+
+def _settle_queue(machine: StateMachine, op_id: int, *, commit: bool, reason: str) -> list[Change]:
+    """The queue's row changes in the entry that carries the effect (seeds/003)."""
+    queue = system.PICO_GOVERNOR_QUEUE
+    status = "done" if commit else "failed"
+    assignments = (
+        (queue.position("status"), status),
+        (queue.position("status_description"), None if commit else reason),
+    )
+    return machine.dml(ops.Update(queue.id, (op_id,), assignments))
+
+
+def _commit(machine: StateMachine, ddl: ops.Ddl, version: int) -> list[Change]:
+    table = _table(machine, ops.table_of(ddl))
+    fresh = msgspec.structs.replace(table, operable=True, schema_version=version)
+    match ddl:
+        case ops.CreateTable():
+            if table.is_global:
+                machine.connection.execute(create_table_sql(table))
+            return _put_table(machine, fresh)
+        case ops.DropTable():
+            return _drop_table(machine, table)
+        case ops.TruncateTable():
+            if table.is_global:
+                machine.connection.execute(f"DELETE FROM {table.physical_name}")
+            return _put_table(machine, msgspec.structs.replace(table, operable=True))
+        case ops.RenameTable(new_name=name):
+            return _put_table(machine, msgspec.structs.replace(fresh, name=name))
+        case ops.AddColumns(columns=columns):
+            if table.is_global:
+                for text in add_columns_sql(table, columns):
+                    machine.connection.execute(text)
+            wider = msgspec.structs.replace(fresh, columns=table.columns + columns)
+            return _put_table(machine, wider)
+        case ops.RenameColumn(old=old, new=new):
+            return _rename_column(machine, fresh, old, new)
+        case ops.CreateIndex(index=index):
+            if table.is_global:
+                machine.connection.execute(create_index_sql(table, index))
+            ready = msgspec.structs.replace(index, operable=True, schema_version=version)
+            changes = machine.dml(ops.Replace(system.PICO_INDEX.id, rows.index_row(ready)))
+            return changes + _put_table(machine, fresh)
+        case ops.DropIndex(index_id=index_id):
+            if table.is_global:
+                machine.connection.execute(f"DROP INDEX IF EXISTS i{table.id}_{index_id}")
+            changes = machine.dml(ops.Delete(system.PICO_INDEX.id, (table.id, index_id)))
+            return changes + _put_table(machine, fresh)
+        case ops.RenameIndex(index_id=index_id, new_name=name):
+            assign = ((system.PICO_INDEX.position("name"), name),)
+            changes = machine.dml(ops.Update(system.PICO_INDEX.id, (table.id, index_id), assign))
+            return changes + _put_table(machine, fresh)
+
+
+def _abort(machine: StateMachine, ddl: ops.Ddl) -> list[Change]:
+    table = _table(machine, ops.table_of(ddl))
+    if isinstance(ddl, ops.CreateTable):
+        return _drop_table(machine, table)
+    changes = _put_table(machine, msgspec.structs.replace(table, operable=True))
+    if isinstance(ddl, ops.CreateIndex):
+        key = (ddl.index.table_id, ddl.index.id)
+        changes += machine.dml(ops.Delete(system.PICO_INDEX.id, key))
+    return changes
+
+
+def _drop_table(machine: StateMachine, table: Table) -> list[Change]:
+    if table.is_global:
+        machine.connection.execute(f"DROP TABLE IF EXISTS {table.physical_name}")
+    changes = machine.dml(ops.Delete(system.PICO_TABLE.id, (table.id,)))
+    for index in _indexes(machine, table.id):
+        changes += machine.dml(ops.Delete(system.PICO_INDEX.id, (table.id, index.id)))
+    privileges = system.PICO_PRIVILEGE
+    query = f"SELECT c1, c3, c4, c2 FROM {privileges.physical_name} WHERE c3 = 'table' AND c4 = ?"
+    for key in machine.connection.execute(query, (table.id,)).fetchall():
+        changes += machine.dml(ops.Delete(privileges.id, key))
+    return changes
+
+
+def _rename_column(machine: StateMachine, table: Table, old: str, new: str) -> list[Change]:
+    def renamed(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(new if name == old else name for name in names)
+
+    sharding = table.sharding
+    if sharding is not None:
+        sharding = msgspec.structs.replace(sharding, columns=renamed(sharding.columns))
+    changed = msgspec.structs.replace(
+        table,
+        columns=tuple(
+            msgspec.structs.replace(column, name=new) if column.name == old else column
+            for column in table.columns
+        ),
+        primary_key=renamed(table.primary_key),
+        sharding=sharding,
+    )
+    changes = _put_table(machine, changed)
+    for index in _indexes(machine, table.id):
+        moved = msgspec.structs.replace(index, columns=renamed(index.columns))
+        changes += machine.dml(ops.Replace(system.PICO_INDEX.id, rows.index_row(moved)))
+    return changes
+
+
+def add_columns_sql(table: Table, columns: tuple[Any, ...]) -> list[str]:
+    """NOT NULL is checked by SQL: SQLite adds such a column only with a default."""
+    first = len(table.columns)
+    return [
+        f"ALTER TABLE {table.physical_name} "
+        f"ADD COLUMN {physical_column(first + at)} {SQLITE_TYPES[column.type]}"
+        for at, column in enumerate(columns)
+    ]
+
+
+def _put_table(machine: StateMachine, table: Table) -> list[Change]:
+    return machine.dml(ops.Replace(system.PICO_TABLE.id, rows.table_row(table)))
+
+
+def _indexes(machine: StateMachine, table_id: int) -> list[Index]:
+    query = f"SELECT * FROM {system.PICO_INDEX.physical_name} WHERE c0 = ?"
+    return [rows.index_of(row) for row in machine.connection.execute(query, (table_id,)).fetchall()]
+
+
+def _all_tables(machine: StateMachine) -> dict[str, Table]:
+    tables, _ = rows.tables_of(
+        machine.connection.execute(f"SELECT * FROM {system.PICO_TABLE.physical_name}"),
+        machine.connection.execute(f"SELECT * FROM {system.PICO_INDEX.physical_name}"),
+    )
+    return tables
+
+
+def _table(machine: StateMachine, table_id: int) -> Table:
+    for table in _all_tables(machine).values():
+        if table.id == table_id:
+            return table
+    raise UndefinedTable(f"table with id {table_id} not found")
+
+
+__all__ = ["CairnError", "add_columns_sql", "apply_ddl", "decode_pending", "encode_pending"]

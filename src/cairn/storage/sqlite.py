@@ -1,0 +1,94 @@
+"""Opening SQLite files the one way this project trusts: WAL, FULL, checked before use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import apsw
+
+from cairn.model.errors import DiskFull, StorageDamaged
+
+BUSY_TIMEOUT_MS = 10_000
+_DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
+
+
+def open_writer(path: Path) -> apsw.Connection:
+    """The single writing connection of a file. Every commit is on disk when it returns."""
+    connection = apsw.Connection(str(path), statementcachesize=500)
+    try:
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        connection.pragma("journal_mode", "wal")
+        connection.pragma("synchronous", "FULL")
+        connection.pragma("wal_autocheckpoint", 2000)
+        connection.pragma("cache_size", -16_000)
+    except _DAMAGED as problem:
+        connection.close()
+        raise damaged(path, str(problem)) from None
+    return connection
+
+
+def open_reader(path: Path) -> apsw.Connection:
+    """A connection that only reads; it belongs to the thread that uses it."""
+    flags = apsw.SQLITE_OPEN_READONLY
+    connection = apsw.Connection(str(path), flags=flags, statementcachesize=500)
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    connection.pragma("query_only", 1)
+    connection.pragma("cache_size", -16_000)
+    return connection
+
+
+def check_file(path: Path) -> None:
+    """Refuse a file that is not whole: better no start than wrong data."""
+    if not path.exists():
+        return
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        header = file.read(100)
+    if size == 0:
+        wal = path.with_name(path.name + "-wal")
+        if not wal.exists() or wal.stat().st_size == 0:
+            return  # created and never written: as good as absent
+        raise damaged(path, "the file is empty but its write-ahead log is not")
+    if len(header) < 100 or not header.startswith(b"SQLite format 3\x00"):
+        raise damaged(path, "not an SQLite file")
+    page = int.from_bytes(header[16:18], "big")
+    page = 65536 if page == 1 else page
+    if page < 512 or size % page:
+        raise damaged(path, f"{size} bytes is no whole number of {page}-byte pages")
+    try:
+        connection = apsw.Connection(str(path))
+        try:
+            verdict = connection.execute("PRAGMA quick_check(1)").fetchall()
+        finally:
+            connection.close()
+    except apsw.Error as problem:
+        raise damaged(path, str(problem)) from None
+    if verdict != [("ok",)]:
+        raise damaged(path, str(verdict[0][0]))
+
+
+def damaged(path: Path, why: str) -> StorageDamaged:
+    return StorageDamaged(
+        f"{path.name} is damaged: {why}",
+        detail=str(path),
+        hint="restore the directory from a copy, or expel this instance, "
+        "empty its directory and let it join again under a new name",
+    )
+
+
+def is_disk_full(problem: BaseException) -> bool:
+    return isinstance(problem, apsw.FullError)
+
+
+def disk_full(problem: BaseException) -> DiskFull:
+    return DiskFull(f"no space left for the database: {problem}", hint="free space and restart")
+
+
+def sync_directory(path: Path) -> None:
+    """A file's name is durable only when its directory is."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

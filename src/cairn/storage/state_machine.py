@@ -1,0 +1,207 @@
+"""Applying Raft entries to the global tables of `raft.db`, one savepoint an entry.
+
+Every instance applies the same entries to the same tables and gets the same result; an entry
+that breaks a constraint has no effect anywhere and says why. What changed is returned row by
+row: topology events, the catalogue and waiting proposers all read it from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import apsw
+import msgspec
+
+from cairn.model import ops, rows
+from cairn.model import system_tables as system
+from cairn.model.errors import CairnError, NotNullViolation, UniqueViolation
+from cairn.model.schema import Table, create_table_sql
+from cairn.raft.types import Entry, EntryType
+from cairn.storage.ddl import apply_ddl
+
+
+class Change(msgspec.Struct, frozen=True, array_like=True):
+    """One row before and after; None where there was or is none."""
+
+    table: int
+    old: tuple[Any, ...] | None
+    new: tuple[Any, ...] | None
+
+
+class Applied(msgspec.Struct):
+    """What applying one entry did."""
+
+    index: int
+    term: int
+    request_id: str = ""
+    timestamp: str = ""
+    op: ops.Op | None = None  # None: an empty entry or a change of the Raft configuration
+    changes: list[Change] = []
+    error: CairnError | None = None
+
+
+class _Statements:
+    """SQL texts for one table, made once."""
+
+    def __init__(self, table: Table) -> None:
+        name, columns = table.physical_name, table.physical_columns
+        marks = ", ".join("?" * len(columns))
+        where = " AND ".join(f"c{at} = ?" for at in table.key_positions)
+        self.key_positions = table.key_positions
+        self.column_names = [column.name for column in table.columns]
+        self.insert = f"INSERT INTO {name} VALUES ({marks})"
+        self.replace = f"INSERT OR REPLACE INTO {name} VALUES ({marks})"
+        self.select = f"SELECT * FROM {name} WHERE {where}"
+        self.delete = f"DELETE FROM {name} WHERE {where}"
+        self.update = f"UPDATE {name} SET %s WHERE {where}"
+
+
+class StateMachine:
+    """The global tables behind one writing connection. Runs on the writer's thread."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self._statements: dict[int, _Statements] = {}
+        for table in system.SYSTEM_TABLES:
+            connection.execute(create_table_sql(table, if_not_exists=True))
+        self.reload()
+
+    def reload(self) -> None:
+        """Learn the tables anew, after a schema change or an installed snapshot."""
+        self.tables = {table.id: table for table in system.SYSTEM_TABLES}
+        for table in self._catalogue().values():
+            if table.is_global and table.id not in self.tables:
+                self.tables[table.id] = table
+        self._statements = {}
+
+    def _catalogue(self) -> dict[str, Table]:
+        tables, _ = rows.tables_of(
+            self.connection.execute(f"SELECT * FROM {system.PICO_TABLE.physical_name}"),
+            self.connection.execute(f"SELECT * FROM {system.PICO_INDEX.physical_name}"),
+        )
+        return tables
+
+    # --- applying -----------------------------------------------------------------------------
+
+    def apply(self, entry: Entry) -> Applied:
+        """The effects of one committed entry. Never raises for what an entry says."""
+        done = Applied(entry.index, entry.term)
+        if entry.type == EntryType.CONF_CHANGE or not entry.data:
+            return done
+        envelope = ops.decode(entry.data)
+        done.request_id, done.timestamp = envelope.request_id, envelope.timestamp
+        done.op = envelope.op
+        self.connection.execute("SAVEPOINT entry")
+        try:
+            done.changes = self._apply_op(envelope.op)
+        except CairnError as refused:
+            self.connection.execute("ROLLBACK TO entry")
+            done.error = refused
+        except apsw.ConstraintError as problem:
+            self.connection.execute("ROLLBACK TO entry")
+            done.error = constraint_error(problem)
+        self.connection.execute("RELEASE entry")
+        return done
+
+    def _apply_op(self, op: ops.Op) -> list[Change]:
+        match op:
+            case ops.Nop():
+                return []
+            case ops.Batch(ops=several):
+                return [change for each in several for change in self.dml(each)]
+            case ops.Insert() | ops.Replace() | ops.Update() | ops.Delete():
+                return self.dml(op)
+            case ops.DdlPrepare() | ops.DdlCommit() | ops.DdlAbort():
+                changes = apply_ddl(self, op)
+                self.reload()
+                return changes
+
+    def dml(self, op: ops.Dml) -> list[Change]:
+        table = self.tables.get(op.table)
+        if table is None:
+            raise CairnError(f"no global table with id {op.table}", sqlstate="42P01")
+        texts = self._statements.get(op.table)
+        if texts is None:
+            texts = self._statements[op.table] = _Statements(table)
+        match op:
+            case ops.Insert(row=row):
+                self.connection.execute(texts.insert, row)
+                return [Change(op.table, None, tuple(row))]
+            case ops.Replace(row=row):
+                key = [row[at] for at in texts.key_positions]
+                old = self.connection.execute(texts.select, key).fetchone()
+                self.connection.execute(texts.replace, row)
+                return [Change(op.table, old, tuple(row))]
+            case ops.Delete(key=key):
+                old = self.connection.execute(texts.select, key).fetchone()
+                if old is None:
+                    return []
+                self.connection.execute(texts.delete, key)
+                return [Change(op.table, old, None)]
+            case ops.Update(key=key, changes=changes):
+                old = self.connection.execute(texts.select, key).fetchone()
+                if old is None:
+                    return []
+                assignments = ", ".join(f"c{at} = ?" for at, _ in changes)
+                values = [value for _, value in changes]
+                self.connection.execute(texts.update % assignments, (*values, *key))
+                new = list(old)
+                for at, value in changes:
+                    new[at] = value
+                return [Change(op.table, old, tuple(new))]
+
+    # --- snapshots ----------------------------------------------------------------------------
+
+    def install(self, contents: Iterable[tuple[int, list[list[Any]]]]) -> None:
+        """Replace all global tables by a snapshot's; system tables come first, they name others."""
+        for table in list(self.tables.values()):
+            if table.local:
+                continue
+            if table.is_system:
+                self.connection.execute(f"DELETE FROM {table.physical_name}")
+            else:
+                self.connection.execute(f"DROP TABLE IF EXISTS {table.physical_name}")
+        self._statements = {}
+        for table_id, found in contents:
+            target = self.tables.get(table_id)
+            if target is None or not target.is_system:
+                self.reload()
+                target = self.tables[table_id]
+                self.connection.execute(create_table_sql(target, if_not_exists=True))
+            marks = ", ".join("?" * len(target.physical_columns))
+            self.connection.executemany(
+                f"INSERT INTO {target.physical_name} VALUES ({marks})", found
+            )
+        self.reload()
+
+
+def dump_tables(connection: apsw.Connection) -> list[tuple[int, list[list[Any]]]]:
+    """All global tables as `install` takes them; call it inside one read transaction."""
+    found: list[tuple[int, list[list[Any]]]] = []
+    tables, _ = rows.tables_of(
+        connection.execute(f"SELECT * FROM {system.PICO_TABLE.physical_name}"),
+        connection.execute(f"SELECT * FROM {system.PICO_INDEX.physical_name}"),
+    )
+    users = [table for table in tables.values() if table.is_global and not table.is_system]
+    for table in (*system.GLOBAL_TABLES, *users):
+        if not table.operable and not table.is_system and not _exists(connection, table):
+            continue  # prepared, not yet committed: the entry that commits it creates it
+        content = [list(row) for row in connection.execute(f"SELECT * FROM {table.physical_name}")]
+        found.append((table.id, content))
+    return found
+
+
+def _exists(connection: apsw.Connection, table: Table) -> bool:
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return connection.execute(query, (table.physical_name,)).fetchone() is not None
+
+
+def constraint_error(problem: apsw.ConstraintError) -> CairnError:
+    """SQLite's words turned into ours."""
+    text = str(problem)
+    if "UNIQUE" in text or "PRIMARY" in text:
+        return UniqueViolation(f"duplicate key exists in unique index: {text}")
+    if "NOT NULL" in text:
+        return NotNullViolation(f"null value in a column that must not be null: {text}")
+    return CairnError(f"constraint failed: {text}", sqlstate="23000")
