@@ -38,6 +38,7 @@ class CairnError(Exception):
             "detail": self.detail,
             "hint": self.hint,
             "position": self.position,
+            "leader": getattr(self, "leader", None),
         }
 
 
@@ -53,6 +54,8 @@ def from_wire(fields: dict[str, Any]) -> CairnError:
         position=fields.get("position"),
         sqlstate=str(fields.get("sqlstate", "XX000")),
     )
+    if isinstance(error, NotLeader):
+        error.leader = fields.get("leader")
     return error
 
 

@@ -1,0 +1,107 @@
+"""The topology at one Raft position: what the system tables say about members and buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from cairn.model.topology import (
+    BucketRange,
+    ConnectionType,
+    Grade,
+    Instance,
+    Position,
+    Replicaset,
+    Tier,
+)
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """An immutable picture, made anew whenever an applied entry touches one of its tables."""
+
+    position: Position = Position(0, 0)
+    instances: dict[str, Instance] = {}
+    replicasets: dict[str, Replicaset] = {}
+    tiers: dict[str, Tier] = {}
+    addresses: dict[tuple[int, str], str] = {}  # (raft_id, connection type) → address
+    buckets: tuple[BucketRange, ...] = ()  # ordered by tier, then start
+    properties: dict[str, Any] = {}
+
+    @property
+    def last_raft_id(self) -> int:
+        return int(self.properties.get("last_raft_id", 0))
+
+    @property
+    def cluster_uuid(self) -> str:
+        return str(self.properties.get("cluster_uuid", ""))
+
+    def by_raft_id(self, raft_id: int) -> Instance | None:
+        for instance in self.instances.values():
+            if instance.raft_id == raft_id:
+                return instance
+        return None
+
+    def by_uuid(self, uuid: str) -> Instance | None:
+        for instance in self.instances.values():
+            if instance.uuid == uuid:
+                return instance
+        return None
+
+    def find(self, name_or_uuid: str) -> Instance | None:
+        return self.instances.get(name_or_uuid) or self.by_uuid(name_or_uuid)
+
+    def members(self, replicaset: str) -> list[Instance]:
+        """Instances of a replicaset that are not expelled, by name."""
+        found = [
+            instance
+            for instance in self.instances.values()
+            if instance.replicaset_name == replicaset
+            and instance.current_state.grade is not Grade.EXPELLED
+        ]
+        return sorted(found, key=lambda instance: instance.raft_id)
+
+    def address(self, raft_id: int, kind: ConnectionType) -> str | None:
+        return self.addresses.get((raft_id, kind.value))
+
+    def peer_addresses(self) -> dict[int, str]:
+        return {
+            raft_id: address
+            for (raft_id, kind), address in self.addresses.items()
+            if kind == ConnectionType.PEER
+        }
+
+    def tier_buckets(self, tier: str) -> list[BucketRange]:
+        return [bucket for bucket in self.buckets if bucket.tier == tier]
+
+    def owned(self, replicaset: str) -> list[BucketRange]:
+        """Ranges that the replicaset serves at this position."""
+        return [bucket for bucket in self.buckets if bucket.owner == replicaset]
+
+    def owner_of(self, tier: str, bucket: int) -> str | None:
+        for found in self.buckets:
+            if found.tier == tier and found.start <= bucket <= found.end:
+                return found.owner
+        return None
+
+    def is_filled(self, replicaset: Replicaset) -> bool:
+        """Whether enough members are on their way to Online to hold the tier's copies."""
+        tier = self.tiers.get(replicaset.tier)
+        factor = 1 if tier is None else tier.replication_factor
+        ready = [
+            instance
+            for instance in self.members(replicaset.name)
+            if instance.target_state.grade is Grade.ONLINE
+        ]
+        return len(ready) >= factor
+
+
+def online(instances: Iterable[Instance]) -> list[Instance]:
+    """Those that are Online and meant to stay so."""
+    return [
+        instance
+        for instance in instances
+        if instance.current_state.grade is Grade.ONLINE
+        and instance.target_state.grade is Grade.ONLINE
+    ]

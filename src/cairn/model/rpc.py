@@ -1,0 +1,141 @@
+"""What instances ask of each other: one struct a request, one an answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cairn.model.ops import Op
+from cairn.model.ranges import Predicate
+from cairn.model.topology import Instance
+
+
+class DiscoverRequest(msgspec.Struct, frozen=True):
+    """ "Here I am, these addresses I know": the sender's state and the address it was sent to."""
+
+    guid: str
+    can_vote: bool
+    peers: tuple[str, ...]
+    sent_to: str
+
+
+class DiscoverResponse(msgspec.Struct, frozen=True):
+    """The receiver's state, or, once there is a verdict, the address of a member to join."""
+
+    guid: str
+    can_vote: bool
+    peers: tuple[str, ...]
+    leader: str | None = None
+
+
+class JoinRequest(msgspec.Struct, frozen=True):
+    cluster_id: str
+    instance_uuid: str
+    advertise_address: str
+    version: str
+    instance_id: str | None = None
+    replicaset_id: str | None = None
+    tier: str = "default"
+    failure_domain: dict[str, str] = {}
+    pg_address: str = ""
+    http_address: str = ""
+
+
+class JoinResponse(msgspec.Struct, frozen=True):
+    """Everything a newcomer needs: its own row, whom to talk to, and as of which entry."""
+
+    instance: Instance
+    cluster_uuid: str
+    raft_group: dict[int, str]  # raft_id → peer address of every member
+    voters: tuple[int, ...]
+    box_replication: tuple[str, ...]  # peer addresses of its replicaset
+    commit_index: int
+
+
+class UpdateInstanceRequest(msgspec.Struct, frozen=True):
+    """Sets the target grade. The current one is the governor's alone."""
+
+    cluster_uuid: str
+    instance_name: str
+    instance_uuid: str
+    target_grade: str | None = None
+    reason: str = ""
+    failure_domain: dict[str, str] | None = None
+    addresses: dict[str, str] | None = None
+    version: str | None = None
+
+
+class ExpelRequest(msgspec.Struct, frozen=True):
+    cluster_uuid: str
+    instance: str  # name or uuid
+    force: bool = False
+
+
+class CasRequest(msgspec.Struct, frozen=True):
+    cluster_uuid: str
+    request_id: str
+    predicate: Predicate
+    op: Op
+    user: int = 1
+
+
+class CasAccepted(msgspec.Struct, frozen=True):
+    """The entry is in the leader's log; whether it is applied the asker sees for itself."""
+
+    index: int
+    term: int
+    is_new: bool = True
+
+
+class WaitIndexRequest(msgspec.Struct, frozen=True):
+    index: int
+    timeout_s: float
+
+
+class IndexResponse(msgspec.Struct, frozen=True):
+    index: int
+    term: int
+
+
+class SnapshotChunkRequest(msgspec.Struct, frozen=True):
+    handle: bytes
+    chunk: int
+
+
+class SnapshotChunk(msgspec.Struct, frozen=True):
+    data: bytes
+    last: bool
+
+
+class StatusResponse(msgspec.Struct, frozen=True):
+    """What an instance says of itself, for `governor_status` and `cairn status`."""
+
+    raft_id: int
+    name: str
+    term: int
+    leader: int
+    persisted: int
+    committed: int
+    applied: int
+    role: str
+    governor: dict[str, Any] = {}
+    voters: tuple[int, ...] = ()
+
+
+class LeaseRequest(msgspec.Struct, frozen=True):
+    """A master asks to go on being one; bound to its name, incarnation and epoch (rule 9)."""
+
+    instance: str
+    incarnation: int
+    epoch: int
+
+
+class LeaseResponse(msgspec.Struct, frozen=True):
+    granted: bool
+    lease_s: float = 0.0
+    why: str = ""
+
+
+class Empty(msgspec.Struct, frozen=True):
+    pass

@@ -1,0 +1,1 @@
+"""Instances talking to instances: frames, handshake, links."""

@@ -1,0 +1,228 @@
+"""One authenticated connection between two instances: requests, answers, one-way messages.
+
+Each instance dials one link to each peer and sends its requests there; the answers come back on
+it. Writes of one turn of the loop leave in one piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import msgspec
+
+from cairn.model.errors import CairnError, PeerRefused, Unreachable, from_wire
+from cairn.net import frames
+from cairn.net.handshake import DialSide, Identity, ListenSide
+
+log = logging.getLogger("cairn.net")
+
+HANDSHAKE_TIMEOUT_S = 5.0
+MAX_UNSENT = 32 * 1024 * 1024  # past this, one-way messages are dropped: Raft repeats itself
+
+_encode = msgspec.msgpack.Encoder().encode
+
+#: Answers a request: a value at once, or an awaitable of one.
+Handler = Callable[["Link", msgspec.Raw], Any]
+Callback = Callable[[msgspec.Raw | CairnError], None]
+
+
+class Link(asyncio.Protocol):
+    """Either end. `on_ready` and `on_lost` are called once each, in this order."""
+
+    def __init__(
+        self,
+        handshake: DialSide | ListenSide,
+        handlers: dict[str, Handler],
+        on_ready: Callable[[Link], None],
+        on_lost: Callable[[Link, BaseException | None], None],
+    ) -> None:
+        self._handshake: DialSide | ListenSide | None = handshake
+        self._handlers = handlers
+        self._on_ready, self._on_lost = on_ready, on_lost
+        self._reader = frames.FrameReader()
+        self._waiting: dict[int, Callback] = {}
+        self._next_id = 1
+        self._out: list[bytes] = []
+        self._flushing = False
+        self._problem: BaseException | None = None
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self.peer: Identity | None = None
+        self.is_open = False
+        self.dropped = 0
+
+    # --- asyncio.Protocol ---------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport = cast(asyncio.Transport, transport)
+        self._timer = self._loop.call_later(HANDSHAKE_TIMEOUT_S, self._too_slow)
+        if isinstance(self._handshake, DialSide):
+            self._transport.write(frames.pack(self._handshake.start()))
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for payload in self._reader.feed(data):
+                if self._handshake is not None:
+                    self._shake(payload)
+                else:
+                    self._receive(frames.decode_frame(payload))
+        except CairnError as problem:
+            self.close(problem)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._timer.cancel()
+        self.is_open = False
+        problem = self._problem or exc
+        waiting, self._waiting = self._waiting, {}
+        lost = Unreachable("the connection to the peer was lost before it answered")
+        for callback in waiting.values():
+            callback(lost)
+        for task in list(self._tasks):
+            task.cancel()
+        self._on_lost(self, problem)
+
+    # --- handshake ----------------------------------------------------------------------------
+
+    def _too_slow(self) -> None:
+        if self._handshake is not None:
+            self.close(PeerRefused("the handshake took too long"))
+
+    def _shake(self, payload: bytes) -> None:
+        if isinstance(self._handshake, DialSide):
+            answer = self._handshake.receive(payload)
+            if answer is not None:
+                self._transport.write(frames.pack(answer))
+        elif isinstance(self._handshake, ListenSide):
+            reply, refused = self._handshake.receive(payload)
+            self._transport.write(frames.pack(reply))
+            if refused is not None:
+                raise refused
+        assert self._handshake is not None
+        if self._handshake.peer is not None:
+            self.peer = self._handshake.peer
+            self._handshake = None
+            self._reader.limit = frames.MAX_FRAME
+            self.is_open = True
+            self._timer.cancel()
+            self._on_ready(self)
+
+    # --- requests out -------------------------------------------------------------------------
+
+    def request(self, method: str, body: Any, callback: Callback) -> int:
+        """Send a request; `callback` gets the raw answer or the error, exactly once."""
+        request_id = self._next_id
+        self._next_id += 1
+        if not self.is_open:
+            callback(Unreachable("the connection to the peer is closed"))
+            return request_id
+        self._waiting[request_id] = callback
+        self._write(frames.pack_frame(frames.REQUEST, request_id, method, _encode(body)))
+        return request_id
+
+    def forget(self, request_id: int) -> None:
+        """Nobody waits for this answer any more."""
+        self._waiting.pop(request_id, None)
+
+    async def call(self, method: str, body: Any, timeout_s: float) -> msgspec.Raw:
+        """The answer, or the peer's error, or `Unreachable` when none comes in time."""
+        future: asyncio.Future[msgspec.Raw] = self._loop.create_future()
+
+        def answered(answer: msgspec.Raw | CairnError) -> None:
+            if future.done():
+                return
+            if isinstance(answer, CairnError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+        request_id = self.request(method, body, answered)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await future
+        except TimeoutError:
+            raise Unreachable(f"no answer to {method} within {timeout_s:g} s") from None
+        finally:
+            self.forget(request_id)
+
+    def tell(self, method: str, body: bytes) -> bool:
+        """Send without an answer; False when it was dropped because the peer reads too slowly."""
+        if not self.is_open:
+            return False
+        if self._transport.get_write_buffer_size() > MAX_UNSENT:
+            self.dropped += 1
+            return False
+        self._write(frames.pack_frame(frames.ONEWAY, 0, method, body))
+        return True
+
+    def _write(self, data: bytes) -> None:
+        self._out.append(data)
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._out and self.is_open:
+            self._transport.write(b"".join(self._out))
+        self._out.clear()
+
+    # --- frames in ----------------------------------------------------------------------------
+
+    def _receive(self, frame: frames.Frame) -> None:
+        if frame.kind == frames.RESPONSE or frame.kind == frames.ERROR:
+            callback = self._waiting.pop(frame.id, None)
+            if callback is None:
+                return
+            if frame.kind == frames.RESPONSE:
+                callback(frame.body)
+            else:
+                callback(from_wire(msgspec.msgpack.decode(frame.body)))
+            return
+        handler = self._handlers.get(frame.method)
+        if handler is None:
+            problem = PeerRefused(f"this instance does not know the call {frame.method}")
+            self._answer_error(frame, problem)
+            return
+        try:
+            answer = handler(self, frame.body)
+        except (CairnError, msgspec.DecodeError) as problem:
+            self._answer_error(frame, problem)
+            return
+        if isinstance(answer, Awaitable):
+            task = asyncio.ensure_future(answer)
+            self._tasks.add(task)
+            task.add_done_callback(lambda done: self._finished(frame, done))
+        elif frame.kind == frames.REQUEST:
+            self._write(frames.pack_frame(frames.RESPONSE, frame.id, "", _encode(answer)))
+
+    def _finished(self, frame: frames.Frame, task: asyncio.Future[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        problem = task.exception()
+        if problem is not None:
+            if not isinstance(problem, CairnError | msgspec.DecodeError):
+                log.error("handler of %s failed", frame.method, exc_info=problem)
+            self._answer_error(frame, problem)
+        elif frame.kind == frames.REQUEST and self.is_open:
+            data = frames.pack_frame(frames.RESPONSE, frame.id, "", _encode(task.result()))
+            self._write(data)
+
+    def _answer_error(self, frame: frames.Frame, problem: BaseException) -> None:
+        if frame.kind != frames.REQUEST or not self.is_open:
+            return
+        if not isinstance(problem, CairnError):
+            problem = CairnError(f"{type(problem).__name__}: {problem}")
+        body = _encode(problem.to_wire())
+        self._write(frames.pack_frame(frames.ERROR, frame.id, "", body))
+
+    def close(self, problem: BaseException | None = None) -> None:
+        if self._problem is None:
+            self._problem = problem
+        if self._out and self.is_open:
+            self._transport.write(b"".join(self._out))
+            self._out.clear()
+        self._transport.close()

@@ -1,0 +1,245 @@
+"""Links to all peers: dialled when first needed, dialled again with patience when they break."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from cairn.model.errors import CairnError, Unreachable
+from cairn.net.handshake import DialSide, Identity, ListenSide, Refused
+from cairn.net.link import Handler, Link
+
+log = logging.getLogger("cairn.net")
+T = TypeVar("T")
+
+FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
+DIAL_TIMEOUT_S = 3.0
+
+
+class Network(Protocol):
+    """How connections are made: sockets in life, virtual links under the simulator."""
+
+    async def dial(self, address: str, make: Callable[[], Link]) -> None: ...
+
+    async def listen(self, address: str, make: Callable[[], Link]) -> Callable[[], None]: ...
+
+
+def split_address(address: str, default_port: int = 3301) -> tuple[str, int]:
+    """host and port of `host:port`; a host alone gets the default port."""
+    host, colon, port = address.rpartition(":")
+    if not colon or (":" in host and not host.endswith("]")):
+        return address.strip("[]"), default_port
+    return host.strip("[]"), int(port)
+
+
+class SocketNetwork:
+    """Real TCP. Dials from the host part of our own listening address (DESIGN 3)."""
+
+    def __init__(self, own_address: str) -> None:
+        host, _ = split_address(own_address)
+        self._source = None if host in ("0.0.0.0", "::", "") else (host, 0)
+
+    async def dial(self, address: str, make: Callable[[], Link]) -> None:
+        host, port = split_address(address)
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(make, host, port, local_addr=self._source)
+
+    async def listen(self, address: str, make: Callable[[], Link]) -> Callable[[], None]:
+        host, port = split_address(address)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(make, host, port, reuse_address=True)
+        return server.close
+
+
+class Peers:
+    """Every link of this instance, outgoing by address and incoming as they come."""
+
+    def __init__(
+        self,
+        network: Network,
+        identity: Callable[[], Identity],
+        secret: bytes,
+        handlers: dict[str, Handler],
+        chance: random.Random,
+        on_refused: Callable[[str, CairnError], None] = lambda address, problem: None,
+    ) -> None:
+        self._network, self._identity, self._secret = network, identity, secret
+        self._handlers, self._chance = handlers, chance
+        self._on_refused = on_refused
+        self.gatekeeper: Callable[[Identity], Refused | None] = lambda identity: None
+        self._links: dict[str, Link] = {}
+        self._dialling: dict[str, asyncio.Task[None]] = {}
+        self._waiters: dict[str, list[asyncio.Future[Link]]] = {}
+        self._retry_s: dict[str, float] = {}
+        self._not_before: dict[str, float] = {}
+        self._incoming: set[Link] = set()
+        self._addresses: dict[int, str] = {}
+        self._stop_listening: Callable[[], None] = lambda: None
+        self._closed = False
+
+    async def listen(self, address: str) -> None:
+        self._stop_listening = await self._network.listen(address, self._accept)
+
+    def close(self) -> None:
+        self._closed = True
+        self._stop_listening()
+        for task in self._dialling.values():
+            task.cancel()
+        for link in [*self._links.values(), *self._incoming]:
+            link.close()
+
+    def hang_up(self) -> None:
+        """Drop all links: our identity has changed, the next ones will tell the new one."""
+        for link in [*self._links.values(), *self._incoming]:
+            link.close()
+
+    # --- who is where -------------------------------------------------------------------------
+
+    def learn(self, addresses: dict[int, str]) -> None:
+        """Addresses by raft_id as the cluster records them; others are forgotten."""
+        gone = set(self._addresses.values()) - set(addresses.values())
+        self._addresses = dict(addresses)
+        for address in gone:
+            link = self._links.pop(address, None)
+            if link is not None:
+                link.close()
+
+    def address_of(self, raft_id: int) -> str | None:
+        return self._addresses.get(raft_id)
+
+    def is_connected(self, raft_id: int) -> bool:
+        return self._addresses.get(raft_id, "") in self._links
+
+    # --- sending ------------------------------------------------------------------------------
+
+    def tell(self, raft_id: int, method: str, body: bytes) -> bool:
+        """One-way, at once or not at all; False when it was dropped."""
+        address = self._addresses.get(raft_id)
+        if address is None:
+            return False
+        link = self._links.get(address)
+        if link is None:
+            self._dial_soon(address)
+            return False
+        return link.tell(method, body)
+
+    def link_now(self, raft_id: int) -> Link | None:
+        """The open link, for callers on a hot path; None starts dialling."""
+        address = self._addresses.get(raft_id)
+        if address is None:
+            return None
+        link = self._links.get(address)
+        if link is None:
+            self._dial_soon(address)
+        return link
+
+    async def call(
+        self, to: int | str, method: str, body: Any, answer: type[T], timeout_s: float
+    ) -> T:
+        """Ask a peer by raft_id or address. Raises its error, or `Unreachable`."""
+        address = self._addresses.get(to) if isinstance(to, int) else to
+        if address is None:
+            raise Unreachable(f"the address of instance {to} is not known")
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        link = self._links.get(address)
+        if link is None:
+            link = await self._connected(address, timeout_s)
+        raw = await link.call(method, body, max(deadline - loop.time(), 0.001))
+        return msgspec.msgpack.decode(raw, type=answer)
+
+    # --- dialling -----------------------------------------------------------------------------
+
+    async def _connected(self, address: str, timeout_s: float) -> Link:
+        waiter: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(address, []).append(waiter)
+        self._dial_soon(address)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await waiter
+        except TimeoutError:
+            raise Unreachable(f"{address} did not answer within {timeout_s:g} s") from None
+
+    def _dial_soon(self, address: str) -> None:
+        if address not in self._dialling and not self._closed:
+            task = asyncio.get_running_loop().create_task(self._dial(address))
+            self._dialling[address] = task
+            task.add_done_callback(lambda _: self._dialling.pop(address, None))
+
+    async def _dial(self, address: str) -> None:
+        loop = asyncio.get_running_loop()
+        wait = self._not_before.get(address, 0.0) - loop.time()
+        if wait > 0:
+            await asyncio.sleep(wait)
+        result: asyncio.Future[Link] = loop.create_future()
+        expected = next((i for i, known in self._addresses.items() if known == address), 0)
+
+        def ready(link: Link) -> None:
+            assert link.peer is not None
+            if expected and link.peer.raft_id not in (0, expected):
+                link.close(Unreachable(f"{address} is now instance {link.peer.raft_id}"))
+                return
+            self._links[address] = link
+            if not result.done():
+                result.set_result(link)
+
+        def lost(link: Link, problem: BaseException | None) -> None:
+            if self._links.get(address) is link:
+                del self._links[address]
+            if not result.done():
+                result.set_exception(problem or Unreachable(f"{address} hung up"))
+
+        def make() -> Link:
+            shake = DialSide(self._identity(), self._secret, self._chance.randbytes)
+            return Link(shake, self._handlers, ready, lost)
+
+        try:
+            async with asyncio.timeout(DIAL_TIMEOUT_S):
+                await self._network.dial(address, make)
+                link = await result
+        except (CairnError, OSError, TimeoutError) as problem:
+            self._failed(address, problem)
+            return
+        self._retry_s.pop(address, None)
+        self._not_before.pop(address, None)
+        for waiter in self._waiters.pop(address, []):
+            if not waiter.done():
+                waiter.set_result(link)
+
+    def _failed(self, address: str, problem: BaseException) -> None:
+        pause = min(self._retry_s.get(address, FIRST_RETRY_S / 2) * 2, LAST_RETRY_S)
+        self._retry_s[address] = pause
+        now = asyncio.get_running_loop().time()
+        self._not_before[address] = now + pause * self._chance.uniform(0.7, 1.3)
+        if isinstance(problem, CairnError):
+            self._on_refused(address, problem)
+        else:
+            problem = Unreachable(f"cannot connect to {address}: {problem or 'timed out'}")
+        for waiter in self._waiters.pop(address, []):
+            if not waiter.done():
+                waiter.set_exception(problem)
+
+    # --- being dialled ------------------------------------------------------------------------
+
+    def _accept(self) -> Link:
+        shake = ListenSide(
+            self._identity, self._secret, self._chance.randbytes, lambda who: self.gatekeeper(who)
+        )
+
+        def lost(link: Link, problem: BaseException | None) -> None:
+            self._incoming.discard(link)
+            if isinstance(problem, CairnError):
+                log.warning("refused a peer: %s", problem)
+
+        return Link(shake, self._handlers, self._incoming.add, lost)
+
+
+def fire_and_forget(call: Awaitable[Any]) -> None:
+    """Run `call` for its effect; whatever comes of it is nobody's concern."""
+    task = asyncio.ensure_future(call)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -1,0 +1,1 @@
+"""Who is in the cluster: finding each other, joining, telling clients what changed."""
