@@ -1,0 +1,45 @@
+"""The governor's decision: the first rule that speaks, unless its subject is backing off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from cairn.governor.actions import Action, Idle
+from cairn.governor.buckets import waiting_for
+from cairn.governor.rules import leaving, rising, schema, voters
+from cairn.governor.view import ClusterView
+
+#: A rule offers what it would do, subject by subject.
+Rule = Callable[[ClusterView], Iterator[Action]]
+
+# The seed's order. Voters come first but never touch the acting leader: rule 2 hands it over.
+RULES: tuple[Rule, ...] = (
+    voters.change_voters,
+    leaving.hand_over_leadership,
+    leaving.replace_master,
+    leaving.switch_master,
+    leaving.settle_offline,
+    leaving.forget_expelled,
+    rising.sync_raft,
+    rising.configure_replication,
+    rising.extend_members,
+    rising.fill_replicasets,
+    rising.distribute_buckets,
+    rising.initialise_sharding,
+    rising.raise_online,
+    schema.apply_schema_change,
+)
+
+
+def plan(view: ClusterView) -> Action:
+    """Choose the next step from what is towards what should be."""
+    blocked: list[str] = []
+    for rule in RULES:
+        for action in rule(view):
+            if (action.step, action.subject) not in view.waiting:
+                return action
+            blocked.append(f"{action.step}: {action.subject}")
+    for tier in sorted(view.cluster.tiers):
+        if view.cluster.tiers[tier].bucket_count and not view.cluster.tier_buckets(tier):
+            blocked += [f"waiting for {why}" for why in waiting_for(view.cluster, tier)]
+    return Idle(blocked_by=tuple(blocked))

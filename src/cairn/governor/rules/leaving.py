@@ -1,0 +1,222 @@
+"""Rule 2: instances that go, for a while (Offline) or for good (Expelled) (seeds/002, step 2).
+
+Leadership is handed over first, then the replicaset gets another master, then the current grade
+follows the target. An expelled instance is told as Expelled, leaves Raft by rule 1, and only then
+are its rows deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from cairn.governor.actions import Action, HandOverLeadership, Propose, SealAndName, SwitchMaster
+from cairn.governor.buckets import redistribution
+from cairn.governor.view import ClusterView
+from cairn.model import rows
+from cairn.model import system_tables as system
+from cairn.model.ops import Delete, Dml, Replace, Update
+from cairn.model.ranges import KeyRange, one_key, whole_table
+from cairn.model.topology import Grade, Instance, Replicaset, State
+
+_INSTANCES = system.PICO_INSTANCE
+_REPLICASETS = system.PICO_REPLICASET
+
+
+def set_state(instance: Instance, state: State) -> Dml:
+    position = _INSTANCES.position("current_state")
+    return Update(_INSTANCES.id, (instance.name,), ((position, rows.state_json(state)),))
+
+
+def instance_range(instance: Instance) -> KeyRange:
+    return one_key(_INSTANCES.id, (instance.name,))
+
+
+def replicaset_range(replicaset: Replicaset) -> KeyRange:
+    return one_key(_REPLICASETS.id, (replicaset.name,))
+
+
+def put_replicaset(replicaset: Replicaset) -> Dml:
+    return Replace(_REPLICASETS.id, rows.replicaset_row(replicaset))
+
+
+def _is_leaving(instance: Instance) -> bool:
+    target, current = instance.target_state.grade, instance.current_state.grade
+    return target in (Grade.OFFLINE, Grade.EXPELLED) and current is not target
+
+
+def hand_over_leadership(view: ClusterView) -> Iterator[Action]:
+    """The acting leader is leaving: somebody else shall govern."""
+    me = view.cluster.by_raft_id(view.leader)
+    if me is None or me.target_state.grade is Grade.ONLINE:
+        return
+    heirs = [
+        instance
+        for instance in view.instances()
+        if instance.raft_id in view.voters
+        and instance.raft_id != view.leader
+        and instance.target_state.grade is Grade.ONLINE
+    ]
+    steady = [heir for heir in heirs if view.is_steady(heir)] or heirs
+    for heir in steady:
+        yield HandOverLeadership(step="transfer raft leader", subject=heir.name, to=heir.raft_id)
+
+
+def _heirs(view: ClusterView, replicaset: Replicaset, without: str) -> list[Instance]:
+    """Who may become master: a member with the replicaset's rows that is there to stay."""
+    return [
+        instance
+        for instance in view.cluster.members(replicaset.name)
+        if instance.name != without
+        and instance.name in replicaset.members
+        and instance.target_state.grade is Grade.ONLINE
+        and instance.current_state.grade in (Grade.ONLINE, Grade.SHARDING_INITIALIZED)
+    ]
+
+
+def replace_master(view: ClusterView) -> Iterator[Action]:
+    """A replicaset whose master leaves, left or is elsewhere gets another one, if one is fit."""
+    for replicaset in view.replicasets():
+        master = view.cluster.instances.get(replicaset.target_master_name)
+        lost = (
+            master is None
+            or master.replicaset_name != replicaset.name
+            or master.target_state.grade is not Grade.ONLINE
+        )
+        if not lost:
+            continue
+        if master is not None and _never_started(master):
+            continue  # joined a moment ago and has not come up yet
+        for heir in _heirs(view, replicaset, replicaset.target_master_name)[:1]:
+            changed = msgspec.structs.replace(replicaset, target_master_name=heir.name)
+            yield Propose(
+                step="update target replication leader",
+                subject=replicaset.name,
+                ops=(put_replicaset(changed),),
+                ranges=(whole_table(_INSTANCES.id), replicaset_range(replicaset)),
+                say=f"{replicaset.name}: {heir.name} shall replace "
+                f"{replicaset.target_master_name} as master",
+            )
+
+
+def _never_started(instance: Instance) -> bool:
+    return instance.current_state == State(Grade.OFFLINE, 0) and instance.target_state == State(
+        Grade.OFFLINE, 0
+    )
+
+
+def switch_master(view: ClusterView) -> Iterator[Action]:
+    """Carry out a change of master that an entry has announced (rules 1, 2 and 6)."""
+    for replicaset in view.replicasets():
+        if replicaset.current_master_name == replicaset.target_master_name:
+            continue
+        heir = view.cluster.instances.get(replicaset.target_master_name)
+        old = view.cluster.instances.get(replicaset.current_master_name)
+        if heir is None or heir.target_state.grade is not Grade.ONLINE:
+            continue
+        if old is not None and old.target_state_reason != "silent" and view.may_respond(old):
+            yield SwitchMaster(
+                step="transfer replication leader",
+                subject=replicaset.name,
+                replicaset=replicaset.name,
+                old=old.name,
+                heir=heir.name,
+            )
+        yield _seal(view, replicaset)
+
+
+def _seal(view: ClusterView, replicaset: Replicaset) -> SealAndName:
+    members = tuple(
+        name
+        for name in replicaset.members
+        if (member := view.cluster.instances.get(name)) is not None
+        and member.target_state.grade is Grade.ONLINE
+    )
+    tier = view.cluster.tiers.get(replicaset.tier)
+    is_sync = tier is not None and tier.replication_mode == "sync"
+    majority = len(replicaset.members) // 2 + 1
+    return SealAndName(
+        step="seal and name master",
+        subject=replicaset.name,
+        replicaset=replicaset.name,
+        members=members,
+        needed=majority if is_sync else max(len(members), 1),
+    )
+
+
+def settle_offline(view: ClusterView) -> Iterator[Action]:
+    """current := target for those who leave; the last of a replicaset takes its weight along."""
+    for instance in view.instances():
+        if not _is_leaving(instance):
+            continue
+        if instance.raft_id == view.leader and len(view.voters) > 1:
+            continue  # rule 2 hands leadership over first; its successor does this
+        replicaset = view.cluster.replicasets.get(instance.replicaset_name)
+        if replicaset is None:
+            continue
+        if replicaset.current_master_name == instance.name and _heirs(
+            view, replicaset, instance.name
+        ):
+            continue  # the master is replaced first; those rules speak or back off
+        if instance.target_state.grade is Grade.EXPELLED:
+            yield from _expel(view, instance, replicaset)
+            continue
+        found: list[Dml] = [set_state(instance, instance.target_state)]
+        alone = not any(
+            view.is_rising(other) and other.name != instance.name
+            for other in view.cluster.members(replicaset.name)
+        )
+        if alone and replicaset.weight_origin == "auto" and replicaset.weight != 0:
+            found.append(put_replicaset(msgspec.structs.replace(replicaset, weight=0.0)))
+        yield Propose(
+            step="update instance state to offline",
+            subject=instance.name,
+            ops=tuple(found),
+            ranges=(instance_range(instance), replicaset_range(replicaset)),
+            say=f"{instance.name} is Offline: {instance.target_state_reason or 'as asked'}",
+        )
+
+
+def _expel(view: ClusterView, instance: Instance, replicaset: Replicaset) -> Iterator[Action]:
+    members = view.cluster.members(replicaset.name)
+    found: list[Dml] = [set_state(instance, instance.target_state)]
+    ranges = [instance_range(instance), replicaset_range(replicaset)]
+    if len(members) == 1 and view.cluster.owned(replicaset.name):
+        moved = redistribution(view.cluster, replicaset.tier, without=replicaset.name)
+        if not moved:
+            return  # nobody could take its buckets: refused when asked, waits if it came so
+        found += moved
+        ranges.append(whole_table(system.PICO_BUCKET.id))
+    left = tuple(name for name in replicaset.members if name != instance.name)
+    if len(members) > 1 and left != replicaset.members:
+        found.append(put_replicaset(msgspec.structs.replace(replicaset, members=left)))
+    yield Propose(
+        step="expel instance",
+        subject=instance.name,
+        ops=tuple(found),
+        ranges=tuple(ranges),
+        say=f"{instance.name} is Expelled",
+    )
+
+
+def forget_expelled(view: ClusterView) -> Iterator[Action]:
+    """Rows of an expelled instance go once Raft has let it go; an emptied replicaset too."""
+    for instance in view.instances():
+        if instance.current_state.grade is not Grade.EXPELLED or view.in_raft(instance):
+            continue
+        found: list[Dml] = [
+            Delete(system.PICO_PEER_ADDRESS.id, (raft_id, kind))
+            for raft_id, kind in sorted(view.cluster.addresses)
+            if raft_id == instance.raft_id
+        ]
+        found.append(Delete(_INSTANCES.id, (instance.name,)))
+        if not view.cluster.members(instance.replicaset_name):
+            found.append(Delete(_REPLICASETS.id, (instance.replicaset_name,)))
+        yield Propose(
+            step="forget expelled instance",
+            subject=instance.name,
+            ops=tuple(found),
+            ranges=(whole_table(_INSTANCES.id), whole_table(_REPLICASETS.id)),
+            say=f"the rows of {instance.name} are deleted",
+        )

@@ -1,0 +1,59 @@
+"""What the governor looks at: the topology at one position, and Raft's configuration."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cairn.model import ops
+from cairn.model.cluster import Cluster
+from cairn.model.topology import Grade, Instance, Position, Replicaset
+
+
+class ClusterView(msgspec.Struct, frozen=True):
+    """Taken on the leader, from applied entries only. A plan made from it loses to any change."""
+
+    cluster: Cluster
+    leader: int  # raft_id of the acting leader: the one that is planning
+    voters: frozenset[int]
+    learners: frozenset[int]
+    is_joint: bool = False
+    sharded_tiers: frozenset[str] = frozenset()  # tiers that have at least one sharded table
+    waiting: frozenset[tuple[str, str]] = frozenset()  # (step, subject) that failed and back off
+    pending_ddl: ops.DdlPrepare | None = None
+
+    @property
+    def position(self) -> Position:
+        return self.cluster.position
+
+    def instances(self) -> list[Instance]:
+        """By raft_id: the order in which subjects are taken."""
+        return sorted(self.cluster.instances.values(), key=lambda instance: instance.raft_id)
+
+    def replicasets(self) -> list[Replicaset]:
+        return sorted(self.cluster.replicasets.values(), key=lambda replicaset: replicaset.name)
+
+    def can_vote(self, instance: Instance) -> bool:
+        tier = self.cluster.tiers.get(instance.tier)
+        return tier is None or tier.can_vote
+
+    def is_steady(self, instance: Instance) -> bool:
+        """Online and meant to stay so."""
+        return (
+            instance.current_state.grade is Grade.ONLINE
+            and instance.target_state.grade is Grade.ONLINE
+            and instance.current_state.incarnation == instance.target_state.incarnation
+        )
+
+    def is_rising(self, instance: Instance) -> bool:
+        """On its way to Online, or there."""
+        return instance.target_state.grade is Grade.ONLINE
+
+    def may_respond(self, instance: Instance) -> bool:
+        """Worth asking: not known to be gone."""
+        return (
+            instance.target_state.grade is Grade.ONLINE
+            or instance.current_state.grade is Grade.ONLINE
+        ) and instance.current_state.grade is not Grade.EXPELLED
+
+    def in_raft(self, instance: Instance) -> bool:
+        return instance.raft_id in self.voters or instance.raft_id in self.learners
