@@ -89,6 +89,16 @@ class NotLeader(CairnError):
         self.leader = leader
 
 
+class CasRetry(CairnError):
+    """A compare-and-swap definitely did not happen: read again at a newer position and retry."""
+
+    sqlstate = "40001"
+
+
+class CasConflict(CasRetry):
+    """Another entry touched what was read or written here."""
+
+
 class NoMaster(CairnError):
     """The replicaset has no master that may answer now."""
 

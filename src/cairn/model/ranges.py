@@ -32,18 +32,37 @@ def _encode_part(value: Physical) -> bytes:
 
 
 class KeyRange(msgspec.Struct, frozen=True, array_like=True):
-    """Keys of one table from `low` to `high`, both included; None is open on that side."""
+    """Keys of one table; a bound of None is open. A whole table has two open bounds."""
 
-    table: int
+    table: int | str
     low: bytes | None = None
+    low_inclusive: bool = True
     high: bytes | None = None
+    high_inclusive: bool = True
+
+    @staticmethod
+    def point(table: int | str, key: bytes) -> KeyRange:
+        return KeyRange(table, key, True, key, True)
+
+    def is_empty(self) -> bool:
+        return _is_gap(self.low, self.low_inclusive, self.high, self.high_inclusive)
 
     def intersects(self, other: KeyRange) -> bool:
-        if self.table != other.table:
+        """Could one key be in both?"""
+        if self.table != other.table or self.is_empty() or other.is_empty():
             return False
-        if self.high is not None and other.low is not None and self.high < other.low:
-            return False
-        return not (other.high is not None and self.low is not None and other.high < self.low)
+        return not _is_gap(
+            self.low, self.low_inclusive, other.high, other.high_inclusive
+        ) and not _is_gap(other.low, other.low_inclusive, self.high, self.high_inclusive)
+
+
+def _is_gap(low: bytes | None, low_in: bool, high: bytes | None, high_in: bool) -> bool:
+    """Is there no room between `low` and `high`?"""
+    if low is None:
+        return high is not None and high == b"" and not high_in  # nothing is below the empty key
+    if high is None:
+        return False
+    return low > high or (low == high and not (low_in and high_in))
 
 
 def whole_table(table: int) -> KeyRange:
@@ -51,8 +70,7 @@ def whole_table(table: int) -> KeyRange:
 
 
 def one_key(table: int, key: Sequence[Physical]) -> KeyRange:
-    encoded = encode_key(key)
-    return KeyRange(table, encoded, encoded)
+    return KeyRange.point(table, encode_key(key))
 
 
 class Predicate(msgspec.Struct, frozen=True, array_like=True):

@@ -139,3 +139,43 @@ class LeaseResponse(msgspec.Struct, frozen=True):
 
 class Empty(msgspec.Struct, frozen=True):
     pass
+
+
+class PromiseRequest(msgspec.Struct, frozen=True):
+    """ "Acknowledge nothing older than this epoch": how failover seals a replicaset (rule 1)."""
+
+    replicaset: str
+    epoch: int
+
+
+class VclockRequest(msgspec.Struct, frozen=True):
+    """Asked of a demoted master once its writer has applied `index`, and of an heir to catch up."""
+
+    index: int
+    timeout_s: float
+    reach: dict[str, int] = {}  # answer when the local vclock covers this
+
+
+class VclockResponse(msgspec.Struct, frozen=True):
+    epoch: int  # of the newest record held
+    vclock: dict[str, int]
+
+
+class ReplicatedRequest(msgspec.Struct, frozen=True):
+    """ "Do you have your replicaset's rows?", once entries up to `index` are applied."""
+
+    index: int
+    timeout_s: float
+
+
+class SchemaChangeRequest(msgspec.Struct, frozen=True):
+    index: int
+    term: int
+    schema_version: int
+    timeout_s: float
+
+
+class SchemaChangeResponse(msgspec.Struct, frozen=True):
+    """Done, or why it cannot be done here: then it is aborted everywhere."""
+
+    refusal: str | None = None

@@ -1,0 +1,88 @@
+"""`cairn run`: one instance. Standard library only, until the child has been forked."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+EXAMPLE = """\
+example: three instances on one machine, then a fourth that knows only the first
+
+  cairn run --instance-name i1 --listen 127.0.0.1:3301 --pg-listen 127.0.0.1:4327 \\
+            --peer 127.0.0.1:3301,127.0.0.1:3302,127.0.0.1:3303
+  cairn run --instance-name i2 --listen 127.0.0.1:3302 --pg-listen 127.0.0.1:4328 --peer …
+  cairn run --instance-name i3 --listen 127.0.0.1:3303 --pg-listen 127.0.0.1:4329 --peer …
+  cairn run --instance-name i4 --listen 127.0.0.1:3304 --pg-listen 127.0.0.1:4330 \\
+            --peer 127.0.0.1:3301
+
+Each flag has an environment variable: --pg-listen is CAIRN_PG_LISTEN. A flag beats the
+environment, which beats the file given by --config, which beats the default.
+"""
+
+FLAGS: tuple[tuple[str, str], ...] = (
+    ("--cluster-name", "name of the cluster; the same on every instance (default: demo)"),
+    ("--instance-dir", "where this instance keeps its files (default: ./<instance name>)"),
+    ("--listen", "HOST:PORT for other instances (default: 127.0.0.1:3301)"),
+    ("--advertise", "HOST:PORT under which other instances reach us (default: --listen)"),
+    ("--pg-listen", "HOST:PORT for PostgreSQL clients (default: 127.0.0.1:4327)"),
+    ("--pg-advertise", "HOST:PORT told to clients (default: --pg-listen)"),
+    ("--http-listen", "HOST:PORT for metrics, probes and the page (default: off)"),
+    ("--peer", "HOST:PORT,… of instances to find the cluster by (default: ourselves)"),
+    ("--tier", "tier of this instance (default: default)"),
+    ("--replicaset-name", "replicaset to join (default: chosen by the leader)"),
+    ("--failure-domain", "KEY=VALUE,… where this instance stands, for example DC=MSK"),
+    ("--init-replication-factor", "copies of each row, when the cluster is made (default: 1)"),
+    ("--config", "YAML file; `cairn config default` prints one"),
+    ("--service-password-file", "file with the secret shared by all instances"),
+    ("--admin-password-file", "file with the admin's first password, when the cluster is made"),
+    ("--boot-timeout", "seconds to wait for the cluster at start (default: 7200)"),
+    ("--log-level", "debug, info, warning or error (default: info)"),
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="cairn run",
+        description="Run one instance of Cairn until SIGTERM or Ctrl-C.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument(
+        "--instance-name", "--instance-id", help="its name (default: given by the leader)"
+    )
+    for flag, about in FLAGS:
+        made.add_argument(flag, help=about)
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    found = parser().parse_args(arguments)
+    flags = {
+        name.replace("_", "-"): value for name, value in vars(found).items() if value is not None
+    }
+    directory = Path(
+        flags.get("instance-dir")
+        or os.environ.get("CAIRN_INSTANCE_DIR")
+        or f"./{flags.get('instance-name') or os.environ.get('CAIRN_INSTANCE_NAME') or 'cairn-instance'}"
+    ).absolute()
+    from cairn.cli.supervisor import supervise
+
+    return supervise(lambda tell, lifeline: _child(flags, tell, lifeline), directory)
+
+
+def _child(flags: dict[str, Any], tell: Callable[[dict[str, Any]], None], lifeline: int) -> int:
+    from cairn.model.errors import ConfigProblem
+    from cairn.node.config import load
+
+    try:
+        config = load(flags, os.environ)
+    except ConfigProblem as problem:
+        sys.stderr.write(f"cairn run: {problem}\n")
+        return 2
+    from cairn.node.child import run
+
+    return run(config, tell, lifeline)

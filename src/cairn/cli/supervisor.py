@@ -1,0 +1,121 @@
+"""The parent process of an instance: forks it, passes signals on, starts it anew when asked.
+
+Standard library only, and the fork comes before anything heavy is imported: the parent stays a
+few megabytes small. It never restarts a child that died: that is the administrator's decision.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+#: Runs the instance; gets `tell(message)` and the file descriptor of the lifeline.
+Child = Callable[[Callable[[dict[str, Any]], None], int], int]
+
+DATABASE_FILES = ("raft.db", "raft.db-wal", "raft.db-shm", "data.db", "data.db-wal", "data.db-shm")
+MAX_REBOOTSTRAPS = 5
+
+
+def drop_db(directory: Path) -> None:
+    """Remove the database files; the instance's uuid and what discovery learnt stay."""
+    for name in DATABASE_FILES:
+        with contextlib.suppress(FileNotFoundError):
+            (directory / name).unlink()
+
+
+def supervise(child: Child, directory: Path) -> int:
+    """Run the child until it ends; the exit code is its own."""
+    for _ in range(MAX_REBOOTSTRAPS):
+        code, messages = _run_once(child, directory)
+        if not any(message.get("rebootstrap") for message in messages):
+            return code
+        drop_db(directory)
+    sys.stderr.write("cairn: the instance asked to be started anew too often\n")
+    return 1
+
+
+def _run_once(child: Child, directory: Path) -> tuple[int, list[dict[str, Any]]]:
+    ipc_read, ipc_write = os.pipe()
+    life_read, life_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(ipc_read)
+        os.close(life_write)
+        _become_child(child, ipc_write, life_read)
+    os.close(ipc_write)
+    os.close(life_read)
+    _write_pids(directory, pid)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda received, frame: _pass_on(pid, received))
+    messages = _read_messages(ipc_read)
+    status = _wait(pid)
+    os.close(life_write)
+    return _exit_code(status), messages
+
+
+def _become_child(child: Child, ipc: int, lifeline: int) -> None:
+    """Never returns. A new process group, so that Ctrl-C reaches the child only through us."""
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        _die_with_parent()
+
+        def tell(message: dict[str, Any]) -> None:
+            os.write(ipc, json.dumps(message).encode() + b"\n")
+
+        code = child(tell, lifeline)
+    except SystemExit as request:
+        code = request.code if isinstance(request.code, int) else 1
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def _die_with_parent() -> None:
+    """On Linux the kernel ends the child with its parent, even if the child hangs."""
+    with contextlib.suppress(Exception):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+
+
+def _pass_on(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM if number == signal.SIGHUP else number)
+
+
+def _write_pids(directory: Path, child: int) -> None:
+    with contextlib.suppress(OSError):
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "cairn.pid").write_text(f"{os.getpid()}\n{child}\n")
+
+
+def _read_messages(ipc: int) -> list[dict[str, Any]]:
+    """Until the child closes its end, which it does when it ends."""
+    with os.fdopen(ipc, "rb") as stream:
+        return [json.loads(line) for line in stream if line.strip()]
+
+
+def _wait(pid: int) -> int:
+    while True:
+        try:
+            return os.waitpid(pid, 0)[1]
+        except InterruptedError:
+            continue
+
+
+def _exit_code(status: int) -> int:
+    if os.WIFEXITED(status):
+        return os.WEXITSTATUS(status)
+    return 128 + os.WTERMSIG(status)

@@ -1,0 +1,85 @@
+"""Records of the row log: what one committed statement did to rows, or one schema change."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import msgspec
+
+from cairn.model.ops import Ddl
+
+Vclock = dict[str, int]  # origin uuid → last lsn
+
+
+class RowOp(enum.IntEnum):
+    INSERT = 1
+    UPDATE = 2
+    DELETE = 3
+
+
+class Kind(enum.IntEnum):
+    ROWS = 0
+    DDL = 1
+    MOVE = 2  # copying or dropping a bucket: replicated, never told as a change of data (rule 19)
+    MARK = 3  # nothing but a place in the log: the first record of an epoch
+
+
+class RowChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A row before and after, as stored: the bucket first, then the columns."""
+
+    table: int
+    version: int  # schema version of the table when it was written
+    op: int
+    old: tuple[Any, ...] | None
+    new: tuple[Any, ...] | None
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True):
+    """`(origin, epoch, lsn)` is used once, ever (data-plane rule 2)."""
+
+    origin: str
+    epoch: int
+    lsn: int
+    kind: int
+    timestamp: int  # µs since 1970, the master's clock, for people
+    changes: tuple[RowChange, ...] = ()
+    ddl: Ddl | None = None
+    schema_version: int = 0  # of a DDL record
+
+
+class Body(msgspec.Struct, frozen=True, array_like=True):
+    """What is stored beside (origin, epoch, lsn)."""
+
+    kind: int
+    timestamp: int
+    changes: tuple[RowChange, ...] = ()
+    ddl: Ddl | None = None
+    schema_version: int = 0
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Body).decode
+
+
+def encode_body(body: Body) -> bytes:
+    return _encode(body)
+
+
+def record_of(origin: str, epoch: int, lsn: int, data: bytes) -> Record:
+    body = _decode(data)
+    return Record(
+        origin,
+        epoch,
+        lsn,
+        body.kind,
+        body.timestamp,
+        body.changes,
+        body.ddl,
+        body.schema_version,
+    )
+
+
+def covers(mine: Vclock, theirs: Vclock) -> bool:
+    """Whether `mine` has everything that `theirs` has."""
+    return all(mine.get(origin, 0) >= lsn for origin, lsn in theirs.items())

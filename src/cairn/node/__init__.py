@@ -1,0 +1,1 @@
+"""One instance: runners that feed the cores and carry out what they ask."""

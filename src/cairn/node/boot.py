@@ -1,0 +1,389 @@
+"""From an empty directory to a member: start_discover, start_boot or start_join, postjoin.
+
+The steps of seeds/002. An instance that already has a raft_id on disk goes straight to postjoin.
+A directory with a half-made database is dropped by the supervisor (rebootstrap) and started anew;
+the instance uuid and what discovery learnt live in files of their own and survive that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from pathlib import Path
+
+import msgspec
+
+import cairn
+from cairn.model.errors import (
+    CairnError,
+    ConfigProblem,
+    Expelled,
+    JoinRefused,
+    NotLeader,
+    PeerRefused,
+    TimedOut,
+    Unreachable,
+)
+from cairn.model.rpc import (
+    DiscoverRequest,
+    DiscoverResponse,
+    Empty,
+    JoinRequest,
+    JoinResponse,
+    UpdateInstanceRequest,
+)
+from cairn.model.topology import ConnectionType, Grade
+from cairn.net.handshake import Identity
+from cairn.net.link import Handler, Link
+from cairn.net.peers import Peers
+from cairn.node.config import InstanceConfig
+from cairn.node.first_entries import first_entries, first_instance
+from cairn.node.instance import Instance
+from cairn.node.runtime import Runtime, timestamp
+from cairn.pgwire.scram import make_verifier
+from cairn.raft.types import HardState
+from cairn.storage.raft_store import RaftStore
+from cairn.storage.sqlite import sync_directory
+from cairn.topology.discovery import Discovery, DiscoveryState
+
+log = logging.getLogger("cairn.boot")
+
+DISCOVERY_ROUND_S = 0.1
+DISCOVERY_CALL_S = 2.0
+SAY_EVERY_S = 5.0
+JOIN_CALL_S = 12.0
+
+
+class Rebootstrap(Exception):
+    """The directory holds half a database: the supervisor drops it and starts the child again."""
+
+
+class Boot:
+    """Everything before there is an `Instance`; its result."""
+
+    def __init__(self, config: InstanceConfig, runtime: Runtime) -> None:
+        self.config, self.runtime = config, runtime
+        self.directory = runtime.directory()
+        self.store: RaftStore | None = None
+        self.identity = Identity(config.cluster_name)
+        self.discovery: Discovery | None = None
+        self.instance: Instance | None = None
+        self.handlers: dict[str, Handler] = {"discover": self._discover}
+        self.expelled: CairnError | None = None
+        self.peers = Peers(
+            runtime.network,
+            lambda: self.identity,
+            config.service_secret,
+            self.handlers,
+            runtime.chance,
+            self._refused,
+        )
+
+    # --- the walk ---------------------------------------------------------------------------------
+
+    async def start(self) -> Instance:
+        """A running instance that has asked to be Online."""
+        path = self.directory / "raft.db"
+        if path.exists():
+            self.store = RaftStore(path)
+            if self.store.get("raft_id") is None:
+                self.store.close()
+                raise Rebootstrap
+            self._check_restart(self.store)
+            self.identity = self._stored_identity(self.store)
+        await self._listen()
+        if self.store is None:
+            leader = await self.start_discover()
+            if leader is None:
+                self.store = self.start_boot(path)
+            else:
+                self.store = await self.start_join(path, leader)
+        return await self.postjoin(self.store)
+
+    async def _listen(self) -> None:
+        try:
+            await self.peers.listen(self.config.listen)
+        except OSError as problem:
+            why = problem.strerror or problem
+            raise ConfigProblem(f"--listen {self.config.listen}: {why}") from None
+
+    # --- start_discover ---------------------------------------------------------------------------
+
+    async def start_discover(self) -> str | None:
+        """None when this instance is to found the cluster, else whom to ask for a place."""
+        state = self._load_discovery()
+        tier = next((t for t in self.config.tiers if t.name == self.config.tier), None)
+        core = Discovery(
+            state,
+            own_address=self.config.advertise,
+            can_vote=tier is None or tier.can_vote,
+            peers=self.config.peers,
+        )
+        self._save_discovery(core.state)
+        self.discovery = core
+        loop = asyncio.get_running_loop()
+        say_at = loop.time() + SAY_EVERY_S
+        while not core.is_done:
+            await asyncio.gather(*(self._ask(core, address) for address in core.to_ask()))
+            if self.expelled is not None:
+                raise self.expelled
+            if core.is_done:
+                break
+            if loop.time() >= say_at:
+                say_at += SAY_EVERY_S
+                self._say_who_is_missing(core)
+            await asyncio.sleep(DISCOVERY_ROUND_S)
+        if core.is_founder:
+            self._save_discovery(core.state)
+            log.info("this instance founds the cluster")
+            return None
+        log.info("the cluster is found at %s", core.leader)
+        return core.leader
+
+    async def _ask(self, core: Discovery, address: str) -> None:
+        try:
+            answer = await self.peers.call(
+                address, "discover", core.request(address), DiscoverResponse, DISCOVERY_CALL_S
+            )
+        except CairnError as problem:
+            log.debug("%s: %s", address, problem)
+            return
+        core.handle_response(address, answer)
+        self._save_discovery(core.state)
+
+    def _say_who_is_missing(self, core: Discovery) -> None:
+        if core.only_non_voters():
+            log.warning("all peers that answered are of tiers that cannot vote: waiting for one")
+        else:
+            log.warning("waiting for an answer from: %s", ", ".join(core.silent()) or "a leader")
+
+    def _discover(self, link: Link, body: msgspec.Raw) -> DiscoverResponse:
+        """Another instance asks who we are."""
+        request = msgspec.msgpack.decode(body, type=DiscoverRequest)
+        if self.instance is not None:
+            return DiscoverResponse("", False, (), self._member_to_ask(self.instance))
+        if self.identity.raft_id:
+            return DiscoverResponse("", False, (), self.config.advertise)
+        if self.discovery is None:
+            raise NotLeader("discovery has not begun")
+        answer = self.discovery.handle_request(request)
+        self._save_discovery(self.discovery.state)
+        return answer
+
+    def _member_to_ask(self, instance: Instance) -> str:
+        leader = instance.state.peer_addresses().get(instance.runner.leader_id)
+        return leader or self.config.advertise
+
+    def _load_discovery(self) -> DiscoveryState:
+        path = self.directory / "discovery.json"
+        if path.exists():
+            return msgspec.json.decode(path.read_bytes(), type=DiscoveryState)
+        return DiscoveryState(self.runtime.uuid(), ())
+
+    def _save_discovery(self, state: DiscoveryState) -> None:
+        path = self.directory / "discovery.json"
+        data = msgspec.json.encode(state)
+        if not path.exists() or path.read_bytes() != data:
+            write_durably(path, data)
+
+    # --- start_boot -------------------------------------------------------------------------------
+
+    def start_boot(self, path: Path) -> RaftStore:
+        """Write the first entries of the log. No Raft node yet: postjoin applies them."""
+        uuid = self._own_uuid()
+        row = first_instance(self.config, uuid, self.runtime.uuid())
+        cluster_uuid = self.runtime.uuid()
+        entries = first_entries(
+            self.config,
+            row,
+            cluster_uuid,
+            timestamp(self.runtime),
+            lambda password: str(make_verifier(password, salt=os.urandom(16))),
+        )
+        store = RaftStore(path)
+        with store.connection:
+            store.append(entries)
+            store.put_hard_state(HardState(term=1, vote=0, commit=entries[-1].index))
+            self._put_identity(
+                store,
+                Identity(self.config.cluster_name, cluster_uuid, uuid, row.name, row.raft_id),
+                row.replicaset_name,
+                row.tier,
+            )
+        sync_directory(self.directory)
+        log.info(
+            "cluster %s (%s) is founded by %s", self.config.cluster_name, cluster_uuid, row.name
+        )
+        return store
+
+    # --- start_join -------------------------------------------------------------------------------
+
+    async def start_join(self, path: Path, leader: str) -> RaftStore:
+        """Ask the leader for a place and write down what it gave."""
+        response = await self._join(leader)
+        row = response.instance
+        store = RaftStore(path)
+        with store.connection:
+            self._put_identity(
+                store,
+                Identity(
+                    self.config.cluster_name,
+                    response.cluster_uuid,
+                    row.uuid,
+                    row.name,
+                    row.raft_id,
+                ),
+                row.replicaset_name,
+                row.tier,
+            )
+            store.put("joined_addresses", json.dumps(response.raft_group))
+            store.put("joined_at", response.commit_index)
+        sync_directory(self.directory)
+        log.info("joined as %s, raft_id %d", row.name, row.raft_id)
+        return store
+
+    async def _join(self, leader: str) -> JoinResponse:
+        request = JoinRequest(
+            cluster_id=self.config.cluster_name,
+            instance_uuid=self._own_uuid(),
+            advertise_address=self.config.advertise,
+            version=cairn.__version__,
+            instance_id=self.config.instance_name,
+            replicaset_id=self.config.replicaset_name,
+            tier=self.config.tier,
+            failure_domain=self.config.failure_domain,
+            pg_address=self.config.pg_advertise,
+            http_address=self.config.http_listen,
+        )
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.config.boot_timeout_s
+        first, pause = leader, 0.05
+        while True:
+            try:
+                return await self.peers.call(
+                    leader, "raft_join", request, JoinResponse, JOIN_CALL_S
+                )
+            except NotLeader as redirect:
+                leader = redirect.detail or first
+            except JoinRefused:
+                raise
+            except (Unreachable, TimedOut, PeerRefused) as problem:
+                if self.expelled is not None:
+                    raise self.expelled from None
+                log.warning("joining through %s: %s", leader, problem)
+                leader = first
+            if loop.time() > deadline:
+                raise TimedOut("could not join the cluster in time")
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 2.0)
+
+    # --- postjoin ---------------------------------------------------------------------------------
+
+    async def postjoin(self, store: RaftStore) -> Instance:
+        """Create the Raft node and tell the cluster that this instance is ready to be raised."""
+        self.identity = self._stored_identity(store)
+        self.peers.hang_up()
+        self.instance = Instance(self.identity, store, self.peers, self.handlers, self.runtime)
+        self.instance.start()
+        return self.instance
+
+    async def activate(self, instance: Instance, reason: str) -> None:
+        """Ask for target Online until the leader has written it (seeds/002, postjoin)."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.config.boot_timeout_s
+        say_at = loop.time() + SAY_EVERY_S
+        while True:
+            request = UpdateInstanceRequest(
+                cluster_uuid=self.identity.cluster_uuid,
+                instance_name=instance.name,
+                instance_uuid=self.identity.instance_uuid,
+                target_grade=Grade.ONLINE.value,
+                reason=reason,
+                failure_domain=self.config.failure_domain,
+                version=cairn.__version__,
+                addresses={
+                    ConnectionType.PEER.value: self.config.advertise,
+                    ConnectionType.PGPROTO.value: self.config.pg_advertise,
+                    ConnectionType.HTTP.value: self.config.http_listen,
+                },
+            )
+            try:
+                await instance.ask_leader("update_instance", request, Empty, 5.0)
+                return
+            except CairnError as problem:
+                trouble = problem
+            if self.expelled is not None:
+                raise self.expelled
+            if loop.time() > deadline:
+                raise TimedOut(f"failed to activate myself: {trouble}, shutting down...")
+            if loop.time() > say_at:
+                say_at += SAY_EVERY_S
+                log.warning("waiting for a Raft leader: %s", trouble)
+
+    # --- identity ---------------------------------------------------------------------------------
+
+    def _own_uuid(self) -> str:
+        """Made once, durable before the first request: joining is idempotent by it."""
+        path = self.directory / "instance_uuid"
+        if path.exists():
+            return path.read_text().strip()
+        uuid = self.runtime.uuid()
+        write_durably(path, uuid.encode())
+        return uuid
+
+    @staticmethod
+    def _stored_identity(store: RaftStore) -> Identity:
+        return Identity(
+            store.get("cluster_name"),
+            store.get("cluster_uuid"),
+            store.get("instance_uuid"),
+            store.get("instance_name"),
+            store.get("raft_id"),
+        )
+
+    @staticmethod
+    def _put_identity(store: RaftStore, who: Identity, replicaset: str, tier: str) -> None:
+        store.put("cluster_name", who.cluster_name)
+        store.put("cluster_uuid", who.cluster_uuid)
+        store.put("instance_uuid", who.instance_uuid)
+        store.put("instance_name", who.instance_name)
+        store.put("replicaset_name", replicaset)
+        store.put("tier", tier)
+        store.put("raft_id", who.raft_id)
+
+    def _check_restart(self, store: RaftStore) -> None:
+        """Names are for life; addresses and failure domains may change."""
+        for word, now in (
+            ("cluster_name", self.config.cluster_name),
+            ("instance_name", self.config.instance_name),
+            ("replicaset_name", self.config.replicaset_name),
+            ("tier", self.config.tier),
+        ):
+            was = store.get(word)
+            if now is not None and was != now:
+                raise ConfigProblem(
+                    f"instance restarted with a different {word}, which is not allowed, "
+                    f"was: '{was}' became: '{now}'"
+                )
+
+    def _refused(self, address: str, problem: CairnError) -> None:
+        if isinstance(problem, Expelled):
+            self.expelled = problem
+            if self.instance is not None:
+                log.warning("%s", problem)
+                self.instance.finish(5)
+        else:
+            log.debug("%s: %s", address, problem)
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Whole or not at all, and on disk when this returns."""
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_directory(path.parent)

@@ -1,0 +1,140 @@
+"""The child process: one instance from boot to its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from cairn.model.errors import CairnError, ConfigProblem, Expelled, StorageDamaged
+from cairn.model.topology import Grade
+from cairn.node import shutdown
+from cairn.node.boot import Boot, Rebootstrap
+from cairn.node.config import InstanceConfig
+from cairn.node.instance import Instance
+from cairn.node.runtime import RealRuntime, spawn
+
+log = logging.getLogger("cairn")
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+def run(config: InstanceConfig, tell: Tell, lifeline: int) -> int:
+    """Run until told to stop; the return value is the process's exit code."""
+    set_up_logging(config)
+    import uvloop
+
+    try:
+        config.instance_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        log.error("--instance-dir %s: %s", config.instance_dir, problem.strerror)
+        return 2
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_live(config, tell, lifeline))
+
+
+def set_up_logging(config: InstanceConfig) -> None:
+    logging.basicConfig(
+        level=config.log_level.upper(),
+        format="%(asctime)s %(levelname).1s %(name)s: %(message)s",
+        stream=sys.stderr,
+        force=True,
+    )
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+async def _live(config: InstanceConfig, tell: Tell, lifeline: int) -> int:
+    signals: asyncio.Queue[int] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signals.put_nowait, number)
+    loop.add_reader(lifeline, os._exit, 1)  # the supervisor is gone: never stay as an orphan
+    runtime = RealRuntime(config.instance_dir, config.listen)
+    boot = Boot(config, runtime)
+    starting = asyncio.ensure_future(_start(boot, config))
+    stop = asyncio.ensure_future(signals.get())
+    await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        log.info("stopped before this instance had a place in the cluster")
+        if boot.instance is not None:
+            return await _stop(boot.instance, signals)
+        return 0
+    try:
+        instance = starting.result()
+    except Rebootstrap:
+        tell({"rebootstrap": True})
+        return 0
+    except Expelled as problem:
+        log.error("%s", problem)
+        return 5
+    except (CairnError, ConfigProblem, StorageDamaged) as problem:
+        log.error("%s", problem)
+        if problem.hint:
+            log.error("hint: %s", problem.hint)
+        boot.peers.close()
+        return 2 if isinstance(problem, ConfigProblem) else 1
+    gc.collect()
+    gc.freeze()  # what boot made stays: later collections need not look at it
+    await asyncio.wait({instance.exit_code, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if instance.exit_code.done():
+        code = instance.exit_code.result()
+        _end(instance)
+        return code
+    return await _stop(instance, signals)
+
+
+async def _start(boot: Boot, config: InstanceConfig) -> Instance:
+    joined_before = (config.instance_dir / "raft.db").exists()
+    instance = await boot.start()
+    await open_faces(instance, config)
+    spawn(_say_when_online(instance), "say when online")
+    await boot.activate(instance, "wakeup" if joined_before else "join")
+    return instance
+
+
+async def open_faces(instance: Instance, config: InstanceConfig) -> None:
+    """Listeners for clients; imported late, they are not needed to find a place."""
+    from cairn.server.listener import open_pgwire
+
+    await open_pgwire(instance, config)
+
+
+async def _say_when_online(instance: Instance) -> None:
+    for _ in range(100_000):
+        row = instance.row
+        if row is not None and row.current_state.grade is Grade.ONLINE:
+            log.info("%s is Online in %s", instance.name, row.replicaset_name)
+            return
+        await asyncio.sleep(0.05)
+
+
+async def _stop(instance: Instance, signals: asyncio.Queue[int]) -> int:
+    """A first signal asks the cluster, a second one ends at once."""
+    log.info("stopping: asking the cluster to let %s go", instance.name)
+    leaving = asyncio.ensure_future(shutdown.leave(instance))
+    again = asyncio.ensure_future(signals.get())
+    done, _ = await asyncio.wait(
+        {leaving, again, instance.exit_code}, return_when=asyncio.FIRST_COMPLETED
+    )
+    if leaving in done:
+        code = leaving.result()
+    elif instance.exit_code in done:
+        code = instance.exit_code.result()
+    else:
+        log.warning("a second signal: ending now")
+        code = 1
+    _end(instance)
+    return code
+
+
+def _end(instance: Instance) -> None:
+    try:
+        instance.close()
+    except Exception:  # the exit code is decided; nothing here may change it
+        log.exception("while closing")

@@ -1,0 +1,281 @@
+"""The configuration of one instance: flag beats environment beats file beats default."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cairn.model.errors import ConfigProblem
+from cairn.model.topology import Tier
+
+PEER_PORT, PG_PORT, HTTP_PORT = 3301, 4327, 5327
+
+#: flag (without dashes) → (environment variable, key in the YAML file)
+SOURCES: dict[str, tuple[str, str]] = {
+    "cluster-name": ("CAIRN_CLUSTER_NAME", "cluster.name"),
+    "instance-name": ("CAIRN_INSTANCE_NAME", "instance.name"),
+    "instance-dir": ("CAIRN_INSTANCE_DIR", "instance.instance_dir"),
+    "listen": ("CAIRN_LISTEN", "instance.iproto.listen"),
+    "advertise": ("CAIRN_ADVERTISE", "instance.iproto.advertise"),
+    "pg-listen": ("CAIRN_PG_LISTEN", "instance.pg.listen"),
+    "pg-advertise": ("CAIRN_PG_ADVERTISE", "instance.pg.advertise"),
+    "http-listen": ("CAIRN_HTTP_LISTEN", "instance.http.listen"),
+    "peer": ("CAIRN_PEER", "instance.peer"),
+    "tier": ("CAIRN_TIER", "instance.tier"),
+    "replicaset-name": ("CAIRN_REPLICASET_NAME", "instance.replicaset_name"),
+    "failure-domain": ("CAIRN_FAILURE_DOMAIN", "instance.failure_domain"),
+    "init-replication-factor": (
+        "CAIRN_INIT_REPLICATION_FACTOR",
+        "cluster.default_replication_factor",
+    ),
+    "service-password-file": ("CAIRN_SERVICE_PASSWORD_FILE", "instance.service_password_file"),
+    "admin-password-file": ("CAIRN_ADMIN_PASSWORD_FILE", "instance.admin_password_file"),
+    "log-level": ("CAIRN_LOG_LEVEL", "instance.log.level"),
+    "boot-timeout": ("CAIRN_BOOT_TIMEOUT", "instance.boot_timeout"),
+}
+
+
+class InstanceConfig(msgspec.Struct, frozen=True):
+    """Everything `cairn run` was told, checked and completed."""
+
+    cluster_name: str = "demo"
+    instance_name: str | None = None
+    instance_dir: Path = Path()
+    listen: str = f"127.0.0.1:{PEER_PORT}"
+    advertise: str = f"127.0.0.1:{PEER_PORT}"
+    pg_listen: str = f"127.0.0.1:{PG_PORT}"
+    pg_advertise: str = f"127.0.0.1:{PG_PORT}"
+    http_listen: str = ""
+    peers: tuple[str, ...] = ()
+    tier: str = "default"
+    replicaset_name: str | None = None
+    failure_domain: dict[str, str] = {}
+    tiers: tuple[Tier, ...] = (Tier("default", 1, is_default=True),)
+    service_secret: bytes = b""
+    admin_password: str | None = None
+    log_level: str = "info"
+    boot_timeout_s: float = 7200.0
+
+    def __repr__(self) -> str:  # secrets never reach a log
+        return f"InstanceConfig({self.instance_name!r}, {self.advertise})"
+
+
+def with_port(address: str, default: int) -> str:
+    """`host` → `host:default`; `host:port` as it is."""
+    address = address.strip()
+    if not address:
+        raise ConfigProblem("an address must not be empty")
+    if re.search(r":\d+$", address) and not (address.count(":") > 1 and "]" not in address):
+        port = int(address.rpartition(":")[2])
+        if not 0 < port < 65536:
+            raise ConfigProblem(f"{address}: a port is 1 to 65535")
+        return address
+    if ":" in address and not address.startswith("["):
+        raise ConfigProblem(f"{address} is no address: write host:port")
+    return f"{address}:{default}"
+
+
+def parse_failure_domain(text: str | Mapping[str, Any]) -> dict[str, str]:
+    """`K=V,K=V` in capitals, as comparisons ignore case."""
+    if isinstance(text, Mapping):
+        return {str(key).upper(): str(value).upper() for key, value in text.items()}
+    found: dict[str, str] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals or not key or not value:
+            raise ConfigProblem(f"--failure-domain {part!r}: write KEY=VALUE,KEY=VALUE")
+        if key.upper() in found:
+            raise ConfigProblem(f"--failure-domain names {key.upper()} twice")
+        found[key.upper()] = value.upper()
+    return found
+
+
+def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> InstanceConfig:
+    """One configuration from flags, environment and file; a problem names its source."""
+    file = _read_file(flags.get("config") or environment.get("CAIRN_CONFIG"))
+
+    def pick(flag: str) -> Any:
+        variable, key = SOURCES[flag]
+        if flags.get(flag) is not None:
+            return flags[flag]
+        if environment.get(variable):
+            return environment[variable]
+        return _dig(file, key)
+
+    name = pick("instance-name")
+    listen = with_port(str(pick("listen") or f"127.0.0.1:{PEER_PORT}"), PEER_PORT)
+    advertise = with_port(str(pick("advertise") or listen), PEER_PORT)
+    pg_listen = with_port(str(pick("pg-listen") or f"127.0.0.1:{PG_PORT}"), PG_PORT)
+    pg_advertise = with_port(str(pick("pg-advertise") or pg_listen), PG_PORT)
+    http = pick("http-listen")
+    directory = pick("instance-dir") or (f"./{name}" if name else "./cairn-instance")
+    if file and flags.get("init-replication-factor") is not None:
+        raise ConfigProblem("--init-replication-factor and --config exclude each other")
+    if file and _dig(file, "cluster.name") is None:
+        raise ConfigProblem("cluster.name is missing in the file given by --config")
+    tiers = _tiers(file, pick("init-replication-factor"))
+    tier = str(pick("tier") or "default")
+    level = str(pick("log-level") or "info").lower()
+    if level not in ("debug", "info", "warning", "error"):
+        raise ConfigProblem(f"--log-level {level}: debug, info, warning or error")
+    return InstanceConfig(
+        cluster_name=str(pick("cluster-name") or "demo"),
+        instance_name=None if name is None else str(name),
+        instance_dir=Path(directory).absolute(),
+        listen=listen,
+        advertise=advertise,
+        pg_listen=pg_listen,
+        pg_advertise=pg_advertise,
+        http_listen=with_port(str(http), HTTP_PORT) if http else "",
+        peers=_peers(pick("peer"), advertise),
+        tier=tier,
+        replicaset_name=pick("replicaset-name"),
+        failure_domain=parse_failure_domain(pick("failure-domain") or {}),
+        tiers=tiers,
+        service_secret=_secret(pick("service-password-file"), environment),
+        admin_password=_admin_password(pick("admin-password-file"), environment),
+        log_level=level,
+        boot_timeout_s=_number(pick("boot-timeout") or 7200, "--boot-timeout"),
+    )
+
+
+def _number(value: Any, flag: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ConfigProblem(f"{flag} {value!r} is no number of seconds") from None
+
+
+def _read_file(path: str | None) -> dict[str, Any]:
+    if not path:
+        return {}
+    try:
+        text = Path(path).read_text()
+    except OSError as problem:
+        raise ConfigProblem(f"--config {path}: {problem.strerror}") from None
+    import yaml
+
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as problem:
+        raise ConfigProblem(f"--config {path}: {problem}") from None
+    if not isinstance(found, dict):
+        raise ConfigProblem(f"--config {path}: a mapping is expected at the top")
+    unknown = set(found) - {"cluster", "instance"}
+    if unknown:
+        raise ConfigProblem(f"--config {path}: unknown key {sorted(unknown)[0]}")
+    return found
+
+
+def _dig(tree: Any, dotted: str) -> Any:
+    for key in dotted.split("."):
+        if not isinstance(tree, dict):
+            return None
+        tree = tree.get(key)
+    return tree
+
+
+def _peers(value: Any, advertise: str) -> tuple[str, ...]:
+    if value is None:
+        return (advertise,)
+    words = value if isinstance(value, list) else str(value).split(",")
+    found = tuple(with_port(str(word), PEER_PORT) for word in words if str(word).strip())
+    if not found:
+        raise ConfigProblem("--peer names no address")
+    return found
+
+
+def _tiers(file: dict[str, Any], factor: Any) -> tuple[Tier, ...]:
+    default_factor = _factor(factor if factor is not None else 1, "--init-replication-factor")
+    buckets = int(_dig(file, "cluster.default_bucket_count") or 3000)
+    listed = _dig(file, "cluster.tier") or {"default": {}}
+    found = []
+    for at, (name, options) in enumerate(listed.items()):
+        options = options or {}
+        mode = str(options.get("replication_mode", "async"))
+        if mode not in ("async", "sync"):
+            raise ConfigProblem(f"cluster.tier.{name}.replication_mode: async or sync, not {mode}")
+        found.append(
+            Tier(
+                name=str(name),
+                replication_factor=_factor(
+                    options.get("replication_factor", default_factor),
+                    f"cluster.tier.{name}.replication_factor",
+                ),
+                can_vote=bool(options.get("can_vote", True)),
+                bucket_count=int(options.get("bucket_count", buckets)),
+                is_default=at == 0,
+                hash_version=int(options.get("hash_version", 2)),
+                replication_mode=mode,
+            )
+        )
+    return tuple(found)
+
+
+def _factor(value: Any, source: str) -> int:
+    try:
+        factor = int(value)
+    except ValueError:
+        raise ConfigProblem(f"{source} {value!r}: a number from 1 to 31") from None
+    if not 1 <= factor <= 31:
+        raise ConfigProblem(f"{source} {factor}: a number from 1 to 31")
+    return factor
+
+
+def _secret(path: Any, environment: Mapping[str, str]) -> bytes:
+    if path:
+        try:
+            return Path(str(path)).read_bytes().strip()
+        except OSError as problem:
+            raise ConfigProblem(f"--service-password-file {path}: {problem.strerror}") from None
+    return environment.get("CAIRN_SERVICE_PASSWORD", "").encode()
+
+
+def _admin_password(path: Any, environment: Mapping[str, str]) -> str | None:
+    if path:
+        try:
+            return Path(str(path)).read_text().strip()
+        except OSError as problem:
+            raise ConfigProblem(f"--admin-password-file {path}: {problem.strerror}") from None
+    return environment.get("CAIRN_ADMIN_PASSWORD")
+
+
+def default_file() -> str:
+    """What `cairn config default` prints."""
+    return DEFAULT_FILE
+
+
+DEFAULT_FILE = f"""\
+# Configuration of one Cairn instance: cairn run --config cairn.yaml
+# A flag beats an environment variable (CAIRN_…), which beats this file.
+cluster:
+  name: demo                        # --cluster-name: must be the same everywhere
+  default_replication_factor: 1     # --init-replication-factor; used when the cluster is made
+  default_bucket_count: 3000
+  tier:                             # named groups of replicasets; the first is the default
+    default:
+      replication_factor: 1         # copies of each row, 1 to 31
+      can_vote: true                # whether its instances may vote in Raft
+      bucket_count: 3000            # 0: no sharded data in this tier
+      replication_mode: async       # async or sync
+instance:
+  name: null                        # --instance-name; given by the leader when absent
+  instance_dir: null                # --instance-dir; ./<name> when absent
+  peer: ["127.0.0.1:{PEER_PORT}"]         # --peer: any two lists must share an entry
+  tier: default                     # --tier
+  replicaset_name: null             # --replicaset-name
+  failure_domain: {{}}                # --failure-domain, for example {{DC: MSK}}
+  boot_timeout: 7200                # seconds to wait for the cluster at start
+  service_password_file: null       # --service-password-file: shared by all instances
+  iproto: {{listen: "127.0.0.1:{PEER_PORT}"}}
+  pg: {{listen: "127.0.0.1:{PG_PORT}"}}
+  http: {{listen: null}}
+  log: {{level: info}}
+"""
+
+assert os.name == "posix", "Cairn runs on POSIX systems"

@@ -1,0 +1,165 @@
+"""Rows of this instance: the writer's fence, promises, positions and schema changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from cairn.model import ops
+from cairn.model.cluster import Cluster
+from cairn.model.errors import CairnError, NotInPrerequisiteState, TimedOut
+from cairn.model.records import Vclock, covers
+from cairn.model.rpc import (
+    PromiseRequest,
+    SchemaChangeRequest,
+    SchemaChangeResponse,
+    VclockRequest,
+    VclockResponse,
+)
+from cairn.node.global_state import GlobalState
+from cairn.node.raft_runner import RaftRunner
+from cairn.storage.data_store import DataStore, Fence
+from cairn.storage.writer import Disk, Job
+
+log = logging.getLogger("cairn.data")
+T = TypeVar("T")
+
+
+class DataPlane:
+    """The one door to `data.db` for writing. Work is queued to its writer and answered here."""
+
+    def __init__(
+        self, name: str, store: DataStore, disk: Disk, state: GlobalState, runner: RaftRunner
+    ) -> None:
+        self._name, self.store, self._disk = name, store, disk
+        self._state, self._runner = state, runner
+        self.fence = Fence()
+        self.epoch, self.vclock = store.position()  # as of the last finished group
+        self._moved = asyncio.Event()
+        self.follow(state.cluster)
+
+    def close(self) -> None:
+        self._disk.close()
+
+    # --- queueing -------------------------------------------------------------------------------
+
+    async def run(self, work: Callable[[], T], *, urgent: bool = False, alone: bool = False) -> T:
+        """Run `work` on the writer's thread; its errors come back here and harm nobody else."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.submit(work, future, urgent=urgent, alone=alone)
+        return await future
+
+    def submit(
+        self,
+        work: Callable[[], T],
+        future: asyncio.Future[T],
+        *,
+        urgent: bool = False,
+        alone: bool = False,
+    ) -> None:
+        def guarded() -> Any:
+            try:
+                return work(), self.store.position()
+            except CairnError as problem:
+                return problem
+
+        def done(result: Any) -> None:
+            if isinstance(result, CairnError):
+                if not future.done():
+                    future.set_exception(result)
+                return
+            value, (self.epoch, self.vclock) = result
+            self._moved.set()
+            self._moved.clear()
+            if not future.done():
+                future.set_result(value)
+
+        self._disk.submit(Job(guarded, done, is_urgent=urgent, is_alone=alone))
+
+    # --- what Raft says -------------------------------------------------------------------------
+
+    def follow(self, cluster: Cluster) -> None:
+        """Entries were applied: the writer learns in its own queue what it may do (rule 5)."""
+        fence = self._fence_of(cluster)
+        if fence == self.fence:
+            return
+        self.fence = fence
+
+        def put() -> None:
+            self.store.fence = fence
+
+        self._disk.submit(Job(put, lambda _: None, must_sync=False, is_urgent=True))
+
+    def _fence_of(self, cluster: Cluster) -> Fence:
+        me = cluster.instances.get(self._name)
+        replicaset = cluster.replicasets.get(me.replicaset_name) if me else None
+        if replicaset is None:
+            return Fence()
+        is_master = replicaset.current_master_name == replicaset.target_master_name == self._name
+        ranges = tuple(
+            (bucket.start, bucket.end)
+            for bucket in cluster.owned(replicaset.name)
+            if bucket.is_writable
+        )
+        return Fence(
+            raft_index=0,
+            epoch=replicaset.epoch,
+            is_master=is_master,
+            master=replicaset.current_master_name,
+            ranges=ranges,
+        )
+
+    # --- what the governor asks -----------------------------------------------------------------
+
+    async def promise(self, request: PromiseRequest) -> VclockResponse:
+        epoch, vclock = await self.run(lambda: self.store.promise(request.epoch), urgent=True)
+        return VclockResponse(epoch, vclock)
+
+    async def position(self, request: VclockRequest) -> VclockResponse:
+        """The vclock once entry `index` is applied by the writer and `reach` is covered."""
+        await self._runner.wait_applied(request.index, request.timeout_s)
+        deadline = asyncio.get_running_loop().time() + request.timeout_s
+        while True:
+            epoch, vclock = await self.run(self.store.position, urgent=True)
+            if covers(vclock, request.reach):
+                return VclockResponse(epoch, vclock)
+            if asyncio.get_running_loop().time() > deadline:
+                raise TimedOut(f"behind: {_lacking(vclock, request.reach)}")
+            await asyncio.sleep(0.02)
+
+    async def change_schema(self, request: SchemaChangeRequest) -> SchemaChangeResponse:
+        """Carry out the pending schema change here; idempotent by its version."""
+        await self._runner.wait_applied(request.index, request.timeout_s)
+        pending = self._state.pending_ddl()
+        if pending is None or pending.schema_version != request.schema_version:
+            if self.store.schema_version >= request.schema_version:
+                return SchemaChangeResponse()
+            raise NotInPrerequisiteState("there is no such pending schema change here")
+        try:
+            await self.run(lambda: self._change(pending), alone=True)
+        except CairnError as problem:
+            if problem.sqlstate.startswith("PC"):
+                raise  # not the master just now: the governor asks again
+            return SchemaChangeResponse(str(problem))
+        return SchemaChangeResponse()
+
+    def _change(self, pending: ops.DdlPrepare) -> None:
+        self.store.check_master()
+        if isinstance(pending.ddl, ops.DropTable):
+            return  # dropped when committed: an abort must find everything in its place
+
+        def change() -> int:
+            self.store.change_schema(pending.ddl, pending.schema_version)
+            return 0
+
+        self.store.statement(change)
+
+
+def _lacking(vclock: Vclock, reach: Vclock) -> str:
+    return ", ".join(
+        f"{origin} {vclock.get(origin, 0)} of {lsn}"
+        for origin, lsn in sorted(reach.items())
+        if vclock.get(origin, 0) < lsn
+    )

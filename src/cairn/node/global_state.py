@@ -1,0 +1,140 @@
+"""The global tables as the event loop sees them: one reader, and pictures made from it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cairn.model import ops, rows
+from cairn.model import system_tables as system
+from cairn.model.catalog import Catalog
+from cairn.model.cluster import Cluster
+from cairn.model.schema import Table
+from cairn.model.topology import Position
+from cairn.storage.ddl import PENDING, decode_pending
+from cairn.storage.sqlite import open_reader
+from cairn.storage.state_machine import Applied
+
+_TOPOLOGY = {
+    table.id
+    for table in (
+        system.PICO_INSTANCE,
+        system.PICO_REPLICASET,
+        system.PICO_PEER_ADDRESS,
+        system.PICO_TIER,
+        system.PICO_BUCKET,
+        system.PICO_PROPERTY,
+    )
+}
+_CATALOGUE = {
+    table.id
+    for table in (
+        system.PICO_TABLE,
+        system.PICO_INDEX,
+        system.PICO_TIER,
+        system.PICO_USER,
+        system.PICO_PRIVILEGE,
+        system.PICO_DB_CONFIG,
+    )
+}
+
+
+class GlobalState:
+    """What is applied here. `cluster` and `catalog` are replaced, never changed in place."""
+
+    def __init__(self, path: Path) -> None:
+        self.reader = open_reader(path)
+        self.cluster = Cluster()
+        self.catalog = Catalog()
+        self.key_positions: ops.KeyPositions = {}
+        self.joined_addresses: dict[int, str] = {}
+        self.joined_at = 0  # entries below this index are older than what joining told us
+        self.reload(Position(0, 0))
+
+    def close(self) -> None:
+        self.reader.close()
+
+    def rows(self, table: Table) -> list[tuple[Any, ...]]:
+        return self.reader.execute(f"SELECT * FROM {table.physical_name}").fetchall()
+
+    def reload(self, position: Position) -> None:
+        self._read_cluster(position)
+        self._read_catalog(position)
+
+    def follow(self, done: list[Applied]) -> None:
+        """Entries were applied: make new pictures of what they touched."""
+        last = done[-1]
+        position = Position(last.term, last.index)
+        touched = {change.table for applied in done for change in applied.changes}
+        if touched & _TOPOLOGY:
+            self._read_cluster(position)
+        else:
+            self.cluster = msgspec.structs.replace(self.cluster, position=position)
+        if touched & _CATALOGUE:
+            self._read_catalog(position)
+
+    def _read_cluster(self, position: Position) -> None:
+        buckets = [rows.bucket_of_row(row) for row in self.rows(system.PICO_BUCKET)]
+        self.cluster = Cluster(
+            position=position,
+            instances={row[0]: rows.instance_of(row) for row in self.rows(system.PICO_INSTANCE)},
+            replicasets={
+                row[0]: rows.replicaset_of(row) for row in self.rows(system.PICO_REPLICASET)
+            },
+            tiers={row[0]: rows.tier_of(row) for row in self.rows(system.PICO_TIER)},
+            addresses={(row[0], row[2]): row[1] for row in self.rows(system.PICO_PEER_ADDRESS)},
+            buckets=tuple(sorted(buckets, key=lambda bucket: (bucket.tier, bucket.start))),
+            properties={
+                key: None if value is None else json.loads(value)
+                for key, value in self.rows(system.PICO_PROPERTY)
+            },
+        )
+
+    def _read_catalog(self, position: Position) -> None:
+        tables, indexes = rows.tables_of(self.rows(system.PICO_TABLE), self.rows(system.PICO_INDEX))
+        for table in system.LOCAL_TABLES:
+            tables[table.name] = table
+        self.catalog = Catalog(
+            version=position.index,
+            tables=tables,
+            indexes=indexes,
+            tiers={row[0]: rows.tier_of(row) for row in self.rows(system.PICO_TIER)},
+            users={row[1]: rows.user_of(row) for row in self.rows(system.PICO_USER)},
+            privileges=frozenset(
+                rows.privilege_of(row) for row in self.rows(system.PICO_PRIVILEGE)
+            ),
+            settings={
+                (key, scope): None if value is None else json.loads(value)
+                for key, scope, value in self.rows(system.PICO_DB_CONFIG)
+            },
+        )
+        self.key_positions = {table.id: table.key_positions for table in system.SYSTEM_TABLES}
+        for table in tables.values():
+            self.key_positions[table.id] = table.key_positions
+
+    # --- derived ------------------------------------------------------------------------------
+
+    def peer_addresses(self) -> dict[int, str]:
+        """Where peers listen. What joining told us counts until the log has reached that entry."""
+        known = self.cluster.peer_addresses()
+        if self.cluster.position.index < self.joined_at:
+            return {**known, **self.joined_addresses}
+        return known
+
+    def sharded_tiers(self) -> frozenset[str]:
+        return frozenset(
+            table.sharding.tier
+            for table in self.catalog.tables.values()
+            if table.sharding is not None
+        )
+
+    def pending_ddl(self) -> ops.DdlPrepare | None:
+        found = self.cluster.properties.get(PENDING)
+        return None if found is None else decode_pending(json.dumps(found))
+
+    def setting(self, key: str, default: Any = None) -> Any:
+        value = self.catalog.setting(key)
+        return default if value is None else value

@@ -1,0 +1,203 @@
+"""The governor's loop on the leader: take a view, plan, carry out one action, look again.
+
+It remembers nothing but which subjects back off. A failed action is logged with its subject and
+planned anew from a fresh view; the next subject speaks meanwhile (data-plane rule 18).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+
+from cairn.governor.actions import (
+    Action,
+    ApplySchemaChange,
+    ChangeVoters,
+    ConfigureReplication,
+    HandOverLeadership,
+    Idle,
+    Propose,
+    SealAndName,
+    SwitchMaster,
+    SyncRaft,
+)
+from cairn.governor.plan import plan
+from cairn.governor.rules.rising import raised
+from cairn.governor.view import ClusterView
+from cairn.model import ops
+from cairn.model.errors import CairnError, CasRetry, NotLeader, TimedOut
+from cairn.model.ranges import Predicate, one_key
+from cairn.model.system_tables import PICO_INSTANCE
+from cairn.model.topology import Grade
+from cairn.node.governor_steps import Steps
+from cairn.raft.types import ConfChangeSingle, ConfChangeV2, ProposalDropped
+
+log = logging.getLogger("cairn.governor")
+
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.25, 30.0
+IDLE_LOOK_S = 1.0  # an idle governor looks again even if nobody woke it
+
+
+class GovernorStatus(msgspec.Struct):
+    """What `cairn status` and `governor_status` show."""
+
+    step: str = "not a leader"
+    subject: str = ""
+    blocked_by: tuple[str, ...] = ()
+    since: str = ""
+    next_retry_s: float | None = None
+    last_error: str | None = None
+    steps_done: int = 0
+
+
+class GovernorRunner:
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+        self.status = GovernorStatus()
+        self._wake = asyncio.Event()
+        self._backoff: dict[tuple[str, str], tuple[float, float]] = {}  # → (until, pause)
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            if not self.steps.runner.committed_in_term:
+                self._show("not a leader", "")
+                self._backoff.clear()
+                await self._pause(IDLE_LOOK_S)
+                continue
+            view = self.view()
+            action = plan(view)
+            self._show(action.step, action.subject)
+            try:
+                await self._carry_out(action, view)
+                self._backoff.pop((action.step, action.subject), None)
+                self.status.steps_done += 1
+                if not isinstance(action, Idle):
+                    self.status.last_error = None
+            except (CasRetry, NotLeader) as problem:
+                log.debug("%s %s: %s", action.step, action.subject, problem)
+                await asyncio.sleep(0.01)  # somebody was quicker: plan again from the new picture
+            except (CairnError, ProposalDropped) as problem:
+                self._back_off(action.step, action.subject, problem)
+
+    def view(self) -> ClusterView:
+        steps = self.steps
+        conf = steps.runner.conf
+        now = asyncio.get_running_loop().time()
+        return ClusterView(
+            cluster=steps.state.cluster,
+            leader=steps.runner.raft_id,
+            voters=frozenset(conf.voters),
+            learners=frozenset(conf.learners) | frozenset(conf.learners_next),
+            is_joint=bool(conf.voters_outgoing),
+            sharded_tiers=steps.state.sharded_tiers(),
+            waiting=frozenset(key for key, (until, _) in self._backoff.items() if until > now),
+            pending_ddl=steps.state.pending_ddl(),
+        )
+
+    # --- doing --------------------------------------------------------------------------------
+
+    async def _carry_out(self, action: Action, view: ClusterView) -> None:
+        steps = self.steps
+        match action:
+            case Idle(blocked_by=blocked):
+                self.status.blocked_by = blocked
+                await self._pause(IDLE_LOOK_S)
+            case Propose():
+                await steps.propose(action, view)
+                if action.say:
+                    log.info("%s", action.say)
+            case ChangeVoters():
+                await self._change_voters(action)
+            case HandOverLeadership(to=to):
+                log.info("handing leadership over to %s", action.subject)
+                await steps.hand_over(to)
+            case SyncRaft(instances=names):
+                done = await steps.caught_up(names)
+                await self._raise(view, done, names, Grade.RAFT_SYNCED, action.step)
+            case ConfigureReplication(instances=names):
+                done = await steps.have_rows(names)
+                await self._raise(view, done, names, Grade.REPLICATED, action.step)
+            case SwitchMaster():
+                await steps.switch_master(action, view)
+            case SealAndName():
+                await steps.seal_and_name(action, view)
+            case ApplySchemaChange():
+                await steps.apply_schema_change(action, view)
+            case _:
+                raise AssertionError(f"no such action: {action}")
+
+    async def _raise(
+        self,
+        view: ClusterView,
+        done: dict[str, CairnError | None],
+        asked: tuple[str, ...],
+        grade: Grade,
+        step: str,
+    ) -> None:
+        """One entry for all that are ready; each of the others backs off by itself."""
+        ready = [view.cluster.instances[name] for name in asked if done.get(name, 0) is None]
+        if ready:
+            await self.steps.proposer.cas(
+                ops.Batch(tuple(raised(instance, grade) for instance in ready)),
+                Predicate(
+                    view.position.index,
+                    self.steps.runner.term,
+                    tuple(one_key(PICO_INSTANCE.id, (instance.name,)) for instance in ready),
+                ),
+            )
+            log.info("%s: %s", grade, ", ".join(instance.name for instance in ready))
+        for name in asked:
+            problem = done.get(name, TimedOut("no answer yet"))
+            if problem is not None:
+                self._back_off(step, name, problem)
+            else:
+                self._backoff.pop((step, name), None)
+
+    async def _change_voters(self, action: ChangeVoters) -> None:
+        changes = tuple(
+            [ConfChangeSingle("add_voter", raft_id) for raft_id in action.add_voters]
+            + [ConfChangeSingle("add_learner", raft_id) for raft_id in action.add_learners]
+            + [ConfChangeSingle("remove", raft_id) for raft_id in action.remove]
+        )
+        log.info(
+            "raft configuration: voters +%s, learners +%s, out %s",
+            list(action.add_voters),
+            list(action.add_learners),
+            list(action.remove),
+        )
+        await self.steps.change_configuration(ConfChangeV2(changes=changes))
+
+    # --- waiting ------------------------------------------------------------------------------
+
+    def _back_off(self, step: str, subject: str, problem: BaseException) -> None:
+        now = asyncio.get_running_loop().time()
+        _, pause = self._backoff.get((step, subject), (0.0, FIRST_PAUSE_S / 2))
+        pause = min(pause * 2, LAST_PAUSE_S)
+        self._backoff[(step, subject)] = (now + pause, pause)
+        self.status.last_error = f"{step}: {subject}: {problem}"
+        self.status.next_retry_s = pause
+        log.warning("%s: %s: %s (again in %.1f s)", step, subject, problem, pause)
+
+    def _show(self, step: str, subject: str) -> None:
+        status = self.status
+        if (status.step, status.subject) != (step, subject):
+            status.step, status.subject = step, subject
+            status.blocked_by = ()
+            status.next_retry_s = None
+            status.since = self.steps.timestamp()
+
+    async def _pause(self, seconds: float) -> None:
+        """Until woken, or until a subject may be tried again, or `seconds`."""
+        now = asyncio.get_running_loop().time()
+        dues = [until - now for until, _ in self._backoff.values() if until > now]
+        try:
+            async with asyncio.timeout(max(min([seconds, *dues]), 0.01)):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()

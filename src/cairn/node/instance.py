@@ -1,0 +1,325 @@
+"""One instance after it has its place: all runners, wired to each other and to the peers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from cairn.model.errors import CairnError, NotLeader, TimedOut, Unreachable
+from cairn.model.rpc import (
+    CasRequest,
+    Empty,
+    ExpelRequest,
+    IndexResponse,
+    JoinRequest,
+    LeaseRequest,
+    PromiseRequest,
+    ReplicatedRequest,
+    SchemaChangeRequest,
+    SnapshotChunkRequest,
+    StatusResponse,
+    UpdateInstanceRequest,
+    VclockRequest,
+    WaitIndexRequest,
+)
+from cairn.model.topology import Grade, Position
+from cairn.model.topology import Instance as InstanceRow
+from cairn.net.handshake import Identity, Refused
+from cairn.net.link import Handler, Link
+from cairn.net.peers import Peers
+from cairn.node.data_plane import DataPlane
+from cairn.node.global_state import GlobalState
+from cairn.node.governor_runner import GovernorRunner
+from cairn.node.governor_steps import Steps
+from cairn.node.leases import LeaseGiver, LeaseHolder
+from cairn.node.membership import Membership
+from cairn.node.proposals import Proposer
+from cairn.node.raft_runner import RaftRunner
+from cairn.node.runtime import Runtime, spawn
+from cairn.node.sentinel import Sentinel
+from cairn.raft.types import Role
+from cairn.storage.data_store import DataStore
+from cairn.storage.raft_store import RaftStore
+from cairn.storage.state_machine import Applied, StateMachine
+from cairn.storage.writer import Disk
+
+log = logging.getLogger("cairn.instance")
+T = TypeVar("T")
+
+
+class Instance:
+    """Everything alive in the child process. `stopping` is set when it has to end, with a code."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        store: RaftStore,
+        peers: Peers,
+        handlers: dict[str, Handler],
+        runtime: Runtime,
+    ) -> None:
+        self.identity, self.peers, self.runtime = identity, peers, runtime
+        self.name, self.raft_id = identity.instance_name, identity.raft_id
+        self.store = store
+        self.machine = StateMachine(store.connection)
+        self.state = GlobalState(store.path)
+        self.state.joined_addresses = {
+            int(raft_id): address
+            for raft_id, address in msgspec.json.decode(
+                store.get("joined_addresses", "{}"), type=dict[str, str]
+            ).items()
+        }
+        self.state.joined_at = store.get("joined_at", 0)
+        index, term = store.applied
+        self.state.reload(Position(term, index))
+        self.exit_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._raft_disk = runtime.disk(store.connection, "raft writer", self.fail)
+        self.runner = RaftRunner(
+            self.raft_id,
+            store,
+            self.machine,
+            self._raft_disk,
+            peers,
+            runtime,
+            on_applied=self._on_applied,
+            on_installed=self._on_installed,
+            on_role=self._on_role,
+        )
+        self.proposer = Proposer(self.runner, peers, self.state, runtime)
+        self.membership = Membership(self.state, self.runner, self.proposer, runtime)
+        self.lease_giver = LeaseGiver(self.state, self.runner, runtime)
+        self.lease = LeaseHolder(
+            self.name, self.state, self.runner, peers, runtime, self.lease_giver.grant
+        )
+        self.data = self._open_data()
+        self.sentinel = Sentinel(self.name, self.state, self.runner, self._update_instance)
+        self.governor = GovernorRunner(
+            Steps(
+                self.state,
+                self.runner,
+                self.proposer,
+                peers,
+                self.lease_giver,
+                runtime,
+                self._call_here,
+            )
+        )
+        self.on_applied: list[Callable[[list[Applied]], None]] = []
+        self.on_installed: list[Callable[[], None]] = []
+        self._handlers = handlers
+        self._tasks: list[asyncio.Task[None]] = []
+        handlers.update(self._make_handlers())
+        peers.gatekeeper = self._gatekeeper
+
+    def _open_data(self) -> DataPlane:
+        path = self.store.path.with_name("data.db")
+        store = DataStore(
+            path,
+            self.identity.instance_uuid,
+            now_micros=lambda: int(self.runtime.wall_clock().timestamp() * 1_000_000),
+            lease_held=self.lease.is_held,
+        )
+        disk: Disk = self.runtime.disk(store.connection, "data writer", self.fail)
+        return DataPlane(self.name, store, disk, self.state, self.runner)
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.peers.learn(self.state.peer_addresses())
+        self.runner.start()
+        for coroutine, name in (
+            (self.governor.run(), "governor"),
+            (self.sentinel.run(), "sentinel"),
+            (self.lease.run(), "lease"),
+        ):
+            self._tasks.append(spawn(self._guarded(coroutine, name), name))
+
+    async def _guarded(self, work: Awaitable[None], name: str) -> None:
+        """A runner that dies of a bug takes the instance along: half an instance is worse."""
+        try:
+            await work
+        except asyncio.CancelledError:
+            raise
+        except BaseException as problem:
+            log.exception("%s failed", name)
+            self.fail(problem)
+
+    def fail(self, problem: BaseException) -> None:
+        """Fail-stop: what is on disk is the truth, memory is not."""
+        log.critical("stopping: %s: %s", type(problem).__name__, problem)
+        self.finish(1)
+
+    def finish(self, code: int) -> None:
+        if not self.exit_code.done():
+            self.exit_code.set_result(code)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self.runner.close()
+        self.peers.close()
+        self._raft_disk.close()
+        self.data.close()
+        self.state.close()
+        self.data.store.close()
+        self.store.close()
+
+    @property
+    def row(self) -> InstanceRow | None:
+        return self.state.cluster.instances.get(self.name)
+
+    # --- news from Raft -------------------------------------------------------------------------
+
+    def _on_applied(self, done: list[Applied]) -> None:
+        self.state.follow(done)
+        self.proposer.applied(done)
+        self._topology_changed()
+        for listener in self.on_applied:
+            listener(done)
+
+    def _on_installed(self) -> None:
+        position = Position(self.runner.applied_term, self.runner.applied_index)
+        self.state.reload(position)
+        self.proposer.installed(position.index)
+        self._topology_changed()
+        for listener in self.on_installed:
+            listener()
+
+    def _topology_changed(self) -> None:
+        self.peers.learn(self.state.peer_addresses())
+        self.data.follow(self.state.cluster)
+        self.governor.wake()
+        row = self.row
+        if row is not None and row.current_state.grade is Grade.EXPELLED:
+            log.warning("this instance was expelled")
+            self.finish(5)
+
+    def _on_role(self) -> None:
+        core = self.runner.core
+        if core.role is Role.LEADER:
+            log.info("this instance leads Raft in term %d", core.term)
+        elif core.leader:
+            log.info("instance %d leads Raft in term %d", core.leader, core.term)
+        self.governor.wake()
+
+    # --- asking the leader ------------------------------------------------------------------------
+
+    async def ask_leader(
+        self, method: str, body: Any, answer: type[T], timeout_s: float = 10.0
+    ) -> T:
+        """The leader's answer to an idempotent request, whoever leads and wherever we are."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        problem: CairnError = TimedOut("no Raft leader is known")
+        while loop.time() < deadline:
+            leader = self.runner.leader_id
+            try:
+                if leader == self.raft_id:
+                    found: T = await self._call_here(method, body)
+                    return found
+                if leader:
+                    left = max(deadline - loop.time(), 0.01)
+                    return await self.peers.call(leader, method, body, answer, min(left, 3.0))
+            except (NotLeader, Unreachable) as trouble:
+                problem = trouble
+            await asyncio.sleep(0.05)
+        raise problem
+
+    async def _update_instance(self, request: UpdateInstanceRequest) -> Empty:
+        return await self.ask_leader("update_instance", request, Empty, 3.0)
+
+    async def _call_here(self, method: str, body: Any) -> Any:
+        handler = self._here[method]
+        found = handler(body)
+        return await found if isinstance(found, Awaitable) else found
+
+    # --- being asked ------------------------------------------------------------------------------
+
+    def _make_handlers(self) -> dict[str, Handler]:
+        self._here: dict[str, Callable[[Any], Any]] = {
+            "raft_join": self.membership.join,
+            "update_instance": self.membership.update,
+            "expel": self.membership.expel,
+            "cas": self.proposer.check_and_append,
+            "wait_index": self._wait_index,
+            "read_index": self._read_index,
+            "lease": self.lease_giver.grant,
+            "promise": self.data.promise,
+            "vclock": self.data.position,
+            "replicated": self._replicated,
+            "apply_schema_change": self.data.change_schema,
+            "status": lambda _: self.status(),
+        }
+        types: dict[str, type[Any]] = {
+            "raft_join": JoinRequest,
+            "update_instance": UpdateInstanceRequest,
+            "expel": ExpelRequest,
+            "cas": CasRequest,
+            "wait_index": WaitIndexRequest,
+            "read_index": Empty,
+            "lease": LeaseRequest,
+            "promise": PromiseRequest,
+            "vclock": VclockRequest,
+            "replicated": ReplicatedRequest,
+            "apply_schema_change": SchemaChangeRequest,
+            "status": Empty,
+        }
+        handlers: dict[str, Handler] = {
+            method: _decoding(types[method], self._here[method]) for method in types
+        }
+        handlers["raft"] = self.runner.handle_message
+        handlers["snapshot_chunk"] = self._snapshot_chunk
+        return handlers
+
+    def _gatekeeper(self, who: Identity) -> Refused | None:
+        """A raft_id of this cluster without a row was expelled: it is told so, and stops."""
+        cluster = self.state.cluster
+        if not who.raft_id or who.cluster_uuid != cluster.cluster_uuid:
+            return None
+        row = cluster.by_raft_id(who.raft_id)
+        if row is None and who.raft_id <= cluster.last_raft_id:
+            return Refused(f"instance {who.raft_id} was expelled from the cluster", expelled=True)
+        if row is not None and row.uuid != who.instance_uuid:
+            return Refused(f"raft_id {who.raft_id} belongs to another instance")
+        return None
+
+    async def _wait_index(self, request: WaitIndexRequest) -> IndexResponse:
+        await self.runner.wait_applied(request.index, request.timeout_s)
+        return IndexResponse(self.runner.applied_index, self.runner.applied_term)
+
+    async def _read_index(self, _: Empty) -> IndexResponse:
+        index = await self.runner.read_index(3.0)
+        return IndexResponse(index, self.runner.term)
+
+    async def _replicated(self, request: ReplicatedRequest) -> Empty:
+        await self.runner.wait_applied(request.index, request.timeout_s)
+        return Empty()
+
+    def _snapshot_chunk(self, link: Link, body: msgspec.Raw) -> Any:
+        request = msgspec.msgpack.decode(body, type=SnapshotChunkRequest)
+        asker = link.peer.raft_id if link.peer is not None else 0
+        return self.runner.sender.chunk(request, asker, self.runner.ticks)
+
+    def status(self) -> StatusResponse:
+        core = self.runner.core
+        return StatusResponse(
+            raft_id=self.raft_id,
+            name=self.name,
+            term=core.term,
+            leader=core.leader,
+            persisted=self.runner.persisted_index,
+            committed=core.log.committed,
+            applied=self.runner.applied_index,
+            role=core.role.name.lower(),
+            governor=msgspec.to_builtins(self.governor.status),
+            voters=core.conf.voters,
+        )
+
+
+def _decoding(type_: type[Any], function: Callable[[Any], Any]) -> Handler:
+    decoder = msgspec.msgpack.Decoder(type_)
+    return lambda link, body: function(decoder.decode(body))

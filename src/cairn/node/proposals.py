@@ -1,0 +1,218 @@
+"""The only way into the Raft log: a compare-and-swap on the leader, and waiting for its verdict.
+
+Every request has an id. After a lost answer the same request is sent again: the leader finds the
+id in its log and says so, and nothing is ever applied twice (data-plane rule 11).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+
+from cairn.model import ops
+from cairn.model.errors import (
+    CairnError,
+    CasConflict,
+    CasRetry,
+    NotLeader,
+    OutcomeUnknown,
+    TimedOut,
+    Unreachable,
+)
+from cairn.model.ranges import KeyRange, Predicate
+from cairn.model.rpc import CasAccepted, CasRequest
+from cairn.net.peers import Peers
+from cairn.node.global_state import GlobalState
+from cairn.node.raft_runner import RaftRunner
+from cairn.node.runtime import Runtime, timestamp
+from cairn.raft import cas
+from cairn.raft.types import EntryType, ProposalDropped
+from cairn.storage.state_machine import Applied
+
+log = logging.getLogger("cairn.cas")
+
+RPC_TIMEOUT_S = 3.0
+REMEMBERED = 4_096  # applied entries whose verdict is kept for those who ask a little late
+
+
+class Proposer:
+    """Proposes entries from any instance and tells what became of them."""
+
+    def __init__(
+        self, runner: RaftRunner, peers: Peers, state: GlobalState, runtime: Runtime
+    ) -> None:
+        self._runner, self._peers, self._state, self._runtime = runner, peers, state, runtime
+        self._log = cas.CasLog()
+        self._term = 0  # of the tenure for which `_log` was built
+        self._verdicts: OrderedDict[int, Applied] = OrderedDict()
+        self._waiters: dict[int, list[asyncio.Future[Applied]]] = {}
+
+    # --- on the leader ------------------------------------------------------------------------
+
+    def check_and_append(self, request: CasRequest) -> CasAccepted:
+        """One synchronous turn: nothing can come between the check and the append."""
+        runner = self._runner
+        if runner.is_leader and self._term != runner.term:
+            self._rebuild()
+        touched = ops.touched(request.op, self._state.key_positions)
+        standing = cas.Standing(
+            is_leader=runner.is_leader,
+            leader=runner.leader_id or None,
+            term=runner.term,
+            committed_in_term=runner.committed_in_term,
+        )
+        key = request.request_id.encode()
+        match self._log.check(request.predicate, key, touched, standing):
+            case cas.Accepted():
+                envelope = ops.Envelope(
+                    request.op, request.request_id, timestamp(self._runtime), request.user
+                )
+                try:
+                    index, term = runner.propose(ops.encode(envelope))
+                except ProposalDropped as dropped:
+                    raise CasRetry(f"the leader took no proposal: {dropped.reason}") from None
+                self._log.append(cas.LogRecord(index, term, key, touched))
+                return CasAccepted(index, term)
+            case cas.AlreadyAppended(index=index, term=term):
+                return CasAccepted(index, term, is_new=False)
+            case cas.ConflictFound(index=index):
+                raise CasConflict(f"found a conflicting entry at index {index}")
+            case cas.CompactedAway(compacted_index=index):
+                raise CasRetry(f"the log is compacted up to {index}")
+            case cas.WrongTerm(requested=requested, current=current):
+                raise CasRetry(f"proposed in term {requested}, the term is {current}")
+            case cas.NotReady():
+                raise CasRetry("the leader has not committed in its term yet")
+            case cas.LeaderElsewhere(leader=leader):
+                raise NotLeader(leader=leader)
+
+    def _rebuild(self) -> None:
+        """A new tenure: read the ranges of the whole kept log, uncommitted entries included."""
+        runner = self._runner
+        log_ = runner.core.log
+        first, last = log_.first_index(), log_.last
+        records = []
+        for entry in log_.slice(first, last + 1) if last >= first else []:
+            if entry.type == EntryType.CONF_CHANGE or not entry.data:
+                continue
+            envelope = ops.decode(entry.data)
+            touched = ops.touched(envelope.op, self._state.key_positions)
+            key = envelope.request_id.encode()
+            records.append(cas.LogRecord(entry.index, entry.term, key, touched))
+        self._log.rebuild(first - 1, records)
+        self._term = runner.term
+
+    def compacted(self, index: int) -> None:
+        self._log.compact(index)
+
+    # --- from anywhere ------------------------------------------------------------------------
+
+    def predicate(self, ranges: tuple[KeyRange, ...]) -> Predicate:
+        """What was read here and now, at this instance's applied position."""
+        return Predicate(self._runner.applied_index, self._runner.term, ranges)
+
+    async def cas(
+        self,
+        op: ops.Op,
+        predicate: Predicate,
+        *,
+        timeout_s: float = RPC_TIMEOUT_S,
+        user: int = 1,
+    ) -> Applied:
+        """Propose and wait until applied here.
+
+        Raises CasRetry or NotLeader when it definitely did not happen, OutcomeUnknown when
+        nobody can tell, and the entry's own error when applying refused it.
+        """
+        request = CasRequest(
+            cluster_uuid=self._state.cluster.cluster_uuid,
+            request_id=self._runtime.uuid(),
+            predicate=predicate,
+            op=op,
+            user=user,
+        )
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        accepted = await self._append(request, deadline)
+        done = await self._verdict(accepted, deadline)
+        if done.error is not None:
+            raise done.error
+        return done
+
+    async def _append(self, request: CasRequest, deadline: float) -> CasAccepted:
+        loop = asyncio.get_running_loop()
+        may_be_there = False
+        while True:
+            try:
+                if self._runner.is_leader:
+                    return self.check_and_append(request)
+                leader = self._runner.leader_id
+                if not leader:
+                    raise NotLeader
+                left = max(deadline - loop.time(), 0.001)
+                return await self._peers.call(
+                    leader, "cas", request, CasAccepted, min(left, RPC_TIMEOUT_S)
+                )
+            except Unreachable:
+                may_be_there = True  # sent, perhaps; ask again with the same id
+            except (CasRetry, NotLeader):
+                if not may_be_there:
+                    raise
+            if loop.time() >= deadline:
+                raise OutcomeUnknown(
+                    "the leader did not answer; the change may or may not have been made"
+                )
+            await asyncio.sleep(0.05)
+
+    async def _verdict(self, accepted: CasAccepted, deadline: float) -> Applied:
+        """Wait until the entry at that index is applied here, and see whether it is ours."""
+        loop = asyncio.get_running_loop()
+        done = self._verdicts.get(accepted.index)
+        if done is None:
+            if accepted.index <= self._runner.applied_index:
+                raise OutcomeUnknown("the entry was applied, its verdict is no longer kept")
+            future: asyncio.Future[Applied] = loop.create_future()
+            self._waiters.setdefault(accepted.index, []).append(future)
+            try:
+                async with asyncio.timeout(max(deadline - loop.time(), 0.001)):
+                    done = await future
+            except TimeoutError:
+                raise OutcomeUnknown(
+                    "the change was proposed and not confirmed in time; it may still happen"
+                ) from None
+        if done.term != accepted.term:
+            raise CasRetry("another leader's entry took the place: the change was not made")
+        return done
+
+    def applied(self, done: list[Applied]) -> None:
+        for each in done:
+            self._verdicts[each.index] = each
+            for future in self._waiters.pop(each.index, []):
+                if not future.done():
+                    future.set_result(each)
+        while len(self._verdicts) > REMEMBERED:
+            self._verdicts.popitem(last=False)
+
+    def installed(self, upto: int) -> None:
+        """A snapshot jumped over entries: nobody here can tell their verdicts any more."""
+        for index in [index for index in self._waiters if index <= upto]:
+            for future in self._waiters.pop(index):
+                if not future.done():
+                    future.set_exception(
+                        OutcomeUnknown("a snapshot passed the entry; look whether it is there")
+                    )
+
+    async def wait_leader(self, timeout_s: float) -> int:
+        """The leader's raft_id, waiting while there is none."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while not self._runner.leader_id:
+            if loop.time() >= deadline:
+                raise TimedOut("no Raft leader is known", hint="are most voters running?")
+            await asyncio.sleep(0.02)
+        return self._runner.leader_id
+
+
+def is_definite(problem: CairnError) -> bool:
+    """Whether the change certainly did not happen, so that trying again is safe."""
+    return isinstance(problem, CasRetry | NotLeader)

@@ -1,0 +1,103 @@
+"""Graceful shutdown: no vote, no leadership, Offline on the others too, then the end (seeds/002).
+
+The war story of the seed is why we wait for the others: an instance that sees its own Offline
+committed and leaves at once may take along the only acknowledgement that the rest depends on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from cairn.model.errors import CairnError
+from cairn.model.rpc import Empty, IndexResponse, UpdateInstanceRequest, WaitIndexRequest
+from cairn.model.topology import Grade
+from cairn.node.instance import Instance
+
+log = logging.getLogger("cairn.shutdown")
+
+LIMIT_S = 10.0
+NO_QUORUM_EXIT = 6
+CONFIRM_S = 1.5
+
+
+async def leave(instance: Instance, limit_s: float = LIMIT_S) -> int:
+    """The exit code: 0 when the cluster has let us go, 6 when it could not be asked."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + limit_s
+    instance.sentinel.is_leaving = True
+    asked = False
+    while loop.time() < deadline:
+        row = instance.row
+        if row is None or row.current_state.grade is Grade.EXPELLED:
+            return 5
+        if asked and row.current_state.grade is Grade.OFFLINE:
+            await _others_know(instance)
+            log.info("this instance is Offline; the cluster goes on without it")
+            return 0
+        if _quorum_is_lost(instance):
+            log.warning("giving up, there is no quorum: leaving without a goodbye")
+            return NO_QUORUM_EXIT
+        if row.target_state.grade is not Grade.OFFLINE or not asked:
+            asked = await _ask(instance) or asked
+        elif _is_last(instance):
+            log.info("nobody can take over: leaving as the last one")
+            return 0
+        await asyncio.sleep(0.02)
+    log.warning("the cluster did not let this instance go within %g s", limit_s)
+    return NO_QUORUM_EXIT
+
+
+async def _ask(instance: Instance) -> bool:
+    request = UpdateInstanceRequest(
+        cluster_uuid=instance.identity.cluster_uuid,
+        instance_name=instance.name,
+        instance_uuid=instance.identity.instance_uuid,
+        target_grade=Grade.OFFLINE.value,
+        reason="shutdown",
+    )
+    try:
+        await instance.ask_leader("update_instance", request, Empty, 1.0)
+    except CairnError as problem:
+        log.debug("asking to be let go: %s", problem)
+        return False
+    return True
+
+
+def _is_last(instance: Instance) -> bool:
+    """The leader with no other voter: there is nobody to hand over to."""
+    runner = instance.runner
+    return runner.is_leader and not any(
+        voter != runner.raft_id
+        and (row := instance.state.cluster.by_raft_id(voter)) is not None
+        and row.target_state.grade is Grade.ONLINE
+        for voter in runner.conf.voters
+    )
+
+
+def _quorum_is_lost(instance: Instance) -> bool:
+    runner = instance.runner
+    if runner.leader_id:
+        return False
+    voters = runner.conf.voters
+    alive = sum(voter == runner.raft_id or instance.peers.is_connected(voter) for voter in voters)
+    return alive < len(voters) // 2 + 1
+
+
+async def _others_know(instance: Instance) -> None:
+    """Everybody who is Online applies our Offline before we go; bounded, so a stuck one is left."""
+    index = instance.runner.applied_index
+    others = [
+        row.raft_id
+        for row in instance.state.cluster.instances.values()
+        if row.target_state.grade is Grade.ONLINE and row.raft_id != instance.raft_id
+    ]
+
+    async def one(raft_id: int) -> None:
+        body = WaitIndexRequest(index, CONFIRM_S)
+        try:
+            await instance.peers.call(raft_id, "wait_index", body, IndexResponse, CONFIRM_S)
+        except CairnError as problem:
+            log.debug("instance %d has not confirmed: %s", raft_id, problem)
+
+    await asyncio.gather(*(one(raft_id) for raft_id in others))

@@ -1,0 +1,1 @@
+"""The PostgreSQL wire protocol, version 3: both halves, without any input or output."""

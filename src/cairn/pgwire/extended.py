@@ -1,0 +1,227 @@
+"""Prepared statements and portals of one connection, with the protocol's rules about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from cairn.model.errors import (
+    CairnError,
+    DuplicateCursor,
+    DuplicateStatement,
+    InvalidParameter,
+    LimitExceeded,
+    ProtocolViolation,
+    UndefinedCursor,
+    UndefinedStatement,
+)
+from cairn.pgwire import messages as m
+from cairn.pgwire.decoders import Decoder
+from cairn.pgwire.formats import decode_params, decoder
+from cairn.pgwire.requests import Bind
+from cairn.pgwire.rows import RowEncoder, row_encoder
+
+Plan = TypeVar("Plan")
+
+_MAX_SHAPES: Final = 64  # combinations of format codes remembered per statement
+
+
+class Shape:
+    """A signature under given format codes: ready-made decoders, encoder and description."""
+
+    __slots__ = ("decoders", "description", "encode_row", "result_formats")
+
+    def __init__(
+        self,
+        decoders: list[Decoder],
+        result_formats: tuple[int, ...],
+        encode_row: RowEncoder,
+        description: bytes,
+    ) -> None:
+        self.decoders, self.result_formats = decoders, result_formats
+        self.encode_row, self.description = encode_row, description
+
+
+class Signature:
+    """What a statement takes and gives. Belongs to the plan: connections share it.
+
+    `columns` is None for a statement without rows.
+    """
+
+    __slots__ = ("_shapes", "columns", "param_oids", "parameter_description", "statement_rows")
+
+    def __init__(
+        self, param_oids: Sequence[int], columns: Sequence[tuple[str, int]] | None
+    ) -> None:
+        self.param_oids = tuple(param_oids)
+        self.columns = None if columns is None else tuple(columns)
+        self.parameter_description = m.parameter_description(self.param_oids)
+        self.statement_rows = self._description((0,) * len(columns or ()))
+        self._shapes: dict[tuple[tuple[int, ...], tuple[int, ...]], Shape] = {}
+
+    def shape(self, param_formats: tuple[int, ...], result_formats: tuple[int, ...]) -> Shape:
+        """Codes as Bind has them: none, one for all, or one each."""
+        shape = self._shapes.get((param_formats, result_formats))
+        if shape is None:
+            shape = self._make(param_formats, result_formats)
+            if len(self._shapes) < _MAX_SHAPES:
+                self._shapes[param_formats, result_formats] = shape
+        return shape
+
+    def _make(self, param_formats: tuple[int, ...], result_formats: tuple[int, ...]) -> Shape:
+        inputs = _one_each(param_formats, len(self.param_oids))
+        decoders = [decoder(oid, fmt) for oid, fmt in zip(self.param_oids, inputs, strict=True)]
+        columns = self.columns or ()
+        outputs = _one_each(result_formats, len(columns)) if columns else ()
+        encode = row_encoder([oid for _, oid in columns], outputs)
+        return Shape(decoders, outputs, encode, self._description(outputs))
+
+    def _description(self, formats: tuple[int, ...]) -> bytes:
+        """RowDescription, or NoData."""
+        if self.columns is None:
+            return m.NO_DATA
+        described = zip(self.columns, formats, strict=True)
+        return m.row_description([(name, oid, fmt) for (name, oid), fmt in described])
+
+
+def _one_each(codes: tuple[int, ...], count: int) -> tuple[int, ...]:
+    if any(code not in (0, 1) for code in codes):
+        bad = next(code for code in codes if code not in (0, 1))
+        raise InvalidParameter(f"unsupported format code: {bad}")
+    if len(codes) == count:
+        return codes
+    if not codes:
+        return (0,) * count
+    if len(codes) == 1:
+        return codes * count
+    raise ProtocolViolation(f"got {len(codes)} format codes for {count} items")
+
+
+class Statement(Generic[Plan]):
+    """A prepared statement: `plan` is the server's, we only keep it."""
+
+    __slots__ = ("name", "plan", "signature")
+
+    def __init__(self, name: bytes, plan: Plan, signature: Signature) -> None:
+        self.name, self.plan, self.signature = name, plan, signature
+
+
+class Portal(msgspec.Struct, Generic[Plan]):
+    """A bound statement. `rows` is whatever the server needs to go on after PortalSuspended."""
+
+    name: bytes
+    statement: Statement[Plan]
+    values: list[Any]
+    shape: Shape
+    rows: Any = None
+    sent: int = 0
+
+
+class StatementBook(Generic[Plan]):
+    """Statements and portals by name; b"" is the unnamed one, which the next replaces."""
+
+    __slots__ = ("_portals", "_statements", "max_portals", "max_statements")
+
+    def __init__(self, *, max_statements: int = 1024, max_portals: int = 1024) -> None:
+        self.max_statements, self.max_portals = max_statements, max_portals
+        self._statements: dict[bytes, Statement[Plan]] = {}
+        self._portals: dict[bytes, Portal[Plan]] = {}
+
+    @property
+    def statements(self) -> list[Statement[Plan]]:
+        return list(self._statements.values())
+
+    def check_name(self, name: bytes) -> None:
+        """Parse may use `name`. Asked before planning, so that a duplicate costs nothing."""
+        if not name:
+            return
+        if name in self._statements:
+            raise DuplicateStatement(f'prepared statement "{_shown(name)}" already exists')
+        if len(self._statements) >= self.max_statements:
+            raise _full("Statement", self.max_statements, "pg_statement_max")
+
+    def parse(self, name: bytes, plan: Plan, signature: Signature) -> Statement[Plan]:
+        self.check_name(name)
+        statement = self._statements[name] = Statement(name, plan, signature)
+        return statement
+
+    def statement(self, name: bytes) -> Statement[Plan]:
+        statement = self._statements.get(name)
+        if statement is None:
+            if not name:
+                raise UndefinedStatement("unnamed prepared statement does not exist")
+            raise UndefinedStatement(f'prepared statement "{_shown(name)}" does not exist')
+        return statement
+
+    def bind(self, request: Bind) -> Portal[Plan]:
+        """A portal with its parameters decoded."""
+        statement = self._statements.get(request.statement) or self.statement(request.statement)
+        signature, params = statement.signature, request.params
+        if len(params) != len(signature.param_oids):
+            raise ProtocolViolation(
+                f"bind message supplies {len(params)} parameters, but prepared statement "
+                f'"{_shown(statement.name)}" requires {len(signature.param_oids)}'
+            )
+        shape = signature.shape(request.param_formats, request.result_formats)
+        values = decode_params(shape.decoders, params) if params else []
+        name = request.portal
+        if name:
+            self._check_portal(name)
+        portal = self._portals[name] = Portal(name, statement, values, shape)
+        return portal
+
+    def _check_portal(self, name: bytes) -> None:
+        if name in self._portals:
+            raise DuplicateCursor(f'cursor "{_shown(name)}" already exists')
+        if len(self._portals) >= self.max_portals:
+            raise _full("Portal", self.max_portals, "pg_portal_max")
+
+    def portal(self, name: bytes) -> Portal[Plan]:
+        portal = self._portals.get(name)
+        if portal is None:
+            raise UndefinedCursor(f'portal "{_shown(name)}" does not exist')
+        return portal
+
+    def close(self, kind: str, name: bytes) -> None:
+        """Closing what does not exist is fine. A statement takes its portals with it."""
+        if kind == "P":
+            self._portals.pop(name, None)
+            return
+        statement = self._statements.pop(name, None)
+        for each in [p for p in self._portals.values() if p.statement is statement]:
+            del self._portals[each.name]
+
+    def deallocate(self, name: bytes) -> None:
+        """SQL's DEALLOCATE, which wants the statement to exist."""
+        self.statement(name)
+        self.close("S", name)
+
+    def deallocate_all(self) -> None:
+        self._statements.clear()
+        self._portals.clear()
+
+    def begin_simple_query(self) -> None:
+        """A simple query replaces the unnamed statement and portal."""
+        self._statements.pop(b"", None)
+        self._portals.pop(b"", None)
+
+    def sync(self, *, in_transaction: bool) -> None:
+        """Portals live as long as their transaction; outside of one that is until Sync."""
+        if not in_transaction and self._portals:
+            self._portals.clear()
+
+    def end_transaction(self) -> None:
+        self._portals.clear()
+
+
+def _full(what: str, limit: int, option: str) -> CairnError:
+    return LimitExceeded(
+        f"{what} storage is full. Current size limit: {limit}. Please, increase storage limit "
+        f'using: ALTER SYSTEM SET "{option}" TO <new-limit>'
+    )
+
+
+def _shown(name: bytes) -> str:
+    return name[:200].decode("utf-8", "replace")

@@ -1,0 +1,1 @@
+"""Consensus as a core that decides and touches nothing: see `core.RaftCore`."""

@@ -1,0 +1,53 @@
+"""PostgreSQL as sqlglot reads it, changed where Cairn's SQL differs. Import it late: it is slow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp, tokens
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.parsers.postgres import PostgresParser
+from sqlglot.tokens import TokenType
+
+
+class Cairn(Postgres):
+    """Functions stay as written (`Anonymous`): what they mean is decided in `bind`."""
+
+    class Tokenizer(Postgres.Tokenizer):
+        # The stock tokenizer takes `($1,$2)` for a dollar quote; `parse` has replaced real ones.
+        HEREDOC_STRINGS: list[Any] = []
+        BYTE_STRINGS: list[Any] = []
+        BIT_STRINGS: list[Any] = []
+        HEX_STRINGS: list[Any] = []
+        UNICODE_STRINGS: list[Any] = []
+        SINGLE_TOKENS = {**tokens.Tokenizer.SINGLE_TOKENS, "$": TokenType.PARAMETER}
+        KEYWORDS = {
+            word: kind
+            for word, kind in Postgres.Tokenizer.KEYWORDS.items()
+            if word not in {"DO", "TYPE", "NAME", "OID", "POINT", "RESET", "DECLARE", "EXEC"}
+        }
+
+    class Parser(PostgresParser):
+        FUNCTIONS: dict[str, Any] = {}
+        NO_PAREN_FUNCTION_PARSERS = {
+            name: parser
+            for name, parser in PostgresParser.NO_PAREN_FUNCTION_PARSERS.items()
+            if name in {"CASE", "ANY"}
+        }
+        FUNCTION_PARSERS = {
+            name: parser
+            for name, parser in PostgresParser.FUNCTION_PARSERS.items()
+            if name in {"CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "OVERLAY"}
+        }
+        CONFLICT_ACTIONS = {
+            "DO": [("NOTHING",), ("REPLACE",), ("FAIL",), ("UPDATE",)],
+        }
+
+
+def walk_position(node: exp.Expression) -> int | None:
+    """Where in the text a node came from, counted from 1, when sqlglot kept it."""
+    for found in node.walk():
+        start = found.meta.get("start") if found._meta else None
+        if start is not None:
+            return int(start) + 1
+    return None

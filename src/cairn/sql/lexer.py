@@ -1,0 +1,148 @@
+"""Tokens of SQL text with their places. Ours, because statements must be told apart before parsing.
+
+sqlglot reads only queries and row changes; everything else is read by `statements` from these.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from cairn.model.errors import LimitExceeded, SyntaxProblem
+
+MAX_STATEMENT_CHARS = 8 << 20  # beyond it COPY is the way; parsing takes about 1 s per MiB
+
+
+class Token(NamedTuple):
+    kind: str  # word quoted string number param op
+    text: str  # as written
+    value: str  # folded word, unescaped string, digits of a parameter
+    start: int  # offset from 0
+
+    def is_word(self, *words: str) -> bool:
+        return self.kind == "word" and self.value in words
+
+    def is_op(self, *ops: str) -> bool:
+        return self.kind == "op" and self.text in ops
+
+
+_PATTERN = re.compile(
+    r"""
+      (?P<blank>\s+|--[^\n]*)
+    | (?P<comment>/\*)
+    | (?P<estring>[eE]'(?:[^'\\]|''|\\.)*')
+    | (?P<string>'(?:[^']|'')*')
+    | (?P<quoted>"(?:[^"]|"")*")
+    | (?P<dollar>\$(?:[A-Za-z_\u0080-\uffff][\w]*)?\$)
+    | (?P<param>\$\d+)
+    | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
+    | (?P<word>[^\W\d][\w$]*)
+    | (?P<op>::|<>|!=|<=|>=|\|\||!~~\*|!~~|~~\*|~~|[-+*/%<>=().,;:?\[\]^~!@\#&|{}])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_ESCAPE = re.compile(
+    r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL
+)
+
+
+def _unescape(match: re.Match[str]) -> str:
+    body = match.group(1)
+    if body[0] in "uUx" and len(body) > 1:
+        return chr(int(body[1:], 16))
+    if body[0] in "01234567":
+        return chr(int(body, 8))
+    return _ESCAPES.get(body, body)
+
+
+def _skip_comment(text: str, start: int) -> int:
+    """The end of a comment that may hold others, as PostgreSQL's do."""
+    depth, at = 0, start
+    while True:
+        opened, closed = text.find("/*", at), text.find("*/", at)
+        if closed < 0:
+            raise SyntaxProblem("unterminated /* comment", position=start + 1)
+        if 0 <= opened < closed:
+            depth, at = depth + 1, opened + 2
+            continue
+        depth, at = depth - 1, closed + 2
+        if depth == 0:
+            return at
+
+
+def _dollar_quoted(text: str, tag: str, start: int) -> tuple[str, int]:
+    begin = start + len(tag)
+    end = text.find(tag, begin)
+    if end < 0:
+        raise SyntaxProblem("unterminated dollar-quoted string", position=start + 1)
+    return text[begin:end], end + len(tag)
+
+
+def tokens(text: str) -> list[Token]:
+    """Everything but blanks and comments."""
+    if len(text) > MAX_STATEMENT_CHARS:
+        raise LimitExceeded(
+            f"the statement has {len(text)} characters, more than {MAX_STATEMENT_CHARS}",
+            hint="send rows with COPY or in several statements",
+        )
+    found: list[Token] = []
+    at, end, match_at = 0, len(text), _PATTERN.match
+    while at < end:
+        match = match_at(text, at)
+        if match is None:
+            raise _no_token(text, at)
+        kind, body = str(match.lastgroup), match.group()
+        start, at = at, match.end()
+        if kind == "blank":
+            continue
+        if kind == "comment":
+            at = _skip_comment(text, start)
+            continue
+        value = body
+        if kind == "word":
+            value = body.lower()
+        elif kind == "string":
+            value = body[1:-1].replace("''", "'")
+        elif kind == "estring":
+            kind, value = "string", _ESCAPE.sub(_unescape, body[2:-1].replace("''", "'"))
+        elif kind == "quoted":
+            value = body[1:-1].replace('""', '"')
+        elif kind == "param":
+            value = body[1:]
+        elif kind == "dollar":
+            value, at = _dollar_quoted(text, body, start)
+            kind, body = "string", text[start:at]
+        found.append(Token(kind, body, value, start))
+    return found
+
+
+def _no_token(text: str, at: int) -> SyntaxProblem:
+    char = text[at]
+    if char == "'" or text[at : at + 2].lower() == "e'":
+        return SyntaxProblem("unterminated quoted string", position=at + 1)
+    if char == '"':
+        return SyntaxProblem("unterminated quoted identifier", position=at + 1)
+    return SyntaxProblem(f'syntax error at or near "{char}"', position=at + 1)
+
+
+def split(text: str) -> list[str]:
+    """The statements of a simple query, without the empty ones."""
+    found, start = [], 0
+    last: Token | None = None
+    for token in tokens(text):
+        if token.is_op(";"):
+            if last is not None:
+                found.append(text[start : token.start].strip())
+            start, last = token.start + 1, None
+        else:
+            last = token
+    if last is not None:
+        found.append(text[start:].strip())
+    return found
+
+
+def syntax_error(token: Token | None, text: str) -> SyntaxProblem:
+    if token is None:
+        return SyntaxProblem("syntax error at end of input", position=len(text) + 1)
+    return SyntaxProblem(f'syntax error at or near "{token.text}"', position=token.start + 1)

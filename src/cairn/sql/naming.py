@@ -1,0 +1,63 @@
+"""What a result column is called when nobody named it: PostgreSQL's rules."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+_CAST_NAMES = {
+    "int": "int4",
+    "integer": "int4",
+    "bigint": "int8",
+    "smallint": "int2",
+    "double": "float8",
+    "float": "float4",
+    "decimal": "numeric",
+    "boolean": "bool",
+    "timestamptz": "timestamptz",
+    "varchar": "varchar",
+}
+_WORDS: dict[type[exp.Expression], str] = {
+    exp.Case: "case",
+    exp.Exists: "exists",
+    exp.CurrentTimestamp: "current_timestamp",
+    exp.CurrentDate: "current_date",
+    exp.Localtimestamp: "localtimestamp",
+    exp.Substring: "substring",
+    exp.StrPosition: "position",
+    exp.Extract: "extract",
+    exp.CurrentUser: "current_user",
+    exp.Boolean: "bool",
+}
+
+
+def column_name(node: exp.Expression) -> str:
+    """The name of an unnamed item of a select list."""
+    return _name(node) or "?column?"
+
+
+def _name(node: exp.Expression) -> str | None:
+    if isinstance(node, exp.Column):
+        this = node.this
+        return str(this.this) if this.args.get("quoted") else str(this.this).lower()
+    if isinstance(node, (exp.Paren, exp.Filter, exp.Window, exp.Bracket)):
+        return _name(node.this)
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower()
+    if isinstance(node, exp.Trim):
+        side = str(node.args.get("position") or "BOTH").upper()
+        return {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(side, "btrim")
+    if isinstance(node, exp.Cast):
+        inner = _name(node.this)
+        if inner is not None and not isinstance(node.this, (exp.Boolean, exp.Cast)):
+            return inner
+        word = str(getattr(node.to.this, "value", node.to.this)).lower()
+        if word == "userdefined":
+            word = str(node.to.args["kind"].this).lower()
+        return _CAST_NAMES.get(word, word)
+    if isinstance(node, exp.Subquery):
+        inner_query = node.this
+        if isinstance(inner_query, exp.Select) and len(inner_query.expressions) == 1:
+            item = inner_query.expressions[0]
+            return item.alias.lower() if isinstance(item, exp.Alias) else _name(item)
+        return None
+    return _WORDS.get(type(node))

@@ -1,0 +1,265 @@
+"""What a prepared statement asks of the one who runs it. All frozen; no I/O here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import CardinalityViolation
+from cairn.model.ops import Ddl, Dml
+from cairn.model.ranges import KeyRange
+from cairn.model.schema import Table
+from cairn.model.values import ColumnType, Physical, from_physical
+from cairn.sql.render import Bind, Params, Ranges, with_ranges
+
+if TYPE_CHECKING:
+    from cairn.sql.api import Prepared
+
+Row = tuple[Physical, ...]
+Rows = Sequence[Row]
+ReadLocal = Callable[[str, tuple[Physical, ...]], list[Row]]
+
+
+@dataclass(frozen=True)
+class OutColumn:
+    name: str
+    type: ColumnType
+
+
+@dataclass(frozen=True)
+class PointRead:
+    """One SQLite statement: at the owner of `bucket`, or anywhere when `bucket` is None."""
+
+    sql: str
+    bind: Bind
+    bucket: Callable[[Params], int] | None = None
+    tier: str | None = None
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """One SQLite statement for every replicaset that owns some of the buckets."""
+
+    sql: str
+    bind: Bind
+    types: tuple[ColumnType, ...]
+    tier: str
+    tables: tuple[int, ...]
+    buckets: Callable[[Params], frozenset[int] | None] | None = None
+
+    def bucket_set(self, params: Params) -> frozenset[int] | None:
+        """Buckets to ask; None: all of the tier."""
+        return None if self.buckets is None else self.buckets(params)
+
+    def with_ranges(self, ranges: Ranges | None) -> str:
+        """The text for one replicaset. None: no condition on buckets at all."""
+        return with_ranges(self.sql, ranges)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A sub-query that is run before the rest; its value becomes parameter `number`."""
+
+    kind: Literal["scalar", "exists"]
+    plan: PointRead | ScatterRead
+    type: ColumnType
+    number: int
+
+    def value(self, rows: Rows) -> Any:
+        if self.kind == "exists":
+            return bool(rows)
+        if len(rows) > 1:
+            raise CardinalityViolation(
+                "more than one row returned by a subquery used as an expression"
+            )
+        return from_physical(self.type, rows[0][0]) if rows else None
+
+
+@dataclass(frozen=True)
+class ScatterRead:
+    """Run `steps`, gather each fragment into table `m<k>` (columns x0, x1, …), then run `sql`."""
+
+    steps: tuple[Step, ...]
+    fragments: tuple[Fragment, ...]
+    sql: str
+    bind: Bind
+
+
+ReadPlan = PointRead | ScatterRead
+OnConflict = Literal["fail", "nothing", "replace"]
+
+
+@dataclass(frozen=True)
+class PointWrite:
+    """One SQLite statement at the owner of `bucket`."""
+
+    sql: str
+    bind: Bind
+    bucket: Callable[[Params], int]
+    tier: str
+    table: Table
+
+
+@dataclass(frozen=True)
+class ShardedInsert:
+    """Rows for several buckets. `sql` inserts one physical row, its bucket first."""
+
+    table: Table
+    tier: str
+    on_conflict: OnConflict
+    sql: str
+    rows: Callable[[Params], list[tuple[int, Row]]]
+    tuples: tuple[Callable[[Params], Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class ScatterWrite:
+    """The same statement on every replicaset that owns some of the buckets."""
+
+    steps: tuple[Step, ...]
+    fragment: Fragment
+    table: Table
+
+
+@dataclass(frozen=True)
+class InsertSelect:
+    """Run `read`, then insert its rows: `rows` gives each its bucket."""
+
+    read: ReadPlan
+    table: Table
+    tier: str
+    on_conflict: OnConflict
+    sql: str
+    rows: Callable[[Rows], list[tuple[int, Row]]]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What to do with one row that was read: `old_bucket` and key away, `new` (if any) in."""
+
+    old_bucket: int
+    key: Row
+    new_bucket: int | None = None
+    new: Row | None = None
+
+
+@dataclass(frozen=True)
+class KeyedWrite:
+    """A two-step change: `read` finds rows, `changes` says what happens to each by its key.
+
+    `delete_sql` takes (bucket, key…); `insert_sql` a physical row with its bucket first;
+    `update_sql`, when the bucket stays, takes (changed columns…, bucket, key…) from `updates`.
+    """
+
+    read: ReadPlan
+    table: Table
+    tier: str
+    delete_sql: str
+    insert_sql: str | None
+    changes: Callable[[Rows], list[Change]]
+
+
+@dataclass(frozen=True)
+class GlobalWrite:
+    """DML on a global table. `execute` reads through the callback and says what to propose."""
+
+    table: Table
+    execute: Callable[[ReadLocal, Params], GlobalChange]
+    read: ReadPlan | None = None  # INSERT … SELECT from sharded tables: run first, rows passed on
+    execute_rows: Callable[[ReadLocal, Params, Rows], GlobalChange] | None = None
+
+
+@dataclass(frozen=True)
+class GlobalChange:
+    ops: tuple[Dml, ...]
+    ranges: tuple[KeyRange, ...]
+    row_count: int
+
+
+@dataclass(frozen=True)
+class DdlPlan:
+    """`build` gives None when IF [NOT] EXISTS leaves nothing to do."""
+
+    build: Callable[[Catalog, int, int], Ddl | None]
+    wait_applied: Literal["globally", "locally"] = "globally"
+    timeout: float | None = None
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AclPlan:
+    """Users, roles and rights. Names are resolved by the one who runs it, at its position."""
+
+    action: str  # create_user alter_user drop_user create_role drop_role grant revoke …
+    name: str = ""
+    password: str | None = field(default=None, repr=False)
+    method: str | None = None
+    if_exists: bool = False
+    login: bool | None = None
+    new_name: str | None = None
+    privilege: str | None = None
+    object_type: str | None = None
+    object_name: str | None = None  # None: all objects of the type
+    grantee: str | None = None
+    timeout: float | None = None
+    wait_applied: Literal["globally", "locally"] = "globally"
+
+
+@dataclass(frozen=True)
+class AlterSystemPlan:
+    key: str | None  # None: every setting (RESET ALL)
+    value: Any = None
+    default: bool = False
+    scope: str | None = None  # a tier; None: the cluster; "*": every tier
+    timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class SessionPlan:
+    """What only the session does: SET, SHOW, BEGIN, DEALLOCATE …"""
+
+    action: str
+    name: str | None = None
+    value: str | None = None
+
+
+@dataclass(frozen=True)
+class ExplainPlan:
+    inner: Prepared
+    facets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CopyPlan:
+    table: Table | None
+    columns: tuple[str, ...]
+    direction: Literal["in", "out"]
+    options: dict[str, str]
+    query: Prepared | None = None
+    insert: Prepared | None = None  # COPY FROM: INSERT of one row with a parameter per column
+
+
+@dataclass(frozen=True)
+class EmptyPlan:
+    pass
+
+
+Plan = (
+    PointRead
+    | ScatterRead
+    | PointWrite
+    | ShardedInsert
+    | ScatterWrite
+    | InsertSelect
+    | KeyedWrite
+    | GlobalWrite
+    | DdlPlan
+    | AclPlan
+    | AlterSystemPlan
+    | SessionPlan
+    | ExplainPlan
+    | CopyPlan
+    | EmptyPlan
+)

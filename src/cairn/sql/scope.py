@@ -1,0 +1,202 @@
+"""What a name means where it stands: relations in view, CTEs, parameters and their types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import (
+    AmbiguousColumn,
+    CairnError,
+    IndeterminateType,
+    LimitExceeded,
+    TooComplex,
+    UndefinedColumn,
+    UndefinedTable,
+)
+from cairn.model.schema import BUCKET_COLUMN, Table
+from cairn.model.values import TYPE_OF_OID, ColumnType
+from cairn.sql.ir import BUCKET_AT, Col, Expr, Param
+from cairn.sql.typing_rules import ASSIGNMENT, IMPLICIT, S, can_cast, cast, plain
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+MAX_SELECTS, MAX_EXPANDED, MAX_DEPTH, MAX_ARGUMENTS, MAX_PARAMS = 50, 500, 200, 127, 65535
+NOW = 0  # the parameter that stands for the statement's time until the others are counted
+
+
+@dataclass
+class Visible:
+    """A relation in FROM, under its alias."""
+
+    alias: str
+    rel: int
+    names: list[str]
+    types: list[ColumnType]
+    nullable: list[bool]
+    table: Table | None = None
+    hidden: set[str] = field(default_factory=set)  # merged away by USING
+
+    def column(self, at: int) -> Col:
+        return Col(plain(self.types[at]), self.rel, at, self.names[at], self.nullable[at])
+
+
+@dataclass
+class Cte:
+    name: str
+    tree: exp.Expression
+    columns: list[str]
+    scope: Scope
+
+
+class Binder:
+    """What one statement collects while it is bound."""
+
+    def __init__(self, catalog: Catalog, param_oids: Sequence[int], known: dict[int, ColumnType]):
+        self.catalog = catalog
+        self.params: dict[int, ColumnType] = dict(known)
+        self.declared: set[int] = set()
+        for number, oid in enumerate(param_oids, 1):
+            if oid in TYPE_OF_OID:
+                self.params[number] = TYPE_OF_OID[oid]
+                self.declared.add(number)
+        self.top_param = len(param_oids)
+        self.used: set[int] = set()
+        self.loose = False  # a parameter was met before anything told its type
+        self.uses_now = False
+        self.tables: dict[int, Table] = {}
+        self.selects = 0
+        self.depth = 0
+        self._rel = 0
+
+    def next_rel(self) -> int:
+        self._rel += 1
+        return self._rel
+
+    def enter_select(self, *, expanded: bool) -> None:
+        self.selects += 1
+        if self.selects > (MAX_EXPANDED if expanded else MAX_SELECTS):
+            raise LimitExceeded(f"more than {MAX_SELECTS} SELECTs in one statement")
+
+    def deeper(self) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise TooComplex(f"an expression is nested more than {MAX_DEPTH} levels deep")
+
+    def param(self, number: int, position: int | None) -> Param:
+        if not 1 <= number <= MAX_PARAMS:
+            raise CairnError(
+                f"there is no parameter ${number}", sqlstate="42P02", position=position
+            )
+        self.used.add(number)
+        self.top_param = max(self.top_param, number)
+        type_ = self.params.get(number)
+        if type_ is None:
+            self.loose = True
+        return Param(None if type_ is None else plain(type_), number)
+
+    def coerce(self, expr: Expr, to: ColumnType, level: int = IMPLICIT) -> Expr:
+        """`expr` as `to`; a parameter without a type takes this one, as in PostgreSQL."""
+        if isinstance(expr, Param) and expr.type is None:
+            known = self.params.setdefault(expr.number, to)
+            expr = Param(plain(known), expr.number)
+        if isinstance(expr, Param) and not can_cast(expr.type, to, level):
+            if can_cast(expr.type, to, ASSIGNMENT):
+                level = ASSIGNMENT
+        return cast(expr, to, level)
+
+    def table(self, name: str, position: int | None = None) -> Table:
+        found = self.catalog.table(name)
+        if found is None:
+            raise UndefinedTable(f'table with name "{name}" not found', position=position)
+        self.tables[found.id] = found
+        return found
+
+    def param_types(self) -> tuple[ColumnType, ...]:
+        found = []
+        for number in range(1, self.top_param + 1):
+            type_ = self.params.get(number)
+            if type_ is None and number not in self.used:
+                raise IndeterminateType(f"could not determine data type of parameter ${number}")
+            found.append(type_ or S)
+        return tuple(found)
+
+
+class Scope:
+    """Names of one query block; what is not found here is looked up around it."""
+
+    def __init__(self, binder: Binder, parent: Scope | None = None) -> None:
+        self.binder, self.parent = binder, parent
+        self.visible: list[Visible] = []
+        self.merged: dict[str, Expr] = {}
+        self.ctes: dict[str, Cte] = {}
+        self.windows: dict[str, exp.Expression] = {}
+        self.no_aggregates: str | None = "this place"
+        self.no_windows: str | None = "this place"
+
+    def cte(self, name: str) -> Cte | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.ctes:
+                return scope.ctes[name]
+            scope = scope.parent
+        return None
+
+    def add(self, visible: Visible, position: int | None = None) -> None:
+        if any(each.alias == visible.alias for each in self.visible):
+            raise CairnError(
+                f'table name "{visible.alias}" specified more than once',
+                sqlstate="42712",
+                position=position,
+            )
+        self.visible.append(visible)
+
+    def by_alias(self, alias: str, position: int | None = None) -> Visible:
+        scope: Scope | None = self
+        while scope is not None:
+            for each in scope.visible:
+                if each.alias == alias:
+                    return each
+            scope = scope.parent
+        raise UndefinedTable(f'missing FROM-clause entry for table "{alias}"', position=position)
+
+    def column(self, name: str, alias: str | None, position: int | None = None) -> Expr:
+        if alias is not None:
+            visible = self.by_alias(alias, position)
+            found = _in_relation(visible, name)
+            if found is None:
+                raise UndefinedColumn(f'column with name "{name}" not found', position=position)
+            return found
+        scope: Scope | None = self
+        while scope is not None:
+            expr = scope._own_column(name, position)
+            if expr is not None:
+                return expr
+            scope = scope.parent
+        raise UndefinedColumn(f'column with name "{name}" not found', position=position)
+
+    def _own_column(self, name: str, position: int | None) -> Expr | None:
+        if name in self.merged:
+            return self.merged[name]
+        hits = [
+            found
+            for each in self.visible
+            if name not in each.hidden and (found := _in_relation(each, name)) is not None
+        ]
+        if len(hits) > 1:
+            raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=position)
+        return hits[0] if hits else None
+
+
+def _in_relation(visible: Visible, name: str) -> Col | None:
+    count = visible.names.count(name)
+    if count > 1:
+        raise AmbiguousColumn(f'column reference "{name}" is ambiguous')
+    if count:
+        return visible.column(visible.names.index(name))
+    if name == BUCKET_COLUMN and visible.table is not None and not visible.table.is_global:
+        return Col(ColumnType.INTEGER, visible.rel, BUCKET_AT, BUCKET_COLUMN, nullable=False)
+    return None

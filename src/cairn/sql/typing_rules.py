@@ -1,0 +1,191 @@
+"""Which type an expression has: casts, promotion of numbers, what may be compared with what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cairn.model.errors import CairnError, DatatypeMismatch, UndefinedFunction, UndefinedObject
+from cairn.model.values import ColumnType, Physical
+from cairn.sql.functions import SCALARS
+from cairn.sql.ir import Call, Const, Expr, Type
+
+B, I, D, N = ColumnType.BOOLEAN, ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.DECIMAL
+S, U, T = ColumnType.STRING, ColumnType.UUID, ColumnType.DATETIME
+JSON = (ColumnType.MAP, ColumnType.ARRAY, ColumnType.ANY)
+RANK = {I: 1, N: 2, D: 3}  # int → decimal → double
+
+#: How the types are called in sentences, as in the reference.
+NAMES: dict[Type, str] = {
+    B: "bool",
+    I: "int",
+    ColumnType.UNSIGNED: "int",
+    D: "double",
+    N: "numeric",
+    S: "text",
+    U: "uuid",
+    T: "datetime",
+    ColumnType.MAP: "map",
+    ColumnType.ARRAY: "array",
+    ColumnType.ANY: "any",
+    None: "unknown",
+}
+
+#: Spellings in CREATE TABLE and CAST; lengths and precisions are read and ignored by tables.
+TYPE_WORDS: dict[str, ColumnType] = {
+    **dict.fromkeys(("boolean", "bool"), B),
+    **dict.fromkeys(("integer", "int", "int2", "int4", "int8", "smallint", "bigint", "oid"), I),
+    "unsigned": ColumnType.UNSIGNED,
+    **dict.fromkeys(("double", "double precision", "float8", "float", "real", "float4"), D),
+    **dict.fromkeys(("decimal", "numeric"), N),
+    **dict.fromkeys(
+        ("text", "string", "varchar", "character varying", "char", "bpchar", "name", "character"),
+        S,
+    ),
+    "uuid": U,
+    **dict.fromkeys(
+        ("datetime", "timestamptz", "timestamp", "timestamp with time zone", "date"), T
+    ),
+    **dict.fromkeys(("json", "jsonb", "map"), ColumnType.MAP),
+    "array": ColumnType.ARRAY,
+    "any": ColumnType.ANY,
+}
+
+IMPLICIT, ASSIGNMENT, EXPLICIT = 0, 1, 2
+
+_CASTS: dict[tuple[ColumnType, ColumnType], tuple[str, int]] = {
+    (I, D): ("d_of_i", IMPLICIT),
+    (I, N): ("n_of_i", IMPLICIT),
+    (N, D): ("d_of_n", IMPLICIT),
+    (N, I): ("i_of_n", ASSIGNMENT),
+    (D, I): ("i_of_d", ASSIGNMENT),
+    (D, N): ("n_of_d", ASSIGNMENT),
+    (B, I): ("i_of_b", EXPLICIT),
+    (I, B): ("b_of_i", EXPLICIT),
+    (B, S): ("s_of_b", ASSIGNMENT),
+    (I, S): ("s_of_i", ASSIGNMENT),
+    (D, S): ("s_of_d", ASSIGNMENT),
+    (N, S): ("s_of_n", ASSIGNMENT),
+    (U, S): ("s_of_u", ASSIGNMENT),
+    (T, S): ("s_of_t", ASSIGNMENT),
+    (S, B): ("b_parse", EXPLICIT),
+    (S, I): ("i_parse", EXPLICIT),
+    (S, D): ("d_parse", EXPLICIT),
+    (S, N): ("n_parse", EXPLICIT),
+    (S, U): ("u_parse", EXPLICIT),
+    (S, T): ("t_parse", EXPLICIT),
+}
+for _json in JSON:
+    _CASTS[(_json, S)] = ("s_of_j", ASSIGNMENT)
+    _CASTS[(_json, I)] = ("i_of_j", EXPLICIT)
+    _CASTS[(_json, D)] = ("d_of_j", EXPLICIT)
+    _CASTS[(_json, N)] = ("n_of_j", EXPLICIT)
+    _CASTS[(_json, B)] = ("b_of_j", EXPLICIT)
+    _CASTS[(S, _json)] = ("j_check", EXPLICIT)
+    for _other in JSON:
+        if _other is not _json:
+            _CASTS[(_json, _other)] = ("", IMPLICIT)
+
+#: How a quoted literal becomes a value of the type.
+PARSERS: dict[ColumnType, str] = {
+    to: name for (source, to), (name, _) in _CASTS.items() if source is S
+}
+
+
+def plain(type_: ColumnType) -> ColumnType:
+    """The type that a column has inside expressions: UNSIGNED is a rule about storing."""
+    return I if type_ is ColumnType.UNSIGNED else type_
+
+
+def type_word(word: str, position: int | None = None) -> ColumnType:
+    found = TYPE_WORDS.get(word)
+    if found is None:
+        raise UndefinedObject(f'type "{word}" does not exist', position=position)
+    return found
+
+
+def literal(value: str, type_: ColumnType) -> Physical:
+    """A quoted literal read as the type."""
+    if type_ is S:
+        return value
+    found: Physical = SCALARS[PARSERS[type_]](value)
+    return found
+
+
+def fold(call: Call) -> Expr:
+    """The value of a call whose arguments are all constants."""
+    function = SCALARS.get(call.name)
+    if function is None or not all(isinstance(arg, Const) for arg in call.args):
+        return call
+    values = [arg.value for arg in call.args if isinstance(arg, Const)]
+    return Const(call.type, function(*values))
+
+
+def can_cast(source: Type, to: ColumnType, level: int) -> bool:
+    if source is None or source is to:
+        return True
+    found = _CASTS.get((source, to))
+    return found is not None and found[1] <= level
+
+
+def cast(expr: Expr, to: ColumnType, level: int = IMPLICIT) -> Expr:
+    """`expr` as a value of `to`; its type is known already (`bind_expr` settles unknown ones)."""
+    source = expr.type
+    if source is to:
+        return expr
+    if source is None:
+        assert isinstance(expr, Const)
+        if expr.value is None:
+            return Const(to, None)
+        return Const(to, literal(str(expr.value), to))
+    found = _CASTS.get((source, to))
+    if found is None or found[1] > level:
+        word = "cast" if level == EXPLICIT else "assign"
+        raise DatatypeMismatch(
+            f"cannot {word} type {NAMES[source]} to {NAMES[to]}",
+            sqlstate="42846" if level == EXPLICIT else "42804",
+            hint="write an explicit CAST" if found is not None else None,
+        )
+    if not found[0]:
+        return Call(to, "same", (expr,))
+    try:
+        return fold(Call(to, found[0], (expr,)))
+    except CairnError:
+        # Not now: PostgreSQL reports it when the expression is evaluated, if ever.
+        return Call(to, found[0], (expr,))
+
+
+def common_type(types: Iterable[Type], what: str) -> Type:
+    """The type that CASE, COALESCE, VALUES, UNION, IN… give to operands of different types."""
+    best: Type = None
+    for type_ in types:
+        if type_ is None or type_ is best:
+            continue
+        if best is None:
+            best = type_
+        elif best in RANK and type_ in RANK:
+            best = best if RANK[best] >= RANK[type_] else type_
+        elif best in JSON and type_ in JSON:
+            best = ColumnType.ANY
+        else:
+            raise DatatypeMismatch(
+                f"{what} types {NAMES[best]} and {NAMES[type_]} cannot be matched"
+            )
+    return best
+
+
+def no_operator(name: str, *types: Type, position: int | None = None) -> UndefinedFunction:
+    shown = ", ".join(NAMES[type_] for type_ in types)
+    return UndefinedFunction(
+        f"could not resolve operator overload for {name}({shown})",
+        hint="an explicit cast may help",
+        position=position,
+    )
+
+
+def no_function(name: str, types: Iterable[Type], position: int | None = None) -> CairnError:
+    shown = ", ".join(NAMES[type_] for type_ in types)
+    return UndefinedFunction(
+        f"could not resolve function overload for {name}({shown})",
+        hint="check the name and the argument types",
+        position=position,
+    )

@@ -1,0 +1,306 @@
+"""Rows and their log in `data.db`, behind the one writer that decides.
+
+Mastership, epoch, lease, bucket ownership and schema version are checked here, inside the
+transaction that writes (data-plane rules 3 and 5). Each committed statement leaves one record,
+made by the preupdate hook from what SQLite really changed (rule 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from cairn.model import ops
+from cairn.model.errors import (
+    NoMaster,
+    NotOwner,
+    TableUnderDdl,
+)
+from cairn.model.records import Body, Kind, Record, RowChange, RowOp, Vclock, encode_body, record_of
+from cairn.model.schema import Index, Table, create_index_sql, create_table_sql
+from cairn.storage.ddl import add_columns_sql
+from cairn.storage.sqlite import check_file, damaged, open_writer
+from cairn.storage.state_machine import constraint_error
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS local_state (key TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS vclock (origin TEXT PRIMARY KEY, lsn INTEGER NOT NULL)
+    STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS row_log (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, origin TEXT NOT NULL, epoch INTEGER NOT NULL,
+    lsn INTEGER NOT NULL, body BLOB NOT NULL, UNIQUE (origin, lsn)
+) STRICT;
+CREATE TABLE IF NOT EXISTS local_table (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS local_index (
+    table_id INTEGER NOT NULL, id INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (table_id, id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS _cairn_diverged (
+    origin TEXT NOT NULL, epoch INTEGER NOT NULL, lsn INTEGER NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (origin, epoch, lsn)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS done_operation (id TEXT PRIMARY KEY, rows INTEGER NOT NULL)
+    STRICT, WITHOUT ROWID;
+"""
+_INSERT_RECORD = "INSERT INTO row_log(origin, epoch, lsn, body) VALUES (?, ?, ?, ?)"
+_OPS = {"INSERT": RowOp.INSERT, "UPDATE": RowOp.UPDATE, "DELETE": RowOp.DELETE}
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """What the writer may do, as of a Raft position; it changes in the writer's own queue."""
+
+    raft_index: int = 0
+    epoch: int = 0
+    is_master: bool = False
+    master: str = ""
+    ranges: tuple[tuple[int, int], ...] = ()  # buckets this replicaset may write
+
+    def owns(self, bucket: int) -> bool:
+        return any(start <= bucket <= end for start, end in self.ranges)
+
+    def owns_all(self, ranges: Iterable[tuple[int, int]]) -> bool:
+        return all(
+            any(start <= low and high <= end for start, end in self.ranges) for low, high in ranges
+        )
+
+
+class DataStore:
+    """Everything that touches `data.db` for writing. Lives on the writer's thread."""
+
+    def __init__(
+        self,
+        path: Path,
+        origin: str,
+        *,
+        now_micros: Callable[[], int],
+        lease_held: Callable[[int], bool] = lambda epoch: True,
+        register: Callable[[apsw.Connection], None] = lambda connection: None,
+    ) -> None:
+        check_file(path)
+        self.path, self.origin = path, origin
+        self._now, self.lease_held = now_micros, lease_held
+        self.connection = open_writer(path)
+        register(self.connection)
+        try:
+            self.connection.execute(_SCHEMA)
+        except apsw.Error as problem:
+            self.connection.close()
+            raise damaged(path, str(problem)) from None
+        self.fence = Fence()
+        self._changes: list[RowChange] = []
+        self._versions: dict[int, int] = {}
+        self.reload()
+        self.connection.preupdate_hook(self._on_change)
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def reload(self) -> None:
+        """Learn the local tables, the vclock and the promise from disk."""
+        found: list[Any] = self.connection.execute("SELECT id, body FROM local_table").fetchall()
+        self.tables: dict[int, Table] = {
+            row[0]: msgspec.msgpack.decode(row[1], type=Table) for row in found
+        }
+        self._versions = {table_id: table.schema_version for table_id, table in self.tables.items()}
+        self.vclock: Vclock = dict(self.connection.execute("SELECT origin, lsn FROM vclock"))
+        self.promised = int(self.get("promised_epoch", 0))
+        self.last_epoch = int(self.get("last_epoch", 0))
+        self.schema_version = int(self.get("schema_version", 0))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        row = self.connection.execute(
+            "SELECT value FROM local_state WHERE key = ?", (key,)
+        ).fetchone()
+        return default if row is None else row[0]
+
+    def put(self, key: str, value: Any) -> None:
+        self.connection.execute("INSERT OR REPLACE INTO local_state VALUES (?, ?)", (key, value))
+
+    # --- the hook -----------------------------------------------------------------------------
+
+    def _on_change(self, update: Any) -> None:
+        name = update.table_name
+        if name[0] != "t" or not name[1:].isdigit():
+            return
+        table = int(name[1:])
+        self._changes.append(
+            RowChange(
+                table,
+                self._versions.get(table, 0),
+                _OPS[update.op],
+                None if update.op == "INSERT" else tuple(update.old),
+                None if update.op == "DELETE" else tuple(update.new),
+            )
+        )
+
+    def take_changes(self) -> tuple[RowChange, ...]:
+        found = tuple(self._changes)
+        self._changes.clear()
+        return found
+
+    # --- checks inside the transaction ----------------------------------------------------------
+
+    def check_master(self) -> None:
+        fence = self.fence
+        if not fence.is_master:
+            raise NoMaster(
+                "this instance is not the master of its replicaset",
+                detail=f"master: {fence.master or 'none'}, epoch {fence.epoch}",
+            )
+        if self.promised > fence.epoch:
+            raise NoMaster(f"a newer master is being named: epoch {self.promised} was promised")
+        if not self.lease_held(fence.epoch):
+            raise NoMaster(
+                "this master has lost contact with the cluster's leader",
+                hint="the statement was not executed; try again",
+            )
+
+    def check_buckets(self, buckets: Iterable[int]) -> None:
+        for bucket in buckets:
+            if not self.fence.owns(bucket):
+                raise NotOwner(
+                    f"bucket {bucket} does not belong to this replicaset",
+                    detail=f"as of Raft index {self.fence.raft_index}",
+                )
+
+    def check_ranges(self, ranges: Sequence[tuple[int, int]]) -> None:
+        if not self.fence.owns_all(ranges):
+            raise NotOwner(
+                "some buckets of the statement do not belong to this replicaset",
+                detail=f"as of Raft index {self.fence.raft_index}",
+            )
+
+    def check_version(self, table: int, version: int) -> None:
+        have = self._versions.get(table)
+        if have != version:
+            raise TableUnderDdl(
+                f"the table is changing: this instance has schema {have}, "
+                f"the statement was planned for {version}",
+                hint="try again",
+            )
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def statement(self, run: Callable[[], int], *, kind: Kind = Kind.ROWS) -> tuple[int, int]:
+        """One statement in its savepoint: rows changed, and the lsn of its record (0: none)."""
+        self._changes.clear()
+        self.connection.execute("SAVEPOINT statement")
+        try:
+            count = run()
+            lsn = self._log(Body(kind, self._now(), self.take_changes()))
+        except BaseException as problem:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK TO statement")
+                self.connection.execute("RELEASE statement")
+            self._changes.clear()
+            if isinstance(problem, apsw.ConstraintError):
+                raise constraint_error(problem) from None
+            raise
+        self.connection.execute("RELEASE statement")
+        return count, lsn
+
+    def _log(self, body: Body) -> int:
+        if body.kind in (Kind.ROWS, Kind.MOVE) and not body.changes:
+            return 0
+        lsn = self.vclock.get(self.origin, 0) + 1
+        epoch = self.fence.epoch
+        self.connection.execute(_INSERT_RECORD, (self.origin, epoch, lsn, encode_body(body)))
+        self._advance(self.origin, epoch, lsn)
+        return lsn
+
+    def _advance(self, origin: str, epoch: int, lsn: int) -> None:
+        self.connection.execute("INSERT OR REPLACE INTO vclock VALUES (?, ?)", (origin, lsn))
+        self.vclock[origin] = lsn
+        if epoch != self.last_epoch:
+            self.last_epoch = epoch
+            self.put("last_epoch", epoch)
+
+    # --- schema ---------------------------------------------------------------------------------
+
+    def change_schema(self, ddl: ops.Ddl, version: int) -> None:
+        """Carry out a schema change and leave its record, in one transaction (rule 4)."""
+        if version <= self.schema_version:
+            return  # done before: a repeated request changes nothing
+        self.apply_ddl(ddl, version)
+        self._changes.clear()
+        self._log(Body(Kind.DDL, self._now(), ddl=ddl, schema_version=version))
+
+    def apply_ddl(self, ddl: ops.Ddl, version: int) -> None:
+        execute = self.connection.execute
+        table = self.tables.get(ops.table_of(ddl))
+        match ddl:
+            case ops.CreateTable(table=new):
+                if not new.is_global:
+                    execute(create_table_sql(new))
+                    self._put_table(msgspec.structs.replace(new, schema_version=version))
+            case ops.DropTable(table_id=table_id) if table is not None:
+                execute(f"DROP TABLE {table.physical_name}")
+                execute("DELETE FROM local_table WHERE id = ?", (table_id,))
+                execute("DELETE FROM local_index WHERE table_id = ?", (table_id,))
+                del self.tables[table_id], self._versions[table_id]
+            case ops.TruncateTable() if table is not None:
+                execute(f"DELETE FROM {table.physical_name}")
+            case ops.AddColumns(columns=columns) if table is not None:
+                for text in add_columns_sql(table, columns):
+                    execute(text)
+                wider = msgspec.structs.replace(
+                    table, columns=table.columns + columns, schema_version=version
+                )
+                self._put_table(wider)
+            case ops.CreateIndex(index=index) if table is not None:
+                execute(create_index_sql(table, index))
+                self._put_index(index)
+                self._put_table(msgspec.structs.replace(table, schema_version=version))
+            case ops.DropIndex(table_id=table_id, index_id=index_id) if table is not None:
+                execute(f"DROP INDEX IF EXISTS i{table_id}_{index_id}")
+                execute(
+                    "DELETE FROM local_index WHERE table_id = ? AND id = ?", (table_id, index_id)
+                )
+                self._put_table(msgspec.structs.replace(table, schema_version=version))
+            case ops.RenameTable(new_name=name) if table is not None:
+                renamed = msgspec.structs.replace(table, name=name, schema_version=version)
+                self._put_table(renamed)
+            case ops.RenameColumn() | ops.RenameIndex() if table is not None:
+                self._put_table(msgspec.structs.replace(table, schema_version=version))
+            case _:
+                pass  # about a global table: those live in raft.db
+        self.schema_version = version
+        self.put("schema_version", version)
+
+    def _put_table(self, table: Table) -> None:
+        body = msgspec.msgpack.encode(table)
+        self.connection.execute(
+            "INSERT OR REPLACE INTO local_table VALUES (?, ?)", (table.id, body)
+        )
+        self.tables[table.id] = table
+        self._versions[table.id] = table.schema_version
+
+    def _put_index(self, index: Index) -> None:
+        row = (index.table_id, index.id, msgspec.msgpack.encode(index))
+        self.connection.execute("INSERT OR REPLACE INTO local_index VALUES (?, ?, ?)", row)
+
+    # --- epochs ---------------------------------------------------------------------------------
+
+    def promise(self, epoch: int) -> tuple[int, Vclock]:
+        """Acknowledge nothing older than `epoch` from now on; durable when the group commits."""
+        if epoch > self.promised:
+            self.promised = epoch
+            self.put("promised_epoch", epoch)
+        return self.last_epoch, dict(self.vclock)
+
+    def position(self) -> tuple[int, Vclock]:
+        return self.last_epoch, dict(self.vclock)
+
+    def records_after(self, vclock: Vclock, limit: int) -> list[Record]:
+        """Records that `vclock` lacks, in the order in which they were written here."""
+        found: list[Record] = []
+        query = "SELECT origin, epoch, lsn, body FROM row_log ORDER BY seq"
+        for origin, epoch, lsn, body in self.connection.execute(query):
+            if lsn > vclock.get(origin, 0):
+                found.append(record_of(origin, epoch, lsn, body))
+                if len(found) >= limit:
+                    break
+        return found

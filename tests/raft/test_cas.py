@@ -1,0 +1,106 @@
+"""Compare-and-swap against the log's tail (brief 11; rule 11 of the data plane)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cairn.raft.cas import (
+    Accepted,
+    AlreadyAppended,
+    Applied,
+    CasLog,
+    CompactedAway,
+    ConflictFound,
+    KeyRange,
+    LeaderElsewhere,
+    LogRecord,
+    NotReady,
+    Predicate,
+    Standing,
+    Superseded,
+    WrongTerm,
+    outcome_of,
+)
+
+LEADS = Standing(is_leader=True, leader=1, term=3, committed_in_term=True)
+A, B = KeyRange.point("t", b"a"), KeyRange.point("t", b"b")
+ALL = KeyRange("t")
+
+
+def tail() -> CasLog:
+    log = CasLog(compacted_index=4)
+    log.append(LogRecord(5, 2, b"five", (A,)))
+    log.append(LogRecord(7, 3, b"seven", (B,)))
+    return log
+
+
+@pytest.mark.parametrize(
+    ("predicate", "outcome"),
+    [
+        (Predicate(7, 3, (A, B)), Accepted()),
+        (Predicate(5, 3, (A,)), Accepted()),
+        (Predicate(4, 3, (A,)), ConflictFound(5, 2, b"five")),
+        (Predicate(4, 3, (ALL,)), ConflictFound(5, 2, b"five")),
+        (Predicate(5, 3, (ALL,)), ConflictFound(7, 3, b"seven")),
+        (Predicate(4, 3, (KeyRange("other"),)), Accepted()),
+        (Predicate(3, 3, (A,)), CompactedAway(4)),
+        (Predicate(7, 2, (A,)), WrongTerm(2, 3)),
+    ],
+)
+def test_what_a_check_says(predicate: Predicate, outcome: object) -> None:
+    assert tail().check(predicate, b"new", (), LEADS) == outcome
+
+
+def test_the_operations_own_ranges_count_as_well() -> None:
+    assert tail().check(Predicate(5, 3), b"new", (B,), LEADS) == ConflictFound(7, 3, b"seven")
+
+
+def test_ones_own_entry_is_success_even_among_conflicts() -> None:
+    assert tail().check(Predicate(4, 3, (ALL,)), b"seven", (B,), LEADS) == AlreadyAppended(7, 3)
+
+
+def test_only_a_leader_that_committed_in_its_term_decides() -> None:
+    elsewhere = Standing(is_leader=False, leader=2, term=3, committed_in_term=False)
+    assert tail().check(Predicate(7, 3), b"new", (), elsewhere) == LeaderElsewhere(2)
+    fresh = Standing(is_leader=True, leader=1, term=3, committed_in_term=False)
+    assert tail().check(Predicate(7, 3), b"new", (), fresh) == NotReady()
+
+
+def test_entries_that_were_cut_or_compacted_are_forgotten() -> None:
+    log = tail()
+    log.append(LogRecord(6, 4, b"six", (A,)))
+    assert log.last_index == 6
+    assert log.check(Predicate(5, 3, (B,)), b"seven", (), LEADS) == Accepted()
+    log.compact(6)
+    assert log.check(Predicate(5, 3, (A,)), b"six", (), LEADS) == CompactedAway(6)
+    log.rebuild(1, [LogRecord(2, 1, b"two", (A,))])
+    assert log.check(Predicate(1, 3, (A,)), b"new", (), LEADS) == ConflictFound(2, 1, b"two")
+
+
+def test_what_a_waiter_is_told() -> None:
+    assert outcome_of(5, 2, 2) == Applied(5, 2)
+    assert outcome_of(5, 2, 3) == Superseded(5, 3)
+
+
+bounds = st.none() | st.binary(max_size=1).filter(lambda b: not b or b[0] < 6)
+ranges = st.builds(
+    KeyRange, st.sampled_from(["t", "u"]), bounds, st.booleans(), bounds, st.booleans()
+)
+KEYS = [b"", *[bytes([a]) for a in range(7)], *[bytes([a, b]) for a in range(7) for b in (0, 9)]]
+
+
+def holds(keys: KeyRange, key: bytes) -> bool:
+    above = keys.low is None or key > keys.low or (key == keys.low and keys.low_inclusive)
+    below = keys.high is None or key < keys.high or (key == keys.high and keys.high_inclusive)
+    return above and below
+
+
+@given(ranges, ranges)
+def test_ranges_that_share_a_key_intersect(one: KeyRange, other: KeyRange) -> None:
+    assert one.intersects(other) == other.intersects(one)
+    if one.table == other.table and any(holds(one, k) and holds(other, k) for k in KEYS):
+        assert one.intersects(other)
+    if one.table != other.table:
+        assert not one.intersects(other)

@@ -1,0 +1,195 @@
+"""Copying the log, catching up, snapshots (brief 6 and 7)."""
+
+from __future__ import annotations
+
+import pytest
+
+from cairn.raft.types import Entry, Message, MsgKind, RaftCorruption
+from cairn.sim.script import Script
+
+
+def test_everyone_applies_the_same() -> None:
+    script = Script(3, learners=1)
+    script.elect(1)
+    script.propose(1, b"a", b"b")
+    script.propose(1, b"c")
+    assert all(node.data == [b"a", b"b", b"c"] for node in script.nodes.values())
+
+
+def test_a_minority_leader_commits_nothing_and_its_tail_is_replaced() -> None:
+    script = Script(5)
+    script.elect(1)
+    script.cut(1, 2)
+    script.propose(1, b"lost")
+    script[3].election_elapsed = script[4].election_elapsed = script[5].election_elapsed = 100
+    script.elect(3)
+    script.propose(3, b"kept")
+    script.heal()
+    script.tick(5)
+    assert all(node.data == [b"kept"] for node in script.nodes.values())
+
+
+def test_an_entry_of_an_older_term_is_not_committed_by_counting() -> None:
+    """Figure 8 of the paper."""
+    script = Script(3)
+    core = script.elect(1)
+    term = core.term
+    script.cut(1)
+    script.propose(1, b"old")
+    old = core.log.last
+    core.become_follower(term + 5, 0)
+    core.become_candidate()
+    core.become_leader()
+    core.step(Message(MsgKind.APP_RESP, 2, 1, core.term, old))
+    core.step(Message(MsgKind.APP_RESP, 3, 1, core.term, old))
+    assert core.log.committed < old
+    core.step(Message(MsgKind.APP_RESP, 2, 1, core.term, core.log.last))
+    core.step(Message(MsgKind.APP_RESP, 3, 1, core.term, core.log.last))
+    assert core.log.committed == core.log.last
+
+
+def test_acks_of_learners_and_strangers_do_not_commit() -> None:
+    script = Script(3, learners=2)
+    core = script.elect(1)
+    script.cut(1)
+    index, term = script.propose(1, b"x")
+    for node in (4, 5, 77, 78):
+        core.step(Message(MsgKind.APP_RESP, node, 1, term, index))
+    assert core.log.committed < index
+    core.step(Message(MsgKind.APP_RESP, 2, 1, term, index))
+    assert core.log.committed == index
+
+
+def test_an_ack_past_the_log_is_dropped() -> None:
+    core = Script(3).elect(1)
+    core.step(Message(MsgKind.APP_RESP, 2, 1, core.term, 1000))
+    assert core.dropped["acknowledges more than was sent"] == 1
+    assert core.log.committed == core.log.last
+
+
+def test_a_diverged_follower_is_found_in_few_steps() -> None:
+    script = Script(3)
+    script.elect(1)
+    script.cut(1)
+    script.propose(1, *[b"lost"] * 50)
+    script[2].election_elapsed = script[3].election_elapsed = 100
+    script.elect(2)
+    script.propose(2, b"kept")
+    refusals = script[2].log.last
+    script.heal()
+    before = len(script.lost)
+    script.tick(3)
+    assert script.nodes[1].data == [b"kept"]
+    assert len(script.lost) == before
+    assert refusals < 10
+
+
+def test_a_lost_window_is_found_by_the_next_heartbeat() -> None:
+    script = Script(3, max_inflight=2, max_msg_bytes=1)
+    script.elect(1)
+    script.cut(3)
+    script.propose(1, *[b"x"] * 10)
+    script.heal()
+    script.tick(3)
+    assert len(script.nodes[3].data) == 10
+
+
+def test_a_heartbeat_never_commits_past_what_was_acknowledged() -> None:
+    script = Script(3)
+    script.elect(1)
+    script.cut(3)
+    script.propose(1, b"x")
+    script[1].tick()
+    beats = [m for m in script[1].ready().messages if m.kind is MsgKind.HEARTBEAT]
+    assert {m.to: m.commit for m in beats} == {2: script[1].log.committed, 3: 2}
+
+
+def test_a_heartbeat_that_commits_what_we_lack_is_corruption() -> None:
+    core = Script(3)[2]
+    with pytest.raises(RaftCorruption):
+        core.step(Message(MsgKind.HEARTBEAT, 1, 2, 1, commit=7))
+
+
+def test_a_follower_too_far_behind_gets_a_snapshot() -> None:
+    script = Script(3)
+    script.elect(1)
+    script.cut(3)
+    script.propose(1, b"a", b"b")
+    script.compact(1)
+    script.heal()
+    script.tick(3)
+    assert script[3].log.applied == script[1].log.applied
+    script.propose(1, b"c")
+    assert script.nodes[3].data == [b"c"]
+
+
+def test_a_peer_whose_snapshot_was_lost_is_tried_again() -> None:
+    script = Script(3)
+    script.elect(1)
+    script.cut(3)
+    script.propose(1, b"a")
+    script.compact(1)
+    script[1].report_unreachable(3)
+    script[1].step(Message(MsgKind.HEARTBEAT_RESP, 3, 1, script[1].term))
+    script.settle()
+    assert script[1].status().progress[3].state == "snapshot"
+    script.heal()
+    script.tick(5)
+    assert script[3].log.applied < script[1].log.applied
+    script[1].report_snapshot(3, False)
+    script.tick(5)
+    assert script[3].log.applied == script[1].log.applied
+
+
+def test_an_old_snapshot_changes_nothing() -> None:
+    script = Script(3)
+    script.elect(1)
+    script.propose(1, b"a")
+    core = script[2]
+    last = core.log.last
+    snapshot = script.nodes[1].disk.view.snap
+    core.step(Message(MsgKind.SNAP, 1, 2, core.term, snapshot=snapshot))
+    assert core.log.snapshot is None
+    answer = core.ready().messages_after_persist[-1]
+    assert (core.log.last, answer.index) == (last, last)
+
+
+def test_a_duplicate_of_an_old_append_cuts_nothing() -> None:
+    script = Script(3)
+    core = script.elect(1)
+    script.propose(1, b"a", b"b", b"c")
+    follower = script[2]
+    first = follower.log.slice(3, 4)
+    follower.step(Message(MsgKind.APP, 1, 2, core.term, 2, core.term, first))
+    assert follower.log.last == core.log.last
+
+
+def test_entries_that_do_not_follow_are_dropped() -> None:
+    core = Script(3)[2]
+    core.step(Message(MsgKind.APP, 1, 2, 2, 1, 1, [Entry(2, 9)]))
+    assert core.dropped["entries do not follow their index"] == 1
+
+
+def test_an_unreachable_peer_is_probed() -> None:
+    script = Script(3)
+    script.elect(1)
+    assert script[1].status().progress[2].state == "replicate"
+    script[1].report_unreachable(2)
+    assert script[1].status().progress[2].state == "probe"
+    script.propose(1, b"x")
+    assert script.nodes[2].data == [b"x"]
+
+
+def test_all_lose_power_and_nothing_committed_is_lost() -> None:
+    script = Script(3)
+    script.elect(1)
+    script.propose(1, b"x")
+    script.crash(1, 2, 3)
+    script.restart(1, 2, 3)
+    script.tick(60)
+    script.propose(script.leaders()[0], b"y")
+    assert script.nodes[2].data[-1] == b"y"
+    assert [e.data for e in script[3].log.slice(2, script[3].log.last + 1) if e.data] == [
+        b"x",
+        b"y",
+    ]
