@@ -7,7 +7,11 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cairn.node.config import InstanceConfig
+    from cairn.node.instance import Instance
 
 EXAMPLE = """\
 example: three instances on one machine, then a fourth that knows only the first
@@ -64,11 +68,9 @@ def main(arguments: list[str]) -> int:
     flags = {
         name.replace("_", "-"): value for name, value in vars(found).items() if value is not None
     }
-    directory = Path(
-        flags.get("instance-dir")
-        or os.environ.get("CAIRN_INSTANCE_DIR")
-        or f"./{flags.get('instance-name') or os.environ.get('CAIRN_INSTANCE_NAME') or 'cairn-instance'}"
-    ).absolute()
+    name = flags.get("instance-name") or os.environ.get("CAIRN_INSTANCE_NAME") or "cairn-instance"
+    given = flags.get("instance-dir") or os.environ.get("CAIRN_INSTANCE_DIR")
+    directory = Path(given or f"./{name}").absolute()
     from cairn.cli.supervisor import supervise
 
     return supervise(lambda tell, lifeline: _child(flags, tell, lifeline), directory)
@@ -85,4 +87,11 @@ def _child(flags: dict[str, Any], tell: Callable[[dict[str, Any]], None], lifeli
         return 2
     from cairn.node.child import run
 
-    return run(config, tell, lifeline)
+    return run(config, tell, lifeline, _open_faces)
+
+
+async def _open_faces(instance: Instance, config: InstanceConfig) -> None:
+    """Listeners for clients; imported late, they are not needed to find a place."""
+    from cairn.server.listener import open_pgwire
+
+    await open_pgwire(instance, config)

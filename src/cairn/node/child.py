@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from cairn.model.errors import CairnError, ConfigProblem, Expelled, StorageDamaged
@@ -22,9 +22,11 @@ from cairn.node.runtime import RealRuntime, spawn
 log = logging.getLogger("cairn")
 
 Tell = Callable[[dict[str, Any]], None]
+#: Opens the listeners for clients. Given from above: an instance does not know its faces.
+OpenFaces = Callable[[Instance, InstanceConfig], Awaitable[None]]
 
 
-def run(config: InstanceConfig, tell: Tell, lifeline: int) -> int:
+def run(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: OpenFaces) -> int:
     """Run until told to stop; the return value is the process's exit code."""
     set_up_logging(config)
     import uvloop
@@ -35,7 +37,7 @@ def run(config: InstanceConfig, tell: Tell, lifeline: int) -> int:
         log.error("--instance-dir %s: %s", config.instance_dir, problem.strerror)
         return 2
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_live(config, tell, lifeline))
+        return runner.run(_live(config, tell, lifeline, open_faces))
 
 
 def set_up_logging(config: InstanceConfig) -> None:
@@ -48,7 +50,7 @@ def set_up_logging(config: InstanceConfig) -> None:
     logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 
-async def _live(config: InstanceConfig, tell: Tell, lifeline: int) -> int:
+async def _live(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: OpenFaces) -> int:
     signals: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -56,7 +58,7 @@ async def _live(config: InstanceConfig, tell: Tell, lifeline: int) -> int:
     loop.add_reader(lifeline, os._exit, 1)  # the supervisor is gone: never stay as an orphan
     runtime = RealRuntime(config.instance_dir, config.listen)
     boot = Boot(config, runtime)
-    starting = asyncio.ensure_future(_start(boot, config))
+    starting = asyncio.ensure_future(_start(boot, config, open_faces))
     stop = asyncio.ensure_future(signals.get())
     await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
@@ -89,20 +91,13 @@ async def _live(config: InstanceConfig, tell: Tell, lifeline: int) -> int:
     return await _stop(instance, signals)
 
 
-async def _start(boot: Boot, config: InstanceConfig) -> Instance:
+async def _start(boot: Boot, config: InstanceConfig, open_faces: OpenFaces) -> Instance:
     joined_before = (config.instance_dir / "raft.db").exists()
     instance = await boot.start()
     await open_faces(instance, config)
     spawn(_say_when_online(instance), "say when online")
     await boot.activate(instance, "wakeup" if joined_before else "join")
     return instance
-
-
-async def open_faces(instance: Instance, config: InstanceConfig) -> None:
-    """Listeners for clients; imported late, they are not needed to find a place."""
-    from cairn.server.listener import open_pgwire
-
-    await open_pgwire(instance, config)
 
 
 async def _say_when_online(instance: Instance) -> None:

@@ -37,6 +37,19 @@ def check_options(fmt: str, delimiter: str, null: str, quote: str = '"', escape:
         raise InvalidParameter("COPY delimiter, quote and null must not contain each other")
 
 
+def may_have_null(lines: str, delimiter: str, null: str) -> bool:
+    """Whether `null` is anywhere in whole lines; as nothing at all, between two marks."""
+    if null:
+        return null in lines
+    return (
+        lines.startswith((delimiter, "\n"))
+        or delimiter * 2 in lines
+        or "\n" + delimiter in lines
+        or delimiter + "\n" in lines
+        or "\n\n" in lines
+    )
+
+
 class CopyParser:
     """Feed chunks in order, then call `finish`. Rows come out as soon as they are whole."""
 
@@ -105,7 +118,9 @@ class CopyParser:
         lines.pop()  # what is behind the last newline: nothing
         mark = self.quote if self.fmt == "csv" else "\\"
         if mark not in text and "\\." not in text and not self._open:
-            return self._plain_rows([*map(self._without_cr, lines)] if "\r" in text else lines)
+            if "\r" in text:
+                return self._plain_rows([*map(self._without_cr, lines)], self.null != "\\N")
+            return self._plain_rows(lines, may_have_null(text, self.delimiter, self.null))
         return self._careful_rows(lines, mark)
 
     def _decoded(self, data: bytes) -> str:
@@ -127,11 +142,11 @@ class CopyParser:
             raise self._bad('literal carriage return found in data: use "\\r"')
         return line
 
-    def _plain_rows(self, lines: list[str]) -> list[CopyRow]:
+    def _plain_rows(self, lines: list[str], look_for_null: bool) -> list[CopyRow]:
         """No quote and no backslash anywhere: split is enough."""
         delimiter, null = self.delimiter, self.null
         rows: list[CopyRow] = [line.split(delimiter) for line in lines]  # type: ignore[misc]
-        if null != "\\N":
+        if look_for_null:
             rows = [[None if value == null else value for value in row] for row in rows]
         if set(map(len, rows)) - {self.ncols}:
             for number, row in enumerate(rows, self.line + 1):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from cairn.pgwire import oids
-from cairn.pgwire.copy import CopyFormat, check_options
+from cairn.pgwire.copy import CopyFormat, check_options, may_have_null
 from cairn.pgwire.encoders import encode_float
 from cairn.pgwire.formats import text_encoder
 from cairn.pgwire.messages import HEADER
@@ -59,7 +59,6 @@ def copy_encoder(
         care = _text_escaper(delimiter)
         marks = ("\\", "\r", "\b", "\f", "\v", *(() if delimiter == "\t" else ("\t",)))
     careful = _line_maker(column_oids, delimiter, care)
-    may_equal_null = bool(null) and null != "\\N"
 
     def encode(rows: Iterable[Sequence[Any]]) -> bytes:
         batch = rows if isinstance(rows, list) else list(rows)
@@ -68,8 +67,7 @@ def copy_encoder(
             any(mark in text for mark in marks)
             or text.count("\n") != len(batch)
             or text.count(delimiter) != len(batch) * (columns - 1)
-            or (may_equal_null and null in text)
-            or (not null and _has_empty(text, delimiter))
+            or (fmt == "csv" and may_have_null(text, delimiter, null))
         )
         if not needs_care:
             data = text.replace(_NULL, null).encode()
@@ -95,17 +93,6 @@ def _framed(lines: bytes) -> bytes:
 
 def _head(row: bytes) -> bytes:
     return _COPY_DATA(100, len(row) + 5)
-
-
-def _has_empty(text: str, delimiter: str) -> bool:
-    """An empty string in csv is written `""`, since nothing at all is NULL."""
-    return (
-        text.startswith((delimiter, "\n"))
-        or delimiter * 2 in text
-        or "\n" + delimiter in text
-        or delimiter + "\n" in text
-        or "\n\n" in text
-    )
 
 
 def header_line(

@@ -26,6 +26,7 @@ from cairn.pgwire.frontend import (
     decode_sasl_initial,
 )
 from cairn.pgwire.requests import (
+    FLUSH,
     SYNC,
     BadMessage,
     CancelReceived,
@@ -43,6 +44,7 @@ from cairn.pgwire.requests import (
 from cairn.pgwire.startup import Cancel, Startup, Tls, decode_first_packet
 
 _BIND, _COPY_DATA, _SYNC, _PASSWORD, _FUNCTION_CALL = map(ord, "BdSpF")
+_NOT_IN_COPY: Final = frozenset(map(ord, "QPBDECHSFcfX"))
 _header: Final = m.HEADER.unpack_from
 
 
@@ -151,6 +153,10 @@ class PgServer(Answers):
             if self._skipping:
                 at = self._skip(kind, at, end)
                 continue
+            if self._copying and kind in _NOT_IN_COPY:
+                self._in_copy(kind, data, at + 5, end)
+                at = end
+                continue
             try:
                 if kind == _BIND:
                     head = self._head
@@ -168,11 +174,10 @@ class PgServer(Answers):
                         end += len(EXECUTE_SYNC)
                 elif kind == _COPY_DATA:
                     end = self._copy_data(data, at, size)
-                elif (decode := DECODERS.get(kind)) is None:
-                    if not self._is_function_call(kind):
-                        return
-                elif not (self._copying and self._ends_or_hides_in_copy(kind)):
+                elif (decode := DECODERS.get(kind)) is not None:
                     append(decode(data, at + 5, end))
+                elif not self._is_function_call(kind):
+                    return
             except CairnError as error:
                 append(BadMessage(error, "ready" if kind in SIMPLE_KINDS else "skip"))
             at = end
@@ -200,22 +205,32 @@ class PgServer(Answers):
             return at
         return end
 
-    def _ends_or_hides_in_copy(self, kind: int) -> bool:
-        """Within COPY FROM STDIN, Sync and Flush mean nothing: clients send them too early."""
-        if kind in b"cf":
-            self._copying = False
-        return kind in b"HS"
-
     def copy_in_response(self, fmt: int, ncols: int) -> None:
-        """CopyInResponse: CopyData follows, until CopyDone or CopyFail."""
+        """CopyInResponse: CopyData follows, until CopyDone, CopyFail or what we take for one.
+
+        Sync and Flush mean nothing meanwhile: clients send them before they know of the COPY.
+        """
         super().copy_in_response(fmt, ncols)
+        self._copying = True
         waiting = list(self.requests)
-        ends = [i for i, r in enumerate(waiting) if isinstance(r, CopyDone | CopyFail)]
-        border = ends[0] if ends else len(waiting)
-        kept = [r for r in waiting[:border] if not isinstance(r, Sync | Flush)]
         self.requests.clear()  # in place: the session holds it too
-        self.requests.extend(kept + waiting[border:])
-        self._copying = not ends
+        for request in waiting:
+            if self._copying and not isinstance(request, CopyData):
+                if isinstance(request, Sync | Flush):
+                    continue
+                self._copying = False
+                request = _ending_copy(request)
+            self.requests.append(request)
+
+    def _in_copy(self, kind: int, data: bytes, at: int, end: int) -> None:
+        if kind in b"SH":
+            return
+        self._copying = False
+        try:
+            request: Request = DECODERS[kind](data, at, end) if kind in b"cfX" else FLUSH
+        except CairnError:
+            request = FLUSH
+        self.requests.append(_ending_copy(request))
 
     def _is_function_call(self, kind: int) -> bool:
         """Refuse a message that we have no decoder for; only this one can be passed over."""
@@ -375,3 +390,12 @@ class PgServer(Answers):
     @property
     def is_closed(self) -> bool:
         return self.phase is Phase.CLOSED
+
+
+def _ending_copy(request: Request) -> Request:
+    """What ends a COPY by its own right is left as it is; any other message makes it fail."""
+    if isinstance(request, CopyDone | CopyFail | Terminate):
+        return request
+    if isinstance(request, BadMessage) and request.recovery == "close":
+        return request
+    return CopyFail("unexpected message during COPY from stdin")

@@ -1,0 +1,1 @@
+"""The PostgreSQL face of an instance: listener, sessions, statements."""
