@@ -179,3 +179,39 @@ class SchemaChangeResponse(msgspec.Struct, frozen=True):
     """Done, or why it cannot be done here: then it is aborted everywhere."""
 
     refusal: str | None = None
+
+
+class ReadRequest(msgspec.Struct, frozen=True):
+    """A fragment of a query, run where its rows are."""
+
+    sql: str
+    args: tuple[Any, ...]
+    tables: dict[int, int]  # table id → schema version it was planned for
+    bucket: int | None = None
+    ranges: tuple[tuple[int, int], ...] | None = None
+    preference: str = "leader"  # leader | replica | any
+    row_max: int = 0  # 0: no limit
+
+
+class ReadResponse(msgspec.Struct, frozen=True):
+    rows: list[tuple[Any, ...]]
+
+
+class WriteRequest(msgspec.Struct, frozen=True):
+    """A statement that changes rows of one table on one replicaset, atomically."""
+
+    table: int
+    version: int
+    sql: str
+    rows: tuple[tuple[Any, ...], ...]  # the statement is run once for each
+    buckets: tuple[int, ...] = ()
+    ranges: tuple[tuple[int, int], ...] | None = None
+    check_only: bool = False  # execute, then take it back: the first round of rule 15
+    second_sql: str | None = None  # run after `sql` in the same statement, once for each
+    second_rows: tuple[tuple[Any, ...], ...] = ()
+    operation: str | None = None  # recorded with the rows; a repeated one is skipped
+
+
+class WriteResponse(msgspec.Struct, frozen=True):
+    row_count: int
+    lsn: int

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from cairn.pgwire import oids
 from cairn.pgwire.copy import CopyFormat, check_options, may_have_null
-from cairn.pgwire.encoders import encode_float
+from cairn.pgwire.encoders import float_text
 from cairn.pgwire.formats import text_encoder
 from cairn.pgwire.messages import HEADER
 
@@ -131,7 +131,9 @@ def _line_maker(
 
 
 def _to_str(oid: int) -> Callable[[Any], str]:
-    encode = encode_float if oid == oids.FLOAT8 else text_encoder(oid)
+    if oid == oids.FLOAT8:
+        return float_text
+    encode = text_encoder(oid)
     return lambda value: encode(value).decode()
 
 

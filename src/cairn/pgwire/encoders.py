@@ -21,7 +21,7 @@ _INT8: Final = Struct("!q")
 _OID: Final = Struct("!I")
 _FLOAT4: Final = Struct("!f")
 _FLOAT8: Final = Struct("!d")
-_SPECIAL_FLOATS: Final = {"nan": b"NaN", "inf": b"Infinity", "-inf": b"-Infinity"}
+_SPECIAL_FLOATS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def encode_text(value: str) -> bytes:
@@ -37,6 +37,10 @@ def encode_int(value: int) -> bytes:
 
 
 def encode_float(value: float) -> bytes:
+    return float_text(value).encode()
+
+
+def float_text(value: float) -> str:
     """The shortest digits that read back the same, laid out as PostgreSQL does: 2, not 2.0."""
     text = repr(float(value))
     if text.endswith(".0"):
@@ -44,11 +48,11 @@ def encode_float(value: float) -> bytes:
     elif text[-1] in "nf":
         return _SPECIAL_FLOATS[text]
     if abs(value) >= 1e15:
-        return _encode_large_float(value, text)
-    return text.encode()
+        return _large_float_text(value, text)
+    return text
 
 
-def _encode_large_float(value: float, text: str) -> bytes:
+def _large_float_text(value: float, text: str) -> str:
     """Here PostgreSQL leaves plain digits before Python does, and avoids half-way digits."""
     below, above = nextafter(value, -inf), nextafter(value, inf)
     for precision in (16, 17):
@@ -58,7 +62,7 @@ def _encode_large_float(value: float, text: str) -> bytes:
     return _with_exponent(text)
 
 
-def _with_exponent(text: str) -> bytes:
+def _with_exponent(text: str) -> str:
     """`text` as one digit, the others, and the exponent."""
     mantissa, _, given = text.partition("e")
     sign = "-" if mantissa[0] == "-" else ""
@@ -66,7 +70,7 @@ def _with_exponent(text: str) -> bytes:
     exponent = int(given or 0) + len(integer) - 1
     digits = (integer + fraction).rstrip("0")
     point = "." if len(digits) > 1 else ""
-    return f"{sign}{digits[0]}{point}{digits[1:]}e+{exponent:02d}".encode()
+    return f"{sign}{digits[0]}{point}{digits[1:]}e+{exponent:02d}"
 
 
 def _is_half_way(text: str, below: float, value: float, above: float) -> bool:
@@ -86,7 +90,7 @@ def encode_float4(value: float) -> bytes:
         text = f"{single:.{precision}g}"
         if to_single(float(text)) == single and not _is_half_way(text, below, single, above):
             break
-    return _with_exponent(text) if abs(single) >= 1e6 else encode_float(float(text))
+    return _with_exponent(text).encode() if abs(single) >= 1e6 else encode_float(float(text))
 
 
 def _next_singles(single: float) -> tuple[float, float]:

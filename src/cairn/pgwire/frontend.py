@@ -17,8 +17,10 @@ from cairn.pgwire.requests import (
     FLUSH,
     SYNC,
     TERMINATE,
+    BadMessage,
     Bind,
     Close,
+    CopyDone,
     CopyFail,
     Describe,
     Execute,
@@ -26,6 +28,7 @@ from cairn.pgwire.requests import (
     Query,
     Request,
     SaslInitial,
+    Terminate,
 )
 
 _uint16: Final = UINT16.unpack_from
@@ -187,6 +190,15 @@ def decode_sasl_initial(data: bytes, at: int, end: int) -> SaslInitial:
     at += 4
     _nothing_left(at + max(length, 0), end)
     return SaslInitial(mechanism.decode("utf-8", "replace"), data[at:end])
+
+
+def ending_copy(request: Request) -> Request:
+    """What ends a COPY by its own right is left as it is; any other message makes it fail."""
+    if isinstance(request, CopyDone | CopyFail | Terminate):
+        return request
+    if isinstance(request, BadMessage) and request.recovery == "close":
+        return request
+    return CopyFail("unexpected message during COPY from stdin")
 
 
 def _bare(request: Request) -> Callable[[bytes, int, int], Request]:

@@ -24,6 +24,7 @@ from cairn.pgwire.frontend import (
     decode_bind,
     decode_bind_head,
     decode_sasl_initial,
+    ending_copy,
 )
 from cairn.pgwire.requests import (
     FLUSH,
@@ -31,8 +32,6 @@ from cairn.pgwire.requests import (
     BadMessage,
     CancelReceived,
     CopyData,
-    CopyDone,
-    CopyFail,
     Flush,
     NeedTls,
     Request,
@@ -219,7 +218,7 @@ class PgServer(Answers):
                 if isinstance(request, Sync | Flush):
                     continue
                 self._copying = False
-                request = _ending_copy(request)
+                request = ending_copy(request)
             self.requests.append(request)
 
     def _in_copy(self, kind: int, data: bytes, at: int, end: int) -> None:
@@ -230,7 +229,7 @@ class PgServer(Answers):
             request: Request = DECODERS[kind](data, at, end) if kind in b"cfX" else FLUSH
         except CairnError:
             request = FLUSH
-        self.requests.append(_ending_copy(request))
+        self.requests.append(ending_copy(request))
 
     def _is_function_call(self, kind: int) -> bool:
         """Refuse a message that we have no decoder for; only this one can be passed over."""
@@ -390,12 +389,3 @@ class PgServer(Answers):
     @property
     def is_closed(self) -> bool:
         return self.phase is Phase.CLOSED
-
-
-def _ending_copy(request: Request) -> Request:
-    """What ends a COPY by its own right is left as it is; any other message makes it fail."""
-    if isinstance(request, CopyDone | CopyFail | Terminate):
-        return request
-    if isinstance(request, BadMessage) and request.recovery == "close":
-        return request
-    return CopyFail("unexpected message during COPY from stdin")

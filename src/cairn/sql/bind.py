@@ -47,7 +47,7 @@ from cairn.sql.scope import Cte, Scope, Visible
 from cairn.sql.typing_rules import JSON, B, I, S, cast, common_type, plain
 
 _SELECT_ARGS = frozenset(
-    "with_ expressions from_ joins where group having distinct order limit offset windows".split()
+    ["with_", "expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "limit", "offset", "windows"]
 )
 _SETOP = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}
 

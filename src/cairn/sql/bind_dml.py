@@ -175,9 +175,7 @@ def _arranged(scope: Scope, table: Table, places: list[int], query: Query) -> Qu
             if isinstance(expr, Const) and expr.type is S and column.type is not ColumnType.STRING:
                 expr = Const(None, expr.value)
         row[place] = stored(assign(scope, expr, column.type, column.name), column.type)
-    items = tuple(
-        Item(column.name, expr) for column, expr in zip(table.columns, row, strict=True)
-    )
+    items = tuple(Item(column.name, expr) for column, expr in zip(table.columns, row, strict=True))
     if simple and isinstance(query, Select):
         from dataclasses import replace
 
@@ -213,9 +211,7 @@ def _assignment(scope: Scope, table: Table, node: exp.Expression) -> tuple[int, 
         raise CairnError('column "bucket_id" cannot be updated', sqlstate="428C9")
     column = table.column(name)
     if column is None:
-        raise UndefinedColumn(
-            f'column with name "{name}" not found', position=walk_position(node)
-        )
+        raise UndefinedColumn(f'column with name "{name}" not found', position=walk_position(node))
     if name in table.primary_key:
         raise Unsupported(
             f'unable to update primary key column "{name}"',

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, cast as typed
+from typing import Any
+from typing import cast as typed
 
 from sqlglot import exp
 

@@ -105,9 +105,7 @@ def _derived_locality(source: Derived) -> Local | None:
     for key in inner.keys:
         if all(part in places for part in key):
             keys.add(
-                tuple(
-                    Col(part.type, source.rel, places[part], "", nullable=False) for part in key
-                )
+                tuple(Col(part.type, source.rel, places[part], "", nullable=False) for part in key)
             )
     return Local(inner.tier, inner.types, frozenset(keys))
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 OPTION_NAMES = ("sql_motion_row_max", "sql_vdbe_opcode_max", "read_preference", "forward")
 _NO_COMMA_BEFORE = frozenset(
-    "from where group having order limit offset union except intersect on set values".split()
+    ["from", "where", "group", "having", "order", "limit", "offset", "union", "except", "intersect", "on", "set", "values"]
 )
 _MAX_PAREN_DEPTH = 400
 
@@ -85,9 +85,7 @@ def query_text(found: list[Token], text: str) -> str:
             new = "'" + token.value.replace("'", "''") + "'"
         elif token.is_word("indexed") and following is not None and following.is_word("by"):
             new = ""  # a hint about indexes: SQLite chooses by itself
-        elif token.is_word("by") and index and found[index - 1].is_word("indexed"):
-            new = ""
-        elif index > 1 and found[index - 1].is_word("by") and found[index - 2].is_word("indexed"):
+        elif (token.is_word("by") and index and found[index - 1].is_word("indexed")) or (index > 1 and found[index - 1].is_word("by") and found[index - 2].is_word("indexed")):
             new = ""
         if new is not None:
             parts.append(text[at : token.start] + new.ljust(len(token.text)))

@@ -238,8 +238,7 @@ class Gather:
     def _push_partial(self, query: Select, aggregates: list[Agg]) -> Query:
         group = query.group or ()
         block = Select(
-            tuple(Item("", expr) for expr in (*group, *aggregates))
-            or (Item("", Const(I, 1)),),
+            tuple(Item("", expr) for expr in (*group, *aggregates)) or (Item("", Const(I, 1)),),
             query.source,
             query.where,
             group,
@@ -278,9 +277,7 @@ class Gather:
     def _gathered(self, block: Select) -> tuple[Gathered, list[Col]]:
         rel = self.numbers.next_rel()
         self.blocks.append(block)
-        columns = [
-            Col(item.expr.type, rel, at, item.name) for at, item in enumerate(block.items)
-        ]
+        columns = [Col(item.expr.type, rel, at, item.name) for at, item in enumerate(block.items)]
         return Gathered(rel, len(self.blocks) - 1), columns
 
     # --- FROM, piece by piece ---

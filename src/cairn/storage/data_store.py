@@ -218,6 +218,22 @@ class DataStore:
             self.last_epoch = epoch
             self.put("last_epoch", epoch)
 
+    def count_rows(self) -> int:
+        """Rows a client is told of. REPLACE counts once, delete plus insert of one row too."""
+        inserts = sum(change.op == RowOp.INSERT for change in self._changes)
+        deletes = sum(change.op == RowOp.DELETE for change in self._changes)
+        updates = len(self._changes) - inserts - deletes
+        return updates + max(inserts, deletes)
+
+    def operation(self, operation: str) -> int | None:
+        """Rows of an operation that was carried out before; None when it was not."""
+        query = "SELECT rows FROM done_operation WHERE id = ?"
+        row = self.connection.execute(query, (operation,)).fetchone()
+        return None if row is None else row[0]
+
+    def put_operation(self, operation: str, rows: int) -> None:
+        self.connection.execute("INSERT INTO done_operation VALUES (?, ?)", (operation, rows))
+
     # --- schema ---------------------------------------------------------------------------------
 
     def change_schema(self, ddl: ops.Ddl, version: int) -> None:

@@ -1,0 +1,465 @@
+"""The coordinator: takes a plan to the instances that have its rows, and brings the answer back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from cairn.model import ops
+from cairn.model.catalog import Catalog
+from cairn.model.errors import (
+    CairnError,
+    CasRetry,
+    NoMaster,
+    NotLeader,
+    NotOwner,
+    OutcomeUnknown,
+    PartialWrite,
+    TableUnderDdl,
+    TimedOut,
+    Unreachable,
+)
+from cairn.model.rpc import ReadRequest, ReadResponse, WriteRequest, WriteResponse
+from cairn.model.schema import Table
+from cairn.node.execution import Execution
+from cairn.node.instance import Instance
+from cairn.node.routes import Ranges, Routes
+from cairn.sql import plans
+from cairn.storage.readers import Cancelled, Row, too_many
+
+log = logging.getLogger("cairn.sql")
+
+READ_S = 30.0
+WRITE_S = 30.0
+REPLAN_S = 5.0  # how long a statement follows a moving topology before it gives up
+_RETRIED = (NotOwner, NoMaster, TableUnderDdl)
+
+Params = Sequence[Any]
+
+
+class Dispatcher:
+    """Runs plans. One for the instance; sessions call it with what they know."""
+
+    def __init__(self, instance: Instance, execution: Execution) -> None:
+        self.instance, self.execution = instance, execution
+        self._routes = Routes(instance.state.cluster)
+        self.local = 0  # statements whose rows were here
+        self.forwarded = 0  # statements that went one hop to the owner
+
+    @property
+    def routes(self) -> Routes:
+        if self._routes.cluster is not self.instance.state.cluster:
+            self._routes = Routes(self.instance.state.cluster)
+        return self._routes
+
+    # --- reads ------------------------------------------------------------------------------------
+
+    def point_read_here(
+        self, plan: plans.PointRead, params: Params, tables: dict[int, int]
+    ) -> list[Row] | None:
+        """The answer at once, if its rows are here and it is quick; None: go the long way."""
+        data = self.instance.data
+        if plan.bucket is not None:
+            fence = data.fence
+            if not fence.is_master or not self.instance.lease.is_held(fence.epoch):
+                return None
+            if not fence.owns(plan.bucket(params)):
+                return None
+            have = data.store.tables
+            for table, version in tables.items():
+                known = have.get(table)
+                if known is None or known.schema_version != version:
+                    return None
+        rows = self.execution.reader.quick(plan.sql, plan.bind(params))
+        if plan.bucket is not None and not self.instance.lease.is_held(data.fence.epoch):
+            return None
+        self.local += 1
+        return rows
+
+    async def read(
+        self,
+        plan: plans.ReadPlan,
+        params: Params,
+        tables: dict[int, int],
+        *,
+        preference: str = "leader",
+        row_max: int = 0,
+        cancelled: Cancelled | None = None,
+    ) -> list[Row]:
+        flag = cancelled or threading.Event()
+        return await self._following(
+            lambda: self._read(plan, params, tables, preference, row_max, flag)
+        )
+
+    async def _following(self, attempt: Callable[[], Any]) -> Any:
+        """Repeat what certainly did not happen while the topology moves, for a bounded time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + REPLAN_S
+        while True:
+            try:
+                return await attempt()
+            except _RETRIED:
+                if loop.time() >= deadline:
+                    raise
+            await asyncio.sleep(0.05)
+
+    async def _read(
+        self,
+        plan: plans.ReadPlan,
+        params: Params,
+        tables: dict[int, int],
+        preference: str,
+        row_max: int,
+        cancelled: Cancelled,
+    ) -> list[Row]:
+        if isinstance(plan, plans.PointRead):
+            return await self._point_read(plan, params, tables, preference, cancelled)
+        values = list(params)
+        for step in plan.steps:
+            found = await self._read(step.plan, values, tables, preference, row_max, cancelled)
+            values = [*values, *[None] * (step.number - len(values))]
+            values[step.number - 1] = step.value(found)
+        gathered = []
+        for fragment in plan.fragments:
+            rows = await self._gather(fragment, values, tables, preference, row_max, cancelled)
+            gathered.append((len(fragment.types), rows))
+        return await self.execution.merge(gathered, plan.sql, plan.bind(values), cancelled)
+
+    async def _point_read(
+        self,
+        plan: plans.PointRead,
+        params: Params,
+        tables: dict[int, int],
+        preference: str,
+        cancelled: Cancelled,
+    ) -> list[Row]:
+        args = plan.bind(params)
+        if plan.bucket is None:
+            rows = self.execution.reader.quick(plan.sql, args)
+            if rows is None:
+                rows = await self.execution.scan(plan.sql, args, 0, cancelled)
+            return rows
+        bucket = plan.bucket(params)
+        assert plan.tier is not None
+        replicaset = self.routes.owner(plan.tier, bucket)
+        request = ReadRequest(plan.sql, args, tables, bucket, preference=preference)
+        return await self._read_at(replicaset, request, cancelled)
+
+    async def _read_at(
+        self, replicaset: str, request: ReadRequest, cancelled: Cancelled
+    ) -> list[Row]:
+        instance = self.instance
+        target = self.routes.reader(replicaset, request.preference, instance.raft_id)
+        if target == instance.raft_id:
+            self.local += 1
+            return await self.execution.read(request, cancelled)
+        self.forwarded += 1
+        answer = await instance.peers.call(target, "read_rows", request, ReadResponse, READ_S)
+        return answer.rows
+
+    async def _gather(
+        self,
+        fragment: plans.Fragment,
+        params: Params,
+        tables: dict[int, int],
+        preference: str,
+        row_max: int,
+        cancelled: Cancelled,
+    ) -> list[Row]:
+        targets = self._targets(fragment, params)
+        args = fragment.bind(params)
+        asked = {table: tables[table] for table in fragment.tables if table in tables}
+        calls = [
+            self._read_at(
+                replicaset,
+                ReadRequest(
+                    fragment.with_ranges(list(ranges)),
+                    args,
+                    asked,
+                    ranges=ranges,
+                    preference=preference,
+                    row_max=row_max,
+                ),
+                cancelled,
+            )
+            for replicaset, ranges in targets.items()
+        ]
+        answers = await asyncio.gather(*calls)
+        rows = answers[0] if len(answers) == 1 else [row for rows in answers for row in rows]
+        if row_max and len(rows) > row_max:
+            raise too_many(row_max)
+        return rows
+
+    def _targets(self, fragment: plans.Fragment, params: Params) -> dict[str, Ranges]:
+        """Which replicasets to ask, each with the buckets it is asked about."""
+        buckets = fragment.bucket_set(params)
+        if buckets is None:
+            return self.routes.all_ranges(fragment.tier)
+        return {
+            replicaset: tuple((bucket, bucket) for bucket in owned)
+            for replicaset, owned in self.routes.group(fragment.tier, buckets).items()
+        }
+
+    # --- writes to sharded tables -----------------------------------------------------------------
+
+    async def write(self, plan: plans.Plan, params: Params, **options: Any) -> int:
+        """Rows changed. What a statement does on one replicaset is atomic."""
+        match plan:
+            case plans.PointWrite():
+                return await self._point_write(plan, params, options.get("operation"))
+            case plans.ShardedInsert():
+                rows = plan.rows(params)
+                return await self._insert(plan, rows, options.get("operation"))
+            case plans.InsertSelect():
+                found = await self.read(plan.read, params, options.get("tables", {}))
+                return await self._insert(plan, plan.rows(found), options.get("operation"))
+            case plans.ScatterWrite():
+                return await self._scatter_write(plan, params, options)
+            case plans.KeyedWrite():
+                found = await self.read(plan.read, params, options.get("tables", {}))
+                return await self._keyed_write(plan, plan.changes(found))
+        raise AssertionError(f"not a write: {plan}")
+
+    async def _point_write(
+        self, plan: plans.PointWrite, params: Params, operation: str | None
+    ) -> int:
+        bucket = plan.bucket(params)
+        request = WriteRequest(
+            plan.table.id,
+            plan.table.schema_version,
+            plan.sql,
+            (plan.bind(params),),
+            buckets=(bucket,),
+            operation=operation,
+        )
+
+        async def attempt() -> int:
+            self._check_operable(plan.table)
+            owner = self.routes.owner(plan.tier, bucket)
+            return (await self._write_at(owner, request)).row_count
+
+        count: int = await self._following(attempt)
+        return count
+
+    async def _insert(
+        self,
+        plan: plans.ShardedInsert | plans.InsertSelect,
+        rows: list[tuple[int, plans.Row]],
+        operation: str | None,
+    ) -> int:
+        by_bucket: dict[int, list[Row]] = {}
+        for bucket, row in rows:
+            by_bucket.setdefault(bucket, []).append(row)
+
+        def requests() -> dict[str, WriteRequest]:
+            self._check_operable(plan.table)
+            found: dict[str, WriteRequest] = {}
+            for owner, buckets in self.routes.group(plan.tier, by_bucket).items():
+                found[owner] = WriteRequest(
+                    plan.table.id,
+                    plan.table.schema_version,
+                    plan.sql,
+                    tuple(row for bucket in buckets for row in by_bucket[bucket]),
+                    buckets=buckets,
+                    operation=operation,
+                )
+            return found
+
+        return await self._write_all(requests)
+
+    async def _scatter_write(
+        self, plan: plans.ScatterWrite, params: Params, options: dict[str, Any]
+    ) -> int:
+        values = list(params)
+        for step in plan.steps:
+            found = await self.read(step.plan, values, options.get("tables", {}))
+            values = [*values, *[None] * (step.number - len(values))]
+            values[step.number - 1] = step.value(found)
+        fragment = plan.fragment
+
+        def requests() -> dict[str, WriteRequest]:
+            self._check_operable(plan.table)
+            return {
+                owner: WriteRequest(
+                    plan.table.id,
+                    plan.table.schema_version,
+                    fragment.with_ranges(list(ranges)),
+                    (fragment.bind(values),),
+                    ranges=ranges,
+                    operation=options.get("operation"),
+                )
+                for owner, ranges in self._targets(fragment, values).items()
+            }
+
+        return await self._write_all(requests)
+
+    async def _keyed_write(self, plan: plans.KeyedWrite, changes: list[plans.Change]) -> int:
+        """Delete by key, insert in the new bucket; both on one replicaset where they meet."""
+
+        def requests() -> dict[str, WriteRequest]:
+            self._check_operable(plan.table)
+            gone: dict[str, list[tuple[int, Row]]] = {}
+            come: dict[str, list[tuple[int, Row]]] = {}
+            for change in changes:
+                owner = self.routes.owner(plan.tier, change.old_bucket)
+                gone.setdefault(owner, []).append(
+                    (change.old_bucket, (change.old_bucket, *change.key))
+                )
+                if change.new is not None and change.new_bucket is not None:
+                    owner = self.routes.owner(plan.tier, change.new_bucket)
+                    come.setdefault(owner, []).append((change.new_bucket, change.new))
+            return {
+                owner: WriteRequest(
+                    plan.table.id,
+                    plan.table.schema_version,
+                    plan.delete_sql,
+                    tuple(row for _, row in gone.get(owner, [])),
+                    buckets=tuple(
+                        sorted({b for b, _ in [*gone.get(owner, []), *come.get(owner, [])]})
+                    ),
+                    second_sql=plan.insert_sql,
+                    second_rows=tuple(row for _, row in come.get(owner, [])),
+                )
+                for owner in {*gone, *come}
+            }
+
+        await self._write_all(requests)
+        return len(changes)
+
+    def _check_operable(self, table: Table) -> None:
+        known = self.instance.state.catalog.tables.get(table.name)
+        if known is not None and known.id == table.id and not known.operable:
+            raise TableUnderDdl(
+                f"table {table.name} is not operable: a DDL operation is in progress",
+                hint="try again when the schema change has ended",
+            )
+
+    async def _write_at(self, replicaset: str, request: WriteRequest) -> WriteResponse:
+        instance = self.instance
+        target = self.routes.master(replicaset)
+        if target == instance.raft_id:
+            self.local += 1
+            return await self.execution.write(request)
+        self.forwarded += 1
+        try:
+            return await instance.peers.call(target, "write_rows", request, WriteResponse, WRITE_S)
+        except Unreachable as problem:
+            if "cannot connect" in problem.message or "is not known" in problem.message:
+                raise NoMaster(f"the master of {replicaset} cannot be reached") from None
+            raise OutcomeUnknown(
+                f"the master of {replicaset} did not answer: {problem.message}",
+                hint="look whether the rows are there before trying again",
+            ) from None
+
+    async def _write_all(self, requests: Callable[[], dict[str, WriteRequest]]) -> int:
+        """One replicaset: just do it. Several: check everywhere, then do it (rule 15)."""
+
+        async def single() -> int:
+            (owner, request), *others = requests().items()
+            if others:
+                raise _Several
+            return (await self._write_at(owner, request)).row_count
+
+        if not requests():
+            return 0
+        try:
+            count: int = await self._following(single)
+            return count
+        except _Several:
+            pass
+
+        async def check() -> dict[str, WriteRequest]:
+            wanted = requests()
+            trial = {
+                owner: msgspec.structs.replace(request, check_only=True)
+                for owner, request in wanted.items()
+            }
+            await asyncio.gather(*(self._write_at(o, r) for o, r in trial.items()))
+            return wanted
+
+        wanted: dict[str, WriteRequest] = await self._following(check)
+        answers = await asyncio.gather(
+            *(self._write_at(owner, request) for owner, request in wanted.items()),
+            return_exceptions=True,
+        )
+        return _judge(dict(zip(wanted, answers, strict=True)))
+
+    # --- global tables ----------------------------------------------------------------------------
+
+    async def write_global(
+        self, plan: plans.GlobalWrite, params: Params, user: int, timeout_s: float, **options: Any
+    ) -> int:
+        """Plan at the applied position, propose, and plan again if somebody was quicker."""
+        instance = self.instance
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while True:
+            rows = None
+            if plan.read is not None:
+                rows = await self.read(plan.read, params, options.get("tables", {}))
+            predicate = instance.proposer.predicate(())
+            reader = self.execution.reader.connection
+
+            def read_local(sql: str, args: tuple[Any, ...]) -> list[Row]:
+                return reader.execute(sql, args).fetchall()  # noqa: B023
+
+            if rows is not None and plan.execute_rows is not None:
+                change = plan.execute_rows(read_local, params, rows)
+            else:
+                change = plan.execute(read_local, params)
+            extra = tuple(options.get("extra_ops", ()))
+            if not change.ops and not extra:
+                return change.row_count
+            predicate = msgspec.structs.replace(predicate, ranges=change.ranges)
+            op = ops.Batch((*change.ops, *extra))
+            try:
+                await instance.proposer.cas(
+                    op, predicate, timeout_s=max(deadline - loop.time(), 0.01), user=user
+                )
+                return change.row_count
+            except (CasRetry, NotLeader):
+                if loop.time() >= deadline:
+                    raise TimedOut(
+                        "the change met others again and again until its time was up"
+                    ) from None
+            await asyncio.sleep(instance.runtime.chance.uniform(0.002, 0.02))
+
+
+class _Several(Exception):
+    """A write needs more than one replicaset."""
+
+
+def _judge(answers: dict[str, Any]) -> int:
+    """All done, or an error that lists what happened where."""
+    if not any(isinstance(answer, BaseException) for answer in answers.values()):
+        return sum(answer.row_count for answer in answers.values())
+    lines = []
+    for replicaset, answer in sorted(answers.items()):
+        if isinstance(answer, WriteResponse):
+            lines.append(f"{replicaset}: done({answer.row_count})")
+        elif isinstance(answer, OutcomeUnknown):
+            lines.append(f"{replicaset}: unknown ({answer.message})")
+        elif isinstance(answer, CairnError):
+            lines.append(f"{replicaset}: not executed ({answer.message})")
+        else:
+            lines.append(f"{replicaset}: unknown ({answer})")
+    raise PartialWrite(
+        "the write was carried out on some replicasets only",
+        detail="; ".join(lines),
+        hint="what was done stays: repeat the statement for the rest only",
+    )
+
+
+def tables_of(catalog: Catalog, versions: dict[int, int]) -> dict[int, int]:
+    """Of the tables a statement uses, those whose rows live in replicasets."""
+    by_id = {table.id: table for table in catalog.tables.values()}
+    return {
+        table_id: version
+        for table_id, version in versions.items()
+        if (table := by_id.get(table_id)) is not None and not table.is_global
+    }

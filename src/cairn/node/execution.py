@@ -1,0 +1,189 @@
+"""Running fragments where their rows are: reads with a lease, writes through the writer.
+
+A read as the master checks its lease before and after; a write is checked by the writer inside
+its transaction and once more after the commit (data-plane rules 5 and 9).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from cairn.model.errors import CairnError, NoMaster, NotOwner, OutcomeUnknown, TableUnderDdl
+from cairn.model.rpc import ReadRequest, ReadResponse, WriteRequest, WriteResponse
+from cairn.node.instance import Instance
+from cairn.storage.readers import Cancelled, Merger, Row, RowReader
+from cairn.storage.state_machine import constraint_error
+
+SCAN_THREADS = 4
+
+
+class Execution:
+    """This instance's own rows. The coordinator calls it directly or through a peer."""
+
+    def __init__(self, instance: Instance, register: Callable[[apsw.Connection], None]) -> None:
+        self._instance, self._register = instance, register
+        self._data: Path = instance.data.store.path
+        self._raft: Path = instance.store.path
+        self.reader = RowReader(self._data, self._raft, register)
+        register(instance.data.store.connection)
+        self._pool = ThreadPoolExecutor(SCAN_THREADS, thread_name_prefix="scan")
+        self._local = threading.local()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.reader.close()
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def check_read(self, request: ReadRequest) -> None:
+        """May this instance answer it now?"""
+        data = self._instance.data
+        for table, version in request.tables.items():
+            have = data.store.tables.get(table)
+            if have is None or have.schema_version != version:
+                raise TableUnderDdl("the table's schema is changing on this instance; try again")
+        fence = data.fence
+        if request.bucket is not None and not fence.owns(request.bucket):
+            raise NotOwner(f"bucket {request.bucket} does not belong to this replicaset")
+        if request.ranges is not None and not fence.owns_all(request.ranges):
+            raise NotOwner("some buckets of the read do not belong to this replicaset")
+        if request.preference == "leader" and request.tables:
+            self.check_lease()
+
+    def check_lease(self) -> None:
+        fence = self._instance.data.fence
+        if not fence.is_master:
+            raise NoMaster(f"this instance is not the master: {fence.master} is")
+        if not self._instance.lease.is_held(fence.epoch):
+            raise NoMaster("this master has lost contact with the cluster's leader")
+
+    async def read(self, request: ReadRequest, cancelled: Cancelled | None = None) -> list[Row]:
+        self.check_read(request)
+        rows = self.reader.quick(request.sql, request.args)
+        if rows is None:
+            rows = await self.scan(request.sql, request.args, request.row_max, cancelled)
+        self.check_read(request)  # still ours, still with a lease: only now it is an answer
+        return rows
+
+    async def scan(
+        self, sql: str, args: Sequence[Any], row_max: int, cancelled: Cancelled | None
+    ) -> list[Row]:
+        """On a thread with a connection of its own."""
+        flag = cancelled or threading.Event()
+
+        def work() -> list[Row]:
+            return self._own_reader().rows(sql, args, row_max, flag)
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def _own_reader(self) -> RowReader:
+        reader: RowReader | None = getattr(self._local, "reader", None)
+        if reader is None:
+            reader = self._local.reader = RowReader(self._data, self._raft, self._register)
+        return reader
+
+    async def merge(
+        self,
+        gathered: Sequence[tuple[int, Sequence[Row]]],
+        sql: str,
+        args: Sequence[Any],
+        cancelled: Cancelled,
+    ) -> list[Row]:
+        def work() -> list[Row]:
+            merger: Merger | None = getattr(self._local, "merger", None)
+            if merger is None:
+                merger = self._local.merger = Merger(self._raft, self._register)
+            return merger.merge(gathered, sql, args, cancelled)
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    async def handle_read(self, request: ReadRequest) -> ReadResponse:
+        return ReadResponse(await self.read(request))
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def submit_write(self, request: WriteRequest, future: asyncio.Future[WriteResponse]) -> None:
+        """Queue a write; the future has its verdict after the commit and the second lease check."""
+        inner: asyncio.Future[WriteResponse] = asyncio.get_running_loop().create_future()
+        is_long = request.ranges is not None or len(request.rows) > 1000
+        epoch = self._instance.data.fence.epoch
+
+        def settle(done: asyncio.Future[WriteResponse]) -> None:
+            if future.done():
+                return
+            problem = done.exception()
+            if problem is not None:
+                future.set_exception(problem)
+            elif not request.check_only and not self._instance.lease.is_held(epoch):
+                future.set_exception(
+                    OutcomeUnknown(
+                        "the write was committed here while this master lost its lease",
+                        hint="look whether the rows are there before trying again",
+                    )
+                )
+            else:
+                future.set_result(done.result())
+
+        inner.add_done_callback(settle)
+        self._instance.data.submit(lambda: self._write(request), inner, alone=is_long)
+
+    async def write(self, request: WriteRequest) -> WriteResponse:
+        future: asyncio.Future[WriteResponse] = asyncio.get_running_loop().create_future()
+        self.submit_write(request, future)
+        return await future
+
+    def _write(self, request: WriteRequest) -> WriteResponse:
+        """On the writer's thread, inside the group's transaction."""
+        store = self._instance.data.store
+        store.check_master()
+        store.check_version(request.table, request.version)
+        if request.ranges is not None:
+            store.check_ranges(request.ranges)
+        store.check_buckets(request.buckets)
+        if request.operation is not None:
+            known = store.operation(request.operation)
+            if known is not None:
+                return WriteResponse(known, 0)
+        connection = store.connection
+
+        def run() -> int:
+            for sql, rows in (
+                (request.sql, request.rows),
+                (request.second_sql, request.second_rows),
+            ):
+                if sql is None:
+                    continue
+                if len(rows) == 1:
+                    connection.execute(sql, rows[0])
+                elif rows:
+                    connection.executemany(sql, rows)
+            count = store.count_rows()
+            if request.operation is not None:
+                store.put_operation(request.operation, count)
+            if request.check_only:
+                raise _TakenBack(count)
+            return count
+
+        try:
+            count, lsn = store.statement(run)
+        except _TakenBack as checked:
+            return WriteResponse(checked.count, 0)
+        except apsw.ConstraintError as problem:
+            raise constraint_error(problem) from None
+        except apsw.Error as problem:
+            raise CairnError(f"{type(problem).__name__}: {problem}") from None
+        return WriteResponse(count, lsn)
+
+
+class _TakenBack(Exception):
+    """The check round of a write is over; its savepoint is rolled back."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count

@@ -1,0 +1,209 @@
+"""The way into SQL: `prepare(text, catalog, user_id=…)` gives a frozen `Prepared`.
+
+    prepared = prepare("SELECT b FROM t WHERE a = $1", catalog, user_id=1)
+    values = prepared.start([42], now=datetime.now(UTC))     # parameters plus hidden ones
+    match prepared.plan:
+        case PointRead(bucket=None):      # global tables only: run here
+            rows = local.execute(plan.sql, plan.bind(values))
+        case PointRead():                 # the first binding is the bucket
+            bindings = plan.bind(values)
+            rows = owner_of(plan.tier, bindings[0]).execute(plan.sql, bindings)
+        case ScatterRead():
+            for step in plan.steps:       # sub-queries whose value the rest needs
+                values[step.number - 1] = step.value(await run(step.plan, values))
+            for k, fragment in enumerate(plan.fragments):
+                # ask who owns fragment.bucket_set(values) (None: all) with
+                # fragment.with_ranges(ranges), fragment.bind(values); keep rows as m<k>(x0, x1, …)
+            rows = memory.execute(plan.sql, plan.bind(values))
+
+Rows are physical values of `prepared.columns`; `model.values.from_physical` turns them back.
+Connections that run any of this need `functions.register(connection)`, and those of the instance
+that was asked also the functions named in `bind_functions.LATE_FUNCTIONS`. A constraint error of
+SQLite becomes ours through `constraints.translate`. Nothing here does I/O or reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import SyntaxProblem, TooComplex, Unsupported
+from cairn.model.values import ColumnType
+from cairn.sql.cursor import Cursor
+from cairn.sql.lexer import Token, split, tokens
+from cairn.sql.plan_copy import CopyStatement, parse_copy
+from cairn.sql.plan_ddl import Right, parse_ddl
+from cairn.sql.plan_other import parse_other, refuse_by_name
+from cairn.sql.plans import CopyPlan, EmptyPlan, ExplainPlan, OutColumn, Plan
+
+__all__ = ["Prepared", "prepare", "split"]
+
+_QUERY_WORDS = ("select", "with", "values", "insert", "update", "delete", "table")
+_FACETS = ("logical", "buckets", "raw", "forward", "context", "fmt")
+EXPLAIN_COLUMN = "QUERY PLAN"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A statement ready to run any number of times, as long as its tables stay as they were."""
+
+    text: str
+    tag: str  # SELECT, INSERT, CREATE TABLE, …
+    plan: Plan
+    param_types: tuple[ColumnType, ...] = ()
+    columns: tuple[OutColumn, ...] = ()
+    tables: dict[int, int] = field(default_factory=dict)  # table id → schema version
+    rights: tuple[Right, ...] = ()  # (privilege, object type, object id, name)
+    metadata: tuple[tuple[int, int], ...] = ()
+    tier: str | None = None
+    options: dict[str, str | int] = field(default_factory=dict)
+    hidden: int = 0  # parameters after the client's: the time, then values of steps
+    uses_now: bool = False
+    bound: Any = field(default=None, repr=False)
+
+    def start(self, params: Sequence[Any], now: datetime | None = None) -> list[Any]:
+        """The client's values with room for those that running fills in."""
+        values = list(params)
+        if self.hidden:
+            values.extend([None] * self.hidden)
+            if self.uses_now:
+                values[len(self.param_types)] = now
+        return values
+
+    def complete(self, count: int) -> str:
+        """The CommandComplete tag."""
+        if self.tag == "INSERT":
+            return f"INSERT 0 {count}"
+        if self.tag in ("SELECT", "UPDATE", "DELETE", "COPY", "EXPLAIN"):
+            return f"{self.tag} {count}"
+        return self.tag
+
+
+def prepare(
+    text: str, catalog: Catalog, *, param_oids: Sequence[int] = (), user_id: int = 1
+) -> Prepared:
+    """Understand one statement. Whatever is wrong with it is a CairnError with a SQLSTATE."""
+    found = tokens(text)
+    while found and found[-1].is_op(";"):
+        found.pop()
+    if not found:
+        return Prepared(text, "", EmptyPlan())
+    for token in found:
+        if token.is_op(";"):
+            raise SyntaxProblem(
+                "cannot insert multiple commands into a prepared statement",
+                position=token.start + 1,
+            )
+    try:
+        return _prepare(found, text, catalog, param_oids, user_id)
+    except RecursionError:
+        raise TooComplex("the statement is nested too deeply") from None
+
+
+def _prepare(
+    found: list[Token], text: str, catalog: Catalog, param_oids: Sequence[int], user_id: int
+) -> Prepared:
+    first = found[0]
+    if first.is_word(*_QUERY_WORDS) or first.is_op("("):
+        from cairn.sql.compile import compile_query
+
+        return compile_query(found, text, catalog, param_oids)
+    cursor = Cursor(found, text)
+    if cursor.accept("explain"):
+        return _explain(cursor, catalog, param_oids, user_id)
+    if cursor.accept("copy"):
+        return _copy(parse_copy(cursor, catalog), text, catalog, user_id)
+    ddl = parse_ddl(cursor, catalog, user_id)
+    if ddl is not None:
+        return Prepared(text, ddl.tag, ddl.plan, tables=ddl.tables, rights=ddl.rights)
+    other = parse_other(cursor, catalog)
+    if other is not None:
+        columns = tuple(OutColumn(name, ColumnType.STRING) for name in other.columns)
+        return Prepared(text, other.tag, other.plan, columns=columns, rights=other.rights)
+    raise refuse_by_name(cursor) or cursor.error()
+
+
+def _explain(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_id: int) -> Prepared:
+    facets: list[str] = []
+    if cursor.looking_at("analyze"):
+        raise Unsupported("EXPLAIN ANALYZE is not supported")
+    token = cursor.peek()
+    following = cursor.peek(1)
+    if token is not None and token.is_op("(") and following is not None:
+        if following.is_word(*_FACETS, "analyze", "verbose", "costs", "format"):
+            cursor.expect_op("(")
+            while True:
+                facets.append(cursor.name())
+                if not cursor.accept_op(","):
+                    break
+            cursor.expect_op(")")
+    unknown = [facet for facet in facets if facet not in _FACETS]
+    if unknown:
+        raise Unsupported(f"EXPLAIN ({unknown[0].upper()}) is not supported")
+    token = cursor.peek()
+    if token is None:
+        raise cursor.error()
+    # Blanks instead of the words before it: positions in errors stay those of the whole text.
+    inner_text = " " * token.start + cursor.text[token.start :]
+    inner = prepare(inner_text, catalog, param_oids=param_oids, user_id=user_id)
+    if inner.bound is None:
+        raise Unsupported(f"EXPLAIN of {inner.tag or 'nothing'} is not supported")
+    return Prepared(
+        cursor.text,
+        "EXPLAIN",
+        ExplainPlan(inner, tuple(facets)),
+        inner.param_types,
+        (OutColumn(EXPLAIN_COLUMN, ColumnType.STRING),),
+        inner.tables,
+        inner.rights,
+        tier=inner.tier,
+        hidden=inner.hidden,
+        uses_now=inner.uses_now,
+    )
+
+
+def _copy(found: CopyStatement, text: str, catalog: Catalog, user_id: int) -> Prepared:
+    query = insert = None
+    if found.table is None:
+        assert found.query is not None
+        query = prepare(found.query, catalog, user_id=user_id)
+        if not query.columns:
+            raise Unsupported("COPY of a statement without rows is not supported")
+        if query.param_types:
+            raise SyntaxProblem("COPY cannot have parameters")
+    else:
+        names = ", ".join(_quoted(name) for name in found.columns)
+        table = _quoted(found.table.name)
+        if found.direction == "out":
+            query = prepare(f"SELECT {names} FROM {table}", catalog, user_id=user_id)
+        else:
+            marks = ", ".join(f"${at}" for at in range(1, len(found.columns) + 1))
+            insert = prepare(
+                f"INSERT INTO {table} ({names}) VALUES ({marks})", catalog, user_id=user_id
+            )
+    inner = query or insert
+    assert inner is not None
+    plan = CopyPlan(
+        found.table,
+        found.columns,
+        "in" if found.direction == "in" else "out",
+        found.options,
+        query,
+        insert,
+    )
+    return Prepared(
+        text,
+        "COPY",
+        plan,
+        columns=query.columns if query is not None else (),
+        tables=inner.tables,
+        rights=inner.rights,
+        tier=inner.tier,
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,157 @@
+"""SELECT, VALUES, INSERT, UPDATE and DELETE: parse, bind, plan. The only importer of `bind`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import Unsupported
+from cairn.model.values import ColumnType
+from cairn.sql.api import Prepared
+from cairn.sql.bind import bind_query
+from cairn.sql.bind_dml import BoundChange, BoundInsert, bind_delete, bind_insert, bind_update
+from cairn.sql.ir import Expr, Param, output, rewrite, scans_in
+from cairn.sql.lexer import Token
+from cairn.sql.metadata import metadata
+from cairn.sql.parse import parse_query, take_options
+from cairn.sql.plan_global import plan_global_change, plan_global_insert
+from cairn.sql.plan_read import Numbers, plan_read
+from cairn.sql.plan_write import plan_change, plan_insert
+from cairn.sql.plans import OutColumn, Plan
+from cairn.sql.scope import NOW, Binder, Scope
+from cairn.sql.typing_rules import S
+
+Bound = Any  # a Query, BoundInsert or BoundChange
+
+
+@dataclass(frozen=True)
+class _Result:
+    bound: Bound
+    binder: Binder
+
+
+def compile_query(
+    found: list[Token], text: str, catalog: Catalog, param_oids: Sequence[int]
+) -> Prepared:
+    found, options = take_options(found, text)
+    tree = parse_query(found, text)
+    result = _bind(tree, catalog, param_oids)
+    binder, bound = result.binder, result.bound
+    for value in options.values.values():
+        if isinstance(value, int):
+            binder.used.add(value)
+            binder.params.setdefault(value, ColumnType.INTEGER)
+            binder.top_param = max(binder.top_param, value)
+    types = binder.param_types()
+    numbers = Numbers(binder.next_rel(), len(types))
+    if binder.uses_now:
+        bound = _with_now(bound, numbers.next_param())
+    told = metadata(bound) if _is_sharded(bound) else ()
+    plan = _plan(bound, catalog, numbers)
+    tag, columns, rights = _description(bound)
+    tables = {table.id: table.schema_version for table in binder.tables.values()}
+    tiers = {t.sharding.tier for t in binder.tables.values() if t.sharding is not None}
+    return Prepared(
+        text,
+        tag,
+        plan,
+        types,
+        columns,
+        tables,
+        rights,
+        told,
+        tiers.pop() if tiers else None,
+        options.values,
+        numbers.param - len(types),
+        binder.uses_now,
+        bound,
+    )
+
+
+def _bind(tree: exp.Expression, catalog: Catalog, param_oids: Sequence[int]) -> _Result:
+    """Bind, and once more when a parameter was met before its type was known."""
+    binder = Binder(catalog, param_oids, {})
+    bound = _bind_once(tree.copy(), binder)
+    if binder.loose:
+        known = {number: binder.params.get(number, S) for number in binder.used}
+        binder = Binder(catalog, param_oids, known)
+        bound = _bind_once(tree, binder)
+    return _Result(bound, binder)
+
+
+def _bind_once(tree: exp.Expression, binder: Binder) -> Bound:
+    scope = Scope(binder)
+    if isinstance(tree, exp.Insert):
+        return bind_insert(scope, tree)
+    if isinstance(tree, exp.Update):
+        return bind_update(scope, tree)
+    if isinstance(tree, exp.Delete):
+        return bind_delete(scope, tree)
+    if isinstance(tree, exp.Query):
+        return bind_query(scope, tree)
+    raise Unsupported(f"{type(tree).__name__.upper()} is not supported")
+
+
+def _with_now(bound: Bound, number: int) -> Bound:
+    """Give the statement's time its place after the client's parameters."""
+
+    def change(node: Any) -> Any:
+        if isinstance(node, Param) and node.number == NOW:
+            return Param(node.type, number)
+        return None
+
+    def moved(node: Any) -> Any:
+        return None if node is None else rewrite(node, change)
+
+    if isinstance(bound, BoundInsert):
+        return BoundInsert(bound.table, moved(bound.rows), moved(bound.query), bound.on_conflict)
+    if isinstance(bound, BoundChange):
+        sets = bound.sets and tuple((at, moved(expr)) for at, expr in bound.sets)
+        return BoundChange(bound.scan, moved(bound.source), moved(bound.where), sets)
+    return moved(bound)
+
+
+def _is_sharded(bound: Bound) -> bool:
+    if isinstance(bound, BoundInsert):
+        return not bound.table.is_global
+    if isinstance(bound, BoundChange):
+        return not bound.scan.table.is_global
+    return any(not scan.table.is_global for scan in scans_in(bound))
+
+
+def _plan(bound: Bound, catalog: Catalog, numbers: Numbers) -> Plan:
+    if isinstance(bound, BoundInsert):
+        if bound.table.is_global:
+            return plan_global_insert(bound, catalog, numbers)
+        return plan_insert(bound, catalog, numbers)
+    if isinstance(bound, BoundChange):
+        if bound.scan.table.is_global:
+            return plan_global_change(bound, catalog, numbers)
+        return plan_change(bound, catalog, numbers)
+    return plan_read(bound, catalog, numbers)
+
+
+def _description(bound: Bound) -> tuple[str, tuple[OutColumn, ...], tuple[Any, ...]]:
+    rights: dict[Any, None] = {}
+    node: Any = bound
+    tag, columns = "SELECT", ()
+    if isinstance(bound, BoundInsert):
+        tag, node = "INSERT", (bound.rows or (), *([bound.query] if bound.query else []))
+        rights[("write", "table", bound.table.id, bound.table.name)] = None
+    elif isinstance(bound, BoundChange):
+        tag = "DELETE" if bound.sets is None else "UPDATE"
+        exprs: list[Expr] = [expr for _, expr in bound.sets or ()]
+        where = [bound.where] if bound.where is not None else []
+        table = bound.scan.table
+        rights[("write", "table", table.id, table.name)] = None
+        # A bare DELETE FROM t looks at no value; anything else reads the table too.
+        node = (bound.source, *exprs, *where) if exprs or where else ()
+    else:
+        columns = tuple(OutColumn(name, type_) for name, type_ in output(bound))
+    for scan in scans_in(node):
+        rights[("read", "table", scan.table.id, scan.table.name)] = None
+    return tag, columns, tuple(rights)

@@ -1,0 +1,383 @@
+"""Users and rights, settings, and what only the session does, read from tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cairn.model.catalog import ALL_OBJECTS, Catalog
+from cairn.model.errors import SyntaxProblem, Unsupported
+from cairn.sql.cursor import Cursor
+from cairn.sql.plan_ddl import Right, Tail, finish, read_tail
+from cairn.sql.plans import AclPlan, AlterSystemPlan, SessionPlan
+
+PRIVILEGES = ("read", "write", "execute", "login", "create", "drop", "alter")
+_AS_PRIVILEGE = {"select": "read", "insert": "write", "update": "write", "delete": "write"}
+_METHODS = ("md5", "chap-sha1", "scram-sha256", "scram-sha-256")
+
+
+@dataclass(frozen=True)
+class OtherStatement:
+    tag: str
+    plan: AclPlan | AlterSystemPlan | SessionPlan
+    rights: tuple[Right, ...] = ()
+    columns: tuple[str, ...] = field(default=())
+
+
+def parse_other(cursor: Cursor, catalog: Catalog) -> OtherStatement | None:
+    for words, handler in _HANDLERS:
+        if cursor.accept(*words):
+            return handler(cursor, catalog)
+    return None
+
+
+# --- users and roles ------------------------------------------------------------------------------
+
+
+def _acl(tag: str, cursor: Cursor, plan: AclPlan, rights: tuple[Right, ...] = ()) -> OtherStatement:
+    from dataclasses import replace
+
+    tail = finish(cursor)
+    return OtherStatement(tag, replace(plan, timeout=tail.timeout, wait_applied=tail.wait), rights)
+
+
+def _password(cursor: Cursor) -> tuple[str, str | None]:
+    password = cursor.string()
+    method = None
+    if cursor.accept("using"):
+        method = cursor.take().value
+        while cursor.accept_op("-"):
+            method += "-" + cursor.take().value
+        if method == "ldap":
+            raise Unsupported("LDAP is not supported")
+        if method not in _METHODS:
+            raise SyntaxProblem(f"unknown authentication method {method}")
+    return password, method
+
+
+def _user_id(catalog: Catalog, name: str) -> int:
+    user = catalog.users.get(name)
+    return user.id if user is not None else ALL_OBJECTS
+
+
+def _create_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    quiet = cursor.accept("if", "not", "exists")
+    name = cursor.name()
+    cursor.accept("with")
+    if cursor.accept("using"):
+        raise Unsupported(f"{cursor.take().value.upper()} users are not supported")
+    cursor.expect("password")
+    password, method = _password(cursor)
+    plan = AclPlan("create_user", name, password, method, if_exists=quiet)
+    return _acl("CREATE ROLE", cursor, plan, (("create", "user", ALL_OBJECTS, name),))
+
+
+def _alter_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    name = cursor.name()
+    cursor.accept("with")
+    rights = (("alter", "user", _user_id(catalog, name), name),)
+    if cursor.accept("rename", "to"):
+        plan = AclPlan("alter_user", name, new_name=cursor.name())
+    elif cursor.accept("login"):
+        plan = AclPlan("alter_user", name, login=True)
+    elif cursor.accept("nologin"):
+        plan = AclPlan("alter_user", name, login=False)
+    else:
+        cursor.expect("password")
+        password, method = _password(cursor)
+        plan = AclPlan("alter_user", name, password, method)
+    return _acl("ALTER ROLE", cursor, plan, rights)
+
+
+def _drop_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    quiet = cursor.accept("if", "exists")
+    name = cursor.name()
+    rights = (("drop", "user", _user_id(catalog, name), name),)
+    return _acl("DROP ROLE", cursor, AclPlan("drop_user", name, if_exists=quiet), rights)
+
+
+def _create_role(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    quiet = cursor.accept("if", "not", "exists")
+    name = cursor.name()
+    rights = (("create", "role", ALL_OBJECTS, name),)
+    return _acl("CREATE ROLE", cursor, AclPlan("create_role", name, if_exists=quiet), rights)
+
+
+def _drop_role(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    quiet = cursor.accept("if", "exists")
+    name = cursor.name()
+    rights = (("drop", "role", _user_id(catalog, name), name),)
+    return _acl("DROP ROLE", cursor, AclPlan("drop_role", name, if_exists=quiet), rights)
+
+
+def _grant(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    return _rights(cursor, catalog, "grant", "to")
+
+
+def _revoke(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    return _rights(cursor, catalog, "revoke", "from")
+
+
+def _rights(cursor: Cursor, catalog: Catalog, action: str, link: str) -> OtherStatement:
+    """`GRANT READ ON TABLE t TO u`, `GRANT CREATE TABLE TO u`, `GRANT role TO u`."""
+    following = cursor.peek(1)
+    if following is not None and following.is_word(link):
+        role = cursor.name()
+        cursor.expect(link)
+        plan = AclPlan(
+            action + "_role",
+            object_type="role",
+            object_name=role,
+            privilege="execute",
+            grantee=cursor.name(),
+        )
+        return _acl(f"{action.upper()} ROLE", cursor, plan)
+    privilege = cursor.take().value
+    privilege = _AS_PRIVILEGE.get(privilege, privilege)
+    if privilege not in PRIVILEGES:
+        cursor.at -= 1
+        raise cursor.error()
+    object_type: str | None
+    object_name: str | None = None
+    if cursor.accept("on"):
+        object_type = cursor.accept_one("table", "user", "role", "procedure") or "table"
+        object_name = cursor.name()
+    else:
+        object_type = cursor.accept_one("table", "user", "role", "procedure")
+        if object_type is None and privilege != "login":
+            raise cursor.error()
+        object_type = object_type or "universe"
+    if object_type == "procedure":
+        raise Unsupported("procedures are not supported")
+    cursor.expect(link)
+    plan = AclPlan(
+        action,
+        privilege=privilege,
+        object_type=object_type,
+        object_name=object_name,
+        grantee=cursor.name(),
+    )
+    return _acl(action.upper(), cursor, plan)
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def _scope(cursor: Cursor) -> str | None:
+    if cursor.accept("for", "all", "tiers"):
+        return "*"
+    if cursor.accept("for", "tier"):
+        return cursor.name()
+    return None
+
+
+def _timeout(cursor: Cursor) -> float | None:
+    tail = Tail()
+    while read_tail(cursor, tail):
+        pass
+    cursor.end()
+    return tail.timeout
+
+
+def _alter_system_set(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    key = cursor.name()
+    if not cursor.accept_op("="):
+        cursor.expect("to")
+    if cursor.accept("default"):
+        value, default = None, True
+    else:
+        value, default = _setting_value(cursor), False
+    scope = _scope(cursor)
+    plan = AlterSystemPlan(key, value, default, scope, _timeout(cursor))
+    return OtherStatement("ALTER SYSTEM", plan, (("alter", "universe", 0, key),))
+
+
+def _setting_value(cursor: Cursor) -> object:
+    sign = -1 if cursor.accept_op("-") else 1
+    token = cursor.take()
+    if token.kind == "number":
+        number = token.value
+        return sign * (int(number) if number.isdigit() else float(number))
+    if token.is_word("true", "on"):
+        return True
+    if token.is_word("false", "off"):
+        return False
+    if token.kind in ("string", "word", "quoted"):
+        return token.value
+    cursor.at -= 1
+    raise cursor.error()
+
+
+def _alter_system_reset(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    key = None if cursor.accept("all") else cursor.name()
+    scope = _scope(cursor)
+    plan = AlterSystemPlan(key, None, True, scope, _timeout(cursor))
+    return OtherStatement("ALTER SYSTEM", plan, (("alter", "universe", 0, key or "all"),))
+
+
+# --- the session ----------------------------------------------------------------------------------
+
+
+def _set(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    if cursor.accept("transaction") or cursor.accept(
+        "session", "characteristics", "as", "transaction"
+    ):
+        return OtherStatement("SET", SessionPlan("set_transaction", value=cursor.rest()))
+    cursor.accept_one("session", "local")
+    if cursor.accept("time", "zone"):
+        name = "timezone"
+    else:
+        name = _dotted(cursor)
+        if not cursor.accept_op("="):
+            cursor.expect("to")
+    parts = []
+    while cursor.peek() is not None:
+        token = cursor.take()
+        parts.append(token.value)
+    if not parts:
+        raise cursor.error()
+    value = "".join(f", {p}" if p != "," and at else p for at, p in enumerate(parts) if p != ",")
+    return OtherStatement("SET", SessionPlan("set", name, value))
+
+
+def _dotted(cursor: Cursor) -> str:
+    name = cursor.take().value
+    while cursor.accept_op("."):
+        name += "." + cursor.take().value
+    return name
+
+
+def _show(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    if cursor.accept("transaction", "isolation", "level"):
+        name = "transaction_isolation"
+    elif cursor.accept("time", "zone"):
+        name = "timezone"
+    else:
+        name = _dotted(cursor)
+    cursor.end()
+    return OtherStatement("SHOW", SessionPlan("show", name), columns=(name,))
+
+
+def _reset(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    name = _dotted(cursor)
+    cursor.end()
+    return OtherStatement("RESET", SessionPlan("reset", name))
+
+
+def _transaction(tag: str, action: str):  # type: ignore[no-untyped-def]
+    def handler(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+        cursor.accept_one("transaction", "work")
+        return OtherStatement(tag, SessionPlan(action, value=cursor.rest() or None))
+
+    return handler
+
+
+def _deallocate(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    cursor.accept("prepare")
+    if cursor.accept("all"):
+        cursor.end()
+        return OtherStatement("DEALLOCATE ALL", SessionPlan("deallocate"))
+    name = cursor.name()
+    cursor.end()
+    return OtherStatement("DEALLOCATE", SessionPlan("deallocate", name))
+
+
+def _discard(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    what = cursor.name()
+    cursor.end()
+    return OtherStatement(f"DISCARD {what.upper()}", SessionPlan("discard", what))
+
+
+def _schema(tag: str):  # type: ignore[no-untyped-def]
+    def handler(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+        return OtherStatement(tag, SessionPlan("schema", value=cursor.rest()))
+
+    return handler
+
+
+_HANDLERS = (
+    (("create", "user"), _create_user),
+    (("alter", "user"), _alter_user),
+    (("drop", "user"), _drop_user),
+    (("create", "role"), _create_role),
+    (("drop", "role"), _drop_role),
+    (("grant",), _grant),
+    (("revoke",), _revoke),
+    (("alter", "system", "set"), _alter_system_set),
+    (("alter", "system", "reset"), _alter_system_reset),
+    (("set",), _set),
+    (("show",), _show),
+    (("reset",), _reset),
+    (("begin",), _transaction("BEGIN", "begin")),
+    (("start", "transaction"), _transaction("START TRANSACTION", "begin")),
+    (("commit",), _transaction("COMMIT", "commit")),
+    (("end",), _transaction("COMMIT", "commit")),
+    (("rollback",), _transaction("ROLLBACK", "rollback")),
+    (("abort",), _transaction("ROLLBACK", "rollback")),
+    (("deallocate",), _deallocate),
+    (("discard",), _discard),
+    (("create", "schema"), _schema("CREATE SCHEMA")),
+    (("drop", "schema"), _schema("DROP SCHEMA")),
+)
+
+#: Statements of the reference, or of PostgreSQL, that Cairn refuses by name.
+REFUSED: tuple[tuple[str, ...], ...] = (
+    ("create", "procedure"),
+    ("drop", "procedure"),
+    ("alter", "procedure"),
+    ("create", "plugin"),
+    ("drop", "plugin"),
+    ("alter", "plugin"),
+    ("create", "view"),
+    ("create", "sequence"),
+    ("create", "function"),
+    ("create", "trigger"),
+    ("create", "type"),
+    ("create", "extension"),
+    ("create", "database"),
+    ("create", "materialized"),
+    ("create", "temp"),
+    ("create", "temporary"),
+    ("create", "or"),
+    ("audit", "policy"),
+    ("alter", "role"),
+    ("call",),
+    ("do",),
+    ("backup",),
+    ("restore",),
+    ("merge",),
+    ("vacuum",),
+    ("analyze",),
+    ("lock",),
+    ("declare",),
+    ("fetch",),
+    ("move",),
+    ("close",),
+    ("listen",),
+    ("notify",),
+    ("unlisten",),
+    ("prepare",),
+    ("execute",),
+    ("savepoint",),
+    ("release",),
+    ("checkpoint",),
+    ("cluster",),
+    ("comment",),
+    ("reindex",),
+    ("refresh",),
+    ("import",),
+    ("load",),
+    ("reassign",),
+    ("security",),
+    ("drop",),
+    ("create",),
+    ("alter",),
+)
+
+
+def refuse_by_name(cursor: Cursor) -> Unsupported | None:
+    for words in REFUSED:
+        if cursor.looking_at(*words):
+            shown = [token.value for token in cursor.tokens[:2] if token.kind == "word"]
+            count = 2 if len(words) == 2 or words[0] in ("create", "drop", "alter") else 1
+            return Unsupported(f"{' '.join(shown[:count]).upper()} is not supported")
+    return None

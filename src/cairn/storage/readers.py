@@ -1,0 +1,126 @@
+"""Reading connections: rows joined with the global tables, and a merge table in memory.
+
+The event loop's reader runs only what it can finish at once; whatever takes longer is handed to
+a thread with a connection of its own, so that no cursor ever stays open (data-plane rule 16).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from cairn.model.errors import CairnError, MotionLimit, QueryCanceled
+
+Row = tuple[Any, ...]
+Register = Callable[[apsw.Connection], None]
+QUICK_STEPS = 40_000  # of SQLite's machine: about a millisecond
+
+
+def _attach(connection: apsw.Connection, path: Path, name: str) -> None:
+    connection.execute(f"ATTACH 'file:{path}?mode=ro' AS {name}")
+
+
+class RowReader:
+    """A connection that sees `data.db` and the global tables of `raft.db` under plain names."""
+
+    def __init__(self, data: Path, raft: Path, register: Register) -> None:
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        self.connection = apsw.Connection(str(data), flags=flags, statementcachesize=1000)
+        self.connection.set_busy_timeout(10_000)
+        _attach(self.connection, raft, "raft")
+        register(self.connection)
+        self.connection.pragma("cache_size", -32_000)
+
+    def quick(self, sql: str, args: Sequence[Any]) -> list[Row] | None:
+        """All rows, or None when it would take too long for the event loop."""
+        connection = self.connection
+        connection.set_progress_handler(_stop, QUICK_STEPS)
+        try:
+            return connection.execute(sql, args).fetchall()
+        except apsw.InterruptError:
+            return None
+        except apsw.Error as problem:
+            raise translated(problem) from None
+
+    def rows(self, sql: str, args: Sequence[Any], row_max: int, cancelled: Cancelled) -> list[Row]:
+        """All rows, however long it takes, unless cancelled or too many."""
+        self.connection.set_progress_handler(cancelled.is_set, 10_000)
+        try:
+            found: list[Row] = []
+            for row in self.connection.execute(sql, args):
+                found.append(row)
+                if row_max and len(found) > row_max:
+                    raise too_many(row_max)
+            return found
+        except apsw.InterruptError:
+            raise QueryCanceled("canceling statement due to user request") from None
+        except apsw.Error as problem:
+            raise translated(problem) from None
+        finally:
+            self.connection.set_progress_handler(None)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+Cancelled = threading.Event
+
+
+def _stop() -> bool:
+    return True
+
+
+def too_many(row_max: int) -> MotionLimit:
+    return MotionLimit(
+        f"Exceeded maximum number of rows ({row_max}) in virtual table: {row_max + 1}",
+        hint="narrow the query, raise sql_motion_row_max, or read the table through Spark",
+    )
+
+
+def translated(problem: apsw.Error) -> CairnError:
+    """SQLite's error as one of ours; what is left is a bug of ours and says so."""
+    text = str(problem)
+    if isinstance(problem, apsw.TooBigError):
+        return CairnError(f"a value is too big: {text}", sqlstate="54000")
+    return CairnError(f"{type(problem).__name__}: {text}")
+
+
+class Merger:
+    """Gathered rows in memory, and a last statement over them and the global tables."""
+
+    def __init__(self, raft: Path, register: Register) -> None:
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+        self.connection = apsw.Connection(":memory:", flags=flags, statementcachesize=200)
+        _attach(self.connection, raft, "raft")
+        register(self.connection)
+
+    def merge(
+        self,
+        gathered: Sequence[tuple[int, Sequence[Row]]],
+        sql: str,
+        args: Sequence[Any],
+        cancelled: Cancelled,
+    ) -> list[Row]:
+        """`gathered` holds, for each table m0, m1, …, its width and its rows."""
+        connection = self.connection
+        connection.set_progress_handler(cancelled.is_set, 10_000)
+        try:
+            connection.execute("BEGIN")
+            for at, (width, rows) in enumerate(gathered):
+                columns = ", ".join(f"x{column}" for column in range(width))
+                connection.execute(f"CREATE TABLE m{at} ({columns})")
+                marks = ", ".join("?" * width)
+                connection.executemany(f"INSERT INTO m{at} VALUES ({marks})", rows)
+            return connection.execute(sql, args).fetchall()
+        except apsw.InterruptError:
+            raise QueryCanceled("canceling statement due to user request") from None
+        except apsw.Error as problem:
+            raise translated(problem) from None
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            connection.set_progress_handler(None)
