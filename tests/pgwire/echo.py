@@ -16,6 +16,7 @@ from cairn.pgwire import oids
 from cairn.pgwire import requests as ask
 from cairn.pgwire.copy import CopyParser
 from cairn.pgwire.copy_out import copy_encoder
+from cairn.pgwire.decoders import decode_string
 from cairn.pgwire.extended import Signature, StatementBook
 from cairn.pgwire.scram import (
     MECHANISM,
@@ -38,7 +39,7 @@ class Plan(NamedTuple):
 
 
 def plan(sql: bytes, declared: Sequence[int]) -> tuple[Plan, Signature]:
-    text = sql.decode().strip().removesuffix(";").strip()
+    text = decode_string(sql).strip().removesuffix(";").strip()
     verb, _, rest = text.partition(" ")
     verb = verb.lower()
     if verb not in ("", "echo", "rows", "fail", "notice", "begin", "commit", "copy", "set"):

@@ -47,6 +47,53 @@ def shorter_append_cuts_nothing() -> None:
     assert follower.log.last == 5
 
 
+def own_tail_is_not_committed() -> None:
+    """The leader's word covers what its message proved to match, not our tail."""
+    script = Script(3)
+    script.elect(1)
+    script.cut(1)
+    script.propose(1, b"stale", b"stale")
+    core = script[1]
+    core.step(Message(MsgKind.APP, 2, 1, core.term + 1, 2, core.log.term(2), [], 4))
+    assert core.log.committed == 2
+
+
+def new_leader_reads_after_its_first_commit() -> None:
+    script = Script(3)
+    core = script.elect(1)
+    script.cut(1)
+    core.become_follower(core.term, 0)
+    core.become_candidate()
+    core.become_leader()
+    core.read_index(b"r")
+    script.settle()
+    for node in (2, 3):
+        beat = Message(MsgKind.HEARTBEAT_RESP, node, 1, core.term, read_seq=core.read_seq)
+        core.step(beat)
+    script.settle()
+    assert script.nodes[1].reads == []
+
+
+def reads_end_with_the_tenure() -> None:
+    """A stale leader takes a read; when it leads again, that read must have failed."""
+    script = Script(3)
+    script.elect(1)
+    script.cut(1)
+    script[1].read_index(b"old")
+    script.settle()
+    script[2].election_elapsed = script[3].election_elapsed = 100
+    script.elect(2)
+    script.propose(2, b"new")
+    script.heal()
+    script.tick(3)
+    script[2].transfer_leader(1)
+    script.settle()
+    script.tick(3)
+    assert script.leaders() == [1]
+    assert script.nodes[1].reads == []
+    assert script.nodes[1].failed_reads == [b"old"]
+
+
 def repeated_votes_count_once() -> None:
     script = Script(5, pre_vote=False)
     core = script[1]
@@ -200,6 +247,9 @@ SCRIPTS = [
     old_write_vouches_for_nothing,
     shorter_append_cuts_nothing,
     repeated_votes_count_once,
+    own_tail_is_not_committed,
+    new_leader_reads_after_its_first_commit,
+    reads_end_with_the_tenure,
     votes_of_learners_do_not_count,
     answers_of_older_terms_do_not_count,
     earlier_answer_confirms_nothing,

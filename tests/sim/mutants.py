@@ -1,4 +1,4 @@
-"""Deliberate bugs. Each replaces one named rule of `cairn.raft` in this process, and must be caught.
+"""Deliberate bugs: each replaces one named rule of `cairn.raft` here, and must be caught.
 
 The product has no switch for them. A bug that random faults seldom show has a directed script.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cairn.raft import quorum
-from cairn.raft.cas import AlreadyAppended, CasLog, ConflictFound, Predicate
+from cairn.raft.cas import CasLog, ConflictFound, Predicate
 from cairn.raft.confchange import members
 from cairn.raft.core import RaftCore
 from cairn.raft.election import Elections
@@ -68,11 +68,13 @@ def planted(mutant: Mutant) -> Iterator[None]:
             setattr(owner, name, original)
 
 
-def hunt(mutant: Mutant, *, first_seed: int = 1, max_seeds: int = MAX_SEEDS) -> Catch:
+def hunt(
+    mutant: Mutant, *, first_seed: int = 1, max_seeds: int = MAX_SEEDS, scripts: bool = True
+) -> Catch:
     """Look for `mutant` with its script, then with seeds, until found or out of budget."""
     started = time.monotonic()
     with planted(mutant):
-        if mutant.script is not None:
+        if scripts and mutant.script is not None:
             try:
                 mutant.script()
             except Exception as problem:
@@ -155,6 +157,7 @@ plant(
 plant(
     "follower commits its own tail",
     (RaftLog, "commit_limit", lambda self, commit, last_new: min(commit, self.last)),
+    script=directed.own_tail_is_not_committed,
 )
 plant(
     "heartbeat commits past the acknowledged",
@@ -241,7 +244,11 @@ plant("two votes in a term", (Elections, "may_vote_for", _vote_again))
 # --- reads --------------------------------------------------------------------------------------
 
 plant("read without a quorum", (Reads, "confirmed_round", lambda self: self.read_seq))
-plant("read before commit in term", (Reads, "may_serve_reads", lambda self: True))
+plant(
+    "read before commit in term",
+    (Reads, "may_serve_reads", lambda self: True),
+    script=directed.new_leader_reads_after_its_first_commit,
+)
 
 
 def _reuse_round(self: Reads) -> None:
@@ -263,7 +270,11 @@ def _keep_reads(self: MemberState) -> None:
     self.fail_forwarded_reads()
 
 
-plant("reads survive a change of role", (MemberState, "forget_reads", _keep_reads))
+plant(
+    "reads survive a change of role",
+    (MemberState, "forget_reads", _keep_reads),
+    script=directed.reads_end_with_the_tenure,
+)
 
 
 # --- configuration ------------------------------------------------------------------------------
@@ -383,5 +394,3 @@ def _forget_own(self: CasLog, predicate: Predicate, request: bytes, ranges: Any,
 
 _check = CasLog.check
 plant("CaS appends its own request again", (CasLog, "check", _forget_own))
-
-assert AlreadyAppended is not None

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.ops import Ddl
+from cairn.model.schema import Index, Table
 
 Vclock = dict[str, int]  # origin uuid → last lsn
 
@@ -23,6 +23,15 @@ class Kind(enum.IntEnum):
     DDL = 1
     MOVE = 2  # copying or dropping a bucket: replicated, never told as a change of data (rule 19)
     MARK = 3  # nothing but a place in the log: the first record of an epoch
+
+
+class Shape(msgspec.Struct, frozen=True, array_like=True):
+    """How one table shall look from here on; whoever applies it makes the difference himself."""
+
+    table_id: int
+    table: Table | None  # None: there is none any more
+    indexes: tuple[Index, ...] = ()
+    truncate: bool = False
 
 
 class RowChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -44,8 +53,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     kind: int
     timestamp: int  # µs since 1970, the master's clock, for people
     changes: tuple[RowChange, ...] = ()
-    ddl: Ddl | None = None
-    schema_version: int = 0  # of a DDL record
+    shape: Shape | None = None  # of a DDL record
 
 
 class Body(msgspec.Struct, frozen=True, array_like=True):
@@ -54,8 +62,7 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
     kind: int
     timestamp: int
     changes: tuple[RowChange, ...] = ()
-    ddl: Ddl | None = None
-    schema_version: int = 0
+    shape: Shape | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -75,8 +82,7 @@ def record_of(origin: str, epoch: int, lsn: int, data: bytes) -> Record:
         body.kind,
         body.timestamp,
         body.changes,
-        body.ddl,
-        body.schema_version,
+        body.shape,
     )
 
 

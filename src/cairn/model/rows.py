@@ -183,7 +183,7 @@ def table_row(table: Table) -> Row:
         "memtx",
         table.owner,
         table.description,
-        None,
+        to_json([{"truncated_at": [table.truncated_at]}]) if table.truncated_at else None,
     )
 
 
@@ -245,8 +245,16 @@ def table_of_row(row: Sequence[Any], primary_key: Sequence[str], *, local: bool 
         operable=bool(row[5]),
         owner=row[7],
         description=row[8],
+        truncated_at=_truncated_at(row[9]),
         local=local,
     )
+
+
+def _truncated_at(options: str | None) -> int:
+    for option in json.loads(options) if options else ():
+        if "truncated_at" in option:
+            return int(option["truncated_at"][0])
+    return 0
 
 
 def tables_of(

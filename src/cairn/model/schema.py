@@ -35,6 +35,7 @@ class Table(msgspec.Struct, frozen=True):
     operable: bool = True
     owner: int = 1
     description: str = ""
+    truncated_at: int = 0  # schema version of the last TRUNCATE
     local: bool = False  # kept by each instance for itself (`_cairn_event`, `_routing`)
 
     @property

@@ -7,10 +7,13 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import msgspec
+
 from cairn.model import ops
+from cairn.model.catalog import Catalog
 from cairn.model.cluster import Cluster
 from cairn.model.errors import CairnError, NotInPrerequisiteState, TimedOut
-from cairn.model.records import Vclock, covers
+from cairn.model.records import Shape, Vclock, covers
 from cairn.model.rpc import (
     PromiseRequest,
     SchemaChangeRequest,
@@ -18,8 +21,10 @@ from cairn.model.rpc import (
     VclockRequest,
     VclockResponse,
 )
+from cairn.model.schema import Table
 from cairn.node.global_state import GlobalState
 from cairn.node.raft_runner import RaftRunner
+from cairn.node.runtime import spawn
 from cairn.storage.data_store import DataStore, Fence
 from cairn.storage.writer import Disk, Job
 
@@ -91,6 +96,7 @@ class DataPlane:
             self.store.fence = fence
 
         self._disk.submit(Job(put, lambda _: None, must_sync=False, is_urgent=True))
+        self.reconcile()
 
     def _fence_of(self, cluster: Cluster) -> Fence:
         me = cluster.instances.get(self._name)
@@ -134,27 +140,80 @@ class DataPlane:
         await self._runner.wait_applied(request.index, request.timeout_s)
         pending = self._state.pending_ddl()
         if pending is None or pending.schema_version != request.schema_version:
-            if self.store.schema_version >= request.schema_version:
-                return SchemaChangeResponse()
             raise NotInPrerequisiteState("there is no such pending schema change here")
+        shape = shape_after(pending, self._state.catalog)
         try:
-            await self.run(lambda: self._change(pending), alone=True)
+            await self.run(lambda: self._reshape(shape), alone=True)
         except CairnError as problem:
             if problem.sqlstate.startswith("PC"):
                 raise  # not the master just now: the governor asks again
             return SchemaChangeResponse(str(problem))
         return SchemaChangeResponse()
 
-    def _change(self, pending: ops.DdlPrepare) -> None:
+    def _reshape(self, shape: Shape | None) -> None:
         self.store.check_master()
-        if isinstance(pending.ddl, ops.DropTable):
-            return  # dropped when committed: an abort must find everything in its place
+        if shape is None:
+            return
 
         def change() -> int:
-            self.store.change_schema(pending.ddl, pending.schema_version)
+            self.store.reshape(shape)
             return 0
 
         self.store.statement(change)
+
+    def reconcile(self) -> None:
+        """Bring local tables to what the catalogue says, after a commit, an abort or a crash.
+
+        Only the master does it, and it leaves records: replicas follow the log (rule 4).
+        """
+        if not self.fence.is_master:
+            return
+        pending = self._state.pending_ddl()
+        busy = ops.table_of(pending.ddl) if pending is not None else None
+        for shape in wanted_shapes(self._state.catalog, self.store.tables):
+            if shape.table_id != busy and self.store.differs(shape):
+                spawn(self._reconcile_one(shape), "reconcile schema")
+
+    async def _reconcile_one(self, shape: Shape) -> None:
+        try:
+            await self.run(lambda: self._reshape(shape), alone=True)
+        except CairnError as problem:
+            log.warning("table %d: %s (again at the next change)", shape.table_id, problem)
+
+
+def shape_after(pending: ops.DdlPrepare, catalog: Catalog) -> Shape | None:
+    """How the table looks once the change is made; None when only its end changes anything."""
+    table = catalog.table_by_id(ops.table_of(pending.ddl))
+    if table is None or table.is_global:
+        return None
+    indexes = catalog.indexes.get(table.id, ())
+    want = msgspec.structs.replace(table, schema_version=pending.schema_version, operable=True)
+    match pending.ddl:
+        case ops.CreateTable():
+            return Shape(table.id, want)
+        case ops.AddColumns(columns=columns):
+            wider = msgspec.structs.replace(want, columns=table.columns + columns)
+            return Shape(table.id, wider, indexes)
+        case ops.CreateIndex():
+            return Shape(table.id, want, indexes)  # the prepared index is among them
+        case _:
+            return None
+
+
+def wanted_shapes(catalog: Catalog, local: dict[int, Table]) -> list[Shape]:
+    """What every sharded table of the catalogue, and every leftover, should look like here."""
+    found: list[Shape] = []
+    known: set[int] = set()
+    for table in catalog.tables.values():
+        if table.is_global:
+            continue
+        known.add(table.id)
+        have = local.get(table.id)
+        indexes = tuple(index for index in catalog.indexes.get(table.id, ()) if index.operable)
+        truncate = have is not None and table.truncated_at > have.schema_version
+        found.append(Shape(table.id, table, indexes, truncate))
+    found += [Shape(table_id, None) for table_id in local if table_id not in known]
+    return found
 
 
 def _lacking(vclock: Vclock, reach: Vclock) -> str:

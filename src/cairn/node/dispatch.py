@@ -92,9 +92,10 @@ class Dispatcher:
         cancelled: Cancelled | None = None,
     ) -> list[Row]:
         flag = cancelled or threading.Event()
-        return await self._following(
+        rows: list[Row] = await self._following(
             lambda: self._read(plan, params, tables, preference, row_max, flag)
         )
+        return rows
 
     async def _following(self, attempt: Callable[[], Any]) -> Any:
         """Repeat what certainly did not happen while the topology moves, for a bounded time."""

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from cairn.model import ops
 from cairn.model.errors import CairnError, NotLeader, TimedOut, Unreachable
 from cairn.model.rpc import (
     CasRequest,
@@ -178,6 +179,8 @@ class Instance:
         self.state.follow(done)
         self.proposer.applied(done)
         self._topology_changed()
+        if any(isinstance(each.op, ops.DdlCommit | ops.DdlAbort) for each in done):
+            self.data.reconcile()
         for listener in self.on_applied:
             listener(done)
 

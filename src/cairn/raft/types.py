@@ -191,6 +191,7 @@ class Ready(msgspec.Struct):
     Send `messages` at once. Write `snapshot`, `entries` (cutting what they replace) and
     `hard_state` in one atomic record; sync if `must_sync`. Then send `messages_after_persist`
     and call `persisted(number)`. Apply `committed` in order, then call `applied(index)`.
+    A Ready with nothing to sync still waits, with its messages, for all Readies before it.
     """
 
     number: int

@@ -24,6 +24,7 @@ class Client:
     def __init__(self, world: World, number: int, rng: random.Random) -> None:
         self.world, self.number, self.rng = world, number, rng
         self.target = 0
+        self.loyal = rng.random() < 0.3  # stays with its node, even if it does not lead
         self.waiting: Op | None = None
         self.retries = 0
         self.seen: dict[int, tuple[int, Predicate]] = {}  # register -> value, where it was read
@@ -48,7 +49,7 @@ class Client:
 
     def _send(self, op: Op) -> None:
         world, rng = self.world, self.rng
-        if self.target not in world.nodes or rng.random() < 0.2:
+        if self.target not in world.nodes or (rng.random() < 0.2 and not self.loyal):
             self.target = rng.choice(sorted(world.nodes))
         world.at(world.now + rng.randint(200, 3 * MS), self._arrive, self.target, op)
         world.at(world.now + 1_000 * MS, self._give_up, op, self.retries)
@@ -60,6 +61,9 @@ class Client:
 
     def answered(self, node: SimNode, op: Op, outcome: str, result: int) -> None:
         """An answer is on its way back; it may come when nobody waits any more."""
+        lossy = self.world.profile.lost_answers and not self.world.calm
+        if lossy and self.rng.random() < 0.05:
+            return
         position = Predicate(node.core.log.applied, node.core.term, op.touched)
         hint = node.core.leader
         delay = self.rng.randint(200, 3 * MS)
@@ -77,7 +81,8 @@ class Client:
             if op.kind == "r":
                 self.seen[op.register] = (result, position)
         else:
-            self.target = hint
+            if not self.loyal:
+                self.target = hint
             if self.retries:  # an earlier attempt may have made it
                 self._unknown(op)
             self._next()
@@ -91,7 +96,8 @@ class Client:
     def _give_up(self, op: Op, attempt: int) -> None:
         if self.waiting is not op or attempt != self.retries:
             return
-        self.target = 0
+        if not self.loyal or self.rng.random() < 0.3:
+            self.target = 0
         if op.kind == "p" and self.retries < 2:  # the same request id: never applied twice
             self.retries += 1
             self._send(op)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from cairn.raft.memory import MemoryStorage
 from cairn.raft.types import ConfState, Entry, HardState, Message, Snapshot
@@ -81,6 +82,10 @@ class Disk:
 
     def waits_for_sync(self) -> bool:
         return any(record.needs_sync for record in self.unsynced)
+
+    def need_no_sync(self) -> list[Record]:
+        """Written records before the first that needs a sync: they may be acknowledged."""
+        return list(takewhile(lambda record: not record.needs_sync, self.unsynced))
 
     def start_sync(self) -> None:
         self.syncing = len(self.unsynced)

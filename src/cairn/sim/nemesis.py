@@ -106,6 +106,10 @@ class Nemesis:
         nodes = sorted(self.world.nodes)
         self.rng.shuffle(nodes)
         cut = self.rng.randint(1, max(1, len(nodes) // 2))
+        leader = acting_leader(self.world)
+        if leader is not None and self.rng.random() < 0.5:  # with a minority it goes stale
+            nodes.remove(leader.id)
+            nodes.insert(0, leader.id)
         self.world.network.split(set(nodes[:cut]), set(nodes[cut:]))
         self._heal_later()
 

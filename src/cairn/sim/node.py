@@ -57,6 +57,7 @@ class Op:
     value: int = 0
     expected: int = 0
     predicate: Predicate | None = None
+    floor: int = 0  # of a read: what was committed when it was asked
 
     @property
     def data(self) -> bytes:
@@ -118,6 +119,7 @@ class SimNode:
             election_tick=10,
             heartbeat_tick=2,
             pre_vote=profile.pre_vote,
+            check_quorum=profile.check_quorum,
             max_inflight=profile.max_inflight,
             max_msg_bytes=profile.max_msg_bytes,
             max_uncommitted_bytes=400,
@@ -234,8 +236,8 @@ class SimNode:
             answers=ready.messages_after_persist,
             needs_sync=ready.must_sync,
         )
+        free = not ready.must_sync and self.unacked == 0  # Readies are acknowledged in order
         self.unacked += 1
-        free = not ready.must_sync and not self.disk.waits_for_sync()
         self.disk.write(record)
         if free:
             self._acknowledge(record)
@@ -256,7 +258,7 @@ class SimNode:
             raise Crashed("fsync error")  # never retried: the process must read again (brief 4)
         done = self.disk.finish_sync()
         self.point("after_fsync_before_answer")
-        for record in done:
+        for record in [*done, *self.disk.need_no_sync()]:
             if record.number and not record.acknowledged:
                 self._acknowledge(record)
                 self._look()
@@ -344,6 +346,7 @@ class SimNode:
         if op.kind == "r":
             token = b"%d/%d" % (self.life, len(self.reads) + op.id * 1000)
             self.reads[token] = op
+            op.floor = self.world.oracles.last_committed
             self.core.read_index(token)
         elif op.kind == "p":
             self._request_cas(op)
@@ -392,6 +395,7 @@ class SimNode:
         for read in ready.read_states:
             op = self.reads.pop(read.token, None)
             if op is not None:
+                self.world.oracles.read_is_fresh(self, read.index, op.floor)
                 self.due_reads.append((read.index, op))
         if ready.read_states:
             self._serve_reads()

@@ -156,6 +156,11 @@ class Oracles:
                 "commit is durable", f"{node.id} commits {index}, on disks of {sorted(acked)} only"
             )
 
+    def read_is_fresh(self, node: Watched, index: int, floor: int) -> None:
+        """A read sees everything that anyone had committed when it was asked (P8)."""
+        if index < floor:
+            raise Violation("read is fresh", f"{node.id} reads at {index}, {floor} was committed")
+
     # --- apply
 
     def applies(self, node: Watched, entry: Entry, after: State) -> bool:
@@ -226,11 +231,13 @@ class Oracles:
             self._tail_is_durable(disk, message)
 
     def _ack_is_durable(self, disk: Image, message: Message, nodes: Mapping[int, Watched]) -> None:
+        if disk.hard_state.term > message.term:
+            return  # said in an older term, as if late: a later leader may have cut the entry
         if disk.last_index() < message.index:
             raise Violation("send-time durability", f"{_name(message)}: entry is not durable")
         asker = nodes.get(message.to)
         leads = asker is not None and self.leaders.get(message.term) == message.to
-        if asker is None or not leads or disk.hard_state.term != message.term:
+        if asker is None or not leads:
             return
         theirs = asker.core
         if theirs.term != message.term or theirs.role is not Role.LEADER:

@@ -41,6 +41,7 @@ class Profile:
     calm_time_us: int
     tick_us: int
     pre_vote: bool
+    check_quorum: bool
     # the network
     loss: float
     duplication: float
@@ -52,6 +53,7 @@ class Profile:
     bridges: bool
     swizzle: bool
     resets: bool
+    lost_answers: bool  # clients may not hear what came of a request
     # the disks
     slow_disks: bool
     disk_errors: bool
@@ -86,6 +88,7 @@ def draw_profile(rng: random.Random, *, nodes: int | None = None) -> Profile:
 
     voters = rng.choice((1, 2, 3, 3, 3, 3, 4, 5, 5, 5, 5, 6, 7))
     learners = rng.choice((0, 0, 0, 1, 1, 2, 3))
+    pre_vote = on(0.85)
     points = {}
     if on(0.6):
         for name in rng.sample(CRASH_POINTS, rng.randint(1, 3)):
@@ -98,7 +101,9 @@ def draw_profile(rng: random.Random, *, nodes: int | None = None) -> Profile:
         fault_time_us=14 * SECOND,
         calm_time_us=6 * SECOND,
         tick_us=50 * MS,
-        pre_vote=on(0.85),
+        pre_vote=pre_vote,
+        # Without leases only pre-votes keep removed members from disturbing for ever.
+        check_quorum=on(0.8) or not pre_vote,
         loss=rng.choice((0.01, 0.05, 0.15, 0.3)) if on() else 0.0,
         duplication=rng.uniform(0.01, 0.2) if on() else 0.0,
         zombies=rng.uniform(0.005, 0.05) if on() else 0.0,
@@ -109,6 +114,7 @@ def draw_profile(rng: random.Random, *, nodes: int | None = None) -> Profile:
         bridges=on(0.3),
         swizzle=on(0.2),
         resets=on(0.3),
+        lost_answers=on(0.5),
         slow_disks=on(0.4),
         disk_errors=on(0.3),
         disk_full=on(0.2),

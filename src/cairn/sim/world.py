@@ -196,6 +196,8 @@ class World:
         self.calm = True
         self.network.calm_down()
         self._choose_frozen()
+        for client in self.clients:
+            client.loyal = False
         for node in list(self.nodes.values()):
             node.disk_fails, node.disk_slow_until, node.disk_full_until = False, 0, 0
             if node.id in self.frozen:

@@ -132,14 +132,9 @@ def _explain(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_i
         raise Unsupported("EXPLAIN ANALYZE is not supported")
     token = cursor.peek()
     following = cursor.peek(1)
-    if token is not None and token.is_op("(") and following is not None:
-        if following.is_word(*_FACETS, "analyze", "verbose", "costs", "format"):
-            cursor.expect_op("(")
-            while True:
-                facets.append(cursor.name())
-                if not cursor.accept_op(","):
-                    break
-            cursor.expect_op(")")
+    words = (*_FACETS, "analyze", "verbose", "costs", "format")
+    if token is not None and token.is_op("(") and following and following.is_word(*words):
+        facets = cursor.names()
     unknown = [facet for facet in facets if facet not in _FACETS]
     if unknown:
         raise Unsupported(f"EXPLAIN ({unknown[0].upper()}) is not supported")

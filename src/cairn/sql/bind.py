@@ -15,7 +15,6 @@ from cairn.model.errors import (
     UndefinedColumn,
 )
 from cairn.model.values import ColumnType
-from cairn.sql import bind_expr as expressions
 from cairn.sql.bind_expr import bind_boolean, bind_expr, compare, name_of, ordered, refuse
 from cairn.sql.dialect import walk_position
 from cairn.sql.ir import (
@@ -47,21 +46,28 @@ from cairn.sql.scope import Cte, Scope, Visible
 from cairn.sql.typing_rules import JSON, B, I, S, cast, common_type, plain
 
 _SELECT_ARGS = frozenset(
-    ["with_", "expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "limit", "offset", "windows"]
+    (
+        *("with_", "expressions", "from_", "joins", "where", "group", "having"),
+        *("distinct", "order", "limit", "offset", "windows"),
+    )
 )
-_SETOP = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}
+_SETOP: dict[type[Any], str] = {
+    exp.Union: "UNION",
+    exp.Except: "EXCEPT",
+    exp.Intersect: "INTERSECT",
+}
 
 
-def allow(node: exp.Expression, names: frozenset[str] | set[str]) -> None:
+def allow(node: exp.Expr, names: frozenset[str] | set[str]) -> None:
     """Refuse whatever else sqlglot understood: nothing is ignored in silence."""
     for key, value in node.args.items():
         if key not in names and value and value is not True:
             shown = value[0] if isinstance(value, list) else value
-            what = type(shown).__name__ if isinstance(shown, exp.Expression) else key
+            what = type(shown).__name__ if isinstance(shown, exp.Expr) else key
             raise refuse(node, f"{what.upper()} in {type(node).__name__.upper()}")
 
 
-def bind_query(outer: Scope, tree: exp.Expression) -> Query:
+def bind_query(outer: Scope, tree: exp.Expr) -> Query:
     """Any query: SELECT, VALUES, a set operation, or one of them in parentheses."""
     if isinstance(tree, exp.Subquery):
         return _parenthesised(outer, tree)
@@ -74,9 +80,6 @@ def bind_query(outer: Scope, tree: exp.Expression) -> Query:
     if type(tree) in _SETOP:
         return _bind_set_operation(scope, tree)
     raise refuse(tree)
-
-
-expressions.bind_query = bind_query
 
 
 def _parenthesised(outer: Scope, tree: exp.Subquery) -> Query:
@@ -100,7 +103,7 @@ def _parenthesised(outer: Scope, tree: exp.Subquery) -> Query:
     return replace(select, order=order, limit=limit, offset=offset)
 
 
-def _bind_ctes(scope: Scope, tree: exp.Expression) -> None:
+def _bind_ctes(scope: Scope, tree: exp.Expr) -> None:
     with_ = tree.args.get("with_")
     if with_ is None:
         return
@@ -175,7 +178,7 @@ def _table(scope: Scope, node: exp.Table) -> Rel:
     return Scan(rel, table, shown)
 
 
-def _relation(scope: Scope, node: exp.Expression) -> Rel:
+def _relation(scope: Scope, node: exp.Expr) -> Rel:
     found: Rel
     if isinstance(node, exp.Table):
         found = _table(scope, node)
@@ -306,7 +309,7 @@ def _bind_select(scope: Scope, tree: exp.Select) -> Select:
     return _check_grouping(select)
 
 
-def _bind_items(scope: Scope, nodes: list[exp.Expression]) -> tuple[Item, ...]:
+def _bind_items(scope: Scope, nodes: list[exp.Expr]) -> tuple[Item, ...]:
     found: list[Item] = []
     for node in nodes:
         if isinstance(node, exp.Star):
@@ -338,7 +341,7 @@ def _star(scope: Scope) -> list[Item]:
     return found
 
 
-def _ordinal(node: exp.Expression, items: tuple[Item, ...], what: str) -> Expr | None:
+def _ordinal(node: exp.Expr, items: tuple[Item, ...], what: str) -> Expr | None:
     if not isinstance(node, exp.Literal) or node.is_string:
         return None
     at = int(str(node.this)) if str(node.this).isdigit() else 0
@@ -351,7 +354,7 @@ def _ordinal(node: exp.Expression, items: tuple[Item, ...], what: str) -> Expr |
     return items[at - 1].expr
 
 
-def _alias_match(node: exp.Expression, items: tuple[Item, ...]) -> Expr | None:
+def _alias_match(node: exp.Expr, items: tuple[Item, ...]) -> Expr | None:
     if not isinstance(node, exp.Column) or node.args.get("table"):
         return None
     name = name_of(node.this)
@@ -362,7 +365,7 @@ def _alias_match(node: exp.Expression, items: tuple[Item, ...]) -> Expr | None:
 
 
 def _bind_group(
-    scope: Scope, node: exp.Expression | None, items: tuple[Item, ...]
+    scope: Scope, node: exp.Expr | None, items: tuple[Item, ...]
 ) -> tuple[Expr, ...] | None:
     if node is None:
         return None
@@ -386,7 +389,7 @@ def _bind_group(
 
 
 def _bind_select_order(
-    scope: Scope, node: exp.Expression | None, items: tuple[Item, ...]
+    scope: Scope, node: exp.Expr | None, items: tuple[Item, ...]
 ) -> tuple[Order, ...]:
     found: list[Order] = []
     for each in node.expressions if node is not None else ():
@@ -397,7 +400,7 @@ def _bind_select_order(
     return tuple(found)
 
 
-def _limits(scope: Scope, tree: exp.Expression) -> tuple[Expr | None, Expr | None]:
+def _limits(scope: Scope, tree: exp.Expr) -> tuple[Expr | None, Expr | None]:
     limit, offset = tree.args.get("limit"), tree.args.get("offset")
     found: list[Expr | None] = []
     for node, what in ((limit, "LIMIT"), (offset, "OFFSET")):
@@ -517,7 +520,7 @@ def _bind_values(scope: Scope, tree: exp.Values) -> Query:
     return Values(cast_rows, names, tuple(types), order, limit, offset)
 
 
-def _bind_set_operation(scope: Scope, tree: exp.Expression) -> Query:
+def _bind_set_operation(scope: Scope, tree: exp.Expr) -> Query:
     allow(tree, {"this", "expression", "distinct", "order", "limit", "offset", "with_"})
     left = bind_query(scope, tree.args["this"])
     right = bind_query(scope, tree.args["expression"])
@@ -589,7 +592,7 @@ def _cast_item(scope: Scope, expr: Expr, type_: ColumnType) -> Expr:
 
 
 def _positions(
-    tree: exp.Expression, columns: list[tuple[str, ColumnType]], scope: Scope
+    tree: exp.Expr, columns: list[tuple[str, ColumnType]], scope: Scope
 ) -> list[tuple[int, bool, bool]]:
     """ORDER BY of a set operation or VALUES: a column's name or number, nothing else."""
     found = []

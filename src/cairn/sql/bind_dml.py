@@ -42,7 +42,7 @@ OnConflict = Literal["fail", "nothing", "replace"]
 
 @dataclass(frozen=True)
 class BoundInsert:
-    """`rows` when every value stands in the statement, else `query` with a column per table column."""
+    """`rows` of VALUES, or `query` with a column for each of the table's."""
 
     table: Table
     rows: tuple[tuple[Expr, ...], ...] | None
@@ -95,7 +95,7 @@ def bind_insert(scope: Scope, tree: exp.Insert) -> BoundInsert:
     return BoundInsert(table, None, _arranged(scope, table, places, query), on_conflict)
 
 
-def target_table(scope: Scope, node: exp.Expression) -> Table:
+def target_table(scope: Scope, node: exp.Expr) -> Table:
     if not isinstance(node, exp.Table):
         raise refuse(node)
     name = name_of(node.this)
@@ -104,7 +104,7 @@ def target_table(scope: Scope, node: exp.Expression) -> Table:
     return scope.binder.table(name, walk_position(node))
 
 
-def _places(table: Table, names: list[str] | None, tree: exp.Expression) -> list[int]:
+def _places(table: Table, names: list[str] | None, tree: exp.Expr) -> list[int]:
     if names is None:
         return list(range(len(table.columns)))
     found = []
@@ -121,7 +121,7 @@ def _places(table: Table, names: list[str] | None, tree: exp.Expression) -> list
     return found
 
 
-def _on_conflict(node: exp.Expression | None) -> OnConflict:
+def _on_conflict(node: exp.Expr | None) -> OnConflict:
     if node is None:
         return "fail"
     allow(node, {"action", "duplicate"})
@@ -136,9 +136,7 @@ def _on_conflict(node: exp.Expression | None) -> OnConflict:
     raise refuse(node, "ON CONFLICT DO UPDATE")
 
 
-def _value_row(
-    scope: Scope, table: Table, places: list[int], node: exp.Expression
-) -> tuple[Expr, ...]:
+def _value_row(scope: Scope, table: Table, places: list[int], node: exp.Expr) -> tuple[Expr, ...]:
     cells = node.expressions if isinstance(node, exp.Tuple) else [node]
     if len(cells) > len(places):
         raise SyntaxProblem("INSERT has more expressions than target columns")
@@ -203,7 +201,7 @@ def bind_update(scope: Scope, tree: exp.Update) -> BoundChange:
     return BoundChange(scan, source, _where(scope, tree), sets)
 
 
-def _assignment(scope: Scope, table: Table, node: exp.Expression) -> tuple[int, Expr]:
+def _assignment(scope: Scope, table: Table, node: exp.Expr) -> tuple[int, Expr]:
     if not isinstance(node, exp.EQ) or not isinstance(node.this, exp.Column):
         raise refuse(node, "this form of SET")
     name = name_of(node.this.this)
@@ -234,7 +232,7 @@ def bind_delete(scope: Scope, tree: exp.Delete) -> BoundChange:
     return BoundChange(scan, scan, _where(scope, tree), None)
 
 
-def _where(scope: Scope, tree: exp.Expression) -> Expr | None:
+def _where(scope: Scope, tree: exp.Expr) -> Expr | None:
     node = tree.args.get("where")
     if node is None:
         return None

@@ -50,10 +50,15 @@ from cairn.sql.typing_rules import (
     type_word,
 )
 
-#: Set by `bind`: binds a sub-query. (Queries hold expressions and expressions hold queries.)
-bind_query: Callable[[Scope, exp.Expression], Query]
 
-_COMPARE: dict[type[exp.Expression], str] = {
+def bind_query(scope: Scope, tree: exp.Expr) -> Query:
+    """Queries hold expressions and expressions hold queries: hence the late import."""
+    from cairn.sql.bind import bind_query as bind_inner
+
+    return bind_inner(scope, tree)
+
+
+_COMPARE: dict[type[Any], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
     exp.LT: "<",
@@ -61,7 +66,7 @@ _COMPARE: dict[type[exp.Expression], str] = {
     exp.GT: ">",
     exp.GTE: ">=",
 }
-_ARITHMETIC: dict[type[exp.Expression], tuple[str, str]] = {
+_ARITHMETIC: dict[type[Any], tuple[str, str]] = {
     exp.Add: ("+", "add"),
     exp.Sub: ("-", "sub"),
     exp.Mul: ("*", "mul"),
@@ -78,13 +83,13 @@ def name_of(node: Any) -> str:
     return str(getattr(node, "name", node)).lower()
 
 
-def refuse(node: exp.Expression, what: str | None = None) -> Unsupported:
+def refuse(node: exp.Expr, what: str | None = None) -> Unsupported:
     return Unsupported(
         f"{what or type(node).__name__.upper()} is not supported", position=walk_position(node)
     )
 
 
-def bind_expr(scope: Scope, node: exp.Expression) -> Expr:
+def bind_expr(scope: Scope, node: exp.Expr) -> Expr:
     """The typed form of an expression; what Cairn does not know is refused by name."""
     binder = scope.binder
     binder.deeper()
@@ -101,7 +106,7 @@ def bind_expr(scope: Scope, node: exp.Expression) -> Expr:
         binder.depth -= 1
 
 
-def bind_boolean(scope: Scope, node: exp.Expression, what: str) -> Expr:
+def bind_boolean(scope: Scope, node: exp.Expr, what: str) -> Expr:
     expr = bind_expr(scope, node)
     return boolean(scope, expr, what)
 
@@ -152,19 +157,19 @@ def _column(scope: Scope, node: exp.Column) -> Expr:
     return scope.column(name_of(node.this), alias, walk_position(node))
 
 
-def _now(scope: Scope, node: exp.Expression) -> Expr:
+def _now(scope: Scope, node: exp.Expr) -> Expr:
     scope.binder.uses_now = True
     return Param(T, NOW)
 
 
-def _today(scope: Scope, node: exp.Expression) -> Expr:
+def _today(scope: Scope, node: exp.Expr) -> Expr:
     return Call(T, "t_date", (_now(scope, node),))
 
 
 # --- operators ------------------------------------------------------------------------------------
 
 
-def _logic(scope: Scope, node: exp.Expression) -> Expr:
+def _logic(scope: Scope, node: exp.Expr) -> Expr:
     word = "and" if isinstance(node, exp.And) else "or"
     parts = [bind_boolean(scope, part, word.upper()) for part in node.flatten()]
     return Call(B, word, tuple(parts))
@@ -199,7 +204,7 @@ def _comparison(scope: Scope, node: exp.Binary) -> Expr:
     return compare(scope, name, bind_expr(scope, node.left), bind_expr(scope, node.right))
 
 
-def _row_parts(node: exp.Expression) -> list[exp.Expression] | None:
+def _row_parts(node: exp.Expr) -> list[exp.Expr] | None:
     if isinstance(node, exp.Tuple):
         return list(node.expressions)
     if isinstance(node, exp.Anonymous) and str(node.this).lower() == "row":
@@ -272,15 +277,13 @@ def _negative(scope: Scope, node: exp.Neg) -> Expr:
     if inner.type not in RANK:
         raise no_operator("-", inner.type)
     if inner.type is D:
-        return Const(D, -float(inner.value or 0)) if _is_number(inner) else Call(D, "neg", (inner,))
+        if isinstance(inner, Const) and isinstance(inner.value, float):
+            return Const(D, -inner.value)
+        return Call(D, "neg", (inner,))
     return fold(Call(inner.type, f"{_PREFIX[inner.type]}_neg", (inner,)))
 
 
-def _is_number(expr: Expr) -> bool:
-    return isinstance(expr, Const) and expr.value is not None
-
-
-def _concat(scope: Scope, node: exp.Expression) -> Expr:
+def _concat(scope: Scope, node: exp.Expr) -> Expr:
     parts = [bind_expr(scope, part) for part in node.flatten()]
     if all(part.type not in (None, S) for part in parts):
         raise no_operator("||", *[part.type for part in parts])
@@ -347,7 +350,7 @@ def _in(scope: Scope, node: exp.In) -> Expr:
     return Call(B, "in", (coerce(value, type_), *(coerce(each, type_) for each in bound)))
 
 
-def _in_query(scope: Scope, operands: list[exp.Expression], tree: exp.Expression) -> Expr:
+def _in_query(scope: Scope, operands: list[exp.Expr], tree: exp.Expr) -> Expr:
     values = [bind_expr(scope, each) for each in operands]
     query = bind_query(scope, tree)
     columns = output(query)
@@ -378,12 +381,17 @@ def _cast_output(query: Query, to: ColumnType) -> Query:
     return replace(query, items=(Item(item.name, cast(item.expr, to)),))
 
 
-def _like(scope: Scope, node: exp.Expression) -> Expr:
+def _like(scope: Scope, node: exp.Expr) -> Expr:
     escape: Expr = Const(S, "\\")
     if isinstance(node, exp.Escape):
         escape = scope.binder.coerce(bind_expr(scope, node.expression), S)
         node = node.this
-    name = {exp.Like: "c_like", exp.ILike: "c_ilike", exp.SimilarTo: "c_similar"}.get(type(node))
+    names: dict[type[Any], str] = {
+        exp.Like: "c_like",
+        exp.ILike: "c_ilike",
+        exp.SimilarTo: "c_similar",
+    }
+    name = names.get(type(node))
     if name is None:
         raise refuse(node)
     values = [bind_expr(scope, node.this), bind_expr(scope, node.expression)]
@@ -477,7 +485,7 @@ def _aggregation(scope: Scope, node: exp.Anonymous) -> Aggregation:
     return found
 
 
-def _aggregate(scope: Scope, node: exp.Anonymous, condition: exp.Expression | None) -> Expr:
+def _aggregate(scope: Scope, node: exp.Anonymous, condition: exp.Expr | None) -> Expr:
     if scope.no_aggregates is not None:
         raise GroupingProblem(
             f"aggregate functions are not allowed in {scope.no_aggregates}",
@@ -548,7 +556,7 @@ def _ranking(scope: Scope, name: str, args: list[Expr]) -> Agg:
     return Agg(value.type, name, (value, *rest))
 
 
-def _named_window(scope: Scope, node: exp.Window) -> exp.Expression:
+def _named_window(scope: Scope, node: exp.Window) -> exp.Expr:
     alias = node.args.get("alias")
     if alias is None:
         return node
@@ -558,7 +566,7 @@ def _named_window(scope: Scope, node: exp.Window) -> exp.Expression:
     return found
 
 
-def _frame(scope: Scope, spec: exp.Expression | None, order: tuple[Order, ...]) -> str:
+def _frame(scope: Scope, spec: exp.Expr | None, order: tuple[Order, ...]) -> str:
     if spec is None:
         return ""
     kind = str(spec.args["kind"]).upper()
@@ -580,7 +588,7 @@ def _frame(scope: Scope, spec: exp.Expression | None, order: tuple[Order, ...]) 
     return f"{kind} BETWEEN {start} AND {end}"
 
 
-def bind_order(scope: Scope, node: exp.Expression) -> tuple[Order, ...]:
+def bind_order(scope: Scope, node: exp.Expr) -> tuple[Order, ...]:
     found = []
     for each in node.expressions:
         expr = bind_expr(scope, each.this)
@@ -588,7 +596,7 @@ def bind_order(scope: Scope, node: exp.Expression) -> tuple[Order, ...]:
     return tuple(found)
 
 
-def ordered(scope: Scope, expr: Expr, node: exp.Expression) -> Order:
+def ordered(scope: Scope, expr: Expr, node: exp.Expr) -> Order:
     if expr.type is None:
         expr = scope.binder.coerce(expr, S)
     if expr.type in JSON:

@@ -146,10 +146,10 @@ def through_derived(source: Derived, holds: list[Expr]) -> list[Expr]:
     found = []
     for part in holds:
         columns = {col for col in columns_in(part) if col.rel == source.rel}
-        inside = {col: query.items[col.at].expr for col in columns}
+        inside: dict[Expr, Expr] = {col: query.items[col.at].expr for col in columns}
         usable = not grouped or all(expr in (query.group or ()) for expr in inside.values())
         if columns and usable:
-            found.append(substitute(part, dict(inside)))
+            found.append(substitute(part, inside))
     return found
 
 
@@ -184,7 +184,7 @@ def _closed_equal(rel: int, at: int, classes: dict[Expr, set[Expr]]) -> Expr | N
         if isinstance(expr, Col) and expr.rel == rel and expr.at == at:
             closed = [each for each in equals if evaluator(each) is not None]
             if closed:
-                # The same choice every time, and a parameter where there is one: clients route by it.
+                # The same choice every time; a parameter where there is one: clients route by it.
                 return min(closed, key=lambda each: (not isinstance(each, Param), repr(each)))
     return None
 

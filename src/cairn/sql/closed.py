@@ -1,4 +1,4 @@
-"""Expressions without columns, evaluated in Python: values of an INSERT, keys that name a bucket."""
+"""Expressions without columns, evaluated in Python: values of INSERT, keys of buckets."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def evaluator(expr: Expr) -> Evaluate | None:
             call = function
             if len(known) == 1:
                 only = known[0]
-                return lambda params: call(only(params))  # type: ignore[no-any-return]
-            return lambda params: call(*[part(params) for part in known])  # type: ignore[no-any-return]
+                return lambda params: call(only(params))
+            return lambda params: call(*[part(params) for part in known])
     return None
 
 

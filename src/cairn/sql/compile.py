@@ -72,7 +72,7 @@ def compile_query(
     )
 
 
-def _bind(tree: exp.Expression, catalog: Catalog, param_oids: Sequence[int]) -> _Result:
+def _bind(tree: exp.Expr, catalog: Catalog, param_oids: Sequence[int]) -> _Result:
     """Bind, and once more when a parameter was met before its type was known."""
     binder = Binder(catalog, param_oids, {})
     bound = _bind_once(tree.copy(), binder)
@@ -83,7 +83,7 @@ def _bind(tree: exp.Expression, catalog: Catalog, param_oids: Sequence[int]) -> 
     return _Result(bound, binder)
 
 
-def _bind_once(tree: exp.Expression, binder: Binder) -> Bound:
+def _bind_once(tree: exp.Expr, binder: Binder) -> Bound:
     scope = Scope(binder)
     if isinstance(tree, exp.Insert):
         return bind_insert(scope, tree)
@@ -138,7 +138,7 @@ def _plan(bound: Bound, catalog: Catalog, numbers: Numbers) -> Plan:
 def _description(bound: Bound) -> tuple[str, tuple[OutColumn, ...], tuple[Any, ...]]:
     rights: dict[Any, None] = {}
     node: Any = bound
-    tag, columns = "SELECT", ()
+    tag, columns = "SELECT", tuple[OutColumn, ...]()
     if isinstance(bound, BoundInsert):
         tag, node = "INSERT", (bound.rows or (), *([bound.query] if bound.query else []))
         rights[("write", "table", bound.table.id, bound.table.name)] = None

@@ -13,7 +13,7 @@ _INDEX = re.compile(r"index '(\w+)'")
 
 
 def translate(message: str, catalog: Catalog) -> CairnError | None:
-    """The error behind "UNIQUE constraint failed: t1024.c0"; None when it is about no constraint."""
+    """The error behind "UNIQUE constraint failed: t1024.c0"; None for other errors."""
     places = _PLACE.findall(message)
     if "constraint failed" not in message or not places:
         return None

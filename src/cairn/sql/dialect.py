@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlglot import exp, tokens
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.parsers.postgres import PostgresParser
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 
 class Cairn(Postgres):
@@ -15,11 +15,11 @@ class Cairn(Postgres):
 
     class Tokenizer(Postgres.Tokenizer):
         # The stock tokenizer takes `($1,$2)` for a dollar quote; `parse` has replaced real ones.
-        HEREDOC_STRINGS: list[Any] = []
-        BYTE_STRINGS: list[Any] = []
-        BIT_STRINGS: list[Any] = []
-        HEX_STRINGS: list[Any] = []
-        UNICODE_STRINGS: list[Any] = []
+        HEREDOC_STRINGS: ClassVar[list[Any]] = []
+        BYTE_STRINGS: ClassVar[list[Any]] = []
+        BIT_STRINGS: ClassVar[list[Any]] = []
+        HEX_STRINGS: ClassVar[list[Any]] = []
+        UNICODE_STRINGS: ClassVar[list[Any]] = []
         SINGLE_TOKENS = {**tokens.Tokenizer.SINGLE_TOKENS, "$": TokenType.PARAMETER}
         KEYWORDS = {
             word: kind
@@ -28,7 +28,7 @@ class Cairn(Postgres):
         }
 
     class Parser(PostgresParser):
-        FUNCTIONS: dict[str, Any] = {}
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
         NO_PAREN_FUNCTION_PARSERS = {
             name: parser
             for name, parser in PostgresParser.NO_PAREN_FUNCTION_PARSERS.items()
@@ -44,7 +44,7 @@ class Cairn(Postgres):
         }
 
 
-def walk_position(node: exp.Expression) -> int | None:
+def walk_position(node: exp.Expr) -> int | None:
     """Where in the text a node came from, counted from 1, when sqlglot kept it."""
     for found in node.walk():
         start = found.meta.get("start") if found._meta else None

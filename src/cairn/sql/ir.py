@@ -181,7 +181,7 @@ def output(query: Query) -> list[tuple[str, ColumnType]]:
 
 
 @cache
-def _fields(cls: type) -> tuple[str, ...]:
+def _fields(cls: Any) -> tuple[str, ...]:
     return tuple(
         field.name for field in fields(cls) if field.name not in ("type", "table", "alias")
     )

@@ -85,14 +85,13 @@ def _bare(expr: Expr) -> Expr:
 
 
 def bare_classes(parts: list[Expr]) -> dict[Expr, set[Expr]]:
-    classes = equal_classes(
+    return equal_classes(
         [
             Call(part.type, "=", (_bare(part.args[0]), _bare(part.args[1])))
             for part in parts
             if isinstance(part, Call) and part.name == "="
         ]
     )
-    return classes
 
 
 def _derived_locality(source: Derived) -> Local | None:

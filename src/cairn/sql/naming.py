@@ -16,7 +16,7 @@ _CAST_NAMES = {
     "timestamptz": "timestamptz",
     "varchar": "varchar",
 }
-_WORDS: dict[type[exp.Expression], str] = {
+_WORDS: dict[type[exp.Expr], str] = {
     exp.Case: "case",
     exp.Exists: "exists",
     exp.CurrentTimestamp: "current_timestamp",
@@ -30,12 +30,12 @@ _WORDS: dict[type[exp.Expression], str] = {
 }
 
 
-def column_name(node: exp.Expression) -> str:
+def column_name(node: exp.Expr) -> str:
     """The name of an unnamed item of a select list."""
     return _name(node) or "?column?"
 
 
-def _name(node: exp.Expression) -> str | None:
+def _name(node: exp.Expr) -> str | None:
     if isinstance(node, exp.Column):
         this = node.this
         return str(this.this) if this.args.get("quoted") else str(this.this).lower()

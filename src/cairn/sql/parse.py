@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 OPTION_NAMES = ("sql_motion_row_max", "sql_vdbe_opcode_max", "read_preference", "forward")
 _NO_COMMA_BEFORE = frozenset(
-    ["from", "where", "group", "having", "order", "limit", "offset", "union", "except", "intersect", "on", "set", "values"]
+    (
+        *("from", "where", "group", "having", "order", "limit", "offset"),
+        *("union", "except", "intersect", "on", "set", "values"),
+    )
 )
 _MAX_PAREN_DEPTH = 400
 
@@ -83,9 +86,7 @@ def query_text(found: list[Token], text: str) -> str:
             numbered = True
         elif token.kind == "string" and token.text[0] != "'":
             new = "'" + token.value.replace("'", "''") + "'"
-        elif token.is_word("indexed") and following is not None and following.is_word("by"):
-            new = ""  # a hint about indexes: SQLite chooses by itself
-        elif (token.is_word("by") and index and found[index - 1].is_word("indexed")) or (index > 1 and found[index - 1].is_word("by") and found[index - 2].is_word("indexed")):
+        elif _in_hint(found, index):
             new = ""
         if new is not None:
             parts.append(text[at : token.start] + new.ljust(len(token.text)))
@@ -95,6 +96,14 @@ def query_text(found: list[Token], text: str) -> str:
     end = found[-1].start + len(found[-1].text) if found else 0
     parts.append(text[at:end])
     return "".join(parts)
+
+
+def _in_hint(found: list[Token], index: int) -> bool:
+    """Whether the token is part of `INDEXED BY name`; SQLite chooses indexes by itself."""
+    for start in range(max(index - 2, 0), index + 1):
+        if found[start].is_word("indexed"):
+            return start + 2 < len(found) and found[start + 1].is_word("by")
+    return False
 
 
 def _check_depth(found: list[Token]) -> None:
@@ -109,7 +118,7 @@ def _check_depth(found: list[Token]) -> None:
                 depth -= 1
 
 
-def parse_query(found: list[Token], text: str) -> exp.Expression:
+def parse_query(found: list[Token], text: str) -> exp.Expr:
     """SELECT, VALUES, INSERT, UPDATE or DELETE as sqlglot's tree."""
     from sqlglot import exp
     from sqlglot.errors import ErrorLevel, SqlglotError

@@ -1,4 +1,4 @@
-"""DML on global tables: what to read, what to propose, and the ranges that must not have changed."""
+"""DML on global tables: what to read, what to propose, what must not have changed."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from cairn.model.catalog import Catalog
-from cairn.model.errors import InvalidParameter
+from cairn.model.errors import TableUnderDdl
 from cairn.model.values import ColumnType
 from cairn.sql.buckets import bucket_set, check_one_tier, key_bucket, reads, single_key
 from cairn.sql.ir import (
@@ -25,7 +25,6 @@ from cairn.sql.ir import (
     Gathered,
     Item,
     Join,
-    Order,
     Param,
     Query,
     Rel,
@@ -53,7 +52,6 @@ from cairn.sql.locality import (
     calls_late,
     covers,
     is_sharded,
-    query_locality,
     remote_ok,
     source_locality,
 )
@@ -99,8 +97,6 @@ def plan_read(query: Query, catalog: Catalog, numbers: Numbers) -> ReadPlan:
 
 
 def check_operable(scans: Iterable[Scan]) -> None:
-    from cairn.model.errors import TableUnderDdl
-
     for scan in scans:
         if not scan.table.operable:
             raise TableUnderDdl(
@@ -183,14 +179,14 @@ class Gather:
     def _select(self, query: Select) -> Query:
         holds = conjuncts(query.where)
         local = source_locality(query.source, holds)
+        pushed = None
         if local is not None and not local.is_replicated and not outer_columns(query):
-            if all(remote_ok(part, local, holds) for part in holds):
-                pushed = self._push(query, local, holds)
-                if pushed is not None:
-                    return pushed
-        return self._gather_source(query)
+            pushed = self._push(query, local, holds)
+        return pushed or self._gather_source(query)
 
     def _push(self, query: Select, local: Local, holds: list[Expr]) -> Query | None:
+        if not all(remote_ok(part, local, holds) for part in holds):
+            return None
         exprs = [item.expr for item in query.items]
         ordering = [each.expr for each in query.order]
         if any(map(has_window, (*exprs, *ordering))):
@@ -250,7 +246,7 @@ class Gather:
         return self._over(query, gathered, tuple(columns[: len(group)]), mapping)
 
     def _push_arguments(self, query: Select, aggregates: list[Agg]) -> Query:
-        """Aggregates that cannot be merged: send what they look at, each value once if that does."""
+        """Aggregates that cannot be merged: send what they look at, once each if that does."""
         group = query.group or ()
         inner = [
             part
@@ -398,6 +394,3 @@ def merged_aggregate(agg: Agg, column: Col) -> Expr:
     if agg.name == "count":
         return Call(I, "coalesce", (merged, Const(I, 0)))
     return merged
-
-
-__all__ = ["Gather", "InvalidParameter", "Numbers", "Order", "plan_read", "query_locality"]

@@ -52,7 +52,7 @@ from cairn.sql.typing_rules import plain
 
 
 def insert_sql(table: Table, on_conflict: OnConflict, values: Sequence[str] | None = None) -> str:
-    """INSERT of one physical row. DO REPLACE answers to the key only: another unique index fails."""
+    """INSERT of one physical row. DO REPLACE answers to the key; other unique indexes fail."""
     columns = table.physical_columns
     shown = values or [f"?{at + 1}" for at in range(len(columns))]
     text = f"INSERT INTO {table.physical_name} ({', '.join(columns)}) VALUES ({', '.join(shown)})"

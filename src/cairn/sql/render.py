@@ -63,7 +63,7 @@ class Slots:
         return len(self._sources)
 
     def bind(self) -> Bind:
-        """Parameters to SQLite's bindings; the shapes of hot statements have functions of their own."""
+        """Parameters to SQLite's bindings; hot shapes have functions of their own."""
         sources = tuple(self._sources)
         if not sources:
             return lambda params: ()

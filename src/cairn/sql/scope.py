@@ -47,7 +47,7 @@ class Visible:
 @dataclass
 class Cte:
     name: str
-    tree: exp.Expression
+    tree: exp.Expr
     columns: list[str]
     scope: Scope
 
@@ -103,9 +103,8 @@ class Binder:
         if isinstance(expr, Param) and expr.type is None:
             known = self.params.setdefault(expr.number, to)
             expr = Param(plain(known), expr.number)
-        if isinstance(expr, Param) and not can_cast(expr.type, to, level):
-            if can_cast(expr.type, to, ASSIGNMENT):
-                level = ASSIGNMENT
+        if isinstance(expr, Param) and can_cast(expr.type, to, ASSIGNMENT):
+            level = max(level, ASSIGNMENT)
         return cast(expr, to, level)
 
     def table(self, name: str, position: int | None = None) -> Table:
@@ -133,7 +132,7 @@ class Scope:
         self.visible: list[Visible] = []
         self.merged: dict[str, Expr] = {}
         self.ctes: dict[str, Cte] = {}
-        self.windows: dict[str, exp.Expression] = {}
+        self.windows: dict[str, exp.Expr] = {}
         self.no_aggregates: str | None = "this place"
         self.no_windows: str | None = "this place"
 

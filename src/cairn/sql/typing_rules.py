@@ -9,7 +9,7 @@ from cairn.model.values import ColumnType, Physical
 from cairn.sql.functions import SCALARS
 from cairn.sql.ir import Call, Const, Expr, Type
 
-B, I, D, N = ColumnType.BOOLEAN, ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.DECIMAL
+B, I, D, N = ColumnType.BOOLEAN, ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.DECIMAL  # noqa: E741
 S, U, T = ColumnType.STRING, ColumnType.UUID, ColumnType.DATETIME
 JSON = (ColumnType.MAP, ColumnType.ARRAY, ColumnType.ANY)
 RANK = {I: 1, N: 2, D: 3}  # int → decimal → double

@@ -14,14 +14,29 @@ from typing import Any
 import apsw
 import msgspec
 
-from cairn.model import ops
 from cairn.model.errors import (
     NoMaster,
     NotOwner,
     TableUnderDdl,
 )
-from cairn.model.records import Body, Kind, Record, RowChange, RowOp, Vclock, encode_body, record_of
-from cairn.model.schema import Index, Table, create_index_sql, create_table_sql
+from cairn.model.records import (
+    Body,
+    Kind,
+    Record,
+    RowChange,
+    RowOp,
+    Shape,
+    Vclock,
+    encode_body,
+    record_of,
+)
+from cairn.model.schema import (
+    Index,
+    Table,
+    create_index_sql,
+    create_table_sql,
+    physical_column,
+)
 from cairn.storage.ddl import add_columns_sql
 from cairn.storage.sqlite import check_file, damaged, open_writer
 from cairn.storage.state_machine import constraint_error
@@ -35,9 +50,6 @@ CREATE TABLE IF NOT EXISTS row_log (
     lsn INTEGER NOT NULL, body BLOB NOT NULL, UNIQUE (origin, lsn)
 ) STRICT;
 CREATE TABLE IF NOT EXISTS local_table (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS local_index (
-    table_id INTEGER NOT NULL, id INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (table_id, id)
-) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS _cairn_diverged (
     origin TEXT NOT NULL, epoch INTEGER NOT NULL, lsn INTEGER NOT NULL, body BLOB NOT NULL,
     PRIMARY KEY (origin, epoch, lsn)
@@ -47,6 +59,8 @@ CREATE TABLE IF NOT EXISTS done_operation (id TEXT PRIMARY KEY, rows INTEGER NOT
 """
 _INSERT_RECORD = "INSERT INTO row_log(origin, epoch, lsn, body) VALUES (?, ?, ?, ?)"
 _OPS = {"INSERT": RowOp.INSERT, "UPDATE": RowOp.UPDATE, "DELETE": RowOp.DELETE}
+
+_decode_shape = msgspec.msgpack.Decoder(tuple[Table, tuple[Index, ...]]).decode
 
 
 class Fence(msgspec.Struct, frozen=True):
@@ -100,15 +114,15 @@ class DataStore:
 
     def reload(self) -> None:
         """Learn the local tables, the vclock and the promise from disk."""
+        self.tables: dict[int, Table] = {}
+        self.indexes: dict[int, tuple[Index, ...]] = {}
         found: list[Any] = self.connection.execute("SELECT id, body FROM local_table").fetchall()
-        self.tables: dict[int, Table] = {
-            row[0]: msgspec.msgpack.decode(row[1], type=Table) for row in found
-        }
+        for table_id, body in found:
+            self.tables[table_id], self.indexes[table_id] = _decode_shape(body)
         self._versions = {table_id: table.schema_version for table_id, table in self.tables.items()}
         self.vclock: Vclock = dict(self.connection.execute("SELECT origin, lsn FROM vclock"))
         self.promised = int(self.get("promised_epoch", 0))
         self.last_epoch = int(self.get("last_epoch", 0))
-        self.schema_version = int(self.get("schema_version", 0))
 
     def get(self, key: str, default: Any = None) -> Any:
         row = self.connection.execute(
@@ -236,67 +250,61 @@ class DataStore:
 
     # --- schema ---------------------------------------------------------------------------------
 
-    def change_schema(self, ddl: ops.Ddl, version: int) -> None:
-        """Carry out a schema change and leave its record, in one transaction (rule 4)."""
-        if version <= self.schema_version:
-            return  # done before: a repeated request changes nothing
-        self.apply_ddl(ddl, version)
+    def reshape(self, shape: Shape) -> bool:
+        """Make a table look as it shall and leave a record, in one transaction (rule 4)."""
+        if not self.differs(shape):
+            return False  # done before: a repeated request changes nothing
+        self.apply_shape(shape)
         self._changes.clear()
-        self._log(Body(Kind.DDL, self._now(), ddl=ddl, schema_version=version))
+        self._log(Body(Kind.DDL, self._now(), shape=shape))
+        return True
 
-    def apply_ddl(self, ddl: ops.Ddl, version: int) -> None:
+    def differs(self, shape: Shape) -> bool:
+        have = self.tables.get(shape.table_id)
+        if shape.table is None or have is None:
+            return have is not shape.table
+        return have.schema_version != shape.table.schema_version
+
+    def apply_shape(self, shape: Shape) -> None:
         execute = self.connection.execute
-        table = self.tables.get(ops.table_of(ddl))
-        match ddl:
-            case ops.CreateTable(table=new):
-                if not new.is_global:
-                    execute(create_table_sql(new))
-                    self._put_table(msgspec.structs.replace(new, schema_version=version))
-            case ops.DropTable(table_id=table_id) if table is not None:
-                execute(f"DROP TABLE {table.physical_name}")
-                execute("DELETE FROM local_table WHERE id = ?", (table_id,))
-                execute("DELETE FROM local_index WHERE table_id = ?", (table_id,))
-                del self.tables[table_id], self._versions[table_id]
-            case ops.TruncateTable() if table is not None:
-                execute(f"DELETE FROM {table.physical_name}")
-            case ops.AddColumns(columns=columns) if table is not None:
-                for text in add_columns_sql(table, columns):
-                    execute(text)
-                wider = msgspec.structs.replace(
-                    table, columns=table.columns + columns, schema_version=version
-                )
-                self._put_table(wider)
-            case ops.CreateIndex(index=index) if table is not None:
-                execute(create_index_sql(table, index))
-                self._put_index(index)
-                self._put_table(msgspec.structs.replace(table, schema_version=version))
-            case ops.DropIndex(table_id=table_id, index_id=index_id) if table is not None:
-                execute(f"DROP INDEX IF EXISTS i{table_id}_{index_id}")
-                execute(
-                    "DELETE FROM local_index WHERE table_id = ? AND id = ?", (table_id, index_id)
-                )
-                self._put_table(msgspec.structs.replace(table, schema_version=version))
-            case ops.RenameTable(new_name=name) if table is not None:
-                renamed = msgspec.structs.replace(table, name=name, schema_version=version)
-                self._put_table(renamed)
-            case ops.RenameColumn() | ops.RenameIndex() if table is not None:
-                self._put_table(msgspec.structs.replace(table, schema_version=version))
-            case _:
-                pass  # about a global table: those live in raft.db
-        self.schema_version = version
-        self.put("schema_version", version)
+        have, want = self.tables.get(shape.table_id), shape.table
+        if want is None:
+            if have is not None:
+                execute(f"DROP TABLE {have.physical_name}")
+                execute("DELETE FROM local_table WHERE id = ?", (have.id,))
+                del self.tables[have.id], self._versions[have.id]
+                self.indexes.pop(have.id, None)
+            return
+        if have is None:
+            execute(create_table_sql(want))
+        else:
+            self._match_columns(have, want)
+            if shape.truncate:
+                execute(f"DELETE FROM {want.physical_name}")
+        self._match_indexes(want, shape.indexes)
+        body = msgspec.msgpack.encode((want, shape.indexes))
+        execute("INSERT OR REPLACE INTO local_table VALUES (?, ?)", (want.id, body))
+        self.tables[want.id] = want
+        self._versions[want.id] = want.schema_version
+        self.indexes[want.id] = shape.indexes
 
-    def _put_table(self, table: Table) -> None:
-        body = msgspec.msgpack.encode(table)
-        self.connection.execute(
-            "INSERT OR REPLACE INTO local_table VALUES (?, ?)", (table.id, body)
-        )
-        self.tables[table.id] = table
-        self._versions[table.id] = table.schema_version
+    def _match_columns(self, have: Table, want: Table) -> None:
+        """Columns are added at the end; taking one away only undoes an aborted change."""
+        for text in add_columns_sql(have, want.columns[len(have.columns) :]):
+            self.connection.execute(text)
+        for at in range(len(want.columns), len(have.columns)):
+            name = physical_column(at)
+            self.connection.execute(f"ALTER TABLE {want.physical_name} DROP COLUMN {name}")
 
-    def _put_index(self, index: Index) -> None:
-        row = (index.table_id, index.id, msgspec.msgpack.encode(index))
-        self.connection.execute("INSERT OR REPLACE INTO local_index VALUES (?, ?, ?)", row)
+    def _match_indexes(self, table: Table, wanted: tuple[Index, ...]) -> None:
+        have = {index.id: index for index in self.indexes.get(table.id, ())}
+        keep = {index.id for index in wanted}
+        for index in have.values():
+            if index.id not in keep:
+                self.connection.execute(f"DROP INDEX IF EXISTS {index.physical_name}")
+        for index in wanted:
+            if index.id not in have:
+                self.connection.execute(create_index_sql(table, index))
 
     # --- epochs ---------------------------------------------------------------------------------
 

@@ -72,6 +72,7 @@ def _prepare(machine: StateMachine, op: ops.DdlPrepare) -> list[Change]:
         changes += machine.dml(
             ops.Insert(system.PICO_INDEX.id, rows.index_row(rows.primary_index(table)))
         )
+        changes += _put_property(machine, "last_table_id", table.id)
     else:
         table = _table(machine, ops.table_of(ddl))
         changes += _put_table(machine, msgspec.structs.replace(table, operable=False))
@@ -125,7 +126,7 @@ def _commit(machine: StateMachine, ddl: ops.Ddl, version: int) -> list[Change]:
         case ops.TruncateTable():
             if table.is_global:
                 machine.connection.execute(f"DELETE FROM {table.physical_name}")
-            return _put_table(machine, msgspec.structs.replace(table, operable=True))
+            return _put_table(machine, msgspec.structs.replace(fresh, truncated_at=version))
         case ops.RenameTable(new_name=name):
             return _put_table(machine, msgspec.structs.replace(fresh, name=name))
         case ops.AddColumns(columns=columns):
@@ -177,25 +178,28 @@ def _drop_table(machine: StateMachine, table: Table) -> list[Change]:
     return changes
 
 
-def _rename_column(machine: StateMachine, table: Table, old: str, new: str) -> list[Change]:
-    def renamed(names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(new if name == old else name for name in names)
+def _renamed(names: tuple[str, ...], old: str, new: str) -> tuple[str, ...]:
+    return tuple(new if name == old else name for name in names)
 
+
+def _rename_column(machine: StateMachine, table: Table, old: str, new: str) -> list[Change]:
     sharding = table.sharding
     if sharding is not None:
-        sharding = msgspec.structs.replace(sharding, columns=renamed(sharding.columns))
+        columns = _renamed(sharding.columns, old, new)
+        sharding = msgspec.structs.replace(sharding, columns=columns)
     changed = msgspec.structs.replace(
         table,
         columns=tuple(
             msgspec.structs.replace(column, name=new) if column.name == old else column
             for column in table.columns
         ),
-        primary_key=renamed(table.primary_key),
+        primary_key=_renamed(table.primary_key, old, new),
         sharding=sharding,
     )
     changes = _put_table(machine, changed)
     for index in _indexes(machine, table.id):
-        moved = msgspec.structs.replace(index, columns=renamed(index.columns))
+        columns = _renamed(index.columns, old, new)
+        moved = msgspec.structs.replace(index, columns=columns)
         changes += machine.dml(ops.Replace(system.PICO_INDEX.id, rows.index_row(moved)))
     return changes
 

@@ -1,0 +1,251 @@
+"""Schema changes, users, rights and settings from the client's side: propose, then wait to the end.
+
+Any instance may be asked. A schema change is prepared by one entry, carried out by the governor
+at every master, and ended by another entry; the client hears of the end (data-plane rule 14).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from cairn.model import ops
+from cairn.model import system_tables as system
+from cairn.model.catalog import Catalog
+from cairn.model.errors import (
+    CairnError,
+    CasRetry,
+    DdlAborted,
+    NoMaster,
+    NotInPrerequisiteState,
+    NotLeader,
+    TimedOut,
+)
+from cairn.model.ranges import KeyRange, whole_table
+from cairn.model.rpc import Empty, IndexResponse, WaitIndexRequest
+from cairn.model.schema import FIRST_USER_TABLE_ID
+from cairn.model.topology import Grade
+from cairn.node.access import access_ops, check_password, setting_ops
+from cairn.node.first_entries import MakeVerifier
+from cairn.node.instance import Instance
+from cairn.node.runtime import spawn
+from cairn.sql.plans import AclPlan, AlterSystemPlan, DdlPlan
+from cairn.storage.state_machine import Applied
+
+log = logging.getLogger("cairn.ddl")
+
+_SCHEMA = (ops.SCHEMA_RANGE, whole_table(system.PICO_TABLE.id), whole_table(system.PICO_INDEX.id))
+
+
+class SchemaChanges:
+    def __init__(self, instance: Instance, make_verifier: MakeVerifier) -> None:
+        self._instance, self._make_verifier = instance, make_verifier
+        self._outcomes: dict[int, CairnError | None] = {}  # schema version → how it ended
+        self._ended = asyncio.Condition()
+        instance.on_applied.append(self._watch)
+
+    # --- DDL --------------------------------------------------------------------------------------
+
+    async def run(self, plan: DdlPlan, user: int, governor_op_id: int | None = None) -> bool:
+        """True when something changed; False when IF [NOT] EXISTS left nothing to do."""
+        loop = asyncio.get_running_loop()
+        limit_s = plan.timeout or float(self._state.setting("sql_ddl_timeout", 60.0))
+        deadline = loop.time() + limit_s
+        while True:
+            await self._catch_up(deadline)
+            if self._state.pending_ddl() is None:
+                version = await self._prepare(plan, user, governor_op_id, deadline)
+                if version is None:
+                    return False
+                if version:
+                    break
+            if loop.time() >= deadline:
+                raise TimedOut("another schema change was in progress until the time was up")
+            await asyncio.sleep(0.02)
+        if governor_op_id is not None:
+            return True  # the governor's own step finishes it (seeds/003)
+        await self._wait_end(version, deadline)
+        if plan.wait_applied == "globally":
+            await self._wait_everywhere(deadline)
+        return True
+
+    @property
+    def _state(self) -> Any:
+        return self._instance.state
+
+    async def _catch_up(self, deadline: float) -> None:
+        """See everything that was acknowledged before, so that the verdict is not stale."""
+        left = max(deadline - asyncio.get_running_loop().time(), 0.01)
+        index = (
+            await self._instance.ask_leader("read_index", Empty(), IndexResponse, min(left, 10.0))
+        ).index
+        await self._instance.runner.wait_applied(index, left)
+
+    async def _prepare(
+        self, plan: DdlPlan, user: int, governor_op_id: int | None, deadline: float
+    ) -> int | None:
+        """The schema version that was prepared; None: nothing to do; 0: try again."""
+        catalog: Catalog = self._state.catalog
+        version = int(self._state.cluster.properties.get("next_schema_version", 1))
+        taken = [table.id for table in catalog.tables.values()]
+        next_id = max([*taken, int(self._last_table_id()), FIRST_USER_TABLE_ID - 1]) + 1
+        predicate = self._instance.proposer.predicate(_SCHEMA)
+        ddl = plan.build(catalog, version, next_id)
+        if ddl is None:
+            return None
+        self._check_masters(ddl, catalog)
+        left = max(deadline - asyncio.get_running_loop().time(), 0.01)
+        try:
+            await self._instance.proposer.cas(
+                ops.DdlPrepare(version, ddl, governor_op_id), predicate, timeout_s=left, user=user
+            )
+        except (CasRetry, NotLeader, NotInPrerequisiteState):
+            return 0
+        return version
+
+    def _last_table_id(self) -> int:
+        """Ids are never used twice: an old row-log record must not meet another table."""
+        return int(self._state.cluster.properties.get("last_table_id", 0))
+
+    def _check_masters(self, ddl: ops.Ddl, catalog: Catalog) -> None:
+        """A dead replicaset makes DDL refuse at once: it would be waited for in vain (rule 14)."""
+        cluster = self._state.cluster
+        for replicaset in cluster.replicasets.values():
+            master = cluster.instances.get(replicaset.current_master_name)
+            alive = (
+                master is not None
+                and master.current_state.grade is Grade.ONLINE
+                and master.target_state.grade is Grade.ONLINE
+            )
+            if not alive and cluster.owned(replicaset.name):
+                raise NoMaster(
+                    f"replicaset {replicaset.name} has no live master, the schema cannot be "
+                    "changed now",
+                    hint="start one of its instances, or expel them",
+                )
+
+    async def _wait_end(self, version: int, deadline: float) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(max(deadline - loop.time(), 0.01)), self._ended:
+                await self._ended.wait_for(lambda: version in self._outcomes)
+        except TimeoutError:
+            raise TimedOut(
+                "timeout: the schema change is still in progress and may yet be made",
+                hint="run it again with IF [NOT] EXISTS to find out",
+            ) from None
+        problem = self._outcomes[version]
+        if problem is not None:
+            raise problem
+
+    async def _wait_everywhere(self, deadline: float) -> None:
+        """Until every Online instance has applied it: then any of them answers by it."""
+        instance = self._instance
+        index = instance.runner.applied_index
+        others = [
+            row.raft_id
+            for row in instance.state.cluster.instances.values()
+            if row.raft_id != instance.raft_id
+            and row.current_state.grade is Grade.ONLINE
+            and row.target_state.grade is Grade.ONLINE
+        ]
+        loop = asyncio.get_running_loop()
+
+        async def one(raft_id: int) -> None:
+            while True:
+                left = max(deadline - loop.time(), 0.01)
+                body = WaitIndexRequest(index, min(left, 1.0))
+                try:
+                    await instance.peers.call(
+                        raft_id, "wait_index", body, IndexResponse, min(left, 1.5)
+                    )
+                    return
+                except CairnError:
+                    row = instance.state.cluster.by_raft_id(raft_id)
+                    if row is None or row.target_state.grade is not Grade.ONLINE:
+                        return
+                    if loop.time() >= deadline:
+                        raise TimedOut(
+                            "ddl operation committed, but failed to receive acknowledgements "
+                            "from all instances"
+                        ) from None
+                    await asyncio.sleep(0.05)
+
+        await asyncio.gather(*(one(raft_id) for raft_id in others))
+
+    def _watch(self, done: list[Applied]) -> None:
+        """Ends of schema changes, whoever began them."""
+        news = False
+        for applied in done:
+            match applied.op:
+                case ops.DdlCommit(schema_version=version) if applied.error is None:
+                    self._outcomes[version] = None
+                    news = True
+                case ops.DdlAbort(schema_version=version, reason=reason):
+                    self._outcomes[version] = DdlAborted(f"ddl operation was aborted: {reason}")
+                    news = True
+        if news:
+            while len(self._outcomes) > 1000:
+                self._outcomes.pop(next(iter(self._outcomes)))
+            spawn(self._tell(), "schema change ended")
+
+    async def _tell(self) -> None:
+        async with self._ended:
+            self._ended.notify_all()
+
+    # --- users and rights -------------------------------------------------------------------------
+
+    async def change_access(
+        self, plan: AclPlan, user: int, extra: tuple[ops.Dml, ...] = ()
+    ) -> None:
+        ranges = (
+            whole_table(system.PICO_USER.id),
+            whole_table(system.PICO_PRIVILEGE.id),
+            whole_table(system.PICO_TABLE.id),
+        )
+        limit_s = plan.timeout or 10.0
+        await self._propose(
+            lambda: (*access_ops(plan, self._state.catalog, user, self._verifier), *extra),
+            ranges,
+            limit_s,
+            user,
+        )
+        if plan.wait_applied == "globally":
+            await self._wait_everywhere(asyncio.get_running_loop().time() + limit_s)
+
+    def _verifier(self, password: str) -> str:
+        check_password(password, self._state.catalog)
+        return self._make_verifier(password)
+
+    async def alter_system(
+        self, plan: AlterSystemPlan, user: int, extra: tuple[ops.Dml, ...] = ()
+    ) -> None:
+        limit_s = plan.timeout or 10.0
+        await self._propose(
+            lambda: (*setting_ops(plan, self._state.catalog), *extra),
+            (whole_table(system.PICO_DB_CONFIG.id),),
+            limit_s,
+            user,
+        )
+        await self._wait_everywhere(asyncio.get_running_loop().time() + limit_s)
+
+    async def _propose(
+        self, build: Any, ranges: tuple[KeyRange, ...], limit_s: float, user: int
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + limit_s
+        while True:
+            predicate = self._instance.proposer.predicate(ranges)
+            found = build()
+            if not found:
+                return
+            try:
+                await self._instance.proposer.cas(
+                    ops.Batch(tuple(found)), predicate, timeout_s=limit_s, user=user
+                )
+                return
+            except (CasRetry, NotLeader):
+                if loop.time() >= deadline:
+                    raise
+            await asyncio.sleep(self._instance.runtime.chance.uniform(0.005, 0.03))

@@ -1,0 +1,319 @@
+"""A cluster in one process: three SQLite databases as replicasets, and a fourth with everything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import apsw
+import msgspec
+
+from cairn.model import ops, system_tables
+from cairn.model.catalog import Catalog, User
+from cairn.model.errors import CairnError
+from cairn.model.schema import (
+    FIRST_USER_TABLE_ID,
+    Table,
+    create_index_sql,
+    create_table_sql,
+    physical_column,
+)
+from cairn.model.topology import Tier
+from cairn.model.values import from_physical, to_physical
+from cairn.sql import plans
+from cairn.sql.api import Prepared, prepare
+from cairn.sql.constraints import translate
+from cairn.sql.functions import register
+from cairn.sql.render import Renderer, Slots
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+LATE = {
+    "version": "picodata 26.1.0",
+    "pico_instance_name": "i1",
+    "pico_tier_name": "default",
+    "current_user": "admin",
+    "pg_backend_pid": 7,
+}
+
+
+def empty_catalog(bucket_count: int = 30) -> Catalog:
+    tiers = {
+        "default": Tier("default", 1, bucket_count=bucket_count, is_default=True),
+        "cold": Tier("cold", 1, bucket_count=bucket_count),
+    }
+    tables = {table.name: table for table in system_tables.SYSTEM_TABLES}
+    return Catalog(version=1, tables=tables, tiers=tiers, users={"admin": User(1, "admin")})
+
+
+def connection() -> apsw.Connection:
+    found = apsw.Connection(":memory:")
+    register(found)
+    for name, value in LATE.items():
+        found.create_scalar_function(name, lambda *args, value=value: value, -1)
+    found.create_scalar_function("_pico_bucket", lambda tier: f'[{{"tier_name":"{tier}"}}]', 1)
+    return found
+
+
+class Cluster:
+    """Runs plans as an executor would, without a network. `oracle` runs the query unplanned."""
+
+    def __init__(self, replicasets: int = 3, bucket_count: int = 30) -> None:
+        self.catalog = empty_catalog(bucket_count)
+        self.nodes = [connection() for _ in range(replicasets)]
+        self.oracle_node = connection()
+        edges = [round(bucket_count * k / replicasets) for k in range(replicasets + 1)]
+        self.ranges = [(edges[k] + 1, edges[k + 1]) for k in range(replicasets)]
+        self.asked: list[int] = []  # replicasets asked by the last statement
+        for table in system_tables.SYSTEM_TABLES:
+            self._create(table)
+
+    def everyone(self) -> list[apsw.Connection]:
+        return [*self.nodes, self.oracle_node]
+
+    def _create(self, table: Table) -> None:
+        for node in self.everyone():
+            node.execute(create_table_sql(table))
+
+    def owner(self, bucket: int) -> int:
+        for at, (low, high) in enumerate(self.ranges):
+            if low <= bucket <= high:
+                return at
+        raise AssertionError(bucket)
+
+    # --- statements ---
+
+    def run(self, text: str, params: Sequence[Any] = (), oids: Sequence[int] = ()) -> Any:
+        """Rows as Python values for a query, the row count for DML, None for DDL."""
+        prepared = prepare(text, self.catalog, param_oids=oids, user_id=1)
+        return self.execute(prepared, params)
+
+    def execute(self, prepared: Prepared, params: Sequence[Any] = ()) -> Any:
+        self.asked = []
+        values = prepared.start(params, NOW)
+        try:
+            result = self._execute(prepared.plan, values)
+        except apsw.ConstraintError as error:
+            problem = translate(str(error), self.catalog)
+            if problem is None:
+                raise
+            raise problem from None
+        if prepared.columns and isinstance(result, list):
+            return [self._python(prepared, row) for row in result]
+        return result
+
+    def _python(self, prepared: Prepared, row: Any) -> tuple[Any, ...]:
+        return tuple(
+            from_physical(column.type, value)
+            for column, value in zip(prepared.columns, row, strict=True)
+        )
+
+    def _execute(self, plan: plans.Plan, values: list[Any]) -> Any:
+        match plan:
+            case plans.PointRead() | plans.ScatterRead():
+                return self.read(plan, values)
+            case plans.PointWrite():
+                bindings = plan.bind(values)
+                bucket = plan.bucket(values)
+                assert bindings[0] == bucket
+                return self._write([(self.owner(bucket), plan.sql, bindings)])
+            case plans.ShardedInsert():
+                rows = plan.rows(values)
+                return self._write([(self.owner(b), plan.sql, row) for b, row in rows])
+            case plans.InsertSelect():
+                rows = plan.rows(self.read(plan.read, values))
+                return self._write([(self.owner(b), plan.sql, row) for b, row in rows])
+            case plans.ScatterWrite():
+                self._steps(plan.steps, values)
+                work = [
+                    (at, plan.fragment.with_ranges([r]), plan.fragment.bind(values))
+                    for at, r in self._targets(plan.fragment, values)
+                ]
+                return self._write(work)
+            case plans.KeyedWrite():
+                return self._keyed(plan, values)
+            case plans.GlobalWrite():
+                return self._global(plan, values)
+            case plans.DdlPlan():
+                return self._ddl(plan)
+            case _:
+                return None
+
+    def _steps(self, steps: Sequence[plans.Step], values: list[Any]) -> None:
+        for step in steps:
+            values[step.number - 1] = step.value(self.read(step.plan, values))
+
+    def _targets(self, fragment: plans.Fragment, values: list[Any]) -> list[Any]:
+        buckets = fragment.bucket_set(values)
+        found = []
+        for at, (low, high) in enumerate(self.ranges):
+            if buckets is None or any(low <= each <= high for each in buckets):
+                found.append((at, (low, high)))
+        return found
+
+    def read(self, plan: plans.ReadPlan, values: list[Any]) -> list[Any]:
+        if isinstance(plan, plans.PointRead):
+            at = 0 if plan.bucket is None else self.owner(plan.bucket(values))
+            if plan.bucket is not None:
+                self.asked.append(at)
+            return self.nodes[at].execute(plan.sql, plan.bind(values)).fetchall()
+        self._steps(plan.steps, values)
+        merge = self.nodes[0]
+        try:
+            for k, fragment in enumerate(plan.fragments):
+                names = ", ".join(f"x{at}" for at in range(len(fragment.types)))
+                merge.execute(f"CREATE TEMP TABLE m{k} ({names})")
+                marks = ", ".join("?" * len(fragment.types))
+                for at, bounds in self._targets(fragment, values):
+                    self.asked.append(at)
+                    rows = (
+                        self.nodes[at]
+                        .execute(fragment.with_ranges([bounds]), fragment.bind(values))
+                        .fetchall()
+                    )
+                    merge.executemany(f"INSERT INTO m{k} VALUES ({marks})", rows)
+            return merge.execute(plan.sql, plan.bind(values)).fetchall()
+        finally:
+            for k in range(len(plan.fragments)):
+                merge.execute(f"DROP TABLE IF EXISTS temp.m{k}")
+
+    def _write(self, work: list[Any]) -> int:
+        """All or nothing over the replicasets, as the check round makes it; the oracle follows."""
+        count = 0
+        for node in self.everyone():
+            node.execute("SAVEPOINT s")
+        try:
+            for at, sql, bindings in work:
+                self.asked.append(at)
+                node = self.nodes[at]
+                node.execute(sql, bindings)
+                count += node.changes()
+        except BaseException:
+            for node in self.everyone():
+                node.execute("ROLLBACK TO s")
+            raise
+        finally:
+            for node in self.everyone():
+                node.execute("RELEASE s")
+        self._mirror()
+        return count
+
+    def _keyed(self, plan: plans.KeyedWrite, values: list[Any]) -> int:
+        changes = plan.changes(self.read(plan.read, values))
+        work: list[Any] = [
+            (self.owner(c.old_bucket), plan.delete_sql, (c.old_bucket, *c.key)) for c in changes
+        ]
+        for change in changes:
+            if change.new is not None and change.new_bucket is not None:
+                work.append((self.owner(change.new_bucket), plan.insert_sql, change.new))
+        self._write(work)
+        return len(changes)
+
+    def _global(self, plan: plans.GlobalWrite, values: list[Any]) -> int:
+        def read(sql: str, bindings: Any) -> list[Any]:
+            return self.nodes[0].execute(sql, bindings).fetchall()
+
+        if plan.read is not None and plan.execute_rows is not None:
+            change = plan.execute_rows(read, values, self.read(plan.read, values))
+        else:
+            change = plan.execute(read, values)
+        self.last_change = change
+        for node in self.everyone():
+            for op in change.ops:
+                apply_op(node, plan.table, op)
+        return change.row_count
+
+    def _ddl(self, plan: plans.DdlPlan) -> ops.Ddl | None:
+        used = [table.id for table in self.catalog.tables.values()]
+        next_id = max([FIRST_USER_TABLE_ID - 1, *used]) + 1
+        version = self.catalog.version + 1
+        ddl = plan.build(self.catalog, version, next_id)
+        if ddl is not None:
+            self._apply_ddl(ddl, version)
+        return ddl
+
+    def _apply_ddl(self, ddl: ops.Ddl, version: int) -> None:
+        tables, indexes = dict(self.catalog.tables), dict(self.catalog.indexes)
+        match ddl:
+            case ops.CreateTable(table=table):
+                tables[table.name] = msgspec.structs.replace(table, operable=True)
+                self._create(table)
+            case ops.DropTable(name=name):
+                table = tables.pop(name)
+                for node in self.everyone():
+                    node.execute(f"DROP TABLE {table.physical_name}")
+            case ops.CreateIndex(index=index):
+                table = next(t for t in tables.values() if t.id == index.table_id)
+                indexes[table.id] = (*indexes.get(table.id, ()), index)
+                for node in self.everyone():
+                    node.execute(create_index_sql(table, index))
+            case ops.TruncateTable(name=name):
+                for node in self.everyone():
+                    node.execute(f"DELETE FROM {tables[name].physical_name}")
+            case ops.RenameTable(old_name=old, new_name=new):
+                table = tables.pop(old)
+                tables[new] = msgspec.structs.replace(table, name=new, schema_version=version)
+            case _:
+                raise NotImplementedError(ddl)
+        self.catalog = msgspec.structs.replace(
+            self.catalog, version=version, tables=tables, indexes=indexes
+        )
+
+    # --- the oracle ---
+
+    def _mirror(self) -> None:
+        """Make the one big database equal to the union of the replicasets."""
+        for table in self.catalog.tables.values():
+            if table.is_global:
+                continue
+            name = table.physical_name
+            marks = ", ".join("?" * len(table.physical_columns))
+            self.oracle_node.execute(f"DELETE FROM {name}")
+            for node in self.nodes:
+                rows = node.execute(f"SELECT * FROM {name}").fetchall()
+                self.oracle_node.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
+
+    def oracle(self, text: str, params: Sequence[Any] = ()) -> list[Any]:
+        """The same query, unplanned, on one database with all rows."""
+        prepared = prepare(text, self.catalog, user_id=1)
+        slots = Slots()
+        sql = Renderer(slots).query(prepared.bound)
+        values = prepared.start(params, NOW)
+        rows = self.oracle_node.execute(sql, slots.bind()(values)).fetchall()
+        return [self._python(prepared, row) for row in rows]
+
+    def put(self, name: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Rows of Python values straight into a system table."""
+        table = self.catalog.tables[name]
+        marks = ", ".join("?" * len(table.columns))
+        for row in rows:
+            physical = [to_physical(c.type, v) for c, v in zip(table.columns, row, strict=False)]
+            physical += [None] * (len(table.columns) - len(physical))
+            for node in self.everyone():
+                node.execute(f"INSERT INTO {table.physical_name} VALUES ({marks})", physical)
+
+
+def apply_op(node: apsw.Connection, table: Table, op: ops.Dml) -> None:
+    name = table.physical_name
+    where = " AND ".join(f"{physical_column(at)} = ?" for at in table.key_positions)
+    match op:
+        case ops.Insert(row=row):
+            node.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", row)
+        case ops.Replace(row=row):
+            node.execute(f"REPLACE INTO {name} VALUES ({', '.join('?' * len(row))})", row)
+        case ops.Update(key=key, changes=changes):
+            sets = ", ".join(f"{physical_column(at)} = ?" for at, _ in changes)
+            node.execute(
+                f"UPDATE {name} SET {sets} WHERE {where}", (*(v for _, v in changes), *key)
+            )
+        case ops.Delete(key=key):
+            node.execute(f"DELETE FROM {name} WHERE {where}", key)
+
+
+def sqlstate_of(call: Any) -> str:
+    """The SQLSTATE that `call()` fails with, or "" when it does not."""
+    try:
+        call()
+    except CairnError as error:
+        return error.sqlstate
+    return ""
