@@ -203,9 +203,11 @@ class Cluster:
         work: list[Any] = [
             (self.owner(c.old_bucket), plan.delete_sql, (c.old_bucket, *c.key)) for c in changes
         ]
-        for change in changes:
-            if change.new is not None and change.new_bucket is not None:
-                work.append((self.owner(change.new_bucket), plan.insert_sql, change.new))
+        work += [
+            (self.owner(c.new_bucket), plan.insert_sql, c.new)
+            for c in changes
+            if c.new is not None and c.new_bucket is not None
+        ]
         self._write(work)
         return len(changes)
 

@@ -253,18 +253,29 @@ class Dispatcher:
         rows: list[tuple[int, plans.Row]],
         operation: str | None,
     ) -> int:
+        return await self.insert_rows(plan.table, plan.tier, plan.sql, rows, operation)
+
+    async def insert_rows(
+        self,
+        table: Table,
+        tier: str,
+        sql: str,
+        rows: list[tuple[int, plans.Row]],
+        operation: str | None = None,
+    ) -> int:
+        """Physical rows with their buckets, each to the replicaset that owns it."""
         by_bucket: dict[int, list[Row]] = {}
         for bucket, row in rows:
             by_bucket.setdefault(bucket, []).append(row)
 
         def requests() -> dict[str, WriteRequest]:
-            self._check_operable(plan.table)
+            self._check_operable(table)
             found: dict[str, WriteRequest] = {}
-            for owner, buckets in self.routes.group(plan.tier, by_bucket).items():
+            for owner, buckets in self.routes.group(tier, by_bucket).items():
                 found[owner] = WriteRequest(
-                    plan.table.id,
-                    plan.table.schema_version,
-                    plan.sql,
+                    table.id,
+                    table.schema_version,
+                    sql,
                     tuple(row for bucket in buckets for row in by_bucket[bucket]),
                     buckets=buckets,
                     operation=operation,

@@ -79,11 +79,12 @@ class Execution:
         flag = cancelled or threading.Event()
 
         def work() -> list[Row]:
-            return self._own_reader().rows(sql, args, row_max, flag)
+            return self.thread_reader().rows(sql, args, row_max, flag)
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
-    def _own_reader(self) -> RowReader:
+    def thread_reader(self) -> RowReader:
+        """The calling thread's own connection."""
         reader: RowReader | None = getattr(self._local, "reader", None)
         if reader is None:
             reader = self._local.reader = RowReader(self._data, self._raft, self._register)

@@ -111,7 +111,8 @@ class Instance:
         )
         self.on_applied: list[Callable[[list[Applied]], None]] = []
         self.on_installed: list[Callable[[], None]] = []
-        self._handlers = handlers
+        self.on_close: list[Callable[[], None]] = []
+        self.handlers = handlers
         self._tasks: list[asyncio.Task[None]] = []
         handlers.update(self._make_handlers())
         peers.gatekeeper = self._gatekeeper
@@ -159,6 +160,8 @@ class Instance:
             self.exit_code.set_result(code)
 
     def close(self) -> None:
+        for close in self.on_close:
+            close()
         for task in self._tasks:
             task.cancel()
         self.runner.close()
@@ -272,7 +275,7 @@ class Instance:
             "status": Empty,
         }
         handlers: dict[str, Handler] = {
-            method: _decoding(types[method], self._here[method]) for method in types
+            method: decoding(types[method], self._here[method]) for method in types
         }
         handlers["raft"] = self.runner.handle_message
         handlers["snapshot_chunk"] = self._snapshot_chunk
@@ -323,6 +326,6 @@ class Instance:
         )
 
 
-def _decoding(type_: type[Any], function: Callable[[Any], Any]) -> Handler:
+def decoding(type_: type[Any], function: Callable[[Any], Any]) -> Handler:
     decoder = msgspec.msgpack.Decoder(type_)
     return lambda link, body: function(decoder.decode(body))

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+
+from cairn.model.errors import ConfigProblem
+from cairn.net.peers import split_address
 from cairn.node.config import InstanceConfig
 from cairn.node.instance import Instance
+from cairn.server.service import Service
+from cairn.server.session import Session
+
+log = logging.getLogger("cairn.pg")
 
 
-async def open_pgwire(instance: Instance, config: InstanceConfig) -> None:
-    pass
+async def open_pgwire(instance: Instance, config: InstanceConfig) -> Service:
+    service = Service(instance, config)
+    host, port = split_address(config.pg_listen, 4327)
+    loop = asyncio.get_running_loop()
+    try:
+        server = await loop.create_server(lambda: Session(service), host, port, backlog=1024)
+    except OSError as problem:
+        raise ConfigProblem(
+            f"--pg-listen {config.pg_listen}: {problem.strerror or problem}"
+        ) from None
+    instance.on_close.append(server.close)
+    instance.on_close.append(service.close)
+    log.info("PostgreSQL clients are welcome at %s", config.pg_advertise)
+    return service

@@ -191,6 +191,8 @@ def bind_update(scope: Scope, tree: exp.Update) -> BoundChange:
     if tree.args.get("from_") is not None:
         other = bind._relation(scope, tree.args["from_"].this)
         source = Join("inner", scan, other, None)
+    if not tree.expressions:
+        raise SyntaxProblem("syntax error at end of input: UPDATE needs SET")
     sets = tuple(_assignment(scope, scan.table, node) for node in tree.expressions)
     places = [place for place, _ in sets]
     for place in places:

@@ -97,7 +97,9 @@ def bind_expr(scope: Scope, node: exp.Expr) -> Expr:
         handler = _HANDLERS.get(type(node))
         if handler is None:
             raise refuse(node)
-        return handler(scope, node)
+        found = handler(scope, node)
+        # sqlglot keeps the NOT of `NOT LIKE` and its kind inside the node.
+        return Call(B, "not", (found,)) if node.args.get("negate") else found
     except CairnError as error:
         if error.position is None:
             error.position = walk_position(node)
@@ -271,7 +273,7 @@ def arithmetic(scope: Scope, symbol: str, word: str, left: Expr, right: Expr) ->
 def _negative(scope: Scope, node: exp.Neg) -> Expr:
     inner = bind_expr(scope, node.this)
     if isinstance(inner, Const) and inner.type is N and isinstance(inner.value, bytes):
-        return Const(N, encode_decimal(-decode_decimal(inner.value)))
+        return Const(N, encode_decimal(decode_decimal(inner.value).copy_negate()))
     if inner.type is None:
         inner = scope.binder.coerce(inner, D)
     if inner.type not in RANK:
@@ -306,7 +308,7 @@ def _is(scope: Scope, node: exp.Is) -> Expr:
         found = Call(B, word, (bind_boolean(scope, inner, "IS TRUE"),))
     else:
         raise refuse(node)
-    return Call(B, "not", (found,)) if node.args.get("negate") else found
+    return found
 
 
 def _distinct_from(scope: Scope, node: exp.Binary) -> Expr:
@@ -384,6 +386,9 @@ def _cast_output(query: Query, to: ColumnType) -> Query:
 def _like(scope: Scope, node: exp.Expr) -> Expr:
     escape: Expr = Const(S, "\\")
     if isinstance(node, exp.Escape):
+        if node.this.args.get("negate"):
+            node.this.set("negate", False)
+            node.set("negate", True)
         escape = scope.binder.coerce(bind_expr(scope, node.expression), S)
         node = node.this
     names: dict[type[Any], str] = {

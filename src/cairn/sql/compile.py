@@ -91,7 +91,7 @@ def _bind_once(tree: exp.Expr, binder: Binder) -> Bound:
         return bind_update(scope, tree)
     if isinstance(tree, exp.Delete):
         return bind_delete(scope, tree)
-    if isinstance(tree, exp.Query):
+    if isinstance(tree, (exp.Query, exp.Values)):
         return bind_query(scope, tree)
     raise Unsupported(f"{type(tree).__name__.upper()} is not supported")
 

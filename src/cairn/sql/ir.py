@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from functools import cache
 from typing import Any
 
 from cairn.model.schema import Table
@@ -180,11 +179,17 @@ def output(query: Query) -> list[tuple[str, ColumnType]]:
 # --- walking and rewriting ------------------------------------------------------------------------
 
 
-@cache
+_FIELDS: dict[type, tuple[str, ...]] = {}
+
+
 def _fields(cls: Any) -> tuple[str, ...]:
-    return tuple(
-        field.name for field in fields(cls) if field.name not in ("type", "table", "alias")
-    )
+    """The fields that can hold nodes, looked up once for each class."""
+    found = _FIELDS.get(cls)
+    if found is None:
+        names = (each.name for each in fields(cls))
+        found = tuple(name for name in names if name not in ("type", "table", "alias"))
+        _FIELDS[cls] = found
+    return found
 
 
 _LEAVES = (Const, Param, Col)
@@ -193,6 +198,8 @@ _NODES = (Expr, Order, Item, Scan, Derived, Join, Gathered, Select, SetOp, Value
 
 def children(node: Any) -> Iterator[Any]:
     """The nodes directly below, sub-queries included."""
+    if node is None:
+        return
     if isinstance(node, tuple):
         for each in node:
             if isinstance(each, (tuple, *_NODES)):

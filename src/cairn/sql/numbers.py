@@ -199,7 +199,7 @@ def _group(value: Decimal) -> tuple[int, int]:
     if not value:
         return 0, 0
     weight = value.adjusted() // 4
-    return weight, int(abs(value).scaleb(-4 * weight, CONTEXT))
+    return weight, int(value.copy_abs().scaleb(-4 * weight, CONTEXT))
 
 
 def _scale(value: Decimal) -> int:
@@ -237,12 +237,12 @@ def n_mod(a: bytes, b: bytes) -> bytes:
 
 @strict
 def n_neg(a: bytes) -> bytes:
-    return encode_decimal(-decode_decimal(a))
+    return encode_decimal(decode_decimal(a).copy_negate())
 
 
 @strict
 def n_abs(a: bytes) -> bytes:
-    return encode_decimal(abs(decode_decimal(a)))
+    return encode_decimal(decode_decimal(a).copy_abs())
 
 
 @strict

@@ -339,8 +339,8 @@ class Pieces:
         )
         shown: list[Expr] = list(needed) or [Const(I, 1)]
         block = Select(tuple(Item("", expr) for expr in shown), source, conjunction(mine))
-        gathered, columns = self.gather._gathered(block)
-        self.mapping.update(zip(needed, columns, strict=False))
+        gathered, places = self.gather._gathered(block)
+        self.mapping.update(zip(needed, places, strict=False))
         return gathered
 
     def _wanted(self, source: Rel) -> set[Col]:

@@ -95,15 +95,15 @@ def with_ranges(sql: str, ranges: Ranges | None) -> str:
 _INFIX = {"=", "<>", "<", "<=", ">", ">=", ">>", "&"}
 _RENAMED = {"is": "IS", "is_not": "IS NOT"}
 _WRAPPED = {
-    "not": "NOT ({})",
-    "is_null": "({}) IS NULL",
-    "is_true": "({}) IS TRUE",
-    "is_false": "({}) IS FALSE",
-    "neg": "-({})",
+    "not": "(NOT {})",
+    "is_null": "({} IS NULL)",
+    "is_true": "({} IS TRUE)",
+    "is_false": "({} IS FALSE)",
+    "neg": "(-{})",
     "d_of_i": "CAST({} AS REAL)",
     "s_of_i": "CAST({} AS TEXT)",
     "i_of_b": "{}",
-    "b_of_i": "(({}) <> 0)",
+    "b_of_i": "({} <> 0)",
     "same": "{}",
 }
 
@@ -147,7 +147,7 @@ class Renderer:
             case Case(whens=whens, default=default):
                 branches = " ".join(f"WHEN {self.expr(c)} THEN {self.expr(r)}" for c, r in whens)
                 last = f" ELSE {self.expr(default)}" if default is not None else ""
-                return f"CASE {branches}{last} END"
+                return f"(CASE {branches}{last} END)"
             case SubQuery():
                 return self._subquery(node)
             case Agg():
@@ -186,7 +186,7 @@ class Renderer:
     def _subquery(self, node: SubQuery) -> str:
         inner = self.query(node.query)
         if node.kind == "exists":
-            return f"EXISTS ({inner})"
+            return f"(EXISTS ({inner}))"
         if node.kind == "in":
             left = ", ".join(self.expr(each) for each in node.operands)
             left = f"({left})" if len(node.operands) > 1 else left
@@ -221,9 +221,7 @@ class Renderer:
     def _order(self, order: Sequence[Order]) -> str:
         parts = []
         for each in order:
-            text = self.expr(each.expr)
-            if isinstance(each.expr, (Const, Param)):
-                text = f"CAST({text} AS TEXT)"  # a bare number would be a column's place
+            text = self._sortable(each.expr)
             text += " DESC" if each.desc else ""
             if _may_be_null(each.expr):
                 text += " NULLS FIRST" if each.nulls_first else " NULLS LAST"
@@ -290,7 +288,7 @@ class Renderer:
         if conditions:
             parts.append("WHERE " + " AND ".join(conditions))
         if node.group:
-            parts.append("GROUP BY " + ", ".join(self._group(each) for each in node.group))
+            parts.append("GROUP BY " + ", ".join(self._sortable(each) for each in node.group))
         if node.having is not None:
             having = self.expr(node.having)
             exprs = (*(item.expr for item in node.items), node.having)
@@ -301,9 +299,18 @@ class Renderer:
             parts.append("ORDER BY " + self._order(node.order))
         return " ".join(parts) + self._limit(node.limit, node.offset)
 
-    def _group(self, expr: Expr) -> str:
+    def _sortable(self, expr: Expr) -> str:
+        """An expression for ORDER BY and GROUP BY.
+
+        SQLite takes a number there for a column's place, also one that it folded itself, as it
+        does with `x AND false`; a cast keeps it from doing so.
+        """
         text = self.expr(expr)
-        return f"CAST({text} AS BLOB)" if isinstance(expr, (Const, Param)) else text
+        if isinstance(expr, (Col, Agg, Window)):
+            return text
+        if expr.type in (ColumnType.BOOLEAN, ColumnType.INTEGER, ColumnType.DATETIME):
+            return f"CAST({text} AS INTEGER)"
+        return text
 
     def _source(self, node: Rel | None, *, nullable: bool) -> tuple[str, list[str]]:
         """FROM's text, and conditions on buckets that belong into WHERE."""

@@ -1,0 +1,73 @@
+"""Logging in: SCRAM-SHA-256 only, the same face for every failure, lock-out after repeated ones."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from cairn.model.catalog import Privilege
+from cairn.model.errors import (
+    AuthenticationFailed,
+    InvalidParameter,
+    NotOnlineYet,
+    ProtocolViolation,
+)
+from cairn.pgwire.scram import MECHANISM, NONCE_BYTES, ScramServer, fake_verifier, parse_verifier
+from cairn.pgwire.startup import StartupParams
+from cairn.server.service import Service
+
+log = logging.getLogger("cairn.login")
+
+
+def read_flag(options: dict[str, str], name: str) -> bool:
+    """A boolean start-up option; anything but true and false is refused by name."""
+    value = options.get(name)
+    if value is None or value.lower() == "false":
+        return False
+    if value.lower() in ("true", "1", "on"):
+        return True
+    raise InvalidParameter(f"error parsing value for option {name}: '{value}' is not true or false")
+
+
+class Login:
+    """One attempt. Who the user is was fixed by the startup packet."""
+
+    def __init__(self, service: Service, params: StartupParams) -> None:
+        self._service, self.params = service, params
+        self.user = params.user
+        if not service.catalog.users:
+            raise NotOnlineYet("this instance has not joined the cluster yet; try again")
+        user = service.catalog.users.get(params.user)
+        limit = int(service.catalog.setting("auth_login_attempt_max") or 4)
+        self._locked = service.failed_logins.get(params.user, 0) >= limit
+        verifier = None
+        if user is not None and user.auth is not None and user.auth[0] == "scram-sha256":
+            verifier = parse_verifier(user.auth[1])
+        self._known = verifier is not None
+        self.user_id = -1 if user is None else user.id
+        self._scram = ScramServer(
+            verifier or fake_verifier(params.user, secret=service.secret),
+            os.urandom(NONCE_BYTES),
+        )
+
+    def mechanisms(self) -> list[str]:
+        return [MECHANISM]
+
+    def first(self, mechanism: str, data: bytes) -> bytes:
+        if mechanism != MECHANISM:
+            raise ProtocolViolation("client selected an invalid SASL authentication mechanism")
+        return self._scram.first(data)
+
+    def final(self, data: bytes) -> bytes:
+        answer = self._scram.final(data)
+        failures = self._service.failed_logins
+        if answer is None or not self._known or self._locked or not self._may_log_in():
+            failures[self.user] = failures.get(self.user, 0) + 1
+            log.warning("login of %r failed", self.user)
+            raise AuthenticationFailed(self.user)
+        failures.pop(self.user, None)
+        return answer
+
+    def _may_log_in(self) -> bool:
+        right = Privilege(self.user_id, "login", "universe", 0)
+        return right in self._service.catalog.privileges

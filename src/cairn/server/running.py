@@ -1,0 +1,212 @@
+"""Running a prepared statement: the right part of the instance for each kind of plan."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cairn.model.errors import (
+    CairnError,
+    InFailedTransaction,
+    QueryCanceled,
+    Unsupported,
+)
+from cairn.server.settings import show
+from cairn.server.statements import Cached
+from cairn.sql import plans
+from cairn.sql.explain import explain_lines
+
+if TYPE_CHECKING:
+    from cairn.server.session import Session
+
+DML_S = 30.0
+Row = tuple[Any, ...]
+
+
+class Outcome(msgspec.Struct):
+    """What a statement gave: rows for those that have them, a count for the others."""
+
+    rows: Sequence[Row] | None
+    count: int
+    tag: str
+    notices: tuple[str, ...] = ()
+
+
+_READS = (plans.PointRead, plans.ScatterRead)
+_SHARDED_WRITES = (
+    plans.PointWrite,
+    plans.ShardedInsert,
+    plans.ScatterWrite,
+    plans.InsertSelect,
+    plans.KeyedWrite,
+)
+
+
+def run_at_once(session: Session, cached: Cached, params: Sequence[Any]) -> Outcome | None:
+    """The outcome without waiting for anybody, for what can have one; None for the rest."""
+    prepared = cached.prepared
+    plan = prepared.plan
+    if type(plan) is plans.PointRead and session.preference == "leader":
+        if prepared.hidden:
+            params = prepared.start(params, session.now())
+        rows = session.service.dispatcher.point_read_here(plan, params, cached.sharded)
+        if rows is None:
+            return None
+        return Outcome(rows, len(rows), prepared.complete(len(rows)))
+    if type(plan) is plans.SessionPlan:
+        return _session_plan(session, plan, prepared.complete(0))
+    if type(plan) is plans.EmptyPlan:
+        return Outcome(None, 0, "")
+    return None
+
+
+async def run(session: Session, cached: Cached, params: Sequence[Any]) -> Outcome:
+    prepared = cached.prepared
+    plan = prepared.plan
+    service = session.service
+    values = prepared.start(params, session.now())
+    if isinstance(plan, _READS):
+        rows = await service.dispatcher.read(
+            plan,
+            values,
+            cached.sharded,
+            preference=str(prepared.options.get("read_preference", session.preference)),
+            row_max=_row_max(session, cached),
+            cancelled=session.cancelled,
+        )
+        if session.cancelled.is_set():
+            raise QueryCanceled("canceling statement due to user request")
+        return Outcome(rows, len(rows), prepared.complete(len(rows)))
+    if isinstance(plan, _SHARDED_WRITES):
+        count = await service.dispatcher.write(plan, values, tables=cached.sharded)
+        session.wrote()
+        return Outcome(None, count, prepared.complete(count))
+    if isinstance(plan, plans.GlobalWrite):
+        count = await service.dispatcher.write_global(
+            plan, values, session.user_id, DML_S, tables=cached.sharded
+        )
+        session.wrote()
+        return Outcome(None, count, prepared.complete(count))
+    if isinstance(plan, plans.ExplainPlan):
+        lines = await asyncio.to_thread(_explain, session, plan, values)
+        return Outcome([(line,) for line in lines], len(lines), prepared.complete(len(lines)))
+    return await _run_rare(session, plan, prepared.complete(0))
+
+
+async def _run_rare(session: Session, plan: plans.Plan, tag: str) -> Outcome:
+    service = session.service
+    match plan:
+        case plans.DdlPlan():
+            await service.schema_changes.run(plan, session.user_id)
+            session.wrote()
+            return Outcome(None, 0, tag, plan.notices)
+        case plans.AclPlan():
+            _check_grant(session, plan)
+            await service.schema_changes.change_access(plan, session.user_id)
+            if plan.action == "alter_user" and plan.login:
+                service.failed_logins.pop(plan.name, None)
+            session.wrote()
+            return Outcome(None, 0, tag)
+        case plans.AlterSystemPlan():
+            await service.schema_changes.alter_system(plan, session.user_id)
+            session.wrote()
+            return Outcome(None, 0, tag)
+    raise Unsupported(f"{tag or 'this statement'} cannot be run here")
+
+
+def _check_grant(session: Session, plan: plans.AclPlan) -> None:
+    """Rights on a table are given by its owner, by the admin, or by a holder of all rights."""
+    if plan.action not in ("grant", "revoke", "grant_role", "revoke_role"):
+        return
+    catalog = session.service.catalog
+    if catalog.allows(session.user_id, "write", "universe", 0):
+        return
+    table = catalog.table(plan.object_name or "") if plan.object_type == "table" else None
+    if table is None or table.owner != session.user_id:
+        raise CairnError(
+            f"Grant access to {plan.object_type} '{plan.object_name or ''}' is denied "
+            f"for user '{session.user}'",
+            sqlstate="42501",
+        )
+
+
+def _row_max(session: Session, cached: Cached) -> int:
+    asked = cached.prepared.options.get("sql_motion_row_max", session.row_max)
+    if asked is None:
+        asked = session.service.instance.state.setting("sql_motion_row_max", 5000)
+    return int(asked)
+
+
+def _explain(session: Session, plan: plans.ExplainPlan, values: Sequence[Any]) -> list[str]:
+    state = session.service.instance.state
+    options = {
+        "sql_vdbe_opcode_max": int(state.setting("sql_vdbe_opcode_max", 45_000)),
+        "sql_motion_row_max": int(state.setting("sql_motion_row_max", 5_000)),
+    }
+    reader = session.service.execution.thread_reader()
+
+    def query_plan(sql: str, args: Sequence[Any]) -> list[Row]:
+        return list(reader.connection.execute(f"EXPLAIN QUERY PLAN {sql}", args))
+
+    given = values if len(values) >= len(plan.inner.param_types) else None
+    return explain_lines(
+        plan.inner,
+        given,
+        facets=plan.facets,
+        options=options,
+        query_plan=query_plan,
+        catalog=session.service.catalog,
+    )
+
+
+def _session_plan(session: Session, plan: plans.SessionPlan, tag: str) -> Outcome:
+    match plan.action:
+        case "begin":
+            if session.status != "I":
+                notice = "there is already a transaction in progress"
+                return Outcome(None, 0, tag, (notice,))
+            session.begin()
+        case "commit":
+            if session.status == "E":
+                session.end_transaction()
+                return Outcome(None, 0, "ROLLBACK")
+            session.end_transaction()
+        case "rollback":
+            written = session.written
+            session.end_transaction()
+            if written:
+                raise CairnError(
+                    f"ROLLBACK cannot undo: {written} statement(s) of this block stay committed",
+                    detail="each statement commits by itself",
+                    hint="undo them by statements of your own",
+                    sqlstate="25000",
+                )
+        case "show":
+            value = show(session, plan.name or "")
+            return Outcome([(value,)], 1, tag)
+        case "set":
+            session.set_parameter(plan.name or "", plan.value or "")
+        case "reset":
+            session.reset_parameter(plan.name or "")
+        case "deallocate":
+            if plan.name is None:
+                session.book.deallocate_all()
+            else:
+                session.book.deallocate(plan.name.encode())
+        case "discard":
+            session.book.deallocate_all()
+            session.reset_parameter("all")
+    return Outcome(None, 0, tag)
+
+
+def check_transaction(session: Session, cached: Cached) -> None:
+    """In a failed block only its end is taken."""
+    if session.status != "E":
+        return
+    plan = cached.prepared.plan
+    if isinstance(plan, plans.SessionPlan) and plan.action in ("commit", "rollback"):
+        return
+    raise InFailedTransaction

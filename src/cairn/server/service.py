@@ -1,0 +1,158 @@
+"""What all sessions of an instance share: plans, dispatch, logins, cancellation, counters."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+import cairn
+from cairn.model.catalog import Catalog
+from cairn.model.cluster import Cluster
+from cairn.model.errors import InvalidParameter
+from cairn.model.rpc import ReadRequest, WriteRequest
+from cairn.net.link import Handler
+from cairn.node.config import InstanceConfig
+from cairn.node.dispatch import Dispatcher
+from cairn.node.execution import Execution
+from cairn.node.instance import Instance, decoding
+from cairn.node.schema_changes import SchemaChanges
+from cairn.pgwire.scram import make_verifier
+from cairn.server.statements import StatementCache
+from cairn.sql import functions
+from cairn.sql.bind_functions import LATE_FUNCTIONS
+
+if TYPE_CHECKING:
+    from cairn.server.session import Session
+
+MAX_CONNECTIONS = 15_000
+
+
+class Service:
+    def __init__(self, instance: Instance, config: InstanceConfig) -> None:
+        self.instance, self.config = instance, config
+        self.secret = os.urandom(32)  # for the fake salts of users that do not exist
+        self.sessions: dict[int, Session] = {}
+        self.current_user = ""
+        self._next_pid = 1
+        self.failed_logins: dict[str, int] = {}
+        self.statements = StatementCache()
+        self.execution = Execution(instance, self.register)
+        self.dispatcher = Dispatcher(instance, self.execution)
+        self.schema_changes = SchemaChanges(
+            instance, lambda password: str(make_verifier(password, salt=os.urandom(16)))
+        )
+        instance.handlers.update(self._handlers())
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.instance.state.catalog
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.instance.state.cluster
+
+    def _handlers(self) -> dict[str, Handler]:
+        return {
+            "read_rows": decoding(ReadRequest, self.execution.handle_read),
+            "write_rows": decoding(WriteRequest, self.execution.write),
+        }
+
+    def close(self) -> None:
+        for session in list(self.sessions.values()):
+            session.shut_down()
+        self.execution.close()
+
+    # --- sessions ---------------------------------------------------------------------------------
+
+    def enlist(self, session: Session) -> tuple[int, bytes]:
+        pid = self._next_pid
+        self._next_pid = self._next_pid % 0x7FFFFFFF + 1
+        self.sessions[pid] = session
+        return pid, os.urandom(4)
+
+    def cancel(self, pid: int, key: bytes) -> None:
+        session = self.sessions.get(pid)
+        if session is not None and session.cancel_key == key:
+            session.cancel()
+
+    # --- functions that know the instance ---------------------------------------------------------
+
+    def register(self, connection: apsw.Connection) -> None:
+        functions.register(connection)
+        for name, function in self._late_functions().items():
+            connection.create_scalar_function(name, function, -1)
+
+    def _late_functions(self) -> dict[str, Any]:
+        known: dict[str, Any] = {
+            "version": lambda: f"PostgreSQL 15.0 (Cairn {cairn.__version__})",
+            "pico_instance_uuid": lambda: self.instance.identity.instance_uuid,
+            "pico_instance_name": lambda: self.instance.name,
+            "pico_replicaset_name": lambda: self._row("replicaset_name"),
+            "pico_tier_name": lambda: self._row("tier"),
+            "pico_instance_dir": lambda: str(self.config.instance_dir),
+            "pico_config_file_path": lambda: None,
+            "pico_raft_leader_id": lambda: self.instance.runner.leader_id or None,
+            "pico_raft_leader_uuid": self._leader_uuid,
+            "pico_instance_health_status": lambda: "healthy",
+            "_pico_bucket": self._buckets,
+            "current_user": lambda: self.current_user,
+            "session_user": lambda: self.current_user,
+            "current_schema": lambda *_: "public",
+            "current_database": lambda: "cairn",
+            "current_catalog": lambda: "cairn",
+            "pg_backend_pid": lambda: os.getpid(),
+            "pg_get_userbyid": self._user_name,
+            "pg_table_is_visible": lambda *_: 1,
+            "pg_encoding_to_char": lambda *_: "UTF8",
+        }
+        return {name: known.get(name, _nothing) for name in LATE_FUNCTIONS}
+
+    def _row(self, field: str) -> str | None:
+        row = self.instance.row
+        return None if row is None else str(getattr(row, field))
+
+    def _leader_uuid(self) -> str | None:
+        leader = self.cluster.by_raft_id(self.instance.runner.leader_id)
+        return None if leader is None else leader.uuid
+
+    def _user_name(self, user_id: int) -> str:
+        user = self.catalog.user_by_id(user_id)
+        return f"unknown (OID={user_id})" if user is None else user.name
+
+    def _buckets(self, tier: str | None) -> str:
+        """`_pico_bucket(tier)`: the present owners by uuid, neighbours merged; never an error
+        while ranges move."""
+        if tier is None:
+            raise InvalidParameter("_pico_bucket: tier name is null")
+        cluster = self.cluster
+        if tier not in cluster.tiers:
+            raise InvalidParameter(f"_pico_bucket: tier '{tier}' doesn't exist")
+        found: list[dict[str, Any]] = []
+        for bucket in cluster.tier_buckets(tier):
+            uuid = cluster.replicasets[bucket.owner].uuid
+            last = found[-1] if found else None
+            if (
+                last is not None
+                and last["current_replicaset_uuid"] == uuid
+                and last["bucket_id_end"] + 1 == bucket.start
+            ):
+                last["bucket_id_end"] = bucket.end
+                continue
+            found.append(
+                {
+                    "tier_name": tier,
+                    "bucket_id_start": bucket.start,
+                    "bucket_id_end": bucket.end,
+                    "state": "active",
+                    "current_replicaset_uuid": uuid,
+                    "target_replicaset_uuid": uuid,
+                }
+            )
+        return json.dumps(found)
+
+
+def _nothing(*_: Any) -> None:
+    return None

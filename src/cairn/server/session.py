@@ -1,0 +1,539 @@
+"""One client connection: requests in their order, answers in theirs.
+
+What can be answered at once is answered in the same turn of the loop, and a batch of requests
+leaves as one write. The first request that has to wait stops the line behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from cairn.model.errors import (
+    CairnError,
+    ProtocolViolation,
+    StatementInvalidated,
+    TooManyConnections,
+)
+from cairn.pgwire.extended import Portal, StatementBook
+from cairn.pgwire.requests import (
+    BadMessage,
+    Bind,
+    CancelReceived,
+    Close,
+    CopyData,
+    CopyDone,
+    CopyFail,
+    Describe,
+    Execute,
+    Flush,
+    NeedTls,
+    Parse,
+    Query,
+    Request,
+    SaslInitial,
+    SaslResponse,
+    StartupReceived,
+    Sync,
+    Terminate,
+)
+from cairn.pgwire.server import PgServer
+from cairn.server import running, settings
+from cairn.server.copying import CopyIn, copy_out
+from cairn.server.login import Login, read_flag
+from cairn.server.metadata import metadata_notice
+from cairn.server.running import Outcome
+from cairn.server.service import MAX_CONNECTIONS, Service
+from cairn.server.statements import Cached
+from cairn.sql import plans
+from cairn.sql.api import split
+
+log = logging.getLogger("cairn.pg")
+
+LOGIN_S = 30.0
+HIGH_WATER = 8 * 1024 * 1024  # unsent bytes past which we stop reading from a client
+
+
+class Session(asyncio.Protocol):
+    """A client's conversation. Its state is the protocol's; its data is the service's."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.pg = PgServer(known_extensions=frozenset({"smart_connector"}))
+        self.book: StatementBook[Cached] = StatementBook(
+            max_statements=100_000, max_portals=100_000
+        )
+        self.login: Login | None = None
+        self.user, self.user_id = "", 0
+        self.status = "I"
+        self.written = 0  # statements committed inside the open block
+        self.parameters: dict[str, str] = {}
+        self.preference = "leader"
+        self.row_max: int | None = None
+        self.wants_metadata = False
+        self.wants_invalidation = ""  # "", "seed" or "named": which text the error has
+        self.cancelled = threading.Event()
+        self.pid, self.cancel_key = 0, b""
+        self._simple = False
+        self._working: asyncio.Task[None] | None = None
+        self._copy: CopyIn | None = None
+        self._closing = False
+
+    # --- asyncio.Protocol -------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(HIGH_WATER)
+        loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = loop.call_later(LOGIN_S, self._too_slow)
+        if len(self.service.sessions) >= MAX_CONNECTIONS:
+            self.pg.fatal(TooManyConnections("sorry, too many clients already"))
+            self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        self.pg.feed(data)
+        if self._working is None:
+            self._pump()
+        elif len(data) > 65536 and len(self.pg.requests) > 64:
+            self.transport.pause_reading()  # a client that pipelines more than we can take
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.service.sessions.pop(self.pid, None)
+        self._closing = True
+        self.cancelled.set()
+        if self._working is not None:
+            self._working.cancel()
+        self.on_closed()
+
+    def on_closed(self) -> None:
+        """For service connections, which have a subscription to end."""
+
+    def _too_slow(self) -> None:
+        self.pg.fatal(CairnError("login took too long", sqlstate="57014"))
+        self._flush()
+
+    def shut_down(self) -> None:
+        """The instance ends: say so and hang up."""
+        if not self._closing:
+            self.pg.fatal(
+                CairnError("terminating connection due to administrator command", sqlstate="57P01")
+            )
+            self._flush()
+
+    def cancel(self) -> None:
+        """A CancelRequest with the right key: end what is running, if it can be ended."""
+        if self._working is not None:
+            self.cancelled.set()
+
+    # --- the line of requests ---------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        requests = self.pg.requests
+        while requests and self._working is None and not self._closing:
+            request = requests.popleft()
+            try:
+                work = self._handle(request)
+            except CairnError as problem:
+                self._failed(problem)
+                continue
+            except Exception as problem:
+                log.exception("a bug in the session")
+                self._failed(CairnError(f"internal error: {problem}"))
+                continue
+            if work is not None:
+                task = asyncio.get_running_loop().create_task(self._work(work))
+                self._working = task
+        self._flush()
+
+    async def _work(self, work: Coroutine[Any, Any, None]) -> None:
+        self._flush()
+        self.cancelled.clear()
+        try:
+            await work
+        except CairnError as problem:
+            self._failed(problem)
+        except asyncio.CancelledError:
+            return
+        except Exception as problem:
+            log.exception("a bug in the session")
+            self._failed(CairnError(f"internal error: {problem}"))
+        self._working = None
+        if not self._closing:
+            self.transport.resume_reading()
+            self._pump()
+
+    def _flush(self) -> None:
+        data = self.pg.take()
+        if data and not self.transport.is_closing():
+            self.transport.write(data)
+        if self.pg.is_closed or self._closing:
+            self.transport.close()
+
+    def _failed(self, problem: CairnError) -> None:
+        if self._timer is not None:  # not logged in yet
+            self.pg.fatal(problem)
+        elif self._simple:
+            self._simple = False
+            self._fail_block()
+            self.pg.error(problem)
+            self.pg.ready(self.status)
+        else:
+            self._fail_block()
+            self.pg.fail(problem)
+
+    def _fail_block(self) -> None:
+        self._copy = None
+        if self.status == "T":
+            self.status = "E"
+
+    def _handle(self, request: Request) -> Coroutine[Any, Any, None] | None:
+        handler = _HANDLERS.get(type(request))
+        if handler is None:
+            return None
+        work: Coroutine[Any, Any, None] | None = handler(self, request)
+        return work
+
+    # --- before the login is done -----------------------------------------------------------------
+
+    def _on_startup(self, request: StartupReceived) -> None:
+        self.login = Login(self.service, request.params)
+        self.pg.auth_sasl(self.login.mechanisms())
+
+    def _on_sasl_initial(self, request: SaslInitial) -> None:
+        if self.login is None:
+            raise ProtocolViolation("a SASL message before the startup packet")
+        self.pg.sasl_continue(self.login.first(request.mechanism, request.data))
+
+    def _on_sasl_response(self, request: SaslResponse) -> Coroutine[Any, Any, None] | None:
+        if self.login is None:
+            raise ProtocolViolation("a SASL message before the startup packet")
+        self.pg.sasl_final(self.login.final(request.data))
+        self.user, self.user_id = self.login.user, self.login.user_id
+        self._read_options(self.login.params.options)
+        return self._enter()
+
+    def _enter(self) -> Coroutine[Any, Any, None] | None:
+        """Logged in. Service connections override this to send the snapshot first."""
+        self.greet()
+        self.pg.ready(self.status)
+        return None
+
+    def greet(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.pg.auth_ok()
+        for name, value in settings.REPORTED.items():
+            self.pg.parameter_status(name, value)
+        self.pid, self.cancel_key = self.service.enlist(self)
+        self.pg.backend_key_data(self.pid, self.cancel_key)
+
+    def _read_options(self, options: dict[str, str]) -> None:
+        both = read_flag(options, "picodata_stmt_invalidation")
+        self.wants_metadata = read_flag(options, "pico_query_metadata") or both
+        if both:
+            self.wants_invalidation = "seed"
+        elif read_flag(options, "pico_stmt_invalidation"):
+            self.wants_invalidation = "named"
+        if "read_preference" in options:
+            self.set_parameter("read_preference", options["read_preference"])
+        if "sql_motion_row_max" in options:
+            self.set_parameter("sql_motion_row_max", options["sql_motion_row_max"])
+        if "application_name" in options:
+            self.parameters["application_name"] = options["application_name"]
+
+    def _on_cancel(self, request: CancelReceived) -> None:
+        self.service.cancel(request.pid, request.key)
+
+    def _on_tls(self, request: NeedTls) -> None:
+        raise ProtocolViolation("TLS is not configured")
+
+    # --- extended query ---------------------------------------------------------------------------
+
+    def _on_parse(self, request: Parse) -> None:
+        self._simple = False
+        self.book.check_name(request.name)
+        service = self.service
+        cached = service.statements.get(
+            request.sql, request.param_oids, self.user_id, service.catalog
+        )
+        cached.check_rights(self.user_id, self.user, service.catalog)
+        if self.wants_metadata:
+            self.pg.notice(metadata_notice(cached, service.catalog))
+        self.book.parse(request.name, cached, cached.signature)
+        self.pg.parse_complete()
+
+    def _on_bind(self, request: Bind) -> None:
+        self._simple = False
+        statement = self.book.statement(request.statement)
+        catalog = self.service.catalog
+        if not statement.plan.is_fresh(catalog):
+            self._refresh(statement, catalog)
+        self.book.bind(request)
+        self.pg.bind_complete()
+
+    def _refresh(self, statement: Any, catalog: Any) -> None:
+        """The schema moved: an error for those who asked for it, a new plan for the others."""
+        stale: Cached = statement.plan
+        if self.wants_invalidation:
+            planned, present = stale.stale_by(catalog)
+            name = statement.name.decode() if self.wants_invalidation == "named" else None
+            raise StatementInvalidated(prepared_version=planned, current_version=present, name=name)
+        fresh = self.service.statements.replanned(stale, self.user_id, catalog)
+        statement.plan, statement.signature = fresh, fresh.signature
+
+    def _on_describe(self, request: Describe) -> None:
+        self._simple = False
+        if request.kind == "P":
+            self.pg.raw(self.book.portal(request.name).shape.description)
+        else:
+            signature = self.book.statement(request.name).signature
+            self.pg.raw(signature.parameter_description + signature.statement_rows)
+
+    def _on_execute(self, request: Execute) -> Coroutine[Any, Any, None] | None:
+        self._simple = False
+        portal = self.book.portal(request.portal)
+        if portal.rows is not None:
+            self._send_portal(portal, request.max_rows)
+            return None
+        cached = portal.statement.plan
+        self._check(cached)
+        outcome = running.run_at_once(self, cached, portal.values)
+        if outcome is not None:
+            self._finish_execute(portal, outcome, request.max_rows)
+            return None
+        if isinstance(cached.prepared.plan, plans.CopyPlan):
+            return self._start_copy(cached, cached.prepared.plan)
+        return self._execute(portal, request.max_rows)
+
+    def _check(self, cached: Cached) -> None:
+        catalog = self.service.catalog
+        if not cached.is_fresh(catalog):
+            planned, present = cached.stale_by(catalog)
+            raise StatementInvalidated(prepared_version=planned, current_version=present)
+        cached.check_rights(self.user_id, self.user, catalog)
+        self.service.current_user = self.user
+        if self.status != "I":
+            running.check_transaction(self, cached)
+
+    async def _execute(self, portal: Portal[Cached], max_rows: int) -> None:
+        outcome = await running.run(self, portal.statement.plan, portal.values)
+        self._finish_execute(portal, outcome, max_rows)
+
+    def _finish_execute(self, portal: Portal[Cached], outcome: Outcome, max_rows: int) -> None:
+        for notice in outcome.notices:
+            self.pg.notice(notice)
+        cached = portal.statement.plan
+        rows = outcome.rows
+        if rows is None:
+            if outcome.tag:
+                self.pg.command_complete(outcome.tag)
+            else:
+                self.pg.empty_query()
+            return
+        if cached.convert is not None:
+            rows = cached.convert(rows)
+        encode = portal.shape.encode_row
+        if not max_rows or len(rows) <= max_rows:
+            if len(rows) == 1:
+                self.pg.raw(encode(rows[0]))
+            elif rows:
+                self.pg.raw(b"".join(map(encode, rows)))
+            self.pg.command_complete(outcome.tag)
+            portal.rows, portal.sent = (), len(rows)
+            return
+        portal.rows, portal.sent = rows, 0
+        self._send_portal(portal, max_rows)
+
+    def _send_portal(self, portal: Portal[Cached], max_rows: int) -> None:
+        """The next rows of a suspended portal."""
+        rows, start = portal.rows, portal.sent
+        end = len(rows) if not max_rows else min(start + max_rows, len(rows))
+        if start < end:
+            self.pg.raw(b"".join(map(portal.shape.encode_row, rows[start:end])))
+        portal.sent = max(end, start)
+        if end < len(rows):
+            self.pg.portal_suspended()
+        else:
+            sent = max(end - start, 0)
+            self.pg.command_complete(portal.statement.plan.prepared.complete(sent))
+
+    def _on_close(self, request: Close) -> None:
+        self._simple = False
+        self.book.close(request.kind, request.name)
+        self.pg.close_complete()
+
+    def _on_sync(self, request: Sync) -> None:
+        self._simple = False
+        self.book.sync(in_transaction=self.status != "I")
+        self.pg.ready(self.status)
+
+    def _on_flush(self, request: Flush) -> None:
+        self._flush()
+
+    # --- simple query -----------------------------------------------------------------------------
+
+    def _on_query(self, request: Query) -> Coroutine[Any, Any, None] | None:
+        self._simple = True
+        self.book.begin_simple_query()
+        service = self.service
+        text = request.sql
+        if b";" not in text[:-1]:
+            cached = service.statements.get(text, (), self.user_id, service.catalog)
+            self._check(cached)
+            outcome = self._try_at_once(cached)
+            if outcome is not None:
+                self._send_simple(cached, outcome)
+                self._end_simple()
+                return None
+            return self._run_simple([cached])
+        return self._run_texts(text)
+
+    def _try_at_once(self, cached: Cached) -> Outcome | None:
+        if cached.prepared.param_types:
+            raise CairnError("there is no parameter $1", sqlstate="42P02")
+        return running.run_at_once(self, cached, ())
+
+    async def _run_texts(self, text: bytes) -> None:
+        from cairn.pgwire.decoders import decode_string
+
+        pieces = [piece for piece in split(decode_string(text)) if piece.strip()]
+        if not pieces:
+            self.pg.empty_query()
+        for piece in pieces:
+            service = self.service
+            cached = service.statements.get(piece.encode(), (), self.user_id, service.catalog)
+            self._check(cached)
+            await self._run_one(cached)
+        self._end_simple()
+
+    async def _run_simple(self, statements: list[Cached]) -> None:
+        for cached in statements:
+            await self._run_one(cached)
+        self._end_simple()
+
+    async def _run_one(self, cached: Cached) -> None:
+        outcome = self._try_at_once(cached)
+        if outcome is None:
+            plan = cached.prepared.plan
+            if isinstance(plan, plans.CopyPlan):
+                await self._start_copy(cached, plan)
+                return
+            outcome = await running.run(self, cached, ())
+        self._send_simple(cached, outcome)
+
+    def _send_simple(self, cached: Cached, outcome: Outcome) -> None:
+        for notice in outcome.notices:
+            self.pg.notice(notice)
+        rows = outcome.rows
+        if rows is None:
+            if outcome.tag:
+                self.pg.command_complete(outcome.tag)
+            else:
+                self.pg.empty_query()
+            return
+        shape = cached.signature.shape((), ())
+        self.pg.raw(shape.description)
+        if cached.convert is not None:
+            rows = cached.convert(rows)
+        if rows:
+            self.pg.raw(b"".join(map(shape.encode_row, rows)))
+        self.pg.command_complete(outcome.tag)
+
+    def _end_simple(self) -> None:
+        if self._simple:
+            self._simple = False
+            self.pg.ready(self.status)
+
+    # --- COPY -------------------------------------------------------------------------------------
+
+    async def _start_copy(self, cached: Cached, plan: plans.CopyPlan) -> None:
+        if plan.direction == "out":
+            count = await copy_out(self, cached, plan)
+            self.pg.command_complete(f"COPY {count}")
+            return
+        self._copy = CopyIn(self, plan)
+        self.pg.copy_in_response(0, len(plan.columns))
+        self._flush()
+        was_simple, self._simple = self._simple, self._simple
+        try:
+            count = await self._copy.run()
+        finally:
+            self._copy = None
+        self.wrote()
+        self._simple = was_simple
+        self.pg.command_complete(f"COPY {count}")
+
+    def take_copy_messages(self) -> list[CopyData | CopyDone | CopyFail]:
+        """What has arrived for the COPY that is running; everything else stays in the line."""
+        found: list[CopyData | CopyDone | CopyFail] = []
+        requests = self.pg.requests
+        while requests and isinstance(requests[0], CopyData | CopyDone | CopyFail):
+            found.append(requests.popleft())  # type: ignore[arg-type]
+        return found
+
+    # --- small things -----------------------------------------------------------------------------
+
+    def _on_bad(self, request: BadMessage) -> None:
+        self._fail_block()
+        self.pg.refuse(request, self.status)
+
+    def _on_terminate(self, request: Terminate) -> None:
+        self._closing = True
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def wrote(self) -> None:
+        if self.status == "T":
+            self.written += 1
+
+    def begin(self) -> None:
+        self.status, self.written = "T", 0
+
+    def end_transaction(self) -> None:
+        self.status, self.written = "I", 0
+        self.book.end_transaction()
+
+    def set_parameter(self, name: str, value: str) -> None:
+        key = name.lower()
+        value = settings.check(name, value)
+        self.parameters[key] = value
+        if key == "read_preference":
+            self.preference = value
+        if key == "sql_motion_row_max":
+            with contextlib.suppress(ValueError):
+                self.row_max = int(value)
+
+    def reset_parameter(self, name: str) -> None:
+        if name.lower() == "all":
+            self.parameters.clear()
+            self.preference, self.row_max = "leader", None
+        else:
+            self.parameters.pop(name.lower(), None)
+
+
+_HANDLERS: dict[type, Any] = {
+    Bind: Session._on_bind,
+    Execute: Session._on_execute,
+    Describe: Session._on_describe,
+    Sync: Session._on_sync,
+    Parse: Session._on_parse,
+    Query: Session._on_query,
+    Close: Session._on_close,
+    Flush: Session._on_flush,
+    Terminate: Session._on_terminate,
+    BadMessage: Session._on_bad,
+    StartupReceived: Session._on_startup,
+    SaslInitial: Session._on_sasl_initial,
+    SaslResponse: Session._on_sasl_response,
+    CancelReceived: Session._on_cancel,
+    NeedTls: Session._on_tls,
+}

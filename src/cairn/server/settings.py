@@ -1,0 +1,80 @@
+"""Run-time parameters of a session: what drivers SET and SHOW, and what ParameterStatus tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cairn.model.errors import CairnError, InvalidParameter
+
+if TYPE_CHECKING:
+    from cairn.server.session import Session
+
+#: Told to every client after login, in this order.
+REPORTED: dict[str, str] = {
+    "server_version": "15.0",
+    "server_encoding": "UTF8",
+    "client_encoding": "UTF8",
+    "DateStyle": "ISO, MDY",
+    "integer_datetimes": "on",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "standard_conforming_strings": "on",
+}
+
+DEFAULTS: dict[str, str] = {
+    **{name.lower(): value for name, value in REPORTED.items()},
+    "application_name": "",
+    "search_path": '"$user", public',
+    "transaction_isolation": "read committed",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "transaction_read_only": "off",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "max_identifier_length": "63",
+    "server_version_num": "150000",
+    "is_superuser": "off",
+    "session_authorization": "",
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "in_hot_standby": "off",
+    "client_min_messages": "notice",
+    "read_preference": "leader",
+    "jit": "off",
+}
+_FIXED = {"server_version", "server_encoding", "integer_datetimes", "server_version_num"}
+
+
+def show(session: Session, name: str) -> str:
+    key = name.lower()
+    if key in session.parameters:
+        return session.parameters[key]
+    if key in DEFAULTS:
+        return DEFAULTS[key]
+    value = session.service.catalog.setting(key)
+    if value is None:
+        raise CairnError(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def check(name: str, value: str) -> str:
+    """`value` as it is kept, or a refusal."""
+    key = name.lower()
+    if key in _FIXED:
+        raise CairnError(f'parameter "{name}" cannot be changed', sqlstate="55P02")
+    if key == "client_encoding" and value.strip("'\"").upper().replace("-", "") not in (
+        "UTF8",
+        "UNICODE",
+        "SQL_ASCII",
+    ):
+        raise InvalidParameter(
+            f'invalid value for parameter "client_encoding": "{value}"', hint="UTF8 is spoken"
+        )
+    if key == "read_preference" and value not in ("leader", "replica", "any"):
+        raise InvalidParameter(
+            f"unknown read_preference value: '{value}', expected one of leader, replica, any"
+        )
+    return value

@@ -1,0 +1,142 @@
+"""The statement cache: a text that was understood once is never parsed again.
+
+Shared by all sessions of the instance. A cached plan is used while the tables it names are as
+they were; rights are checked against the present catalogue each time it changes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import AccessDenied, StatementInvalidated
+from cairn.model.values import OIDS, physical_reader
+from cairn.pgwire.decoders import decode_string
+from cairn.pgwire.extended import Signature
+from cairn.sql.api import Prepared, prepare
+
+MAX_STATEMENTS = 5_000
+MAX_CACHED_TEXT = 64 * 1024
+
+Row = tuple[Any, ...]
+
+
+class Cached:
+    """A prepared statement with everything that answering it needs, made once."""
+
+    __slots__ = (
+        "_allowed",
+        "_catalog",
+        "convert",
+        "oids",
+        "prepared",
+        "sharded",
+        "signature",
+        "text",
+    )
+
+    def __init__(self, text: bytes, oids: tuple[int, ...], prepared: Prepared, catalog: Catalog):
+        self.text, self.oids, self.prepared = text, oids, prepared
+        params = [OIDS[type_] for type_ in prepared.param_types]
+        for at, declared in enumerate(oids[: len(params)]):
+            if declared:
+                params[at] = declared  # the client's own word stays in ParameterDescription
+        columns = [(column.name, OIDS[column.type]) for column in prepared.columns]
+        self.signature = Signature(params, columns or None)
+        self.convert = _converter(prepared)
+        by_id = {table.id: table for table in catalog.tables.values()}
+        self.sharded = {
+            table_id: version
+            for table_id, version in prepared.tables.items()
+            if table_id in by_id and not by_id[table_id].is_global
+        }
+        self._catalog = catalog
+        self._allowed: set[int] = set()
+
+    def is_fresh(self, catalog: Catalog) -> bool:
+        """Whether every table of the plan is as it was when it was planned."""
+        if catalog is self._catalog:
+            return True
+        known = {table.id: table.schema_version for table in catalog.tables.values()}
+        if any(known.get(table) != version for table, version in self.prepared.tables.items()):
+            return False
+        self._catalog = catalog
+        self._allowed.clear()
+        return True
+
+    def stale_by(self, catalog: Catalog) -> tuple[int, int]:
+        """(planned, present) version of the first table that differs; 0 when it is gone."""
+        known = {table.id: table.schema_version for table in catalog.tables.values()}
+        for table, version in self.prepared.tables.items():
+            if known.get(table) != version:
+                return version, known.get(table, 0)
+        return 0, 0
+
+    def check_rights(self, user: int, name: str, catalog: Catalog) -> None:
+        if user in self._allowed:
+            return
+        for privilege, kind, object_id, object_name in self.prepared.rights:
+            if catalog.allows(user, privilege, kind, object_id):
+                continue
+            table = catalog.table_by_id(object_id) if kind == "table" else None
+            if table is not None and table.owner == user:
+                continue
+            what = "space" if kind == "table" else kind
+            raise AccessDenied(
+                f"{privilege.capitalize()} access to {what} '{object_name}' is denied "
+                f"for user '{name}'"
+            )
+        self._allowed.add(user)
+
+
+def _converter(prepared: Prepared) -> Callable[[Sequence[Row]], Sequence[Row]] | None:
+    """Stored values to Python ones, column by column; None when all are the same already."""
+    readers = [physical_reader(column.type) for column in prepared.columns]
+    if not any(readers):
+        return None
+
+    def convert(rows: Sequence[Row]) -> Sequence[Row]:
+        return [
+            tuple(
+                value if read is None or value is None else read(value)
+                for read, value in zip(readers, row, strict=True)
+            )
+            for row in rows
+        ]
+
+    return convert
+
+
+class StatementCache:
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[bytes, tuple[int, ...], int], Cached] = OrderedDict()
+        self.hits = 0
+        self.misses = 0
+
+    def get(self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog) -> Cached:
+        key = (text, oids, user)
+        found = self._known.get(key)
+        if found is not None and found.is_fresh(catalog):
+            self.hits += 1
+            return found
+        self.misses += 1
+        prepared = prepare(decode_string(text), catalog, param_oids=oids, user_id=user)
+        found = Cached(text, oids, prepared, catalog)
+        if len(text) <= MAX_CACHED_TEXT and prepared.tag not in ("CREATE ROLE", "ALTER ROLE"):
+            self._known[key] = found  # statements that carry passwords are not kept
+            if len(self._known) > MAX_STATEMENTS:
+                self._known.popitem(last=False)
+        return found
+
+    def replanned(self, stale: Cached, user: int, catalog: Catalog) -> Cached:
+        """The same text against the present tables; refused when its result changed shape."""
+        fresh = self.get(stale.text, stale.oids, user, catalog)
+        if (
+            fresh.signature.columns != stale.signature.columns
+            or fresh.signature.param_oids != stale.signature.param_oids
+        ):
+            planned, present = stale.stale_by(catalog)
+            raise StatementInvalidated(prepared_version=planned, current_version=present)
+        return fresh
