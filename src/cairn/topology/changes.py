@@ -85,8 +85,8 @@ def events_of(
     if not touched:
         return []
     old, new = _Rows(), _Rows()
-    _gather(touched, before, 0, old)
-    _gather(touched, after, 1, new)
+    _gather(touched, 0, old)
+    _gather(touched, 1, new)
     _add_neighbours(touched, before, after, old, new)
     return _told(old, new, before, after, _Teller(position, timestamp, version))
 
@@ -130,7 +130,7 @@ def _folded(changes: Iterable[RowChange]) -> _Touched:
     return found
 
 
-def _gather(touched: _Touched, cluster: Cluster, side: int, into: _Rows) -> None:
+def _gather(touched: _Touched, side: int, into: _Rows) -> None:
     def each(table: int) -> Iterator[Row]:
         for sides in touched.get(table, {}).values():
             row = sides[side]

@@ -1,0 +1,185 @@
+"""The `cairn` command line: everything but `run`, which starts before this is imported."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+import cairn
+
+app = typer.Typer(
+    name="cairn",
+    help="A distributed SQL database whose clients always know the way.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+config_app = typer.Typer(help="Configuration files.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+
+Dsn = Annotated[
+    str | None,
+    typer.Option(
+        "--dsn",
+        envvar="CAIRN_DSN",
+        help="where the cluster is [default: postgresql://admin@127.0.0.1:4327/cairn]",
+    ),
+]
+PasswordFile = Annotated[
+    str | None, typer.Option("--password-file", help="file with the password (or PGPASSWORD)")
+]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cairn {cairn.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="print it")
+    ] = False,
+) -> None:
+    """A distributed SQL database whose clients always know the way."""
+
+
+@app.command(name="run", add_help_option=False)
+def _run() -> None:
+    """Run one instance until SIGTERM or Ctrl-C (see `cairn run --help`)."""
+    from cairn.cli.run import main
+
+    sys.exit(main(sys.argv[2:]))
+
+
+@config_app.command(name="default")
+def _config_default(
+    output: Annotated[str | None, typer.Option("-o", help="write it to a file")] = None,
+) -> None:
+    """Print a commented configuration file.
+
+    Example: cairn config default -o cairn.yaml && cairn run --config cairn.yaml
+    """
+    from cairn.node.config import default_file
+
+    if output is None:
+        typer.echo(default_file(), nl=False)
+    else:
+        with open(output, "w") as file:
+            file.write(default_file())
+
+
+@app.command()
+def demo(
+    instances: Annotated[int, typer.Option(help="how many instances")] = 4,
+    replication_factor: Annotated[int, typer.Option(help="copies of each row")] = 2,
+    replication_mode: Annotated[str, typer.Option(help="async or sync")] = "async",
+    base_port: Annotated[int, typer.Option(help="pgwire of i1; others count up")] = 4327,
+    directory: Annotated[str | None, typer.Option("--dir", help="where files go")] = None,
+    command: Annotated[
+        str | None, typer.Option("--exec", help="run this when ready, then stop the cluster")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="leave it running")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="end a detached demo in --dir")] = False,
+) -> None:
+    """Start a real cluster of real processes on this machine.
+
+    Example: cairn demo --instances 4 --exec "psql \\$CAIRN_DSN -c 'select 1'"
+    """
+    from cairn.cli.demo import DemoOptions, run_demo, stop_demo
+
+    if replication_mode not in ("async", "sync"):
+        typer.echo(f"--replication-mode {replication_mode}: async or sync", err=True)
+        raise typer.Exit(2)
+    if stop:
+        raise typer.Exit(stop_demo(directory))
+    options = DemoOptions(
+        instances, replication_factor, replication_mode, base_port, directory, command, detach
+    )
+    raise typer.Exit(run_demo(options))
+
+
+@app.command()
+def status(
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="for machines")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="show it again every second")] = False,
+) -> None:
+    """Show instances, grades, replicasets, voters, the leader and what the governor does.
+
+    Example: cairn status --dsn postgresql://admin@127.0.0.1:4327/cairn --watch
+    """
+    from cairn.cli.status import show_status
+
+    _finish(lambda: show_status(dsn, password_file, as_json=as_json, watch=watch))
+
+
+@app.command()
+def expel(
+    instance: Annotated[str, typer.Argument(help="name or uuid")],
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    force: Annotated[bool, typer.Option("--force", help="even if rows are lost")] = False,
+    timeout: Annotated[float, typer.Option(help="seconds to wait for the end")] = 60.0,
+) -> None:
+    """Remove an instance from the cluster for good, and wait until it is done.
+
+    Example: cairn expel i4 --dsn postgresql://admin@127.0.0.1:4327/cairn
+    """
+    from cairn.cli.expel import run_expel
+
+    _finish(lambda: run_expel(instance, dsn, password_file, force=force, timeout_s=timeout))
+
+
+@app.command()
+def watch(
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="events as they are, a line each")
+    ] = False,
+) -> None:
+    """Follow topology events as they are committed, until Ctrl-C.
+
+    Example: cairn watch --dsn postgresql://admin@127.0.0.1:4327/cairn
+    """
+    from cairn.cli.watch import run_watch
+
+    _finish(lambda: run_watch(dsn, password_file, as_json=as_json))
+
+
+@app.command()
+def simulate(
+    seed: Annotated[int | None, typer.Option(help="repeat one seed")] = None,
+    seeds: Annotated[int, typer.Option(help="how many seeds")] = 100,
+    first: Annotated[int, typer.Option(help="the first of them")] = 1,
+    workers: Annotated[int, typer.Option(help="processes")] = 2,
+) -> None:
+    """Run the Raft core under the seeded simulator, with all faults and oracles.
+
+    Example: cairn simulate --seed 42
+    """
+    from cairn.sim.main import run_seeds
+
+    if seed is not None:
+        raise typer.Exit(run_seeds(seed, 1, 1))
+    raise typer.Exit(run_seeds(first, seeds, workers))
+
+
+def _finish(work: Any) -> None:
+    """Run a command and turn its error into one line and an exit code."""
+    from cairn.cli.talking import TalkProblem
+
+    try:
+        code = work()
+    except TalkProblem as problem:
+        typer.echo(f"cairn: {problem}", err=True)
+        raise typer.Exit(problem.exit_code) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    raise typer.Exit(code or 0)

@@ -1,0 +1,312 @@
+"""`cairn demo`: a real cluster of real processes on this machine, for trying and for tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from cairn.cli.talking import Talk, TalkProblem, Target
+
+READY_S = 60.0
+STOP_S = 15.0
+DEFAULT_PASSWORD = "T0psecret1"
+
+
+@dataclass
+class DemoOptions:
+    instances: int
+    replication_factor: int
+    replication_mode: str
+    base_port: int
+    directory: str | None
+    command: str | None
+    detach: bool
+
+
+class Demo:
+    """The processes of one demo. Only what was started here is ever ended here."""
+
+    def __init__(self, options: DemoOptions) -> None:
+        self.options = options
+        self.is_temporary = options.directory is None
+        self.dir = Path(options.directory or tempfile.mkdtemp(prefix="cairn-demo-")).absolute()
+        self.password = os.environ.get("CAIRN_ADMIN_PASSWORD") or DEFAULT_PASSWORD
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.names = [f"i{number}" for number in range(1, options.instances + 1)]
+
+    # --- addresses --------------------------------------------------------------------------------
+
+    def pg(self, at: int) -> str:
+        return f"127.0.0.1:{self.options.base_port + at}"
+
+    def http(self, at: int) -> str:
+        return f"127.0.0.1:{self.options.base_port + 1000 + at}"
+
+    def peer(self, at: int) -> str:
+        return f"127.0.0.1:{self.options.base_port + 2000 + at}"
+
+    def dsn(self, hosts: str) -> str:
+        return f"postgresql://admin:{quote(self.password)}@{hosts}/cairn"
+
+    def dsns(self) -> str:
+        return self.dsn(",".join(self.pg(at) for at in range(len(self.names))))
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.dir.mkdir(parents=True, exist_ok=True)
+        self._check_ports()
+        secret = self.dir / "service.password"
+        if not secret.exists():
+            secret.touch(mode=0o600)
+            secret.write_text(secrets.token_hex(16))
+        config = self._write_config()
+        peers = ",".join(self.peer(at) for at in range(min(3, len(self.names))))
+        for at, name in enumerate(self.names):
+            folder = self.dir / name
+            folder.mkdir(exist_ok=True)
+            log = (folder / "cairn.log").open("ab")
+            arguments = [
+                *(sys.executable, "-m", "cairn.cli.main", "run"),
+                *("--config", str(config)),
+                *("--instance-name", name, "--instance-dir", str(folder)),
+                *("--listen", self.peer(at), "--pg-listen", self.pg(at)),
+                *("--http-listen", self.http(at), "--peer", peers),
+                *("--service-password-file", str(secret)),
+            ]
+            environment = {**os.environ, "CAIRN_ADMIN_PASSWORD": self.password}
+            self.processes[name] = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+            log.close()
+        self._write_json()
+
+    def _check_ports(self) -> None:
+        for at in range(len(self.names)):
+            for flag, address in (
+                ("--base-port", self.pg(at)),
+                ("--base-port + 1000", self.http(at)),
+                ("--base-port + 2000", self.peer(at)),
+            ):
+                host, _, port = address.rpartition(":")
+                with socket.socket() as probe:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    try:
+                        probe.bind((host, int(port)))
+                    except OSError:
+                        raise TalkProblem(
+                            f"{address} is taken ({flag}): choose another --base-port", 2
+                        ) from None
+
+    def _write_config(self) -> Path:
+        path = self.dir / "cairn.yaml"
+        path.write_text(
+            "cluster:\n  name: demo\n  tier:\n    default:\n"
+            f"      replication_factor: {self.options.replication_factor}\n"
+            f"      replication_mode: {self.options.replication_mode}\n"
+        )
+        return path
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "dir": str(self.dir),
+            "dsn": self.dsn(self.pg(0)),
+            "dsns": self.dsns(),
+            "http": f"http://{self.http(0)}",
+            "instances": [
+                {
+                    "name": name,
+                    "pid": self.processes[name].pid,
+                    "pg": self.pg(at),
+                    "http": self.http(at),
+                    "peer": self.peer(at),
+                    "dsn": self.dsn(self.pg(at)),
+                }
+                for at, name in enumerate(self.names)
+            ],
+        }
+
+    def _write_json(self) -> None:
+        (self.dir / "demo.json").write_text(json.dumps(self.facts(), indent=2) + "\n")
+
+    def wait_ready(self) -> float:
+        """Seconds until everybody is Online and every replicaset has its share of buckets."""
+        begun = time.monotonic()
+        waiting = "the first instance"
+        while time.monotonic() - begun < READY_S:
+            for name, process in self.processes.items():
+                if process.poll() is not None:
+                    log = self.dir / name / "cairn.log"
+                    raise TalkProblem(
+                        f"{name} ended with code {process.returncode}; its log:\n{_tail(log)}"
+                    )
+            try:
+                waiting = self._what_is_missing()
+            except TalkProblem as problem:
+                waiting = str(problem)
+            if not waiting:
+                return time.monotonic() - begun
+            time.sleep(0.05)
+        raise TalkProblem(f"the cluster was not ready within {READY_S:g} s: {waiting}", 4)
+
+    def _what_is_missing(self) -> str:
+        talk = Talk(Target(self.dsn(self.pg(0)), None))
+        try:
+            states = dict(talk.rows("SELECT name, current_state FROM _pico_instance"))
+            late = [name for name in self.names if (states.get(name) or ["absent"])[0] != "Online"]
+            if late:
+                return f"{', '.join(late)} not Online yet"
+            owners = {
+                row[0] for row in talk.rows("SELECT current_replicaset_name FROM _pico_bucket")
+            }
+            ready = talk.rows("SELECT name, weight FROM _pico_replicaset")
+            missing = [name for name, weight in ready if weight and name not in owners]
+            if not owners:
+                return "buckets are not distributed yet"
+            return f"{', '.join(missing)} without buckets" if missing else ""
+        finally:
+            talk.close()
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + STOP_S
+        for process in self.processes.values():
+            try:
+                process.wait(max(deadline - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self.is_temporary:
+            shutil.rmtree(self.dir, ignore_errors=True)
+
+    def environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "CAIRN_DSN": self.dsn(self.pg(0)),
+            "CAIRN_DSNS": self.dsns(),
+            "CAIRN_HTTP": f"http://{self.http(0)}",
+            "CAIRN_DEMO_DIR": str(self.dir),
+        }
+
+
+def run_demo(options: DemoOptions) -> int:
+    if options.instances < 1 or options.replication_factor < 1:
+        sys.stderr.write("cairn demo: --instances and --replication-factor start at 1\n")
+        return 2
+    if options.detach and options.directory is None:
+        sys.stderr.write("cairn demo: --detach needs --dir, so that --stop can find it\n")
+        return 2
+    demo = Demo(options)
+    try:
+        demo.start()
+        took_s = demo.wait_ready()
+    except TalkProblem as problem:
+        sys.stderr.write(f"cairn demo: {problem}\n")
+        demo.stop()
+        return problem.exit_code
+    except KeyboardInterrupt:
+        demo.stop()
+        return 130
+    if options.detach:
+        print(json.dumps(demo.facts(), indent=2))
+        return 0
+    try:
+        if options.command is not None:
+            return subprocess.call(options.command, shell=True, env=demo.environment())
+        _welcome(demo, took_s)
+        signal.signal(signal.SIGTERM, _interrupt)
+        while all(process.poll() is None for process in demo.processes.values()):
+            time.sleep(0.5)
+        print("an instance ended by itself; stopping the others")
+        return 1
+    except KeyboardInterrupt:
+        print("\nstopping")
+        return 0
+    finally:
+        demo.stop()
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _welcome(demo: Demo, took_s: float) -> None:
+    count = len(demo.names)
+    print(f"{count} instances are Online after {took_s:.1f} s; files in {demo.dir}\n")
+    print(f"  psql '{demo.dsn(demo.pg(0))}'")
+    print(f"  psql '{demo.dsn(demo.pg(0))}?options=smart_connector%3D0.1'   # topology notices")
+    print(f"  cairn status --dsn '{demo.dsn(demo.pg(0))}'\n")
+    if count == 2:
+        print("two instances are two voters: if one dies, nobody can lead. Use three or more.\n")
+    print("Ctrl-C stops the cluster.", flush=True)
+
+
+def stop_demo(directory: str | None) -> int:
+    """End a detached demo by the pids it wrote down, and nothing else."""
+    if directory is None:
+        sys.stderr.write("cairn demo --stop needs --dir\n")
+        return 2
+    path = Path(directory) / "demo.json"
+    if not path.exists():
+        sys.stderr.write(f"cairn demo: no demo in {directory}\n")
+        return 1
+    pids = [
+        instance["pid"]
+        for instance in json.loads(path.read_text())["instances"]
+        if _is_ours(instance["pid"], directory)
+    ]
+    for pid in pids:
+        _signal(pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_S
+    while any(_is_ours(pid, directory) for pid in pids):
+        if time.monotonic() > deadline:
+            for pid in pids:
+                _signal(pid, signal.SIGKILL)
+            break
+        time.sleep(0.05)
+    path.unlink()
+    return 0
+
+
+def _is_ours(pid: int, directory: str) -> bool:
+    """A pid may have been given to a stranger since: its command line must name our directory."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    ours = str(Path(directory).absolute()).encode()
+    return state != "Z" and any(word.startswith(ours) for word in words)
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _tail(path: Path, lines: int = 15) -> str:
+    try:
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return "(no log)"

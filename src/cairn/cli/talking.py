@@ -1,0 +1,132 @@
+"""Talking to a cluster from a command: a DSN, a password, queries over pgwire."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from cairn.model.errors import CairnError
+from cairn.pgwire.client import PgClient
+
+DEFAULT_DSN = "postgresql://admin@127.0.0.1:4327/cairn"
+CONNECT_S = 5.0
+
+
+class TalkProblem(Exception):
+    """What to print and with which code to exit: 1 failed, 3 unreachable, 4 unknown end."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Target:
+    """A parsed DSN; several hosts are tried in order."""
+
+    def __init__(self, dsn: str | None, password_file: str | None) -> None:
+        parts = urlsplit(dsn or DEFAULT_DSN)
+        if parts.scheme not in ("postgresql", "postgres"):
+            raise TalkProblem(f"--dsn {dsn}: write postgresql://user@host:port/cairn", 2)
+        account, _, hosts = parts.netloc.rpartition("@")
+        user, _, password = account.partition(":")
+        self.user = unquote(user) or "admin"
+        self.hosts = [_host(word) for word in hosts.split(",") if word]
+        self.options = dict(parse_qsl(parts.query))
+        self.password = unquote(password) or os.environ.get("PGPASSWORD", "")
+        if password_file:
+            try:
+                self.password = Path(password_file).read_text().strip()
+            except OSError as problem:
+                raise TalkProblem(
+                    f"--password-file {password_file}: {problem.strerror}", 2
+                ) from None
+
+
+def _host(word: str) -> tuple[str, int]:
+    host, _, port = word.rpartition(":")
+    if not host:
+        return word, 4327
+    return host.strip("[]"), int(port)
+
+
+class Talk:
+    """A blocking connection for commands. Every wait has an end."""
+
+    def __init__(self, target: Target, params: dict[str, str] | None = None) -> None:
+        self._pg = PgClient(
+            target.user,
+            random_bytes=os.urandom,
+            password=target.password,
+            database="cairn",
+            params=params or {},
+        )
+        self._socket = self._dial(target)
+        self.notices: list[str] = []
+        self._pg.on_notice.append(lambda notice: self.notices.append(notice.message))
+        self._exchange(self._pg.connect(), CONNECT_S)
+
+    @staticmethod
+    def _dial(target: Target) -> socket.socket:
+        problem: OSError | None = None
+        for host, port in target.hosts:
+            try:
+                return socket.create_connection((host, port), timeout=CONNECT_S)
+            except OSError as trouble:
+                problem = trouble
+        tried = ", ".join(f"{host}:{port}" for host, port in target.hosts)
+        raise TalkProblem(f"cannot reach {tried}: {problem}", 3)
+
+    def _exchange(self, outgoing: bytes, timeout_s: float) -> None:
+        self._socket.settimeout(timeout_s)
+        try:
+            while True:
+                if outgoing:
+                    self._socket.sendall(outgoing)
+                if self._pg.is_idle:
+                    return
+                data = self._socket.recv(65536)
+                if not data:
+                    raise self._pg.connection_lost()
+                outgoing = self._pg.receive(data)
+        except TimeoutError:
+            raise TalkProblem("the cluster did not answer in time; the end is unknown", 4) from None
+        except OSError as problem:
+            raise TalkProblem(f"the connection was lost: {problem}", 3) from None
+        except CairnError as problem:
+            raise TalkProblem(_sentence(problem)) from None
+
+    def rows(self, sql: str, params: tuple[Any, ...] = (), timeout_s: float = 10.0) -> list[Any]:
+        self._exchange(self._pg.execute(sql, list(params)), timeout_s)
+        try:
+            return list(self._pg.take_rows())
+        except CairnError as problem:
+            raise TalkProblem(_sentence(problem)) from None
+
+    def wait_notices(self, timeout_s: float) -> list[str]:
+        """Notices that arrive by themselves, at most `timeout_s` later."""
+        if not self.notices:
+            self._socket.settimeout(timeout_s)
+            try:
+                data = self._socket.recv(65536)
+            except TimeoutError:
+                return []
+            except OSError as problem:
+                raise TalkProblem(f"the connection was lost: {problem}", 3) from None
+            if not data:
+                raise TalkProblem("the instance closed the connection", 3)
+            self._pg.receive(data)
+        found, self.notices = self.notices, []
+        return found
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _sentence(problem: CairnError) -> str:
+    text = problem.message
+    if problem.hint:
+        text += f" ({problem.hint})"
+    return text

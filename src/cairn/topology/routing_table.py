@@ -1,0 +1,418 @@
+"""From events to a routing table: what a smart client knows about the cluster (sans-IO).
+
+A new service connection begins with `connecting`; what comes until `ready` is gathered aside, so
+that queries go on with the old view, which is then replaced as a whole (or, after a confirmed
+0.2 resume, continued). Live events are applied at once, only bucket events in batches.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from cairn.model.errors import CairnError
+from cairn.model.events import (
+    AnyEvent,
+    Event,
+    EventBuckets,
+    EventInstance,
+    EventReplicaset,
+    EventTier,
+    Heartbeat,
+    Hello,
+    SnapshotEnd,
+    TierFacts,
+)
+from cairn.model.topology import Position
+
+log = logging.getLogger("cairn.client")
+
+Listener: TypeAlias = Callable[[AnyEvent], None]
+NOWHERE = Position(0, 0)
+
+
+class OtherCluster(CairnError):
+    """The service connection belongs to a cluster that is not ours."""
+
+    sqlstate = "08004"
+
+
+class KnownReplicaset(msgspec.Struct):
+    uuid: str
+    master_uuid: str | None = None
+    tier: str | None = None
+    name: str | None = None
+
+
+class KnownInstance(msgspec.Struct):
+    uuid: str
+    replicaset_uuid: str | None = None
+    tier: str | None = None
+    state: str | None = None
+    address: str | None = None
+    incarnation: int | None = None
+    name: str | None = None
+
+    @property
+    def is_online(self) -> bool:
+        return self.state == "Online"
+
+
+class Served(msgspec.Struct, frozen=True):
+    """What is known of a range: its state, who serves it now and, while copied, who will."""
+
+    state: str
+    owner: str
+    next_owner: str | None = None
+
+
+class Intervals:
+    """Disjoint ranges in order. Setting a part of a known range cuts that range."""
+
+    __slots__ = ("_ends", "_starts", "_values")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._values: list[Served] = []
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def get(self, bucket: int) -> Served | None:
+        at = bisect_right(self._starts, bucket) - 1
+        return self._values[at] if at >= 0 and bucket <= self._ends[at] else None
+
+    @property
+    def highest(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def set(self, start: int, end: int, value: Served | None) -> None:
+        """Overwrite `start`…`end`; None makes a hole."""
+        starts, ends, values = self._starts, self._ends, self._values
+        low = bisect_right(starts, start) - 1
+        if low < 0 or ends[low] < start:
+            low += 1  # the first range that `start`…`end` touches, if any
+        high = bisect_right(starts, end)
+        pieces: list[tuple[int, int, Served]] = []
+        if low < high and starts[low] < start:
+            pieces.append((starts[low], start - 1, values[low]))
+        if value is not None:
+            pieces.append((start, end, value))
+        if low < high and ends[high - 1] > end:
+            pieces.append((end + 1, ends[high - 1], values[high - 1]))
+        starts[low:high] = [piece[0] for piece in pieces]
+        ends[low:high] = [piece[1] for piece in pieces]
+        values[low:high] = [piece[2] for piece in pieces]
+
+    def ranges(self) -> list[tuple[int, int, Served]]:
+        """In order, equal neighbours made one."""
+        found: list[tuple[int, int, Served]] = []
+        for start, end, value in zip(self._starts, self._ends, self._values, strict=True):
+            if found and found[-1][1] + 1 == start and found[-1][2] == value:
+                found[-1] = (found[-1][0], end, value)
+            else:
+                found.append((start, end, value))
+        return found
+
+
+class View:
+    """One picture of the cluster. Replaced as a whole by a snapshot, else changed in place."""
+
+    def __init__(self) -> None:
+        self.replicasets: dict[str, KnownReplicaset] = {}
+        self.instances: dict[str, KnownInstance] = {}
+        self.tiers: dict[str, TierFacts] = {}
+        self.buckets: dict[str, Intervals] = {}
+        self.position = NOWHERE
+
+    def apply(self, event: AnyEvent) -> None:
+        match event:
+            case EventReplicaset(op="delete"):
+                self.replicasets.pop(event.replicaset_uuid, None)
+            case EventReplicaset():
+                uuid = event.replicaset_uuid
+                replicaset = self.replicasets.setdefault(uuid, KnownReplicaset(uuid))
+                replicaset.master_uuid = event.current_master_uuid or replicaset.master_uuid
+                replicaset.tier = event.tier or replicaset.tier
+                replicaset.name = event.name or replicaset.name
+            case EventInstance(op="delete"):
+                self.instances.pop(event.instance_uuid, None)
+            case EventInstance():
+                self._apply_instance(event)
+            case EventBuckets():
+                self._apply_buckets(event)
+            case EventTier(op="delete"):
+                self.tiers.pop(event.tier, None)
+                self.buckets.pop(event.tier, None)
+            case EventTier():
+                old = self.tiers.get(event.tier) or TierFacts(event.tier, 0, 2)
+                count = event.bucket_count or old.bucket_count
+                version = event.hash_version or old.hash_version
+                self.tiers[event.tier] = TierFacts(event.tier, count, version)
+            case Hello():
+                self.tiers = {tier.name: tier for tier in event.tiers}
+            case SnapshotEnd() | Heartbeat():
+                pass
+        raft = getattr(event, "raft", None)
+        if raft is not None and raft > self.position:
+            self.position = raft
+
+    def _apply_instance(self, event: EventInstance) -> None:
+        uuid = event.instance_uuid
+        known = self.instances.setdefault(uuid, KnownInstance(uuid))
+        known.replicaset_uuid = event.replicaset_uuid or known.replicaset_uuid
+        known.tier = event.tier or known.tier
+        known.state = event.current_state or known.state
+        known.address = event.address or known.address
+        known.name = event.name or known.name
+        if event.incarnation is not None:
+            known.incarnation = event.incarnation
+
+    def _apply_buckets(self, event: EventBuckets) -> None:
+        ranges = self.buckets.setdefault(event.tier, Intervals())
+        served = None
+        if event.op == "replace":
+            owner = event.current_replicaset_uuid or ""
+            served = Served(event.state or "active", owner, event.next_replicaset_uuid)
+        ranges.set(event.bucket_id.start, event.bucket_id.end, served)
+
+
+class BucketBatch:
+    """Bucket events that wait: 2,000 of them or 15 seconds, whichever comes first (the seed)."""
+
+    def __init__(self, max_records: int = 2000, max_age_s: float = 15.0) -> None:
+        self.max_records, self.max_age_s = max_records, max_age_s
+        self._waiting: list[EventBuckets] = []
+        self._since = 0.0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, event: EventBuckets, now: float) -> None:
+        if not self._waiting:
+            self._since = now
+        self._waiting.append(event)
+
+    @property
+    def deadline(self) -> float | None:
+        """When `is_due` becomes true by itself."""
+        return self._since + self.max_age_s if self._waiting else None
+
+    def is_due(self, now: float) -> bool:
+        if len(self._waiting) >= self.max_records:
+            return True
+        return bool(self._waiting) and now >= self._since + self.max_age_s
+
+    def take(self) -> list[EventBuckets]:
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+
+class RoutingTable:
+    """Fed with the events of one service connection after another."""
+
+    def __init__(self, *, batch_records: int = 2000, batch_age_s: float = 15.0) -> None:
+        self.view = View()
+        self.batch = BucketBatch(batch_records, batch_age_s)
+        self.cluster_uuid: str | None = None
+        self.resume_after: Position | None = None  # the last entry that we have whole (0.2)
+        self.gone: set[str] = set()  # instances seen Expelled or deleted: never connected to
+        self.gone_addresses: set[str] = set()
+        self.listeners: list[Listener] = []
+        self.snapshots = 0
+        self.dropped = 0  # events older than what we had
+        self._opening: list[AnyEvent] | None = None
+
+    # --- feeding ------------------------------------------------------------------------------
+
+    def connecting(self) -> None:
+        """A new service connection: what comes next is its snapshot, or the rest of a resume."""
+        self._opening = []
+
+    def receive(self, event: AnyEvent, now: float) -> None:
+        if isinstance(event, Hello):
+            self._check_cluster(event)
+        if self._opening is not None:
+            self._opening.append(event)
+            return
+        self._receive_live(event, now)
+
+    def ready(self, now: float) -> bool:
+        """ReadyForQuery: the view is swapped. False after a resume, when all was kept."""
+        opening, self._opening = self._opening or [], None
+        end = next((each for each in opening if isinstance(each, SnapshotEnd)), None)
+        if end is not None and not end.reset:
+            for event in opening:
+                self._receive_live(event, now)
+            self.flush()
+            return False
+        view = View()
+        for event in opening:
+            view.apply(event)
+            self._remember_gone(event, view)
+        self.batch.take()
+        self.view = view
+        self.resume_after = None if end is None else end.raft
+        self.snapshots += 1
+        self._tell(end or SnapshotEnd("snapshot_end", view.position, True))
+        return True
+
+    def lost(self) -> None:
+        """The service connection ended: an unfinished snapshot is of no use."""
+        self._opening = None
+
+    def tick(self, now: float) -> None:
+        if self.batch.is_due(now):
+            self.flush()
+
+    def flush(self) -> None:
+        """Apply waiting bucket events: a wrong owner answered, or somebody wants to know now."""
+        for event in self.batch.take():
+            self._apply(event)
+
+    def _check_cluster(self, hello: Hello) -> None:
+        if self.cluster_uuid is None:
+            self.cluster_uuid = hello.cluster_uuid
+        elif self.cluster_uuid != hello.cluster_uuid:
+            raise OtherCluster(
+                f"this is cluster {hello.cluster_uuid}, we belong to {self.cluster_uuid}",
+                hint="check the addresses given to the driver",
+            )
+
+    def _receive_live(self, event: AnyEvent, now: float) -> None:
+        raft = getattr(event, "raft", None)
+        if raft is not None and raft < self.view.position:
+            self.dropped += 1
+            return
+        if isinstance(event, EventBuckets):
+            self.batch.add(event, now)
+            self.view.position = event.raft
+            self.tick(now)
+        else:
+            if isinstance(event, EventReplicaset) and event.op == "delete":
+                self.flush()
+            self._apply(event)
+        if isinstance(event, Heartbeat | SnapshotEnd) or (isinstance(event, Event) and event.last):
+            self.resume_after = event.raft
+
+    def _apply(self, event: AnyEvent) -> None:
+        self._remember_gone(event, self.view)
+        self.view.apply(event)
+        self._tell(event)
+
+    def _remember_gone(self, event: AnyEvent, view: View) -> None:
+        if not isinstance(event, EventInstance):
+            return
+        if event.op == "delete" or event.current_state == "Expelled":
+            self.gone.add(event.instance_uuid)
+            known = view.instances.get(event.instance_uuid)
+            if known is not None and known.address:
+                self.gone_addresses.add(known.address)
+
+    def _tell(self, event: AnyEvent) -> None:
+        for listener in list(self.listeners):
+            try:
+                listener(event)
+            except Exception:
+                log.exception("a topology listener failed")
+
+    # --- asking -------------------------------------------------------------------------------
+
+    @property
+    def is_ready(self) -> bool:
+        """A snapshot has been seen."""
+        return self.snapshots > 0
+
+    @property
+    def position(self) -> Position:
+        return self.view.position
+
+    def owner(self, tier: str, bucket: int) -> str | None:
+        """uuid of the replicaset that serves the bucket."""
+        ranges = self.view.buckets.get(tier)
+        served = None if ranges is None else ranges.get(bucket)
+        return None if served is None else served.owner
+
+    def bucket_count(self, tier: str) -> int:
+        """As `hello` told it; in 0.1 the highest bucket, since its snapshot covers them all."""
+        facts = self.view.tiers.get(tier)
+        if facts is not None and facts.bucket_count:
+            return facts.bucket_count
+        ranges = self.view.buckets.get(tier)
+        return 0 if ranges is None else ranges.highest
+
+    def hash_version(self, tier: str) -> int | None:
+        facts = self.view.tiers.get(tier)
+        return None if facts is None else facts.hash_version
+
+    def may_connect(self, instance: KnownInstance) -> bool:
+        return bool(instance.address) and instance.uuid not in self.gone
+
+    def may_contact(self, address: str) -> bool:
+        """A configured address is no longer good once its instance was expelled from there."""
+        if address not in self.gone_addresses:
+            return True
+        return any(
+            each.address == address and each.uuid not in self.gone
+            for each in self.view.instances.values()
+        )
+
+    def master(self, replicaset_uuid: str) -> KnownInstance | None:
+        """The master, if it is one that may be connected to."""
+        replicaset = self.view.replicasets.get(replicaset_uuid)
+        if replicaset is None or replicaset.master_uuid is None:
+            return None
+        found = self.view.instances.get(replicaset.master_uuid)
+        return found if found is not None and self.may_connect(found) else None
+
+    def master_address(self, tier: str, bucket: int) -> str | None:
+        owner = self.owner(tier, bucket)
+        master = None if owner is None else self.master(owner)
+        return None if master is None else master.address
+
+    def online(self, replicaset_uuid: str | None = None) -> list[KnownInstance]:
+        """Online instances, of one replicaset or of all."""
+        return [
+            each
+            for each in self.view.instances.values()
+            if each.is_online
+            and self.may_connect(each)
+            and replicaset_uuid in (None, each.replicaset_uuid)
+        ]
+
+    def describe(self) -> dict[str, Any]:
+        """The table as plain values: what the conformance suite compares."""
+        view = self.view
+        return {
+            "position": {"term": view.position.term, "index": view.position.index},
+            "replicasets": {uuid: _plain(each) for uuid, each in view.replicasets.items()},
+            "instances": {uuid: _plain(each) for uuid, each in view.instances.items()},
+            "buckets": {
+                tier: [
+                    {"start": start, "end": end} | _plain(value)
+                    for start, end, value in ranges.ranges()
+                ]
+                for tier, ranges in view.buckets.items()
+            },
+            "gone": sorted(self.gone),
+        }
+
+
+def _plain(value: msgspec.Struct) -> dict[str, Any]:
+    fields = msgspec.to_builtins(value)
+    return {key: each for key, each in fields.items() if each is not None and key != "uuid"}
+
+
+def fed(events: Iterable[AnyEvent]) -> RoutingTable:
+    """A table made from one snapshot, for tests and tools."""
+    table = RoutingTable()
+    table.connecting()
+    for event in events:
+        table.receive(event, 0.0)
+    table.ready(0.0)
+    return table
