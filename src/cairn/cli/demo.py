@@ -77,6 +77,7 @@ class Demo:
         for at, name in enumerate(self.names):
             folder = self.dir / name
             folder.mkdir(exist_ok=True)
+            self._let_first_found(at, folder)
             log = (folder / "cairn.log").open("ab")
             arguments = [
                 *(sys.executable, "-m", "cairn.cli.main", "run"),
@@ -84,6 +85,7 @@ class Demo:
                 *("--instance-name", name, "--instance-dir", str(folder)),
                 *("--listen", self.peer(at), "--pg-listen", self.pg(at)),
                 *("--http-listen", self.http(at), "--peer", peers),
+                *("--replicaset-name", f"r{at // self.options.replication_factor + 1}"),
                 *("--service-password-file", str(secret)),
             ]
             environment = {**os.environ, "CAIRN_ADMIN_PASSWORD": self.password}
@@ -97,6 +99,13 @@ class Demo:
             )
             log.close()
         self._write_json()
+
+    @staticmethod
+    def _let_first_found(at: int, folder: Path) -> None:
+        """i1 shall found the cluster: the smallest guid does."""
+        path = folder / "discovery.json"
+        if at == 0 and not path.exists():
+            path.write_text(json.dumps({"guid": "0" * 36, "peers": [], "founder": False}))
 
     def _check_ports(self) -> None:
         for at in range(len(self.names)):

@@ -105,6 +105,14 @@ class Talk:
         except CairnError as problem:
             raise TalkProblem(_sentence(problem)) from None
 
+    def call(self, text: str, timeout_s: float = 10.0) -> Any:
+        """A `CALL cairn_…`: its answer is one JSON value."""
+        self._exchange(self._pg.query(text), timeout_s)
+        try:
+            return self._pg.take_rows()[0][0]
+        except CairnError as problem:
+            raise TalkProblem(_sentence(problem)) from None
+
     def wait_notices(self, timeout_s: float) -> list[str]:
         """Notices that arrive by themselves, at most `timeout_s` later."""
         if not self.notices:

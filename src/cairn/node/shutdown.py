@@ -18,6 +18,7 @@ log = logging.getLogger("cairn.shutdown")
 
 LIMIT_S = 10.0
 NO_QUORUM_EXIT = 6
+NO_QUORUM_S = 0.7  # a hand-over of leadership looks like this too, for a moment
 CONFIRM_S = 1.5
 
 
@@ -27,6 +28,7 @@ async def leave(instance: Instance, limit_s: float = LIMIT_S) -> int:
     deadline = loop.time() + limit_s
     instance.sentinel.is_leaving = True
     asked = False
+    lost_since: float | None = None
     while loop.time() < deadline:
         row = instance.row
         if row is None or row.current_state.grade is Grade.EXPELLED:
@@ -35,7 +37,11 @@ async def leave(instance: Instance, limit_s: float = LIMIT_S) -> int:
             await _others_know(instance)
             log.info("this instance is Offline; the cluster goes on without it")
             return 0
-        if _quorum_is_lost(instance):
+        if not _quorum_is_lost(instance):
+            lost_since = None
+        elif lost_since is None:
+            lost_since = loop.time()
+        elif loop.time() - lost_since > NO_QUORUM_S:
             log.warning("giving up, there is no quorum: leaving without a goodbye")
             return NO_QUORUM_EXIT
         if row.target_state.grade is not Grade.OFFLINE or not asked:
@@ -65,8 +71,16 @@ async def _ask(instance: Instance) -> bool:
 
 
 def _is_last(instance: Instance) -> bool:
-    """The leader with no other voter: there is nobody to hand over to."""
+    """The leader with nobody to hand over to, once all others that leave have been let go."""
     runner = instance.runner
+    rows = instance.state.cluster.instances.values()
+    if any(
+        row.target_state.grade is Grade.OFFLINE
+        and row.current_state.grade not in (Grade.OFFLINE, Grade.EXPELLED)
+        and row.raft_id != runner.raft_id
+        for row in rows
+    ):
+        return False
     return runner.is_leader and not any(
         voter != runner.raft_id
         and (row := instance.state.cluster.by_raft_id(voter)) is not None
@@ -77,7 +91,8 @@ def _is_last(instance: Instance) -> bool:
 
 def _quorum_is_lost(instance: Instance) -> bool:
     runner = instance.runner
-    if runner.leader_id:
+    leader = runner.leader_id
+    if leader and (leader == runner.raft_id or instance.peers.is_connected(leader)):
         return False
     voters = runner.conf.voters
     alive = sum(voter == runner.raft_id or instance.peers.is_connected(voter) for voter in voters)

@@ -42,8 +42,9 @@ from cairn.pgwire.requests import (
     Sync,
     Terminate,
 )
+from cairn.pgwire.rows import row_encoder
 from cairn.pgwire.server import PgServer
-from cairn.server import running, settings
+from cairn.server import calls, running, settings
 from cairn.server.copying import CopyIn, copy_out
 from cairn.server.login import Login, read_flag
 from cairn.server.metadata import metadata_notice
@@ -56,6 +57,7 @@ from cairn.sql.api import split
 log = logging.getLogger("cairn.pg")
 
 LOGIN_S = 30.0
+_JSON_ROW = row_encoder([114], [0])
 HIGH_WATER = 8 * 1024 * 1024  # unsent bytes past which we stop reading from a client
 
 
@@ -385,6 +387,8 @@ class Session(asyncio.Protocol):
         self.book.begin_simple_query()
         service = self.service
         text = request.sql
+        if calls.matches(text):
+            return self._run_call(text)
         if b";" not in text[:-1]:
             cached = service.statements.get(text, (), self.user_id, service.catalog)
             self._check(cached)
@@ -400,6 +404,13 @@ class Session(asyncio.Protocol):
         if cached.prepared.param_types:
             raise CairnError("there is no parameter $1", sqlstate="42P02")
         return running.run_at_once(self, cached, ())
+
+    async def _run_call(self, text: bytes) -> None:
+        answer = await calls.call(self, text)
+        self.pg.row_description([("result", 114, 0)])
+        self.pg.raw(_JSON_ROW((answer,)))
+        self.pg.command_complete("CALL")
+        self._end_simple()
 
     async def _run_texts(self, text: bytes) -> None:
         from cairn.pgwire.decoders import decode_string

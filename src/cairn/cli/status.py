@@ -1,0 +1,96 @@
+"""`cairn status`: the cluster on one screen."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+from cairn.cli.talking import Talk, Target
+
+
+def fetch_status(talk: Talk) -> dict[str, Any]:
+    found: dict[str, Any] = talk.call("CALL cairn_status()")
+    return found
+
+
+def show_status(dsn: str | None, password_file: str | None, *, as_json: bool, watch: bool) -> int:
+    talk = Talk(Target(dsn, password_file))
+    try:
+        if as_json and not watch:
+            print(json.dumps(fetch_status(talk), indent=2, ensure_ascii=False))
+            return 0
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console()
+        if not watch:
+            console.print(render(fetch_status(talk)))
+            return 0
+        if as_json or not sys.stdout.isatty():
+            while True:
+                print(json.dumps(fetch_status(talk), ensure_ascii=False), flush=True)
+                time.sleep(1.0)
+        with Live(console=console, auto_refresh=False) as live:
+            while True:
+                live.update(render(fetch_status(talk)), refresh=True)
+                time.sleep(1.0)
+    finally:
+        talk.close()
+
+
+def render(status: dict[str, Any]) -> Any:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    cluster, raft, governor = status["cluster"], status["raft"], status["governor"]
+    head = Text(f"{cluster['name']} · {cluster['version']} · {cluster['uuid']}\n", style="bold")
+    head.append(
+        f"leader {raft['leader'] or 'none'} · term {raft['term']} · index {raft['index']}\n",
+        style="not bold",
+    )
+    head.append(_governor_line(governor), style="not bold")
+    sets = Table("replicaset", "tier", "master", "epoch", "weight", "state", "buckets", box=None)
+    for row in status["replicasets"]:
+        sets.add_row(
+            row["name"],
+            row["tier"],
+            row["master"]
+            if row["master"] == row["target_master"]
+            else f"{row['master']} → {row['target_master']}",
+            str(row["epoch"]),
+            f"{row['weight']:g}",
+            row["state"],
+            str(row["buckets"]),
+        )
+    people = Table("instance", "replicaset", "state", "raft", "lag", "pg", "domain", box=None)
+    for row in status["instances"]:
+        state = row["current_state"]
+        if state != row["target_state"]:
+            state += f" → {row['target_state']}"
+        role = "leader" if row["leader"] else "voter" if row["voter"] else "learner"
+        people.add_row(
+            row["name"],
+            row["replicaset"],
+            Text(state, style="green" if state.startswith("Online(") else "red"),
+            f"{role} {row['raft_id']}",
+            "?" if row["lag"] is None else str(row["lag"]),
+            row["addresses"]["pg"] or "",
+            ", ".join(f"{key}={value}" for key, value in row["failure_domain"].items()),
+        )
+    return Group(head, sets, Text(), people)
+
+
+def _governor_line(governor: dict[str, Any]) -> str:
+    line = f"governor: {governor.get('step', '?')}"
+    if governor.get("subject"):
+        line += f" ({governor['subject']})"
+    if governor.get("since"):
+        line += f" since {governor['since']}"
+    if governor.get("blocked_by"):
+        line += "\n  " + "\n  ".join(governor["blocked_by"])
+    if governor.get("last_error"):
+        line += f"\n  last error: {governor['last_error']}"
+    return line + "\n"

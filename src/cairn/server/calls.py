@@ -1,0 +1,199 @@
+"""`CALL cairn_…(…)`: what an administrator asks of the cluster itself, over a plain query.
+
+These are no SQL functions: they take their time, and some go to the leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+import cairn
+from cairn.model.errors import (
+    AccessDenied,
+    CairnError,
+    SyntaxProblem,
+    TimedOut,
+    UndefinedFunction,
+)
+from cairn.model.rpc import Empty, ExpelRequest, StatusResponse
+from cairn.model.topology import ConnectionType, Grade
+
+if TYPE_CHECKING:
+    from cairn.server.session import Session
+
+_CALL = re.compile(rb"\s*call\s+(cairn_\w+)\s*\((.*)\)\s*;?\s*", re.IGNORECASE | re.DOTALL)
+_ARGUMENT = re.compile(r"\s*(?:'((?:[^']|'')*)'|(-?\d+(?:\.\d+)?)|(true|false|null))\s*(,|$)", re.I)
+STATUS_S = 1.5
+
+
+def matches(text: bytes) -> bool:
+    return text.lstrip()[:5].lower() == b"call "
+
+
+async def call(session: Session, text: bytes) -> Any:
+    """The answer of a call, as a JSON value."""
+    found = _CALL.fullmatch(text)
+    if found is None:
+        raise SyntaxProblem("write CALL cairn_name(argument, …)")
+    name = found[1].decode().lower()
+    function = CALLS.get(name)
+    if function is None:
+        raise UndefinedFunction(f"there is no call {name}; known: {', '.join(sorted(CALLS))}")
+    needs_admin, work = function
+    if needs_admin and not session.service.catalog.allows(session.user_id, "alter", "universe", 0):
+        raise AccessDenied(f"Execute access to {name} is denied for user '{session.user}'")
+    return await work(session, *_arguments(found[2].decode()))
+
+
+def _arguments(text: str) -> list[Any]:
+    found: list[Any] = []
+    at = 0
+    while at < len(text) and text[at:].strip():
+        match = _ARGUMENT.match(text, at)
+        if match is None:
+            raise SyntaxProblem(f"not an argument: {text[at:]}")
+        string, number, word, _ = match.groups()
+        if string is not None:
+            found.append(string.replace("''", "'"))
+        elif number is not None:
+            found.append(float(number) if "." in number else int(number))
+        else:
+            found.append({"true": True, "false": False, "null": None}[word.lower()])
+        at = match.end()
+    return found
+
+
+async def _status(session: Session) -> Any:
+    """Everything `cairn status --json` prints (DESIGN 5.1)."""
+    service = session.service
+    instance, cluster = service.instance, service.cluster
+    leader = instance.runner.leader_id
+    said = await _ask_all(session)
+    chief = said.get(leader) or instance.status()
+    governor = dict(chief.governor)
+    return {
+        "cluster": {
+            "name": cluster.properties.get("cluster_name"),
+            "uuid": cluster.cluster_uuid,
+            "version": cluster.properties.get("cluster_version", cairn.__version__),
+        },
+        "raft": {
+            "leader": getattr(cluster.by_raft_id(leader), "name", None),
+            "term": chief.term,
+            "index": chief.applied,
+            "voters": [
+                row.name for voter in chief.voters if (row := cluster.by_raft_id(voter)) is not None
+            ],
+        },
+        "governor": governor,
+        "tiers": [msgspec.to_builtins(tier) for tier in cluster.tiers.values()],
+        "replicasets": [_replicaset(cluster, name) for name in sorted(cluster.replicasets)],
+        "instances": [
+            _instance(cluster, name, chief, said.get(cluster.instances[name].raft_id))
+            for name in sorted(cluster.instances)
+        ],
+    }
+
+
+async def _ask_all(session: Session) -> dict[int, StatusResponse]:
+    """What each instance says of itself; the silent ones are simply missing."""
+    instance = session.service.instance
+
+    async def one(raft_id: int) -> StatusResponse | None:
+        if raft_id == instance.raft_id:
+            return instance.status()
+        try:
+            return await instance.peers.call(raft_id, "status", Empty(), StatusResponse, STATUS_S)
+        except CairnError:
+            return None
+
+    ids = [
+        row.raft_id
+        for row in session.service.cluster.instances.values()
+        if row.target_state.grade is Grade.ONLINE or row.raft_id == instance.raft_id
+    ]
+    answers = await asyncio.gather(*(one(raft_id) for raft_id in ids))
+    return {
+        raft_id: answer for raft_id, answer in zip(ids, answers, strict=True) if answer is not None
+    }
+
+
+def _replicaset(cluster: Any, name: str) -> dict[str, Any]:
+    row = cluster.replicasets[name]
+    return {
+        "name": name,
+        "uuid": row.uuid,
+        "tier": row.tier,
+        "master": row.current_master_name,
+        "target_master": row.target_master_name,
+        "epoch": row.epoch,
+        "weight": row.weight,
+        "state": row.state.value,
+        "members": list(row.members),
+        "buckets": sum(bucket.end - bucket.start + 1 for bucket in cluster.owned(name)),
+    }
+
+
+def _instance(
+    cluster: Any, name: str, chief: StatusResponse, said: StatusResponse | None
+) -> dict[str, Any]:
+    row = cluster.instances[name]
+    return {
+        "name": name,
+        "uuid": row.uuid,
+        "raft_id": row.raft_id,
+        "replicaset": row.replicaset_name,
+        "tier": row.tier,
+        "current_state": str(row.current_state),
+        "target_state": str(row.target_state),
+        "target_state_reason": row.target_state_reason,
+        "failure_domain": row.failure_domain,
+        "addresses": {
+            "peer": cluster.address(row.raft_id, ConnectionType.PEER),
+            "pg": cluster.address(row.raft_id, ConnectionType.PGPROTO),
+            "http": cluster.address(row.raft_id, ConnectionType.HTTP),
+        },
+        "voter": row.raft_id in chief.voters,
+        "leader": row.raft_id == chief.raft_id and chief.role == "leader",
+        "lag": None if said is None else max(chief.applied - said.applied, 0),
+        "persisted": None if said is None else said.persisted,
+        "committed": None if said is None else said.committed,
+        "applied": None if said is None else said.applied,
+    }
+
+
+async def _expel(session: Session, name: str, force: bool = False, timeout_s: float = 60.0) -> Any:
+    """Ask the leader, then wait until the instance's rows are gone here."""
+    instance = session.service.instance
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    row = session.service.cluster.find(name)
+    request = ExpelRequest(session.service.cluster.cluster_uuid, name, force)
+    await instance.ask_leader("expel", request, Empty, timeout_s)
+    while row is not None and session.service.cluster.by_uuid(row.uuid) is not None:
+        if loop.time() > deadline:
+            raise TimedOut("expel confirmation didn't arrive in time", hint="see `cairn status`")
+        await asyncio.sleep(0.02)
+    return {"expelled": row.name if row is not None else name}
+
+
+async def _compact(session: Session, keep: int = 0) -> Any:
+    """Forget the applied part of this instance's Raft log but the last `keep` entries."""
+    runner = session.service.instance.runner
+    upto = runner.applied_index - keep
+    if upto >= runner.view.first_index():
+        runner.compact(upto)
+    return {"compacted": upto}
+
+
+#: name → (only for the admin, what it does)
+CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
+    "cairn_status": (False, _status),
+    "cairn_expel": (True, _expel),
+    "cairn_compact": (True, _compact),
+}
