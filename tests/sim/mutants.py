@@ -252,6 +252,8 @@ plant(
 
 
 def _reuse_round(self: Reads) -> None:
+    if not self.reads_to_confirm:
+        return
     self.reads_to_confirm = False
     for read in self.pending_reads:
         read.seq = self.read_seq

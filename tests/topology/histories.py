@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from cairn.model import rows
@@ -273,7 +274,7 @@ class History:
 
     def merge(self) -> None:
         ranges = self.buckets()
-        for left, right in zip(ranges, ranges[1:], strict=False):
+        for left, right in pairwise(ranges):
             same = left.owner == right.owner
             if same and left.state is right.state is BucketState.ACTIVE:
                 self.drop(system.PICO_BUCKET, (right.tier, right.start))

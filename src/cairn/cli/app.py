@@ -164,11 +164,11 @@ def simulate(
 
     Example: cairn simulate --seed 42
     """
-    from cairn.sim.main import run_seeds
+    from cairn.sim.main import explain, run_seeds
 
     if seed is not None:
-        raise typer.Exit(run_seeds(seed, 1, 1))
-    raise typer.Exit(run_seeds(first, seeds, workers))
+        raise typer.Exit(1 if explain(seed).failure is not None else 0)
+    raise typer.Exit(1 if run_seeds(first, seeds, workers) else 0)
 
 
 def _finish(work: Any) -> None:

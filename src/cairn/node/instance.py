@@ -217,12 +217,17 @@ class Instance:
     async def ask_leader(
         self, method: str, body: Any, answer: type[T], timeout_s: float = 10.0
     ) -> T:
-        """The leader's answer to an idempotent request, whoever leads and wherever we are."""
+        """The leader's answer to an idempotent request, whoever leads and wherever we are.
+
+        While we know of no leader (nobody may know our new address yet), others are asked.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         problem: CairnError = TimedOut("no Raft leader is known")
+        hint = 0
         while loop.time() < deadline:
-            leader = self.runner.leader_id
+            leader = self.runner.leader_id or hint or self._somebody()
+            hint = 0
             try:
                 if leader == self.raft_id:
                     found: T = await self._call_here(method, body)
@@ -230,10 +235,17 @@ class Instance:
                 if leader:
                     left = max(deadline - loop.time(), 0.01)
                     return await self.peers.call(leader, method, body, answer, min(left, 3.0))
-            except (NotLeader, Unreachable) as trouble:
+            except NotLeader as redirect:
+                problem, hint = redirect, redirect.leader or 0
+            except Unreachable as trouble:
                 problem = trouble
             await asyncio.sleep(0.05)
         raise problem
+
+    def _somebody(self) -> int:
+        """Any other member whose address we know; it will tell who leads."""
+        others = [raft_id for raft_id in self.state.peer_addresses() if raft_id != self.raft_id]
+        return self.runtime.chance.choice(sorted(others)) if others else 0
 
     async def _update_instance(self, request: UpdateInstanceRequest) -> Empty:
         return await self.ask_leader("update_instance", request, Empty, 3.0)

@@ -24,6 +24,7 @@ from cairn.sim.oracles import Oracles, Violation, quorums_overlap
 from cairn.sim.profile import MS, SECOND, Profile, draw_profile
 
 _MASK = (1 << 64) - 1
+MAX_EVENTS = 500_000  # fifty times what a seed usually needs
 
 
 @dataclass(slots=True)
@@ -84,6 +85,8 @@ class World:
             self.count += 1
             self.trace_hash = (self.trace_hash * 1_000_003 ^ when * 31 ^ sequence) & _MASK
             handler(*arguments)
+            if self.count > MAX_EVENTS:
+                raise Violation("liveness", f"{MAX_EVENTS} events: the cluster talks in circles")
         self.now = end
 
     def note(self, what: str, node: int, detail: int) -> None:

@@ -24,6 +24,7 @@ SQLite becomes ours through `constraints.translate`. Nothing here does I/O or re
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -43,6 +44,8 @@ __all__ = ["Prepared", "prepare", "split"]
 
 _QUERY_WORDS = ("select", "with", "values", "insert", "update", "delete", "table")
 _FACETS = ("logical", "buckets", "raw", "forward", "context", "fmt")
+# sqlglot takes about 15 frames for a parenthesis, and 200 levels are promised.
+_RECURSION = 8000
 EXPLAIN_COLUMN = "QUERY PLAN"
 
 
@@ -97,10 +100,14 @@ def prepare(
                 "cannot insert multiple commands into a prepared statement",
                 position=token.start + 1,
             )
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _RECURSION))
     try:
         return _prepare(found, text, catalog, param_oids, user_id)
     except RecursionError:
         raise TooComplex("the statement is nested too deeply") from None
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def _prepare(

@@ -124,8 +124,10 @@ def _places(table: Table, names: list[str] | None, tree: exp.Expr) -> list[int]:
 def _on_conflict(node: exp.Expr | None) -> OnConflict:
     if node is None:
         return "fail"
-    allow(node, {"action", "duplicate"})
     action = str(node.args.get("action") or "").upper().split()[-1:]
+    if action == ["UPDATE"]:
+        raise refuse(node, "ON CONFLICT DO UPDATE")
+    allow(node, {"action", "duplicate"})
     match action:
         case ["NOTHING"]:
             return "nothing"
@@ -133,7 +135,7 @@ def _on_conflict(node: exp.Expr | None) -> OnConflict:
             return "replace"
         case ["FAIL"]:
             return "fail"
-    raise refuse(node, "ON CONFLICT DO UPDATE")
+    raise SyntaxProblem("ON CONFLICT needs DO NOTHING, DO REPLACE or DO FAIL")
 
 
 def _value_row(scope: Scope, table: Table, places: list[int], node: exp.Expr) -> tuple[Expr, ...]:

@@ -646,14 +646,6 @@ def _trim(scope: Scope, node: exp.Trim) -> Expr:
     return fold(Call(S, "c_trim", (text, what, Const(S, side))))
 
 
-def _substring(scope: Scope, node: exp.Substring) -> Expr:
-    args = [node.this, node.args.get("start"), node.args.get("length")]
-    bound = [bind_expr(scope, arg) for arg in args if arg is not None]
-    if args[1] is None and args[2] is not None:
-        bound.insert(1, Const(I, 1))
-    return scalar(scope.binder, "substring", bound, walk_position(node))
-
-
 def _position(scope: Scope, node: exp.StrPosition) -> Expr:
     args = [bind_expr(scope, node.this), bind_expr(scope, node.args["substr"])]
     return scalar(scope.binder, "strpos", args, walk_position(node))
@@ -696,7 +688,6 @@ _HANDLERS: dict[type[Any], Callable[[Scope, Any], Expr]] = {
     exp.Exists: _exists,
     exp.Bracket: _bracket,
     exp.Trim: _trim,
-    exp.Substring: _substring,
     exp.StrPosition: _position,
     exp.Extract: _extract,
     exp.CurrentTimestamp: _now,

@@ -109,15 +109,26 @@ def scalar(binder: Binder, name: str, args: Sequence[Expr], position: int | None
         return Call(LATE_FUNCTIONS[name], name, given)
     if name in _MULTI:
         return _multi(binder, name, args, position)
-    for target, wanted, result in PLAIN.get(name, ()):
-        if len(wanted) == len(args) and _fits(args, wanted, exact=True):
+    overloads = [each for each in PLAIN.get(name, ()) if len(each[1]) == len(args)]
+    for exact in (True, False):
+        fitting = [each for each in overloads if _fits(args, each[1], exact=exact)]
+        if fitting:
+            # Like PostgreSQL, take a literal or parameter without a type for text if that fits.
+            target, wanted, result = max(fitting, key=lambda each: _as_text(args, each[1]))
             given = tuple(binder.coerce(a, w) for a, w in zip(args, wanted, strict=True))
-            return fold(Call(result, target, given))
-    for target, wanted, result in PLAIN.get(name, ()):
-        if len(wanted) == len(args) and _fits(args, wanted, exact=False):
-            given = tuple(binder.coerce(a, w) for a, w in zip(args, wanted, strict=True))
-            return fold(Call(result, target, given))
+            return folded(Call(result, target, given))
     raise no_function(name, [arg.type for arg in args], position)
+
+
+def folded(call: Call) -> Expr:
+    try:
+        return fold(call)
+    except CairnError:
+        return call  # an error of evaluation, not of the statement
+
+
+def _as_text(args: Sequence[Expr], wanted: Sequence[ColumnType]) -> int:
+    return sum(a.type is None and w is S for a, w in zip(args, wanted, strict=True))
 
 
 def _fits(args: Sequence[Expr], wanted: Sequence[ColumnType], *, exact: bool) -> bool:

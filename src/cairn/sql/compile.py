@@ -75,7 +75,7 @@ def compile_query(
 def _bind(tree: exp.Expr, catalog: Catalog, param_oids: Sequence[int]) -> _Result:
     """Bind, and once more when a parameter was met before its type was known."""
     binder = Binder(catalog, param_oids, {})
-    bound = _bind_once(tree.copy(), binder)
+    bound = _bind_once(tree, binder)
     if binder.loose:
         known = {number: binder.params.get(number, S) for number in binder.used}
         binder = Binder(catalog, param_oids, known)

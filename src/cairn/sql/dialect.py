@@ -35,13 +35,34 @@ class Cairn(Postgres):
             if name in {"CASE", "ANY"}
         }
         FUNCTION_PARSERS = {
-            name: parser
-            for name, parser in PostgresParser.FUNCTION_PARSERS.items()
-            if name in {"CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "OVERLAY"}
+            **{
+                name: parser
+                for name, parser in PostgresParser.FUNCTION_PARSERS.items()
+                if name in {"CAST", "EXTRACT", "POSITION", "TRIM"}
+            },
+            "SUBSTRING": lambda self: self._parse_cairn_substring(),
         }
         CONFLICT_ACTIONS = {
             "DO": [("NOTHING",), ("REPLACE",), ("FAIL",), ("UPDATE",)],
         }
+
+        def _parse_cairn_substring(self) -> exp.Expr:
+            """`(s, 1, 2)`, `(s FROM 1 FOR 2)`, `(s FOR 2)`, `(s SIMILAR p ESCAPE e)`."""
+            args: list[Any] = [self._parse_bitwise()]
+            if self._match_text_seq("SIMILAR"):
+                args.append(self._parse_bitwise())
+                self._match_text_seq("ESCAPE")
+                args.append(self._parse_bitwise())
+            elif self._match(TokenType.FROM):
+                args.append(self._parse_bitwise())
+                if self._match(TokenType.FOR):
+                    args.append(self._parse_bitwise())
+            elif self._match(TokenType.FOR):
+                args += [exp.Literal.number(1), self._parse_bitwise()]
+            else:
+                while self._match(TokenType.COMMA):
+                    args.append(self._parse_bitwise())
+            return exp.Anonymous(this="substring", expressions=args)
 
 
 def walk_position(node: exp.Expr) -> int | None:

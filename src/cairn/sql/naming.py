@@ -22,7 +22,6 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.CurrentTimestamp: "current_timestamp",
     exp.CurrentDate: "current_date",
     exp.Localtimestamp: "localtimestamp",
-    exp.Substring: "substring",
     exp.StrPosition: "position",
     exp.Extract: "extract",
     exp.CurrentUser: "current_user",

@@ -260,15 +260,21 @@ class Gather:
             tuple(Item("", expr) for expr in shown), query.source, query.where, distinct=once
         )
         gathered, columns = self._gathered(block)
-        mapping: dict[Expr, Expr] = dict(zip(shown, columns, strict=True))
+        mapping: dict[Expr, Expr] = {
+            expr: column
+            for expr, column in zip(shown, columns, strict=True)
+            if expr in group or not isinstance(expr, Const)
+        }
         return self._over(query, gathered, tuple(mapping[each] for each in group), mapping)
 
     def _over(
         self, query: Select, source: Rel, group: tuple[Expr, ...], mapping: dict[Expr, Expr]
     ) -> Query:
-        changed = replace(query, source=None, where=None, group=None)
-        changed = substitute(changed, mapping)
-        return self.subqueries(replace(changed, source=source, group=group))  # type: ignore[no-any-return]
+        items, having, order = substitute_block((query.items, query.having, query.order), mapping)
+        merged = replace(
+            query, items=items, source=source, where=None, group=group, having=having, order=order
+        )
+        return self.subqueries(merged)  # type: ignore[no-any-return]
 
     def _gathered(self, block: Select) -> tuple[Gathered, list[Col]]:
         rel = self.numbers.next_rel()
@@ -316,7 +322,7 @@ class Pieces:
             right = self.take(source.right, holds, on + parts, nullable=nullable)
         elif source.kind == "left":
             left = self.take(source.left, holds, on, nullable=nullable)
-            right = self.take(source.right, [], on + parts, nullable=True)
+            right = self.take(source.right, [], parts, nullable=True)
         else:
             left = self.take(source.left, [], [], nullable=True)
             right = self.take(source.right, [], [], nullable=True)
@@ -367,6 +373,21 @@ def _below(col: Col, part: Expr) -> bool:
     return any(
         isinstance(node, (Scan, Derived, Gathered)) and node.rel == col.rel for node in walk(part)
     )
+
+
+def substitute_block(node: Any, mapping: dict[Expr, Expr]) -> Any:
+    """`substitute` for one block: the `count(*)` of a sub-query is not this block's."""
+    inside = {
+        old: new for old, new in mapping.items() if not isinstance(old, Agg) and columns_in(old)
+    }
+
+    def change(each: Any) -> Any:
+        if isinstance(each, SubQuery):
+            operands = substitute_block(each.operands, mapping)
+            return replace(each, query=substitute(each.query, inside), operands=operands)
+        return mapping.get(each) if isinstance(each, Expr) else None
+
+    return rewrite(node, change)
 
 
 def aggregates_in(expr: Any) -> list[Agg]:

@@ -168,11 +168,11 @@ class Renderer:
         if name in _INFIX:
             return f"({args[0]} {name} {args[1]})"
         if name in ("and", "or"):
-            return "(" + f" {name.upper()} ".join(args) + ")"
+            return _balanced(f" {name.upper()} ", args)
         if name == "in":
             return f"({args[0]} IN ({', '.join(args[1:])}))"
         if name == "||":
-            return "(" + " || ".join(args) + ")"
+            return _balanced(" || ", args)
         if name in _RENAMED:
             return f"({args[0]} {_RENAMED[name]} {args[1]})"
         if name in _WRAPPED:
@@ -349,6 +349,15 @@ class Renderer:
         if nullable:  # in WHERE it would throw away rows that the outer join has to keep
             return f"(SELECT * FROM {name} AS {alias} WHERE {condition}) AS {alias}", []
         return f"{name} AS {alias}", [condition]
+
+
+def _balanced(operator: str, parts: list[str]) -> str:
+    """A chain of one operator; long ones as a balanced tree, for SQLite limits their depth."""
+    if len(parts) <= 32:
+        return f"({operator.join(parts)})"
+    half = len(parts) // 2
+    left, right = _balanced(operator, parts[:half]), _balanced(operator, parts[half:])
+    return f"({left}{operator}{right})"
 
 
 def _may_be_null(expr: Expr) -> bool:

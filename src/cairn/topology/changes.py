@@ -19,7 +19,7 @@ from cairn.model import rows
 from cairn.model import system_tables as system
 from cairn.model.cluster import Cluster
 from cairn.model.events import (
-    Event,
+    AnyEvent,
     EventBuckets,
     EventInstance,
     EventReplicaset,
@@ -75,7 +75,7 @@ def events_of(
     position: Position,
     timestamp: str,
     version: Version,
-) -> list[Event]:
+) -> list[AnyEvent]:
     """The events of one applied entry, in the order in which they are told.
 
     `before` and `after` are the pictures around this very entry (`advanced` makes the second from
@@ -93,7 +93,7 @@ def events_of(
 
 def difference(
     before: Cluster, after: Cluster, *, position: Position, timestamp: str, version: Version
-) -> list[Event]:
+) -> list[AnyEvent]:
     """The events that lead from one picture to another: an installed Raft snapshot (rule 13)."""
     teller = _Teller(position, timestamp, version)
     return _told(_everything(before), _everything(after), before, after, teller)
@@ -189,11 +189,13 @@ class _Teller(msgspec.Struct, frozen=True):
         return self.version != "0.1"
 
 
-def _told(old: _Rows, new: _Rows, before: Cluster, after: Cluster, teller: _Teller) -> list[Event]:
+def _told(
+    old: _Rows, new: _Rows, before: Cluster, after: Cluster, teller: _Teller
+) -> list[AnyEvent]:
     """Replaces: tiers, replicasets, instances, buckets. Then deletes, the other way round."""
     at = (teller.timestamp, teller.position)
     version = teller.version
-    events: list[Event] = []
+    events: list[AnyEvent] = []
     if teller.is_full:
         for name, fields in _changed(old.tiers, new.tiers, told_tier, told_tier):
             events.append(EventTier("replace", "tier", *at, name, **fields))
@@ -253,7 +255,7 @@ def _missing(old: Mapping[str, T], new: Mapping[str, T]) -> list[str]:
     return [key for key in old if key not in new]
 
 
-def numbered(events: list[Event]) -> list[Event]:
+def numbered(events: list[AnyEvent]) -> list[AnyEvent]:
     """0.2: each event's place in its entry, and the mark on the last."""
     count = len(events)
     return [
@@ -266,11 +268,11 @@ def numbered(events: list[Event]) -> list[Event]:
 
 def _bucket_events(
     old: _Rows, new: _Rows, before: Cluster, after: Cluster, teller: _Teller
-) -> tuple[list[Event], list[Event]]:
+) -> tuple[list[AnyEvent], list[AnyEvent]]:
     """Replaced and deleted intervals. A 0.1 stream tells owners only, and no deletes."""
     at = (teller.timestamp, teller.position)
-    replaced: list[Event] = []
-    deleted: list[Event] = []
+    replaced: list[AnyEvent] = []
+    deleted: list[AnyEvent] = []
     for tier in sorted({each.tier for each in (*old.buckets, *new.buckets)}):
         was = pieces(old.buckets, tier, lambda row: told_buckets(row, before, teller.version))
         now = pieces(new.buckets, tier, lambda row: told_buckets(row, after, teller.version))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import msgspec
@@ -227,12 +227,14 @@ class RoutingTable:
         self.snapshots = 0
         self.dropped = 0  # events older than what we had
         self._opening: list[AnyEvent] | None = None
+        self._entry: list[AnyEvent] = []  # 0.2: the events of an entry whose last is still to come
 
     # --- feeding ------------------------------------------------------------------------------
 
     def connecting(self) -> None:
         """A new service connection: what comes next is its snapshot, or the rest of a resume."""
         self._opening = []
+        self._entry.clear()
 
     def receive(self, event: AnyEvent, now: float) -> None:
         if isinstance(event, Hello):
@@ -263,8 +265,9 @@ class RoutingTable:
         return True
 
     def lost(self) -> None:
-        """The service connection ended: an unfinished snapshot is of no use."""
+        """The service connection ended: an unfinished snapshot or entry is of no use."""
         self._opening = None
+        self._entry.clear()
 
     def tick(self, now: float) -> None:
         if self.batch.is_due(now):
@@ -285,20 +288,32 @@ class RoutingTable:
             )
 
     def _receive_live(self, event: AnyEvent, now: float) -> None:
+        """0.2 entries take effect whole: the next provider may not have reached this one."""
         raft = getattr(event, "raft", None)
         if raft is not None and raft < self.view.position:
             self.dropped += 1
             return
+        if not isinstance(event, Event) or event.n is None:
+            self._take(event, now)
+        else:
+            self._entry.append(event)
+            if not event.last:
+                return
+            entry, self._entry = self._entry, []
+            for each in entry:
+                self._take(each, now)
+        if raft is not None and (not isinstance(event, Event) or event.last):
+            self.resume_after = raft
+
+    def _take(self, event: AnyEvent, now: float) -> None:
         if isinstance(event, EventBuckets):
             self.batch.add(event, now)
-            self.view.position = event.raft
+            self.view.position = max(self.view.position, event.raft)
             self.tick(now)
-        else:
-            if isinstance(event, EventReplicaset) and event.op == "delete":
-                self.flush()
-            self._apply(event)
-        if isinstance(event, Heartbeat | SnapshotEnd) or (isinstance(event, Event) and event.last):
-            self.resume_after = event.raft
+            return
+        if isinstance(event, EventReplicaset) and event.op == "delete":
+            self.flush()
+        self._apply(event)
 
     def _apply(self, event: AnyEvent) -> None:
         self._remember_gone(event, self.view)
@@ -406,13 +421,3 @@ class RoutingTable:
 def _plain(value: msgspec.Struct) -> dict[str, Any]:
     fields = msgspec.to_builtins(value)
     return {key: each for key, each in fields.items() if each is not None and key != "uuid"}
-
-
-def fed(events: Iterable[AnyEvent]) -> RoutingTable:
-    """A table made from one snapshot, for tests and tools."""
-    table = RoutingTable()
-    table.connecting()
-    for event in events:
-        table.receive(event, 0.0)
-    table.ready(0.0)
-    return table

@@ -1,0 +1,201 @@
+"""Real clusters of real processes for tests: started, killed, paused and waited for by name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+
+T = TypeVar("T")
+PASSWORD = "T0psecret1"
+WAIT_S = 30.0
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def eventually(condition: Callable[[], T], what: str, timeout_s: float = WAIT_S) -> T:
+    """Wait for a condition; what it last said is in the failure."""
+    deadline = time.monotonic() + timeout_s
+    last: Any = None
+    while time.monotonic() < deadline:
+        try:
+            last = condition()
+            if last:
+                return last
+        except (psycopg.Error, AssertionError, OSError, KeyError) as problem:
+            last = problem
+        time.sleep(0.05)
+    raise AssertionError(f"{what} did not happen within {timeout_s:g} s; last: {last!r}")
+
+
+class Node:
+    """One `cairn run`: its addresses, its directory, its process."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.cluster, self.name = cluster, name
+        self.peer_port, self.pg_port = free_ports(2)
+        self.dir = cluster.dir / name
+        self.process: subprocess.Popen[bytes] | None = None
+        self.extra: list[str] = []
+
+    @property
+    def peer(self) -> str:
+        return f"127.0.0.1:{self.peer_port}"
+
+    def start(self, *extra: str, peers: str | None = None, **environment: str) -> Node:
+        assert self.process is None or self.process.poll() is not None
+        self.dir.mkdir(exist_ok=True)
+        log = (self.dir / "cairn.log").open("ab")
+        command = [
+            *(sys.executable, "-m", "cairn.cli.main", "run"),
+            *("--cluster-name", self.cluster.name),
+            *("--instance-id", self.name, "--instance-dir", str(self.dir)),
+            *("--listen", self.peer, "--pg-listen", f"127.0.0.1:{self.pg_port}"),
+            *("--peer", peers or self.cluster.peers),
+            *self.cluster.flags,
+            *extra,
+        ]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={
+                **os.environ,
+                "CAIRN_ADMIN_PASSWORD": PASSWORD,
+                "CAIRN_SERVICE_PASSWORD": "shared secret",
+                **environment,
+            },
+        )
+        log.close()
+        return self
+
+    @property
+    def child_pid(self) -> int:
+        return int((self.dir / "cairn.pid").read_text().split()[1])
+
+    def log(self) -> str:
+        return (self.dir / "cairn.log").read_text(errors="replace")
+
+    def connect(self, **options: Any) -> psycopg.Connection[Any]:
+        return psycopg.connect(
+            f"host=127.0.0.1 port={self.pg_port} user=admin password={PASSWORD} dbname=cairn "
+            "connect_timeout=5",
+            autocommit=True,
+            **options,
+        )
+
+    def sql(self, text: str, params: tuple[Any, ...] | None = None) -> list[Any]:
+        with self.connect() as connection:
+            cursor = connection.execute(text, params)
+            return cursor.fetchall() if cursor.description else []
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.sql("CALL cairn_status()")[0][0]
+        return found
+
+    def kill(self) -> None:
+        """kill -9 of supervisor and instance, as a power cut would."""
+        assert self.process is not None
+        for pid in (self.process.pid, self._child()):
+            if pid:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+        self.process.wait(10)
+
+    def _child(self) -> int:
+        try:
+            return self.child_pid
+        except (OSError, IndexError):
+            return 0
+
+    def pause(self) -> None:
+        os.kill(self.child_pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.child_pid, signal.SIGCONT)
+
+    def stop(self, timeout_s: float = 20.0) -> int:
+        """SIGTERM and the exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout_s)
+
+    def wait_exit(self, timeout_s: float = WAIT_S) -> int:
+        assert self.process is not None
+        return self.process.wait(timeout_s)
+
+
+class Cluster:
+    """A set of nodes in one directory; everything it started is ended by `close`."""
+
+    def __init__(self, directory: Path, name: str = "test", *flags: str) -> None:
+        self.dir, self.name, self.flags = directory, name, list(flags)
+        self.nodes: dict[str, Node] = {}
+        self.peers = ""
+
+    def __getitem__(self, name: str) -> Node:
+        return self.nodes[name]
+
+    def add(self, name: str) -> Node:
+        node = self.nodes[name] = Node(self, name)
+        return node
+
+    def start(self, *names: str) -> Cluster:
+        """Nodes that all know each other, started at once."""
+        for name in names:
+            self.add(name)
+        self.peers = ",".join(self.nodes[name].peer for name in names)
+        for name in names:
+            self.nodes[name].start()
+        self.wait_online(*names)
+        return self
+
+    def states(self, via: str) -> dict[str, str]:
+        rows = self.nodes[via].sql("SELECT name, current_state FROM _pico_instance")
+        return {name: state[0] for name, state in rows}
+
+    def wait_online(self, *names: str, via: str | None = None) -> None:
+        asked = via or names[0]
+
+        def all_online() -> bool:
+            states = self.states(asked)
+            assert all(states.get(name) == "Online" for name in names), states
+            return True
+
+        eventually(all_online, f"{', '.join(names)} Online")
+
+    def leader(self, via: str) -> str:
+        return str(self.nodes[via].status()["raft"]["leader"])
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            if node.process is not None and node.process.poll() is None:
+                with contextlib.suppress(OSError, IndexError):
+                    node.resume()
+                node.kill()
+
+
+def cleaned(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,168 @@
+"""Instances find each other, form one cluster, leave it, die and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from tests.cluster.harness import Cluster, eventually, free_ports
+
+pytestmark = pytest.mark.cluster
+Make = Callable[..., Cluster]
+
+
+def test_the_seeds_example_gives_one_cluster(new_cluster: Make) -> None:
+    cluster = new_cluster().start("i1", "i2", "i3")
+    fourth = cluster.add("i4").start(peers=cluster["i1"].peer)
+    cluster.wait_online("i1", "i2", "i3", "i4", via="i4")
+    status = fourth.status()
+    assert {row["name"] for row in status["instances"]} == {"i1", "i2", "i3", "i4"}
+    assert sorted(row["raft_id"] for row in status["instances"]) == [1, 2, 3, 4]
+    eventually(lambda: len(fourth.status()["raft"]["voters"]) == 3, "three voters of four")
+    assert sum(row["buckets"] for row in status["replicasets"]) == 3000
+
+
+def test_a_killed_leader_is_replaced_and_comes_back_with_a_new_incarnation(
+    new_cluster: Make,
+) -> None:
+    cluster = new_cluster("--init-replication-factor", "3").start("i1", "i2", "i3")
+    eventually(lambda: len(cluster["i1"].status()["raft"]["voters"]) == 3, "three voters")
+    old = cluster.leader("i1")
+    others = [name for name in cluster.nodes if name != old]
+    cluster[old].kill()
+
+    def replaced() -> bool:
+        status = cluster[others[0]].status()
+        states = {row["name"]: row["current_state"] for row in status["instances"]}
+        masters = {row["master"] for row in status["replicasets"]}
+        return (
+            status["raft"]["leader"] in others
+            and states[old].startswith("Offline")
+            and old not in masters
+        )
+
+    eventually(replaced, "a new leader and a new master")
+    cluster[old].start()
+    cluster.wait_online("i1", "i2", "i3", via=others[0])
+    status = cluster[others[0]].status()
+    assert {row["name"]: row["current_state"] for row in status["instances"]}[old] == "Online(2)"
+
+
+def test_one_of_two_leaves_gracefully_and_the_other_keeps_working(new_cluster: Make) -> None:
+    """The seed's war story: the one that stays must not lose its quorum."""
+    cluster = new_cluster().start("i1", "i2")
+    eventually(lambda: len(cluster["i1"].status()["raft"]["voters"]) == 2, "two voters")
+    for leaving in ("i2", "i1"):
+        staying = "i1" if leaving == "i2" else "i2"
+        assert cluster[leaving].stop() == 0
+        status = cluster[staying].status()
+        assert status["raft"]["voters"] == [staying]
+        assert status["raft"]["leader"] == staying
+        assert cluster.states(staying)[leaving] == "Offline"
+        cluster[leaving].start()
+        cluster.wait_online("i1", "i2", via=staying)
+        eventually(lambda: len(cluster["i1"].status()["raft"]["voters"]) == 2, "two voters")
+
+
+def test_a_paused_instance_is_treated_like_a_dead_one_and_comes_back_harmless(
+    new_cluster: Make,
+) -> None:
+    cluster = new_cluster("--init-replication-factor", "3").start("i1", "i2", "i3")
+    eventually(lambda: len(cluster["i1"].status()["raft"]["voters"]) == 3, "three voters")
+    leader = cluster.leader("i1")
+    others = [name for name in cluster.nodes if name != leader]
+    cluster[leader].pause()
+    eventually(lambda: cluster.states(others[0])[leader] == "Offline", "the paused one Offline")
+    cluster[leader].resume()
+    cluster.wait_online("i1", "i2", "i3", via=others[0])
+    terms = {name: cluster[name].status()["raft"]["leader"] for name in cluster.nodes}
+    assert len(set(terms.values())) == 1
+
+
+def test_all_killed_at_once_come_back_with_everything(new_cluster: Make) -> None:
+    cluster = new_cluster().start("i1", "i2", "i3")
+    cluster["i1"].sql("CREATE TABLE t (a INT PRIMARY KEY, b TEXT) DISTRIBUTED BY (a)")
+    cluster["i1"].sql("CREATE TABLE g (a INT PRIMARY KEY, b TEXT) DISTRIBUTED GLOBALLY")
+    for at in range(20):
+        cluster["i2"].sql(f"INSERT INTO t VALUES ({at}, 'row {at}')")
+    cluster["i3"].sql("INSERT INTO g VALUES (1, 'one')")
+    for node in cluster.nodes.values():
+        node.kill()
+    for name in ("i3", "i1", "i2"):
+        cluster[name].start()
+    cluster.wait_online("i1", "i2", "i3")
+    eventually(
+        lambda: cluster["i3"].sql("SELECT count(*), sum(a) FROM t") == [(20, 190)],
+        "all acknowledged rows",
+    )
+    assert cluster["i1"].sql("SELECT * FROM g") == [(1, "one")]
+
+
+def test_a_changed_address_is_recorded_and_a_changed_name_refused(new_cluster: Make) -> None:
+    cluster = new_cluster().start("i1", "i2", "i3")
+    node = cluster["i2"]
+    assert node.stop() == 0
+    node.peer_port, node.pg_port = free_ports(2)
+    node.start("--failure-domain", "DC=MSK", peers=cluster["i1"].peer)
+    cluster.wait_online("i1", "i2", "i3")
+    address = cluster["i1"].sql(
+        "SELECT a.address FROM _pico_peer_address a JOIN _pico_instance i ON a.raft_id = i.raft_id "
+        "WHERE i.name = 'i2' AND a.connection_type = 'pgproto'"
+    )
+    assert address == [(f"127.0.0.1:{node.pg_port}",)]
+    assert node.stop() == 0
+    assert node.start("--tier", "other").wait_exit() == 2
+    assert "instance restarted with a different tier" in node.log()
+
+
+def test_an_expelled_instance_is_forgotten_and_told_so_when_it_starts_again(
+    new_cluster: Make,
+) -> None:
+    cluster = new_cluster("--init-replication-factor", "3").start("i1", "i2", "i3")
+    [(raft_id,)] = cluster["i1"].sql("SELECT raft_id FROM _pico_instance WHERE name = 'i3'")
+    cluster["i1"].sql("CALL cairn_expel('i3', false, 20)")
+    assert cluster["i3"].wait_exit() == 5
+    assert cluster["i1"].sql("SELECT name FROM _pico_instance ORDER BY 1") == [("i1",), ("i2",)]
+    known = cluster["i1"].sql("SELECT DISTINCT raft_id FROM _pico_peer_address")
+    assert (raft_id,) not in known
+    cluster["i3"].start()
+    assert cluster["i3"].wait_exit() == 5
+    assert "expelled" in cluster["i3"].log()
+    newcomer = cluster.add("i4").start(peers=cluster["i1"].peer)
+    cluster.wait_online("i1", "i2", "i4")
+    assert {row["name"]: row["raft_id"] for row in newcomer.status()["instances"]}["i4"] == 4
+
+
+def test_the_last_owner_of_buckets_is_not_expelled_without_force(new_cluster: Make) -> None:
+    cluster = new_cluster().start("i1", "i2")
+    cluster["i1"].sql("CREATE TABLE t (a INT PRIMARY KEY) DISTRIBUTED BY (a)")
+    with pytest.raises(psycopg.Error, match="still owns buckets"):
+        cluster["i1"].sql("CALL cairn_expel('i2', false, 5)")
+
+
+def test_newcomers_that_do_not_fit_are_refused_with_a_sentence(new_cluster: Make) -> None:
+    cluster = new_cluster().start("i1")
+    other = cluster.add("i2")
+    other.start("--cluster-name", "other", "--log-level", "debug", peers=cluster["i1"].peer)
+    eventually(lambda: "cluster_name mismatch" in other.log(), "the refusal")
+    duplicate = cluster.add("dup")
+    duplicate.name = "i1"
+    duplicate.start(peers=cluster["i1"].peer)
+    assert duplicate.wait_exit() == 1
+    assert "`i1` is already joined" in duplicate.log()
+    tier = cluster.add("i5").start("--tier", "nowhere", peers=cluster["i1"].peer)
+    assert tier.wait_exit() in (1, 2)
+    assert "nowhere" in tier.log()
+
+
+def test_a_stranger_without_the_secret_learns_nothing(new_cluster: Make) -> None:
+    cluster = new_cluster().start("i1")
+    stranger = cluster.add("i2")
+    stranger.start(
+        "--log-level", "debug", peers=cluster["i1"].peer, CAIRN_SERVICE_PASSWORD="a guess"
+    )
+    eventually(lambda: "wrong service password" in stranger.log(), "the refusal")
+    assert cluster.states("i1") == {"i1": "Online"}
+    assert "default_1" not in stranger.log()
