@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from cairn.model import system_tables as system
 from cairn.model.catalog import Privilege, User
+from cairn.model.cluster import Cluster
 from cairn.model.schema import Column, Index, Sharded, Table, distribution_json, format_json
 from cairn.model.topology import (
     BucketRange,
     BucketState,
     Grade,
     Instance,
+    Position,
     Replicaset,
     ReplicasetState,
     State,
@@ -21,6 +24,7 @@ from cairn.model.topology import (
 from cairn.model.values import ColumnType
 
 Row = tuple[Any, ...]
+NOWHERE = Position(0, 0)
 
 
 def to_json(value: Any) -> str:
@@ -271,3 +275,22 @@ def tables_of(
             others[index.table_id] = (*others.get(index.table_id, ()), index)
     tables = {row[1]: table_of_row(row, keys.get(row[0], ())) for row in table_rows}
     return tables, others
+
+
+def cluster_of(
+    content: Callable[[Table], Iterable[Sequence[Any]]], position: Position = NOWHERE
+) -> Cluster:
+    """A picture of the topology from the rows of its tables, however they are read."""
+    buckets = [bucket_of_row(row) for row in content(system.PICO_BUCKET)]
+    return Cluster(
+        position=position,
+        instances={row[0]: instance_of(row) for row in content(system.PICO_INSTANCE)},
+        replicasets={row[0]: replicaset_of(row) for row in content(system.PICO_REPLICASET)},
+        tiers={row[0]: tier_of(row) for row in content(system.PICO_TIER)},
+        addresses={(row[0], row[2]): row[1] for row in content(system.PICO_PEER_ADDRESS)},
+        buckets=tuple(sorted(buckets, key=lambda bucket: (bucket.tier, bucket.start))),
+        properties={
+            row[0]: None if row[1] is None else json.loads(row[1])
+            for row in content(system.PICO_PROPERTY)
+        },
+    )

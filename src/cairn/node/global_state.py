@@ -77,21 +77,7 @@ class GlobalState:
             self._read_catalog(position)
 
     def _read_cluster(self, position: Position) -> None:
-        buckets = [rows.bucket_of_row(row) for row in self.rows(system.PICO_BUCKET)]
-        self.cluster = Cluster(
-            position=position,
-            instances={row[0]: rows.instance_of(row) for row in self.rows(system.PICO_INSTANCE)},
-            replicasets={
-                row[0]: rows.replicaset_of(row) for row in self.rows(system.PICO_REPLICASET)
-            },
-            tiers={row[0]: rows.tier_of(row) for row in self.rows(system.PICO_TIER)},
-            addresses={(row[0], row[2]): row[1] for row in self.rows(system.PICO_PEER_ADDRESS)},
-            buckets=tuple(sorted(buckets, key=lambda bucket: (bucket.tier, bucket.start))),
-            properties={
-                key: None if value is None else json.loads(value)
-                for key, value in self.rows(system.PICO_PROPERTY)
-            },
-        )
+        self.cluster = rows.cluster_of(self.rows, position)
 
     def _read_catalog(self, position: Position) -> None:
         tables, indexes = rows.tables_of(self.rows(system.PICO_TABLE), self.rows(system.PICO_INDEX))

@@ -110,7 +110,7 @@ class Instance:
             )
         )
         self.on_applied: list[Callable[[list[Applied]], None]] = []
-        self.on_installed: list[Callable[[], None]] = []
+        self.on_installed: list[Callable[[list[str], list[str]], None]] = []
         self.on_close: list[Callable[[], None]] = []
         self.handlers = handlers
         self._tasks: list[asyncio.Task[None]] = []
@@ -187,13 +187,13 @@ class Instance:
         for listener in self.on_applied:
             listener(done)
 
-    def _on_installed(self) -> None:
+    def _on_installed(self, told_01: list[str], told_02: list[str]) -> None:
         position = Position(self.runner.applied_term, self.runner.applied_index)
         self.state.reload(position)
         self.proposer.installed(position.index)
         self._topology_changed()
         for listener in self.on_installed:
-            listener()
+            listener(told_01, told_02)
 
     def _topology_changed(self) -> None:
         self.peers.learn(self.state.peer_addresses())

@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 
 from cairn.model.errors import CairnError, NotLeader, TimedOut
+from cairn.model.topology import Position
 from cairn.net.link import Link
 from cairn.net.peers import Peers
-from cairn.node.runtime import Runtime, spawn
+from cairn.node.runtime import Runtime, spawn, timestamp
 from cairn.node.snapshots import SnapshotReceiver, SnapshotSender
 from cairn.raft.core import RaftCore
 from cairn.raft.types import (
@@ -59,10 +60,11 @@ class RaftRunner:
         runtime: Runtime,
         *,
         on_applied: Callable[[list[Applied]], None],
-        on_installed: Callable[[], None],
+        on_installed: Callable[[list[str], list[str]], None],
         on_role: Callable[[], None],
     ) -> None:
         self.raft_id = raft_id
+        self._runtime = runtime
         self._store, self._machine, self._disk, self._peers = store, machine, disk, peers
         self._on_applied, self._on_installed, self._on_role = on_applied, on_installed, on_role
         self.sender = SnapshotSender(store.path)
@@ -266,7 +268,7 @@ class RaftRunner:
                 payload = self.receiver.take(ready.snapshot.handle)
             job = Job(
                 lambda: self._write(ready, payload),
-                lambda _: self._written(ready),
+                lambda told: self._written(ready, told),
                 must_sync=ready.must_sync,
             )
             self._disk.submit(job)
@@ -283,15 +285,20 @@ class RaftRunner:
         if ready.soft_state is not None:
             self._on_role()
 
-    def _write(self, ready: Ready, payload: Any) -> None:
+    def _write(self, ready: Ready, payload: Any) -> tuple[list[str], list[str]]:
         """On the writer's thread: the whole Ready in the group's transaction."""
+        told: tuple[list[str], list[str]] = ([], [])
         if ready.snapshot is not None:
             assert payload is not None, "a snapshot is installed only after it was fetched"
-            self._store.install(ready.snapshot.meta)
+            meta = ready.snapshot.meta
+            self._store.install(meta)
             self._machine.install(payload)
+            position = Position(meta.term, meta.index)
+            told = self._machine.events.installed(position, timestamp(self._runtime))
         self._store.write(ready)
+        return told
 
-    def _written(self, ready: Ready) -> None:
+    def _written(self, ready: Ready, told: tuple[list[str], list[str]]) -> None:
         self._in_flight -= 1
         if self._closed:
             return
@@ -299,7 +306,7 @@ class RaftRunner:
             meta = ready.snapshot.meta
             self.view.installed(meta)
             self.applied_index, self.applied_term = meta.index, meta.term
-            self._on_installed()
+            self._on_installed(*told)
             self._release_waiters()
         self.view.written(ready.entries)
         self._persisted(ready)

@@ -315,11 +315,11 @@ class RaftCore(Elections):
         return ready
 
     def _soft_news(self) -> SoftState | None:
-        soft = SoftState(self.leader, self.role)
-        if soft == self.last_soft:
+        last = self.last_soft
+        if self.leader == last.leader and self.role is last.role:
             return None
-        self.last_soft = soft
-        return soft
+        self.last_soft = SoftState(self.leader, self.role)
+        return self.last_soft
 
     def _remember(self, ready: Ready) -> None:
         log = self.log

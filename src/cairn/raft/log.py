@@ -203,7 +203,9 @@ class RaftLog:
 
     def applicable_to(self) -> int:
         """The last entry that may be applied now: committed, and durable here (P2)."""
-        return self.applying if self.snapshot else min(self.committed, self.offset - 1)
+        if self.snapshot is not None:
+            return self.applying
+        return self.committed if self.committed < self.offset else self.offset - 1
 
     def has_applicable(self, max_bytes: int) -> bool:
         return self.applying < self.applicable_to() and self.applying_bytes < max_bytes

@@ -16,6 +16,8 @@ from cairn.raft.types import (
 
 def limit_bytes(entries: list[Entry], max_bytes: int) -> list[Entry]:
     """The longest prefix within `max_bytes` of data, but at least one entry."""
+    if sum([len(entry.data) for entry in entries]) <= max_bytes:
+        return entries
     total = 0
     for count, entry in enumerate(entries):
         total += len(entry.data)

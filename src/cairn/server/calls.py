@@ -191,9 +191,15 @@ async def _compact(session: Session, keep: int = 0) -> Any:
     return {"compacted": upto}
 
 
+async def _subscribers(session: Session) -> Any:
+    """Service connections of this instance: position told, lag, queue."""
+    return session.service.feed.view()
+
+
 #: name → (only for the admin, what it does)
 CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
     "cairn_status": (False, _status),
     "cairn_expel": (True, _expel),
     "cairn_compact": (True, _compact),
+    "cairn_subscribers": (True, _subscribers),
 }

@@ -20,6 +20,7 @@ from cairn.node.execution import Execution
 from cairn.node.instance import Instance, decoding
 from cairn.node.schema_changes import SchemaChanges
 from cairn.pgwire.scram import make_verifier
+from cairn.server.feed import Feed
 from cairn.server.statements import StatementCache
 from cairn.sql import functions
 from cairn.sql.bind_functions import LATE_FUNCTIONS
@@ -44,6 +45,7 @@ class Service:
         self.schema_changes = SchemaChanges(
             instance, lambda password: str(make_verifier(password, salt=os.urandom(16)))
         )
+        self.feed = Feed(self)
         instance.handlers.update(self._handlers())
 
     @property

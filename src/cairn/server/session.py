@@ -20,6 +20,7 @@ from cairn.model.errors import (
     StatementInvalidated,
     TooManyConnections,
 )
+from cairn.model.events import Version
 from cairn.pgwire.extended import Portal, StatementBook
 from cairn.pgwire.requests import (
     BadMessage,
@@ -46,6 +47,7 @@ from cairn.pgwire.rows import row_encoder
 from cairn.pgwire.server import PgServer
 from cairn.server import calls, running, settings
 from cairn.server.copying import CopyIn, copy_out
+from cairn.server.feed import asked_version
 from cairn.server.login import Login, read_flag
 from cairn.server.metadata import metadata_notice
 from cairn.server.running import Outcome
@@ -112,10 +114,7 @@ class Session(asyncio.Protocol):
         self.cancelled.set()
         if self._working is not None:
             self._working.cancel()
-        self.on_closed()
-
-    def on_closed(self) -> None:
-        """For service connections, which have a subscription to end."""
+        self.service.feed.unsubscribe(self)
 
     def _too_slow(self) -> None:
         self.pg.fatal(CairnError("login took too long", sqlstate="57014"))
@@ -218,16 +217,38 @@ class Session(asyncio.Protocol):
             raise ProtocolViolation("a SASL message before the startup packet")
         self.pg.sasl_final(self.login.final(request.data))
         self.user, self.user_id = self.login.user, self.login.user_id
-        self._read_options(self.login.params.options)
-        return self._enter()
-
-    def _enter(self) -> Coroutine[Any, Any, None] | None:
-        """Logged in. Service connections override this to send the snapshot first."""
-        self.greet()
+        options = self.login.params.options
+        self._read_options(options)
+        version = asked_version(options, self.login.params.params)
+        self._greet()
+        if version is not None:
+            return self._subscribe(version, options)
         self.pg.ready(self.status)
         return None
 
-    def greet(self) -> None:
+    async def _subscribe(self, version: Version, options: dict[str, str]) -> None:
+        """A service connection: the snapshot comes before the first ReadyForQuery."""
+        try:
+            await self.service.feed.subscribe(self, version, options)
+        except CairnError as problem:
+            self.pg.fatal(problem)
+            return
+        self.pg.ready(self.status)
+
+    def unsent(self) -> int:
+        return self.transport.get_write_buffer_size()
+
+    def push(self, data: bytes) -> None:
+        """Whole messages from outside the line of requests: between messages they are legal."""
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def hang_up(self, problem: CairnError) -> None:
+        if not self._closing:
+            self.pg.fatal(problem)
+            self._flush()
+
+    def _greet(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

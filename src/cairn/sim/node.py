@@ -35,10 +35,14 @@ from cairn.raft.types import (
 )
 from cairn.raft.types import Snapshot as RaftSnapshot
 from cairn.sim.disk import Disk, Image, Record, State
+from cairn.sim.oracles import Violation
 from cairn.sim.profile import MS
 
 if TYPE_CHECKING:
     from cairn.sim.world import World
+
+
+MAX_READIES = 100_000  # of one life: a core that always has something to do is broken
 
 
 class Crashed(Exception):
@@ -193,6 +197,8 @@ class SimNode:
         self._look()
         while self.unacked < self.profile.max_readies and core.has_ready():
             ready = core.ready()
+            if ready.number > MAX_READIES:
+                raise Violation("liveness", f"{self.id} is never done")
             self.world.oracles.handed_out(self, ready)
             self.point("before_send")
             for message in ready.messages:

@@ -34,9 +34,10 @@ from cairn.model.catalog import Catalog
 from cairn.model.errors import SyntaxProblem, TooComplex, Unsupported
 from cairn.model.values import ColumnType
 from cairn.sql.cursor import Cursor
+from cairn.sql.ddl_common import Right
 from cairn.sql.lexer import Token, split, tokens
 from cairn.sql.plan_copy import CopyStatement, parse_copy
-from cairn.sql.plan_ddl import Right, parse_ddl
+from cairn.sql.plan_ddl import parse_ddl
 from cairn.sql.plan_other import parse_other, refuse_by_name
 from cairn.sql.plans import CopyPlan, EmptyPlan, ExplainPlan, OutColumn, Plan
 

@@ -16,9 +16,10 @@ from cairn.model.errors import (
 )
 from cairn.model.schema import BUCKET_COLUMN, Table
 from cairn.model.values import ColumnType
-from cairn.sql import bind
-from cairn.sql.bind import allow, assign, bind_query
-from cairn.sql.bind_expr import bind_boolean, bind_expr, name_of, refuse
+from cairn.sql.bind import bind_query
+from cairn.sql.bind_expr import bind_boolean, bind_expr
+from cairn.sql.bind_from import bind_ctes, bind_relation
+from cairn.sql.bind_sets import assign
 from cairn.sql.dialect import walk_position
 from cairn.sql.ir import (
     Call,
@@ -35,6 +36,7 @@ from cairn.sql.ir import (
     output,
 )
 from cairn.sql.scope import Scope
+from cairn.sql.tree import allow, name_of, refuse
 from cairn.sql.typing_rules import S, plain
 
 OnConflict = Literal["fail", "nothing", "replace"]
@@ -80,14 +82,17 @@ def bind_insert(scope: Scope, tree: exp.Insert) -> BoundInsert:
         names = [name_of(each) for each in target.expressions]
         target = target.this
     table = target_table(scope, target)
-    places = _places(table, names, tree)
+    places = target_places(table, names, walk_position(tree))
     if tree.args.get("default"):
         raise refuse(tree, "INSERT DEFAULT VALUES")
     on_conflict = _on_conflict(tree.args.get("conflict"))
     source = tree.expression
-    bind._bind_ctes(scope, tree)
+    bind_ctes(scope, tree)
     if isinstance(source, exp.Values) and not source.args.get("order"):
-        rows = tuple(_value_row(scope, table, places, row) for row in source.expressions)
+        listed = names is not None
+        rows = tuple(
+            _value_row(scope, table, places, row, listed=listed) for row in source.expressions
+        )
         return BoundInsert(table, rows, None, on_conflict)
     if source is None:
         raise SyntaxProblem("INSERT needs VALUES or a query")
@@ -104,16 +109,14 @@ def target_table(scope: Scope, node: exp.Expr) -> Table:
     return scope.binder.table(name, walk_position(node))
 
 
-def _places(table: Table, names: list[str] | None, tree: exp.Expr) -> list[int]:
+def target_places(table: Table, names: list[str] | None, position: int | None) -> list[int]:
     if names is None:
         return list(range(len(table.columns)))
     found = []
     for name in names:
         column = table.column(name)
         if column is None:
-            raise UndefinedColumn(
-                f'column with name "{name}" not found', position=walk_position(tree)
-            )
+            raise UndefinedColumn(f'column with name "{name}" not found', position=position)
         place = table.position(name)
         if place in found:
             raise DuplicateColumn(f'column "{name}" specified more than once')
@@ -138,22 +141,35 @@ def _on_conflict(node: exp.Expr | None) -> OnConflict:
     raise SyntaxProblem("ON CONFLICT needs DO NOTHING, DO REPLACE or DO FAIL")
 
 
-def _value_row(scope: Scope, table: Table, places: list[int], node: exp.Expr) -> tuple[Expr, ...]:
+def _value_row(
+    scope: Scope, table: Table, places: list[int], node: exp.Expr, *, listed: bool
+) -> tuple[Expr, ...]:
     cells = node.expressions if isinstance(node, exp.Tuple) else [node]
+    bound = [
+        None
+        if isinstance(cell, (exp.Column, exp.Var)) and cell.name.upper() == "DEFAULT"
+        else bind_expr(scope, cell)
+        for cell in cells
+    ]
+    return value_row(scope, table, places, bound, listed=listed)
+
+
+def value_row(
+    scope: Scope, table: Table, places: list[int], cells: list[Expr | None], *, listed: bool
+) -> tuple[Expr, ...]:
+    """One VALUES row in table order; None stands for DEFAULT."""
     if len(cells) > len(places):
         raise SyntaxProblem("INSERT has more expressions than target columns")
     if len(cells) < len(places):
         # Without a column list PostgreSQL fills the rest with defaults; ours are all NULL.
-        if len(places) != len(table.columns):
+        if listed:
             raise SyntaxProblem("INSERT has more target columns than expressions")
         places = places[: len(cells)]
     row: list[Expr] = [Const(plain(each.type), None) for each in table.columns]
     for place, cell in zip(places, cells, strict=True):
         column = table.columns[place]
-        if isinstance(cell, (exp.Column, exp.Var)) and cell.name.upper() == "DEFAULT":
-            continue
-        expr = bind_expr(scope, cell)
-        row[place] = stored(assign(scope, expr, column.type, column.name), column.type)
+        if cell is not None:
+            row[place] = stored(assign(scope, cell, column.type, column.name), column.type)
     return tuple(row)
 
 
@@ -185,13 +201,13 @@ def _arranged(scope: Scope, table: Table, places: list[int], query: Query) -> Qu
 
 def bind_update(scope: Scope, tree: exp.Update) -> BoundChange:
     allow(tree, {"this", "expressions", "from_", "where", "with_"})
-    bind._bind_ctes(scope, tree)
-    scan = bind._relation(scope, tree.this)
+    bind_ctes(scope, tree)
+    scan = bind_relation(scope, tree.this)
     if not isinstance(scan, Scan):
         raise refuse(tree, "UPDATE of this")
     source: Rel = scan
     if tree.args.get("from_") is not None:
-        other = bind._relation(scope, tree.args["from_"].this)
+        other = bind_relation(scope, tree.args["from_"].this)
         source = Join("inner", scan, other, None)
     if not tree.expressions:
         raise SyntaxProblem("syntax error at end of input: UPDATE needs SET")
@@ -229,8 +245,8 @@ def _assignment(scope: Scope, table: Table, node: exp.Expr) -> tuple[int, Expr]:
 
 def bind_delete(scope: Scope, tree: exp.Delete) -> BoundChange:
     allow(tree, {"this", "where", "with_"})
-    bind._bind_ctes(scope, tree)
-    scan = bind._relation(scope, tree.this)
+    bind_ctes(scope, tree)
+    scan = bind_relation(scope, tree.this)
     if not isinstance(scan, Scan):
         raise refuse(tree, "DELETE from this")
     return BoundChange(scan, scan, _where(scope, tree), None)

@@ -22,6 +22,7 @@ from cairn.sql.plan_global import plan_global_change, plan_global_insert
 from cairn.sql.plan_read import Numbers, plan_read
 from cairn.sql.plan_write import plan_change, plan_insert
 from cairn.sql.plans import OutColumn, Plan
+from cairn.sql.quick_insert import quick_insert
 from cairn.sql.scope import NOW, Binder, Scope
 from cairn.sql.typing_rules import S
 
@@ -38,8 +39,9 @@ def compile_query(
     found: list[Token], text: str, catalog: Catalog, param_oids: Sequence[int]
 ) -> Prepared:
     found, options = take_options(found, text)
-    tree = parse_query(found, text)
-    result = _bind(tree, catalog, param_oids)
+    result = _quick(found, catalog, param_oids)
+    if result is None:
+        result = _bind(parse_query(found, text), catalog, param_oids)
     binder, bound = result.binder, result.bound
     for value in options.values.values():
         if isinstance(value, int):
@@ -70,6 +72,12 @@ def compile_query(
         binder.uses_now,
         bound,
     )
+
+
+def _quick(found: list[Token], catalog: Catalog, param_oids: Sequence[int]) -> _Result | None:
+    binder = Binder(catalog, param_oids, {})
+    bound = quick_insert(found, Scope(binder))
+    return None if bound is None else _Result(bound, binder)
 
 
 def _bind(tree: exp.Expr, catalog: Catalog, param_oids: Sequence[int]) -> _Result:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from cairn.model.catalog import ALL_OBJECTS, Catalog
 from cairn.model.errors import SyntaxProblem, Unsupported
 from cairn.sql.cursor import Cursor
-from cairn.sql.plan_ddl import Right, Tail, finish, read_tail
+from cairn.sql.ddl_common import Right, Tail, finish, read_tail
 from cairn.sql.plans import AclPlan, AlterSystemPlan, SessionPlan
 
 PRIVILEGES = ("read", "write", "execute", "login", "create", "drop", "alter")

@@ -33,7 +33,6 @@ from cairn.sql.ir import (
     SetOp,
     SubQuery,
     Values,
-    children,
     columns_in,
     conjunction,
     conjuncts,
@@ -55,11 +54,10 @@ from cairn.sql.locality import (
     remote_ok,
     source_locality,
 )
+from cairn.sql.merging import aggregates_in, can_merge, merged_aggregate, substitute_block
 from cairn.sql.plans import Fragment, PointRead, ReadPlan, ScatterRead, Step
 from cairn.sql.render import Renderer, Slots
 from cairn.sql.typing_rules import B, I
-
-_MERGE = {"count": "sum", "sum": "sum", "n_sum": "n_sum", "min": "min", "max": "max"}
 
 
 class Numbers:
@@ -373,45 +371,3 @@ def _below(col: Col, part: Expr) -> bool:
     return any(
         isinstance(node, (Scan, Derived, Gathered)) and node.rel == col.rel for node in walk(part)
     )
-
-
-def substitute_block(node: Any, mapping: dict[Expr, Expr]) -> Any:
-    """`substitute` for one block: the `count(*)` of a sub-query is not this block's."""
-    inside = {
-        old: new for old, new in mapping.items() if not isinstance(old, Agg) and columns_in(old)
-    }
-
-    def change(each: Any) -> Any:
-        if isinstance(each, SubQuery):
-            operands = substitute_block(each.operands, mapping)
-            return replace(each, query=substitute(each.query, inside), operands=operands)
-        return mapping.get(each) if isinstance(each, Expr) else None
-
-    return rewrite(node, change)
-
-
-def aggregates_in(expr: Any) -> list[Agg]:
-    """Aggregates of this block; those inside sub-queries belong to them."""
-    if isinstance(expr, Agg):
-        return [expr]
-    if isinstance(expr, SubQuery):
-        return [agg for each in expr.operands for agg in aggregates_in(each)]
-    return [agg for child in children(expr) for agg in aggregates_in(child)]
-
-
-def can_merge(agg: Agg) -> bool:
-    if agg.name in ("min", "max"):
-        return True
-    if agg.name == "concat":
-        return not agg.distinct and not agg.order and isinstance(agg.args[1], (Const, Param))
-    return agg.name in _MERGE and not agg.distinct
-
-
-def merged_aggregate(agg: Agg, column: Col) -> Expr:
-    """What gives the whole from the parts."""
-    if agg.name == "concat":
-        return Agg(agg.type, "concat", (column, agg.args[1]))
-    merged = Agg(agg.type, _MERGE[agg.name], (column,))
-    if agg.name == "count":
-        return Call(I, "coalesce", (merged, Const(I, 0)))
-    return merged

@@ -19,6 +19,7 @@ from cairn.model.errors import CairnError, NotNullViolation, UniqueViolation
 from cairn.model.schema import Table, create_table_sql
 from cairn.raft.types import Entry, EntryType
 from cairn.storage.ddl import apply_ddl
+from cairn.storage.event_log import EventLog
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
@@ -39,6 +40,8 @@ class Applied(msgspec.Struct):
     op: ops.Op | None = None  # None: an empty entry or a change of the Raft configuration
     changes: list[Change] = []
     error: CairnError | None = None
+    events_01: list[str] = []  # what subscribers of topology 0.1 are told, as JSON
+    events_02: list[str] = []
 
 
 class _Statements:
@@ -66,6 +69,7 @@ class StateMachine:
         for table in system.SYSTEM_TABLES:
             connection.execute(create_table_sql(table, if_not_exists=True))
         self.reload()
+        self.events = EventLog(connection)
 
     def reload(self) -> None:
         """Learn the tables anew, after a schema change or an installed snapshot."""
@@ -102,6 +106,7 @@ class StateMachine:
             self.connection.execute("ROLLBACK TO entry")
             done.error = constraint_error(problem)
         self.connection.execute("RELEASE entry")
+        self.events.applied(done)
         return done
 
     def _apply_op(self, op: ops.Op) -> list[Change]:

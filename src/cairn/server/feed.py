@@ -1,0 +1,246 @@
+"""Topology notices to service connections: a snapshot, then every change as it is applied.
+
+All of it happens on the event loop, where pictures of the cluster change one entry at a time: a
+subscriber is added together with the snapshot it gets, so nothing is missed and nothing comes
+twice (data-plane rule 13). A slow one costs nobody anything: it is dropped with a reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from cairn.model.errors import (
+    AccessDenied,
+    BehindPosition,
+    CairnError,
+    InvalidParameter,
+    LimitExceeded,
+)
+from cairn.model.events import VERSIONS, Version, encode
+from cairn.model.system_tables import CAIRN_EVENT, PICO_INSTANCE
+from cairn.model.topology import Position
+from cairn.node.runtime import spawn, timestamp
+from cairn.pgwire.messages import notice_response
+from cairn.storage.state_machine import Applied
+from cairn.topology.snapshot import heartbeat, hello, snapshot_end, snapshot_events
+
+if TYPE_CHECKING:
+    from cairn.server.service import Service
+    from cairn.server.session import Session
+
+log = logging.getLogger("cairn.feed")
+
+MAX_UNSENT = 4 * 1024 * 1024
+SLICE = 500  # subscribers written to in one turn of the loop
+HEARTBEAT_S = 2.0
+AHEAD_S = 2.0  # how long a client that knows more than this instance is waited for
+_ALIASES = ("smart_connector", "_pq_.smart_connector")
+
+
+def asked_version(options: dict[str, str], params: dict[str, str]) -> Version | None:
+    """The version a client subscribes to; None for ordinary connections."""
+    asked = None
+    for name in _ALIASES:
+        asked = options.get(name) or params.get(name) or asked
+    if asked is None and options.get("picodata_catalog_cdc") == "1":
+        return "0.1"
+    if asked is None:
+        return None
+    for version in VERSIONS:
+        if asked == version:
+            return version
+    raise InvalidParameter(
+        f"smart_connector version {asked} is not spoken here", hint=f"use {', '.join(VERSIONS)}"
+    )
+
+
+class Subscriber:
+    """One service connection: what it speaks and how far it has been told."""
+
+    __slots__ = ("position", "sent", "session", "version")
+
+    def __init__(self, session: Session, version: Version, position: Position) -> None:
+        self.session, self.version, self.position = session, version, position
+        self.sent = 0
+
+
+class Feed:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._subscribers: dict[Session, Subscriber] = {}
+        self.events_sent = 0
+        self.dropped = 0
+        instance = service.instance
+        instance.on_applied.append(self._applied)
+        instance.on_installed.append(self._installed)
+        self._beating = spawn(self._beat(), "topology heartbeats")
+        instance.on_close.append(self.close)
+
+    def close(self) -> None:
+        self._beating.cancel()
+
+    # --- subscribing ------------------------------------------------------------------------------
+
+    async def subscribe(self, session: Session, version: Version, options: dict[str, str]) -> None:
+        """Send what the client lacks and add it; ReadyForQuery is the session's to send."""
+        catalog = self._service.catalog
+        if not catalog.allows(session.user_id, "read", "table", PICO_INSTANCE.id):
+            raise AccessDenied(
+                f"Read access to space '_pico_instance' is denied for user '{session.user}'"
+            )
+        after = _position(options.get("smart_connector_after"))
+        if after is not None and version != "0.1":
+            await self._wait_for(after)
+        position = self._position()
+        if after is None or version == "0.1" or not self._resume(session, after, position):
+            self._send_snapshot(session, version, position)
+        self._subscribers[session] = Subscriber(session, version, position)
+
+    def _position(self) -> Position:
+        runner = self._service.instance.runner
+        return Position(runner.applied_term, runner.applied_index)
+
+    def _send_snapshot(self, session: Session, version: Version, position: Position) -> None:
+        stamp = timestamp(self._service.instance.runtime)
+        for event in snapshot_events(
+            self._service.cluster, position=position, timestamp=stamp, version=version
+        ):
+            session.pg.notice(encode(event))
+
+    async def _wait_for(self, after: Position) -> None:
+        """Never send the past to one who knows more: wait, then send it elsewhere."""
+        runner = self._service.instance.runner
+        try:
+            await runner.wait_applied(after.index, AHEAD_S)
+        except CairnError:
+            raise BehindPosition(
+                f"this instance is behind: it has applied {runner.applied_index}, "
+                f"the client knows {after.index}",
+                hint="connect to another instance",
+            ) from None
+
+    def _resume(self, session: Session, after: Position, position: Position) -> bool:
+        """Only what came after; False when that cannot be told from what is kept."""
+        instance = self._service.instance
+        try:
+            if instance.runner.view.term(after.index) != after.term:
+                return False  # another history
+        except CairnError:
+            return False  # compacted: nobody can tell whether it is the same history
+        reader = instance.state.reader
+        row = reader.execute("SELECT value FROM raft_state WHERE key = 'events_from'").fetchone()
+        if row is not None and after.index < row[0]:
+            return False
+        session.pg.notice(encode(hello(self._service.cluster)))
+        query = (
+            f"SELECT c5 FROM {CAIRN_EVENT.physical_name} WHERE c1 > ? AND c1 <= ? "
+            "ORDER BY c0, c1, c2"
+        )
+        for (body,) in reader.execute(query, (after.index, position.index)).fetchall():
+            session.pg.notice(str(body))
+        session.pg.notice(encode(snapshot_end(position, reset=False)))
+        return True
+
+    def unsubscribe(self, session: Session) -> None:
+        self._subscribers.pop(session, None)
+
+    # --- telling ----------------------------------------------------------------------------------
+
+    def _applied(self, done: list[Applied]) -> None:
+        last = Position(done[-1].term, done[-1].index)
+        self._tell(
+            [text for each in done for text in each.events_01],
+            [text for each in done for text in each.events_02],
+            last,
+        )
+
+    def _installed(self, told_01: list[str], told_02: list[str]) -> None:
+        self._tell(told_01, told_02, self._position())
+
+    def _tell(self, told_01: list[str], told_02: list[str], position: Position) -> None:
+        if not self._subscribers:
+            return
+        if not told_01 and not told_02:
+            for each in self._subscribers.values():
+                each.position = position
+            return
+        messages = {
+            "0.1": b"".join(notice_response(text, "NOTICE", "00000") for text in told_01),
+            "0.2": b"".join(notice_response(text, "NOTICE", "00000") for text in told_02),
+        }
+        counts = {"0.1": len(told_01), "0.2": len(told_02)}
+        everybody = list(self._subscribers.values())
+        for start in range(0, len(everybody), SLICE):
+            part = everybody[start : start + SLICE]
+            if start == 0:
+                self._write(part, messages, counts, position)
+            else:
+                loop = asyncio.get_running_loop()
+                loop.call_soon(self._write, part, messages, counts, position)
+
+    def _write(
+        self,
+        part: list[Subscriber],
+        messages: dict[str, bytes],
+        counts: dict[str, int],
+        position: Position,
+    ) -> None:
+        for each in part:
+            data = messages[each.version]
+            each.position = position
+            if not data:
+                continue
+            if each.session.unsent() > MAX_UNSENT:
+                self._drop(each)
+                continue
+            each.session.push(data)
+            each.sent += counts[each.version]
+            self.events_sent += counts[each.version]
+
+    def _drop(self, slow: Subscriber) -> None:
+        self.dropped += 1
+        self._subscribers.pop(slow.session, None)
+        log.warning("a topology subscriber reads too slowly and is dropped")
+        slow.session.hang_up(
+            LimitExceeded(
+                "this client reads topology events too slowly",
+                hint="connect again: a new snapshot will be sent",
+            )
+        )
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            position = self._position()
+            data = notice_response(encode(heartbeat(position)), "NOTICE", "00000")
+            for each in list(self._subscribers.values()):
+                if each.version != "0.1" and each.session.unsent() < MAX_UNSENT:
+                    each.session.push(data)
+
+    def view(self) -> list[dict[str, Any]]:
+        """Who is subscribed and how far they have been told."""
+        applied = self._service.instance.runner.applied_index
+        return [
+            {
+                "pid": each.session.pid,
+                "user": each.session.user,
+                "version": each.version,
+                "term": each.position.term,
+                "index": each.position.index,
+                "lag": applied - each.position.index,
+                "unsent_bytes": each.session.unsent(),
+                "events_sent": each.sent,
+            }
+            for each in self._subscribers.values()
+        ]
+
+
+def _position(text: str | None) -> Position | None:
+    if text is None:
+        return None
+    term, colon, index = text.partition(":")
+    if not colon or not term.isdigit() or not index.isdigit():
+        raise InvalidParameter(f"smart_connector_after={text}: write TERM:INDEX")
+    return Position(int(term), int(index))

@@ -1,0 +1,95 @@
+"""What all schema changes share: their tail clauses, rights, and the look-up of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import (
+    AccessDenied,
+    CairnError,
+    UndefinedTable,
+)
+from cairn.model.ops import (
+    Ddl,
+)
+from cairn.model.schema import Table
+from cairn.sql.cursor import Cursor
+from cairn.sql.plans import DdlPlan
+
+MAX_TABLES, MAX_INDEXES = 65000, 128
+Right = tuple[str, str, int, str]
+Build = Callable[[Catalog, int, int], Ddl | None]
+
+
+@dataclass(frozen=True)
+class DdlStatement:
+    tag: str
+    plan: DdlPlan
+    rights: tuple[Right, ...]
+    tables: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class Tail:
+    """Clauses that may follow any schema change."""
+
+    wait: Literal["globally", "locally"] = "globally"
+    timeout: float | None = None
+    notices: list[str] = field(default_factory=list)
+
+    def plan(self, build: Build) -> DdlPlan:
+        return DdlPlan(build, self.wait, self.timeout, tuple(self.notices))
+
+
+def read_tail(cursor: Cursor, tail: Tail) -> bool:
+    """One tail clause; whether there was one."""
+    if cursor.accept("wait", "applied"):
+        if cursor.accept("globally"):
+            tail.wait = "globally"
+        else:
+            cursor.expect("locally")
+            tail.wait = "locally"
+        return True
+    if cursor.accept("option"):
+        cursor.expect_op("(")
+        cursor.expect("timeout")
+        cursor.expect_op("=")
+        tail.timeout = cursor.number()
+        cursor.expect_op(")")
+        if tail.timeout < 0:
+            raise CairnError("TIMEOUT must not be negative", sqlstate="22023")
+        return True
+    return False
+
+
+def finish(cursor: Cursor) -> Tail:
+    tail = Tail()
+    while read_tail(cursor, tail):
+        pass
+    cursor.end()
+    return tail
+
+
+def existing_table(catalog: Catalog, name: str, *, quiet: bool = False) -> Table | None:
+    table = catalog.table(name)
+    if table is None:
+        if quiet:
+            return None
+        raise UndefinedTable(f'table with name "{name}" not found')
+    if table.is_system:
+        raise AccessDenied(f'table "{name}" belongs to the system and cannot be changed')
+    return table
+
+
+def ddl_statement(
+    tag: str, tail: Tail, build: Build, table: Table | None, privilege: str
+) -> DdlStatement:
+    rights: tuple[Right, ...] = ()
+    tables = {}
+    if table is not None:
+        rights = ((privilege, "table", table.id, table.name),)
+        tables = {table.id: table.schema_version}
+    return DdlStatement(tag, tail.plan(build), rights, tables)

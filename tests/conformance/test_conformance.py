@@ -1,0 +1,97 @@
+"""Runs the YAML scenarios of this directory against our routing table.
+
+The format is described in `docs/reference/topology-protocol.md`; drivers in other languages can
+run the same files.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cairn.model.errors import CairnError
+from cairn.model.events import decode
+from cairn.model.topology import Position
+from cairn.topology.routing_table import RoutingTable
+
+CASES = sorted(Path(__file__).parent.glob("*.yaml"))
+
+
+class Runner:
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.table = RoutingTable(
+            batch_records=settings.get("batch_records", 1),
+            batch_age_s=settings.get("batch_age_s", 15.0),
+        )
+        self.now = 0.0
+        self.skipped = 0
+        self.refused = False
+
+    def run(self, step: dict[str, Any]) -> None:
+        ((verb, value),) = step.items()
+        getattr(self, f"do_{verb}")(value)
+
+    def do_connect(self, _: Any) -> None:
+        self.table.connecting()
+
+    def do_events(self, events: list[dict[str, Any]]) -> None:
+        for each in events:
+            event = decode(json.dumps(each))
+            if event is None:
+                self.skipped += 1
+                continue
+            try:
+                self.table.receive(event, self.now)
+            except CairnError:
+                self.refused = True
+                self.table.lost()
+                return
+
+    def do_ready(self, _: Any) -> None:
+        self.table.ready(self.now)
+
+    def do_lost(self, _: Any) -> None:
+        self.table.lost()
+
+    def do_at(self, now: float) -> None:
+        self.now = now
+        self.table.tick(now)
+
+    def do_flush(self, _: Any) -> None:
+        self.table.flush()
+
+    def do_expect(self, expected: dict[str, Any]) -> None:
+        found = self.table.describe()
+        resume = self.table.resume_after
+        found["resume_after"] = None if resume is None else _plain(resume)
+        found["skipped"] = self.skipped
+        found["refused"] = self.refused
+        for key in expected:
+            if key == "owners":
+                for owner in expected[key]:
+                    got = self.table.owner(owner["tier"], owner["bucket"])
+                    assert got == owner["replicaset"], owner
+            elif key == "connectable":
+                assert sorted(each.uuid for each in self.table.online()) == expected[key]
+            else:
+                assert found[key] == expected[key], key
+
+
+def _plain(position: Position) -> dict[str, int]:
+    return {"term": position.term, "index": position.index}
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_scenario(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    runner = Runner(case.get("settings", {}))
+    for step in case["steps"]:
+        runner.run(step)
+
+
+def test_there_are_at_least_ten_scenarios() -> None:
+    assert len(CASES) >= 10
