@@ -19,6 +19,7 @@ def led() -> tuple[Oracles, Script, ScriptNode]:
     script.propose(1, b"x")
     for node in script.nodes.values():
         oracles.looked_at(node)
+    oracles.votes[2, script[1].term] = 1
     oracles.became_leader(script.nodes[1])
     oracles.leader_committed(script.nodes[1], script.nodes)
     return oracles, script, script.nodes[1]
@@ -29,6 +30,25 @@ def test_election_safety() -> None:
     oracles.leaders[leader.core.term] = 2
     with pytest.raises(Violation, match="election safety"):
         oracles.became_leader(leader)
+
+
+def test_election_by_a_quorum() -> None:
+    oracles, _, leader = led()
+    oracles.votes.clear()
+    with pytest.raises(Violation, match="elected by a quorum"):
+        oracles.became_leader(leader)
+
+
+def test_a_campaign_with_an_unapplied_change() -> None:
+    oracles, script, _ = led()
+    node = script.nodes[2]
+    node.hold_apply = True
+    script.change(1, remove=3)
+    node.core.become_candidate()
+    node.durable.hard_state = HardState(node.core.term, 2)
+    ask = Message(MsgKind.VOTE, 2, 1, node.core.term, 3, 2)
+    with pytest.raises(Violation, match="campaign by the right members"):
+        oracles.sends(node, ask, script.nodes)
 
 
 def test_leader_completeness() -> None:

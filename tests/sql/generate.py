@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
+from typing import Any
 
 TABLES = {
     "item": {"id": "i", "grp": "i", "n": "i", "s": "t", "d": "n", "f": "f", "ok": "b", "at": "w"},
@@ -31,9 +33,11 @@ Scope = list[tuple[str, str]]  # (alias, table)
 
 
 class Generator:
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, *, with_params: bool = False) -> None:
         self.rng = rng
         self.count = 0
+        self.with_params = with_params
+        self.params: list[Any] = []
 
     # --- pieces ---
 
@@ -57,6 +61,21 @@ class Generator:
         return self.rng.choice(found) if found else None
 
     def literal(self, kind: str) -> str:
+        if self.with_params and kind in "intb" and self.chance(60):
+            return self.param(kind)
+        return self.constant(kind)
+
+    def param(self, kind: str) -> str:
+        value: Any = {
+            "i": self.rng.randrange(-3, 13),
+            "n": Decimal(self.rng.choice(("1.5", "0.5", "2.50", "-1.25", "3"))),
+            "t": self.rng.choice(TEXTS),
+            "b": self.chance(50),
+        }[kind]
+        self.params.append(value)
+        return f"${len(self.params)}::text" if kind == "t" else f"${len(self.params)}"
+
+    def constant(self, kind: str) -> str:
         rng = self.rng
         if self.chance(4):
             return f"NULL::{NULLS[kind]}"
@@ -250,6 +269,7 @@ class Generator:
     def query(self) -> tuple[str, bool]:
         """A statement, and whether its ORDER BY is total."""
         self.count = 0
+        self.params = []
         match self.rng.randrange(12):
             case 0 | 1 | 2 | 3:
                 text, width = self.plain()

@@ -96,21 +96,32 @@ class Both:
             self.cluster.run(statement)
         self.cluster._mirror()
 
-    def theirs(self, text: str) -> tuple[str, list[Any]]:
+    def theirs(self, text: str, params: list[Any] | None = None) -> tuple[str, list[Any]]:
         try:
-            cursor = self.postgres.execute(text.encode())
+            if params:
+                cursor = psycopg.RawCursor(self.postgres).execute(text.encode(), params)
+            else:
+                cursor = self.postgres.execute(text.encode())
         except psycopg.Error as error:
             return str(error.sqlstate), []
         return "", cursor.fetchall() if cursor.description else [cursor.rowcount]
 
-    def ours(self, text: str) -> tuple[str, list[Any]]:
+    def ours(self, text: str, params: list[Any] | None = None) -> tuple[str, list[Any]]:
         try:
-            result = self.cluster.run(text)
+            values = params or []
+            result = self.cluster.run(text, values, [_oid(value) for value in values])
         except CairnError as error:
             return error.sqlstate, []
         except Exception as error:  # a bug of ours: reported with its statement
             return f"crash {error!r}", []
         return "", result if isinstance(result, list) else [result]
+
+
+def _oid(value: Any) -> int:
+    """The type that psycopg declares for a value."""
+    if isinstance(value, bool):
+        return 16
+    return {int: 21, Decimal: 1700}.get(type(value), 0)
 
 
 @pytest.fixture(scope="module")
@@ -157,14 +168,16 @@ def difference(ours: list[Any], theirs: list[Any], *, ordered: bool) -> str | No
     return None
 
 
-def _compare(both: Both, text: str, *, ordered: bool) -> str | None:
-    theirs, ours = both.theirs(text), both.ours(text)
+def _compare(
+    both: Both, text: str, *, ordered: bool, params: list[Any] | None = None
+) -> str | None:
+    theirs, ours = both.theirs(text, params), both.ours(text, params)
     if theirs[0] or ours[0]:
         if theirs[0][:2] == ours[0][:2]:
             return None
-        return f"{text}\n    ours: {ours}\n    PostgreSQL: {theirs}"
+        return f"{text} {params or ''}\n    ours: {ours}\n    PostgreSQL: {theirs}"
     found = difference(ours[1], theirs[1], ordered=ordered)
-    return None if found is None else f"{text}\n    {found}"
+    return None if found is None else f"{text} {params or ''}\n    {found}"
 
 
 def _report(problems: list[str | None]) -> None:
@@ -196,6 +209,15 @@ def test_generated_queries_give_the_same_rows(both: Both) -> None:
     for _ in range(GENERATED):
         text, ordered = generator.query()
         problems.append(_compare(both, text, ordered=ordered))
+    _report(problems)
+
+
+def test_generated_queries_with_parameters_give_the_same_rows(both: Both) -> None:
+    generator = Generator(random.Random(SEED + 2), with_params=True)
+    problems = []
+    for _ in range(GENERATED // 3):
+        text, ordered = generator.query()
+        problems.append(_compare(both, text, ordered=ordered, params=generator.params))
     _report(problems)
 
 

@@ -42,7 +42,7 @@ class DataPlane:
         self._state, self._runner = state, runner
         self.fence = Fence()
         self.epoch, self.vclock = store.position()  # as of the last finished group
-        self._moved = asyncio.Event()
+        self._watchers: list[asyncio.Future[None]] = []
         self.follow(state.cluster)
 
     def close(self) -> None:
@@ -76,12 +76,28 @@ class DataPlane:
                     future.set_exception(result)
                 return
             value, (self.epoch, self.vclock) = result
-            self._moved.set()
-            self._moved.clear()
+            self._announce()
             if not future.done():
                 future.set_result(value)
 
         self._disk.submit(Job(guarded, done, is_urgent=urgent, is_alone=alone))
+
+    def _announce(self) -> None:
+        """The vclock may have moved: those who wait for news look again."""
+        watchers, self._watchers = self._watchers, []
+        for future in watchers:
+            if not future.done():
+                future.set_result(None)
+
+    async def wait_moved(self, timeout_s: float) -> None:
+        """Until the next group is committed, or the time is up."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watchers.append(future)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await future
+        except TimeoutError:
+            return
 
     # --- what Raft says -------------------------------------------------------------------------
 

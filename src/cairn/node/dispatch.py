@@ -68,7 +68,7 @@ class Dispatcher:
             fence = data.fence
             if not fence.is_master or not self.instance.lease.is_held(fence.epoch):
                 return None
-            if not fence.owns(plan.bucket(params)):
+            if not fence.owns(plan.bucket(params)) or self.instance.replication.is_sync():
                 return None
             have = data.store.tables
             for table, version in tables.items():

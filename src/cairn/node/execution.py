@@ -18,6 +18,7 @@ import apsw
 from cairn.model.errors import CairnError, NoMaster, NotOwner, OutcomeUnknown, TableUnderDdl
 from cairn.model.rpc import ReadRequest, ReadResponse, WriteRequest, WriteResponse
 from cairn.node.instance import Instance
+from cairn.node.runtime import spawn
 from cairn.storage.readers import Cancelled, Merger, Row, RowReader
 from cairn.storage.state_machine import constraint_error
 
@@ -29,6 +30,7 @@ class Execution:
 
     def __init__(self, instance: Instance, register: Callable[[apsw.Connection], None]) -> None:
         self._instance, self._register = instance, register
+        self._uuid = instance.identity.instance_uuid
         self._data: Path = instance.data.store.path
         self._raft: Path = instance.store.path
         self.reader = RowReader(self._data, self._raft, register)
@@ -70,6 +72,10 @@ class Execution:
         if rows is None:
             rows = await self.scan(request.sql, request.args, request.row_max, cancelled)
         self.check_read(request)  # still ours, still with a lease: only now it is an answer
+        replication = self._instance.replication
+        if request.preference == "leader" and request.tables and replication.is_sync():
+            # What the read saw must not be taken away by a failover (rule 10).
+            await replication.wait_safe(self._instance.data.vclock.get(self._uuid, 0))
         return rows
 
     async def scan(
@@ -129,11 +135,26 @@ class Execution:
                         hint="look whether the rows are there before trying again",
                     )
                 )
+            elif done.result().lsn and self._instance.replication.is_sync():
+                spawn(self._confirm(done.result(), future), "sync write")
             else:
                 future.set_result(done.result())
 
         inner.add_done_callback(settle)
         self._instance.data.submit(lambda: self._write(request), inner, alone=is_long)
+
+    async def _confirm(
+        self, response: WriteResponse, future: asyncio.Future[WriteResponse]
+    ) -> None:
+        """Sync mode: acknowledged when a majority of the members has it (rule 10)."""
+        try:
+            await self._instance.replication.wait_safe(response.lsn)
+        except CairnError as problem:
+            if not future.done():
+                future.set_exception(problem)
+            return
+        if not future.done():
+            future.set_result(response)
 
     async def write(self, request: WriteRequest) -> WriteResponse:
         future: asyncio.Future[WriteResponse] = asyncio.get_running_loop().create_future()

@@ -40,9 +40,11 @@ from cairn.node.leases import LeaseGiver, LeaseHolder
 from cairn.node.membership import Membership
 from cairn.node.proposals import Proposer
 from cairn.node.raft_runner import RaftRunner
+from cairn.node.replication_runner import CopyRequest, Replication
 from cairn.node.runtime import Runtime, spawn
 from cairn.node.sentinel import Sentinel
 from cairn.raft.types import Role
+from cairn.replication.relay import Subscribe
 from cairn.storage.data_store import DataStore
 from cairn.storage.raft_store import RaftStore
 from cairn.storage.state_machine import Applied, StateMachine
@@ -97,6 +99,15 @@ class Instance:
             self.name, self.state, self.runner, peers, runtime, self.lease_giver.grant
         )
         self.data = self._open_data()
+        self.replication = Replication(
+            self.name,
+            identity.instance_uuid,
+            self.state,
+            self.runner,
+            peers,
+            self.data,
+            runtime,
+        )
         self.sentinel = Sentinel(self.name, self.state, self.runner, self._update_instance)
         self.governor = GovernorRunner(
             Steps(
@@ -137,6 +148,7 @@ class Instance:
             (self.governor.run(), "governor"),
             (self.sentinel.run(), "sentinel"),
             (self.lease.run(), "lease"),
+            (self.replication.run(), "replication"),
         ):
             self._tasks.append(spawn(self._guarded(coroutine, name), name))
 
@@ -168,6 +180,7 @@ class Instance:
         self.peers.close()
         self._raft_disk.close()
         self.data.close()
+        self.replication.close()
         self.state.close()
         self.data.store.close()
         self.store.close()
@@ -197,6 +210,7 @@ class Instance:
 
     def _topology_changed(self) -> None:
         self.peers.learn(self.state.peer_addresses())
+        self.replication.follow()
         self.data.follow(self.state.cluster)
         self.governor.wake()
         row = self.row
@@ -268,7 +282,9 @@ class Instance:
             "lease": self.lease_giver.grant,
             "promise": self.data.promise,
             "vclock": self.data.position,
-            "replicated": self._replicated,
+            "replicated": self.replication.handle_replicated,
+            "subscribe": self.replication.handle_subscribe,
+            "copy_rows": self.replication.handle_copy,
             "apply_schema_change": self.data.change_schema,
             "status": lambda _: self.status(),
         }
@@ -283,6 +299,8 @@ class Instance:
             "promise": PromiseRequest,
             "vclock": VclockRequest,
             "replicated": ReplicatedRequest,
+            "subscribe": Subscribe,
+            "copy_rows": CopyRequest,
             "apply_schema_change": SchemaChangeRequest,
             "status": Empty,
         }
@@ -312,10 +330,6 @@ class Instance:
     async def _read_index(self, _: Empty) -> IndexResponse:
         index = await self.runner.read_index(3.0)
         return IndexResponse(index, self.runner.term)
-
-    async def _replicated(self, request: ReplicatedRequest) -> Empty:
-        await self.runner.wait_applied(request.index, request.timeout_s)
-        return Empty()
 
     def _snapshot_chunk(self, link: Link, body: msgspec.Raw) -> Any:
         request = msgspec.msgpack.decode(body, type=SnapshotChunkRequest)

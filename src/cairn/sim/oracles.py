@@ -64,8 +64,20 @@ class Oracles:
         other = self.leaders.setdefault(term, node.id)
         if other != node.id:
             raise Violation("election safety", f"{other} and {node.id} both lead term {term}")
+        self._elected_by_a_quorum(node)
         self._leader_completeness(node)
         self.tails[node.id] = (term, 0)
+
+    def _elected_by_a_quorum(self, node: Watched) -> None:
+        """Those who were seen to vote for it are a quorum of the configuration it knows."""
+        term, conf = node.core.term, node.core.conf
+        granted = {
+            voter
+            for voter in (*conf.voters, *conf.voters_outgoing)
+            if voter == node.id or self.votes.get((voter, term)) == node.id
+        }
+        if not _is_quorum(conf, granted):
+            raise Violation("elected by a quorum", f"{node.id}@{term} by {sorted(granted)} only")
 
     def _leader_completeness(self, node: Watched) -> None:
         """Whatever was committed in earlier terms is in the log of a new leader."""
@@ -227,6 +239,7 @@ class Oracles:
         elif kind is MsgKind.VOTE:
             self._vote_is_durable(disk, message, node.id)
             self._tail_is_durable(disk, message)
+            self._campaigns_with_what_it_knows(node, message)
         elif kind is MsgKind.PRE_VOTE:
             self._tail_is_durable(disk, message)
 
@@ -263,6 +276,13 @@ class Oracles:
         newest = (disk.term(last), last)
         if newest < (message.log_term, message.index):
             raise Violation("send-time durability", f"{_name(message)}: log is not durable")
+
+    def _campaigns_with_what_it_knows(self, node: Watched, message: Message) -> None:
+        """Whoever knows of a committed change applies it before it counts votes (P4)."""
+        core = node.core
+        current = core.role is Role.CANDIDATE and core.term == message.term
+        if current and core.log.has_unapplied_conf_change():
+            raise Violation("campaign by the right members", f"{_name(message)}: change unapplied")
 
     # --- crashes
 

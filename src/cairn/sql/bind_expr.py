@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from cairn.model.decimals import decode_decimal, encode_decimal
 from cairn.model.errors import CairnError, SyntaxProblem
-from cairn.model.values import INT64_MAX, ColumnType
+from cairn.model.values import INT64_MAX, INT64_MIN, ColumnType
 from cairn.sql.bind_functions import scalar
 from cairn.sql.dialect import walk_position
 from cairn.sql.ir import (
@@ -93,10 +93,15 @@ def boolean(scope: Scope, expr: Expr, what: str) -> Expr:
 def _literal(scope: Scope, node: exp.Literal) -> Expr:
     text = str(node.this)
     if node.is_string:
-        if "\x00" in text:
-            raise CairnError("a string cannot contain a zero byte", sqlstate="22021")
-        return Const(None, text)
+        return string(text)
     return number(text)
+
+
+def string(text: str) -> Const:
+    """A quoted literal: its type is not known before it meets something."""
+    if "\x00" in text:
+        raise CairnError("a string cannot contain a zero byte", sqlstate="22021")
+    return Const(None, text)
 
 
 def number(text: str) -> Const:
@@ -106,7 +111,7 @@ def number(text: str) -> Const:
         if value == float("inf"):
             raise CairnError(f'"{text}" is out of range for type double', sqlstate="22003")
         return Const(D, value)
-    if "." in text or int(text) > INT64_MAX:
+    if "." in text or not INT64_MIN <= int(text) <= INT64_MAX:
         return Const(N, encode_decimal(Decimal(text)))
     return Const(I, int(text))
 

@@ -68,7 +68,7 @@ def explain_lines(
             case "logical":
                 tail = ["execution options:"]
                 tail += [f"    {name} = {value}" for name, value in shown.items()]
-                parts.append(("Logical plan", Tree().statement(prepared.bound) + tail))
+                parts.append(("Logical plan", Tree(moves=not _is_point(prepared)).statement(prepared.bound) + tail))
             case "buckets":
                 parts.append(("Buckets", [buckets_line(prepared, params, catalog)]))
             case "raw":
@@ -208,7 +208,8 @@ _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
 class Tree:
     """Plan nodes as indented lines. One root, so that drivers can read it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, moves: bool = True) -> None:
+        self.moves = moves  # one bucket, or none: rows come from where they are
         self.names: dict[int, tuple[str, Sequence[str]]] = {}
         self.subqueries: list[Query] = []
 
@@ -296,7 +297,7 @@ class Tree:
             node(f"having ({self.expr(query.having)})")
         if query.group:
             node(f"group by ({', '.join(self.expr(each) for each in query.group)})")
-        moved = is_sharded(query.source)
+        moved = self.moves and is_sharded(query.source)
         return lines + self._filtered(query.source, query.where, depth, moved=moved)
 
     def _filtered(

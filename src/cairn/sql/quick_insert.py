@@ -7,9 +7,9 @@ Whatever looks different in any way is left to sqlglot, errors included.
 from __future__ import annotations
 
 from cairn.sql.bind_dml import BoundInsert, OnConflict, target_places, value_row
-from cairn.sql.bind_expr import number
+from cairn.sql.bind_expr import number, string
 from cairn.sql.cursor import Cursor
-from cairn.sql.ir import FALSE, NULL, TRUE, Const, Expr
+from cairn.sql.ir import FALSE, NULL, TRUE, Expr
 from cairn.sql.lexer import Token
 from cairn.sql.scope import Scope
 
@@ -106,7 +106,7 @@ def _cell(scope: Scope, token: Token) -> Expr:
     if token.kind == "param":
         return scope.binder.param(int(token.value), token.start + 1)
     if token.kind == "string":
-        return Const(None, token.value)
+        return string(token.value)
     if token.kind == "number":
         return number(token.value)
     return _WORDS[token.value]

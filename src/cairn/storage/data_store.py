@@ -28,7 +28,6 @@ from cairn.model.records import (
     Shape,
     Vclock,
     encode_body,
-    record_of,
 )
 from cairn.model.schema import (
     Index,
@@ -318,13 +317,37 @@ class DataStore:
     def position(self) -> tuple[int, Vclock]:
         return self.last_epoch, dict(self.vclock)
 
-    def records_after(self, vclock: Vclock, limit: int) -> list[Record]:
-        """Records that `vclock` lacks, in the order in which they were written here."""
-        found: list[Record] = []
-        query = "SELECT origin, epoch, lsn, body FROM row_log ORDER BY seq"
-        for origin, epoch, lsn, body in self.connection.execute(query):
-            if lsn > vclock.get(origin, 0):
-                found.append(record_of(origin, epoch, lsn, body))
-                if len(found) >= limit:
-                    break
-        return found
+    # --- records of others ----------------------------------------------------------------------
+
+    def keep_record(self, record: Record) -> None:
+        """A record of another origin, applied in this transaction: part of our log from now on."""
+        body = Body(record.kind, record.timestamp, record.changes, record.shape)
+        row = (record.origin, record.epoch, record.lsn, encode_body(body))
+        self.connection.execute(_INSERT_RECORD, row)
+        self._advance(record.origin, record.epoch, record.lsn)
+
+    def set_aside(self, record: Record) -> None:
+        """Move a record that belongs to no history to `_cairn_diverged`; nothing is lost."""
+        body = Body(record.kind, record.timestamp, record.changes, record.shape)
+        self.connection.execute(
+            "INSERT OR REPLACE INTO _cairn_diverged VALUES (?, ?, ?, ?)",
+            (record.origin, record.epoch, record.lsn, encode_body(body)),
+        )
+        self.connection.execute(
+            "DELETE FROM row_log WHERE origin = ? AND lsn = ?", (record.origin, record.lsn)
+        )
+
+    def cut_vclock(self, origin: str, lsn: int) -> None:
+        self.connection.execute("INSERT OR REPLACE INTO vclock VALUES (?, ?)", (origin, lsn))
+        self.vclock[origin] = lsn
+
+    def build_indexes(self, shape: Shape) -> None:
+        """After a full copy: indexes are made once, over all rows."""
+        assert shape.table is not None
+        for index in shape.indexes:
+            self.connection.execute(create_index_sql(shape.table, index))
+        body = msgspec.msgpack.encode((shape.table, shape.indexes))
+        self.connection.execute(
+            "INSERT OR REPLACE INTO local_table VALUES (?, ?)", (shape.table_id, body)
+        )
+        self.indexes[shape.table_id] = shape.indexes

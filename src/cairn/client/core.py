@@ -1,0 +1,259 @@
+"""The driver's logic, shared by both faces: route, prepare, execute, and what to do when it fails.
+
+The rule about failures: what was certainly not executed is tried again, on the new owner, for
+`retry_for_s`; what may have been executed is not, unless it only reads.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from cairn.client import flows
+from cairn.client.effects import Acquire, Changed, Operation, Talk, Wire, Wires
+from cairn.client.metadata import Metadata, MetadataCache
+from cairn.client.router import Route, Router
+from cairn.client.settings import ReadFrom, Settings
+from cairn.client.stats import Stats
+from cairn.model.errors import CairnError, OutcomeUnknown
+from cairn.pgwire.backend import Result, ServerError
+from cairn.topology.routing_table import RoutingTable
+
+#: Certainly not executed: not the owner, not the leader, no master, not Online yet.
+NOT_EXECUTED: Final = frozenset(("PC001", "PC002", "PC003", "57P03"))
+INVALIDATED: Final = "42999"
+NO_STATEMENT: Final = "26000"
+_READS: Final = re.compile(r"\s*(select|values|show|explain|table)\b", re.IGNORECASE)
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.5
+
+
+class Core:
+    def __init__(
+        self,
+        settings: Settings,
+        wires: Wires,
+        *,
+        clock: Callable[[], float],
+        chance: random.Random,
+    ) -> None:
+        self.settings, self.wires, self.clock, self.chance = settings, wires, clock, chance
+        self.stats = Stats()
+        self.table = RoutingTable(
+            batch_records=settings.batch_records, batch_age_s=settings.batch_age_s
+        )
+        self.metadata = MetadataCache(settings.metadata_cache_size)
+        self.router = Router(settings, self.table, self.stats, chance, clock)
+
+    # --- one statement ------------------------------------------------------------------------
+
+    def execute(
+        self,
+        sql: str,
+        params: Sequence[Any] = (),
+        *,
+        read_from: ReadFrom | None = None,
+        timeout_s: float | None = None,
+    ) -> Operation[Result]:
+        self.stats.statements += 1
+        attempt = Attempt(self, sql, timeout_s or self.settings.timeout_s)
+        role: ReadFrom = read_from or self.settings.read_from
+        if role != "master" and not attempt.only_reads:
+            role = "master"
+        while True:
+            wire: Wire | None = None
+            try:
+                wire, route = yield from self._wire_for(sql, params, role, attempt)
+                result: Result
+                if params:
+                    name = wire.names[sql]
+                    attempt.sent = True
+                    result = yield Talk(
+                        wire, flows.execute(wire.pg, name, params), attempt.timeout_s
+                    )
+                else:
+                    attempt.sent = True
+                    result = yield Talk(wire, flows.run_once(wire.pg, sql), attempt.timeout_s)
+            except CairnError as error:
+                yield from self._after_failure(error, wire, attempt)
+                continue
+            except BaseException:
+                if wire is not None:
+                    self.wires.discard(wire)
+                raise
+            self.wires.release(wire)
+            self.router.count(sql, route)
+            return result
+
+    def _wire_for(
+        self, sql: str, params: Sequence[Any], role: ReadFrom, attempt: Attempt
+    ) -> Operation[tuple[Wire, Route]]:
+        """A connection to where the statement belongs, with the statement prepared on it."""
+        attempt.sent = False
+        if not params:
+            route = self.router.anywhere("no_parameters")
+            return (yield from self._acquire(route.address, attempt)), route
+        metadata = self.metadata.get(sql)
+        cached = metadata is not None
+        wire = None
+        if metadata is None:
+            self.stats.metadata_misses += 1
+            wire = yield from self._acquire(self.router.any_instance()[0], attempt)
+            metadata = yield from self._prepare(wire, sql, attempt)
+        else:
+            self.stats.metadata_hits += 1
+        route = self.router.route(metadata, params, role, cached)
+        if wire is not None and wire.address != route.address:
+            if route.reason:
+                return wire, route  # anywhere will do, and here it is prepared
+            self.wires.release(wire)
+            wire = None
+        if wire is None:
+            address = route.address
+            wire = self.wires.try_acquire(address)
+            if wire is None:
+                wire = yield from self._acquire(address, attempt)
+        if sql not in wire.names:
+            yield from self._prepare(wire, sql, attempt)
+        return wire, route
+
+    def _acquire(self, address: str, attempt: Attempt) -> Operation[Wire]:
+        wire = self.wires.try_acquire(address)
+        if wire is None:
+            try:
+                wire = yield Acquire(address)
+            except CairnError as error:
+                attempt.unreachable(address, error)
+                raise
+            assert wire is not None
+            self.router.reached(address)
+        return wire
+
+    def _prepare(self, wire: Wire, sql: str, attempt: Attempt) -> Operation[Metadata]:
+        """On failure the connection is given back here: the caller has not got it yet."""
+        name = wire.names.get(sql)
+        if name is not None:
+            yield from self._close(wire, sql)
+        name = wire.new_name()
+        try:
+            metadata: Metadata = yield Talk(
+                wire, flows.prepare(wire.pg, name, sql), attempt.timeout_s
+            )
+        except BaseException:
+            self._give_back(wire)
+            raise
+        wire.names[sql] = name
+        self.metadata.put(sql, metadata)
+        return metadata
+
+    def _close(self, wire: Wire, sql: str) -> Operation[None]:
+        name = wire.names.pop(sql, None)
+        if name is not None and wire.pg.is_idle:
+            try:
+                yield Talk(
+                    wire, flows.close_statement(wire.pg, name), self.settings.connect_timeout_s
+                )
+            except CairnError:
+                return
+
+    def _give_back(self, wire: Wire) -> None:
+        if wire.pg.is_idle:
+            self.wires.release(wire)
+        else:
+            self.wires.discard(wire)
+
+    # --- failures -----------------------------------------------------------------------------
+
+    def _after_failure(
+        self, error: CairnError, wire: Wire | None, attempt: Attempt
+    ) -> Operation[None]:
+        """Returns when the statement is to be tried again; raises otherwise."""
+        lost = wire is not None and not wire.pg.is_idle
+        stale = error.sqlstate in (INVALIDATED, NO_STATEMENT) and isinstance(error, ServerError)
+        if wire is not None and stale and not lost:
+            yield from self._close(wire, attempt.sql)
+        if wire is not None:
+            if lost:
+                self.router.failed(wire.address)
+            self._give_back(wire)
+        if stale:
+            if attempt.reprepared:
+                raise error
+            attempt.reprepared = True
+            self.stats.reprepares += 1
+            self.metadata.drop(attempt.sql)
+            return
+        if isinstance(error, ServerError) and not lost and error.sqlstate not in NOT_EXECUTED:
+            raise error
+        attempt.check_repeatable(error, lost)
+        self.stats.retries[error.sqlstate] += 1
+        if self.table.batch:
+            self.table.flush()  # a wrong owner answered: what waits may say who is the right one
+            return
+        yield Changed(attempt.next_pause())
+
+    # --- showing ------------------------------------------------------------------------------
+
+    def explain_route(
+        self, sql: str, params: Sequence[Any] = (), *, read_from: ReadFrom | None = None
+    ) -> Operation[Route]:
+        """Where `execute` would go now, and why. Prepares the statement if it is not known."""
+        role = read_from or self.settings.read_from
+        if not params:
+            return self.router.anywhere("no_parameters")
+        metadata = self.metadata.get(sql)
+        cached = metadata is not None
+        if metadata is None:
+            attempt = Attempt(self, sql, self.settings.timeout_s)
+            wire = yield from self._acquire(self.router.any_instance()[0], attempt)
+            metadata = yield from self._prepare(wire, sql, attempt)
+            self.wires.release(wire)
+        return self.router.route(metadata, params, role, cached)
+
+
+class Attempt:
+    """What is known of one statement on its way: how long it may take, and whether it left."""
+
+    __slots__ = (
+        "_core",
+        "_pause",
+        "_until",
+        "only_reads",
+        "reprepared",
+        "sent",
+        "sql",
+        "timeout_s",
+    )
+
+    def __init__(self, core: Core, sql: str, timeout_s: float) -> None:
+        self._core, self.sql, self.timeout_s = core, sql, timeout_s
+        self._until: float | None = None  # tries end then; set by the first failure
+        self._pause = _FIRST_PAUSE_S
+        self.only_reads = _READS.match(sql) is not None
+        self.reprepared = False
+        self.sent = False
+
+    def unreachable(self, address: str, error: CairnError) -> None:
+        self._core.router.failed(address)
+
+    def check_repeatable(self, error: CairnError, lost: bool) -> None:
+        """Raise unless it was certainly not executed, or only reads; and unless time is up."""
+        if lost and self.sent and not self.only_reads:
+            self._core.stats.outcome_unknown += 1
+            raise OutcomeUnknown(
+                f"the connection broke before the answer came: {error.message}",
+                hint="the statement may or may not have taken effect; look before repeating it",
+            ) from error
+        if not lost and not isinstance(error, ServerError) and self.sent:
+            raise error  # ours, such as a parameter that cannot be sent
+        now = self._core.clock()
+        if self._until is None:
+            self._until = now + self._core.settings.retry_for_s
+        if now >= self._until:
+            raise error
+
+    def next_pause(self) -> float:
+        """Doubling, with jitter, so that many clients do not come back together."""
+        pause, self._pause = self._pause, min(self._pause * 2, _LONGEST_PAUSE_S)
+        return pause * (0.5 + self._core.chance.random())

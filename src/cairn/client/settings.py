@@ -1,0 +1,160 @@
+"""What a user of the driver may set, read from a DSN and keyword arguments."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from fnmatch import fnmatch
+from typing import Any, Literal, TypeAlias
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
+
+from cairn.model.errors import InvalidParameter
+
+DEFAULT_PORT = 4327
+ReadFrom: TypeAlias = Literal["master", "replica", "any"]
+_SSL_MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Every wait has a limit here; units come last."""
+
+    hosts: tuple[str, ...]  # host:port, where to begin
+    user: str
+    password: str | None = None
+    database: str = "cairn"
+    options: dict[str, str] = {}  # further startup keys
+    sslmode: str = "prefer"
+    sslrootcert: str | None = None
+    application_name: str = "cairn-client"
+
+    connect_timeout_s: float = 5.0
+    acquire_timeout_s: float = 5.0  # for a free connection of a full pool
+    timeout_s: float = 30.0  # for a statement
+    retry_for_s: float = 10.0  # what was certainly not executed is tried again so long
+    silence_s: float = 15.0  # a 0.2 service connection without a heartbeat is given up
+    max_per_instance: int = 10
+
+    read_from: ReadFrom = "master"
+    tiers: tuple[str, ...] = ()  # unbounded statements go only there; empty: anywhere
+    split_inserts: bool = True
+    metadata_cache_size: int = 1000
+    batch_records: int = 2000
+    batch_age_s: float = 15.0
+    allow_hosts: tuple[str, ...] = ()  # patterns or networks for addresses that are pushed to us
+
+    def startup(self) -> dict[str, str]:
+        """Startup keys of every connection."""
+        found = {"application_name": self.application_name, **self.options}
+        if self.read_from != "master":
+            found.setdefault("read_preference", "any")
+        return found
+
+    @property
+    def tls(self) -> Literal["disable", "prefer", "require"]:
+        return self.sslmode if self.sslmode in ("disable", "prefer") else "require"  # type: ignore[return-value]
+
+    @property
+    def verifies_hosts(self) -> bool:
+        return self.sslmode == "verify-full"
+
+    def ssl_context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.sslrootcert)
+        context.check_hostname = self.verifies_hosts
+        if self.sslmode not in ("verify-ca", "verify-full"):
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    def allows(self, address: str) -> bool:
+        """Whether credentials may go to an address that a server named.
+
+        Yes if TLS checks the host name there, if the host is allowed, or if it is near a host
+        that the user gave: the same host, the same /24 of private addresses, the same domain.
+        """
+        if self.verifies_hosts:
+            return True
+        host = split_address(address)[0]
+        if any(_matches(host, pattern) for pattern in self.allow_hosts):
+            return True
+        return any(_is_near(host, split_address(known)[0]) for known in self.hosts)
+
+
+def parse_dsn(dsn: str, **more: Any) -> Settings:
+    """`postgresql://user:password@host1:port1,host2/db?sslmode=…&options=…`; keywords win."""
+    parts = urlsplit(dsn)
+    if parts.scheme not in ("postgresql", "postgres", "cairn"):
+        raise InvalidParameter(f"not a DSN: {parts.scheme}://…", hint="postgresql://user@host/db")
+    login, _, hosts = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    found: dict[str, Any] = {
+        "hosts": tuple(_with_port(host) for host in hosts.split(",") if host),
+        "user": unquote(user) or "admin",
+        "password": unquote(password) or None,
+    }
+    if parts.path.strip("/"):
+        found["database"] = unquote(parts.path.strip("/"))
+    options: dict[str, str] = dict(more.pop("options", {}))
+    for name, value in parse_qsl(parts.query):
+        if name in ("sslmode", "sslrootcert", "application_name"):
+            found[name] = value
+        elif name == "connect_timeout":
+            found["connect_timeout_s"] = float(value)
+        else:
+            options.setdefault(name, value)
+    found |= {name: value for name, value in more.items() if value is not None}
+    for name in ("allow_hosts", "tiers"):
+        if isinstance(found.get(name), str | list):
+            value = found[name]
+            found[name] = tuple(value.split(",") if isinstance(value, str) else value)
+    unknown = set(found) - set(Settings.__struct_fields__)
+    if unknown:
+        raise InvalidParameter(f"unknown driver settings: {', '.join(sorted(unknown))}")
+    settings = Settings(options=options, **found)
+    if not settings.hosts:
+        raise InvalidParameter("the DSN names no host")
+    if settings.sslmode not in _SSL_MODES:
+        raise InvalidParameter(f"sslmode={settings.sslmode}: use one of {', '.join(_SSL_MODES)}")
+    return settings
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """`host:port`, `[::1]:port` or a bare host."""
+    host, colon, port = address.rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")) or port.endswith("]"):
+        return address.strip("[]"), DEFAULT_PORT
+    if not port.isdigit() or int(port) > 65535:
+        raise InvalidParameter(f"{address} is not host:port")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _with_port(host: str) -> str:
+    name, port = split_address(host)
+    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+
+
+def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        return None
+
+
+def _matches(host: str, pattern: str) -> bool:
+    ip = _ip(host)
+    if "/" in pattern and ip is not None:
+        return ip in ipaddress.ip_network(pattern, strict=False)
+    return fnmatch(host, pattern)
+
+
+def _is_near(host: str, known: str) -> bool:
+    if host == known:
+        return True
+    ip, given = _ip(host), _ip(known)
+    if ip is not None and given is not None:
+        if ip.is_loopback and given.is_loopback:
+            return True
+        near = ipaddress.ip_network(f"{given}/{24 if given.version == 4 else 64}", strict=False)
+        return given.is_private and ip.version == given.version and ip in near
+    domain = known.partition(".")[2]
+    return ip is None and given is None and "." in domain and host.partition(".")[2] == domain

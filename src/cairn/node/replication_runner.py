@@ -1,0 +1,377 @@
+"""Keeps this instance's rows equal to its master's: subscribes, applies, acknowledges, copies.
+
+Every instance of a replicaset but the master pulls from the master everything it lacks. A pull
+carries the durable vclock, so it acknowledges all before it, and a broken link resumes by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from cairn.model.errors import (
+    CairnError,
+    NoMaster,
+    OutcomeUnknown,
+    PeerRefused,
+    TimedOut,
+    Unreachable,
+)
+from cairn.model.records import Vclock, covers
+from cairn.model.rpc import Empty, ReplicatedRequest, VclockRequest, VclockResponse
+from cairn.model.topology import Instance as InstanceRow
+from cairn.model.topology import Replicaset
+from cairn.net.peers import Peers
+from cairn.node.data_plane import DataPlane
+from cairn.node.global_state import GlobalState
+from cairn.node.raft_runner import RaftRunner
+from cairn.node.runtime import Runtime
+from cairn.replication.applier import Damaged, History, LogGap, NotHistory
+from cairn.replication.relay import LogTooShort, Rows, Subscribe, has_news, select
+from cairn.storage.row_log import Applier, CopyHead, CopySource, CopyTarget, LogReader
+
+log = logging.getLogger("cairn.replication")
+
+PULL_S = 0.5  # how long a relay holds a pull without news: also the heartbeat
+CALL_S = 5.0
+BATCH = 500
+COPY_ROWS = 5_000
+COPY_IDLE_S = 60.0
+REFUSED_PAUSE_S = 5.0
+SYNC_S = 5.0
+
+
+class CopyRequest(msgspec.Struct, frozen=True):
+    """The next piece of a full copy; `copy_id` 0 begins one."""
+
+    copy_id: int
+    subscriber: str
+    replicaset: str
+
+
+class CopyPiece(msgspec.Struct, frozen=True):
+    copy_id: int
+    head: CopyHead | None = None
+    table_id: int = 0
+    rows: list[tuple[Any, ...]] = []
+    is_last: bool = False
+
+
+class LinkStatus(msgspec.Struct):
+    """One upstream, as `cairn status` and the view show it."""
+
+    upstream: str = ""
+    state: str = "off"  # off | follow | copying | stopped
+    lag_rows: int = 0
+    records: int = 0
+    problem: str | None = None
+
+
+class Replication:
+    def __init__(
+        self,
+        name: str,
+        uuid: str,
+        state: GlobalState,
+        runner: RaftRunner,
+        peers: Peers,
+        data: DataPlane,
+        runtime: Runtime,
+    ) -> None:
+        self._name, self._uuid = name, uuid
+        self._state, self._runner, self._peers = state, runner, peers
+        self.data, self._runtime = data, runtime
+        self._applier = Applier(data.store)
+        self._reader = LogReader(data.store.path)
+        self._copies: dict[int, tuple[CopySource, float]] = {}
+        self._next_copy = 1
+        self._history = History()
+        self._entered = asyncio.Event()
+        self._entered.set()
+        self._must_copy = bool(data.store.get("copying"))
+        self.acks: dict[str, Vclock] = {}  # subscriber uuid → what it has durably
+        self._ack_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self.link = LinkStatus()
+        self.relayed: dict[str, int] = {}  # subscriber uuid → records sent
+        self._wake = asyncio.Event()
+
+    def close(self) -> None:
+        self._reader.close()
+        for source, _ in self._copies.values():
+            source.close()
+
+    # --- where we stand -------------------------------------------------------------------------
+
+    def _replicaset(self) -> tuple[InstanceRow, Replicaset] | None:
+        me = self._state.cluster.instances.get(self._name)
+        found = self._state.cluster.replicasets.get(me.replicaset_name) if me else None
+        return None if me is None or found is None else (me, found)
+
+    def follow(self) -> None:
+        """Raft has spoken: a new epoch first of all puts aside what belongs to no history."""
+        found = self._replicaset()
+        if found is None:
+            return
+        _, replicaset = found
+        history = History(replicaset.epoch, replicaset.cut)
+        if history != self._history:
+            self._history = history
+            self._entered.clear()
+            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            future.add_done_callback(lambda done: self._epoch_entered(history, done))
+            self.data.submit(lambda: self._applier.enter_epoch(history), future, urgent=True)
+        self._wake.set()
+        self._release_acks()
+
+    def _epoch_entered(self, history: History, done: asyncio.Future[Any]) -> None:
+        if done.cancelled():
+            return
+        if done.exception() is not None:
+            log.error("the tail past the cut could not be undone: %s", done.exception())
+            self._must_copy = True
+        elif done.result() is None:
+            log.warning("this instance diverged in a schema change: it takes a full copy")
+            self._must_copy = True
+        elif done.result():
+            tail = done.result()
+            log.warning(
+                "%d records past the cut of epoch %d were put aside in _cairn_diverged: %s",
+                len(tail),
+                history.epoch,
+                ", ".join(f"{record.origin}:{record.lsn}" for record in tail[:5]),
+            )
+        self._entered.set()
+        self._wake.set()
+
+    # --- following the master -------------------------------------------------------------------
+
+    async def run(self) -> None:
+        while True:
+            found = self._replicaset()
+            master = None
+            if found is not None:
+                master = self._state.cluster.instances.get(found[1].current_master_name)
+            if found is None or master is None or master.name == self._name:
+                self.link = LinkStatus()
+                await self._sleep(1.0)
+                continue
+            try:
+                await self._entered.wait()
+                if self._must_copy:
+                    await self._copy_from(master, found[1])
+                await self._pull(master, found[1])
+            except LogTooShort as problem:
+                log.warning("%s: %s", master.name, problem)
+                self._must_copy = True
+            except (LogGap, NotHistory, Damaged) as problem:
+                if self.link.problem != str(problem):
+                    log.error("stopped following %s: %s", master.name, problem)
+                self.link.state, self.link.problem = "stopped", str(problem)
+                await self._sleep(REFUSED_PAUSE_S)
+            except (Unreachable, NoMaster, PeerRefused, CairnError) as problem:
+                self.link.state, self.link.problem = "off", str(problem)
+                await self._sleep(0.1)
+
+    async def _sleep(self, seconds: float) -> None:
+        self._wake.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _pull(self, master: InstanceRow, replicaset: Replicaset) -> None:
+        data = self.data
+        request = Subscribe(self._uuid, replicaset.uuid, dict(data.vclock), (), BATCH, PULL_S)
+        answer = await self._peers.call(master.raft_id, "subscribe", request, Rows, CALL_S)
+        self.link.upstream, self.link.state = master.name, "follow"
+        if answer.records:
+            history = self._history
+            applied = await data.run(lambda: self._applier.apply(answer.records, history))
+            self.link.records += applied
+            if not applied:
+                await self._sleep(0.02)  # it has to wait for Raft or for the rest of an epoch
+        self.link.lag_rows = sum(
+            max(lsn - data.vclock.get(origin, 0), 0) for origin, lsn in answer.vclock.items()
+        )
+        self.link.problem = None
+
+    # --- relaying -------------------------------------------------------------------------------
+
+    async def handle_subscribe(self, request: Subscribe) -> Rows:
+        self._check_peer(request.replicaset)
+        await self._entered.wait()
+        if self._must_copy:
+            raise NoMaster("this instance has no complete rows itself")
+        self._acknowledge(request)
+        data = self.data
+        if not has_news(request, data.vclock):
+            await data.wait_moved(request.wait_s)
+        vclock = dict(data.vclock)
+        records = select(request, vclock, self._reader.oldest, self._reader.read)
+        self.relayed[request.subscriber] = self.relayed.get(request.subscriber, 0) + len(records)
+        return Rows(records, vclock, data.epoch)
+
+    def _check_peer(self, replicaset_uuid: str) -> None:
+        found = self._replicaset()
+        if found is None or found[1].uuid != replicaset_uuid:
+            raise PeerRefused("rows are not sent across replicasets")
+
+    def _acknowledge(self, request: Subscribe) -> None:
+        self.acks[request.subscriber] = request.vclock
+        self._release_acks()
+
+    # --- sync -----------------------------------------------------------------------------------
+
+    def is_sync(self) -> bool:
+        found = self._replicaset()
+        tier = self._state.cluster.tiers.get(found[1].tier) if found is not None else None
+        return tier is not None and tier.replication_mode == "sync"
+
+    def safe_lsn(self) -> int:
+        """The lsn of our own that a majority of the recorded members has (rule 10)."""
+        found = self._replicaset()
+        if found is None:
+            return 0
+        have = []
+        for name in found[1].members:
+            if name == self._name:
+                have.append(self.data.vclock.get(self._uuid, 0))
+                continue
+            row = self._state.cluster.instances.get(name)
+            acked = self.acks.get(row.uuid, {}) if row is not None else {}
+            have.append(acked.get(self._uuid, 0))
+        have.sort(reverse=True)
+        return have[len(have) // 2] if have else 0
+
+    async def wait_safe(self, lsn: int) -> None:
+        """Until a majority has `lsn`; never a silent change to async."""
+        if not lsn or self.safe_lsn() >= lsn:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ack_waiters.append((lsn, future))
+        try:
+            async with asyncio.timeout(SYNC_S):
+                await future
+        except TimeoutError:
+            raise OutcomeUnknown(
+                "the row is durable here, but a majority of the replicaset has not confirmed it",
+                detail=f"missing: {', '.join(self.missing_members(lsn))}",
+                hint="look whether the row is there before trying again",
+            ) from None
+
+    def missing_members(self, lsn: int) -> list[str]:
+        found = self._replicaset()
+        if found is None:
+            return []
+        return [
+            name
+            for name in found[1].members
+            if name != self._name
+            and (row := self._state.cluster.instances.get(name)) is not None
+            and self.acks.get(row.uuid, {}).get(self._uuid, 0) < lsn
+        ]
+
+    def _release_acks(self) -> None:
+        if not self._ack_waiters:
+            return
+        safe = self.safe_lsn()
+        still = []
+        for lsn, future in self._ack_waiters:
+            if future.done():
+                continue
+            if lsn <= safe:
+                future.set_result(None)
+            else:
+                still.append((lsn, future))
+        self._ack_waiters = still
+
+    # --- what the governor asks -----------------------------------------------------------------
+
+    async def handle_replicated(self, request: ReplicatedRequest) -> Empty:
+        """Answered once this instance has all rows that its master had when asked."""
+        await self._runner.wait_applied(request.index, request.timeout_s)
+        await self._entered.wait()
+        found = self._replicaset()
+        if found is None:
+            raise NoMaster("this instance is in no replicaset yet")
+        master = self._state.cluster.instances.get(found[1].current_master_name)
+        if master is None or master.name == self._name:
+            return Empty()
+        body = VclockRequest(0, request.timeout_s)
+        there = await self._peers.call(
+            master.raft_id, "vclock", body, VclockResponse, request.timeout_s
+        )
+        deadline = asyncio.get_running_loop().time() + request.timeout_s
+        while self._must_copy or not covers(self.data.vclock, there.vclock):
+            if asyncio.get_running_loop().time() > deadline:
+                raise TimedOut(f"waiting for rows of {master.name}: {self.link.lag_rows} behind")
+            await asyncio.sleep(0.02)
+        return Empty()
+
+    # --- full copies ----------------------------------------------------------------------------
+
+    async def _copy_from(self, master: InstanceRow, replicaset: Replicaset) -> None:
+        self.link.upstream, self.link.state = master.name, "copying"
+        log.info("taking a full copy of %s from %s", replicaset.name, master.name)
+        target = CopyTarget(self.data.store)
+        piece = await self._piece(master, CopyRequest(0, self._uuid, replicaset.uuid))
+        head = piece.head
+        if head is None:
+            raise Damaged(f"{master.name} began a full copy without a head")
+        await self.data.run(_doing(lambda: target.begin(head)), alone=True)
+        rows = 0
+        while not piece.is_last:
+            request = CopyRequest(piece.copy_id, self._uuid, replicaset.uuid)
+            piece = await self._piece(master, request)
+            if piece.rows:
+                table_id, content = piece.table_id, piece.rows
+                await self.data.run(
+                    _doing(lambda t=table_id, c=content: target.rows(t, c)),  # type: ignore[misc]
+                    alone=True,
+                )
+                rows += len(piece.rows)
+        await self.data.run(_doing(lambda: target.finish(head)), alone=True)
+        self._must_copy = False
+        log.info("the full copy has %d rows and stands at %s", rows, head.vclock)
+
+    async def _piece(self, master: InstanceRow, request: CopyRequest) -> CopyPiece:
+        return await self._peers.call(master.raft_id, "copy_rows", request, CopyPiece, 30.0)
+
+    async def handle_copy(self, request: CopyRequest) -> CopyPiece:
+        self._check_peer(request.replicaset)
+        await self._entered.wait()
+        if self._must_copy:
+            raise NoMaster("this instance has no complete rows itself")
+        now = asyncio.get_running_loop().time()
+        for copy_id, (source, used) in list(self._copies.items()):
+            if now - used > COPY_IDLE_S:
+                source.close()
+                del self._copies[copy_id]
+        if request.copy_id == 0:
+            source = await asyncio.to_thread(CopySource, self.data.store.path)
+            copy_id = self._next_copy
+            self._next_copy += 1
+            self._copies[copy_id] = (source, now)
+            return CopyPiece(copy_id, head=source.head)
+        if request.copy_id not in self._copies:
+            raise NoMaster("this copy was given up; begin anew")
+        source, _ = self._copies[request.copy_id]
+        self._copies[request.copy_id] = (source, now)
+        chunk = await asyncio.to_thread(source.chunk, COPY_ROWS)
+        if chunk is None:
+            del self._copies[request.copy_id]
+            return CopyPiece(request.copy_id, is_last=True)
+        return CopyPiece(request.copy_id, table_id=chunk[0], rows=chunk[1])
+
+
+def _doing(work: Callable[[], None]) -> Callable[[], int]:
+    def run() -> int:
+        work()
+        return 0
+
+    return run

@@ -1,0 +1,1 @@
+"""Rows from one instance to another: who sends what, and what may be applied when."""

@@ -1,0 +1,78 @@
+"""What a relay sends to a subscriber: only listed origins, only what it lacks (sans-IO).
+
+An empty list means everything but the subscriber's own rows (seeds/004). A subscriber's vclock is
+what it has durably: it is the acknowledgement of all before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from cairn.model.errors import CairnError
+from cairn.model.records import Record, Vclock
+
+#: (origin, after lsn, at most) → records in lsn order
+ReadLog = Callable[[str, int, int], list[Record]]
+
+
+class Subscribe(msgspec.Struct, frozen=True):
+    """One pull. The first of a connection is the seed's SUBSCRIBE; each later one acknowledges."""
+
+    subscriber: str  # uuid
+    replicaset: str  # uuid: rows never cross replicasets
+    vclock: Vclock
+    origins: tuple[str, ...] = ()
+    limit: int = 1000
+    wait_s: float = 0.5
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """Records in an order that can be applied, and where the relay itself stands."""
+
+    records: list[Record]
+    vclock: Vclock
+    epoch: int
+
+
+class LogTooShort(CairnError):
+    """The log no longer holds what the subscriber lacks: it needs a full copy."""
+
+    sqlstate = "55000"
+
+    def __init__(self, origin: str, wanted: int, oldest: int) -> None:
+        super().__init__(
+            f"the row log begins at {origin}:{oldest}, {wanted} was asked for",
+            hint="a full copy follows",
+        )
+
+
+def wanted_origins(request: Subscribe, known: Iterable[str]) -> list[str]:
+    """The white list; never the subscriber's own rows."""
+    asked = request.origins or tuple(sorted(known))
+    return [origin for origin in asked if origin != request.subscriber]
+
+
+def has_news(request: Subscribe, vclock: Vclock) -> bool:
+    return any(
+        vclock.get(origin, 0) > request.vclock.get(origin, 0)
+        for origin in wanted_origins(request, vclock)
+    )
+
+
+def select(
+    request: Subscribe, vclock: Vclock, oldest: Callable[[str], int], read: ReadLog
+) -> list[Record]:
+    """The next records for a subscriber, older epochs first; raises when the log is too short."""
+    found: list[Record] = []
+    for origin in wanted_origins(request, vclock):
+        have = request.vclock.get(origin, 0)
+        if have >= vclock.get(origin, 0):
+            continue
+        first = oldest(origin)
+        if first == 0 or have + 1 < first:
+            raise LogTooShort(origin, have + 1, first)
+        found += read(origin, have, request.limit)
+    found.sort(key=lambda record: (record.epoch, record.origin, record.lsn))
+    return found[: request.limit]

@@ -1,0 +1,120 @@
+"""Whatever comes in, the answer is an error with a SQLSTATE, a sentence and, where known, a place."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from cairn.model.errors import CairnError
+from cairn.sql.api import prepare
+
+from .corpus import ERRORS, ORDERED, PLAIN, TABLES, lines
+from .harness import Cluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    found = Cluster()
+    for ours, _ in TABLES:
+        found.run(ours)
+    return found
+
+
+def failure(cluster: Cluster, text: str) -> CairnError:
+    with pytest.raises(CairnError) as error:
+        cluster.run(text)
+    return error.value
+
+
+@pytest.mark.parametrize(
+    ("text", "sqlstate", "position", "message"),
+    [
+        ("SELECT nope FROM item", "42703", 8, 'column with name "nope" not found'),
+        ("SELECT id FROM nope", "42P01", 16, 'table with name "nope" not found'),
+        ("SELEC 1", "42601", 1, 'syntax error at or near "SELEC"'),
+        ("SELECT id FRM item x y", "42601", 15, 'syntax error at or near "item"'),
+        ("SELECT a,\nFROM item", "42601", 11, 'syntax error at or near "FROM"'),
+        ("SELECT 'abc", "42601", 8, "unterminated quoted string"),
+        (
+            "SELECT s + 1 FROM item",
+            "42883",
+            8,
+            "could not resolve operator overload for +(text, int)",
+        ),
+        ("SELECT wibble(1)", "42883", None, "could not resolve function overload for wibble(int)"),
+        ("SELECT id FROM item FOR UPDATE", "0A000", 8, "LOCK in SELECT is not supported"),
+        (
+            "INSERT INTO item (id) VALUES (1) RETURNING id",
+            "0A000",
+            None,
+            "RETURNING in INSERT is not supported",
+        ),
+        (
+            "INSERT INTO item (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET n = 1",
+            "0A000",
+            None,
+            "ON CONFLICT DO UPDATE is not supported",
+        ),
+        ("WITH RECURSIVE x AS (SELECT 1) SELECT * FROM x", "0A000", None, "WITH RECURSIVE is not supported"),
+        ("SELECT 1; SELECT 2", "42601", 9, "cannot insert multiple commands into a prepared statement"),
+        ("SELECT interval '1 day'", "0A000", None, "INTERVAL is not supported"),
+        ("UPDATE item SET ok = 5", "42804", None, 'column "ok" is of type boolean but expression is of type integer'),
+    ],
+)  # fmt: skip
+def test_errors_name_what_is_wrong_and_where(
+    cluster: Cluster, text: str, sqlstate: str, position: int | None, message: str
+) -> None:
+    found = failure(cluster, text)
+    assert (found.sqlstate, found.message) == (sqlstate, message)
+    if position is not None:
+        assert found.position == position
+
+
+def test_limits_of_the_reference_hold(cluster: Cluster) -> None:
+    assert cluster.run("SELECT " + "(" * 190 + "1" + ")" * 190) == [(1,)]
+    for text, sqlstate in (
+        ("SELECT " + "(" * 300 + "1" + ")" * 300, "54001"),
+        ("SELECT " + "(" * 100_000 + "1" + ")" * 100_000, "54001"),
+        ("SELECT " + "+".join(["1"] * 1000), "54001"),
+        ("SELECT " + "NOT " * 5000 + "true", "54001"),
+        ("SELECT " + " UNION ALL SELECT ".join(["1"] * 60), "54000"),
+        (f"SELECT concat({', '.join(['1'] * 200)})", "54023"),
+    ):
+        assert failure(cluster, text).sqlstate == sqlstate, text[:60]
+
+
+def test_long_chains_are_no_deep_nesting(cluster: Cluster) -> None:
+    assert cluster.run("SELECT id FROM item WHERE " + " OR ".join(["id = 1"] * 3000)) == []
+    assert cluster.run("SELECT id FROM item WHERE id IN (" + ", ".join(["1"] * 5000) + ")") == []
+    assert cluster.run("SELECT " + " || ".join(["'a'"] * 3000)) == [("a" * 3000,)]
+
+
+def test_mangled_statements_never_crash(cluster: Cluster) -> None:
+    """Tokens dropped, doubled, swapped and cut: an answer or a CairnError, nothing else."""
+    rng = random.Random(3)
+    texts = [*lines(ORDERED), *lines(PLAIN), *lines(ERRORS)]
+    for _ in range(3000):
+        words = rng.choice(texts).split(" ")
+        for _ in range(rng.randrange(1, 4)):
+            at = rng.randrange(len(words))
+            match rng.randrange(5):
+                case 0:
+                    del words[at]
+                case 1:
+                    words.insert(at, words[rng.randrange(len(words))])
+                case 2:
+                    words[at] = rng.choice(
+                        ("(", ")", ",", "'", "::", "$1", "NULL", ";", "\x00", "é")
+                    )
+                case 3:
+                    words[at] = words[at][: rng.randrange(len(words[at]) + 1)]
+                case _:
+                    words = words[: at + 1]
+            if not words:
+                break
+        text = " ".join(words)
+        try:
+            prepare(text, cluster.catalog, user_id=1)
+        except CairnError as error:
+            assert error.sqlstate[:2] not in ("XX", "08"), (text, error)
