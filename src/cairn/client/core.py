@@ -17,7 +17,7 @@ from cairn.client.metadata import Metadata, MetadataCache
 from cairn.client.router import Route, Router
 from cairn.client.settings import ReadFrom, Settings
 from cairn.client.stats import Stats
-from cairn.model.errors import CairnError, OutcomeUnknown
+from cairn.model.errors import CairnError, OutcomeUnknown, TimedOut, Unreachable
 from cairn.pgwire.backend import Result, ServerError
 from cairn.topology.routing_table import RoutingTable
 
@@ -26,6 +26,7 @@ NOT_EXECUTED: Final = frozenset(("PC001", "PC002", "PC003", "57P03"))
 INVALIDATED: Final = "42999"
 NO_STATEMENT: Final = "26000"
 _READS: Final = re.compile(r"\s*(select|values|show|explain|table)\b", re.IGNORECASE)
+MAX_PREPARED: Final = 256  # statements kept on one connection
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.5
 
 
@@ -55,19 +56,21 @@ class Core:
         *,
         read_from: ReadFrom | None = None,
         timeout_s: float | None = None,
+        at: str | None = None,
     ) -> Operation[Result]:
+        """`at` is an address that the caller has chosen."""
         self.stats.statements += 1
-        attempt = Attempt(self, sql, timeout_s or self.settings.timeout_s)
+        attempt = Attempt(self, sql, timeout_s or self.settings.timeout_s, at)
         role: ReadFrom = read_from or self.settings.read_from
         if role != "master" and not attempt.only_reads:
             role = "master"
         while True:
             wire: Wire | None = None
             try:
-                wire, route = yield from self._wire_for(sql, params, role, attempt)
+                wire, route = yield from self.wire_for(sql, params, role, attempt)
                 result: Result
                 if params:
-                    name = wire.names[sql]
+                    name = wire.names[sql][0]
                     attempt.sent = True
                     result = yield Talk(
                         wire, flows.execute(wire.pg, name, params), attempt.timeout_s
@@ -76,7 +79,7 @@ class Core:
                     attempt.sent = True
                     result = yield Talk(wire, flows.run_once(wire.pg, sql), attempt.timeout_s)
             except CairnError as error:
-                yield from self._after_failure(error, wire, attempt)
+                yield from self.after_failure(error, wire, attempt)
                 continue
             except BaseException:
                 if wire is not None:
@@ -86,20 +89,25 @@ class Core:
             self.router.count(sql, route)
             return result
 
-    def _wire_for(
+    def wire_for(
         self, sql: str, params: Sequence[Any], role: ReadFrom, attempt: Attempt
     ) -> Operation[tuple[Wire, Route]]:
         """A connection to where the statement belongs, with the statement prepared on it."""
         attempt.sent = False
+        wire: Wire | None
+        if attempt.at is not None:
+            wire = yield from self._acquire(attempt.at)
+            yield from self._have(wire, sql, attempt)
+            return wire, Route(attempt.at)
         if not params:
             route = self.router.anywhere("no_parameters")
-            return (yield from self._acquire(route.address, attempt)), route
+            return (yield from self._acquire(route.address)), route
         metadata = self.metadata.get(sql)
         cached = metadata is not None
         wire = None
         if metadata is None:
             self.stats.metadata_misses += 1
-            wire = yield from self._acquire(self.router.any_instance()[0], attempt)
+            wire = yield from self._acquire(self.router.any_instance()[0])
             metadata = yield from self._prepare(wire, sql, attempt)
         else:
             self.stats.metadata_hits += 1
@@ -113,18 +121,23 @@ class Core:
             address = route.address
             wire = self.wires.try_acquire(address)
             if wire is None:
-                wire = yield from self._acquire(address, attempt)
-        if sql not in wire.names:
-            yield from self._prepare(wire, sql, attempt)
+                wire = yield from self._acquire(address)
+        yield from self._have(wire, sql, attempt)
         return wire, route
 
-    def _acquire(self, address: str, attempt: Attempt) -> Operation[Wire]:
+    def _have(self, wire: Wire, sql: str, attempt: Attempt) -> Operation[None]:
+        """See to it that the statement is prepared on the connection, and not before a change."""
+        known = wire.names.get(sql)
+        if known is None or known[1] < self.metadata.dropped_at(sql):
+            yield from self._prepare(wire, sql, attempt)
+
+    def _acquire(self, address: str) -> Operation[Wire]:
         wire = self.wires.try_acquire(address)
         if wire is None:
             try:
                 wire = yield Acquire(address)
-            except CairnError as error:
-                attempt.unreachable(address, error)
+            except (Unreachable, TimedOut):
+                self.router.failed(address)
                 raise
             assert wire is not None
             self.router.reached(address)
@@ -132,9 +145,10 @@ class Core:
 
     def _prepare(self, wire: Wire, sql: str, attempt: Attempt) -> Operation[Metadata]:
         """On failure the connection is given back here: the caller has not got it yet."""
-        name = wire.names.get(sql)
-        if name is not None:
+        if sql in wire.names:
             yield from self._close(wire, sql)
+        elif len(wire.names) >= MAX_PREPARED:
+            yield from self._close(wire, next(iter(wire.names)))
         name = wire.new_name()
         try:
             metadata: Metadata = yield Talk(
@@ -143,29 +157,29 @@ class Core:
         except BaseException:
             self._give_back(wire)
             raise
-        wire.names[sql] = name
+        wire.names[sql] = (name, self.metadata.generation)
         self.metadata.put(sql, metadata)
         return metadata
 
     def _close(self, wire: Wire, sql: str) -> Operation[None]:
-        name = wire.names.pop(sql, None)
-        if name is not None and wire.pg.is_idle:
+        known = wire.names.pop(sql, None)
+        if known is not None and wire.pg.is_idle:
+            flow = flows.close_statement(wire.pg, known[0])
             try:
-                yield Talk(
-                    wire, flows.close_statement(wire.pg, name), self.settings.connect_timeout_s
-                )
+                yield Talk(wire, flow, self.settings.connect_timeout_s)
             except CairnError:
-                return
+                return  # then the connection is broken, and whoever uses it next will say so
 
     def _give_back(self, wire: Wire) -> None:
         if wire.pg.is_idle:
             self.wires.release(wire)
         else:
+            self.router.failed(wire.address)
             self.wires.discard(wire)
 
     # --- failures -----------------------------------------------------------------------------
 
-    def _after_failure(
+    def after_failure(
         self, error: CairnError, wire: Wire | None, attempt: Attempt
     ) -> Operation[None]:
         """Returns when the statement is to be tried again; raises otherwise."""
@@ -174,8 +188,6 @@ class Core:
         if wire is not None and stale and not lost:
             yield from self._close(wire, attempt.sql)
         if wire is not None:
-            if lost:
-                self.router.failed(wire.address)
             self._give_back(wire)
         if stale:
             if attempt.reprepared:
@@ -202,51 +214,50 @@ class Core:
         role = read_from or self.settings.read_from
         if not params:
             return self.router.anywhere("no_parameters")
-        metadata = self.metadata.get(sql)
-        cached = metadata is not None
-        if metadata is None:
-            attempt = Attempt(self, sql, self.settings.timeout_s)
-            wire = yield from self._acquire(self.router.any_instance()[0], attempt)
-            metadata = yield from self._prepare(wire, sql, attempt)
-            self.wires.release(wire)
+        cached = self.metadata.get(sql) is not None
+        metadata = yield from self.learn(sql)
         return self.router.route(metadata, params, role, cached)
+
+    def learn(self, sql: str) -> Operation[Metadata]:
+        """The metadata of a text, asked for at any instance if it is not known."""
+        attempt = Attempt(self, sql, self.settings.timeout_s)
+        while True:
+            metadata = self.metadata.get(sql)
+            if metadata is not None:
+                return metadata
+            try:
+                wire = yield from self._acquire(self.router.any_instance()[0])
+                yield from self._prepare(wire, sql, attempt)
+            except CairnError as error:
+                yield from self.after_failure(error, None, attempt)
+                continue
+            self.wires.release(wire)
 
 
 class Attempt:
     """What is known of one statement on its way: how long it may take, and whether it left."""
 
-    __slots__ = (
-        "_core",
-        "_pause",
-        "_until",
-        "only_reads",
-        "reprepared",
-        "sent",
-        "sql",
-        "timeout_s",
-    )
-
-    def __init__(self, core: Core, sql: str, timeout_s: float) -> None:
+    def __init__(self, core: Core, sql: str, timeout_s: float, at: str | None = None) -> None:
         self._core, self.sql, self.timeout_s = core, sql, timeout_s
+        self.at = at  # an address that was chosen beforehand; forgotten after a failure
         self._until: float | None = None  # tries end then; set by the first failure
         self._pause = _FIRST_PAUSE_S
         self.only_reads = _READS.match(sql) is not None
         self.reprepared = False
         self.sent = False
 
-    def unreachable(self, address: str, error: CairnError) -> None:
-        self._core.router.failed(address)
-
     def check_repeatable(self, error: CairnError, lost: bool) -> None:
         """Raise unless it was certainly not executed, or only reads; and unless time is up."""
-        if lost and self.sent and not self.only_reads:
+        refused = isinstance(error, ServerError) and error.sqlstate in NOT_EXECUTED
+        if lost and self.sent and not self.only_reads and not refused:
             self._core.stats.outcome_unknown += 1
             raise OutcomeUnknown(
                 f"the connection broke before the answer came: {error.message}",
                 hint="the statement may or may not have taken effect; look before repeating it",
             ) from error
-        if not lost and not isinstance(error, ServerError) and self.sent:
+        if not lost and not isinstance(error, ServerError | Unreachable | TimedOut):
             raise error  # ours, such as a parameter that cannot be sent
+        self.at = None
         now = self._core.clock()
         if self._until is None:
             self._until = now + self._core.settings.retry_for_s

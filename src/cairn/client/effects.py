@@ -25,7 +25,7 @@ class Wire:
 
     def __init__(self, address: str, pg: PgClient) -> None:
         self.address, self.pg = address, pg
-        self.names: dict[str, str] = {}  # text → statement name
+        self.names: dict[str, tuple[str, int]] = {}  # text → statement name, generation
         self.next_name = 0
 
     def new_name(self) -> str:

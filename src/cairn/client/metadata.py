@@ -84,6 +84,8 @@ class MetadataCache:
     def __init__(self, size: int) -> None:
         self._size = size
         self._found: OrderedDict[str, Metadata] = OrderedDict()
+        self._dropped: dict[str, int] = {}
+        self.generation = 0  # what was prepared before a drop of its text is stale
 
     def __len__(self) -> int:
         return len(self._found)
@@ -101,6 +103,11 @@ class MetadataCache:
 
     def drop(self, sql: str) -> None:
         self._found.pop(sql, None)
+        self.generation += 1
+        self._dropped[sql] = self.generation
+
+    def dropped_at(self, sql: str) -> int:
+        return self._dropped.get(sql, 0) if self._dropped else 0
 
     def clear(self) -> None:
         self._found.clear()

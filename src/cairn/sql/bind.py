@@ -118,6 +118,8 @@ def _bind_select(scope: Scope, tree: exp.Select) -> Select:
     if tree.args.get("where") is not None:
         scope.no_aggregates = scope.no_windows = "WHERE"
         where = bind_boolean(scope, tree.args["where"].this, "WHERE")
+    if not tree.expressions:
+        raise SyntaxProblem("syntax error: SELECT names no columns")
     scope.no_aggregates = scope.no_windows = None
     items = _bind_items(scope, tree.expressions)
     group = _bind_group(scope, tree.args.get("group"), items)

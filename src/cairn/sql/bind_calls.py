@@ -17,6 +17,7 @@ from cairn.sql.ir import (
     Order,
     SubQuery,
     Window,
+    columns_in,
     output,
 )
 from cairn.sql.scope import MAX_ARGUMENTS, Scope
@@ -86,6 +87,9 @@ def _aggregate(scope: Scope, node: exp.Anonymous, condition: exp.Expr | None) ->
             aggregation.filter = bind_boolean(scope, condition, "FILTER")
     finally:
         scope.no_aggregates, scope.no_windows = None, windows
+    used = {col.rel for arg in aggregation.args for col in columns_in(arg)}
+    if used and not used & {each.rel for each in scope.visible}:
+        raise refuse(node, "an aggregate over columns of an outer query")
     return aggregation.lower(lambda agg: agg, walk_position(node))
 
 
@@ -162,6 +166,8 @@ def _frame(scope: Scope, spec: exp.Expr | None, order: tuple[Order, ...]) -> str
         value, side = spec.args.get(which), str(spec.args.get(f"{which}_side") or "")
         if value is None:
             return missing
+        if not side and str(value).upper() != "CURRENT ROW":
+            raise SyntaxProblem("a frame's bound is PRECEDING or FOLLOWING")
         if isinstance(value, str):
             return f"{value} {side}".strip().upper()
         size = bind_expr(scope, value)

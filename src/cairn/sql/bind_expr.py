@@ -242,7 +242,12 @@ def cast_type(node: exp.DataType) -> tuple[ColumnType, list[int]]:
     word = str(getattr(node.this, "value", node.this)).lower()
     if word == "userdefined":
         word = name_of(node.args.get("kind"))
-    sizes = [int(each.name) for each in node.expressions if isinstance(each, exp.DataTypeParam)]
+    sizes = []
+    for each in node.expressions:
+        if isinstance(each, exp.DataTypeParam):
+            if not each.name.isdigit():
+                raise SyntaxProblem(f'syntax error at or near "{each.name}"')
+            sizes.append(int(each.name))
     if word == "array":
         return ColumnType.ARRAY, []
     return plain(type_word(word)), sizes

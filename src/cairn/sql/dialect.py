@@ -62,13 +62,12 @@ class Cairn(Postgres):
             else:
                 while self._match(TokenType.COMMA):
                     args.append(self._parse_bitwise())
+            if None in args:
+                self.raise_error("Expected an expression")
             return exp.Anonymous(this="substring", expressions=args)
 
 
 def walk_position(node: exp.Expr) -> int | None:
     """Where in the text a node came from, counted from 1, when sqlglot kept it."""
-    for found in node.walk():
-        start = found.meta.get("start") if found._meta else None
-        if start is not None:
-            return int(start) + 1
-    return None
+    starts = [found.meta["start"] for found in node.walk() if "start" in (found._meta or ())]
+    return int(min(starts)) + 1 if starts else None

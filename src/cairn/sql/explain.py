@@ -68,7 +68,8 @@ def explain_lines(
             case "logical":
                 tail = ["execution options:"]
                 tail += [f"    {name} = {value}" for name, value in shown.items()]
-                parts.append(("Logical plan", Tree(moves=not _is_point(prepared)).statement(prepared.bound) + tail))
+                tree = Tree(moves=not _is_point(prepared))
+                parts.append(("Logical plan", tree.statement(prepared.bound) + tail))
             case "buckets":
                 parts.append(("Buckets", [buckets_line(prepared, params, catalog)]))
             case "raw":

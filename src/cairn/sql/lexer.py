@@ -110,6 +110,11 @@ def tokens(text: str) -> list[Token]:
             value = body[1:-1].replace('""', '"')
         elif kind == "param":
             value = body[1:]
+        elif kind == "number" and at < end and (text[at].isalpha() or text[at] == "_"):
+            raise SyntaxProblem(
+                f'trailing junk after numeric literal at or near "{body}{text[at]}"',
+                position=start + 1,
+            )
         elif kind == "dollar":
             value, at = _dollar_quoted(text, body, start)
             kind, body = "string", text[start:at]

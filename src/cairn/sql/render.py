@@ -290,11 +290,12 @@ class Renderer:
         if node.group:
             parts.append("GROUP BY " + ", ".join(self._sortable(each) for each in node.group))
         if node.having is not None:
-            having = self.expr(node.having)
-            exprs = (*(item.expr for item in node.items), node.having)
+            parts.append(f"HAVING {self.expr(node.having)}")
+            exprs = (*(item.expr for item in node.items), *(each.expr for each in node.order))
             if not node.group and not any(map(has_aggregate, exprs)):
-                having = f"count(*) >= 0 AND {having}"
-            parts.append(f"HAVING {having}")
+                # SQLite wants an aggregate outside HAVING; one row is in order however it is sorted.
+                parts.append("ORDER BY count(*)")
+                return " ".join(parts) + self._limit(node.limit, node.offset)
         if node.order:
             parts.append("ORDER BY " + self._order(node.order))
         return " ".join(parts) + self._limit(node.limit, node.offset)

@@ -1,0 +1,392 @@
+"""The driver for asyncio.
+
+pool = await cairn.client.connect("postgresql://admin:…@127.0.0.1:4327/cairn")
+await pool.execute("INSERT INTO t VALUES ($1, $2)", 1, "one")
+rows = await pool.fetch("SELECT * FROM t WHERE id = $1", 1)
+print(await pool.explain_route("SELECT * FROM t WHERE id = $1", 1))
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
+
+from cairn.client import flows
+from cairn.client.aio_wire import AioWire, open_wire
+from cairn.client.bulk import Split, execute_many, statement
+from cairn.client.core import Core
+from cairn.client.effects import Acquire, Changed, Open, Operation, Pause, Talk, Together, Wire
+from cairn.client.router import Route
+from cairn.client.service import Service
+from cairn.client.settings import ReadFrom, Settings, parse_dsn
+from cairn.client.stats import Stats
+from cairn.model.errors import CairnError, TooManyConnections, Unreachable
+from cairn.pgwire.backend import Result
+from cairn.topology.routing_table import RoutingTable
+
+METADATA = {"picodata_stmt_invalidation": "true"}
+
+
+class Wires:
+    """Pooled connections by address."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._idle: dict[str, deque[AioWire]] = {}
+        self._counts: dict[str, int] = {}
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._all: set[AioWire] = set()
+        self.opened = 0
+
+    def try_acquire(self, address: str) -> AioWire | None:
+        idle = self._idle.get(address)
+        while idle:
+            wire = idle.pop()
+            if wire.is_usable:
+                return wire
+            self.discard(wire)
+        return None
+
+    async def acquire(self, address: str) -> AioWire:
+        limit = self._settings.acquire_timeout_s
+        until = asyncio.get_running_loop().time() + limit
+        while self._counts.get(address, 0) >= self._settings.max_per_instance:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(address, deque()).append(waiter)
+            try:
+                async with asyncio.timeout_at(until):
+                    await waiter
+            except TimeoutError:
+                raise TooManyConnections(
+                    f"all {self._settings.max_per_instance} connections to {address} are in use",
+                    hint="raise max_per_instance or acquire_timeout_s",
+                ) from None
+            wire = self.try_acquire(address)
+            if wire is not None:
+                return wire
+        self._counts[address] = self._counts.get(address, 0) + 1
+        try:
+            wire = await open_wire(self._settings, address, METADATA)
+        except BaseException:
+            self._gone(address)
+            raise
+        self.opened += 1
+        self._all.add(wire)
+        return wire
+
+    def release(self, wire: Wire) -> None:
+        assert isinstance(wire, AioWire)
+        if not wire.is_usable:
+            self.discard(wire)
+            return
+        self._idle.setdefault(wire.address, deque()).append(wire)
+        self._wake(wire.address)
+
+    def discard(self, wire: Wire) -> None:
+        assert isinstance(wire, AioWire)
+        wire.close()
+        if wire in self._all:
+            self._all.discard(wire)
+            self._gone(wire.address)
+
+    def _gone(self, address: str) -> None:
+        self._counts[address] -= 1
+        self._wake(address)
+
+    def _wake(self, address: str) -> None:
+        waiting = self._waiting.get(address)
+        while waiting:
+            waiter = waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def keep_only(self, addresses: set[str]) -> None:
+        """Close idle connections to where nobody lives any more."""
+        for address in [each for each in self._idle if each not in addresses]:
+            for wire in list(self._idle.pop(address)):
+                self.discard(wire)
+
+    def close(self) -> None:
+        for wire in list(self._all):
+            self.discard(wire)
+        self._idle.clear()
+
+
+class Pool:
+    """Connections to a whole cluster. Use `connect` to make one."""
+
+    def __init__(self, settings: Settings, *, chance: random.Random | None = None) -> None:
+        self.settings = settings
+        self._wires = Wires(settings)
+        self._core = Core(
+            settings, self._wires, clock=time.monotonic, chance=chance or random.Random()
+        )
+        self._service = Service(self._core, self._wake)
+        self._splits: dict[str, Split | None] = {}
+        self._news: list[asyncio.Future[None]] = []
+        self._tick: asyncio.TimerHandle | None = None
+        self._following: asyncio.Task[None] | None = None
+
+    async def open(self) -> Pool:
+        """Begin to follow the topology and wait for its first snapshot."""
+        self._following = asyncio.create_task(self._drive(self._service.run()))
+        until = time.monotonic() + self.settings.connect_timeout_s
+        while not self.topology.is_ready:
+            left = until - time.monotonic()
+            error = self._service.error
+            if error is not None and (left <= 0 or self._service.has_given_up):
+                await self.close()
+                raise error
+            if left <= 0:
+                await self.close()
+                raise Unreachable(f"no topology from {', '.join(self.settings.hosts)} in time")
+            await self._changed(left)
+        return self
+
+    async def close(self) -> None:
+        if self._tick is not None:
+            self._tick.cancel()
+        if self._following is not None:
+            self._following.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._following
+        self._wires.close()
+
+    async def __aenter__(self) -> Pool:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # --- statements ---------------------------------------------------------------------------
+
+    async def run(
+        self,
+        sql: str,
+        params: Sequence[Any] = (),
+        *,
+        read_from: ReadFrom | None = None,
+        timeout_s: float | None = None,
+    ) -> Result:
+        """The whole result: columns, rows, tag."""
+        operation = statement(
+            self._core, self._splits, sql, params, read_from=read_from, timeout_s=timeout_s
+        )
+        return cast(Result, await self._drive(operation))
+
+    async def execute(self, sql: str, *params: Any, **options: Any) -> str:
+        """The command tag, such as `INSERT 0 1`."""
+        return (await self.run(sql, params, **options)).tag or ""
+
+    async def fetch(self, sql: str, *params: Any, **options: Any) -> list[tuple[Any, ...]]:
+        return (await self.run(sql, params, **options)).rows
+
+    async def fetchrow(self, sql: str, *params: Any, **options: Any) -> tuple[Any, ...] | None:
+        rows = (await self.run(sql, params, **options)).rows
+        return rows[0] if rows else None
+
+    async def fetchval(self, sql: str, *params: Any, **options: Any) -> Any:
+        row = await self.fetchrow(sql, *params, **options)
+        return row[0] if row else None
+
+    async def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        """Each row a statement of its own, sent to its owner in pipelines. Rows touched."""
+        return cast(int, await self._drive(execute_many(self._core, sql, list(rows))))
+
+    async def explain_route(
+        self, sql: str, *params: Any, read_from: ReadFrom | None = None
+    ) -> Route:
+        """`str()` of it reads "bucket 1934 → r2 → i5, metadata cached"."""
+        operation = self._core.explain_route(sql, params, read_from=read_from)
+        return cast(Route, await self._drive(operation))
+
+    # --- one connection for a while -----------------------------------------------------------
+
+    @asynccontextmanager
+    async def connection(self, address: str | None = None) -> AsyncIterator[Connection]:
+        """A connection of one's own, to any instance or a given one: for BEGIN … COMMIT, COPY."""
+        chosen = address or self._core.router.any_instance()[0]
+        wire = self._wires.try_acquire(chosen) or await self._wires.acquire(chosen)
+        try:
+            yield Connection(wire, self.settings.timeout_s)
+        finally:
+            self._wires.release(wire)
+
+    async def copy_in(self, sql: str, source: Iterable[bytes] | AsyncIterable[bytes]) -> str:
+        """COPY … FROM STDIN; the tag. If `source` fails, so does the COPY."""
+        async with self.connection() as connection:
+            return await connection.copy_in(sql, source)
+
+    async def copy_out(self, sql: str) -> AsyncIterator[bytes]:
+        """COPY … TO STDOUT, in pieces as they come."""
+        async with self.connection() as connection:
+            async for chunk in connection.copy_out(sql):
+                yield chunk
+
+    # --- what is known ------------------------------------------------------------------------
+
+    @property
+    def topology(self) -> RoutingTable:
+        """The routing table; append to `topology.listeners` to hear of changes."""
+        return self._core.table
+
+    @property
+    def stats(self) -> Stats:
+        self._core.stats.connections_opened = self._wires.opened
+        return self._core.stats
+
+    def metrics(self) -> str:
+        return self.stats.to_prometheus(time.monotonic())
+
+    def refresh(self) -> None:
+        """Apply bucket events that wait for their batch."""
+        self._core.table.flush()
+
+    # --- carrying out effects -----------------------------------------------------------------
+
+    async def _drive(self, operation: Operation[Any]) -> Any:
+        step, argument = operation.send, None
+        while True:
+            try:
+                effect = step(argument)  # type: ignore[arg-type]
+            except StopIteration as done:
+                return done.value
+            try:
+                if type(effect) is Talk:
+                    wire = cast(AioWire, effect.wire)
+                    argument = await wire.talk(effect.flow, effect.timeout_s, effect.silence_s)
+                else:
+                    argument = await self._carry_out(effect)
+                step = operation.send
+            except BaseException as error:
+                argument, step = error, operation.throw  # type: ignore[assignment]
+
+    async def _carry_out(self, effect: Any) -> Any:
+        match effect:
+            case Acquire(address=address):
+                return await self._wires.acquire(address)
+            case Open(address=address, params=params, on_notice=on_notice):
+                return await open_wire(self.settings, address, params, on_notice)
+            case Pause(seconds=seconds):
+                return await asyncio.sleep(seconds)
+            case Changed(seconds=seconds):
+                return await self._changed(seconds)
+            case Together(operations=operations):
+                driven = [self._drive(each) for each in operations]
+                return await asyncio.gather(*driven, return_exceptions=True)
+        raise AssertionError(effect)
+
+    async def _changed(self, seconds: float) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._news.append(waiter)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await waiter
+
+    def _wake(self) -> None:
+        """News from the service connection."""
+        news, self._news = self._news, []
+        for waiter in news:
+            if not waiter.done():
+                waiter.set_result(None)
+        deadline = self._core.table.batch.deadline
+        if deadline is not None and self._tick is None:
+            delay = max(0.0, deadline - time.monotonic())
+            self._tick = asyncio.get_running_loop().call_later(delay, self._flush)
+        view = self._core.table.view
+        if self._core.table.is_ready:
+            alive = {each.address for each in view.instances.values() if each.address}
+            self._wires.keep_only(alive | set(self.settings.hosts))
+
+    def _flush(self) -> None:
+        self._tick = None
+        self._core.table.tick(time.monotonic())
+
+
+class Connection:
+    """One connection, not routed and not retried: what happens on it is the caller's to judge."""
+
+    def __init__(self, wire: AioWire, timeout_s: float) -> None:
+        self._wire, self._timeout_s = wire, timeout_s
+
+    @property
+    def address(self) -> str:
+        return self._wire.address
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._wire.pg.status != "I"
+
+    async def run(self, sql: str, params: Sequence[Any] = ()) -> Result:
+        flow = flows.run_once(self._wire.pg, sql, params)
+        return cast(Result, await self._wire.talk(flow, self._timeout_s))
+
+    async def execute(self, sql: str, *params: Any) -> str:
+        return (await self.run(sql, params)).tag or ""
+
+    async def fetch(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
+        return (await self.run(sql, params)).rows
+
+    async def script(self, sql: str) -> list[Result]:
+        """Several statements, separated by semicolons, without parameters."""
+        flow = flows.script(self._wire.pg, sql)
+        return cast(list[Result], await self._wire.talk(flow, self._timeout_s))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """BEGIN … COMMIT as the server has it: each statement commits by itself."""
+        await self.execute("BEGIN")
+        try:
+            yield self
+        except BaseException:
+            if self._wire.is_usable or self._wire.pg.is_idle:
+                with suppress(CairnError):
+                    await self.execute("ROLLBACK")
+            raise
+        await self.execute("COMMIT")
+
+    async def copy_in(self, sql: str, source: Iterable[bytes] | AsyncIterable[bytes]) -> str:
+        wire = self._wire
+        await wire.talk(flows.copy_begin(wire.pg, sql), self._timeout_s)
+        failure: Exception | None = None
+        try:
+            async for chunk in _chunks(source):
+                if not wire.pg.wants_copy_data:
+                    break  # the server has refused a row; its reason comes with the end
+                await wire.send(wire.pg.copy_data(chunk))
+        except Exception as problem:
+            failure = problem
+        why = None if failure is None else f"the source failed: {failure}"
+        try:
+            result = cast(Result, await wire.talk(flows.copy_end(wire.pg, why), self._timeout_s))
+        except CairnError as error:
+            raise (failure or error) from error
+        return result.tag or ""
+
+    async def copy_out(self, sql: str) -> AsyncIterator[bytes]:
+        wire = self._wire
+        chunks = await wire.talk(flows.copy_out(wire.pg, sql), self._timeout_s)
+        while chunks is not None:
+            for chunk in chunks:
+                yield chunk
+            chunks = await wire.talk(flows.copy_more(wire.pg), self._timeout_s)
+
+
+async def _chunks(source: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    if isinstance(source, AsyncIterable):
+        async for chunk in source:
+            yield chunk
+    else:
+        for chunk in source:
+            yield chunk
+
+
+async def connect(dsn: str, **settings: Any) -> Pool:
+    """A pool over the whole cluster, its topology known."""
+    return await Pool(parse_dsn(dsn, **settings)).open()

@@ -1,0 +1,219 @@
+"""One connection under asyncio: steps a flow in `data_received`, so a round trip is one wake-up."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import socket
+from collections.abc import Callable
+from typing import Any, cast
+
+from cairn.client import flows
+from cairn.client.effects import Wire
+from cairn.client.flows import Flow
+from cairn.client.settings import Settings, split_address
+from cairn.model.errors import CairnError, TimedOut, Unreachable
+from cairn.pgwire.backend import Notice
+from cairn.pgwire.client import PgClient
+
+
+class AioWire(Wire, asyncio.Protocol):
+    __slots__ = ("_flow", "_loop", "_paused", "_silence", "_timer", "_waiter", "transport")
+
+    def __init__(self, address: str, pg: PgClient, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(address, pg)
+        self._loop = loop
+        self._flow: Flow[Any] | None = None
+        self._waiter: asyncio.Future[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._silence: float | None = None
+        self._paused: asyncio.Future[None] | None = None  # the transport's buffer is full
+        self.transport: asyncio.Transport | None = None
+
+    # --- what asyncio calls -------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        flow = self._flow
+        if flow is None:
+            self._receive_idle(data)
+            return
+        if self._silence is not None:
+            self._start_timer(self._silence)
+        try:
+            outgoing = flow.send(data)
+        except StopIteration as done:
+            self._finish(done.value, None)
+        except Exception as error:
+            self._finish(None, error)
+        else:
+            if outgoing and self.transport is not None:
+                self.transport.write(outgoing)
+
+    def _receive_idle(self, data: bytes) -> None:
+        """A notice, the rest of a COPY, or the server's last words."""
+        try:
+            outgoing = self.pg.receive(data)
+        except CairnError:
+            self.close()
+            return
+        if self.transport is not None:
+            if outgoing:
+                self.transport.write(outgoing)
+            if not self.pg.is_idle and not self.pg.wants_copy_data:
+                self.transport.pause_reading()  # until somebody asks for more
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        error = self.pg.connection_lost()
+        self.transport = None
+        if self._waiter is not None:
+            self._finish(None, error)
+        self.resume_writing()
+
+    def pause_writing(self) -> None:
+        self._paused = self._paused or self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._paused is not None and not self._paused.done():
+            self._paused.set_result(None)
+        self._paused = None
+
+    # --- what the pool calls ------------------------------------------------------------------
+
+    async def talk(
+        self, flow: Flow[Any], timeout_s: float | None, silence_s: float | None = None
+    ) -> Any:
+        if self.transport is None:
+            raise Unreachable("the connection is closed")
+        assert self._flow is None
+        try:
+            outgoing = next(flow)
+        except StopIteration as done:
+            return done.value
+        if outgoing:
+            self.transport.write(outgoing)
+        self.transport.resume_reading()
+        waiter = self._waiter = self._loop.create_future()
+        self._flow, self._silence = flow, silence_s
+        limit = timeout_s if timeout_s is not None else silence_s
+        if limit is not None:
+            self._timer = self._loop.call_later(limit, self._timed_out, limit)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            self.close()
+            raise
+
+    def _start_timer(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, self._timed_out, seconds)
+
+    def _timed_out(self, limit: float) -> None:
+        self._finish(None, TimedOut(f"no answer from {self.address} in {limit:g} s"))
+        self.close()
+
+    def _finish(self, value: Any, error: Exception | None) -> None:
+        waiter, self._waiter, self._flow, self._silence = self._waiter, None, None, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if error is not None and self.pg.is_closed:
+            self.close()
+        if waiter is None or waiter.done():
+            return
+        if error is None:
+            waiter.set_result(value)
+        else:
+            waiter.set_exception(error)
+
+    async def send(self, data: bytes) -> None:
+        """Bytes outside of a flow (COPY data), waiting while the buffer is full."""
+        if self.transport is None:
+            raise self.pg.connection_lost()
+        self.transport.write(data)
+        if self._paused is not None:
+            await self._paused
+
+    @property
+    def is_usable(self) -> bool:
+        return self.transport is not None and self.pg.is_idle and self.pg.status == "I"
+
+    def close(self) -> None:
+        transport, self.transport = self.transport, None
+        if transport is None:
+            return
+        if self.pg.is_idle:
+            transport.write(self.pg.terminate())
+            transport.close()
+        else:
+            self.pg.connection_lost()
+            transport.abort()
+
+
+async def open_wire(
+    settings: Settings,
+    address: str,
+    params: dict[str, str],
+    on_notice: Callable[[Notice], None] | None = None,
+) -> AioWire:
+    """Connect, encrypt if that is asked for, log in. All of it within `connect_timeout_s`."""
+    limit = settings.connect_timeout_s
+    try:
+        async with asyncio.timeout(limit):
+            return await _open(settings, address, params, on_notice)
+    except TimeoutError:
+        raise TimedOut(f"{address} did not let us in within {limit:g} s") from None
+    except OSError as problem:
+        raise Unreachable(f"cannot connect to {address}: {problem}") from problem
+
+
+async def _open(
+    settings: Settings,
+    address: str,
+    params: dict[str, str],
+    on_notice: Callable[[Notice], None] | None,
+) -> AioWire:
+    loop = asyncio.get_running_loop()
+    pg = make_pg(settings, params)
+    if on_notice is not None:
+        pg.on_notice.append(on_notice)
+    host, port = split_address(address)
+    wire = AioWire(address, pg, loop)
+    transport, _ = await loop.create_connection(lambda: wire, host, port)
+    found = transport.get_extra_info("socket")
+    if found is not None:
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    try:
+        await wire.talk(flows.login(pg), None)
+        if pg.needs_tls:
+            context = settings.ssl_context()
+            upgraded = await loop.start_tls(transport, wire, context, server_hostname=host)
+            assert upgraded is not None
+            wire.transport = upgraded
+            certificate = upgraded.get_extra_info("ssl_object").getpeercert(True)
+            await wire.talk(flows.login(pg, certificate_hash(certificate)), None)
+    except BaseException:
+        wire.close()
+        raise
+    return wire
+
+
+def make_pg(settings: Settings, params: dict[str, str]) -> PgClient:
+    return PgClient(
+        settings.user,
+        random_bytes=os.urandom,
+        password=settings.password,
+        database=settings.database,
+        params={**settings.startup(), **params},
+        tls=settings.tls,
+    )
+
+
+def certificate_hash(certificate: bytes | None) -> bytes | None:
+    """tls-server-end-point (RFC 5929), for the usual certificates signed with SHA-256."""
+    return None if not certificate else hashlib.sha256(certificate).digest()

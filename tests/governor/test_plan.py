@@ -1,0 +1,308 @@
+"""The governor decides: one step at a time, in the seed's order."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cairn.governor.actions import (
+    ChangeVoters,
+    HandOverLeadership,
+    Idle,
+    Propose,
+    SealAndName,
+    SwitchMaster,
+    SyncRaft,
+)
+from cairn.governor.buckets import shares
+from cairn.governor.plan import plan
+from cairn.governor.rules.voters import wanted_voters
+from cairn.model.topology import Grade, State
+from tests.governor.builders import World, instance, replicaset, view_of
+
+NEW = State(Grade.OFFLINE, 0)
+ONLINE = State(Grade.ONLINE, 1)
+OFFLINE = State(Grade.OFFLINE, 1)
+EXPELLED = State(Grade.EXPELLED, 1)
+
+
+@pytest.mark.parametrize(
+    ("instances", "voters"), [(1, 1), (2, 2), (3, 3), (4, 3), (5, 5), (6, 5), (50, 5)]
+)
+def test_the_number_of_voters_follows_the_seed(instances: int, voters: int) -> None:
+    assert wanted_voters(instances) == voters
+
+
+def test_a_newcomer_becomes_a_learner_before_anything_else() -> None:
+    view = view_of(instance("i1", 1), instance("i2", 2, NEW, State(Grade.ONLINE, 1)), voters={1})
+    view = msgspec.structs.replace(view, learners=frozenset())
+    assert plan(view) == ChangeVoters(step="conf change", subject="raft", add_learners=(2,))
+
+
+def test_an_instance_that_comes_up_is_first_asked_for_its_raft_log() -> None:
+    view = view_of(instance("i1", 1), instance("i2", 2, NEW, State(Grade.ONLINE, 1)), voters={1})
+    assert plan(view) == SyncRaft(step="sync raft log", subject="i2", instances=("i2",))
+
+
+def test_voters_are_spread_over_failure_domains() -> None:
+    view = view_of(
+        instance("i1", 1, domain={"DC": "A"}),
+        instance("i2", 2, domain={"DC": "A"}),
+        instance("i3", 3, domain={"DC": "B"}),
+        instance("i4", 4, domain={"DC": "C"}),
+        voters={1},
+    )
+    assert plan(view) == ChangeVoters(step="conf change", subject="raft", add_voters=(3, 4))
+
+
+def test_a_leaving_leader_hands_over_and_is_never_demoted_by_itself() -> None:
+    view = view_of(
+        instance("i1", 1, ONLINE, OFFLINE, reason="shutdown"),
+        instance("i2", 2, replicaset="r2"),
+        instance("i3", 3, replicaset="r3"),
+    )
+    assert plan(view) == HandOverLeadership(step="transfer raft leader", subject="i2", to=2)
+
+
+def test_one_of_two_that_says_goodbye_is_demoted_so_that_the_other_keeps_its_quorum() -> None:
+    leaving = instance("i2", 2, ONLINE, OFFLINE, reason="shutdown", replicaset="r2")
+    assert plan(view_of(instance("i1", 1), leaving)) == ChangeVoters(
+        step="conf change", subject="raft", add_learners=(2,)
+    )
+
+
+def test_a_silent_voter_keeps_its_vote_until_somebody_can_take_it() -> None:
+    silent = instance("i3", 3, ONLINE, OFFLINE, reason="silent", replicaset="r3")
+    three = [instance("i1", 1), instance("i2", 2, replicaset="r2"), silent]
+    assert not isinstance(plan(view_of(*three)), ChangeVoters)
+    four = [*three, instance("i4", 4, replicaset="r4")]
+    view = view_of(*four, voters={1, 2, 3})
+    assert plan(view) == ChangeVoters(
+        step="conf change", subject="raft", add_voters=(4,), add_learners=(3,)
+    )
+
+
+def test_a_lost_master_is_replaced_only_by_a_member_that_has_the_rows() -> None:
+    dead = instance("i1", 2, ONLINE, OFFLINE, reason="silent")
+    fresh = instance("i2", 3)
+    has_rows = instance("i3", 4)
+    leader = instance("i9", 1, replicaset="r9")
+    sets = (replicaset("r1", "i1", ("i1", "i3")),)
+    action = plan(view_of(leader, dead, fresh, has_rows, voters={1, 3, 4}, sets=sets))
+    assert isinstance(action, Propose)
+    assert action.step == "update target replication leader"
+    assert "i3 shall replace i1" in action.say
+
+
+def test_a_demoted_master_that_answers_is_asked_for_its_last_row() -> None:
+    view = view_of(
+        instance("i9", 1, replicaset="r9"),
+        instance("i1", 2, ONLINE, OFFLINE, reason="shutdown"),
+        instance("i2", 3),
+        sets=(replicaset("r1", "i1", ("i1", "i2"), target_master_name="i2"),),
+        voters={1, 3},
+    )
+    assert plan(view) == SwitchMaster(
+        step="transfer replication leader", subject="r1", replicaset="r1", old="i1", heir="i2"
+    )
+
+
+def test_a_silent_master_is_replaced_by_sealing_a_majority() -> None:
+    view = view_of(
+        instance("i9", 1, replicaset="r9"),
+        instance("i1", 2, ONLINE, OFFLINE, reason="silent"),
+        instance("i2", 3),
+        instance("i3", 4),
+        sets=(replicaset("r1", "i1", ("i1", "i2", "i3"), target_master_name="i2"),),
+        voters={1, 3, 4},
+    )
+    action = plan(view)
+    assert isinstance(action, SealAndName)
+    assert action.members == ("i2", "i3")
+
+
+def test_a_subject_that_backs_off_lets_the_next_one_speak() -> None:
+    view = view_of(
+        instance("i1", 1),
+        instance("i2", 2, NEW, State(Grade.ONLINE, 1)),
+        instance("i3", 3, State(Grade.SHARDING_INITIALIZED, 1), ONLINE),
+        voters={1},
+    )
+    stuck = msgspec.structs.replace(view, waiting=frozenset({("sync raft log", "i2")}))
+    world = World(stuck)
+    world.dead.add("i2")
+    world.settle()
+    assert "update instance state to online: i3" in world.steps
+
+
+def test_an_idle_governor_says_for_whom_it_waits() -> None:
+    view = view_of(instance("i1", 1), factor=2, sets=(replicaset("r1", "i1", ("i1",), weight=0.0),))
+    view = msgspec.structs.replace(
+        view,
+        cluster=msgspec.structs.replace(
+            view.cluster,
+            replicasets={
+                "r1": replicaset(
+                    "r1", "i1", ("i1",), weight=0.0, state=_not_ready(), weight_origin="auto"
+                )
+            },
+        ),
+    )
+    assert plan(view) == Idle(blocked_by=("waiting for replicaset r1: 1 of 2 instances",))
+
+
+def _not_ready() -> object:
+    from cairn.model.topology import ReplicasetState
+
+    return ReplicasetState.NOT_READY
+
+
+@pytest.mark.parametrize(
+    ("weights", "total", "expected"),
+    [
+        ([1, 1], 3000, [1500, 1500]),
+        ([2, 1, 1], 3000, [1500, 750, 750]),
+        ([1, 1, 1], 10, [3, 4, 3]),
+        ([0, 1], 3000, [0, 3000]),
+        ([0, 0], 3000, [0, 0]),
+    ],
+)
+def test_buckets_are_shared_by_weight_without_a_rest(
+    weights: list[float], total: int, expected: list[int]
+) -> None:
+    assert shares(weights, total) == expected
+
+
+def test_a_new_cluster_of_four_comes_online_with_all_buckets_given_out() -> None:
+    up = State(Grade.ONLINE, 1)
+    from cairn.model.topology import ReplicasetState
+
+    sets = tuple(
+        replicaset(name, master, (master,), weight=0.0, state=ReplicasetState.NOT_READY)
+        for name, master in (("r1", "i1"), ("r2", "i3"))
+    )
+    view = view_of(
+        instance("i1", 1, NEW, up),
+        instance("i2", 2, NEW, up),
+        instance("i3", 3, NEW, up, replicaset="r2"),
+        instance("i4", 4, NEW, up, replicaset="r2"),
+        voters={1},
+        learners=set(),
+        factor=2,
+        sharded=False,
+        sets=sets,
+    )
+    world = World(view)
+    world.settle()
+    cluster = world.cluster
+    assert {each.current_state for each in cluster.instances.values()} == {up}
+    assert [(b.start, b.end, b.owner) for b in cluster.buckets] == [
+        (1, 1500, "r1"),
+        (1501, 3000, "r2"),
+    ]
+    assert len(world.view.voters) == 3
+
+
+def test_expelling_ends_with_no_row_no_vote_and_no_bucket() -> None:
+    world = World(
+        view_of(
+            instance("i1", 1),
+            instance("i2", 2, replicaset="r2"),
+            instance("i3", 3, replicaset="r3"),
+            sharded=False,
+        )
+    )
+    world.settle()
+    world.set_target("i3", Grade.EXPELLED, "expel")
+    world.settle()
+    assert set(world.cluster.instances) == {"i1", "i2"}
+    assert set(world.cluster.replicasets) == {"r1", "r2"}
+    assert {bucket.owner for bucket in world.cluster.buckets} == {"r1", "r2"}
+    assert world.view.voters == {1, 2}
+
+
+@dataclass
+class Life:
+    """What may happen to a cluster between two steps of its governor."""
+
+    chance: random.Random
+
+    def disturb(self, world: World) -> None:
+        names = sorted(world.cluster.instances)
+        name = self.chance.choice(names)
+        row = world.cluster.instances[name]
+        if row.target_state.grade is Grade.EXPELLED:
+            return
+        kind = self.chance.random()
+        if kind < 0.3:
+            world.dead.add(name)
+            world.set_target(name, Grade.OFFLINE, "silent")
+        elif kind < 0.5:
+            world.set_target(name, Grade.OFFLINE, "shutdown")
+        elif kind < 0.9:
+            world.dead.discard(name)
+            world.put(waiting=frozenset())
+            world.set_target(name, Grade.ONLINE)
+        elif len(names) > 2 and not world.view.sharded_tiers:
+            world.set_target(name, Grade.EXPELLED, "expel")
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    count=st.integers(2, 7),
+    factor=st.integers(1, 3),
+    sharded=st.booleans(),
+)
+def test_from_any_reachable_picture_the_governor_comes_to_rest(
+    seed: int, count: int, factor: int, sharded: bool
+) -> None:
+    chance = random.Random(seed)
+    people = [
+        instance(f"i{n}", n, replicaset=f"r{(n - 1) // factor + 1}") for n in range(1, count + 1)
+    ]
+    world = World(view_of(*people, factor=factor, sharded=sharded))
+    life = Life(chance)
+    for _ in range(30):
+        life.disturb(world)
+        for _ in range(chance.randint(0, 6)):
+            before = {name: row.current_state for name, row in world.cluster.instances.items()}
+            world.step()
+            check_no_grade_jumps(before, world)
+        leader = world.cluster.by_raft_id(world.view.leader)
+        if leader is None or leader.name in world.dead:  # somebody else is elected
+            alive = [
+                raft_id
+                for raft_id in sorted(world.view.voters)
+                if (row := world.cluster.by_raft_id(raft_id)) is not None
+                and row.name not in world.dead
+            ]
+            if not alive:
+                return
+            world.put(leader=alive[0])
+    world.put(waiting=frozenset())
+    world.settle()
+
+
+ORDER = [
+    Grade.OFFLINE,
+    Grade.RAFT_SYNCED,
+    Grade.REPLICATED,
+    Grade.SHARDING_INITIALIZED,
+    Grade.ONLINE,
+]
+
+
+def check_no_grade_jumps(before: dict[str, State], world: World) -> None:
+    for name, row in world.cluster.instances.items():
+        old, new = before.get(name), row.current_state
+        if old is None or old == new or new.grade in (Grade.OFFLINE, Grade.EXPELLED):
+            continue
+        if new.grade is Grade.RAFT_SYNCED:
+            continue  # a new incarnation begins here from any grade
+        assert ORDER.index(new.grade) == ORDER.index(old.grade) + 1, (name, old, new)

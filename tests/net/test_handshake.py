@@ -1,0 +1,102 @@
+"""Two instances prove to each other that they share a secret; a stranger learns nothing."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cairn.model.errors import CairnError, Expelled, PeerRefused, ProtocolViolation
+from cairn.net.frames import MAX_FRAME_BEFORE_AUTH, FrameReader, pack
+from cairn.net.handshake import DialSide, Identity, ListenSide, Refused
+
+chance = random.Random(1)
+MEMBER = Identity("demo", "cluster-1", "uuid-1", "i1", 1)
+NEWCOMER = Identity("demo")
+
+
+def shake(
+    dialler: Identity,
+    listener: Identity,
+    secrets: tuple[bytes, bytes] = (b"s", b"s"),
+    refusal: Refused | None = None,
+) -> tuple[DialSide, ListenSide]:
+    dial = DialSide(dialler, secrets[0], chance.randbytes)
+    listen = ListenSide(lambda: listener, secrets[1], chance.randbytes, lambda _: refusal)
+    message: bytes | None = dial.start()
+    while message is not None:
+        answer, _ = listen.receive(message)
+        message = dial.receive(answer)
+    return dial, listen
+
+
+def test_both_know_each_other_afterwards() -> None:
+    dial, listen = shake(NEWCOMER, MEMBER)
+    assert (dial.peer, listen.peer) == (MEMBER, NEWCOMER)
+
+
+def test_a_wrong_secret_is_refused_without_a_word_about_the_cluster() -> None:
+    with pytest.raises(PeerRefused, match="wrong service password") as refusal:
+        shake(Identity("guess"), MEMBER, (b"guess", b"s"))
+    assert "demo" not in str(refusal.value)
+
+
+def test_a_listener_that_does_not_know_the_secret_is_not_believed() -> None:
+    dial = DialSide(NEWCOMER, b"s", chance.randbytes)
+    impostor = ListenSide(lambda: MEMBER, b"other", chance.randbytes, lambda _: None)
+    impostor._judge = lambda mac, claimed: (  # type: ignore[method-assign]
+        ListenSide._judge(impostor, b"", claimed)
+    )
+    challenge, _ = impostor.receive(dial.start())
+    proof = dial.receive(challenge)
+    assert proof is not None
+    answer, _ = impostor.receive(proof)
+    with pytest.raises(PeerRefused):
+        dial.receive(answer)
+
+
+def test_two_clusters_of_one_name_never_merge() -> None:
+    other = Identity("demo", "cluster-2", "uuid-9", "i9", 1)
+    with pytest.raises(PeerRefused, match="two clusters started apart never merge"):
+        shake(other, MEMBER)
+
+
+def test_another_cluster_name_is_told_to_those_who_know_the_secret() -> None:
+    with pytest.raises(PeerRefused, match="cluster_name mismatch"):
+        shake(Identity("other"), MEMBER)
+
+
+def test_an_expelled_instance_hears_it_in_the_handshake() -> None:
+    with pytest.raises(Expelled, match="was expelled"):
+        shake(MEMBER, MEMBER, refusal=Refused("instance 3 was expelled", expelled=True))
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_garbage_is_refused_and_never_believed(data: bytes, to_listener: bool) -> None:
+    dial = DialSide(NEWCOMER, b"s", chance.randbytes)
+    listen = ListenSide(lambda: MEMBER, b"s", chance.randbytes, lambda _: None)
+    with pytest.raises(CairnError):
+        if to_listener:
+            listen.receive(data)
+            listen.receive(data)
+        else:
+            dial.receive(data)
+    assert dial.peer is None
+    assert listen.peer is None
+
+
+@given(st.lists(st.binary(max_size=50), max_size=20), st.integers(1, 7))
+def test_frames_survive_any_cutting_of_the_stream(frames: list[bytes], step: int) -> None:
+    reader = FrameReader()
+    stream = b"".join(map(pack, frames))
+    found: list[bytes] = []
+    for at in range(0, len(stream), step):
+        found += reader.feed(stream[at : at + step])
+    assert found == frames
+
+
+def test_a_stranger_cannot_announce_a_large_frame() -> None:
+    with pytest.raises(ProtocolViolation, match="over the limit"):
+        FrameReader().feed((MAX_FRAME_BEFORE_AUTH + 1).to_bytes(4, "big"))
