@@ -201,7 +201,10 @@ class Cluster:
     def _keyed(self, plan: plans.KeyedWrite, values: list[Any]) -> int:
         changes = plan.changes(self.read(plan.read, values))
         work: list[Any] = [
-            (self.owner(c.old_bucket), plan.delete_sql, (c.old_bucket, *c.key)) for c in changes
+            (self.owner(c.old_bucket), plan.update_sql, c.update)
+            if c.update is not None
+            else (self.owner(c.old_bucket), plan.delete_sql, (c.old_bucket, *c.key))
+            for c in changes
         ]
         work += [
             (self.owner(c.new_bucket), plan.insert_sql, c.new)

@@ -159,6 +159,7 @@ def simulate(
     seeds: Annotated[int, typer.Option(help="how many seeds")] = 100,
     first: Annotated[int, typer.Option(help="the first of them")] = 1,
     workers: Annotated[int, typer.Option(help="processes")] = 2,
+    nodes: Annotated[int | None, typer.Option(help="always this many nodes")] = None,
 ) -> None:
     """Run the Raft core under the seeded simulator, with all faults and oracles.
 
@@ -167,8 +168,8 @@ def simulate(
     from cairn.sim.main import explain, run_seeds
 
     if seed is not None:
-        raise typer.Exit(1 if explain(seed).failure is not None else 0)
-    raise typer.Exit(1 if run_seeds(first, seeds, workers) else 0)
+        raise typer.Exit(1 if explain(seed, nodes).failure is not None else 0)
+    raise typer.Exit(1 if run_seeds(first, seeds, workers, nodes=nodes) else 0)
 
 
 def _finish(work: Any) -> None:

@@ -254,7 +254,7 @@ class Pool:
         step, argument = operation.send, None
         while True:
             try:
-                effect = step(argument)  # type: ignore[arg-type]
+                effect = step(argument)
             except StopIteration as done:
                 return done.value
             try:
@@ -265,7 +265,7 @@ class Pool:
                     argument = await self._carry_out(effect)
                 step = operation.send
             except BaseException as error:
-                argument, step = error, operation.throw  # type: ignore[assignment]
+                argument, step = error, operation.throw
 
     async def _carry_out(self, effect: Any) -> Any:
         match effect:

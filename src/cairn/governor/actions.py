@@ -75,6 +75,14 @@ class ApplySchemaChange(Action, frozen=True, kw_only=True):
     replicasets: tuple[str, ...]
 
 
+class RunOperation(Action, frozen=True, kw_only=True):
+    """Run the first pending operation of the queue; its status changes with its effect."""
+
+    op_id: int
+    op: str
+    op_format: str
+
+
 class Idle(Action, frozen=True, kw_only=True):
     """Nothing to do; `blocked_by` says for whom the governor waits, if it does."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from cairn.governor.actions import Action, Idle
 from cairn.governor.buckets import waiting_for
-from cairn.governor.rules import leaving, rising, schema, voters
+from cairn.governor.rules import leaving, queue, rising, schema, voters
 from cairn.governor.view import ClusterView
 
 #: A rule offers what it would do, subject by subject.
@@ -28,6 +28,9 @@ RULES: tuple[Rule, ...] = (
     rising.initialise_sharding,
     rising.raise_online,
     schema.apply_schema_change,
+    queue.create_queue,
+    queue.fill_queue,
+    queue.run_queue,
 )
 
 
@@ -39,6 +42,11 @@ def plan(view: ClusterView) -> Action:
             if (action.step, action.subject) not in view.waiting:
                 return action
             blocked.append(f"{action.step}: {action.subject}")
+    blocked += [
+        f"operation {each.id} failed: {each.status_description}"
+        for each in view.queue
+        if each.status == "failed"
+    ]
     for tier in sorted(view.cluster.tiers):
         if view.cluster.tiers[tier].bucket_count and not view.cluster.tier_buckets(tier):
             blocked += [f"waiting for {why}" for why in waiting_for(view.cluster, tier)]

@@ -9,6 +9,19 @@ from cairn.model.cluster import Cluster
 from cairn.model.topology import Grade, Instance, Position, Replicaset
 
 
+class QueuedOperation(msgspec.Struct, frozen=True):
+    """A row of `_pico_governor_queue` (seeds/003)."""
+
+    id: int
+    batch_id: str
+    op: str
+    op_format: str = "sql"
+    status: str = "pending"  # pending | done | failed
+    kind: str = "custom"  # upgrade | custom
+    description: str = ""
+    status_description: str | None = None
+
+
 class ClusterView(msgspec.Struct, frozen=True):
     """Taken on the leader, from applied entries only. A plan made from it loses to any change."""
 
@@ -20,6 +33,9 @@ class ClusterView(msgspec.Struct, frozen=True):
     sharded_tiers: frozenset[str] = frozenset()  # tiers that have at least one sharded table
     waiting: frozenset[tuple[str, str]] = frozenset()  # (step, subject) that failed and back off
     pending_ddl: ops.DdlPrepare | None = None
+    has_queue: bool = True  # whether the catalogue knows `_pico_governor_queue`
+    queue: tuple[QueuedOperation, ...] = ()  # in id order
+    upgrade: tuple[QueuedOperation, ...] = ()  # what an empty queue begins with
 
     @property
     def position(self) -> Position:

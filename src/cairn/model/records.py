@@ -54,6 +54,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     timestamp: int  # µs since 1970, the master's clock, for people
     changes: tuple[RowChange, ...] = ()
     shape: Shape | None = None  # of a DDL record
+    operation: tuple[str, int] | None = None  # id and rows of an operation to be done once
 
 
 class Body(msgspec.Struct, frozen=True, array_like=True):
@@ -63,6 +64,7 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
     timestamp: int
     changes: tuple[RowChange, ...] = ()
     shape: Shape | None = None
+    operation: tuple[str, int] | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -83,6 +85,7 @@ def record_of(origin: str, epoch: int, lsn: int, data: bytes) -> Record:
         body.timestamp,
         body.changes,
         body.shape,
+        body.operation,
     )
 
 

@@ -254,6 +254,11 @@ def table_of_row(row: Sequence[Any], primary_key: Sequence[str], *, local: bool 
     )
 
 
+def queue_row(operation: Any) -> Row:
+    """`operation` has the fields of `_pico_governor_queue` as attributes."""
+    return tuple(getattr(operation, column.name) for column in system.PICO_GOVERNOR_QUEUE.columns)
+
+
 def _truncated_at(options: str | None) -> int:
     for option in json.loads(options) if options else ():
         if "truncated_at" in option:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from cairn.governor.view import QueuedOperation
 from cairn.model import ops, rows
 from cairn.model import system_tables as system
 from cairn.model.catalog import Catalog
@@ -120,6 +121,20 @@ class GlobalState:
     def pending_ddl(self) -> ops.DdlPrepare | None:
         found = self.cluster.properties.get(PENDING)
         return None if found is None else decode_pending(json.dumps(found))
+
+    def queue(self) -> tuple[QueuedOperation, ...]:
+        """Operations that are not done, and one that is if there are no others, by id.
+
+        What is done can be much and is of no use to the governor.
+        """
+        name = system.PICO_GOVERNOR_QUEUE.physical_name
+        execute = self.reader.execute
+        found: list[Any] = execute(
+            f"SELECT * FROM {name} WHERE c4 <> 'done' ORDER BY c0"
+        ).fetchall()
+        if not found:
+            found = execute(f"SELECT * FROM {name} ORDER BY c0 DESC LIMIT 1").fetchall()
+        return tuple(QueuedOperation(*row) for row in found)
 
     def setting(self, key: str, default: Any = None) -> Any:
         value = self.catalog.setting(key)

@@ -19,6 +19,7 @@ from cairn.governor.actions import (
     HandOverLeadership,
     Idle,
     Propose,
+    RunOperation,
     SealAndName,
     SwitchMaster,
     SyncRaft,
@@ -29,9 +30,10 @@ from cairn.governor.view import ClusterView
 from cairn.model import ops
 from cairn.model.errors import CairnError, CasRetry, NotLeader, TimedOut
 from cairn.model.ranges import Predicate, one_key
-from cairn.model.system_tables import PICO_INSTANCE
+from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_INSTANCE
 from cairn.model.topology import Grade
 from cairn.node.governor_steps import Steps
+from cairn.node.upgrades import upgrade_operations
 from cairn.raft.types import ConfChangeSingle, ConfChangeV2, ProposalDropped
 
 log = logging.getLogger("cairn.governor")
@@ -97,6 +99,9 @@ class GovernorRunner:
             sharded_tiers=steps.state.sharded_tiers(),
             waiting=frozenset(key for key, (until, _) in self._backoff.items() if until > now),
             pending_ddl=steps.state.pending_ddl(),
+            has_queue=PICO_GOVERNOR_QUEUE.name in steps.state.catalog.tables,
+            queue=steps.state.queue(),
+            upgrade=upgrade_operations(),
         )
 
     # --- doing --------------------------------------------------------------------------------
@@ -128,6 +133,8 @@ class GovernorRunner:
                 await steps.seal_and_name(action, view)
             case ApplySchemaChange():
                 await steps.apply_schema_change(action, view)
+            case RunOperation():
+                await steps.run_operation(action)
             case _:
                 raise AssertionError(f"no such action: {action}")
 

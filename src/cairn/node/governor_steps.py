@@ -9,7 +9,13 @@ from typing import Any
 
 import msgspec
 
-from cairn.governor.actions import ApplySchemaChange, Propose, SealAndName, SwitchMaster
+from cairn.governor.actions import (
+    ApplySchemaChange,
+    Propose,
+    RunOperation,
+    SealAndName,
+    SwitchMaster,
+)
 from cairn.governor.rules.leaving import put_replicaset, replicaset_range
 from cairn.governor.view import ClusterView
 from cairn.model import ops
@@ -58,6 +64,8 @@ class Steps:
         self.state, self.runner, self.proposer = state, runner, proposer
         self._peers, self._leases, self._runtime = peers, leases, runtime
         self._here = here  # calls a handler of this very instance
+        #: Runs an operation of the queue; set by whoever can run SQL here.
+        self.operate: Callable[[RunOperation], Awaitable[None]] | None = None
 
     def timestamp(self) -> str:
         return timestamp(self._runtime)
@@ -234,6 +242,11 @@ class Steps:
         predicate = self.proposer.predicate(())
         await self.proposer.cas(ops.DdlCommit(action.schema_version), predicate)
         log.info("schema version %d is committed", action.schema_version)
+
+    async def run_operation(self, action: RunOperation) -> None:
+        if self.operate is None:
+            raise TimedOut("this instance cannot run SQL yet")
+        await self.operate(action)
 
     async def _abort(self, version: int, reason: str, instance: str) -> None:
         log.warning("schema version %d is aborted: %s", version, reason)

@@ -49,6 +49,8 @@ class SchemaChanges:
 
     async def run(self, plan: DdlPlan, user: int, governor_op_id: int | None = None) -> bool:
         """True when something changed; False when IF [NOT] EXISTS left nothing to do."""
+        if governor_op_id is not None and not self._instance.runner.is_leader:
+            raise NotLeader("an operation of the queue is run on the leader only")
         loop = asyncio.get_running_loop()
         limit_s = plan.timeout or float(self._state.setting("sql_ddl_timeout", 60.0))
         deadline = loop.time() + limit_s

@@ -125,7 +125,9 @@ class CasLog:
         return self._records[-1].index if self._records else self.compacted_index
 
     def rebuild(self, compacted_index: int, records: Iterable[LogRecord]) -> None:
-        self.__init__(compacted_index)  # type: ignore[misc]
+        self.compacted_index = compacted_index
+        self._records.clear()
+        self._by_request.clear()
         for record in records:
             self.append(record)
 

@@ -18,6 +18,7 @@ from cairn.node.config import InstanceConfig
 from cairn.node.dispatch import Dispatcher
 from cairn.node.execution import Execution
 from cairn.node.instance import Instance, decoding
+from cairn.node.queue_runner import QueueRunner
 from cairn.node.schema_changes import SchemaChanges
 from cairn.pgwire.scram import make_verifier
 from cairn.server.feed import Feed
@@ -45,6 +46,7 @@ class Service:
         self.schema_changes = SchemaChanges(
             instance, lambda password: str(make_verifier(password, salt=os.urandom(16)))
         )
+        self.queue = QueueRunner(instance, self.dispatcher, self.schema_changes)
         self.feed = Feed(self)
         instance.handlers.update(self._handlers())
 

@@ -139,6 +139,9 @@ def parse_query(found: list[Token], text: str) -> exp.Expr:
         raise SyntaxProblem(f"syntax error: {problem}") from None
     except RecursionError:
         raise TooComplex("the statement is nested too deeply") from None
+    except (ValueError, TypeError, AttributeError, KeyError, IndexError) as problem:
+        # Some mangled statements are past sqlglot's own error handling.
+        raise SyntaxProblem("syntax error", detail=str(problem)) from None
     if len(trees) != 1 or trees[0] is None:
         raise SyntaxProblem("cannot insert multiple commands into a prepared statement")
     tree = trees[0]

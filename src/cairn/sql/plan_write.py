@@ -76,6 +76,12 @@ def delete_sql(table: Table) -> str:
     return f"DELETE FROM {table.physical_name} WHERE {where}"
 
 
+def update_sql(table: Table, changed: list[int]) -> str:
+    sets = [f"{physical_column(at)} = ?{n}" for n, at in enumerate(changed, 1)]
+    keys = [f"{name} = ?{n}" for n, name in enumerate(key_columns(table), len(changed) + 1)]
+    return f"UPDATE {table.physical_name} SET {', '.join(sets)} WHERE {' AND '.join(keys)}"
+
+
 def unwrapped(expr: Expr) -> Expr:
     """The value without the check that storing adds."""
     if isinstance(expr, Call) and expr.name in ("store_n", "store_u"):
@@ -280,6 +286,7 @@ def _keyed(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> KeyedWrite
     read = plan_read(query, catalog, numbers)
     place = bucket_of_row(catalog, table)
     updates = bound.sets is not None
+    changed = [at for at, _ in bound.sets or ()]
 
     def changes(rows: Rows) -> list[Change]:
         found: dict[Row, Change] = {}
@@ -295,8 +302,19 @@ def _keyed(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> KeyedWrite
             values = tuple(row[key_size + 1 :])
             check_not_null(table, values)
             bucket = place(values)
-            found[old] = Change(was, key, bucket, (bucket, *values))
+            if bucket == was:
+                update = (*(values[at] for at in changed), *old)
+                found[old] = Change(was, key, update)
+            else:
+                found[old] = Change(was, key, None, bucket, (bucket, *values))
         return list(found.values())
 
-    insert = insert_sql(table, "fail") if updates else None
-    return KeyedWrite(read, table, table.sharding.tier, delete_sql(table), insert, changes)
+    return KeyedWrite(
+        read,
+        table,
+        table.sharding.tier,
+        delete_sql(table),
+        insert_sql(table, "fail") if updates else None,
+        update_sql(table, changed) if updates else None,
+        changes,
+    )

@@ -137,10 +137,15 @@ class InsertSelect:
 
 @dataclass(frozen=True)
 class Change:
-    """What to do with one row that was read: `old_bucket` and key away, `new` (if any) in."""
+    """What happens to one row that was read.
+
+    With `update`: run `update_sql` with it in `old_bucket`. Else delete the row there, and, if
+    that found it, insert `new` in `new_bucket` when there is one.
+    """
 
     old_bucket: int
     key: Row
+    update: Row | None = None
     new_bucket: int | None = None
     new: Row | None = None
 
@@ -149,8 +154,8 @@ class Change:
 class KeyedWrite:
     """A two-step change: `read` finds rows, `changes` says what happens to each by its key.
 
-    `delete_sql` takes (bucket, key…); `insert_sql` a physical row with its bucket first;
-    `update_sql`, when the bucket stays, takes (changed columns…, bucket, key…) from `updates`.
+    `delete_sql` takes (bucket, key…), `insert_sql` a physical row with its bucket first. A row
+    that vanished in between is left alone: neither statement brings it back.
     """
 
     read: ReadPlan
@@ -158,6 +163,7 @@ class KeyedWrite:
     tier: str
     delete_sql: str
     insert_sql: str | None
+    update_sql: str | None
     changes: Callable[[Rows], list[Change]]
 
 

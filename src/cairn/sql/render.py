@@ -280,6 +280,7 @@ class Renderer:
         source, narrowed = self._source(node.source, nullable=False)
         items = ", ".join(f"{self.expr(item.expr)} AS x{at}" for at, item in enumerate(node.items))
         parts = [f"SELECT {'DISTINCT ' if node.distinct else ''}{items}"]
+        has_aggregates = any(has_aggregate(item.expr) for item in node.items)
         if source:
             parts.append(f"FROM {source}")
         conditions = list(narrowed)
@@ -291,11 +292,12 @@ class Renderer:
             parts.append("GROUP BY " + ", ".join(self._sortable(each) for each in node.group))
         if node.having is not None:
             parts.append(f"HAVING {self.expr(node.having)}")
-            exprs = (*(item.expr for item in node.items), *(each.expr for each in node.order))
-            if not node.group and not any(map(has_aggregate, exprs)):
-                # SQLite wants an aggregate outside HAVING; one row is in order however it is sorted.
-                parts.append("ORDER BY count(*)")
-                return " ".join(parts) + self._limit(node.limit, node.offset)
+        if not node.group and not has_aggregates and node.having is not None:
+            # SQLite wants an aggregate outside HAVING; there is one row, so no order is needed.
+            names = ", ".join(f"x{at}" for at in range(len(node.items)))
+            parts[0] += ", count(*) AS xh"
+            limit = self._limit(node.limit, node.offset)
+            return f"SELECT {names} FROM ({' '.join(parts)}){limit}"
         if node.order:
             parts.append("ORDER BY " + self._order(node.order))
         return " ".join(parts) + self._limit(node.limit, node.offset)

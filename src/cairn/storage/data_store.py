@@ -200,10 +200,12 @@ class DataStore:
     def statement(self, run: Callable[[], int], *, kind: Kind = Kind.ROWS) -> tuple[int, int]:
         """One statement in its savepoint: rows changed, and the lsn of its record (0: none)."""
         self._changes.clear()
+        self._operation: tuple[str, int] | None = None
         self.connection.execute("SAVEPOINT statement")
         try:
             count = run()
-            lsn = self._log(Body(kind, self._now(), self.take_changes()))
+            body = Body(kind, self._now(), self.take_changes(), operation=self._operation)
+            lsn = self._log(body)
         except BaseException as problem:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK TO statement")
@@ -216,7 +218,7 @@ class DataStore:
         return count, lsn
 
     def _log(self, body: Body) -> int:
-        if body.kind in (Kind.ROWS, Kind.MOVE) and not body.changes:
+        if body.kind in (Kind.ROWS, Kind.MOVE) and not body.changes and body.operation is None:
             return 0
         lsn = self.vclock.get(self.origin, 0) + 1
         epoch = self.fence.epoch
@@ -245,7 +247,12 @@ class DataStore:
         return None if row is None else row[0]
 
     def put_operation(self, operation: str, rows: int) -> None:
-        self.connection.execute("INSERT INTO done_operation VALUES (?, ?)", (operation, rows))
+        """In the same transaction and the same record as its rows: replicas know it too."""
+        self._operation = (operation, rows)
+        self._keep_operation(self._operation)
+
+    def _keep_operation(self, operation: tuple[str, int]) -> None:
+        self.connection.execute("INSERT OR REPLACE INTO done_operation VALUES (?, ?)", operation)
 
     # --- schema ---------------------------------------------------------------------------------
 
@@ -321,14 +328,20 @@ class DataStore:
 
     def keep_record(self, record: Record) -> None:
         """A record of another origin, applied in this transaction: part of our log from now on."""
-        body = Body(record.kind, record.timestamp, record.changes, record.shape)
+        body = _body(record)
+        if record.operation is not None:
+            self._keep_operation(record.operation)
         row = (record.origin, record.epoch, record.lsn, encode_body(body))
         self.connection.execute(_INSERT_RECORD, row)
         self._advance(record.origin, record.epoch, record.lsn)
 
     def set_aside(self, record: Record) -> None:
         """Move a record that belongs to no history to `_cairn_diverged`; nothing is lost."""
-        body = Body(record.kind, record.timestamp, record.changes, record.shape)
+        body = _body(record)
+        if record.operation is not None:
+            self.connection.execute(
+                "DELETE FROM done_operation WHERE id = ?", (record.operation[0],)
+            )
         self.connection.execute(
             "INSERT OR REPLACE INTO _cairn_diverged VALUES (?, ?, ?, ?)",
             (record.origin, record.epoch, record.lsn, encode_body(body)),
@@ -351,3 +364,7 @@ class DataStore:
             "INSERT OR REPLACE INTO local_table VALUES (?, ?)", (shape.table_id, body)
         )
         self.indexes[shape.table_id] = shape.indexes
+
+
+def _body(record: Record) -> Body:
+    return Body(record.kind, record.timestamp, record.changes, record.shape, record.operation)

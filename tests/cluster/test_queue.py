@@ -1,0 +1,117 @@
+"""Operations put into the governor's queue are carried out in order, exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.cluster.harness import Cluster, eventually
+
+pytestmark = pytest.mark.cluster
+Make = Callable[..., Cluster]
+
+TEN = [
+    "CREATE TABLE q (a INT PRIMARY KEY, b TEXT) DISTRIBUTED BY (a)",
+    "CREATE TABLE g (k TEXT PRIMARY KEY, v INT) DISTRIBUTED GLOBALLY",
+    "INSERT INTO g VALUES ('n', 1)",
+    "INSERT INTO q VALUES (1, 'one'), (2, 'two'), (3, 'three'), (4, 'four')",
+    "UPDATE q SET b = b || '!'",
+    "INSERT INTO nowhere VALUES (1)",
+    "CREATE USER worker WITH PASSWORD 'Passw0rd1'",
+    "GRANT READ ON TABLE q TO worker",
+    "ALTER SYSTEM SET sql_motion_row_max = 7000",
+    "UPDATE g SET v = v + 1 WHERE k = 'n'",
+]
+
+
+def enqueue(cluster: Cluster, via: str, statements: list[str], first: int = 100) -> None:
+    for at, text in enumerate(statements, first):
+        cluster[via].sql(
+            "INSERT INTO _pico_governor_queue (id, batch_id, op, op_format, status, kind, "
+            "description) VALUES (%s, 'batch', %s, 'sql', 'pending', 'custom', '')",
+            (at, text),
+        )
+
+
+def queue(cluster: Cluster, via: str) -> dict[int, Any]:
+    rows = cluster[via].sql(
+        "SELECT id, status, status_description FROM _pico_governor_queue WHERE id >= 100"
+    )
+    return {row[0]: (row[1], row[2]) for row in rows}
+
+
+def test_the_queue_is_made_by_code_and_begins_with_the_upgrade(new_cluster: Make) -> None:
+    cluster = new_cluster().start("i1")
+
+    def upgraded() -> bool:
+        rows = cluster["i1"].sql("SELECT batch_id, kind, status FROM _pico_governor_queue")
+        return bool(rows) and set(rows) == {("0.1.0", "upgrade", "done")}
+
+    eventually(upgraded, "the initial upgrade")
+    [(table_id,)] = cluster["i1"].sql(
+        "SELECT id FROM _pico_table WHERE name = '_pico_governor_queue'"
+    )
+    assert table_id == 522
+
+
+def test_a_failure_in_the_middle_stops_the_queue_until_it_is_repaired(new_cluster: Make) -> None:
+    cluster = new_cluster().start("i1", "i2", "i3")
+    enqueue(cluster, "i2", TEN)
+    eventually(lambda: queue(cluster, "i1")[105][0] == "failed", "the failure")
+    found = queue(cluster, "i1")
+    assert [found[at][0] for at in range(100, 110)] == ["done"] * 5 + ["failed"] + ["pending"] * 4
+    assert "nowhere" in found[105][1]
+    assert "operation 105 failed" in str(cluster["i1"].status()["governor"]["blocked_by"])
+    cluster["i3"].sql("CREATE TABLE meanwhile (a INT PRIMARY KEY)")  # others' work goes on
+    cluster["i2"].sql("UPDATE _pico_governor_queue SET op = 'SELECT 1' WHERE id = 105")
+    cluster["i2"].sql(
+        "UPDATE _pico_governor_queue SET op = 'INSERT INTO g VALUES (''m'', 5)', "
+        "status = 'pending' WHERE id = 105"
+    )
+    eventually(
+        lambda: {status for status, _ in queue(cluster, "i1").values()} == {"done"}, "the rest"
+    )
+    assert cluster["i3"].sql("SELECT a, b FROM q ORDER BY a") == [
+        (1, "one!"),
+        (2, "two!"),
+        (3, "three!"),
+        (4, "four!"),
+    ]
+    assert cluster["i1"].sql("SELECT v FROM g WHERE k = 'n'") == [(2,)]
+    assert cluster["i1"].sql("SHOW sql_motion_row_max") == [("7000",)]
+
+
+def test_killing_the_leader_in_the_middle_changes_nothing_in_the_result(new_cluster: Make) -> None:
+    cluster = new_cluster("--init-replication-factor", "3").start("i1", "i2", "i3")
+    eventually(lambda: len(cluster["i1"].status()["raft"]["voters"]) == 3, "three voters")
+    counting = ["CREATE TABLE c (k INT PRIMARY KEY, n INT) DISTRIBUTED GLOBALLY"]
+    counting += ["CREATE TABLE s (k INT PRIMARY KEY, n INT) DISTRIBUTED BY (k)"]
+    counting += ["INSERT INTO c VALUES (1, 0)", "INSERT INTO s VALUES (1, 0)"]
+    counting += ["UPDATE c SET n = n + 1", "UPDATE s SET n = n + 1"] * 8
+    enqueue(cluster, "i1", counting)
+    for _ in range(2):
+        leader = eventually(lambda: cluster.leader("i1"), "i1 answers")
+        others = [name for name in cluster.nodes if name != leader]
+        cluster[leader].kill()
+        eventually(lambda via=others[0]: cluster.leader(via) in others, "a new leader")  # noqa: B023
+        cluster[leader].start()
+        cluster.wait_online("i1", "i2", "i3", via=others[0])
+    eventually(
+        lambda: {status for status, _ in queue(cluster, "i1").values()} == {"done"},
+        "all operations done",
+        60.0,
+    )
+    assert cluster["i1"].sql("SELECT n FROM c") == [(8,)]
+    eventually(lambda: cluster["i1"].sql("SELECT n FROM s") == [(8,)], "each exactly once")
+
+
+def test_the_queue_takes_no_nonsense(new_cluster: Make) -> None:
+    cluster = new_cluster().start("i1")
+    eventually(lambda: cluster["i1"].sql("SELECT 1 FROM _pico_governor_queue"), "the queue")
+    with pytest.raises(psycopg.Error):
+        enqueue(cluster, "i1", ["SELECT 1", "SELECT 1"], 1)  # ids of the upgrade
+    enqueue(cluster, "i1", ["CREATE TABEL x"])
+    eventually(lambda: queue(cluster, "i1")[100][0] == "failed", "the failure")
