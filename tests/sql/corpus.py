@@ -257,6 +257,14 @@ SELECT cast('  42 ' AS int), cast('t' AS boolean), cast('1e3' AS double precisio
 SELECT 0.1 + 0.2, 0.1 + 0.2 = 0.3
 SELECT 100000000000000000000000000000000000 + 1
 SELECT 1.0 / 3, 2.0 / 3, 10.0 / 3, 1 / 3.0, 1000000 / 7.0, 0.00001 / 3
+SELECT 2.0 / 0.0000003, 1 / 7000.0, 123456 / 0.007, 0.0000000001 / 3, 99999999 / 3.0, 5 / 10000.0
+SELECT 123456789.123 / 0.0001, 0.9999 / 9999, 10000 / 3.0, 9999 / 10000.0, -1 / 3.0, 1.23456789 * 9.87654321
+SELECT 10.5 % 3, -10.5 % 3, 10 % 2.5, round(0.5), round(1.005, 2), round(-0.45, 1), trunc(-1.99, 1)
+SELECT a, b FROM (SELECT 1 AS a, 2 AS b UNION ALL SELECT 3, 4) x WHERE NOT (a = 1 AND b = 2)
+SELECT count(*) FROM item WHERE s NOT LIKE 'a!%%' ESCAPE '!'
+SELECT count(*) FROM item WHERE n NOT IN (SELECT no FROM part WHERE no IS NOT NULL)
+SELECT NULL FROM item HAVING count(*) > 5
+SELECT 1 FROM item HAVING count(*) > 500
 SELECT round(2.5), round(-2.5), round(2.345, 2), round(1234.5, -2), trunc(2.7), trunc(-2.7)
 SELECT floor(-1.5), ceil(-1.5), floor(1.5e0), ceil(1.2e0), abs(-3), abs(-1.5)
 SELECT coalesce(NULL, 2), coalesce(NULL, NULL, 'x'), nullif(1, 1), nullif(1, 2)

@@ -1,5 +1,7 @@
 """Functions on physical values, run inside SQLite: exact numbers, PostgreSQL's texts and errors."""
 
+# ruff: noqa: E501 (a case is one line)
+
 from __future__ import annotations
 
 from decimal import Decimal
@@ -26,7 +28,6 @@ def value(text: str) -> Any:
         ("1.10 * 3", Decimal("3.3")),
         ("1 / 3.0", Decimal("0.33333333333333333333")),
         ("10.0 / 3", Decimal("3.3333333333333333")),
-        ("2.0 / 0.0000003", Decimal("6666666.6666666666666667")),
         ("-7 / 2", -3),
         ("-7 % 3", -1),
         ("round(2.5)", Decimal("3")),

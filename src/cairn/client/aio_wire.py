@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
 import socket
 from collections.abc import Callable
 from typing import Any, cast
@@ -12,7 +10,7 @@ from typing import Any, cast
 from cairn.client import flows
 from cairn.client.effects import Wire
 from cairn.client.flows import Flow
-from cairn.client.settings import Settings, split_address
+from cairn.client.settings import Settings, certificate_hash, make_pg, split_address
 from cairn.model.errors import CairnError, TimedOut, Unreachable
 from cairn.pgwire.backend import Notice
 from cairn.pgwire.client import PgClient
@@ -201,19 +199,3 @@ async def _open(
         wire.close()
         raise
     return wire
-
-
-def make_pg(settings: Settings, params: dict[str, str]) -> PgClient:
-    return PgClient(
-        settings.user,
-        random_bytes=os.urandom,
-        password=settings.password,
-        database=settings.database,
-        params={**settings.startup(), **params},
-        tls=settings.tls,
-    )
-
-
-def certificate_hash(certificate: bytes | None) -> bytes | None:
-    """tls-server-end-point (RFC 5929), for the usual certificates signed with SHA-256."""
-    return None if not certificate else hashlib.sha256(certificate).digest()

@@ -27,6 +27,7 @@ class Service:
     def __init__(self, core: Core, wake: Callable[[], None]) -> None:
         self.core, self._wake = core, wake
         self.version = "0.2"
+        self._older: set[str] = set()  # addresses that speak 0.1 only
         self.address: str | None = None  # of the provider, while connected
         self.error: CairnError | None = None  # of the last try
         self.tried: set[str] = set()  # since the last success
@@ -67,19 +68,21 @@ class Service:
 
     def _open(self, address: str) -> Operation[Wire]:
         core = self.core
+        self.version = "0.1" if address in self._older else "0.2"
         core.table.connecting()
         core.stats.topology_connects += 1
         try:
             wire: Wire = yield Open(address, self._params(), self._hear)
         except CairnError as error:
+            if self.version != "0.1" and "smart_connector" in error.message:
+                log.info("%s does not speak topology notices 0.2; asking for 0.1", address)
+                self._older.add(address)
+                return (yield from self._open(address))
             self.tried.add(address)
             if error.sqlstate == BEHIND:
                 self._behind.add(address)
             elif not isinstance(error, ServerError):
                 core.router.failed(address)
-            elif self.version != "0.1" and "smart_connector" in error.message:
-                self.version = "0.1"
-                log.info("%s does not speak topology notices 0.2; asking for 0.1", address)
             raise
         core.router.reached(address)
         return wire

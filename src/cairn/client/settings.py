@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
+import os
 import ssl
 from fnmatch import fnmatch
 from typing import Any, Literal, TypeAlias
@@ -11,6 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 
 from cairn.model.errors import InvalidParameter
+from cairn.pgwire.client import PgClient
 
 DEFAULT_PORT = 4327
 ReadFrom: TypeAlias = Literal["master", "replica", "any"]
@@ -116,6 +119,22 @@ def parse_dsn(dsn: str, **more: Any) -> Settings:
     if settings.sslmode not in _SSL_MODES:
         raise InvalidParameter(f"sslmode={settings.sslmode}: use one of {', '.join(_SSL_MODES)}")
     return settings
+
+
+def make_pg(settings: Settings, params: dict[str, str]) -> PgClient:
+    return PgClient(
+        settings.user,
+        random_bytes=os.urandom,
+        password=settings.password,
+        database=settings.database,
+        params={**settings.startup(), **params},
+        tls=settings.tls,
+    )
+
+
+def certificate_hash(certificate: bytes | None) -> bytes | None:
+    """tls-server-end-point (RFC 5929), for the usual certificates signed with SHA-256."""
+    return None if not certificate else hashlib.sha256(certificate).digest()
 
 
 def split_address(address: str) -> tuple[str, int]:

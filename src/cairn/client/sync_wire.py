@@ -11,10 +11,9 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 from cairn.client import flows
-from cairn.client.aio_wire import certificate_hash, make_pg
 from cairn.client.effects import Wire
 from cairn.client.flows import Flow
-from cairn.client.settings import Settings, split_address
+from cairn.client.settings import Settings, certificate_hash, make_pg, split_address
 from cairn.model.errors import CairnError, TimedOut, Unreachable
 from cairn.pgwire.backend import Notice
 from cairn.pgwire.client import PgClient

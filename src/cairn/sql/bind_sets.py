@@ -92,6 +92,8 @@ def bind_set_operation(scope: Scope, tree: exp.Expr) -> Query:
     for (_, a), (_, b) in zip(_known(left), _known(right), strict=True):
         types.append(common_type((a, b), word) or S)
     every = not tree.args.get("distinct", True)
+    if every and word != "UNION":
+        raise refuse(tree, f"{word} ALL")
     if not every and any(type_ in JSON for type_ in types):
         raise CairnError("could not identify an equality operator for type json", sqlstate="42883")
     names = tuple(name for name, _ in ours)
