@@ -154,6 +154,39 @@ def watch(
 
 
 @app.command()
+def migrate(
+    words: Annotated[
+        list[str], typer.Argument(help="SQL files; or: status, retry ID, skip ID", metavar="FILES…")
+    ],
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    batch: Annotated[str | None, typer.Option(help="one batch for all files")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="until all are done")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="status for machines")] = False,
+    timeout: Annotated[float, typer.Option(help="seconds to wait")] = 600.0,
+) -> None:
+    """Put numbered SQL files into the governor's queue; running it again is safe.
+
+    Example: cairn migrate migrations/*.sql --wait
+
+    Then: cairn migrate status, cairn migrate retry 1003, cairn migrate skip 1003
+    """
+    from cairn.cli.migrate import run_migrate
+
+    _finish(
+        lambda: run_migrate(
+            words,
+            dsn,
+            password_file,
+            batch=batch,
+            wait=wait,
+            as_json=as_json,
+            timeout_s=timeout,
+        )
+    )
+
+
+@app.command()
 def simulate(
     seed: Annotated[int | None, typer.Option(help="repeat one seed")] = None,
     seeds: Annotated[int, typer.Option(help="how many seeds")] = 100,
