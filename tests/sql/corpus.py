@@ -261,6 +261,11 @@ SELECT 2.0 / 0.0000003, 1 / 7000.0, 123456 / 0.007, 0.0000000001 / 3, 99999999 /
 SELECT 123456789.123 / 0.0001, 0.9999 / 9999, 10000 / 3.0, 9999 / 10000.0, -1 / 3.0, 1.23456789 * 9.87654321
 SELECT 10.5 % 3, -10.5 % 3, 10 % 2.5, round(0.5), round(1.005, 2), round(-0.45, 1), trunc(-1.99, 1)
 SELECT a, b FROM (SELECT 1 AS a, 2 AS b UNION ALL SELECT 3, 4) x WHERE NOT (a = 1 AND b = 2)
+SELECT count(*) FROM item WHERE s ~ '^a.*e$'
+SELECT count(*) FROM item WHERE s !~ 'p' OR s ~* '^BAN'
+SELECT count(*) FROM item WHERE s OPERATOR(pg_catalog.~) '^(apple)$' COLLATE pg_catalog.default
+SELECT count(*) FROM item WHERE n = ANY(ARRAY[10, 7]) AND pg_catalog.length(s) > 1
+SELECT id::pg_catalog.int8, s COLLATE "C" FROM item
 SELECT count(*) FROM item WHERE s NOT LIKE 'a!%%' ESCAPE '!'
 SELECT count(*) FROM item WHERE n NOT IN (SELECT no FROM part WHERE no IS NOT NULL)
 SELECT NULL FROM item HAVING count(*) > 5

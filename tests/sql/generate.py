@@ -199,7 +199,7 @@ class Generator:
 
     # --- sub-queries ---
 
-    def subquery_condition(self, scope: Scope) -> str:
+    def subquery_condition(self, scope: Scope, depth: int = 1) -> str:
         table = self.rng.choice(list(TABLES))
         alias = self.alias()
         inner: Scope = [(alias, table)]
@@ -208,6 +208,8 @@ class Generator:
         mine = self.column(inner, "i")
         if outer is not None and self.chance(50):
             where += f" AND {mine} = {outer}"
+        if depth and self.chance(20):
+            where += f" AND {self.subquery_condition([*scope, *inner], depth - 1)}"
         match self.rng.randrange(5):
             case 0 | 1:
                 word = self.rng.choice(("EXISTS", "NOT EXISTS"))
@@ -233,7 +235,11 @@ class Generator:
             name = self.alias()
             both = [*scope, (name, other)]
             kind = self.rng.choice(("JOIN", "JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN"))
-            text += f" {kind} {other} {name} ON {self.join_condition(scope, name, other, both)}"
+            shown = other
+            if self.chance(15):  # a derived table with the same columns
+                where = self.boolean([(other, other)], 1)
+                shown = f"(SELECT * FROM {other} WHERE {where})"
+            text += f" {kind} {shown} {name} ON {self.join_condition(scope, name, other, both)}"
             scope = both
         return text, scope
 

@@ -25,7 +25,7 @@ from .harness import Cluster
 psycopg = pytest.importorskip("psycopg")
 pytestmark = pytest.mark.clients
 BINARIES = Path("/usr/lib/postgresql/15/bin")
-GENERATED = int(os.environ.get("CAIRN_SQL_GENERATED", "3000"))
+GENERATED = int(os.environ.get("CAIRN_SQL_GENERATED", "2400"))
 SEED = int(os.environ.get("CAIRN_SQL_SEED", "20260101"))
 
 

@@ -69,14 +69,15 @@ def statement(
 ) -> Operation[Result]:
     """One statement; an INSERT of several rows is split where they belong to several owners."""
     if params and core.settings.split_inserts:
-        if sql not in splits:
+        try:
+            split = splits[sql]
+        except KeyError:
             if len(splits) > core.settings.metadata_cache_size:
                 splits.clear()
-            splits[sql] = split_insert(sql)
-        split = splits[sql]
+            split = splits[sql] = split_insert(sql)
         if split is not None and len(params) == split.rows * len(split.casts):
-            return (yield from _insert(core, split, sql, params, **options))
-    return (yield from core.execute(sql, params, **options))
+            return _insert(core, split, sql, params, **options)
+    return core.execute(sql, params, **options)
 
 
 def _insert(

@@ -60,24 +60,60 @@ class Core:
     ) -> Operation[Result]:
         """`at` is an address that the caller has chosen."""
         self.stats.statements += 1
-        attempt = Attempt(self, sql, timeout_s or self.settings.timeout_s, at)
+        limit = timeout_s or self.settings.timeout_s
         role: ReadFrom = read_from or self.settings.read_from
+        attempt: Attempt | None = None
+        if params and at is None and role == "master":
+            wire = self._direct(sql, params)
+            if wire is not None:
+                try:
+                    flow = flows.execute(wire.pg, wire.names[sql][0], params)
+                    done: Result = yield Talk(wire, flow, limit)
+                except CairnError as error:
+                    attempt = Attempt(self, sql, limit, sent=True)
+                    yield from self.after_failure(error, wire, attempt)
+                except BaseException:
+                    self.wires.discard(wire)
+                    raise
+                else:
+                    self.wires.release(wire)
+                    self.stats.routed += 1
+                    return done
+        attempt = attempt or Attempt(self, sql, limit, at)
         if role != "master" and not attempt.only_reads:
             role = "master"
+        return (yield from self._execute(sql, params, role, attempt))
+
+    def _direct(self, sql: str, params: Sequence[Any]) -> Wire | None:
+        """The usual case: all is known, and a connection to the owner has it prepared."""
+        metadata = self.metadata.get(sql)
+        if metadata is None:
+            return None
+        address = self.router.direct(metadata, params)
+        wire = None if address is None else self.wires.try_acquire(address)
+        if wire is None:
+            return None
+        known = wire.names.get(sql)
+        if known is None or known[1] < self.metadata.dropped_at(sql):
+            self.wires.release(wire)
+            return None
+        self.stats.metadata_hits += 1
+        return wire
+
+    def _execute(
+        self, sql: str, params: Sequence[Any], role: ReadFrom, attempt: Attempt
+    ) -> Operation[Result]:
+        """Every other case: learn, connect, prepare, and try again while that is safe."""
         while True:
             wire: Wire | None = None
             try:
                 wire, route = yield from self.wire_for(sql, params, role, attempt)
-                result: Result
+                attempt.sent = True
                 if params:
-                    name = wire.names[sql][0]
-                    attempt.sent = True
-                    result = yield Talk(
-                        wire, flows.execute(wire.pg, name, params), attempt.timeout_s
-                    )
+                    flow = flows.execute(wire.pg, wire.names[sql][0], params)
                 else:
-                    attempt.sent = True
-                    result = yield Talk(wire, flows.run_once(wire.pg, sql), attempt.timeout_s)
+                    flow = flows.run_once(wire.pg, sql)
+                result: Result = yield Talk(wire, flow, attempt.timeout_s)
             except CairnError as error:
                 yield from self.after_failure(error, wire, attempt)
                 continue
@@ -237,14 +273,22 @@ class Core:
 class Attempt:
     """What is known of one statement on its way: how long it may take, and whether it left."""
 
-    def __init__(self, core: Core, sql: str, timeout_s: float, at: str | None = None) -> None:
+    def __init__(
+        self,
+        core: Core,
+        sql: str,
+        timeout_s: float,
+        at: str | None = None,
+        *,
+        sent: bool = False,
+    ) -> None:
         self._core, self.sql, self.timeout_s = core, sql, timeout_s
         self.at = at  # an address that was chosen beforehand; forgotten after a failure
         self._until: float | None = None  # tries end then; set by the first failure
         self._pause = _FIRST_PAUSE_S
         self.only_reads = _READS.match(sql) is not None
         self.reprepared = False
-        self.sent = False
+        self.sent = sent  # it may have been executed
 
     def check_repeatable(self, error: CairnError, lost: bool) -> None:
         """Raise unless it was certainly not executed, or only reads; and unless time is up."""

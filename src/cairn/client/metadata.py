@@ -46,8 +46,11 @@ class Metadata(msgspec.Struct):
             types = [TYPE_OF_OID[oid] for oid in self.oids]
             function = bucket_function(types, bucket_count, self.hash_version)
             self._functions[bucket_count] = function
-        values = []
         try:
+            if len(self.positions) == 1:
+                value = params[self.positions[0]]
+                return function((value if value is None else _CASTS[self.oids[0]](value),))
+            values = []
             for position, oid in zip(self.positions, self.oids, strict=True):
                 value = params[position]
                 values.append(value if value is None else _CASTS[oid](value))

@@ -74,6 +74,19 @@ class Router:
 
     # --- one statement ------------------------------------------------------------------------
 
+    def direct(self, metadata: Metadata, params: Sequence[Any]) -> str | None:
+        """The address of the owner's master; None whenever there is more to say (see `route`)."""
+        tier, table = metadata.tier, self.table
+        if tier is None or not metadata.positions or (self._ejected and self._any_ejected()):
+            return None
+        count = table.bucket_count(tier)
+        bucket = metadata.bucket(params, count) if count else None
+        owner = None if bucket is None else table.owner(tier, bucket)
+        master = None if owner is None else table.master(owner)
+        if master is None or not self._allowed.get(master.address or ""):
+            return None
+        return master.address
+
     def route(
         self, metadata: Metadata, params: Sequence[Any], read_from: ReadFrom, cached: bool = True
     ) -> Route:
@@ -166,6 +179,11 @@ class Router:
     def _is_ejected(self, address: str) -> bool:
         until = self._ejected.get(address)
         return until is not None and self._clock() < until
+
+    def _any_ejected(self) -> bool:
+        now = self._clock()
+        self._ejected = {each: until for each, until in self._ejected.items() if until > now}
+        return bool(self._ejected)
 
     def _is_allowed(self, address: str) -> bool:
         known = self._allowed.get(address)

@@ -66,7 +66,7 @@ class Wires:
 
     def release(self, wire: Wire) -> None:
         assert isinstance(wire, SyncWire)
-        if not wire.is_usable:
+        if not wire.is_idle:
             self.discard(wire)
             return
         self._idle.setdefault(wire.address, deque()).append(wire)

@@ -24,13 +24,15 @@ _CHUNK = 256 * 1024
 class SyncWire(Wire):
     """`lock` guards the steps of flows that touch what others see (the service connection's)."""
 
-    __slots__ = ("_lock", "_sock")
+    __slots__ = ("_lock", "_poll", "_sock")
 
     def __init__(
         self, address: str, pg: PgClient, sock: socket.socket, lock: threading.RLock | None
     ) -> None:
         super().__init__(address, pg)
         self._sock: socket.socket | None = sock
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
         self._lock = lock or nullcontext()
 
     def talk(self, flow: Flow[Any], timeout_s: float | None, silence_s: float | None = None) -> Any:
@@ -76,16 +78,20 @@ class SyncWire(Wire):
             raise Unreachable(f"the connection to {self.address} broke: {problem}") from problem
 
     def _take_waiting(self) -> None:
-        while self._sock is not None and select.select([self._sock], [], [], 0)[0]:
+        while self._sock is not None and self._poll.poll(0):
             data = self._sock.recv(_CHUNK)
             if not data:
                 raise self.pg.connection_lost()
             self.pg.receive(data)
 
     @property
+    def is_idle(self) -> bool:
+        return self._sock is not None and self.pg.is_idle and self.pg.status == "I"
+
+    @property
     def is_usable(self) -> bool:
-        """Looks whether the server has hung up meanwhile."""
-        if self._sock is None or not self.pg.is_idle or self.pg.status != "I":
+        """Idle, and the server has not hung up meanwhile."""
+        if not self.is_idle:
             return False
         try:
             self._take_waiting()

@@ -210,6 +210,7 @@ class WriteRequest(msgspec.Struct, frozen=True):
     second_sql: str | None = None  # run after `sql` in the same statement, once for each
     second_rows: tuple[tuple[Any, ...], ...] = ()
     operation: str | None = None  # recorded with the rows; a repeated one is skipped
+    is_bulk: bool = False  # plain inserts: the record is made from the input, not by the hook
 
 
 class WriteResponse(msgspec.Struct, frozen=True):

@@ -7,12 +7,13 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import apsw
 import msgspec
 
 from cairn.model import ops
 from cairn.model.catalog import Catalog
 from cairn.model.cluster import Cluster
-from cairn.model.errors import CairnError, NotInPrerequisiteState, TimedOut
+from cairn.model.errors import CairnError, NotInPrerequisiteState, TimedOut, UniqueViolation
 from cairn.model.records import Shape, Vclock, covers
 from cairn.model.rpc import (
     PromiseRequest,
@@ -175,7 +176,10 @@ class DataPlane:
             self.store.reshape(shape)
             return 0
 
-        self.store.statement(change)
+        try:
+            self.store.statement(change)
+        except apsw.Error as problem:
+            raise _refusal(problem) from None
 
     def reconcile(self) -> None:
         """Bring local tables to what the catalogue says, after a commit, an abort or a crash.
@@ -195,6 +199,13 @@ class DataPlane:
             await self.run(lambda: self._reshape(shape), alone=True)
         except CairnError as problem:
             log.warning("table %d: %s (again at the next change)", shape.table_id, problem)
+
+
+def _refusal(problem: apsw.Error) -> CairnError:
+    """Why a schema change cannot be made here, in words that a client may see."""
+    if isinstance(problem, apsw.ConstraintError):
+        return UniqueViolation("could not create unique index: some rows have the same key")
+    return CairnError(f"{type(problem).__name__}: {problem}")
 
 
 def shape_after(pending: ops.DdlPrepare, catalog: Catalog) -> Shape | None:

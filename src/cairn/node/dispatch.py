@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -37,6 +38,8 @@ log = logging.getLogger("cairn.sql")
 READ_S = 30.0
 WRITE_S = 30.0
 REPLAN_S = 5.0  # how long a statement follows a moving topology before it gives up
+#: A merge that would only hand the gathered rows through.
+_PLAIN_MERGE = re.compile(r"SELECT (r\d+)\.x0 AS x0(?:, \1\.x(\d+) AS x\2)* FROM m0 AS \1")
 _RETRIED = (NotOwner, NoMaster, TableUnderDdl)
 
 Params = Sequence[Any]
@@ -125,6 +128,10 @@ class Dispatcher:
             found = await self._read(step.plan, values, tables, preference, row_max, cancelled)
             values = [*values, *[None] * (step.number - len(values))]
             values[step.number - 1] = step.value(found)
+        if len(plan.fragments) == 1 and _PLAIN_MERGE.fullmatch(plan.sql):
+            return await self._gather(
+                plan.fragments[0], values, tables, preference, row_max, cancelled
+            )
         gathered = []
         for fragment in plan.fragments:
             rows = await self._gather(fragment, values, tables, preference, row_max, cancelled)
@@ -284,6 +291,35 @@ class Dispatcher:
 
         return await self._write_all(requests)
 
+    async def insert_bulk(
+        self, table: Table, tier: str, sql: str, rows: list[tuple[Any, ...]]
+    ) -> int:
+        """Plain inserts of physical rows, their buckets first; what COPY brings."""
+
+        def requests() -> dict[str, WriteRequest]:
+            self._check_operable(table)
+            owners: dict[int, str] = {}
+            found: dict[str, list[tuple[Any, ...]]] = {}
+            for row in rows:
+                owner = owners.get(row[0])
+                if owner is None:
+                    owner = owners[row[0]] = self.routes.owner(tier, row[0])
+                    found.setdefault(owner, [])
+                found[owner].append(row)
+            return {
+                owner: WriteRequest(
+                    table.id,
+                    table.schema_version,
+                    sql,
+                    tuple(part),
+                    buckets=tuple(bucket for bucket, name in owners.items() if name == owner),
+                    is_bulk=True,
+                )
+                for owner, part in found.items()
+            }
+
+        return await self._write_all(requests)
+
     async def _scatter_write(
         self, plan: plans.ScatterWrite, params: Params, options: dict[str, Any]
     ) -> int:
@@ -372,13 +408,14 @@ class Dispatcher:
         """One replicaset: just do it. Several: check everywhere, then do it (rule 15)."""
 
         async def single() -> int:
-            (owner, request), *others = requests().items()
-            if others:
+            wanted = requests()
+            if not wanted:
+                return 0
+            if len(wanted) > 1:
                 raise _Several
+            [(owner, request)] = wanted.items()
             return (await self._write_at(owner, request)).row_count
 
-        if not requests():
-            return 0
         try:
             count: int = await self._following(single)
             return count

@@ -19,6 +19,7 @@ from cairn.model.errors import CairnError, NoMaster, NotOwner, OutcomeUnknown, T
 from cairn.model.rpc import ReadRequest, ReadResponse, WriteRequest, WriteResponse
 from cairn.node.instance import Instance
 from cairn.node.runtime import spawn
+from cairn.sql.constraints import translate
 from cairn.storage.readers import Cancelled, Merger, Row, RowReader
 from cairn.storage.state_machine import constraint_error
 
@@ -176,6 +177,8 @@ class Execution:
         connection = store.connection
 
         def run() -> int:
+            if request.is_bulk:
+                return store.bulk_insert(request.table, request.sql, request.rows)
             for sql, rows in (
                 (request.sql, request.rows),
                 (request.second_sql, request.second_rows),
@@ -198,7 +201,8 @@ class Execution:
         except _TakenBack as checked:
             return WriteResponse(checked.count, 0)
         except apsw.ConstraintError as problem:
-            raise constraint_error(problem) from None
+            verdict = translate(str(problem), self._instance.state.catalog)
+            raise verdict or constraint_error(problem) from None
         except apsw.Error as problem:
             raise CairnError(f"{type(problem).__name__}: {problem}") from None
         return WriteResponse(count, lsn)

@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from cairn.model.errors import CairnError, QueryCanceled, Unsupported
-from cairn.model.values import OIDS, parse_text
+from cairn.model.buckets import bucket_function
+from cairn.model.catalog import Catalog
+from cairn.model.errors import (
+    CairnError,
+    InvalidText,
+    NotNullViolation,
+    OutOfRange,
+    QueryCanceled,
+    Unsupported,
+)
+from cairn.model.schema import Table
+from cairn.model.values import (
+    INT64_MAX,
+    INT64_MIN,
+    OIDS,
+    ColumnType,
+    Physical,
+    parse_text,
+    physical_reader,
+    to_physical,
+)
 from cairn.pgwire.copy import CopyParser
 from cairn.pgwire.copy_out import copy_encoder, header_line
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail
@@ -49,8 +68,13 @@ async def copy_out(session: Session, cached: Cached, plan: plans.CopyPlan) -> in
     query = session.service.statements.get(
         plan.query.text.encode(), (), session.user_id, session.service.catalog
     )
-    outcome = await running.run(session, query, ())
-    rows: Sequence[Any] = outcome.rows or ()
+    rows: Sequence[Any] = await session.service.dispatcher.read(
+        query.prepared.plan,  # type: ignore[arg-type]
+        query.prepared.start((), session.now()),
+        query.sharded,
+        preference=session.preference,
+        cancelled=session.cancelled,
+    )
     if query.convert is not None:
         rows = query.convert(rows)
     oids = [OIDS[column.type] for column in plan.query.columns]
@@ -93,8 +117,14 @@ class CopyIn:
             **_options(plan.options),
         )
         self._types = plan.insert.param_types
-        self._rows: list[list[Any]] = []
+        self._rows: list[Any] = []
         self._count = 0
+        assert plan.table is not None
+        self._sql = ""
+        if plan.table.is_global:
+            self._read = _value_reader(self._types)
+        else:
+            self._read, self._sql = row_reader(plan.table, plan.columns, session.service.catalog)
 
     async def run(self) -> int:
         """Until the client is done; the number of rows taken."""
@@ -135,19 +165,22 @@ class CopyIn:
         self._session.take_copy_messages()
 
     def _add(self, lines: Sequence[Sequence[str | None]]) -> None:
-        types = self._types
-        for fields in lines:
-            try:
-                self._rows.append(
-                    [
-                        None if field is None else parse_text(type_, field)
-                        for type_, field in zip(types, fields, strict=True)
-                    ]
-                )
-            except CairnError as problem:
-                line = self._count + len(self._rows) + 1
-                problem.detail = f"COPY {self._table_name()}, line {line}"
-                raise
+        try:
+            self._rows.extend(map(self._read, lines))
+        except (CairnError, ValueError, TypeError):
+            self._find_bad_line(lines)
+            raise
+
+    def _find_bad_line(self, lines: Sequence[Sequence[str | None]]) -> None:
+        """Something in the chunk is no value: read it again, slowly, and say where."""
+        for at, fields in enumerate(lines):
+            for type_, field in zip(self._types, fields, strict=True):
+                try:
+                    None if field is None else to_physical(type_, parse_text(type_, field))
+                except CairnError as problem:
+                    line = self._parser.line - len(lines) + at + 1
+                    problem.detail = f"COPY {self._table_name()}, line {max(line, 1)}"
+                    raise
 
     def _table_name(self) -> str:
         return self._plan.table.name if self._plan.table is not None else ""
@@ -158,12 +191,8 @@ class CopyIn:
         assert insert is not None
         dispatcher = self._session.service.dispatcher
         plan = insert.plan
-        if isinstance(plan, plans.PointWrite):
-            rows = [(plan.bucket(values), plan.bind(values)) for values in chunk]
-            count = await dispatcher.insert_rows(plan.table, plan.tier, plan.sql, rows)
-        elif isinstance(plan, plans.ShardedInsert):
-            rows = [row for values in chunk for row in plan.rows(values)]
-            count = await dispatcher.insert_rows(plan.table, plan.tier, plan.sql, rows)
+        if isinstance(plan, plans.PointWrite | plans.ShardedInsert):
+            count = await dispatcher.insert_bulk(plan.table, plan.tier, self._sql, chunk)
         elif isinstance(plan, plans.GlobalWrite):
             count = 0
             for values in chunk:
@@ -173,3 +202,102 @@ class CopyIn:
         else:
             raise Unsupported("COPY into this table is not supported")
         self._count += count
+
+
+Fields = Sequence[str | None]
+Reader = Callable[[Fields], Any]
+
+
+def _value_reader(types: Sequence[ColumnType]) -> Reader:
+    """Text fields to Python values, for global tables."""
+    return lambda fields: [
+        None if field is None else parse_text(type_, field)
+        for type_, field in zip(types, fields, strict=True)
+    ]
+
+
+def _integer(text: str) -> int:
+    value = int(text)
+    if not INT64_MIN <= value <= INT64_MAX:
+        raise OutOfRange(f'value "{text}" is out of range for type integer')
+    return value
+
+
+def _string(text: str) -> str:
+    if "\x00" in text:
+        raise InvalidText("a string cannot contain a zero byte", sqlstate="22021")
+    return text
+
+
+def _physical_reader(type_: ColumnType) -> Callable[[str], Physical]:
+    """One text field to what SQLite stores; the common types without a detour."""
+    if type_ is ColumnType.INTEGER:
+        return _integer
+    if type_ is ColumnType.STRING:
+        return _string
+    return lambda text: to_physical(type_, parse_text(type_, text))
+
+
+def row_reader(table: Table, names: Sequence[str], catalog: Catalog) -> tuple[Reader, str]:
+    """Text fields to a physical row with its bucket first, and the statement that inserts it."""
+    assert table.sharding is not None
+    tier = catalog.tiers[table.sharding.tier]
+    columns = [table.column(name) for name in names]
+    types = [column.type for column in columns if column is not None]
+    readers = [_physical_reader(type_) for type_ in types]
+    key = [list(names).index(name) for name in table.sharding.columns]
+    key_types = [types[at] for at in key]
+    bucket = bucket_function(key_types, tier.bucket_count, tier.hash_version)
+    to_value = [physical_reader(type_) for type_ in key_types]
+    required = {
+        at
+        for at, column in enumerate(columns)
+        if column is not None and (not column.nullable or column.name in table.primary_key)
+    }
+    is_plain = all(read is None for read in to_value)
+
+    def read(fields: Fields) -> tuple[Any, ...]:
+        row = [
+            None if field is None else convert(field)
+            for convert, field in zip(readers, fields, strict=True)
+        ]
+        if None in row:
+            for at in required:
+                if row[at] is None:
+                    raise NotNullViolation(
+                        f'null value in column "{names[at]}" of relation "{table.name}" violates '
+                        "not-null constraint"
+                    )
+        if is_plain:
+            return (bucket([row[at] for at in key]), *row)
+        values = [
+            row[at] if convert is None or row[at] is None else convert(row[at])
+            for at, convert in zip(key, to_value, strict=True)
+        ]
+        return (bucket(values), *row)
+
+    missing = [
+        column.name
+        for column in table.columns
+        if column.name not in names
+        and (not column.nullable or column.name in (*table.primary_key, *table.sharding.columns))
+    ]
+    if missing:
+        raise NotNullViolation(f'COPY must fill column "{missing[0]}"')
+    marks = ", ".join("?" * (len(table.columns) + 1))
+    sql = f"INSERT INTO {table.physical_name} VALUES ({marks})"
+    if list(names) == [column.name for column in table.columns]:
+        return read, sql
+    return _widened(read, table, names), sql
+
+
+def _widened(read: Reader, table: Table, names: Sequence[str]) -> Reader:
+    """Rows in the table's own order, with NULL where COPY names no column."""
+    order = {name: at + 1 for at, name in enumerate(names)}
+    places = [order.get(column.name) for column in table.columns]
+
+    def wide(fields: Fields) -> tuple[Any, ...]:
+        row = read(fields)
+        return (row[0], *(None if at is None else row[at] for at in places))
+
+    return wide

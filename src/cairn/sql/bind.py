@@ -13,7 +13,7 @@ from cairn.model.errors import (
     SyntaxProblem,
     UndefinedColumn,
 )
-from cairn.sql import bind_predicates as _predicates  # noqa: F401 (adds its handlers)
+from cairn.sql import bind_pg, bind_predicates  # noqa: F401 (they add their handlers)
 from cairn.sql.bind_calls import ordered
 from cairn.sql.bind_expr import bind_boolean, bind_expr
 from cairn.sql.bind_from import bind_ctes, bind_join, bind_relation

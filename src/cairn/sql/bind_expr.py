@@ -239,9 +239,10 @@ def _case(scope: Scope, node: exp.Case) -> Expr:
 
 def cast_type(node: exp.DataType) -> tuple[ColumnType, list[int]]:
     """The type named in a cast, and the numbers in its parentheses."""
-    word = str(getattr(node.this, "value", node.this)).lower()
+    word = str(getattr(node.this, "name", node.this)).lower()
     if word == "userdefined":
-        word = name_of(node.args.get("kind"))
+        kind = node.args.get("kind")
+        word = name_of(kind.expression if isinstance(kind, exp.Dot) else kind)
     sizes = []
     for each in node.expressions:
         if isinstance(each, exp.DataTypeParam):

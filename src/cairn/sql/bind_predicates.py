@@ -80,8 +80,12 @@ def _row_comparison(scope: Scope, name: str, node: exp.Binary) -> Expr:
 def _quantified(scope: Scope, name: str, node: exp.Binary) -> Expr:
     """`= ANY (query)` is IN, `<> ALL (query)` is NOT IN; the others are rare and refused."""
     query = node.right.this
-    query = query.this if isinstance(query, exp.Subquery) else query
+    while isinstance(query, (exp.Subquery, exp.Paren)):
+        query = query.this
     wanted = ("=", exp.Any) if isinstance(node.right, exp.Any) else ("<>", exp.All)
+    if name == wanted[0] and isinstance(query, exp.Array) and query.expressions:
+        found = bind_expr(scope, exp.In(this=node.left, expressions=query.expressions))
+        return found if name == "=" else Call(B, "not", (found,))
     if name != wanted[0] or not isinstance(query, exp.Query):
         raise refuse(node, f"{name} {type(node.right).__name__.upper()}")
     found = _in_query(scope, [node.left], query)

@@ -49,9 +49,9 @@ def _name(node: exp.Expr) -> str | None:
         inner = _name(node.this)
         if inner is not None and not isinstance(node.this, (exp.Boolean, exp.Cast)):
             return inner
-        word = str(getattr(node.to.this, "value", node.to.this)).lower()
+        word = str(getattr(node.to.this, "name", node.to.this)).lower()
         if word == "userdefined":
-            word = str(node.to.args["kind"].this).lower()
+            word = str(node.to.args["kind"].name).lower()
         return _CAST_NAMES.get(word, word)
     if isinstance(node, exp.Subquery):
         inner_query = node.this

@@ -111,9 +111,9 @@ def c_substring_similar(text: str, pattern: str, escape: str) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def _regexp(pattern: str) -> re.Pattern[str]:
+def _regexp(pattern: str, flags: int = 0) -> re.Pattern[str]:
     try:
-        return re.compile(pattern)
+        return re.compile(pattern, flags)
     except re.error as problem:
         raise InvalidParameter(f"invalid regular expression: {problem}", sqlstate="2201B") from None
 
@@ -124,6 +124,16 @@ def c_substring_regexp(text: str, pattern: str) -> str | None:
     if found is None:
         return None
     return found.group(1) if found.re.groups else found.group()
+
+
+@strict
+def c_regexp(text: str, pattern: str) -> int:
+    return 1 if _regexp(pattern).search(text) else 0
+
+
+@strict
+def c_iregexp(text: str, pattern: str) -> int:
+    return 1 if _regexp(pattern, re.IGNORECASE).search(text) else 0
 
 
 @strict

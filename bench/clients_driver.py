@@ -1,0 +1,183 @@
+"""What the driver costs: a routed query against the plain protocol, and keys hashed per second.
+
+    .venv/bin/python bench/clients_driver.py [--queries 20000]
+
+The server is a fake in another process, so that only the client's work differs between runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import random
+import sys
+import time
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from cairn.client import connect, flows
+from cairn.client.aio import METADATA
+from cairn.client.aio_wire import open_wire
+from cairn.client.settings import parse_dsn
+from cairn.client.sync_pool import SyncPool
+from cairn.model.buckets import bucket_function
+from cairn.model.events import decode, encode
+from cairn.model.topology import BucketRange, BucketState, Grade, Position, State
+from cairn.model.values import ColumnType
+
+SELECT = "SELECT id, v FROM t WHERE id = $1"
+
+
+def serve(pipe: Pipe) -> None:
+    from tests.client.fake_cluster import fake_cluster
+
+    with fake_cluster() as cluster:
+        cluster.rows.update({1: "one"})
+        for instance in cluster.instances.values():
+            instance.executed = _Nothing()  # type: ignore[assignment]
+        pipe.send(cluster.dsn("i1"))
+        pipe.recv()
+
+
+class _Nothing(list[Any]):
+    def append(self, item: Any) -> None:
+        pass
+
+
+async def plain_and_routed(dsn: str, queries: int) -> None:
+    settings = parse_dsn(dsn)
+    wire = await open_wire(settings, settings.hosts[0], METADATA)
+    await wire.talk(flows.prepare(wire.pg, "s", SELECT), 5)
+    pool = await connect(dsn)
+    plain: list[tuple[float, float]] = []
+    routed: list[tuple[float, float]] = []
+    for _ in range(5):  # side by side, so that a busy machine spoils both
+        wall, cpu = time.perf_counter(), time.process_time()
+        for key in range(queries // 5):
+            await wire.talk(flows.execute(wire.pg, "s", (key,)), 30)
+        plain.append((time.perf_counter() - wall, time.process_time() - cpu))
+        wall, cpu = time.perf_counter(), time.process_time()
+        for key in range(queries // 5):
+            await pool.fetch(SELECT, key)
+        routed.append((time.perf_counter() - wall, time.process_time() - cpu))
+    scale = 1e6 / (queries // 5)
+    for at, what in ((0, "wall"), (1, "client CPU")):
+        one, two = (min(each[at] for each in runs) * scale for runs in (plain, routed))
+        print(f"async {what:>10}: plain {one:6.1f} µs, routed {two:6.1f} µs, +{two - one:.1f} µs")
+    print(f"routed {pool.stats.routed}, fallbacks {dict(pool.stats.fallbacks)}")
+    await pool.close()
+    wire.close()
+
+
+def blocking(dsn: str, queries: int) -> None:
+    with SyncPool(parse_dsn(dsn)).open() as pool:
+        address = pool.settings.hosts[0]
+        with pool.wire(address) as wire:
+            wire.talk(flows.prepare(wire.pg, "s", SELECT), 5)
+            began = time.process_time()
+            for key in range(queries):
+                wire.talk(flows.execute(wire.pg, "s", (key,)), 30)
+            one = (time.process_time() - began) / queries * 1e6
+        pool.fetch(SELECT, 1)
+        began = time.process_time()
+        for key in range(queries):
+            pool.fetch(SELECT, key)
+        two = (time.process_time() - began) / queries * 1e6
+    print(f"sync  client CPU: plain {one:6.1f} µs, routed {two:6.1f} µs, +{two - one:.1f} µs")
+
+
+def keys_per_second() -> None:
+    count = 300_000
+    for type_, values in (
+        (ColumnType.INTEGER, [(n,) for n in range(count)]),
+        (ColumnType.STRING, [(f"key-{n}",) for n in range(count)]),
+    ):
+        bucket = bucket_function([type_])
+        best = 0.0
+        for _ in range(3):
+            began = time.perf_counter()
+            for each in values:
+                bucket(each)
+            best = max(best, count / (time.perf_counter() - began))
+        print(f"bucket_of {type_.value:>8}: {best:12,.0f} keys/s")
+
+
+def snapshot(instances: int = 1000, buckets: int = 30_000) -> None:
+    """From the bytes of a snapshot to a ready routing table."""
+    from cairn.model.cluster import Cluster
+    from cairn.model.topology import Instance, Replicaset, ReplicasetState, Tier
+    from cairn.topology.routing_table import RoutingTable
+    from cairn.topology.snapshot import snapshot_events
+
+    up = State(Grade.ONLINE, 1)
+    half = instances // 2
+    chance = random.Random(1)
+    cluster = Cluster(
+        instances={
+            f"i{n}": Instance(
+                f"i{n}",
+                f"u{n}",
+                n,
+                f"r{n % half}",
+                f"s{n % half}",
+                up,
+                up,
+                {},
+                "default",
+                "1",
+            )
+            for n in range(instances)
+        },
+        replicasets={
+            f"r{n}": Replicaset(
+                f"r{n}", f"s{n}", f"i{n}", f"i{n}", "default", 1, "auto", ReplicasetState.READY
+            )
+            for n in range(half)
+        },
+        tiers={"default": Tier("default", 2, bucket_count=buckets)},
+        addresses={(n, "pgproto"): f"10.0.{n // 256}.{n % 256}:4327" for n in range(instances)},
+        buckets=tuple(
+            BucketRange("default", n, n, BucketState.ACTIVE, f"r{chance.randrange(half)}")
+            for n in range(1, buckets + 1)
+        ),
+    )
+    began = time.perf_counter()
+    events = snapshot_events(cluster, position=Position(1, 1), timestamp="", version="0.2")
+    texts = [encode(event) for event in events]
+    made = time.perf_counter()
+    table = RoutingTable()
+    table.connecting()
+    for text in texts:
+        event = decode(text)
+        assert event is not None
+        table.receive(event, 0.0)
+    table.ready(0.0)
+    done = time.perf_counter()
+    print(
+        f"snapshot of {instances} instances, {len(texts)} events: made in {made - began:.2f} s, "
+        f"a ready routing table {done - made:.2f} s later"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--queries", type=int, default=20_000)
+    queries = parser.parse_args().queries
+    keys_per_second()
+    snapshot()
+    here, there = multiprocessing.Pipe()
+    server = multiprocessing.get_context("spawn").Process(target=serve, args=(there,), daemon=True)
+    server.start()
+    dsn = here.recv()
+    asyncio.run(plain_and_routed(dsn, queries))
+    blocking(dsn, queries // 2)
+    here.send("stop")
+    server.join(10)
+
+
+if __name__ == "__main__":
+    main()

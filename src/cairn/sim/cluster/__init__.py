@@ -1,0 +1,1 @@
+"""The whole control plane under simulation: real instances, virtual time, network and disk."""

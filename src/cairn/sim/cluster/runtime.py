@@ -1,0 +1,181 @@
+"""Time, chance, disk and network of a simulated instance."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import apsw
+
+from cairn.net.peers import Network
+from cairn.node.runtime import uuid_from
+from cairn.sim.cluster.loop import Process, VirtualLoop
+from cairn.sim.cluster.wire import SimNetwork, Wire
+from cairn.storage.writer import MAX_GROUP, Disk, Job, run_group
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+#: Told after every committed group of a file, before its jobs are: the file's name, its writer.
+Observer = Callable[[str, apsw.Connection], None]
+
+
+class SimRuntime:
+    """One life of one instance. Its clocks run a little too fast or too slow."""
+
+    def __init__(
+        self,
+        process: Process,
+        wire: Wire,
+        directory: Path,
+        seed: int,
+        observe: Observer = lambda name, connection: None,
+    ) -> None:
+        self.process = process
+        self.chance: random.Random = random.Random(seed)
+        self.network: Network = SimNetwork(wire, process)
+        self._loop, self._directory, self._observe = wire.loop, directory, observe
+        self._rate = self.chance.uniform(0.98, 1.02)
+        self._ahead_s = self.chance.uniform(-300, 300)
+        self.disk_delay_s = self.chance.choice((0.0005, 0.002, 0.01))
+        self.disks: list[VirtualDisk] = []
+
+    def wall_clock(self) -> datetime:
+        return EPOCH + timedelta(seconds=self._loop.time() + self._ahead_s)
+
+    def boot_clock(self) -> float:
+        return 1_000.0 + self._loop.time() * self._rate
+
+    def disk(
+        self, connection: apsw.Connection, name: str, on_fatal: Callable[[BaseException], None]
+    ) -> Disk:
+        made = VirtualDisk(self, connection, name, on_fatal, self._observe)
+        self.disks.append(made)
+        return made
+
+    def directory(self) -> Path:
+        return self._directory
+
+    def uuid(self) -> str:
+        return uuid_from(self.chance.randbytes(16))
+
+    @property
+    def loop(self) -> VirtualLoop:
+        return self._loop
+
+
+class VirtualDisk:
+    """Group commit as `WriterThread` does it: slow, in order, told only after the commit.
+
+    A group becomes durable at some moment of its writing and is told at the end, so a crash can
+    find it written and not yet acknowledged. `synced` is the length of the write-ahead log that
+    would survive a power cut.
+    """
+
+    def __init__(
+        self,
+        runtime: SimRuntime,
+        connection: apsw.Connection,
+        name: str,
+        on_fatal: Callable[[BaseException], None],
+        observe: Observer,
+    ) -> None:
+        self._runtime, self._connection, self._name = runtime, connection, name
+        self._on_fatal, self._observe = on_fatal, observe
+        self._queue: deque[Job] = deque()
+        self._urgent = 0
+        self._writing: list[Job] = []
+        self._is_written = False
+        self._is_busy = self._is_closed = False
+        self.path = Path(connection.filename)
+        self.synced = self._log_size()
+        self.groups = self.jobs = 0
+
+    def submit(self, job: Job) -> None:
+        if job.is_urgent:
+            self._queue.insert(self._urgent, job)
+            self._urgent += 1
+        else:
+            self._queue.append(job)
+        self._begin()
+
+    def close(self) -> None:
+        """Finish what is queued, then stop."""
+        if not self._is_closed:
+            self._is_closed = True
+            while self._writing or self._queue:
+                self._writing = self._writing or self._next_group()
+                self._commit()
+                self._runtime.loop.call_soon(_deliver, self._writing)
+                self._writing, self._is_written = [], False
+
+    def _begin(self) -> None:
+        if self._is_busy or self._is_closed or not self._queue:
+            return
+        self._is_busy = True
+        self._writing, self._is_written = self._next_group(), False
+        whole = self._runtime.disk_delay_s * self._runtime.chance.uniform(0.5, 2.0)
+        loop = self._runtime.loop
+        loop.call_later(whole * self._runtime.chance.random(), self._commit)
+        loop.call_later(whole, self._tell)
+
+    def _commit(self) -> None:
+        if self._is_written or not self._writing:
+            return
+        self._is_written = True
+        try:
+            run_group(self._connection, self._writing)
+        except BaseException as problem:
+            self._writing, self._is_closed = [], True
+            self._on_fatal(problem)
+            return
+        self.groups += 1
+        self.jobs += len(self._writing)
+        if any(job.must_sync for job in self._writing):
+            self.synced = self._log_size()
+        self._observe(self._name, self._connection)
+
+    def _tell(self) -> None:
+        self._is_busy = False
+        if self._is_closed:
+            return
+        self._commit()
+        jobs, self._writing = self._writing, []
+        _deliver(jobs)
+        self._begin()
+
+    def _next_group(self) -> list[Job]:
+        jobs: list[Job] = []
+        while self._queue and len(jobs) < MAX_GROUP:
+            if self._queue[0].is_alone and jobs:
+                break
+            jobs.append(self._queue.popleft())
+            self._urgent = max(self._urgent - 1, 0)
+            if jobs[-1].is_alone:
+                break
+        return jobs
+
+    # --- a power cut ------------------------------------------------------------------------------
+
+    @property
+    def _log(self) -> Path:
+        return self.path.with_name(self.path.name + "-wal")
+
+    def _log_size(self) -> int:
+        return self._log.stat().st_size if self._log.exists() else 0
+
+    def survivors(self) -> dict[Path, bytes]:
+        """The files as a power cut leaves them: what was never synced is gone."""
+        found: dict[Path, bytes] = {}
+        if self.path.exists():
+            found[self.path] = self.path.read_bytes()
+        if self._log.exists():
+            found[self._log] = self._log.read_bytes()[: self.synced]
+        return found
+
+
+def _deliver(jobs: list[Job]) -> None:
+    for job in jobs:
+        job.done(job.result)
