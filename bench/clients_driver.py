@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import multiprocessing
 import random
+import statistics
 import sys
 import time
 from multiprocessing.connection import Connection as Pipe
@@ -20,9 +21,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cairn.client import connect, flows
-from cairn.client.aio import METADATA
 from cairn.client.aio_wire import open_wire
-from cairn.client.settings import parse_dsn
+from cairn.client.settings import METADATA, parse_dsn
 from cairn.client.sync_pool import SyncPool
 from cairn.model.buckets import bucket_function
 from cairn.model.events import decode, encode
@@ -49,45 +49,59 @@ class _Nothing(list[Any]):
 
 
 async def plain_and_routed(dsn: str, queries: int) -> None:
-    settings = parse_dsn(dsn)
-    wire = await open_wire(settings, settings.hosts[0], METADATA)
-    await wire.talk(flows.prepare(wire.pg, "s", SELECT), 5)
     pool = await connect(dsn)
-    plain: list[tuple[float, float]] = []
-    routed: list[tuple[float, float]] = []
-    for _ in range(5):  # side by side, so that a busy machine spoils both
-        wall, cpu = time.perf_counter(), time.process_time()
-        for key in range(queries // 5):
-            await wire.talk(flows.execute(wire.pg, "s", (key,)), 30)
-        plain.append((time.perf_counter() - wall, time.process_time() - cpu))
-        wall, cpu = time.perf_counter(), time.process_time()
-        for key in range(queries // 5):
-            await pool.fetch(SELECT, key)
-        routed.append((time.perf_counter() - wall, time.process_time() - cpu))
-    scale = 1e6 / (queries // 5)
-    for at, what in ((0, "wall"), (1, "client CPU")):
-        one, two = (min(each[at] for each in runs) * scale for runs in (plain, routed))
-        print(f"async {what:>10}: plain {one:6.1f} µs, routed {two:6.1f} µs, +{two - one:.1f} µs")
+    wires = []  # to both masters: a round robin by hand, so that both sides use as many sockets
+    for replicaset in list(pool.topology.view.replicasets):
+        master = pool.topology.master(replicaset)
+        assert master is not None and master.address is not None
+        wires.append(await open_wire(parse_dsn(dsn), master.address, METADATA))
+        await wires[-1].talk(flows.prepare(wires[-1].pg, "s", SELECT), 5)
+    plain: list[float] = []
+    routed: list[float] = []
+    block = 100
+
+    async def by_hand(key: int) -> None:
+        wire = wires[key % 2]
+        await wire.talk(flows.execute(wire.pg, "s", (key,)), 30)
+
+    for _ in range(queries // block):  # in turns, so that a busy machine spoils both alike
+        for times, run in ((plain, by_hand), (routed, lambda key: pool.fetch(SELECT, key))):
+            began = time.process_time()
+            for key in range(block):
+                await run(key)
+            times.append((time.process_time() - began) / block * 1e6)
+    report("async", plain, routed)
     print(f"routed {pool.stats.routed}, fallbacks {dict(pool.stats.fallbacks)}")
     await pool.close()
-    wire.close()
+    for wire in wires:
+        wire.close()
+
+
+def report(face: str, plain: list[float], routed: list[float]) -> None:
+    """Medians, and the median of the pairs' differences."""
+    over = statistics.median(two - one for one, two in zip(plain, routed, strict=True))
+    print(
+        f"{face:>5} client CPU per query: plain {statistics.median(plain):6.1f} µs, "
+        f"routed {statistics.median(routed):6.1f} µs, overhead {over:.1f} µs"
+    )
 
 
 def blocking(dsn: str, queries: int) -> None:
-    with SyncPool(parse_dsn(dsn)).open() as pool:
-        address = pool.settings.hosts[0]
-        with pool.wire(address) as wire:
-            wire.talk(flows.prepare(wire.pg, "s", SELECT), 5)
+    plain: list[float] = []
+    routed: list[float] = []
+    block = 100
+    with SyncPool(parse_dsn(dsn)).open() as pool, pool.wire(pool.settings.hosts[0]) as wire:
+        wire.talk(flows.prepare(wire.pg, "s", SELECT), 5)
+        for _ in range(queries // block):
             began = time.process_time()
-            for key in range(queries):
+            for key in range(block):
                 wire.talk(flows.execute(wire.pg, "s", (key,)), 30)
-            one = (time.process_time() - began) / queries * 1e6
-        pool.fetch(SELECT, 1)
-        began = time.process_time()
-        for key in range(queries):
-            pool.fetch(SELECT, key)
-        two = (time.process_time() - began) / queries * 1e6
-    print(f"sync  client CPU: plain {one:6.1f} µs, routed {two:6.1f} µs, +{two - one:.1f} µs")
+            middle = time.process_time()
+            for key in range(block):
+                pool.fetch(SELECT, key)
+            plain.append((middle - began) / block * 1e6)
+            routed.append((time.process_time() - middle) / block * 1e6)
+    report("sync", plain, routed)
 
 
 def keys_per_second() -> None:

@@ -169,6 +169,10 @@ SELECT id FROM item WHERE s SIMILAR TO '[ab]%' ORDER BY id
 SELECT id, n::text, d::text IS NULL, f::int, d::int, ok::text, id::double FROM item WHERE id NOT IN (6) ORDER BY id
 SELECT id, '12'::int + id, '1.5'::decimal * id, cast('2.5' AS double precision) + id FROM item ORDER BY id
 SELECT id, abs(n), abs(d), n % 3, d % 2, round(d, 1), floor(d), ceil(d) FROM item ORDER BY id
+SELECT id FROM item WHERE n <> 0 AND 100 / n > 5 ORDER BY id
+SELECT id, CASE WHEN n = 0 THEN 0 ELSE 100 / n END FROM item ORDER BY id
+SELECT grp, sum(100 / n) FILTER (WHERE n <> 0) FROM item GROUP BY grp ORDER BY grp
+SELECT i.id FROM item i JOIN part p ON p.no = i.grp AND i.n <> 0 WHERE 10 / i.n > 0 ORDER BY 1, p.item_id
 SELECT id, n / 3, n / 3.0, d / 3, f / 2 FROM item ORDER BY id
 SELECT id, d + n, d * 2.50, d - f, n * f FROM item WHERE id <> 6 ORDER BY id
 SELECT id FROM item WHERE d = 1.50 ORDER BY id
@@ -261,6 +265,7 @@ SELECT 2.0 / 0.0000003, 1 / 7000.0, 123456 / 0.007, 0.0000000001 / 3, 99999999 /
 SELECT 123456789.123 / 0.0001, 0.9999 / 9999, 10000 / 3.0, 9999 / 10000.0, -1 / 3.0, 1.23456789 * 9.87654321
 SELECT 10.5 % 3, -10.5 % 3, 10 % 2.5, round(0.5), round(1.005, 2), round(-0.45, 1), trunc(-1.99, 1)
 SELECT a, b FROM (SELECT 1 AS a, 2 AS b UNION ALL SELECT 3, 4) x WHERE NOT (a = 1 AND b = 2)
+SELECT /*+ hint */ id /* a /* nested */ one */ FROM item -- the end
 SELECT count(*) FROM item WHERE s ~ '^a.*e$'
 SELECT count(*) FROM item WHERE s !~ 'p' OR s ~* '^BAN'
 SELECT count(*) FROM item WHERE s OPERATOR(pg_catalog.~) '^(apple)$' COLLATE pg_catalog.default

@@ -266,9 +266,26 @@ class Generator:
             alias, table = self.rng.choice(scope)
             types = TABLES[table]
             parts += [f"{alias}.{key} = {self.literal(types[key])}" for key in KEYS[table]]
+        if self.chance(15):
+            parts.append(self.key_choice(scope))
         if self.chance(25):
             parts.append(self.subquery_condition(scope))
         return f" WHERE {' AND '.join(parts)}" if parts else ""
+
+    def key_choice(self, scope: Scope) -> str:
+        """Several keys at once, which is several buckets."""
+        alias, table = self.rng.choice(scope)
+        types = TABLES[table]
+
+        def one() -> str:
+            return " AND ".join(f"{alias}.{k} = {self.literal(types[k])}" for k in KEYS[table])
+
+        if self.chance(50):
+            return f"(({one()}) OR ({one()}))"
+        return " AND ".join(
+            f"{alias}.{k} IN ({self.literal(types[k])}, {self.literal(types[k])})"
+            for k in KEYS[table]
+        )
 
     # --- queries ---
 

@@ -11,111 +11,22 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 from cairn.client import flows
-from cairn.client.aio_wire import AioWire, open_wire
+from cairn.client.aio_wire import AioWire, Wires, open_wire
 from cairn.client.bulk import Split, execute_many, statement
 from cairn.client.core import Core
-from cairn.client.effects import Acquire, Changed, Open, Operation, Pause, Talk, Together, Wire
+from cairn.client.effects import Acquire, Changed, Open, Operation, Pause, Talk, Together
 from cairn.client.router import Route
 from cairn.client.service import Service
 from cairn.client.settings import ReadFrom, Settings, parse_dsn
 from cairn.client.stats import Stats
-from cairn.model.errors import CairnError, TooManyConnections, Unreachable
+from cairn.model.errors import CairnError, Unreachable
 from cairn.pgwire.backend import Result
 from cairn.topology.routing_table import RoutingTable
-
-METADATA = {"picodata_stmt_invalidation": "true"}
-
-
-class Wires:
-    """Pooled connections by address."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._idle: dict[str, deque[AioWire]] = {}
-        self._counts: dict[str, int] = {}
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        self._all: set[AioWire] = set()
-        self.opened = 0
-
-    def try_acquire(self, address: str) -> AioWire | None:
-        idle = self._idle.get(address)
-        while idle:
-            wire = idle.pop()
-            if wire.is_usable:
-                return wire
-            self.discard(wire)
-        return None
-
-    async def acquire(self, address: str) -> AioWire:
-        limit = self._settings.acquire_timeout_s
-        until = asyncio.get_running_loop().time() + limit
-        while self._counts.get(address, 0) >= self._settings.max_per_instance:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiting.setdefault(address, deque()).append(waiter)
-            try:
-                async with asyncio.timeout_at(until):
-                    await waiter
-            except TimeoutError:
-                raise TooManyConnections(
-                    f"all {self._settings.max_per_instance} connections to {address} are in use",
-                    hint="raise max_per_instance or acquire_timeout_s",
-                ) from None
-            wire = self.try_acquire(address)
-            if wire is not None:
-                return wire
-        self._counts[address] = self._counts.get(address, 0) + 1
-        try:
-            wire = await open_wire(self._settings, address, METADATA)
-        except BaseException:
-            self._gone(address)
-            raise
-        self.opened += 1
-        self._all.add(wire)
-        return wire
-
-    def release(self, wire: Wire) -> None:
-        assert isinstance(wire, AioWire)
-        if not wire.is_usable:
-            self.discard(wire)
-            return
-        self._idle.setdefault(wire.address, deque()).append(wire)
-        self._wake(wire.address)
-
-    def discard(self, wire: Wire) -> None:
-        assert isinstance(wire, AioWire)
-        wire.close()
-        if wire in self._all:
-            self._all.discard(wire)
-            self._gone(wire.address)
-
-    def _gone(self, address: str) -> None:
-        self._counts[address] -= 1
-        self._wake(address)
-
-    def _wake(self, address: str) -> None:
-        waiting = self._waiting.get(address)
-        while waiting:
-            waiter = waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
-
-    def keep_only(self, addresses: set[str]) -> None:
-        """Close idle connections to where nobody lives any more."""
-        for address in [each for each in self._idle if each not in addresses]:
-            for wire in list(self._idle.pop(address)):
-                self.discard(wire)
-
-    def close(self) -> None:
-        for wire in list(self._all):
-            self.discard(wire)
-        self._idle.clear()
 
 
 class Pool:
@@ -175,6 +86,21 @@ class Pool:
         timeout_s: float | None = None,
     ) -> Result:
         """The whole result: columns, rows, tag."""
+        core, limit = self._core, timeout_s or self.settings.timeout_s
+        if params and (read_from or self.settings.read_from) == "master":
+            wire = cast("AioWire | None", core.direct(sql, params))
+            if wire is not None:
+                try:
+                    flow = flows.execute(wire.pg, wire.names[sql][0], params)
+                    result = await wire.talk(flow, limit)
+                except CairnError as error:
+                    again = core.after_direct(error, wire, sql, params, limit)
+                    return cast(Result, await self._drive(again))
+                except BaseException:
+                    self._wires.discard(wire)
+                    raise
+                core.direct_done(wire)
+                return cast(Result, result)
         operation = statement(
             self._core, self._splits, sql, params, read_from=read_from, timeout_s=timeout_s
         )

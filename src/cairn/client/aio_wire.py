@@ -1,17 +1,24 @@
-"""One connection under asyncio: steps a flow in `data_received`, so a round trip is one wake-up."""
+"""Connections under asyncio: a flow is stepped in `data_received`, a round trip is one wake-up."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
 
 from cairn.client import flows
 from cairn.client.effects import Wire
 from cairn.client.flows import Flow
-from cairn.client.settings import Settings, certificate_hash, make_pg, split_address
-from cairn.model.errors import CairnError, TimedOut, Unreachable
+from cairn.client.settings import (
+    METADATA,
+    Settings,
+    certificate_hash,
+    make_pg,
+    split_address,
+)
+from cairn.model.errors import CairnError, TimedOut, TooManyConnections, Unreachable
 from cairn.pgwire.backend import Notice
 from cairn.pgwire.client import PgClient
 
@@ -199,3 +206,89 @@ async def _open(
         wire.close()
         raise
     return wire
+
+
+class Wires:
+    """Pooled connections by address."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._idle: dict[str, deque[AioWire]] = {}
+        self._counts: dict[str, int] = {}
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._all: set[AioWire] = set()
+        self.opened = 0
+
+    def try_acquire(self, address: str) -> AioWire | None:
+        idle = self._idle.get(address)
+        while idle:
+            wire = idle.pop()
+            if wire.is_usable:
+                return wire
+            self.discard(wire)
+        return None
+
+    async def acquire(self, address: str) -> AioWire:
+        limit = self._settings.acquire_timeout_s
+        until = asyncio.get_running_loop().time() + limit
+        while self._counts.get(address, 0) >= self._settings.max_per_instance:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(address, deque()).append(waiter)
+            try:
+                async with asyncio.timeout_at(until):
+                    await waiter
+            except TimeoutError:
+                raise TooManyConnections(
+                    f"all {self._settings.max_per_instance} connections to {address} are in use",
+                    hint="raise max_per_instance or acquire_timeout_s",
+                ) from None
+            wire = self.try_acquire(address)
+            if wire is not None:
+                return wire
+        self._counts[address] = self._counts.get(address, 0) + 1
+        try:
+            wire = await open_wire(self._settings, address, METADATA)
+        except BaseException:
+            self._gone(address)
+            raise
+        self.opened += 1
+        self._all.add(wire)
+        return wire
+
+    def release(self, wire: Wire) -> None:
+        assert isinstance(wire, AioWire)
+        if not wire.is_usable:
+            self.discard(wire)
+            return
+        self._idle.setdefault(wire.address, deque()).append(wire)
+        self._wake(wire.address)
+
+    def discard(self, wire: Wire) -> None:
+        assert isinstance(wire, AioWire)
+        wire.close()
+        if wire in self._all:
+            self._all.discard(wire)
+            self._gone(wire.address)
+
+    def _gone(self, address: str) -> None:
+        self._counts[address] -= 1
+        self._wake(address)
+
+    def _wake(self, address: str) -> None:
+        waiting = self._waiting.get(address)
+        while waiting:
+            waiter = waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def keep_only(self, addresses: set[str]) -> None:
+        """Close idle connections to where nobody lives any more."""
+        for address in [each for each in self._idle if each not in addresses]:
+            for wire in list(self._idle.pop(address)):
+                self.discard(wire)
+
+    def close(self) -> None:
+        for wire in list(self._all):
+            self.discard(wire)
+        self._idle.clear()

@@ -58,34 +58,20 @@ class Core:
         timeout_s: float | None = None,
         at: str | None = None,
     ) -> Operation[Result]:
-        """`at` is an address that the caller has chosen."""
+        """Every case but the usual one, which is `direct`. `at` is an address chosen before."""
         self.stats.statements += 1
-        limit = timeout_s or self.settings.timeout_s
         role: ReadFrom = read_from or self.settings.read_from
-        attempt: Attempt | None = None
-        if params and at is None and role == "master":
-            wire = self._direct(sql, params)
-            if wire is not None:
-                try:
-                    flow = flows.execute(wire.pg, wire.names[sql][0], params)
-                    done: Result = yield Talk(wire, flow, limit)
-                except CairnError as error:
-                    attempt = Attempt(self, sql, limit, sent=True)
-                    yield from self.after_failure(error, wire, attempt)
-                except BaseException:
-                    self.wires.discard(wire)
-                    raise
-                else:
-                    self.wires.release(wire)
-                    self.stats.routed += 1
-                    return done
-        attempt = attempt or Attempt(self, sql, limit, at)
+        attempt = Attempt(self, sql, timeout_s or self.settings.timeout_s, at)
         if role != "master" and not attempt.only_reads:
             role = "master"
         return (yield from self._execute(sql, params, role, attempt))
 
-    def _direct(self, sql: str, params: Sequence[Any]) -> Wire | None:
-        """The usual case: all is known, and a connection to the owner has it prepared."""
+    def direct(self, sql: str, params: Sequence[Any]) -> Wire | None:
+        """The usual case: all is known, and a connection to the owner has it prepared.
+
+        The face then runs the flow itself: no operation, nothing in between. If that fails, it
+        goes on with `after_direct`.
+        """
         metadata = self.metadata.get(sql)
         if metadata is None:
             return None
@@ -97,13 +83,29 @@ class Core:
         if known is None or known[1] < self.metadata.dropped_at(sql):
             self.wires.release(wire)
             return None
-        self.stats.metadata_hits += 1
         return wire
+
+    def direct_done(self, wire: Wire) -> None:
+        self.wires.release(wire)
+        stats = self.stats
+        stats.statements += 1
+        stats.metadata_hits += 1
+        stats.routed += 1
+
+    def after_direct(
+        self, error: CairnError, wire: Wire, sql: str, params: Sequence[Any], timeout_s: float
+    ) -> Operation[Result]:
+        """Try again if that is safe; raises if it is not."""
+        self.stats.statements += 1
+        attempt = Attempt(self, sql, timeout_s)
+        attempt.sent = True
+        yield from self.after_failure(error, wire, attempt)
+        return (yield from self._execute(sql, params, "master", attempt))
 
     def _execute(
         self, sql: str, params: Sequence[Any], role: ReadFrom, attempt: Attempt
     ) -> Operation[Result]:
-        """Every other case: learn, connect, prepare, and try again while that is safe."""
+        """Learn, connect, prepare, execute, and try again while that is safe."""
         while True:
             wire: Wire | None = None
             try:
@@ -273,22 +275,14 @@ class Core:
 class Attempt:
     """What is known of one statement on its way: how long it may take, and whether it left."""
 
-    def __init__(
-        self,
-        core: Core,
-        sql: str,
-        timeout_s: float,
-        at: str | None = None,
-        *,
-        sent: bool = False,
-    ) -> None:
+    def __init__(self, core: Core, sql: str, timeout_s: float, at: str | None = None) -> None:
         self._core, self.sql, self.timeout_s = core, sql, timeout_s
         self.at = at  # an address that was chosen beforehand; forgotten after a failure
         self._until: float | None = None  # tries end then; set by the first failure
         self._pause = _FIRST_PAUSE_S
         self.only_reads = _READS.match(sql) is not None
         self.reprepared = False
-        self.sent = sent  # it may have been executed
+        self.sent = False  # whether it may have been executed
 
     def check_repeatable(self, error: CairnError, lost: bool) -> None:
         """Raise unless it was certainly not executed, or only reads; and unless time is up."""

@@ -16,6 +16,7 @@ from cairn.model.errors import InvalidParameter
 from cairn.pgwire.client import PgClient
 
 DEFAULT_PORT = 4327
+METADATA = {"picodata_stmt_invalidation": "true"}  # startup keys of connections for statements
 ReadFrom: TypeAlias = Literal["master", "replica", "any"]
 _SSL_MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
 

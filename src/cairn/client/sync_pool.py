@@ -16,14 +16,12 @@ from cairn.client.core import Core
 from cairn.client.effects import Acquire, Changed, Open, Operation, Pause, Talk, Together, Wire
 from cairn.client.router import Route
 from cairn.client.service import Service
-from cairn.client.settings import ReadFrom, Settings
+from cairn.client.settings import METADATA, ReadFrom, Settings
 from cairn.client.stats import Stats
 from cairn.client.sync_wire import SyncWire, open_wire
 from cairn.model.errors import CairnError, TooManyConnections, Unreachable
 from cairn.pgwire.backend import Result
 from cairn.topology.routing_table import RoutingTable
-
-METADATA = {"picodata_stmt_invalidation": "true"}
 
 
 class Wires:
@@ -151,6 +149,25 @@ class SyncPool:
         read_from: ReadFrom | None = None,
         timeout_s: float | None = None,
     ) -> Result:
+        core, limit = self._core, timeout_s or self.settings.timeout_s
+        if params and (read_from or self.settings.read_from) == "master":
+            with self._lock:
+                wire = cast("SyncWire | None", core.direct(sql, params))
+            if wire is not None:
+                try:
+                    flow = flows.execute(wire.pg, wire.names[sql][0], params)
+                    result = wire.talk(flow, limit)
+                except CairnError as error:
+                    return cast(
+                        Result, self._drive(core.after_direct(error, wire, sql, params, limit))
+                    )
+                except BaseException:
+                    with self._lock:
+                        self._wires.discard(wire)
+                    raise
+                with self._lock:
+                    core.direct_done(wire)
+                return cast(Result, result)
         operation = statement(
             self._core, self._splits, sql, params, read_from=read_from, timeout_s=timeout_s
         )
@@ -196,7 +213,7 @@ class SyncPool:
                 for chunk in source:
                     if not wire.pg.wants_copy_data:
                         break
-                    wire.send(wire.pg.copy_data(chunk))
+                    wire.send(wire.pg.copy_data(chunk), self.settings.timeout_s)
             except Exception as problem:
                 failure = problem
             why = None if failure is None else f"the source failed: {failure}"

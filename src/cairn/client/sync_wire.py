@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -66,11 +67,12 @@ class SyncWire(Wire):
             if self.pg.is_closed:
                 self.close()
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes, timeout_s: float) -> None:
         """Bytes outside of a flow (COPY data). Reads what has come meanwhile."""
         if self._sock is None:
             raise self.pg.connection_lost()
         try:
+            self._sock.settimeout(timeout_s)
             self._sock.sendall(data)
             self._take_waiting()
         except OSError as problem:
@@ -78,8 +80,13 @@ class SyncWire(Wire):
             raise Unreachable(f"the connection to {self.address} broke: {problem}") from problem
 
     def _take_waiting(self) -> None:
+        """Never waits: under TLS a socket may be readable with nothing in it for us."""
         while self._sock is not None and self._poll.poll(0):
-            data = self._sock.recv(_CHUNK)
+            self._sock.settimeout(0)
+            try:
+                data = self._sock.recv(_CHUNK)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                return
             if not data:
                 raise self.pg.connection_lost()
             self.pg.receive(data)

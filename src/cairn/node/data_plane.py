@@ -65,21 +65,41 @@ class DataPlane:
         urgent: bool = False,
         alone: bool = False,
     ) -> None:
+        def done(result: T | CairnError) -> None:
+            if future.done():
+                return
+            if isinstance(result, CairnError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        self.submit_call(work, done, urgent=urgent, alone=alone)
+
+    def submit_call(
+        self,
+        work: Callable[[], T],
+        callback: Callable[[T | CairnError], None],
+        *,
+        urgent: bool = False,
+        alone: bool = False,
+    ) -> None:
+        """Like `run`, without a future: the hot path of writes."""
+        store = self.store
+
         def guarded() -> Any:
             try:
-                return work(), self.store.position()
+                return work(), store.last_epoch, store.vclock.copy()
             except CairnError as problem:
                 return problem
 
         def done(result: Any) -> None:
             if isinstance(result, CairnError):
-                if not future.done():
-                    future.set_exception(result)
+                callback(result)
                 return
-            value, (self.epoch, self.vclock) = result
-            self._announce()
-            if not future.done():
-                future.set_result(value)
+            value, self.epoch, self.vclock = result
+            if self._watchers:
+                self._announce()
+            callback(value)
 
         self._disk.submit(Job(guarded, done, is_urgent=urgent, is_alone=alone))
 
@@ -126,10 +146,12 @@ class DataPlane:
             for bucket in cluster.owned(replicaset.name)
             if bucket.is_writable
         )
+        tier = cluster.tiers.get(replicaset.tier)
         return Fence(
             raft_index=0,
             epoch=replicaset.epoch,
             is_master=is_master,
+            is_sync=tier is not None and tier.replication_mode == "sync",
             master=replicaset.current_master_name,
             ranges=ranges,
         )

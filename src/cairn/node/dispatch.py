@@ -27,7 +27,7 @@ from cairn.model.errors import (
 )
 from cairn.model.rpc import ReadRequest, ReadResponse, WriteRequest, WriteResponse
 from cairn.model.schema import Table
-from cairn.node.execution import Execution
+from cairn.node.execution import Done, Execution
 from cairn.node.instance import Instance
 from cairn.node.routes import Ranges, Routes
 from cairn.sql import plans
@@ -51,6 +51,7 @@ class Dispatcher:
     def __init__(self, instance: Instance, execution: Execution) -> None:
         self.instance, self.execution = instance, execution
         self._routes = Routes(instance.state.cluster)
+        self._reader = execution.reader
         self.local = 0  # statements whose rows were here
         self.forwarded = 0  # statements that went one hop to the owner
 
@@ -66,20 +67,23 @@ class Dispatcher:
         self, plan: plans.PointRead, params: Params, tables: dict[int, int]
     ) -> list[Row] | None:
         """The answer at once, if its rows are here and it is quick; None: go the long way."""
+        args = plan.bind(params)
+        if plan.bucket is None:
+            self.local += 1
+            return self._reader.quick(plan.sql, args)
         data = self.instance.data
-        if plan.bucket is not None:
-            fence = data.fence
-            if not fence.is_master or not self.instance.lease.is_held(fence.epoch):
+        fence = data.fence
+        is_held = self.instance.lease.is_held
+        if not fence.is_master or fence.is_sync or not is_held(fence.epoch):
+            return None
+        if not fence.owns(args[0]):  # type: ignore[arg-type]
+            return None  # the first binding is the bucket
+        have = data.store.versions
+        for table, version in tables.items():
+            if have.get(table) != version:
                 return None
-            if not fence.owns(plan.bucket(params)) or self.instance.replication.is_sync():
-                return None
-            have = data.store.tables
-            for table, version in tables.items():
-                known = have.get(table)
-                if known is None or known.schema_version != version:
-                    return None
-        rows = self.execution.reader.quick(plan.sql, plan.bind(params))
-        if plan.bucket is not None and not self.instance.lease.is_held(data.fence.epoch):
+        rows = self._reader.quick(plan.sql, args)
+        if not is_held(fence.epoch) or data.fence is not fence:
             return None
         self.local += 1
         return rows
@@ -232,6 +236,27 @@ class Dispatcher:
                 found = await self.read(plan.read, params, options.get("tables", {}))
                 return await self._keyed_write(plan, plan.changes(found))
         raise AssertionError(f"not a write: {plan}")
+
+    def point_write_here(self, plan: plans.PointWrite, params: Params, callback: Done) -> bool:
+        """Start a write whose rows are here; False: go the long way."""
+        args = plan.bind(params)
+        table = plan.table
+        fence = self.instance.data.fence
+        if not fence.is_master or not fence.owns(args[0]):  # type: ignore[arg-type]
+            return False
+        known = self.instance.state.catalog.tables.get(table.name)
+        if known is None or not known.operable:
+            return False
+        self.local += 1
+        request = WriteRequest(
+            table.id,
+            table.schema_version,
+            plan.sql,
+            (args,),
+            buckets=(args[0],),  # type: ignore[arg-type]
+        )
+        self.execution.start_write(request, callback)
+        return True
 
     async def _point_write(
         self, plan: plans.PointWrite, params: Params, operation: str | None

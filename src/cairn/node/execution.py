@@ -24,6 +24,7 @@ from cairn.storage.readers import Cancelled, Merger, Row, RowReader
 from cairn.storage.state_machine import constraint_error
 
 SCAN_THREADS = 4
+Done = Callable[[WriteResponse | CairnError], None]
 
 
 class Execution:
@@ -117,49 +118,50 @@ class Execution:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def submit_write(self, request: WriteRequest, future: asyncio.Future[WriteResponse]) -> None:
-        """Queue a write; the future has its verdict after the commit and the second lease check."""
-        inner: asyncio.Future[WriteResponse] = asyncio.get_running_loop().create_future()
+    def start_write(self, request: WriteRequest, callback: Done) -> None:
+        """Queue a write; `callback` has its verdict after the commit and the second lease check."""
+        instance = self._instance
         is_long = request.ranges is not None or len(request.rows) > 1000
-        epoch = self._instance.data.fence.epoch
+        fence = instance.data.fence
 
-        def settle(done: asyncio.Future[WriteResponse]) -> None:
-            if future.done():
-                return
-            problem = done.exception()
-            if problem is not None:
-                future.set_exception(problem)
-            elif not request.check_only and not self._instance.lease.is_held(epoch):
-                future.set_exception(
+        def settle(done: WriteResponse | CairnError) -> None:
+            if isinstance(done, CairnError) or request.check_only:
+                callback(done)
+            elif not instance.lease.is_held(fence.epoch):
+                callback(
                     OutcomeUnknown(
                         "the write was committed here while this master lost its lease",
                         hint="look whether the rows are there before trying again",
                     )
                 )
-            elif done.result().lsn and self._instance.replication.is_sync():
-                spawn(self._confirm(done.result(), future), "sync write")
+            elif fence.is_sync and done.lsn:
+                spawn(self._confirm(done, callback), "sync write")
             else:
-                future.set_result(done.result())
+                callback(done)
 
-        inner.add_done_callback(settle)
-        self._instance.data.submit(lambda: self._write(request), inner, alone=is_long)
+        instance.data.submit_call(lambda: self._write(request), settle, alone=is_long)
 
-    async def _confirm(
-        self, response: WriteResponse, future: asyncio.Future[WriteResponse]
-    ) -> None:
+    async def _confirm(self, response: WriteResponse, callback: Done) -> None:
         """Sync mode: acknowledged when a majority of the members has it (rule 10)."""
         try:
             await self._instance.replication.wait_safe(response.lsn)
         except CairnError as problem:
-            if not future.done():
-                future.set_exception(problem)
+            callback(problem)
             return
-        if not future.done():
-            future.set_result(response)
+        callback(response)
 
     async def write(self, request: WriteRequest) -> WriteResponse:
         future: asyncio.Future[WriteResponse] = asyncio.get_running_loop().create_future()
-        self.submit_write(request, future)
+
+        def done(result: WriteResponse | CairnError) -> None:
+            if future.done():
+                return
+            if isinstance(result, CairnError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        self.start_write(request, done)
         return await future
 
     def _write(self, request: WriteRequest) -> WriteResponse:

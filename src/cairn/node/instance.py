@@ -48,7 +48,7 @@ from cairn.replication.relay import Subscribe
 from cairn.storage.data_store import DataStore
 from cairn.storage.raft_store import RaftStore
 from cairn.storage.state_machine import Applied, StateMachine
-from cairn.storage.writer import Disk
+from cairn.storage.writer import Disk, run_group_of
 
 log = logging.getLogger("cairn.instance")
 T = TypeVar("T")
@@ -136,7 +136,9 @@ class Instance:
             now_micros=lambda: int(self.runtime.wall_clock().timestamp() * 1_000_000),
             lease_held=self.lease.is_held,
         )
-        disk: Disk = self.runtime.disk(store.connection, "data writer", self.fail)
+        disk: Disk = self.runtime.disk(
+            store.connection, "data writer", self.fail, run_group_of(store)
+        )
         return DataPlane(self.name, store, disk, self.state, self.runner)
 
     # --- life -----------------------------------------------------------------------------------

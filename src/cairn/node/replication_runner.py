@@ -228,9 +228,7 @@ class Replication:
     # --- sync -----------------------------------------------------------------------------------
 
     def is_sync(self) -> bool:
-        found = self._replicaset()
-        tier = self._state.cluster.tiers.get(found[1].tier) if found is not None else None
-        return tier is not None and tier.replication_mode == "sync"
+        return self.data.fence.is_sync
 
     def safe_lsn(self) -> int:
         """The lsn of our own that a majority of the recorded members has (rule 10)."""

@@ -14,7 +14,9 @@ from typing import Protocol
 import apsw
 
 from cairn.net.peers import Network, SocketNetwork
-from cairn.storage.writer import Disk, WriterThread
+from cairn.storage.writer import Disk, Job, WriterThread, run_group
+
+Group = Callable[[apsw.Connection, list[Job]], None]
 
 
 class Runtime(Protocol):
@@ -29,7 +31,11 @@ class Runtime(Protocol):
         """Seconds that also pass while the machine is suspended: leases are counted in them."""
 
     def disk(
-        self, connection: apsw.Connection, name: str, on_fatal: Callable[[BaseException], None]
+        self,
+        connection: apsw.Connection,
+        name: str,
+        on_fatal: Callable[[BaseException], None],
+        group: Group = run_group,
     ) -> Disk: ...
 
     def directory(self) -> Path: ...
@@ -50,9 +56,13 @@ class RealRuntime:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def disk(
-        self, connection: apsw.Connection, name: str, on_fatal: Callable[[BaseException], None]
+        self,
+        connection: apsw.Connection,
+        name: str,
+        on_fatal: Callable[[BaseException], None],
+        group: Group = run_group,
     ) -> Disk:
-        return WriterThread(connection, name, on_fatal)
+        return WriterThread(connection, name, on_fatal, group)
 
     def directory(self) -> Path:
         return self._directory

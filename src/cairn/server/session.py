@@ -16,11 +16,15 @@ from typing import Any, cast
 
 from cairn.model.errors import (
     CairnError,
+    NoMaster,
+    NotOwner,
     ProtocolViolation,
     StatementInvalidated,
+    TableUnderDdl,
     TooManyConnections,
 )
 from cairn.model.events import Version
+from cairn.model.rpc import WriteResponse
 from cairn.pgwire.extended import Portal, StatementBook
 from cairn.pgwire.requests import (
     BadMessage,
@@ -59,6 +63,8 @@ from cairn.sql.api import split
 log = logging.getLogger("cairn.pg")
 
 LOGIN_S = 30.0
+#: A write that certainly was not executed, because its rows are elsewhere or changing.
+_MOVING = (NotOwner, NoMaster, TableUnderDdl)
 _JSON_ROW = row_encoder([114], [0])
 HIGH_WATER = 8 * 1024 * 1024  # unsent bytes past which we stop reading from a client
 
@@ -85,6 +91,7 @@ class Session(asyncio.Protocol):
         self.pid, self.cancel_key = 0, b""
         self._simple = False
         self._working: asyncio.Task[None] | None = None
+        self._waiting = False  # for the writer to call back
         self._copy: CopyIn | None = None
         self._closing = False
 
@@ -101,7 +108,7 @@ class Session(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.pg.feed(data)
-        if self._working is None:
+        if self._working is None and not self._waiting:
             self._pump()
         elif len(data) > 65536 and len(self.pg.requests) > 64:
             self.transport.pause_reading()  # a client that pipelines more than we can take
@@ -137,7 +144,7 @@ class Session(asyncio.Protocol):
 
     def _pump(self) -> None:
         requests = self.pg.requests
-        while requests and self._working is None and not self._closing:
+        while requests and self._working is None and not self._waiting and not self._closing:
             request = requests.popleft()
             try:
                 work = self._handle(request)
@@ -332,9 +339,35 @@ class Session(asyncio.Protocol):
         if outcome is not None:
             self._finish_execute(portal, outcome, request.max_rows)
             return None
-        if isinstance(cached.prepared.plan, plans.CopyPlan):
-            return self._start_copy(cached, cached.prepared.plan)
+        plan = cached.prepared.plan
+        if type(plan) is plans.PointWrite and self._start_write(portal, cached, plan):
+            return None
+        if isinstance(plan, plans.CopyPlan):
+            return self._start_copy(cached, plan)
         return self._execute(portal, request.max_rows)
+
+    def _start_write(self, portal: Portal[Cached], cached: Cached, plan: plans.PointWrite) -> bool:
+        """A write whose rows are here: no task, the writer calls back."""
+        prepared = cached.prepared
+        values = prepared.start(portal.values, self.now()) if prepared.hidden else portal.values
+
+        def done(result: WriteResponse | CairnError) -> None:
+            self._waiting = False
+            if self._closing:
+                return
+            if isinstance(result, _MOVING):
+                task = asyncio.get_running_loop().create_task(self._work(self._execute(portal, 0)))
+                self._working = task  # the topology moved under it: follow it the long way
+                return
+            if isinstance(result, CairnError):
+                self._failed(result)
+            else:
+                self.wrote()
+                self.pg.command_complete(prepared.complete(result.row_count))
+            self._pump()
+
+        self._waiting = self.service.dispatcher.point_write_here(plan, values, done)
+        return self._waiting
 
     def _check(self, cached: Cached) -> None:
         catalog = self.service.catalog

@@ -15,6 +15,12 @@
                 # ask who owns fragment.bucket_set(values) (None: all) with
                 # fragment.with_ranges(ranges), fragment.bind(values); keep rows as m<k>(x0, x1, …)
             rows = memory.execute(plan.sql, plan.bind(values))
+        case PointWrite():                # like PointRead, by the owner's writer
+        case ShardedInsert() | InsertSelect():
+            # plan.rows(values), or plan.rows(rows of plan.read): (bucket, bindings for plan.sql)
+        case ScatterWrite():              # steps first, then like a fragment, by the writers
+        case KeyedWrite():                # plan.changes(rows of plan.read): see plans.Change
+        case GlobalWrite():               # execute(read, values) → ops, ranges, row_count
 
 Rows are physical values of `prepared.columns`; `model.values.from_physical` turns them back.
 Connections that run any of this need `functions.register(connection)`, and those of the instance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ _NO_COMMA_BEFORE = frozenset(
     )
 )
 _MAX_PAREN_DEPTH = 400
+_NOT_NEWLINE = re.compile(r"[^\n]")
 
 
 @dataclass(frozen=True)
@@ -67,35 +69,40 @@ def _check_option(name: str, value: str | int) -> None:
 
 
 def query_text(found: list[Token], text: str) -> str:
-    """The statement for sqlglot: same places, but `?`, E'' and $$ in forms that it reads.
+    """The statement for sqlglot: same places, no comments, `?`, E'' and $$ in forms that it reads.
 
     A replaced token is padded or, when longer, moves what follows: positions stay near.
     """
     parts, at, marks, numbered = [], 0, 0, False
     for index, token in enumerate(found):
         following = found[index + 1] if index + 1 < len(found) else None
-        if token.is_op(",") and (
-            following is None or following.is_op(")", ",") or following.is_word(*_NO_COMMA_BEFORE)
-        ):
+        if token.is_op(",") and _ends_list(following):
             raise syntax_error(following, text)
-        new = None
+        gap = text[at : token.start]
+        # A comment may look like an optimizer's hint, which sqlglot would take for part of it.
+        parts.append(gap if gap.isspace() else _NOT_NEWLINE.sub(" ", gap))
+        shown = token.text
         if token.is_op("?"):
             marks += 1
-            new = f"${marks}"
+            shown = f"${marks}"
         elif token.kind == "param":
             numbered = True
         elif token.kind == "string" and token.text[0] != "'":
-            new = "'" + token.value.replace("'", "''") + "'"
+            shown = "'" + token.value.replace("'", "''") + "'"
         elif _in_hint(found, index):
-            new = ""
-        if new is not None:
-            parts.append(text[at : token.start] + new.ljust(len(token.text)))
-            at = token.start + len(token.text)
+            shown = ""
+        parts.append(shown.ljust(len(token.text)))
+        at = token.start + len(token.text)
     if marks and numbered:
         raise SyntaxProblem("invalid parameters usage. Got $n and ? parameters in one query!")
-    end = found[-1].start + len(found[-1].text) if found else 0
-    parts.append(text[at:end])
     return "".join(parts)
+
+
+def _ends_list(following: Token | None) -> bool:
+    """Whether a comma before this token has nothing to separate; sqlglot would let it pass."""
+    if following is None or following.is_op(")", ","):
+        return True
+    return following.is_word(*_NO_COMMA_BEFORE)
 
 
 def _in_hint(found: list[Token], index: int) -> bool:

@@ -310,7 +310,7 @@ class Pieces:
             return source
         if local is not None:
             assert source is not None
-            return self._piece(source, local, on if nullable else holds + on, keep=nullable)
+            return self._piece(source, local, on if nullable else on + holds, keep=nullable)
         if isinstance(source, Derived):
             return replace(source, query=self.gather.query(source.query))
         assert isinstance(source, Join)

@@ -43,10 +43,11 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS local_state (key TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS vclock (origin TEXT PRIMARY KEY, lsn INTEGER NOT NULL)
     STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS origin (id INTEGER PRIMARY KEY, uuid TEXT NOT NULL UNIQUE) STRICT;
 CREATE TABLE IF NOT EXISTS row_log (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, origin TEXT NOT NULL, epoch INTEGER NOT NULL,
-    lsn INTEGER NOT NULL, body BLOB NOT NULL, UNIQUE (origin, lsn)
-) STRICT;
+    origin INTEGER NOT NULL, lsn INTEGER NOT NULL, epoch INTEGER NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (origin, lsn)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS local_table (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS _cairn_diverged (
     origin TEXT NOT NULL, epoch INTEGER NOT NULL, lsn INTEGER NOT NULL, body BLOB NOT NULL,
@@ -55,7 +56,7 @@ CREATE TABLE IF NOT EXISTS _cairn_diverged (
 CREATE TABLE IF NOT EXISTS done_operation (id TEXT PRIMARY KEY, rows INTEGER NOT NULL)
     STRICT, WITHOUT ROWID;
 """
-_INSERT_RECORD = "INSERT INTO row_log(origin, epoch, lsn, body) VALUES (?, ?, ?, ?)"
+_INSERT_RECORD = "INSERT INTO row_log(origin, lsn, epoch, body) VALUES (?, ?, ?, ?)"
 _OPS = {"INSERT": RowOp.INSERT, "UPDATE": RowOp.UPDATE, "DELETE": RowOp.DELETE}
 
 _decode_shape = msgspec.msgpack.Decoder(tuple[Table, tuple[Index, ...]]).decode
@@ -67,11 +68,15 @@ class Fence(msgspec.Struct, frozen=True):
     raft_index: int = 0
     epoch: int = 0
     is_master: bool = False
+    is_sync: bool = False
     master: str = ""
     ranges: tuple[tuple[int, int], ...] = ()  # buckets this replicaset may write
 
     def owns(self, bucket: int) -> bool:
-        return any(start <= bucket <= end for start, end in self.ranges)
+        for start, end in self.ranges:  # noqa: SIM110 - a hot path: quicker than any()
+            if start <= bucket <= end:
+                return True
+        return False
 
     def owns_all(self, ranges: Iterable[tuple[int, int]]) -> bool:
         return all(
@@ -103,7 +108,7 @@ class DataStore:
             raise damaged(path, str(problem)) from None
         self.fence = Fence()
         self._changes: list[RowChange] = []
-        self._versions: dict[int, int] = {}
+        self.versions: dict[int, int] = {}
         self.reload()
         self.connection.preupdate_hook(self._on_change)
 
@@ -117,8 +122,12 @@ class DataStore:
         found: list[Any] = self.connection.execute("SELECT id, body FROM local_table").fetchall()
         for table_id, body in found:
             self.tables[table_id], self.indexes[table_id] = _decode_shape(body)
-        self._versions = {table_id: table.schema_version for table_id, table in self.tables.items()}
+        self.versions = {table_id: table.schema_version for table_id, table in self.tables.items()}
         self.vclock: Vclock = dict(self.connection.execute("SELECT origin, lsn FROM vclock"))
+        self._dirty: set[str] = set()  # origins whose lsn moved in the open group
+        self._origins: dict[str, int] = {
+            uuid: number for number, uuid in self.connection.execute("SELECT id, uuid FROM origin")
+        }
         self.promised = int(self.get("promised_epoch", 0))
         self.last_epoch = int(self.get("last_epoch", 0))
 
@@ -141,7 +150,7 @@ class DataStore:
         self._changes.append(
             RowChange(
                 table,
-                self._versions.get(table, 0),
+                self.versions.get(table, 0),
                 _OPS[update.op],
                 None if update.op == "INSERT" else tuple(update.old),
                 None if update.op == "DELETE" else tuple(update.new),
@@ -186,7 +195,7 @@ class DataStore:
             )
 
     def check_version(self, table: int, version: int) -> None:
-        have = self._versions.get(table)
+        have = self.versions.get(table)
         if have != version:
             raise TableUnderDdl(
                 f"the table is changing: this instance has schema {have}, "
@@ -200,6 +209,7 @@ class DataStore:
         """One statement in its savepoint: rows changed, and the lsn of its record (0: none)."""
         self._changes.clear()
         self._operation: tuple[str, int] | None = None
+        before = self.vclock.get(self.origin, 0)
         self.connection.execute("SAVEPOINT statement")
         try:
             count = run()
@@ -210,6 +220,8 @@ class DataStore:
                 self.connection.execute("ROLLBACK TO statement")
                 self.connection.execute("RELEASE statement")
             self._changes.clear()
+            if self.vclock.get(self.origin, 0) != before:
+                self.vclock[self.origin] = before
             raise
         self.connection.execute("RELEASE statement")
         return count, lsn
@@ -219,12 +231,21 @@ class DataStore:
             return 0
         lsn = self.vclock.get(self.origin, 0) + 1
         epoch = self.fence.epoch
-        self.connection.execute(_INSERT_RECORD, (self.origin, epoch, lsn, encode_body(body)))
+        number = self._origins.get(self.origin) or self.origin_id(self.origin)
+        self.connection.execute(_INSERT_RECORD, (number, lsn, epoch, encode_body(body)))
         self._advance(self.origin, epoch, lsn)
         return lsn
 
+    def origin_id(self, uuid: str) -> int:
+        """The small number under which an origin's records are kept here."""
+        found = self._origins.get(uuid)
+        if found is None:
+            self.connection.execute("INSERT INTO origin(uuid) VALUES (?)", (uuid,))
+            found = self._origins[uuid] = self.connection.last_insert_rowid()
+        return found
+
     def _advance(self, origin: str, epoch: int, lsn: int) -> None:
-        self.connection.execute("INSERT OR REPLACE INTO vclock VALUES (?, ?)", (origin, lsn))
+        self._dirty.add(origin)
         self.vclock[origin] = lsn
         if epoch != self.last_epoch:
             self.last_epoch = epoch
@@ -237,7 +258,7 @@ class DataStore:
             self.connection.executemany(sql, rows)
         finally:
             self.connection.preupdate_hook(self._on_change)
-        version = self._versions.get(table, 0)
+        version = self.versions.get(table, 0)
         insert = int(RowOp.INSERT)
         self._changes = [RowChange(table, version, insert, None, row) for row in rows]
         return len(rows)
@@ -263,6 +284,17 @@ class DataStore:
     def _keep_operation(self, operation: tuple[str, int]) -> None:
         self.connection.execute("INSERT OR REPLACE INTO done_operation VALUES (?, ?)", operation)
 
+    def flush(self) -> None:
+        """Before the group commits: the vclock once, however many statements moved it."""
+        for origin in self._dirty:
+            row = (origin, self.vclock[origin])
+            self.connection.execute("INSERT OR REPLACE INTO vclock VALUES (?, ?)", row)
+        self._dirty.clear()
+
+    def failed(self) -> None:
+        """The group was rolled back: what memory says of it is not so."""
+        self.reload()
+
     # --- schema ---------------------------------------------------------------------------------
 
     def reshape(self, shape: Shape) -> bool:
@@ -287,7 +319,7 @@ class DataStore:
             if have is not None:
                 execute(f"DROP TABLE {have.physical_name}")
                 execute("DELETE FROM local_table WHERE id = ?", (have.id,))
-                del self.tables[have.id], self._versions[have.id]
+                del self.tables[have.id], self.versions[have.id]
                 self.indexes.pop(have.id, None)
             return
         if have is None:
@@ -300,7 +332,7 @@ class DataStore:
         body = msgspec.msgpack.encode((want, shape.indexes))
         execute("INSERT OR REPLACE INTO local_table VALUES (?, ?)", (want.id, body))
         self.tables[want.id] = want
-        self._versions[want.id] = want.schema_version
+        self.versions[want.id] = want.schema_version
         self.indexes[want.id] = shape.indexes
 
     def _match_columns(self, have: Table, want: Table) -> None:
@@ -340,7 +372,8 @@ class DataStore:
         body = _body(record)
         if record.operation is not None:
             self._keep_operation(record.operation)
-        row = (record.origin, record.epoch, record.lsn, encode_body(body))
+        number = self.origin_id(record.origin)
+        row = (number, record.lsn, record.epoch, encode_body(body))
         self.connection.execute(_INSERT_RECORD, row)
         self._advance(record.origin, record.epoch, record.lsn)
 
@@ -356,11 +389,12 @@ class DataStore:
             (record.origin, record.epoch, record.lsn, encode_body(body)),
         )
         self.connection.execute(
-            "DELETE FROM row_log WHERE origin = ? AND lsn = ?", (record.origin, record.lsn)
+            "DELETE FROM row_log WHERE origin = ? AND lsn = ?",
+            (self.origin_id(record.origin), record.lsn),
         )
 
     def cut_vclock(self, origin: str, lsn: int) -> None:
-        self.connection.execute("INSERT OR REPLACE INTO vclock VALUES (?, ?)", (origin, lsn))
+        self._dirty.add(origin)
         self.vclock[origin] = lsn
 
     def build_indexes(self, shape: Shape) -> None:

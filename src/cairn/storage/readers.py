@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import apsw
@@ -17,7 +18,8 @@ from cairn.model.errors import CairnError, MotionLimit, QueryCanceled
 
 Row = tuple[Any, ...]
 Register = Callable[[apsw.Connection], None]
-QUICK_STEPS = 40_000  # of SQLite's machine: about a millisecond
+QUICK_S = 0.002  # what a read may take on the event loop
+LOOK_EVERY = 2_000  # steps of SQLite's machine between two looks at the clock
 
 
 def _attach(connection: apsw.Connection, path: Path, name: str) -> None:
@@ -34,13 +36,20 @@ class RowReader:
         _attach(self.connection, raft, "raft")
         register(self.connection)
         self.connection.pragma("cache_size", -32_000)
+        self._is_quick = False
+        self._begun = 0.0
+
+    def _is_late(self) -> bool:
+        return monotonic() - self._begun > QUICK_S
 
     def quick(self, sql: str, args: Sequence[Any]) -> list[Row] | None:
         """All rows, or None when it would take too long for the event loop."""
-        connection = self.connection
-        connection.set_progress_handler(_stop, QUICK_STEPS)
+        if not self._is_quick:
+            self._is_quick = True
+            self.connection.set_progress_handler(self._is_late, LOOK_EVERY)
+        self._begun = monotonic()
         try:
-            return connection.execute(sql, args).fetchall()
+            return self.connection.execute(sql, args).fetchall()
         except apsw.InterruptError:
             return None
         except apsw.Error as problem:
@@ -48,6 +57,7 @@ class RowReader:
 
     def rows(self, sql: str, args: Sequence[Any], row_max: int, cancelled: Cancelled) -> list[Row]:
         """All rows, however long it takes, unless cancelled or too many."""
+        self._is_quick = False
         self.connection.set_progress_handler(cancelled.is_set, 10_000)
         try:
             found: list[Row] = []
@@ -68,10 +78,6 @@ class RowReader:
 
 
 Cancelled = threading.Event
-
-
-def _stop() -> bool:
-    return True
 
 
 def too_many(row_max: int) -> MotionLimit:

@@ -25,9 +25,11 @@ from cairn.replication.applier import Damaged, History, Verdict, diverged, judge
 from cairn.storage.data_store import DataStore
 
 _READ = (
-    "SELECT origin, epoch, lsn, body FROM row_log WHERE origin = ? AND lsn > ? ORDER BY lsn LIMIT ?"
+    "SELECT epoch, lsn, body FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?) "
+    "AND lsn > ? ORDER BY lsn LIMIT ?"
 )
-_INSERT = "INSERT INTO row_log(origin, epoch, lsn, body) VALUES (?, ?, ?, ?)"
+_OLDEST = "SELECT min(lsn) FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?)"
+_ALL = "SELECT o.uuid, l.epoch, l.lsn, l.body FROM row_log l JOIN origin o ON l.origin = o.id"
 
 
 class LogReader:
@@ -39,11 +41,10 @@ class LogReader:
 
     def read(self, origin: str, after: int, limit: int) -> list[Record]:
         rows: list[Any] = self.connection.execute(_READ, (origin, after, limit)).fetchall()
-        return [record_of(*row) for row in rows]
+        return [record_of(origin, *row) for row in rows]
 
     def oldest(self, origin: str) -> int:
-        query = "SELECT min(lsn) FROM row_log WHERE origin = ?"
-        found: Any = self.connection.execute(query, (origin,)).fetchone()
+        found: Any = self.connection.execute(_OLDEST, (origin,)).fetchone()
         return found[0] or 0
 
     def close(self) -> None:
@@ -86,12 +87,14 @@ class Applier:
                 break
             if verdict is Verdict.SKIP:
                 continue
+            before = store.vclock.get(record.origin, 0)
             store.connection.execute("SAVEPOINT record")
             try:
                 self._apply(record)
             except BaseException:
                 store.connection.execute("ROLLBACK TO record")
                 store.connection.execute("RELEASE record")
+                store.vclock[record.origin] = before
                 raise
             finally:
                 store.take_changes()
@@ -144,13 +147,16 @@ class Applier:
         """Put aside what goes past the cut. The records moved, or None: only a copy can help."""
         store = self._store
         epochs = dict(
-            store.connection.execute("SELECT origin, max(epoch) FROM row_log GROUP BY origin")
+            store.connection.execute(
+                "SELECT o.uuid, max(l.epoch) FROM row_log l JOIN origin o ON l.origin = o.id "
+                "GROUP BY o.uuid"
+            )
         )
         limits = diverged(store.vclock, history, epochs)
         if not limits:
             return []
         tail: list[Record] = []
-        query = "SELECT origin, epoch, lsn, body FROM row_log ORDER BY seq DESC"
+        query = f"{_ALL} ORDER BY l.epoch DESC, o.uuid, l.lsn DESC"
         rows: list[Any] = store.connection.execute(query).fetchall()
         for row in rows:
             record = record_of(*row)

@@ -6,10 +6,12 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, Protocol
 
 import apsw
 
+GATHER_S = 0.0005
 MAX_GROUP = 512  # statements of one transaction: bounds how long the first one waits
 
 
@@ -60,6 +62,35 @@ def run_group(connection: apsw.Connection, jobs: list[Job]) -> None:
         raise
 
 
+class Flusher(Protocol):
+    """A store that keeps something back until the group commits."""
+
+    def flush(self) -> None: ...
+
+    def failed(self) -> None: ...
+
+
+def run_group_of(store: Flusher) -> Callable[[apsw.Connection, list[Job]], None]:
+    """`run_group` for a store that writes some things once a group."""
+
+    def group(connection: apsw.Connection, jobs: list[Job]) -> None:
+        last = jobs[-1].run
+
+        def run_last() -> Any:
+            result = last()
+            store.flush()
+            return result
+
+        jobs[-1].run = run_last
+        try:
+            run_group(connection, jobs)
+        except BaseException:
+            store.failed()
+            raise
+
+    return group
+
+
 class WriterThread:
     """Group commit: while one group is being written, the next one gathers.
 
@@ -101,13 +132,27 @@ class WriterThread:
             self._wake.notify()
         self._thread.join(timeout=10)
 
+    def _let_gather(self, before: int) -> None:
+        """Those who were answered together come back together: a moment for the last of them.
+
+        Without it the first to come would be committed alone while the rest wait for the disk.
+        """
+        deadline = monotonic() + GATHER_S
+        while len(self._queue) < before and not self._closed:
+            left = deadline - monotonic()
+            if left <= 0 or self._urgent:
+                return
+            self._wake.wait(left)
+
     def _run(self) -> None:
+        jobs: list[Job] = []
         while True:
             with self._wake:
                 while not self._queue and not self._closed:
                     self._wake.wait()
                 if not self._queue:
                     return
+                self._let_gather(len(jobs))
                 jobs = self._next_group()
             try:
                 self._group(self._connection, jobs)

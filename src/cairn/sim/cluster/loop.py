@@ -7,8 +7,10 @@ A dead process runs nothing any more, a paused one finds everything late when it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import heapq
+import logging
 import selectors
 from collections.abc import Callable
 from typing import Any
@@ -95,7 +97,7 @@ class _Jump(selectors.BaseSelector):
         self._keys: dict[Any, selectors.SelectorKey] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        key = selectors.SelectorKey(fileobj, fileobj.fileno(), events, data)
+        key = selectors.SelectorKey(fileobj, int(fileobj), events, data)
         self._keys[fileobj] = key
         return key
 
@@ -191,10 +193,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def bury(self) -> None:
         """End of the run: pending tasks of the dead are dropped without a word."""
-        for task in self.tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-        self.tasks.clear()
-        self.close()
+        before = logging.root.manager.disable
+        logging.disable()
+        try:
+            for task in self.tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                if isinstance(task, asyncio.Task) and not task.done():
+                    with contextlib.suppress(RuntimeError):
+                        task.get_coro().close()  # type: ignore[union-attr]
+            self.tasks.clear()
+            self.close()
+        finally:
+            logging.disable(before)
 
 
 def _is_refusal(problem: object) -> bool:

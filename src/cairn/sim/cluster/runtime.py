@@ -16,10 +16,12 @@ from cairn.sim.cluster.loop import Process, VirtualLoop
 from cairn.sim.cluster.wire import SimNetwork, Wire
 from cairn.storage.writer import MAX_GROUP, Disk, Job, run_group
 
+CHECKPOINT = 4_000_000  # past this, SQLite itself may have synced and moved parts of the log
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 #: Told after every committed group of a file, before its jobs are: the file's name, its writer.
 Observer = Callable[[str, apsw.Connection], None]
+Group = Callable[[apsw.Connection, list[Job]], None]
 
 
 class SimRuntime:
@@ -49,9 +51,13 @@ class SimRuntime:
         return 1_000.0 + self._loop.time() * self._rate
 
     def disk(
-        self, connection: apsw.Connection, name: str, on_fatal: Callable[[BaseException], None]
+        self,
+        connection: apsw.Connection,
+        name: str,
+        on_fatal: Callable[[BaseException], None],
+        group: Group = run_group,
     ) -> Disk:
-        made = VirtualDisk(self, connection, name, on_fatal, self._observe)
+        made = VirtualDisk(self, connection, name, on_fatal, group, self._observe)
         self.disks.append(made)
         return made
 
@@ -80,10 +86,11 @@ class VirtualDisk:
         connection: apsw.Connection,
         name: str,
         on_fatal: Callable[[BaseException], None],
+        group: Group,
         observe: Observer,
     ) -> None:
         self._runtime, self._connection, self._name = runtime, connection, name
-        self._on_fatal, self._observe = on_fatal, observe
+        self._on_fatal, self._group, self._observe = on_fatal, group, observe
         self._queue: deque[Job] = deque()
         self._urgent = 0
         self._writing: list[Job] = []
@@ -126,7 +133,7 @@ class VirtualDisk:
             return
         self._is_written = True
         try:
-            run_group(self._connection, self._writing)
+            self._group(self._connection, self._writing)
         except BaseException as problem:
             self._writing, self._is_closed = [], True
             self._on_fatal(problem)
@@ -172,7 +179,8 @@ class VirtualDisk:
         if self.path.exists():
             found[self.path] = self.path.read_bytes()
         if self._log.exists():
-            found[self._log] = self._log.read_bytes()[: self.synced]
+            whole = self._log.read_bytes()
+            found[self._log] = whole if len(whole) > CHECKPOINT else whole[: self.synced]
         return found
 
 

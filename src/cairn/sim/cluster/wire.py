@@ -50,6 +50,11 @@ class Wire:
         for end in list(self.ends):
             end.flush()
 
+    def power_on(self, host: str) -> None:
+        self.dark.discard(host)
+        for end in list(self.ends):
+            end.flush()
+
     def reset_some(self, share: float) -> None:
         for end in list(self.ends):
             if not end.is_closed and self.chance.random() < share:

@@ -1,0 +1,111 @@
+"""Running many seeds: `python -m cairn.sim.cluster --seeds A-B --workers N`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import multiprocessing
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+
+from cairn.sim.cluster import world
+from cairn.sim.cluster.history import Result, run_seed
+from cairn.sim.main import parse_seeds, say
+
+CHECK_TWICE_EVERY = 25  # seeds that are run twice, to prove that a seed says it all
+
+
+def run_checked(seed: int) -> Result:
+    """One seed; what is no broken promise but a bug of the simulator fails it as well."""
+    quiet()
+    try:
+        result = run_seed(seed)
+        if seed % CHECK_TWICE_EVERY == 0 and result.failure is None:
+            again = run_seed(seed)
+            if again.trace != result.trace:
+                result.failure = f"two runs differ: {result.trace} and {again.trace}"
+    except Exception:
+        result = Result(seed, failure=traceback.format_exc())
+    return result
+
+
+def quiet() -> None:
+    logger = logging.getLogger("cairn")
+    logger.propagate = False
+    logger.setLevel("INFO" if world.TRACE is not None else "CRITICAL")
+
+
+def results_of(first: int, count: int, workers: int) -> Iterator[Result]:
+    seeds = range(first, first + count)
+    if workers <= 1 or count == 1:
+        yield from map(run_checked, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        yield from pool.imap_unordered(run_checked, seeds)
+
+
+def run_seeds(first: int, count: int, workers: int = 1, *, stop_after: int = 10) -> list[Result]:
+    """Run the seeds and print what came of it; the failing results."""
+    started = time.monotonic()
+    done: list[Result] = []
+    failures: list[Result] = []
+    for result in results_of(first, count, workers):
+        done.append(result)
+        if result.failure is not None:
+            failures.append(result)
+            report(result)
+            if len(failures) >= stop_after:
+                say(f"stopped after {stop_after} failing seeds")
+                break
+    seconds = max(time.monotonic() - started, 1e-9)
+    many = max(len(done), 1)
+    say(
+        f"{len(done)} seeds, {len(failures)} failed, {seconds:.1f} s, "
+        f"{60 * len(done) / seconds:.0f} seeds/min, "
+        f"{sum(each.virtual_s for each in done) / seconds:.0f}x real time; per seed: "
+        f"{sum(each.faults for each in done) / many:.1f} faults, "
+        f"{sum(each.entries for each in done) // many} entries, "
+        f"{sum(each.messages for each in done) // many} messages"
+    )
+    return failures
+
+
+def report(result: Result) -> None:
+    say(f"seed {result.seed} FAILED ({result.about}): {result.failure}")
+    say(f"  repeat: python -m cairn.sim.cluster --seeds {result.seed} --trace")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    if os.environ.get("PYTHONHASHSEED") != "0":  # sets of strings are walked in one order
+        os.environ["PYTHONHASHSEED"] = "0"
+        words = sys.argv[1:] if arguments is None else arguments
+        os.execv(sys.executable, [sys.executable, "-m", "cairn.sim.cluster", *words])
+    parser = argparse.ArgumentParser("cairn.sim.cluster", description=__doc__)
+    parser.add_argument("--seeds", default="1-50", help="N or A-B")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--trace", action="store_true", help="tell the story of one seed")
+    parser.add_argument("--debug", action="store_true", help="with all its details")
+    parser.add_argument("--stop-after", type=int, default=10)
+    options = parser.parse_args(arguments)
+    first, count = parse_seeds(options.seeds)
+    if options.trace:
+        return explain(first, debug=options.debug)
+    found = run_seeds(first, count, options.workers, stop_after=options.stop_after)
+    return 1 if found else 0
+
+
+def explain(seed: int, *, debug: bool = False) -> int:
+    """One seed with every line that its instances logged."""
+    world.TRACE = say
+    quiet()
+    if debug:
+        logging.getLogger("cairn").setLevel("DEBUG")
+    result = run_seed(seed)
+    for note in result.notes:
+        say(note)
+    if result.failure is not None:
+        report(result)
+    return 1 if result.failure is not None else 0

@@ -1,0 +1,209 @@
+"""A simulated instance: the real `Boot` and `Instance`, started, killed, paused and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import traceback
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cairn.governor.actions import RunOperation
+from cairn.model.errors import CairnError, Expelled
+from cairn.model.topology import Grade
+from cairn.node import shutdown
+from cairn.node.boot import Boot, Rebootstrap
+from cairn.node.config import InstanceConfig
+from cairn.node.instance import Instance
+from cairn.node.queue_runner import settle
+from cairn.sim.cluster.loop import Process
+from cairn.sim.cluster.runtime import SimRuntime
+from cairn.storage.state_machine import Applied
+
+if TYPE_CHECKING:
+    from cairn.sim.cluster.world import World
+
+log = logging.getLogger("cairn.sim")
+
+DATABASE_FILES = ("raft.db", "raft.db-wal", "raft.db-shm", "data.db", "data.db-wal", "data.db-shm")
+
+
+class SimNode:
+    """One directory and the processes that live in it one after another."""
+
+    boot_class: type[Boot] = Boot
+
+    def __init__(self, world: World, config: InstanceConfig, directory: Path) -> None:
+        self.world, self.config, self.dir = world, config, directory
+        self.name = config.listen.partition(":")[0]
+        self.lives = 0
+        self.process: Process | None = None
+        self.runtime: SimRuntime | None = None
+        self.boot: Boot | None = None
+        self.instance: Instance | None = None
+        self.exit_code: int | None = None  # of the last life; None while it lives or was killed
+        self.problem: str = ""
+        self.stop_asked: asyncio.Event | None = None
+
+    # --- life -------------------------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.is_alive
+
+    @property
+    def is_paused(self) -> bool:
+        return self.process is not None and self.process.is_paused
+
+    def start(self) -> None:
+        assert not self.is_running
+        self.lives += 1
+        self.dir.mkdir(exist_ok=True)
+        process = self.process = Process(self.name, self.lives)
+        seed = zlib.crc32(f"{self.world.seed}/{self.name}/{self.lives}".encode())
+        checks = self.world.checks
+        self.runtime = SimRuntime(process, self.world.wire, self.dir, seed, checks.observe)
+        self.exit_code, self.problem, self.instance = None, "", None
+        self.world.wire.power_on(self.name)
+        self.stop_asked = asyncio.Event()
+        life = self.world.loop.create_task(self._live(process), context=process.context)
+        life.add_done_callback(self._ended)
+
+    def _ended(self, life: asyncio.Task[None]) -> None:
+        """A life ends with an exit code; anything else is a bug and fails the seed."""
+        if not life.cancelled() and (problem := life.exception()) is not None:
+            text = "".join(traceback.format_exception(problem)[-4:])
+            self.world.checks.violation = f"{self.name} died of a bug: {text}"
+
+    async def _live(self, process: Process) -> None:
+        """The child process and its supervisor in one (`node/child.py`, `cli/supervisor.py`)."""
+        try:
+            code = await self._run_once()
+        except Rebootstrap:
+            self._close_boot()
+            drop_database(self.dir)
+            code = await self._run_once()
+        self.exit_code = code
+        self.instance = None
+        process.crash()
+        self.world.wire.host_died(process, silently=False)
+        process.close_files()
+
+    async def _run_once(self) -> int:
+        assert self.runtime is not None and self.stop_asked is not None
+        boot = self.boot = self.boot_class(self.config, self.runtime)
+        starting = asyncio.ensure_future(self._start(boot))
+        stop = asyncio.ensure_future(self.stop_asked.wait())
+        await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            return await self._leave(boot.instance) if boot.instance is not None else 0
+        try:
+            instance = starting.result()
+        except Expelled as problem:
+            self.problem = str(problem)
+            return 5
+        except CairnError as problem:
+            self.problem = str(problem)
+            self._close_boot()
+            return 1
+        await asyncio.wait({instance.exit_code, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if instance.exit_code.done():
+            instance.close()
+            return instance.exit_code.result()
+        return await self._leave(instance)
+
+    async def _start(self, boot: Boot) -> Instance:
+        joined_before = (self.dir / "raft.db").exists()
+        instance = await boot.start()
+        self._watch(instance)
+        await boot.activate(instance, "wakeup" if joined_before else "join")
+        return instance
+
+    async def _leave(self, instance: Instance) -> int:
+        leaving = asyncio.ensure_future(shutdown.leave(instance))
+        await asyncio.wait({leaving, instance.exit_code}, return_when=asyncio.FIRST_COMPLETED)
+        code = leaving.result() if leaving.done() else instance.exit_code.result()
+        instance.close()
+        return code
+
+    def _close_boot(self) -> None:
+        if self.boot is not None:
+            self.boot.peers.close()
+
+    def _watch(self, instance: Instance) -> None:
+        self.instance = instance
+        checks, name = self.world.checks, self.name
+
+        def applied(done: list[Applied]) -> None:
+            checks.applied(name, done)
+
+        instance.on_applied.append(applied)
+        checks.founded(name, instance.identity)
+
+        async def operate(action: RunOperation) -> None:
+            """Operations of the queue have no SQL here: they are simply done."""
+            proposer = instance.proposer
+            await proposer.cas(settle(action.op_id, "done"), proposer.predicate(()))
+
+        instance.governor.steps.operate = operate
+
+    # --- faults -----------------------------------------------------------------------------------
+
+    def crash(self, *, power: bool = False) -> None:
+        """kill -9, or a power cut: then nobody is told and what was not synced is lost."""
+        process = self.process
+        assert process is not None and self.runtime is not None
+        process.crash()
+        left: dict[Path, bytes] = {}
+        if power:
+            self.world.wire.dark.add(self.name)
+            for disk in self.runtime.disks:
+                left.update(disk.survivors())
+        self.world.wire.host_died(process, silently=power)
+        process.close_files()
+        if power:
+            drop_database(self.dir, only=left)
+            for path, content in left.items():
+                path.write_bytes(content)
+        self.instance = None
+
+    def pause(self) -> None:
+        assert self.process is not None
+        self.world.loop.pause(self.process)
+
+    def resume(self) -> None:
+        if self.process is not None and self.process.is_paused:
+            self.world.loop.resume(self.process)
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        if self.stop_asked is not None:
+            self.stop_asked.set()
+
+    # --- what it says -----------------------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        return self.instance is not None and self.instance.runner.committed_in_term
+
+    @property
+    def grade(self) -> Grade | None:
+        row = None if self.instance is None else self.instance.row
+        return None if row is None else row.current_state.grade
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def drop_database(directory: Path, only: Any = None) -> None:
+    """The supervisor's part of a rebootstrap."""
+    for name in DATABASE_FILES:
+        if only is None or any(path.name.startswith(name.partition("-")[0]) for path in only):
+            (directory / name).unlink(missing_ok=True)
+
+
+def wipe(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)

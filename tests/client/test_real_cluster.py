@@ -1,0 +1,189 @@
+"""The driver against real instances: given by CAIRN_DSNS, or a demo cluster of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from cairn.client import connect, sync
+from cairn.client.metadata import Metadata
+from cairn.model.errors import CairnError
+
+from .small_client import SmallClient
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+CAIRN = Path(sys.executable).parent / "cairn"
+
+
+def free_base_port() -> int:
+    """The demo uses base…, base+1000… and base+2000…."""
+    for _ in range(50):
+        base = random.randint(20_000, 40_000)
+        try:
+            for port in [base + offset + at for offset in (0, 1000, 2000) for at in range(6)]:
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return base
+    raise AssertionError("no free ports")
+
+
+@pytest.fixture(scope="module")
+def dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    given = os.environ.get("CAIRN_DSNS") or os.environ.get("CAIRN_DSN")
+    if given:
+        yield given
+        return
+    directory = str(tmp_path_factory.mktemp("demo"))
+    base = str(free_base_port())
+    start = [str(CAIRN), "demo", "--detach", "--dir", directory, "--base-port", base]
+    done = subprocess.run(start, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    try:
+        facts = json.loads((Path(directory) / "demo.json").read_text())
+        yield facts.get("dsns") or facts["dsn"]
+    finally:
+        stop = [str(CAIRN), "demo", "--stop", "--dir", directory]
+        subprocess.run(stop, capture_output=True, timeout=60, check=False)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 120))  # type: ignore[arg-type]
+
+
+def test_the_first_query_is_routed_and_so_are_all(dsn: str) -> None:
+    async def test() -> None:
+        async with await connect(dsn) as pool:
+            await pool.execute("DROP TABLE IF EXISTS first_query")
+            await pool.execute("CREATE TABLE first_query (id INT PRIMARY KEY, v TEXT)")
+            for key in range(50):
+                await pool.execute("INSERT INTO first_query VALUES ($1, $2)", key, f"v{key}")
+                found = await pool.fetch("SELECT v FROM first_query WHERE id = $1", key)
+                assert found == [(f"v{key}",)]
+            assert pool.stats.routed == 100
+            assert set(pool.stats.fallbacks) <= {"no_parameters"}
+            route = await pool.explain_route("SELECT v FROM first_query WHERE id = $1", 1)
+            assert "metadata cached" in str(route)
+
+    run(test)
+
+
+KEYS: list[tuple[str, Any]] = [
+    ("INT", 0),
+    ("INT", -(2**63)),
+    ("INT", 2**63 - 1),
+    ("TEXT", ""),
+    ("TEXT", "ключ"),
+    ("BOOLEAN", True),
+    ("DOUBLE", 1.5),
+    ("DOUBLE", -0.0),
+    ("DOUBLE", 1e300),
+    ("DECIMAL", Decimal("1.50")),
+    ("DECIMAL", Decimal("-12.345")),
+    ("UUID", UUID(int=1 << 100)),
+    ("DATETIME", datetime(1969, 12, 31, 23, 59, 59, 5, tzinfo=UTC)),
+]
+
+
+@pytest.mark.parametrize(("type_", "key"), KEYS, ids=lambda value: str(value)[:20])
+def test_client_and_server_agree_on_the_bucket(dsn: str, type_: str, key: Any) -> None:
+    async def test() -> None:
+        async with await connect(dsn) as pool:
+            table = f"agree_{type_.lower()}"
+            await pool.execute(f"CREATE TABLE IF NOT EXISTS {table} (k {type_} PRIMARY KEY)")
+            text = f"INSERT INTO {table} VALUES ($1) ON CONFLICT DO NOTHING"
+            await pool.execute(text, key)
+            metadata = pool._core.metadata.get(text)
+            assert isinstance(metadata, Metadata) and metadata.is_bound
+            mine = metadata.bucket([key], pool.topology.bucket_count("default"))
+            found = await pool.fetch(f"SELECT bucket_id FROM {table} WHERE k = $1", key)
+            assert found == [(mine,)]
+
+    run(test)
+
+
+def test_many_rows_are_split_and_counted(dsn: str) -> None:
+    async def test() -> None:
+        async with await connect(dsn) as pool:
+            await pool.execute("DROP TABLE IF EXISTS many_rows")
+            await pool.execute("CREATE TABLE many_rows (id INT PRIMARY KEY, v TEXT)")
+            rows = [(key, f"v{key}") for key in range(2000)]
+            assert await pool.executemany("INSERT INTO many_rows VALUES ($1, $2)", rows) == 2000
+            marks = ", ".join(f"(${2 * at + 1}, ${2 * at + 2})" for at in range(20))
+            params = [part for key in range(5000, 5020) for part in (key, "x")]
+            assert await pool.execute(f"INSERT INTO many_rows VALUES {marks}", *params) == (
+                "INSERT 0 20"
+            )
+            assert await pool.fetch("SELECT count(*) FROM many_rows") == [(2020,)]
+            chunks = [chunk async for chunk in pool.copy_out("COPY many_rows TO STDOUT")]
+            assert b"".join(chunks).count(b"\n") == 2020
+            assert await pool.copy_in("COPY many_rows FROM STDIN", [b"9000\tx\n"]) == "COPY 1"
+
+    run(test)
+
+
+def test_a_changed_table_is_prepared_again_without_the_caller_noticing(dsn: str) -> None:
+    async def test() -> None:
+        async with await connect(dsn) as pool:
+            await pool.execute("DROP TABLE IF EXISTS changing")
+            await pool.execute("CREATE TABLE changing (id INT PRIMARY KEY, v TEXT)")
+            for key in range(10):
+                await pool.execute("INSERT INTO changing VALUES ($1, $2)", key, "x")
+            text = "SELECT * FROM changing WHERE id = $1"
+            assert await pool.fetch(text, 1) == [(1, "x")]
+            await pool.execute("ALTER TABLE changing ADD COLUMN w INT")
+            for key in range(10):
+                assert await pool.fetch(text, key) == [(key, "x", None)]
+            assert pool.stats.reprepares >= 1
+
+    run(test)
+
+
+def test_errors_keep_their_codes(dsn: str) -> None:
+    async def test() -> None:
+        async with await connect(dsn) as pool:
+            with pytest.raises(CairnError) as caught:
+                await pool.fetch("SELECT * FROM there_is_no_such_table WHERE id = $1", 1)
+            assert caught.value.sqlstate == "42P01"
+
+    run(test)
+
+
+def test_dbapi(dsn: str) -> None:
+    with sync.connect(dsn) as connection:
+        cursor = connection.cursor()
+        cursor.execute("DROP TABLE IF EXISTS dbapi")
+        cursor.execute("CREATE TABLE dbapi (id INT PRIMARY KEY, v TEXT)")
+        cursor.executemany("INSERT INTO dbapi VALUES (%s, %s)", [(key, "x") for key in range(100)])
+        assert cursor.rowcount == 100
+        cursor.execute("SELECT id, v FROM dbapi WHERE id = %s", (42,))
+        assert cursor.fetchall() == [(42, "x")]
+        with pytest.raises(sync.IntegrityError):
+            cursor.execute("INSERT INTO dbapi VALUES (%s, %s)", (42, "again"))
+        assert connection.pool.stats.routed >= 1
+
+
+def test_the_tutorials_client(dsn: str) -> None:
+    pool = sync.connect(dsn)
+    pool.cursor().execute("CREATE TABLE IF NOT EXISTS small (id INT PRIMARY KEY, v TEXT)")
+    settings = pool.pool.settings
+    host, _, port = settings.hosts[0].rpartition(":")
+    client = SmallClient(host, int(port), settings.user, settings.password)
+    for key in range(20):
+        client.execute("INSERT INTO small VALUES ($1, $2) ON CONFLICT DO NOTHING", key, "x")
+        assert client.execute("SELECT id, v FROM small WHERE id = $1", key) == [(key, "x")]
+    pool.close()
