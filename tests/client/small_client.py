@@ -28,7 +28,10 @@ class SmallClient:
         pg, sock = link
         while outgoing or not pg.is_idle:
             sock.sendall(outgoing)
-            outgoing = pg.receive(sock.recv(1 << 16) or b"")
+            data = sock.recv(1 << 16)
+            if not data:
+                raise pg.connection_lost()
+            outgoing = pg.receive(data)
         return pg.take_results()
 
     def hear(self, notice):

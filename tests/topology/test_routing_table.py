@@ -190,3 +190,13 @@ def test_listeners_hear_what_took_effect_and_may_fail() -> None:
     assert heard == [offline]
     table.flush()
     assert len(heard) == 2
+
+
+def test_events_that_come_with_ready_for_query_are_live_ones() -> None:
+    table = RoutingTable()
+    end = SnapshotEnd("snapshot_end", Position(1, 1), True)
+    half = instance("i1", index=2, current_state="Offline", n=1)
+    assert connect(table, [*SNAPSHOT, end, half])
+    assert table.view.instances["i1"].is_online and table.resume_after == Position(1, 1)
+    table.receive(instance("i2", index=2, current_state="Offline", n=2, last=True), 0.0)
+    assert not table.online() and table.resume_after == Position(1, 2)

@@ -133,6 +133,20 @@ CAIRN_EVENT = _table(
     about="topology events told by this instance, for resuming and for streams",
 )
 
+ROUTING = Table(
+    id=601,
+    name="_routing",
+    columns=(
+        Column("subscriber", ColumnType.UUID, False),
+        Column("source", ColumnType.UUID, False),
+        Column("via", ColumnType.UUID, False),
+        Column("depth", ColumnType.INTEGER, False),
+    ),
+    primary_key=("subscriber", "source"),
+    local=True,
+    description="who takes whose rows through whom, as this instance knows it",
+)
+
 #: Replicated through Raft, in the order in which they are created.
 GLOBAL_TABLES: tuple[Table, ...] = (
     PICO_TABLE,
@@ -148,7 +162,7 @@ GLOBAL_TABLES: tuple[Table, ...] = (
     PICO_DB_CONFIG,
     PICO_BUCKET,
 )
-LOCAL_TABLES: tuple[Table, ...] = (CAIRN_EVENT,)
+LOCAL_TABLES: tuple[Table, ...] = (CAIRN_EVENT, ROUTING)
 SYSTEM_TABLES = GLOBAL_TABLES + LOCAL_TABLES
 BY_ID = {table.id: table for table in SYSTEM_TABLES}
 

@@ -125,8 +125,15 @@ class Peers:
         link = self._links.get(address)
         if link is None:
             self._dial_soon(address)
-            return False
-        return link.tell(method, body)
+            link = self._dialled_by(raft_id)
+        return link is not None and link.tell(method, body)
+
+    def _dialled_by(self, raft_id: int) -> Link | None:
+        """A link that the peer itself made: it may have moved, and only its answers can tell us."""
+        for link in self._incoming:
+            if link.is_open and link.peer is not None and link.peer.raft_id == raft_id:
+                return link
+        return None
 
     def link_now(self, raft_id: int) -> Link | None:
         """The open link, for callers on a hot path; None starts dialling."""

@@ -199,6 +199,12 @@ def checked_setting(key: str, value: Any) -> Any:
         )
     if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
         raise InvalidParameter(f"invalid value for '{key}': it cannot be negative")
+    if key == "replication_graph" and any(
+        len(word.split(">")) != 2 for word in str(value).split(",") if word.strip()
+    ):
+        raise InvalidParameter(
+            "invalid value for 'replication_graph': write edges like i1>i2,i2>i3"
+        )
     if key == "read_preference" and value not in ("leader", "replica", "any"):
         raise InvalidParameter(
             f"unknown read_preference value: '{value}', expected one of leader, replica, any"

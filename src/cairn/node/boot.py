@@ -296,7 +296,7 @@ class Boot:
         say_at = loop.time() + SAY_EVERY_S
         row = instance.row
         before = -1 if row is None else row.target_state.incarnation
-        while True:
+        while not instance.exit_code.done():
             row = instance.row
             if (
                 row is not None

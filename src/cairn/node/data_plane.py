@@ -98,12 +98,12 @@ class DataPlane:
                 return
             value, self.epoch, self.vclock = result
             if self._watchers:
-                self._announce()
+                self.announce()
             callback(value)
 
         self._disk.submit(Job(guarded, done, is_urgent=urgent, is_alone=alone))
 
-    def _announce(self) -> None:
+    def announce(self) -> None:
         """The vclock may have moved: those who wait for news look again."""
         watchers, self._watchers = self._watchers, []
         for future in watchers:

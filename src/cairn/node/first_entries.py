@@ -50,6 +50,7 @@ SETTINGS: dict[str, Any] = {
     "read_preference": "leader",
     "topology_events_max": 100_000,
     "row_log_max": 1_000_000,
+    "replication_graph": "",  # "": a full mesh; else edges "i1>i2,i2>i3"
 }
 
 MakeVerifier = Callable[[str], str]

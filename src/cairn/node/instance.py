@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
+from uuid import UUID
 
 import msgspec
 
@@ -27,6 +28,7 @@ from cairn.model.rpc import (
     VclockRequest,
     WaitIndexRequest,
 )
+from cairn.model.system_tables import ROUTING
 from cairn.model.topology import Grade, Position
 from cairn.model.topology import Instance as InstanceRow
 from cairn.net.handshake import Identity, Refused
@@ -48,7 +50,7 @@ from cairn.replication.relay import Subscribe
 from cairn.storage.data_store import DataStore
 from cairn.storage.raft_store import RaftStore
 from cairn.storage.state_machine import Applied, StateMachine
-from cairn.storage.writer import Disk, run_group_of
+from cairn.storage.writer import Disk, Job, run_group_of
 
 log = logging.getLogger("cairn.instance")
 T = TypeVar("T")
@@ -108,6 +110,7 @@ class Instance:
             self.data,
             runtime,
         )
+        self.replication.on_routes = self._write_routing
         self.sentinel = Sentinel(self.name, self.state, self.runner, self._update_instance)
         self.governor = GovernorRunner(
             Steps(
@@ -219,6 +222,20 @@ class Instance:
         if row is not None and row.current_state.grade is Grade.EXPELLED:
             log.warning("this instance was expelled")
             self.finish(5)
+
+    def _write_routing(self) -> None:
+        """`_routing` as SQL sees it: rebuilt from what replication knows, never the other way."""
+        rows = [
+            (UUID(subscriber).bytes, UUID(source).bytes, UUID(via).bytes, depth)
+            for subscriber, source, via, depth in self.replication.routing.table()
+        ]
+
+        def write() -> None:
+            name = ROUTING.physical_name
+            self.store.connection.execute(f"DELETE FROM {name}")
+            self.store.connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", rows)
+
+        self._raft_disk.submit(Job(write, lambda _: None, must_sync=False))
 
     def _on_role(self) -> None:
         core = self.runner.core

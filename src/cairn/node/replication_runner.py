@@ -1,14 +1,15 @@
-"""Keeps this instance's rows equal to its master's: subscribes, applies, acknowledges, copies.
+"""Keeps this instance's rows equal to its replicaset's: subscribes, applies, acknowledges, copies.
 
-Every instance of a replicaset but the master pulls from the master everything it lacks. A pull
-carries the durable vclock, so it acknowledges all before it, and a broken link resumes by itself.
+One task follows each upstream (a full mesh by default). `replication/routing.py` says which origins
+are taken from which of them, so that no row crosses to an instance twice. A pull carries the
+durable vclock: it acknowledges all before it, and a broken link resumes by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +20,6 @@ from cairn.model.errors import (
     OutcomeUnknown,
     PeerRefused,
     TimedOut,
-    Unreachable,
 )
 from cairn.model.records import Vclock, covers
 from cairn.model.rpc import Empty, ReplicatedRequest, VclockRequest, VclockResponse
@@ -29,9 +29,10 @@ from cairn.net.peers import Peers
 from cairn.node.data_plane import DataPlane
 from cairn.node.global_state import GlobalState
 from cairn.node.raft_runner import RaftRunner
-from cairn.node.runtime import Runtime
+from cairn.node.runtime import Runtime, spawn
 from cairn.replication.applier import Damaged, History, LogGap, NotHistory
 from cairn.replication.relay import LogTooShort, Rows, Subscribe, has_news, select
+from cairn.replication.routing import Effect, Publish, Routing
 from cairn.storage.row_log import Applier, CopyHead, CopySource, CopyTarget, LogReader
 
 log = logging.getLogger("cairn.replication")
@@ -68,6 +69,7 @@ class LinkStatus(msgspec.Struct):
     state: str = "off"  # off | follow | copying | stopped
     lag_rows: int = 0
     records: int = 0
+    twice: int = 0  # records that came although they were here already
     problem: str | None = None
 
 
@@ -95,7 +97,12 @@ class Replication:
         self._must_copy = bool(data.store.get("copying"))
         self.acks: dict[str, Vclock] = {}  # subscriber uuid → what it has durably
         self._ack_waiters: list[tuple[int, asyncio.Future[None]]] = []
-        self.link = LinkStatus()
+        self.links: dict[str, LinkStatus] = {}  # by upstream uuid
+        self.routing = Routing(uuid, int(runtime.wall_clock().timestamp() * 1000))
+        self._routes_version = 1
+        self._seen_routes: dict[str, int] = {}
+        self._vclocks: dict[str, Vclock] = {}  # of upstreams, as last heard
+        self.on_routes: Callable[[], None] = lambda: None
         self.relayed: dict[str, int] = {}  # subscriber uuid → records sent
         self._wake = asyncio.Event()
 
@@ -147,34 +154,62 @@ class Replication:
         self._entered.set()
         self._wake.set()
 
-    # --- following the master -------------------------------------------------------------------
+    # --- following the upstreams ----------------------------------------------------------------
 
     async def run(self) -> None:
-        while True:
-            found = self._replicaset()
-            master = None
-            if found is not None:
-                master = self._state.cluster.instances.get(found[1].current_master_name)
-            if found is None or master is None or master.name == self._name:
-                self.link = LinkStatus()
+        """Keep one task for each upstream that the replication graph gives us."""
+        tasks: dict[str, asyncio.Task[None]] = {}
+        try:
+            while True:
+                wanted = {row.uuid: row for row in self._upstreams()}
+                for uuid in [uuid for uuid in tasks if uuid not in wanted]:
+                    tasks.pop(uuid).cancel()
+                    self._lost(uuid)
+                    self.links.pop(uuid, None)
+                for uuid, row in wanted.items():
+                    if uuid not in tasks or tasks[uuid].done():
+                        tasks[uuid] = spawn(self._follow(row.name, uuid), f"follow {row.name}")
                 await self._sleep(1.0)
-                continue
+        finally:
+            for task in tasks.values():
+                task.cancel()
+
+    def _upstreams(self) -> list[InstanceRow]:
+        found = self._replicaset()
+        if found is None:
+            return []
+        graph = parse_graph(str(self._state.setting("replication_graph", "") or ""))
+        return [
+            member
+            for member in self._state.cluster.members(found[1].name)
+            if member.name != self._name and (graph is None or (member.name, self._name) in graph)
+        ]
+
+    async def _follow(self, name: str, uuid: str) -> None:
+        link = self.links.setdefault(uuid, LinkStatus(upstream=name))
+        while True:
             try:
                 await self._entered.wait()
-                if self._must_copy:
-                    await self._copy_from(master, found[1])
-                await self._pull(master, found[1])
+                await self._pull(name, uuid, link)
             except LogTooShort as problem:
-                log.warning("%s: %s", master.name, problem)
-                self._must_copy = True
+                if self._is_master(name):
+                    log.warning("%s: %s", name, problem)
+                    self._must_copy = True
+                await asyncio.sleep(0.2)
             except (LogGap, NotHistory, Damaged) as problem:
-                if self.link.problem != str(problem):
-                    log.error("stopped following %s: %s", master.name, problem)
-                self.link.state, self.link.problem = "stopped", str(problem)
-                await self._sleep(REFUSED_PAUSE_S)
-            except (Unreachable, NoMaster, PeerRefused, CairnError) as problem:
-                self.link.state, self.link.problem = "off", str(problem)
-                await self._sleep(0.1)
+                if link.problem != str(problem):
+                    log.error("stopped following %s: %s", name, problem)
+                link.state, link.problem = "stopped", str(problem)
+                self._lost(uuid)
+                await asyncio.sleep(REFUSED_PAUSE_S)
+            except CairnError as problem:
+                link.state, link.problem = "off", str(problem)
+                self._lost(uuid)
+                await asyncio.sleep(0.1)
+
+    def _is_master(self, name: str) -> bool:
+        found = self._replicaset()
+        return found is not None and found[1].current_master_name == name
 
     async def _sleep(self, seconds: float) -> None:
         self._wake.clear()
@@ -184,21 +219,81 @@ class Replication:
         except TimeoutError:
             return
 
-    async def _pull(self, master: InstanceRow, replicaset: Replicaset) -> None:
+    async def _pull(self, name: str, uuid: str, link: LinkStatus) -> None:
+        found = self._replicaset()
+        row = self._state.cluster.instances.get(name)
+        if found is None or row is None:
+            raise NoMaster(f"{name} is no member any more")
+        if self._must_copy and self._is_master(name):
+            await self._copy_from(row, found[1], link)
         data = self.data
-        request = Subscribe(self._uuid, replicaset.uuid, dict(data.vclock), (), BATCH, PULL_S)
-        answer = await self._peers.call(master.raft_id, "subscribe", request, Rows, CALL_S)
-        self.link.upstream, self.link.state = master.name, "follow"
+        request = Subscribe(
+            self._uuid,
+            found[1].uuid,
+            dict(data.vclock),
+            self._origins_at(uuid),
+            BATCH,
+            PULL_S,
+            self.acks,
+            self._seen_routes.get(uuid, 0),
+        )
+        answer = await self._peers.call(row.raft_id, "subscribe", request, Rows, CALL_S)
+        self._heard(uuid, answer)
+        link.state, link.problem = "follow", None
         if answer.records:
-            history = self._history
-            applied = await data.run(lambda: self._applier.apply(answer.records, history))
-            self.link.records += applied
-            if not applied:
-                await self._sleep(0.02)  # it has to wait for Raft or for the rest of an epoch
-        self.link.lag_rows = sum(
+            await self._apply(answer, link)
+        link.lag_rows = sum(
             max(lsn - data.vclock.get(origin, 0), 0) for origin, lsn in answer.vclock.items()
         )
-        self.link.problem = None
+
+    async def _apply(self, answer: Rows, link: LinkStatus) -> None:
+        history = self._history
+        known = sum(
+            record.lsn <= self.data.vclock.get(record.origin, 0) for record in answer.records
+        )
+        applied = await self.data.run(lambda: self._applier.apply(answer.records, history))
+        link.records += len(answer.records)
+        link.twice += known
+        if not applied:
+            await asyncio.sleep(0.02)  # it has to wait for Raft or for the rest of an epoch
+
+    # --- routing --------------------------------------------------------------------------------
+
+    def _origins_at(self, upstream: str) -> tuple[str, ...]:
+        """What routing takes from this upstream, and rows of origins that nobody can reach.
+
+        The records of a dead instance have no live path, but those who have them can give them.
+        """
+        taken = self.routing.origins_of(upstream)
+        reached = {route.source for route in self.routing.own.routes}
+        orphans = [
+            origin
+            for origin, lsn in self._vclocks.get(upstream, {}).items()
+            if origin not in reached
+            and origin not in (self._uuid, upstream)
+            and lsn > self.data.vclock.get(origin, 0)
+        ]
+        return (*taken, *(origin for origin in orphans if origin not in taken))
+
+    def _heard(self, uuid: str, answer: Rows) -> None:
+        self._vclocks[uuid] = answer.vclock
+        self._carry_out(self.routing.connected(uuid))
+        if answer.routes is not None:
+            self._seen_routes[uuid] = answer.routes_version
+            self._carry_out(self.routing.received(uuid, answer.routes))
+
+    def _lost(self, uuid: str) -> None:
+        self._vclocks.pop(uuid, None)
+        self._seen_routes.pop(uuid, None)
+        self._carry_out(self.routing.disconnected(uuid))
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        """A new list goes out with the next pull; rows are told with the next answer."""
+        if any(isinstance(effect, Publish) for effect in effects):
+            self._routes_version += 1
+            self.data.announce()
+        if effects:
+            self.on_routes()
 
     # --- relaying -------------------------------------------------------------------------------
 
@@ -209,12 +304,16 @@ class Replication:
             raise NoMaster("this instance has no complete rows itself")
         self._acknowledge(request)
         data = self.data
-        if not has_news(request, data.vclock):
+        if not has_news(request, data.vclock) and request.seen_routes == self._routes_version:
             await data.wait_moved(request.wait_s)
         vclock = dict(data.vclock)
         records = select(request, vclock, self._reader.oldest, self._reader.read)
         self.relayed[request.subscriber] = self.relayed.get(request.subscriber, 0) + len(records)
-        return Rows(records, vclock, data.epoch)
+        version = self._routes_version
+        routes = None
+        if request.seen_routes != version:
+            routes = self.routing.publications()
+        return Rows(records, vclock, data.epoch, version, routes)
 
     def _check_peer(self, replicaset_uuid: str) -> None:
         found = self._replicaset()
@@ -223,6 +322,9 @@ class Replication:
 
     def _acknowledge(self, request: Subscribe) -> None:
         self.acks[request.subscriber] = request.vclock
+        for uuid, vclock in request.acks.items():
+            if uuid != self._uuid:
+                self.acks[uuid] = vclock
         self._release_acks()
 
     # --- sync -----------------------------------------------------------------------------------
@@ -307,14 +409,17 @@ class Replication:
         deadline = asyncio.get_running_loop().time() + request.timeout_s
         while self._must_copy or not covers(self.data.vclock, there.vclock):
             if asyncio.get_running_loop().time() > deadline:
-                raise TimedOut(f"waiting for rows of {master.name}: {self.link.lag_rows} behind")
+                lag = self.links.get(master.uuid, LinkStatus()).lag_rows
+                raise TimedOut(f"waiting for rows of {master.name}: {lag} behind")
             await asyncio.sleep(0.02)
         return Empty()
 
     # --- full copies ----------------------------------------------------------------------------
 
-    async def _copy_from(self, master: InstanceRow, replicaset: Replicaset) -> None:
-        self.link.upstream, self.link.state = master.name, "copying"
+    async def _copy_from(
+        self, master: InstanceRow, replicaset: Replicaset, link: LinkStatus
+    ) -> None:
+        link.state = "copying"
         log.info("taking a full copy of %s from %s", replicaset.name, master.name)
         target = CopyTarget(self.data.store)
         piece = await self._piece(master, CopyRequest(0, self._uuid, replicaset.uuid))
@@ -365,6 +470,15 @@ class Replication:
             del self._copies[request.copy_id]
             return CopyPiece(request.copy_id, is_last=True)
         return CopyPiece(request.copy_id, table_id=chunk[0], rows=chunk[1])
+
+
+def parse_graph(text: str) -> set[tuple[str, str]] | None:
+    """`i1>i2,i2>i3` → {(i1, i2), (i2, i3)}: rows go from the first to the second; "" is a mesh."""
+    edges: set[tuple[str, str]] = set()
+    for word in filter(None, (piece.strip() for piece in text.split(","))):
+        upstream, _, downstream = word.partition(">")
+        edges.add((upstream.strip(), downstream.strip()))
+    return edges or None
 
 
 def _doing(work: Callable[[], None]) -> Callable[[], int]:

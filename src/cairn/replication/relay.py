@@ -12,6 +12,7 @@ import msgspec
 
 from cairn.model.errors import CairnError
 from cairn.model.records import Record, Vclock
+from cairn.replication.routing import Publication
 
 #: (origin, after lsn, at most) → records in lsn order
 ReadLog = Callable[[str, int, int], list[Record]]
@@ -26,6 +27,8 @@ class Subscribe(msgspec.Struct, frozen=True):
     origins: tuple[str, ...] = ()
     limit: int = 1000
     wait_s: float = 0.5
+    acks: dict[str, Vclock] = {}  # what the subscriber's own subscribers have durably
+    seen_routes: int = 0  # version of the relay's routing rows that the subscriber has
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -34,6 +37,8 @@ class Rows(msgspec.Struct, frozen=True):
     records: list[Record]
     vclock: Vclock
     epoch: int
+    routes_version: int = 0
+    routes: list[Publication] | None = None  # None: as the subscriber has seen them
 
 
 class LogTooShort(CairnError):

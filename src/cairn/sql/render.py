@@ -334,8 +334,12 @@ class Renderer:
                 second, more = self._source(right, nullable=nullable or kind != "inner")
                 if isinstance(right, Join):
                     second = f"({second})"
-                word = {"inner": "JOIN", "left": "LEFT JOIN", "full": "FULL JOIN"}[kind]
                 condition = self.expr(on) if on is not None else "1"
+                if kind == "inner" and not nullable:
+                    # SQLite would test WHERE before ON; PostgreSQL does not, and errors show it.
+                    first_on = [condition] if on is not None else []
+                    return f"{first} JOIN {second}", narrowed + more + first_on
+                word = {"inner": "JOIN", "left": "LEFT JOIN", "full": "FULL JOIN"}[kind]
                 return f"{first} {word} {second} ON {condition}", narrowed + more
 
     def _name_columns(self, rel: int) -> None:

@@ -247,21 +247,25 @@ class RoutingTable:
     def ready(self, now: float) -> bool:
         """ReadyForQuery: the view is swapped. False after a resume, when all was kept."""
         opening, self._opening = self._opening or [], None
-        end = next((each for each in opening if isinstance(each, SnapshotEnd)), None)
-        if end is not None and not end.reset:
+        ends = [at for at, each in enumerate(opening) if isinstance(each, SnapshotEnd)]
+        later = opening[ends[0] + 1 :] if ends else []  # live events that came with ReadyForQuery
+        end = opening[ends[0]] if ends else None
+        if isinstance(end, SnapshotEnd) and not end.reset:
             for event in opening:
                 self._receive_live(event, now)
             self.flush()
             return False
         view = View()
-        for event in opening:
+        for event in opening[: len(opening) - len(later)]:
             view.apply(event)
             self._remember_gone(event, view)
         self.batch.take()
         self.view = view
-        self.resume_after = None if end is None else end.raft
+        self.resume_after = end.raft if isinstance(end, SnapshotEnd) else None
         self.snapshots += 1
         self._tell(end or SnapshotEnd("snapshot_end", view.position, True))
+        for event in later:
+            self._receive_live(event, now)
         return True
 
     def lost(self) -> None:
@@ -330,6 +334,8 @@ class RoutingTable:
                 self.gone_addresses.add(known.address)
 
     def _tell(self, event: AnyEvent) -> None:
+        if isinstance(event, Heartbeat):
+            return
         for listener in list(self.listeners):
             try:
                 listener(event)

@@ -152,6 +152,10 @@ def settle_offline(view: ClusterView) -> Iterator[Action]:
             continue
         if instance.raft_id == view.leader and len(view.voters) > 1:
             continue  # rule 2 hands leadership over first; its successor does this
+        if instance.target_state.grade is Grade.EXPELLED and (
+            instance.raft_id in view.voters or view.is_joint
+        ):
+            continue  # it ends when it hears of it: its vote must not be needed any more
         replicaset = view.cluster.replicasets.get(instance.replicaset_name)
         if replicaset is None:
             continue

@@ -51,6 +51,9 @@ def change_voters(view: ClusterView) -> Iterator[Action]:
             for instance in by_id.values()
         )
     )
+    leader = by_id.get(view.leader)
+    if leader is not None and leader.target_state.grade is Grade.EXPELLED:
+        needed += 1  # it keeps its vote until somebody has taken over: that one needs a vote too
     _demote_leaving(view, voters, by_id)
     _trim(view, voters, needed)
     _promote(view, voters, by_id, needed)

@@ -129,6 +129,7 @@ class History:
         deadline = world.loop.time() + 15.0
         while world.loop.time() < deadline and any(self._is_leaving(node) for node in self._all()):
             await asyncio.sleep(0.1)
+        await self._tell_newcomers()
         for node in self._all():
             if not node.is_running and node.exit_code != 5:
                 node.start()
@@ -137,6 +138,19 @@ class History:
         why = world.why_unsettled()
         if why is not None:
             raise Violation(f"it did not stay settled: {why}")
+
+    async def _tell_newcomers(self) -> None:
+        """Whoever is no member yet is started anew with addresses that exist."""
+        peers = tuple(node.config.advertise for node in self._all() if node.exit_code != 5)
+        for node in self._all():
+            if not (node.dir / "raft.db").exists() and len(peers) > 1:
+                if node.is_running and node.instance is None and self._moved(node):
+                    node.crash()
+                node.config = msgspec.structs.replace(node.config, peers=peers)
+
+    def _moved(self, node: SimNode) -> bool:
+        known = {each.config.advertise for each in self._all()}
+        return bool(set(node.config.peers) - known)
 
     def _all(self) -> list[SimNode]:
         return list(self.world.nodes.values())
