@@ -207,8 +207,8 @@ class WriteRequest(msgspec.Struct, frozen=True):
     buckets: tuple[int, ...] = ()
     ranges: tuple[tuple[int, int], ...] | None = None
     check_only: bool = False  # execute, then take it back: the first round of rule 15
-    second_sql: str | None = None  # run after `sql` in the same statement, once for each
-    second_rows: tuple[tuple[Any, ...], ...] = ()
+    more: tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...] = ()  # further (sql, rows), in order
+    must_change: int | None = None  # rows that `sql` has to find; else nothing is done
     operation: str | None = None  # recorded with the rows; a repeated one is skipped
     is_bulk: bool = False  # plain inserts: the record is made from the input, not by the hook
 

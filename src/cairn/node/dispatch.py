@@ -37,6 +37,7 @@ log = logging.getLogger("cairn.sql")
 
 READ_S = 30.0
 WRITE_S = 30.0
+KEYED_ATTEMPTS = 5
 REPLAN_S = 5.0  # how long a statement follows a moving topology before it gives up
 #: A merge that would only hand the gathered rows through.
 _PLAIN_MERGE = re.compile(r"SELECT (r\d+)\.x0 AS x0(?:, \1\.x(\d+) AS x\2)* FROM m0 AS \1")
@@ -233,8 +234,7 @@ class Dispatcher:
             case plans.ScatterWrite():
                 return await self._scatter_write(plan, params, options)
             case plans.KeyedWrite():
-                found = await self.read(plan.read, params, options.get("tables", {}))
-                return await self._keyed_write(plan, plan.changes(found))
+                return await self._keyed_write(plan, params, options.get("tables", {}))
         raise AssertionError(f"not a write: {plan}")
 
     def point_write_here(self, plan: plans.PointWrite, params: Params, callback: Done) -> bool:
@@ -371,38 +371,25 @@ class Dispatcher:
 
         return await self._write_all(requests)
 
-    async def _keyed_write(self, plan: plans.KeyedWrite, changes: list[plans.Change]) -> int:
-        """Delete by key, insert in the new bucket; both on one replicaset where they meet."""
+    async def _keyed_write(
+        self, plan: plans.KeyedWrite, params: Params, tables: dict[int, int]
+    ) -> int:
+        """Read, then change by key; read again if a row vanished in between."""
+        for attempt in range(KEYED_ATTEMPTS):
+            found = await self.read(plan.read, params, tables)
+            changes = plan.changes(found)
 
-        def requests() -> dict[str, WriteRequest]:
-            self._check_operable(plan.table)
-            gone: dict[str, list[tuple[int, Row]]] = {}
-            come: dict[str, list[tuple[int, Row]]] = {}
-            for change in changes:
-                owner = self.routes.owner(plan.tier, change.old_bucket)
-                gone.setdefault(owner, []).append(
-                    (change.old_bucket, (change.old_bucket, *change.key))
-                )
-                if change.new is not None and change.new_bucket is not None:
-                    owner = self.routes.owner(plan.tier, change.new_bucket)
-                    come.setdefault(owner, []).append((change.new_bucket, change.new))
-            return {
-                owner: WriteRequest(
-                    plan.table.id,
-                    plan.table.schema_version,
-                    plan.delete_sql,
-                    tuple(row for _, row in gone.get(owner, [])),
-                    buckets=tuple(
-                        sorted({b for b, _ in [*gone.get(owner, []), *come.get(owner, [])]})
-                    ),
-                    second_sql=plan.insert_sql,
-                    second_rows=tuple(row for _, row in come.get(owner, [])),
-                )
-                for owner in {*gone, *come}
-            }
+            def requests(changes: list[plans.Change] = changes) -> dict[str, WriteRequest]:
+                self._check_operable(plan.table)
+                return _keyed_requests(plan, changes, self.routes)
 
-        await self._write_all(requests)
-        return len(changes)
+            try:
+                await self._write_all(requests)
+                return len(changes)
+            except CasRetry:
+                if attempt == KEYED_ATTEMPTS - 1:
+                    raise
+        raise AssertionError("unreachable")
 
     def _check_operable(self, table: Table) -> None:
         known = self.instance.state.catalog.tables.get(table.name)
@@ -502,6 +489,43 @@ class Dispatcher:
                         "the change met others again and again until its time was up"
                     ) from None
             await asyncio.sleep(instance.runtime.chance.uniform(0.002, 0.02))
+
+
+def _keyed_requests(
+    plan: plans.KeyedWrite, changes: list[plans.Change], routes: Routes
+) -> dict[str, WriteRequest]:
+    """What each replicaset does: delete by key, insert what comes, update what stays."""
+    gone: dict[str, list[Row]] = {}
+    come: dict[str, list[Row]] = {}
+    stay: dict[str, list[Row]] = {}
+    buckets: dict[str, set[int]] = {}
+    for change in changes:
+        owner = routes.owner(plan.tier, change.old_bucket)
+        buckets.setdefault(owner, set()).add(change.old_bucket)
+        if change.update is not None:
+            stay.setdefault(owner, []).append(change.update)
+            continue
+        gone.setdefault(owner, []).append((change.old_bucket, *change.key))
+        if change.new is not None and change.new_bucket is not None:
+            owner = routes.owner(plan.tier, change.new_bucket)
+            buckets.setdefault(owner, set()).add(change.new_bucket)
+            come.setdefault(owner, []).append(change.new)
+    return {
+        owner: WriteRequest(
+            plan.table.id,
+            plan.table.schema_version,
+            plan.delete_sql,
+            tuple(gone.get(owner, ())),
+            buckets=tuple(sorted(touched)),
+            more=tuple(
+                (sql, tuple(part[owner]))
+                for sql, part in ((plan.insert_sql, come), (plan.update_sql, stay))
+                if sql is not None and owner in part
+            ),
+            must_change=len(gone.get(owner, ())),
+        )
+        for owner, touched in buckets.items()
+    }
 
 
 class _Several(Exception):

@@ -15,7 +15,14 @@ from typing import Any
 
 import apsw
 
-from cairn.model.errors import CairnError, NoMaster, NotOwner, OutcomeUnknown, TableUnderDdl
+from cairn.model.errors import (
+    CairnError,
+    CasRetry,
+    NoMaster,
+    NotOwner,
+    OutcomeUnknown,
+    TableUnderDdl,
+)
 from cairn.model.rpc import ReadRequest, ReadResponse, WriteRequest, WriteResponse
 from cairn.node.instance import Instance
 from cairn.node.runtime import spawn
@@ -181,16 +188,13 @@ class Execution:
         def run() -> int:
             if request.is_bulk:
                 return store.bulk_insert(request.table, request.sql, request.rows)
-            for sql, rows in (
-                (request.sql, request.rows),
-                (request.second_sql, request.second_rows),
-            ):
-                if sql is None:
-                    continue
+            for at, (sql, rows) in enumerate(((request.sql, request.rows), *request.more)):
                 if len(rows) == 1:
                     connection.execute(sql, rows[0])
                 elif rows:
                     connection.executemany(sql, rows)
+                if at == 0 and request.must_change not in (None, store.pending_changes()):
+                    raise CasRetry("a row changed between reading and writing; try again")
             count = store.count_rows()
             if request.operation is not None:
                 store.put_operation(request.operation, count)

@@ -98,8 +98,9 @@ class Replication:
         self.acks: dict[str, Vclock] = {}  # subscriber uuid → what it has durably
         self._ack_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self.links: dict[str, LinkStatus] = {}  # by upstream uuid
-        self.routing = Routing(uuid, int(runtime.wall_clock().timestamp() * 1000))
-        self._routes_version = 1
+        incarnation = int(runtime.wall_clock().timestamp() * 1000)
+        self.routing = Routing(uuid, incarnation)
+        self._routes_version = incarnation  # never one that a subscriber has seen before
         self._seen_routes: dict[str, int] = {}
         self._vclocks: dict[str, Vclock] = {}  # of upstreams, as last heard
         self.on_routes: Callable[[], None] = lambda: None
@@ -280,7 +281,11 @@ class Replication:
         self._carry_out(self.routing.connected(uuid))
         if answer.routes is not None:
             self._seen_routes[uuid] = answer.routes_version
+            before = self.routing.publications()
             self._carry_out(self.routing.received(uuid, answer.routes))
+            if self.routing.publications() != before:
+                self._routes_version += 1  # what we know of others goes on downstream
+                self.on_routes()
 
     def _lost(self, uuid: str) -> None:
         self._vclocks.pop(uuid, None)

@@ -196,10 +196,24 @@ async def _subscribers(session: Session) -> Any:
     return session.service.feed.view()
 
 
+async def _replication(session: Session) -> Any:
+    """Links of this instance: whom it follows, how far behind, rows that came twice."""
+    replication = session.service.instance.replication
+    return {
+        "vclock": replication.data.vclock,
+        "epoch": replication.data.epoch,
+        "links": [msgspec.to_builtins(link) for link in replication.links.values()],
+        "relayed": replication.relayed,
+        "acks": replication.acks,
+        "safe_lsn": replication.safe_lsn(),
+    }
+
+
 #: name → (only for the admin, what it does)
 CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
     "cairn_status": (False, _status),
     "cairn_expel": (True, _expel),
     "cairn_compact": (True, _compact),
     "cairn_subscribers": (True, _subscribers),
+    "cairn_replication": (True, _replication),
 }

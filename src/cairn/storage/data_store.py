@@ -263,6 +263,10 @@ class DataStore:
         self._changes = [RowChange(table, version, insert, None, row) for row in rows]
         return len(rows)
 
+    def pending_changes(self) -> int:
+        """Rows changed so far by the statement that is running."""
+        return len(self._changes)
+
     def count_rows(self) -> int:
         """Rows a client is told of. REPLACE counts once, delete plus insert of one row too."""
         inserts = sum(change.op == RowOp.INSERT for change in self._changes)
