@@ -115,3 +115,43 @@ def test_the_queue_takes_no_nonsense(new_cluster: Make) -> None:
         enqueue(cluster, "i1", ["SELECT 1", "SELECT 1"], 1)  # ids of the upgrade
     enqueue(cluster, "i1", ["CREATE TABEL x"])
     eventually(lambda: queue(cluster, "i1")[100][0] == "failed", "the failure")
+
+
+def test_a_cluster_is_upgraded_instance_by_instance(new_cluster: Make) -> None:
+    """To a version that adds a column to a system table and a table of its own."""
+    cluster = new_cluster()
+    for name in ("i1", "i2", "i3"):
+        cluster.add(name)
+    cluster.peers = ",".join(node.peer for node in cluster.nodes.values())
+    for node in cluster.nodes.values():
+        node.start(CAIRN_TEST_CATALOG="1")
+    cluster.wait_online("i1", "i2", "i3")
+    cluster["i1"].sql("CREATE TABLE t (a INT PRIMARY KEY) DISTRIBUTED GLOBALLY")
+
+    def catalog(via: str) -> str:
+        query = "SELECT value FROM _pico_property WHERE key = 'system_catalog_version'"
+        return str(cluster[via].sql(query)[0][0])
+
+    eventually(lambda: catalog("i1") == "0.1.0", "the first catalogue")
+    for at, name in enumerate(("i1", "i2", "i3")):
+        assert catalog("i3" if name != "i3" else "i1") == "0.1.0"  # waits for the last instance
+        assert cluster[name].stop() == 0
+        cluster[name].start(CAIRN_TEST_CATALOG="2")
+        other = "i3" if name != "i3" else "i1"
+        cluster.wait_online("i1", "i2", "i3", via=other)
+        eventually(
+            lambda via=other, n=at: cluster[via].sql(f"INSERT INTO t VALUES ({n})") == [],
+            "work goes on",
+        )
+    eventually(lambda: catalog("i1") == "0.2.0", "the new catalogue")
+    assert cluster["i2"].sql("SELECT note FROM _pico_note") == [("made by the upgrade",)]
+    [(table_id,)] = cluster["i3"].sql("SELECT id FROM _pico_table WHERE name = '_pico_note'")
+    assert table_id < 1024
+    cluster["i3"].sql("ALTER SYSTEM SET sql_motion_row_max = 6000")
+    rows = cluster["i1"].sql(
+        "SELECT value, note FROM _pico_db_config WHERE key = 'sql_motion_row_max'"
+    )
+    assert rows == [(6000, None)]
+    old = cluster.add("i4").start(peers=cluster["i1"].peer, CAIRN_TEST_CATALOG="1")
+    assert old.wait_exit() == 1
+    assert "cannot join a cluster of version 0.2.0" in old.log()

@@ -100,7 +100,7 @@ def view_of(
         instances={each.name: each for each in instances},
         replicasets=known,
         tiers={"default": Tier("default", factor, is_default=True)},
-        properties={"last_raft_id": max(ids, default=0)},
+        properties={"last_raft_id": max(ids, default=0), "cluster_version": "0.1.0"},
     )
     chosen = ids if voters is None else voters
     return ClusterView(

@@ -81,6 +81,7 @@ class RunOperation(Action, frozen=True, kw_only=True):
     op_id: int
     op: str
     op_format: str
+    is_upgrade: bool = False
 
 
 class Idle(Action, frozen=True, kw_only=True):

@@ -29,8 +29,10 @@ RULES: tuple[Rule, ...] = (
     rising.raise_online,
     schema.apply_schema_change,
     queue.create_queue,
+    queue.raise_version,
     queue.fill_queue,
     queue.run_queue,
+    queue.finish_upgrade,
 )
 
 

@@ -35,7 +35,8 @@ class ClusterView(msgspec.Struct, frozen=True):
     pending_ddl: ops.DdlPrepare | None = None
     has_queue: bool = True  # whether the catalogue knows `_pico_governor_queue`
     queue: tuple[QueuedOperation, ...] = ()  # in id order
-    upgrade: tuple[QueuedOperation, ...] = ()  # what an empty queue begins with
+    upgrade: tuple[QueuedOperation, ...] = ()  # batches of versions not yet in the catalogue
+    version: str = ""  # of the catalogue, once the present upgrade is through
 
     @property
     def position(self) -> Position:

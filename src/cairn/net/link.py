@@ -48,7 +48,7 @@ class Link(asyncio.Protocol):
         self._out: list[bytes] = []
         self._flushing = False
         self._problem: BaseException | None = None
-        self._tasks: set[asyncio.Future[Any]] = set()
+        self._tasks: dict[asyncio.Future[Any], None] = {}  # in the order in which they began
         self.peer: Identity | None = None
         self.is_open = False
         self.dropped = 0
@@ -193,13 +193,13 @@ class Link(asyncio.Protocol):
             return
         if isinstance(answer, Awaitable):
             task = asyncio.ensure_future(answer)
-            self._tasks.add(task)
+            self._tasks[task] = None
             task.add_done_callback(lambda done: self._finished(frame, done))
         elif frame.kind == frames.REQUEST:
             self._write(frames.pack_frame(frames.RESPONSE, frame.id, "", _encode(answer)))
 
     def _finished(self, frame: frames.Frame, task: asyncio.Future[Any]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if task.cancelled():
             return
         problem = task.exception()

@@ -77,7 +77,7 @@ class Peers:
         self._waiters: dict[str, list[asyncio.Future[Link]]] = {}
         self._retry_s: dict[str, float] = {}
         self._not_before: dict[str, float] = {}
-        self._incoming: set[Link] = set()
+        self._incoming: dict[Link, None] = {}  # in the order in which they came
         self._addresses: dict[int, str] = {}
         self._stop_listening: Callable[[], None] = lambda: None
         self._closed = False
@@ -97,6 +97,12 @@ class Peers:
         """Drop all links: our identity has changed, the next ones will tell the new one."""
         for link in [*self._links.values(), *self._incoming]:
             link.close()
+
+    def review(self) -> None:
+        """Members were deleted: whoever is not let in any more is told so when it dials again."""
+        for link in list(self._incoming):
+            if link.peer is not None and self.gatekeeper(link.peer) is not None:
+                link.close()
 
     # --- who is where -------------------------------------------------------------------------
 
@@ -119,13 +125,7 @@ class Peers:
 
     def tell(self, raft_id: int, method: str, body: bytes) -> bool:
         """One-way, at once or not at all; False when it was dropped."""
-        address = self._addresses.get(raft_id)
-        if address is None:
-            return False
-        link = self._links.get(address)
-        if link is None:
-            self._dial_soon(address)
-            link = self._dialled_by(raft_id)
+        link = self.link_now(raft_id) or self._dialled_by(raft_id)
         return link is not None and link.tell(method, body)
 
     def _dialled_by(self, raft_id: int) -> Link | None:
@@ -149,14 +149,16 @@ class Peers:
         self, to: int | str, method: str, body: Any, answer: type[T], timeout_s: float
     ) -> T:
         """Ask a peer by raft_id or address. Raises its error, or `Unreachable`."""
-        address = self._addresses.get(to) if isinstance(to, int) else to
-        if address is None:
-            raise Unreachable(f"the address of instance {to} is not known")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        link = self._links.get(address)
+        address = self._addresses.get(to) if isinstance(to, int) else to
+        link = self._links.get(address or "")
+        if link is None and isinstance(to, int):
+            link = self._dialled_by(to)
+        if link is None and address is None:
+            raise Unreachable(f"the address of instance {to} is not known")
         if link is None:
-            link = await self._connected(address, timeout_s)
+            link = await self._connected(str(address), timeout_s)
         raw = await link.call(method, body, max(deadline - loop.time(), 0.001))
         return msgspec.msgpack.decode(raw, type=answer)
 
@@ -239,11 +241,14 @@ class Peers:
         )
 
         def lost(link: Link, problem: BaseException | None) -> None:
-            self._incoming.discard(link)
+            self._incoming.pop(link, None)
             if isinstance(problem, CairnError):
                 log.warning("refused a peer: %s", problem)
 
-        return Link(shake, self._handlers, self._incoming.add, lost)
+        def ready(link: Link) -> None:
+            self._incoming[link] = None
+
+        return Link(shake, self._handlers, ready, lost)
 
 
 def fire_and_forget(call: Awaitable[Any]) -> None:

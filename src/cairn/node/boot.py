@@ -8,6 +8,7 @@ the instance uuid and what discovery learnt live in files of their own and survi
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import os
@@ -15,7 +16,6 @@ from pathlib import Path
 
 import msgspec
 
-import cairn
 from cairn.model.errors import (
     CairnError,
     ConfigProblem,
@@ -42,6 +42,7 @@ from cairn.node.config import InstanceConfig
 from cairn.node.first_entries import first_entries, first_instance
 from cairn.node.instance import Instance
 from cairn.node.runtime import Runtime, timestamp
+from cairn.node.upgrades import own_version
 from cairn.pgwire.scram import make_verifier
 from cairn.raft.types import HardState
 from cairn.storage.raft_store import RaftStore
@@ -249,7 +250,7 @@ class Boot:
             cluster_id=self.config.cluster_name,
             instance_uuid=self._own_uuid(),
             advertise_address=self.config.advertise,
-            version=cairn.__version__,
+            version=own_version(),
             instance_id=self.config.instance_name,
             replicaset_id=self.config.replicaset_name,
             tier=self.config.tier,
@@ -259,21 +260,23 @@ class Boot:
         )
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.config.boot_timeout_s
-        first, pause = leader, 0.05
+        known = () if self.discovery is None else self.discovery.state.peers
+        others = [each for each in known if each not in (leader, self.config.advertise)]
+        in_turn, pause = itertools.cycle((leader, *others)), 0.05
         while True:
             try:
                 return await self.peers.call(
                     leader, "raft_join", request, JoinResponse, JOIN_CALL_S
                 )
             except NotLeader as redirect:
-                leader = redirect.detail or first
+                leader = redirect.detail or next(in_turn)
             except JoinRefused:
                 raise
             except (Unreachable, TimedOut, PeerRefused) as problem:
                 if self.expelled is not None:
                     raise self.expelled from None
                 log.warning("joining through %s: %s", leader, problem)
-                leader = first
+                leader = next(in_turn)  # the leader may have moved: any member tells where it is
             if loop.time() > deadline:
                 raise TimedOut("could not join the cluster in time")
             await asyncio.sleep(pause)
@@ -314,7 +317,7 @@ class Boot:
                 target_grade=Grade.ONLINE.value,
                 reason=reason,
                 failure_domain=self.config.failure_domain,
-                version=cairn.__version__,
+                version=own_version(),
                 addresses={
                     ConnectionType.PEER.value: self.config.advertise,
                     ConnectionType.PGPROTO.value: self.config.pg_advertise,
@@ -334,6 +337,7 @@ class Boot:
             if loop.time() > say_at:
                 say_at += SAY_EVERY_S
                 log.warning("waiting for a Raft leader: %s", trouble)
+            await asyncio.sleep(0.05)  # a refusal may come at once
 
     # --- identity ---------------------------------------------------------------------------------
 

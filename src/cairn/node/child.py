@@ -58,6 +58,7 @@ async def _live(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: O
     loop.add_reader(lifeline, os._exit, 1)  # the supervisor is gone: never stay as an orphan
     runtime = RealRuntime(config.instance_dir, config.listen)
     boot = Boot(config, runtime)
+    loop.set_exception_handler(lambda _, context: _bug(boot, context))
     starting = asyncio.ensure_future(_start(boot, config, open_faces))
     stop = asyncio.ensure_future(signals.get())
     await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -89,6 +90,16 @@ async def _live(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: O
         _end(instance)
         return code
     return await _stop(instance, signals)
+
+
+def _bug(boot: Boot, context: dict[str, Any]) -> None:
+    """An error that nobody caught: what runs on after it cannot be trusted, so stop."""
+    problem = context.get("exception")
+    log.error("%s", context.get("message"), exc_info=problem)
+    fatal = problem is not None and not isinstance(problem, OSError | CairnError)
+    if fatal and boot.instance is not None:
+        assert problem is not None
+        boot.instance.fail(problem)
 
 
 async def _start(boot: Boot, config: InstanceConfig, open_faces: OpenFaces) -> Instance:

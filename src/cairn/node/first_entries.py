@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import cairn
 from cairn.model import ops, rows
 from cairn.model import system_tables as system
 from cairn.model.catalog import (
@@ -24,6 +23,7 @@ from cairn.model.errors import ConfigProblem
 from cairn.model.rpc import JoinRequest
 from cairn.model.topology import Grade, Instance, State
 from cairn.node.config import InstanceConfig
+from cairn.node.upgrades import own_version
 from cairn.raft.types import ConfChangeSingle, ConfChangeV2, Entry, EntryType
 from cairn.topology.admission import first_replicaset, joining_ops
 
@@ -71,7 +71,7 @@ def first_instance(config: InstanceConfig, uuid: str, replicaset_uuid: str) -> I
         target_state=State(Grade.OFFLINE),
         failure_domain=config.failure_domain,
         tier=tier,
-        version=cairn.__version__,
+        version=own_version(),
     )
 
 
@@ -127,8 +127,8 @@ def _properties(config: InstanceConfig, cluster_uuid: str) -> tuple[ops.Dml, ...
     facts: dict[str, Any] = {
         "cluster_name": config.cluster_name,
         "cluster_uuid": cluster_uuid,
-        "cluster_version": cairn.__version__,
-        "system_catalog_version": cairn.__version__,
+        "cluster_version": own_version(),
+        "system_catalog_version": "0",  # the first upgrade batch brings it up (seeds/003)
         "global_schema_version": 0,
         "next_schema_version": 1,
         "last_raft_id": 1,

@@ -43,6 +43,9 @@ _CATALOGUE = {
 }
 
 
+_QUEUE_COLUMNS = ", ".join(system.PICO_GOVERNOR_QUEUE.physical_columns)
+
+
 class GlobalState:
     """What is applied here. `cluster` and `catalog` are replaced, never changed in place."""
 
@@ -59,7 +62,8 @@ class GlobalState:
         self.reader.close()
 
     def rows(self, table: Table) -> list[tuple[Any, ...]]:
-        return self.reader.execute(f"SELECT * FROM {table.physical_name}").fetchall()
+        columns = ", ".join(table.physical_columns)  # a newer catalogue may have more
+        return self.reader.execute(f"SELECT {columns} FROM {table.physical_name}").fetchall()
 
     def reload(self, position: Position) -> None:
         self._read_cluster(position)
@@ -130,11 +134,19 @@ class GlobalState:
         name = system.PICO_GOVERNOR_QUEUE.physical_name
         execute = self.reader.execute
         found: list[Any] = execute(
-            f"SELECT * FROM {name} WHERE c4 <> 'done' ORDER BY c0"
+            f"SELECT {_QUEUE_COLUMNS} FROM {name} WHERE c4 <> 'done' ORDER BY c0"
         ).fetchall()
         if not found:
-            found = execute(f"SELECT * FROM {name} ORDER BY c0 DESC LIMIT 1").fetchall()
+            last = f"SELECT {_QUEUE_COLUMNS} FROM {name} ORDER BY c0 DESC LIMIT 1"
+            found = execute(last).fetchall()
         return tuple(QueuedOperation(*row) for row in found)
+
+    def queue_batches(self) -> tuple[set[str], int]:
+        """Which batches were ever queued, and the greatest id."""
+        name = system.PICO_GOVERNOR_QUEUE.physical_name
+        found: list[Any] = self.reader.execute(f"SELECT DISTINCT c1 FROM {name}").fetchall()
+        last: Any = self.reader.execute(f"SELECT max(c0) FROM {name}").fetchone()
+        return {row[0] for row in found}, int(last[0] or 0)
 
     def setting(self, key: str, default: Any = None) -> Any:
         value = self.catalog.setting(key)

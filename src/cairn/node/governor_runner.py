@@ -26,14 +26,14 @@ from cairn.governor.actions import (
 )
 from cairn.governor.plan import plan
 from cairn.governor.rules.rising import raised
-from cairn.governor.view import ClusterView
+from cairn.governor.view import ClusterView, QueuedOperation
 from cairn.model import ops
 from cairn.model.errors import CairnError, CasRetry, NotLeader, TimedOut
 from cairn.model.ranges import Predicate, one_key
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_INSTANCE
 from cairn.model.topology import Grade
 from cairn.node.governor_steps import Steps
-from cairn.node.upgrades import upgrade_operations
+from cairn.node.upgrades import operations
 from cairn.raft.types import ConfChangeSingle, ConfChangeV2, ProposalDropped
 
 log = logging.getLogger("cairn.governor")
@@ -101,8 +101,21 @@ class GovernorRunner:
             pending_ddl=steps.state.pending_ddl(),
             has_queue=PICO_GOVERNOR_QUEUE.name in steps.state.catalog.tables,
             queue=steps.state.queue(),
-            upgrade=upgrade_operations(),
+            upgrade=self._missing_upgrade(),
+            version=str(steps.state.cluster.properties.get("cluster_version", "")),
         )
+
+    def _missing_upgrade(self) -> tuple[QueuedOperation, ...]:
+        """Operations of versions after the catalogue's that are not in the queue yet."""
+        state = self.steps.state
+        properties = state.cluster.properties
+        catalog = str(properties.get("system_catalog_version") or "0")
+        cluster = str(properties.get("cluster_version") or "0")
+        if catalog == cluster:
+            return ()
+        batches, last_id = state.queue_batches()
+        wanted = operations(catalog, cluster, last_id + 1)
+        return tuple(each for each in wanted if each.batch_id not in batches)
 
     # --- doing --------------------------------------------------------------------------------
 

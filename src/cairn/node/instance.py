@@ -28,7 +28,7 @@ from cairn.model.rpc import (
     VclockRequest,
     WaitIndexRequest,
 )
-from cairn.model.system_tables import ROUTING
+from cairn.model.system_tables import PICO_INSTANCE, ROUTING
 from cairn.model.topology import Grade, Position
 from cairn.model.topology import Instance as InstanceRow
 from cairn.net.handshake import Identity, Refused
@@ -200,6 +200,12 @@ class Instance:
         self.state.follow(done)
         self.proposer.applied(done)
         self._topology_changed()
+        if any(
+            change.new is None and change.table == PICO_INSTANCE.id
+            for each in done
+            for change in each.changes
+        ):
+            self.peers.review()
         if any(isinstance(each.op, ops.DdlCommit | ops.DdlAbort) for each in done):
             self.data.reconcile()
         for listener in self.on_applied:
@@ -210,6 +216,7 @@ class Instance:
         self.state.reload(position)
         self.proposer.installed(position.index)
         self._topology_changed()
+        self.peers.review()
         for listener in self.on_installed:
             listener(told_01, told_02)
 
@@ -257,9 +264,9 @@ class Instance:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         problem: CairnError = TimedOut("no Raft leader is known")
-        hint = 0
+        hint: int | str = 0
         while loop.time() < deadline:
-            leader = self.runner.leader_id or hint or self._somebody()
+            leader = hint or self.runner.leader_id or self._somebody()
             hint = 0
             try:
                 if leader == self.raft_id:
@@ -269,9 +276,9 @@ class Instance:
                     left = max(deadline - loop.time(), 0.01)
                     return await self.peers.call(leader, method, body, answer, min(left, 3.0))
             except NotLeader as redirect:
-                problem, hint = redirect, redirect.leader or 0
+                problem, hint = redirect, redirect.detail or redirect.leader or 0
             except Unreachable as trouble:
-                problem = trouble
+                problem, hint = trouble, self._somebody()  # it may have moved: others know where
             await asyncio.sleep(0.05)
         raise problem
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 
+import msgspec
+
 from cairn.governor.actions import RunOperation
 from cairn.model import ops
 from cairn.model.catalog import ADMIN_ID
@@ -65,14 +67,19 @@ class QueueRunner:
     async def _run(self, action: RunOperation) -> None:
         if action.op_format != "sql":
             raise Unsupported(f"op_format '{action.op_format}' is not known; use sql")
-        prepared = prepare(action.op, self._instance.state.catalog, user_id=ADMIN_ID)
+        catalog = self._instance.state.catalog
+        if action.is_upgrade:
+            catalog = msgspec.structs.replace(catalog, is_upgrading=True)
+        prepared = prepare(action.op, catalog, user_id=ADMIN_ID)
         if prepared.param_types:
             raise Unsupported("an operation of the queue cannot have parameters")
         done = settle(action.op_id, "done")
         plan = prepared.plan
         match plan:
             case plans.DdlPlan():
-                if await self._schema_changes.run(plan, ADMIN_ID, governor_op_id=action.op_id):
+                if await self._schema_changes.run(
+                    plan, ADMIN_ID, governor_op_id=action.op_id, is_upgrade=action.is_upgrade
+                ):
                     return  # the DDL step finishes it and sets the status in the same entry
                 await self._settle(action.op_id, "done")
             case plans.AclPlan():

@@ -10,6 +10,8 @@ import asyncio
 import logging
 from typing import Any
 
+import msgspec
+
 from cairn.model import ops
 from cairn.model import system_tables as system
 from cairn.model.catalog import Catalog
@@ -30,6 +32,7 @@ from cairn.node.access import access_ops, check_password, setting_ops
 from cairn.node.first_entries import MakeVerifier
 from cairn.node.instance import Instance
 from cairn.node.runtime import spawn
+from cairn.node.upgrades import FIRST_UPGRADE_TABLE_ID
 from cairn.sql.plans import AclPlan, AlterSystemPlan, DdlPlan
 from cairn.storage.state_machine import Applied
 
@@ -47,7 +50,14 @@ class SchemaChanges:
 
     # --- DDL --------------------------------------------------------------------------------------
 
-    async def run(self, plan: DdlPlan, user: int, governor_op_id: int | None = None) -> bool:
+    async def run(
+        self,
+        plan: DdlPlan,
+        user: int,
+        governor_op_id: int | None = None,
+        *,
+        is_upgrade: bool = False,
+    ) -> bool:
         """True when something changed; False when IF [NOT] EXISTS left nothing to do."""
         if governor_op_id is not None and not self._instance.runner.is_leader:
             raise NotLeader("an operation of the queue is run on the leader only")
@@ -57,7 +67,7 @@ class SchemaChanges:
         while True:
             await self._catch_up(deadline)
             if self._state.pending_ddl() is None:
-                version = await self._prepare(plan, user, governor_op_id, deadline)
+                version = await self._prepare(plan, user, governor_op_id, is_upgrade, deadline)
                 if version is None:
                     return False
                 if version:
@@ -85,13 +95,22 @@ class SchemaChanges:
         await self._instance.runner.wait_applied(index, left)
 
     async def _prepare(
-        self, plan: DdlPlan, user: int, governor_op_id: int | None, deadline: float
+        self,
+        plan: DdlPlan,
+        user: int,
+        governor_op_id: int | None,
+        is_upgrade: bool,
+        deadline: float,
     ) -> int | None:
         """The schema version that was prepared; None: nothing to do; 0: try again."""
         catalog: Catalog = self._state.catalog
         version = int(self._state.cluster.properties.get("next_schema_version", 1))
         taken = [table.id for table in catalog.tables.values()]
         next_id = max([*taken, int(self._last_table_id()), FIRST_USER_TABLE_ID - 1]) + 1
+        if is_upgrade:
+            system = [table for table in taken if table < FIRST_USER_TABLE_ID]
+            next_id = max([*system, FIRST_UPGRADE_TABLE_ID - 1]) + 1
+            catalog = msgspec.structs.replace(catalog, is_upgrading=True)
         predicate = self._instance.proposer.predicate(_SCHEMA)
         ddl = plan.build(catalog, version, next_id)
         if ddl is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from cairn.model.buckets import bucket_function
@@ -30,7 +30,7 @@ from cairn.model.values import (
 from cairn.pgwire.copy import CopyParser
 from cairn.pgwire.copy_out import copy_encoder, header_line
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail
-from cairn.server import running
+from cairn.server import arrow, running
 from cairn.server.statements import Cached
 from cairn.sql import plans
 
@@ -50,6 +50,10 @@ def _format(options: dict[str, str]) -> Literal["text", "csv"]:
     raise Unsupported(f"COPY format {name} is not supported: text or csv")
 
 
+def _is_arrow(options: dict[str, str]) -> bool:
+    return options.get("format", "").lower() == "arrow"
+
+
 def _options(options: dict[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key in ("delimiter", "null", "quote", "escape"):
@@ -64,31 +68,52 @@ def _has_header(options: dict[str, str]) -> bool:
 
 async def copy_out(session: Session, cached: Cached, plan: plans.CopyPlan) -> int:
     assert plan.query is not None
-    fmt = _format(plan.options)
     query = session.service.statements.get(
         plan.query.text.encode(), (), session.user_id, session.service.catalog
     )
-    rows: Sequence[Any] = await session.service.dispatcher.read(
+    if _is_arrow(plan.options):
+        return await arrow.copy_out(session, query, _drained)
+    fmt = _format(plan.options)
+    oids = [OIDS[column.type] for column in plan.query.columns]
+    lines = copy_encoder(oids, fmt, **_options(plan.options))
+
+    def encode(rows: Sequence[Any]) -> bytes:
+        return lines(rows if query.convert is None else query.convert(rows))
+
+    here = arrow.local_chunks(session, query, encode)
+    chunks = here if here is not None else await _gathered(session, query, encode)
+    session.pg.copy_out_response(0, len(oids))
+    if _has_header(plan.options):
+        names = [column.name for column in plan.query.columns]
+        session.pg.copy_data(header_line(names, fmt, **_header_options(plan.options)))
+    total = 0
+    async for count, data in chunks:
+        session.pg.raw(data)
+        session._flush()
+        await _drained(session)
+        total += count
+    session.pg.copy_done()
+    return total
+
+
+async def _gathered(
+    session: Session, query: Cached, encode: Callable[[Sequence[Any]], bytes]
+) -> AsyncIterator[tuple[int, bytes]]:
+    """Rows of several replicasets, or of a plan that merges: all of them first."""
+    rows = await session.service.dispatcher.read(
         query.prepared.plan,  # type: ignore[arg-type]
         query.prepared.start((), session.now()),
         query.sharded,
         preference=session.preference,
         cancelled=session.cancelled,
     )
-    if query.convert is not None:
-        rows = query.convert(rows)
-    oids = [OIDS[column.type] for column in plan.query.columns]
-    encode = copy_encoder(oids, fmt, **_options(plan.options))
-    session.pg.copy_out_response(0, len(oids))
-    if _has_header(plan.options):
-        names = [column.name for column in plan.query.columns]
-        session.pg.copy_data(header_line(names, fmt, **_header_options(plan.options)))
-    for start in range(0, len(rows), OUT_ROWS):
-        session.pg.raw(encode(rows[start : start + OUT_ROWS]))
-        session._flush()
-        await _drained(session)
-    session.pg.copy_done()
-    return len(rows)
+
+    async def pieces() -> AsyncIterator[tuple[int, bytes]]:
+        for start in range(0, len(rows), OUT_ROWS):
+            part = rows[start : start + OUT_ROWS]
+            yield len(part), encode(part)
+
+    return pieces()
 
 
 def _header_options(options: dict[str, str]) -> dict[str, Any]:
@@ -110,8 +135,9 @@ class CopyIn:
     def __init__(self, session: Session, plan: plans.CopyPlan) -> None:
         assert plan.insert is not None
         self._session, self._plan = session, plan
+        self._decode: Callable[[bytes], list[Any]] | None = None
         self._parser = CopyParser(
-            _format(plan.options),
+            "text" if _is_arrow(plan.options) else _format(plan.options),
             ncols=len(plan.columns),
             header=_has_header(plan.options),
             **_options(plan.options),
@@ -121,7 +147,10 @@ class CopyIn:
         self._count = 0
         assert plan.table is not None
         self._sql = ""
-        if plan.table.is_global:
+        if _is_arrow(plan.options):
+            decoder = arrow.BatchDecoder(plan.table, plan.columns, session.service.catalog)
+            self._decode, self._sql = decoder.decode, decoder.insert_sql
+        elif plan.table.is_global:
             self._read = _value_reader(self._types)
         else:
             self._read, self._sql = row_reader(plan.table, plan.columns, session.service.catalog)
@@ -150,12 +179,18 @@ class CopyIn:
     async def _take(self, message: CopyData | CopyDone | CopyFail) -> bool:
         if isinstance(message, CopyFail):
             raise QueryCanceled(f"COPY from stdin failed: {message.message}")
+        if isinstance(message, CopyData) and self._decode is not None:
+            self._rows.extend(await asyncio.to_thread(self._decode, message.data))
+            while len(self._rows) >= CHUNK_ROWS:
+                await self._write()
+            return False
         if isinstance(message, CopyData):
             self._add(self._parser.feed(message.data))
             while len(self._rows) >= CHUNK_ROWS:
                 await self._write()
             return False
-        self._add(self._parser.finish())
+        if self._decode is None:
+            self._add(self._parser.finish())
         while self._rows:
             await self._write()
         return True

@@ -22,6 +22,7 @@ from cairn.node.queue_runner import QueueRunner
 from cairn.node.schema_changes import SchemaChanges
 from cairn.pgwire.scram import make_verifier
 from cairn.server.feed import Feed
+from cairn.server.pg_catalog import PgCatalog
 from cairn.server.statements import StatementCache
 from cairn.sql import functions
 from cairn.sql.bind_functions import LATE_FUNCTIONS
@@ -41,6 +42,7 @@ class Service:
         self._next_pid = 1
         self.failed_logins: dict[str, int] = {}
         self.statements = StatementCache()
+        self.pg_catalog = PgCatalog()
         self.execution = Execution(instance, self.register)
         self.dispatcher = Dispatcher(instance, self.execution)
         self.schema_changes = SchemaChanges(

@@ -15,6 +15,8 @@ from cairn.model.errors import AccessDenied, StatementInvalidated
 from cairn.model.values import OIDS, physical_reader
 from cairn.pgwire.decoders import decode_string
 from cairn.pgwire.extended import Signature
+from cairn.server.pg_catalog import is_catalog_query
+from cairn.server.pg_catalog import prepare as prepare_catalog_query
 from cairn.sql.api import Prepared, prepare
 
 MAX_STATEMENTS = 5_000
@@ -122,7 +124,10 @@ class StatementCache:
             self.hits += 1
             return found
         self.misses += 1
-        prepared = prepare(decode_string(text), catalog, param_oids=oids, user_id=user)
+        if is_catalog_query(text):
+            prepared = prepare_catalog_query(decode_string(text), oids)
+        else:
+            prepared = prepare(decode_string(text), catalog, param_oids=oids, user_id=user)
         found = Cached(text, oids, prepared, catalog)
         if len(text) <= MAX_CACHED_TEXT and prepared.tag not in ("CREATE ROLE", "ALTER ROLE"):
             self._known[key] = found  # statements that carry passwords are not kept

@@ -73,14 +73,22 @@ def finish(cursor: Cursor) -> Tail:
     return tail
 
 
+#: Altering these would make them inoperable while the governor needs them (upstream's deadlock).
+_TOPOLOGY = ("_pico_instance", "_pico_replicaset", "_pico_tier", "_pico_bucket", "_pico_property")
+
+
 def existing_table(catalog: Catalog, name: str, *, quiet: bool = False) -> Table | None:
     table = catalog.table(name)
     if table is None:
         if quiet:
             return None
         raise UndefinedTable(f'table with name "{name}" not found')
-    if table.is_system:
+    if table.is_system and not catalog.is_upgrading:
         raise AccessDenied(f'table "{name}" belongs to the system and cannot be changed')
+    if table.is_system and name in _TOPOLOGY:
+        raise AccessDenied(
+            f'table "{name}" holds the topology: while it changes, no instance could go Offline'
+        )
     return table
 
 

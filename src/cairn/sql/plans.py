@@ -248,6 +248,13 @@ class CopyPlan:
 
 
 @dataclass(frozen=True)
+class CatalogRead:
+    """A query on PostgreSQL's own catalogue, translated for SQLite (`server/pg_catalog.py`)."""
+
+    sql: str
+
+
+@dataclass(frozen=True)
 class EmptyPlan:
     pass
 
@@ -267,5 +274,6 @@ Plan = (
     | SessionPlan
     | ExplainPlan
     | CopyPlan
+    | CatalogRead
     | EmptyPlan
 )

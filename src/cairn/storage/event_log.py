@@ -102,6 +102,7 @@ def read_cluster(connection: apsw.Connection) -> Cluster:
     """The topology as the tables have it now, on this connection."""
 
     def content(table: Table) -> list[tuple[Any, ...]]:
-        return connection.execute(f"SELECT * FROM {table.physical_name}").fetchall()
+        columns = ", ".join(table.physical_columns)
+        return connection.execute(f"SELECT {columns} FROM {table.physical_name}").fetchall()
 
     return rows.cluster_of(content)

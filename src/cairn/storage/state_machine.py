@@ -52,6 +52,7 @@ class _Statements:
         marks = ", ".join("?" * len(columns))
         where = " AND ".join(f"c{at} = ?" for at in table.key_positions)
         self.key_positions = table.key_positions
+        self.width = len(columns)
         self.column_names = [column.name for column in table.columns]
         self.insert = f"INSERT INTO {name} VALUES ({marks})"
         self.replace = f"INSERT OR REPLACE INTO {name} VALUES ({marks})"
@@ -75,8 +76,8 @@ class StateMachine:
         """Learn the tables anew, after a schema change or an installed snapshot."""
         self.tables = {table.id: table for table in system.SYSTEM_TABLES}
         for table in self._catalogue().values():
-            if table.is_global and table.id not in self.tables:
-                self.tables[table.id] = table
+            if table.is_global:
+                self.tables[table.id] = table  # an upgrade may have widened a system table
         self._statements = {}
 
     def _catalogue(self) -> dict[str, Table]:
@@ -129,6 +130,10 @@ class StateMachine:
         texts = self._statements.get(op.table)
         if texts is None:
             texts = self._statements[op.table] = _Statements(table)
+        if isinstance(op, ops.Insert | ops.Replace) and len(op.row) < texts.width:
+            # Written by an instance of the version before: it does not know the new columns.
+            padding = (None,) * (texts.width - len(op.row))
+            op = msgspec.structs.replace(op, row=(*op.row, *padding))
         match op:
             case ops.Insert(row=row):
                 self.connection.execute(texts.insert, row)
@@ -174,11 +179,20 @@ class StateMachine:
                 self.reload()
                 target = self.tables[table_id]
                 self.connection.execute(create_table_sql(target, if_not_exists=True))
-            marks = ", ".join("?" * len(target.physical_columns))
+            if found:
+                self._widen(target, len(found[0]))
+            marks = ", ".join("?" * (len(found[0]) if found else len(target.physical_columns)))
             self.connection.executemany(
                 f"INSERT INTO {target.physical_name} VALUES ({marks})", found
             )
         self.reload()
+
+    def _widen(self, table: Table, width: int) -> None:
+        """A snapshot of a newer catalogue has columns that this file lacks yet."""
+        info = f"SELECT name FROM pragma_table_info('{table.physical_name}')"
+        have = len(self.connection.execute(info).fetchall())
+        for at in range(have, width):
+            self.connection.execute(f"ALTER TABLE {table.physical_name} ADD COLUMN c{at} ANY")
 
 
 def dump_tables(connection: apsw.Connection) -> list[tuple[int, list[list[Any]]]]:
@@ -188,9 +202,10 @@ def dump_tables(connection: apsw.Connection) -> list[tuple[int, list[list[Any]]]
         connection.execute(f"SELECT * FROM {system.PICO_TABLE.physical_name}"),
         connection.execute(f"SELECT * FROM {system.PICO_INDEX.physical_name}"),
     )
-    users = [table for table in tables.values() if table.is_global and not table.is_system]
-    for table in (*system.GLOBAL_TABLES, *users):
-        if not table.operable and not table.is_system and not _exists(connection, table):
+    fixed = {table.id for table in system.GLOBAL_TABLES}
+    others = [t for t in tables.values() if t.is_global and t.id not in fixed]
+    for table in (*system.GLOBAL_TABLES, *others):
+        if not table.operable and table.id not in fixed and not _exists(connection, table):
             continue  # prepared, not yet committed: the entry that commits it creates it
         content = [list(row) for row in connection.execute(f"SELECT * FROM {table.physical_name}")]
         found.append((table.id, content))

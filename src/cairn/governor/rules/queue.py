@@ -12,10 +12,11 @@ from cairn.governor.actions import Action, Propose, RunOperation
 from cairn.governor.view import ClusterView
 from cairn.model import rows
 from cairn.model import system_tables as system
-from cairn.model.ops import Insert
+from cairn.model.ops import Insert, Replace
 from cairn.model.ranges import whole_table
 
 _QUEUE = system.PICO_GOVERNOR_QUEUE
+_PROPERTY = system.PICO_PROPERTY
 
 
 def create_queue(view: ClusterView) -> Iterator[Action]:
@@ -33,9 +34,26 @@ def create_queue(view: ClusterView) -> Iterator[Action]:
         )
 
 
+def raise_version(view: ClusterView) -> Iterator[Action]:
+    """Every instance runs a newer version: from now on the cluster is of that version."""
+    versions = {each.version for each in view.cluster.instances.values()}
+    present = str(view.cluster.properties.get("cluster_version", ""))
+    if len(versions) != 1:
+        return
+    [newer] = versions
+    if _key(newer) > _key(present):
+        yield Propose(
+            step="update global cluster version",
+            subject=newer,
+            ops=(Replace(_PROPERTY.id, ("cluster_version", rows.to_json(newer))),),
+            ranges=(whole_table(system.PICO_INSTANCE.id), whole_table(_PROPERTY.id)),
+            say=f"all instances run {newer}: the cluster is of version {newer}",
+        )
+
+
 def fill_queue(view: ClusterView) -> Iterator[Action]:
-    """An empty queue begins with the operations of the catalogue's version."""
-    if view.has_queue and not view.queue and view.upgrade:
+    """Operations of versions that the catalogue has not reached yet, put in once."""
+    if view.has_queue and view.upgrade:
         yield Propose(
             step="insert upgrade operation",
             subject=view.upgrade[0].batch_id,
@@ -45,10 +63,31 @@ def fill_queue(view: ClusterView) -> Iterator[Action]:
         )
 
 
+def finish_upgrade(view: ClusterView) -> Iterator[Action]:
+    """All operations of the upgrade are done: the catalogue is of the cluster's version."""
+    present = str(view.cluster.properties.get("system_catalog_version", ""))
+    if view.version and view.version != present and not view.upgrade:
+        if any(each.kind == "upgrade" and each.status != "done" for each in view.queue):
+            return
+        yield Propose(
+            step="finish system catalog upgrade",
+            subject=view.version,
+            ops=(Replace(_PROPERTY.id, ("system_catalog_version", rows.to_json(view.version))),),
+            ranges=(whole_table(_QUEUE.id), whole_table(_PROPERTY.id)),
+            say=f"the system catalogue is of version {view.version}",
+        )
+
+
+def _key(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
 def run_queue(view: ClusterView) -> Iterator[Action]:
-    if view.pending_ddl is not None or any(each.status == "failed" for each in view.queue):
+    failed = any(each.status == "failed" for each in view.queue)
+    if view.pending_ddl is not None or failed:
         return
-    for each in view.queue:
+    upgrade_first = sorted(view.queue, key=lambda each: (each.kind != "upgrade", each.id))
+    for each in upgrade_first:
         if each.status == "pending":
             yield RunOperation(
                 step=f"run {each.op_format} operation step",
@@ -56,5 +95,6 @@ def run_queue(view: ClusterView) -> Iterator[Action]:
                 op_id=each.id,
                 op=each.op,
                 op_format=each.op_format,
+                is_upgrade=each.kind == "upgrade",
             )
             return

@@ -76,7 +76,9 @@ class Checks:
             digest = _digest((each.term, each.request_id, each.changes, str(each.error)))
             first = self.entries.setdefault(each.index, (node, digest))
             if first[1] != digest:
-                raise Violation(f"entry {each.index} did one thing at {first[0]}, another at {node}")
+                raise Violation(
+                    f"entry {each.index} did one thing at {first[0]}, another at {node}"
+                )
             if first[0] == node and each.index > self.last_index:
                 self.last_index = each.index
                 self._check_changes(each)

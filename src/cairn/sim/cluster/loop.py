@@ -12,6 +12,7 @@ import contextvars
 import heapq
 import logging
 import selectors
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -77,7 +78,7 @@ class _Handle(asyncio.Handle):
 
     def _run(self) -> None:
         if _may_run(self, self.owner):
-            super()._run()  # type: ignore[misc]
+            super()._run()
 
 
 class _Timer(asyncio.TimerHandle):
@@ -86,7 +87,7 @@ class _Timer(asyncio.TimerHandle):
 
     def _run(self) -> None:
         if _may_run(self, self.owner):
-            super()._run()  # type: ignore[misc]
+            super()._run()
 
 
 class _Jump(selectors.BaseSelector):
@@ -147,7 +148,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         problem = context.get("exception")
         if "never retrieved" in str(context.get("message")) and _is_refusal(problem):
             return
-        self.problems.append(f"{context.get('message')}: {problem!r}")
+        lines = traceback.format_exception(problem)[-3:] if problem is not None else []
+        self.problems.append(f"{context.get('message')}: {''.join(lines)}")
 
     # --- where handles are made -----------------------------------------------------------------
 
@@ -172,7 +174,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         timer._scheduled = True  # type: ignore[attr-defined]
         return timer
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
         """Threads have no place in virtual time: the work is done here and now."""
         future: asyncio.Future[Any] = self.create_future()
         try:
@@ -200,7 +204,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 if isinstance(task, asyncio.Task) and not task.done():
                     with contextlib.suppress(RuntimeError):
-                        task.get_coro().close()  # type: ignore[union-attr]
+                        task.get_coro().close()
             self.tasks.clear()
             self.close()
         finally:

@@ -94,14 +94,14 @@ class SimNode:
     async def _run_once(self) -> int:
         assert self.runtime is not None and self.stop_asked is not None
         boot = self.boot = self.boot_class(self.config, self.runtime)
-        starting = asyncio.ensure_future(self._start(boot))
-        stop = asyncio.ensure_future(self.stop_asked.wait())
+        starting: asyncio.Future[Any] = asyncio.ensure_future(self._start(boot))
+        stop: asyncio.Future[Any] = asyncio.ensure_future(self.stop_asked.wait())
         await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
             starting.cancel()
             return await self._leave(boot.instance) if boot.instance is not None else 0
         try:
-            instance = starting.result()
+            instance: Instance = starting.result()
         except Expelled as problem:
             self.problem = str(problem)
             return 5
@@ -123,7 +123,7 @@ class SimNode:
         return instance
 
     async def _leave(self, instance: Instance) -> int:
-        leaving = asyncio.ensure_future(shutdown.leave(instance))
+        leaving: asyncio.Future[int] = asyncio.ensure_future(shutdown.leave(instance))
         await asyncio.wait({leaving, instance.exit_code}, return_when=asyncio.FIRST_COMPLETED)
         code = leaving.result() if leaving.done() else instance.exit_code.result()
         instance.close()

@@ -1,0 +1,203 @@
+"""Answering queries on pg_catalog and information_schema.
+
+They are written for PostgreSQL's own tables and use more of its SQL than Cairn has. So they do not
+go through the planner: the text is translated for SQLite and run over a small database in memory
+that is filled from the catalogue. What cannot be translated is refused; nothing else is touched.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import (
+    CairnError,
+    QueryCanceled,
+    UndefinedColumn,
+    UndefinedFunction,
+    UndefinedTable,
+    Unsupported,
+)
+from cairn.model.values import TYPE_OF_OID, ColumnType
+from cairn.server import pg_tables
+from cairn.server.pg_functions import Functions
+from cairn.sql.api import Prepared
+from cairn.sql.lexer import Token, tokens
+from cairn.sql.plans import CatalogRead, OutColumn
+
+Row = tuple[Any, ...]
+MAX_STEPS = 2_000  # of SQLite's machine, in thousands: about a second
+
+_BEGINNING = re.compile(rb"\s*(select|with)\b", re.IGNORECASE)
+_MENTION = re.compile(rb"pg_|information_schema", re.IGNORECASE)
+_MISSING = re.compile(r"no such (table|column|function): (.+)")
+_DECLARED = {"INTEGER": ColumnType.INTEGER, "BOOLEAN": ColumnType.BOOLEAN}
+
+
+def is_catalog_query(text: bytes) -> bool:
+    """Whether a SELECT reads from PostgreSQL's catalogue. Cheap for everything else."""
+    if _BEGINNING.match(text) is None or _MENTION.search(text) is None:
+        return False
+    try:
+        found = tokens(text.decode())
+    except (CairnError, UnicodeDecodeError):
+        return False
+    return any(
+        token.is_word("from", "join") and _names_catalog(found[at + 1 : at + 4])
+        for at, token in enumerate(found)
+    )
+
+
+def _names_catalog(following: list[Token]) -> bool:
+    while following and (following[0].is_op("(") or following[0].is_word("only")):
+        following = following[1:]
+    if not following or following[0].kind not in ("word", "quoted"):
+        return False
+    name = following[0].value
+    return name in ("pg_catalog", "information_schema") or name in pg_tables.TABLES
+
+
+def prepare(text: str, param_oids: Sequence[int]) -> Prepared:
+    """Understand such a query: its translation, and the shape of its answer."""
+    from cairn.server.pg_translate import names_and_types, translate
+    from cairn.sql.parse import parse_query
+
+    found = tokens(text)
+    while found and found[-1].is_op(";"):
+        found.pop()
+    tree = parse_query(found, text)
+    sql = translate(tree)
+    count = max((int(each.value) for each in found if each.kind == "param"), default=0)
+    types = [ColumnType.STRING] * max(count, len(param_oids))
+    for at, oid in enumerate(param_oids):
+        types[at] = TYPE_OF_OID.get(oid, ColumnType.STRING)
+    columns = _describe(sql)
+    told = names_and_types(tree)
+    if told is not None and len(told) == len(columns):
+        columns = [
+            (name, kind or declared or ColumnType.STRING)
+            for (name, kind), (_, declared) in zip(told, columns, strict=True)
+        ]
+    out = tuple(OutColumn(name, kind or ColumnType.STRING) for name, kind in columns)
+    return Prepared(text, "SELECT", CatalogRead(sql), tuple(types), out)
+
+
+def _describe(sql: str) -> list[tuple[str, ColumnType | None]]:
+    """Names and declared types, from the same tables without rows."""
+    connection = _empty()
+    cursor = connection.cursor()
+    seen: list[tuple[str, ColumnType | None]] = []
+
+    def note(cursor: apsw.Cursor, _: str, __: Any) -> bool:
+        for name, declared in cursor.get_description():
+            seen.append((name, _DECLARED.get(declared or "")))
+        return False
+
+    cursor.exec_trace = note
+    try:
+        cursor.execute(sql)
+    except apsw.ExecTraceAbort:
+        pass
+    except apsw.Error as problem:
+        raise _explained(problem) from None
+    return seen
+
+
+_EMPTY: list[apsw.Connection] = []
+
+
+def _empty() -> apsw.Connection:
+    if not _EMPTY:
+        _EMPTY.append(_opened(Catalog()))
+    return _EMPTY[0]
+
+
+def _opened(catalog: Catalog) -> apsw.Connection:
+    connection = apsw.Connection(":memory:")
+    for statement in pg_tables.schema_sql():
+        connection.execute(statement)
+    Functions(catalog).register(connection)
+    return connection
+
+
+def _explained(problem: apsw.Error) -> CairnError:
+    found = _MISSING.match(str(problem))
+    if found is None:
+        return Unsupported(f"this query on pg_catalog is not supported: {problem}")
+    kind, name = found.groups()
+    if kind == "table":
+        return UndefinedTable(f'relation "{name}" does not exist')
+    if kind == "column":
+        return UndefinedColumn(f'column "{name}" does not exist')
+    return UndefinedFunction(f"function {name} does not exist")
+
+
+class PgCatalog:
+    """The tables with rows, made anew when the catalogue has changed. Used from worker threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._catalog: Catalog | None = None
+        self._connection: apsw.Connection | None = None
+        self._functions: Functions | None = None
+
+    def rows(
+        self,
+        plan: CatalogRead,
+        columns: Sequence[OutColumn],
+        params: Sequence[Any],
+        catalog: Catalog,
+        user: str,
+    ) -> list[Row]:
+        with self._lock:
+            connection = self._filled(catalog)
+            assert self._functions is not None
+            self._functions.user = user
+            steps = iter(range(MAX_STEPS))
+            connection.set_progress_handler(lambda: next(steps, None) is None, 1000)
+            try:
+                found = connection.execute(plan.sql, _bindings(plan.sql, params)).fetchall()
+            except apsw.InterruptError:
+                raise QueryCanceled("this query on pg_catalog takes too long") from None
+            except apsw.Error as problem:
+                raise _explained(problem) from None
+            finally:
+                connection.set_progress_handler(None)
+        is_text = [column.type is ColumnType.STRING for column in columns]
+        return [
+            tuple(
+                str(value) if text and value is not None else value
+                for text, value in zip(is_text, row, strict=True)
+            )
+            for row in found
+        ]
+
+    def _filled(self, catalog: Catalog) -> apsw.Connection:
+        if self._connection is not None and self._catalog is catalog:
+            return self._connection
+        connection = _opened(catalog)
+        self._functions = Functions(catalog)
+        self._functions.register(connection)
+        with connection:
+            for table, values in pg_tables.rows(catalog):
+                marks = ", ".join("?" * len(values))
+                connection.execute(
+                    f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})",
+                    tuple(values.values()),
+                )
+        self._connection, self._catalog = connection, catalog
+        return connection
+
+
+def _bindings(sql: str, params: Sequence[Any]) -> tuple[Any, ...]:
+    """Only as many as the text mentions: SQLite refuses the others."""
+    used = max((int(number) for number in re.findall(r"\?(\d+)", sql)), default=0)
+    return tuple(
+        value if isinstance(value, (int, str, float, type(None))) else str(value)
+        for value in params[:used]
+    )

@@ -1,0 +1,237 @@
+"""Functions that queries on PostgreSQL's catalogue call, over one picture of ours."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+
+import cairn
+from cairn.model.catalog import Catalog
+from cairn.model.schema import Index, Table
+from cairn.server.pg_tables import (
+    DATABASE,
+    TYPES,
+    about,
+    all_indexes,
+    definition,
+    index_oid,
+)
+
+_ARRAY_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)')
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_$]*")
+_NOTHING = (
+    "pg_get_expr pg_get_viewdef pg_get_triggerdef pg_get_ruledef pg_get_partkeydef "
+    "pg_get_statisticsobjdef_columns pg_get_serial_sequence pg_tablespace_location "
+    "shobj_description pg_get_function_result pg_get_function_arguments pg_relation_size "
+    "pg_table_size pg_total_relation_size pg_database_size pg_size_pretty inet_server_addr "
+    "pg_my_temp_schema current_setting"
+)
+_TRUE = (
+    "pg_table_is_visible pg_type_is_visible pg_function_is_visible has_table_privilege "
+    "has_schema_privilege has_database_privilege has_column_privilege has_any_column_privilege"
+)
+_FALSE = (
+    "pg_relation_is_publishable pg_is_other_temp_schema row_security_active pg_is_in_recovery "
+    "pg_relation_is_updatable"
+)
+
+
+class Functions:
+    """The functions of one picture. `user` is whoever asks at the moment."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.user = ""
+        self._tables = {table.id: table for table in catalog.tables.values()}
+        self._indexes: dict[int, tuple[Table, Index]] = {
+            index_oid(table.id, index.id): (table, index)
+            for table in self._tables.values()
+            for index in all_indexes(catalog, table)
+        }
+
+    def register(self, connection: apsw.Connection) -> None:
+        for name, function in self._all().items():
+            connection.create_scalar_function(name, function, -1)
+        connection.create_aggregate_function("array_agg", _ArrayAgg, -1)
+        connection.create_aggregate_function("string_agg", _StringAgg, -1)
+
+    def _all(self) -> dict[str, Callable[..., Any]]:
+        fixed: dict[str, Callable[..., Any]] = {}
+        for names, value in ((_NOTHING, None), (_TRUE, 1), (_FALSE, 0)):
+            for name in names.split():
+                fixed[name] = lambda *_, value=value: value
+        return {
+            **fixed,
+            "regexp": lambda pattern, text: _matches(pattern, text, 0),
+            "iregexp": lambda pattern, text: _matches(pattern, text, re.IGNORECASE),
+            "pg_any": lambda value, array: None if array is None else int(str(value) in items(array)),
+            "array_to_string": lambda array, separator, *_: (
+                None if array is None else separator.join(items(array))
+            ),
+            "array_length": lambda array, *_: None if array is None else len(items(array)) or None,
+            "array_upper": lambda array, *_: None if array is None else len(items(array)) or None,
+            "pg_item": _item,
+            "pg_unnest": lambda array: json.dumps([] if array is None else items(array)),
+            "pg_generate_series": lambda first, last: (
+                "[]" if first is None or last is None else json.dumps([*range(first, last + 1)])
+            ),
+            "substring": _substring,
+            "format_type": _format_type,
+            "to_regtype": _regtype,
+            "pg_regtype": _regtype,
+            "pg_regtype_name": lambda oid: _format_type(_regtype(oid)),
+            "to_regclass": self._regclass,
+            "pg_regclass": self._regclass,
+            "pg_regclass_name": lambda oid: self._relation_name(self._regclass(oid)),
+            "pg_regnamespace": lambda value: (
+                {"pg_catalog": 11, "public": 2200}.get(value, value)
+                if isinstance(value, str)
+                else value
+            ),
+            "pg_get_userbyid": self._user_name,
+            "pg_encoding_to_char": lambda *_: "UTF8",
+            "pg_get_indexdef": self._index_definition,
+            "pg_get_constraintdef": self._constraint,
+            "obj_description": lambda oid, *_: (
+                about(self._tables[oid]) if oid in self._tables else None
+            ),
+            "col_description": lambda *_: None,
+            "quote_ident": quoted,
+            "current_user": lambda: self.user,
+            "session_user": lambda: self.user,
+            "current_schema": lambda: "public",
+            "current_schemas": lambda *_: "{pg_catalog,public}",
+            "current_database": lambda: DATABASE,
+            "current_catalog": lambda: DATABASE,
+            "version": lambda: f"PostgreSQL 15.0 (Cairn {cairn.__version__})",
+        }
+
+    def _user_name(self, oid: Any) -> str:
+        user = self._catalog.user_by_id(oid)
+        return f"unknown (OID={oid})" if user is None else user.name
+
+    def _regclass(self, value: Any) -> int | None:
+        """An oid, its digits, or a name that may be quoted and may have a schema."""
+        if value is None or isinstance(value, int):
+            return value
+        if str(value).isdigit():
+            return int(value)
+        name = str(value).rpartition(".")[2].strip('"')
+        table = self._catalog.table(name)
+        if table is not None:
+            return table.id
+        return next(
+            (oid for oid, (_, index) in self._indexes.items() if index.name == name), None
+        )
+
+    def _relation_name(self, oid: int | None) -> str | None:
+        if oid is None:
+            return None
+        if oid in self._tables:
+            return quoted(self._tables[oid].name)
+        return quoted(self._indexes[oid][1].name) if oid in self._indexes else str(oid)
+
+    def _index_definition(self, oid: Any, column: int = 0, *_: Any) -> str | None:
+        found = self._indexes.get(oid)
+        if found is None:
+            return None
+        table, index = found
+        if not column:
+            return definition(table, index)
+        return index.columns[column - 1] if column <= len(index.columns) else None
+
+    def _constraint(self, oid: Any, *_: Any) -> str | None:
+        found = self._indexes.get(oid)
+        return None if found is None else f"PRIMARY KEY ({', '.join(found[1].columns)})"
+
+
+def items(array: Any) -> list[str]:
+    """`{a,"b c"}`, or an int2vector's `1 2`, taken apart."""
+    text = str(array)
+    if not text.startswith("{"):
+        return text.split()
+    return [quoted_ or plain for quoted_, plain in _ARRAY_ITEM.findall(text)]
+
+
+def _item(array: Any, at: Any) -> str | None:
+    """From 0: sqlglot has taken one off."""
+    if array is None or at is None or not 0 <= at < len(items(array)):
+        return None
+    return items(array)[at]
+
+
+def quoted(name: Any) -> str | None:
+    if name is None or _PLAIN_NAME.fullmatch(str(name)):
+        return name if name is None else str(name)
+    return '"' + str(name).replace('"', '""') + '"'
+
+
+def _matches(pattern: Any, text: Any, flags: int) -> int | None:
+    if pattern is None or text is None:
+        return None
+    return int(re.search(str(pattern), str(text), flags) is not None)
+
+
+def _substring(text: Any, start: Any, length: Any = None) -> Any:
+    if text is None or start is None:
+        return None
+    if isinstance(start, str):
+        found = re.search(start, str(text))
+        return None if found is None else found[1] if found.groups() else found[0]
+    begin = max(start - 1, 0)
+    return str(text)[begin : None if length is None else max(start - 1 + length, 0)]
+
+
+def _format_type(oid: Any, *_: Any) -> str | None:
+    if oid is None:
+        return None
+    if oid in TYPES:
+        return TYPES[oid][0]
+    return next((f"{each[0]}[]" for each in TYPES.values() if each[4] == oid), "???")
+
+
+def _regtype(value: Any) -> int | None:
+    if value is None or isinstance(value, int):
+        return value
+    name = str(value).rpartition(".")[2].strip('"').lower()
+    for oid, (shown, internal, *_, array) in TYPES.items():
+        if name in (shown, internal):
+            return oid
+        if name in (f"{shown}[]", f"{internal}[]", f"_{internal}"):
+            return array
+    return None
+
+
+class _ArrayAgg:
+    def __init__(self) -> None:
+        self._items: list[str] = []
+
+    def step(self, value: Any = None, *_: Any) -> None:
+        if value is None:
+            self._items.append("NULL")
+        elif re.fullmatch(r"[\w.-]+", str(value)):
+            self._items.append(str(value))
+        else:
+            inner = str(value).replace("\\", "\\\\").replace('"', '\\"')
+            self._items.append(f'"{inner}"')
+
+    def final(self) -> str:
+        return "{" + ",".join(self._items) + "}"
+
+
+class _StringAgg:
+    def __init__(self) -> None:
+        self._items: list[str] = []
+        self._separator = ","
+
+    def step(self, value: Any, separator: Any = ",") -> None:
+        self._separator = str(separator)
+        if value is not None:
+            self._items.append(str(value))
+
+    def final(self) -> str | None:
+        return self._separator.join(self._items) if self._items else None

@@ -1,0 +1,349 @@
+"""PostgreSQL's catalogue tables, filled from ours: what psql's backslash commands and drivers ask.
+
+Each table is `name: columns`; a column ends in `:i` (number), `:b` (boolean) or nothing (text).
+Tables that have no counterpart here exist and are empty, so that joins with them give no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from cairn.model.catalog import ADMIN_ID, SUPER_ID, Catalog, User
+from cairn.model.schema import Index, Table
+from cairn.model.values import OIDS, ColumnType
+
+SYSTEM_SCHEMA, PUBLIC_SCHEMA, INFORMATION_SCHEMA = 11, 2200, 13000
+DATABASE, HEAP, BTREE = "cairn", 2, 403
+_FIRST_INDEX_OID = 1_000_000
+
+TABLES: dict[str, str] = {
+    "pg_namespace": "oid:i nspname nspowner:i nspacl",
+    "pg_class": (
+        "oid:i relname relnamespace:i reltype:i reloftype:i relowner:i relam:i relfilenode:i "
+        "reltablespace:i relpages:i reltuples:i reltoastrelid:i relhasindex:b relisshared:b "
+        "relpersistence relkind relnatts:i relchecks:i relhasrules:b relhastriggers:b "
+        "relhassubclass:b relrowsecurity:b relforcerowsecurity:b relispopulated:b relreplident "
+        "relispartition:b relacl reloptions relpartbound"
+    ),
+    "pg_attribute": (
+        "attrelid:i attname atttypid:i attlen:i attnum:i attndims:i atttypmod:i attnotnull:b "
+        "atthasdef:b atthasmissing:b attidentity attgenerated attisdropped:b attislocal:b "
+        "attinhcount:i attcollation:i attstorage attcompression attstattarget:i attacl attoptions "
+        "attfdwoptions"
+    ),
+    "pg_index": (
+        "indexrelid:i indrelid:i indnatts:i indnkeyatts:i indisunique:b indisprimary:b "
+        "indisexclusion:b indimmediate:b indisclustered:b indisvalid:b indisready:b indislive:b "
+        "indisreplident:b indnullsnotdistinct:b indkey indcollation indclass indoption indexprs "
+        "indpred"
+    ),
+    "pg_constraint": (
+        "oid:i conname connamespace:i contype condeferrable:b condeferred:b convalidated:b "
+        "conrelid:i contypid:i conindid:i conparentid:i confrelid:i confupdtype confdeltype "
+        "confmatchtype conislocal:b coninhcount:i connoinherit:b conkey confkey conbin"
+    ),
+    "pg_type": (
+        "oid:i typname typnamespace:i typowner:i typlen:i typbyval:b typtype typcategory "
+        "typispreferred:b typisdefined:b typdelim typrelid:i typelem:i typarray:i typinput "
+        "typoutput typreceive typsend typnotnull:b typbasetype:i typtypmod:i typndims:i "
+        "typcollation:i typdefault typacl"
+    ),
+    "pg_roles": (
+        "oid:i rolname rolsuper:b rolinherit:b rolcreaterole:b rolcreatedb:b rolcanlogin:b "
+        "rolreplication:b rolconnlimit:i rolpassword rolvaliduntil rolbypassrls:b rolconfig"
+    ),
+    "pg_user": "usename usesysid:i usecreatedb:b usesuper:b passwd",
+    "pg_auth_members": "roleid:i member:i grantor:i admin_option:b",
+    "pg_database": (
+        "oid:i datname datdba:i encoding:i datlocprovider datistemplate:b datallowconn:b "
+        "datconnlimit:i dattablespace:i datcollate datctype daticulocale datacl"
+    ),
+    "pg_am": "oid:i amname amtype amhandler",
+    "pg_tablespace": "oid:i spcname spcowner:i spcacl spcoptions",
+    "pg_settings": "name setting unit category short_desc context vartype source",
+    "pg_tables": "schemaname tablename tableowner tablespace hasindexes:b hasrules:b",
+    "pg_indexes": "schemaname tablename indexname tablespace indexdef",
+    "pg_attrdef": "oid:i adrelid:i adnum:i adbin",
+    "pg_description": "objoid:i classoid:i objsubid:i description",
+    "pg_shdescription": "objoid:i classoid:i description",
+    "pg_collation": "oid:i collname collnamespace:i collprovider",
+    "pg_inherits": "inhrelid:i inhparent:i inhseqno:i inhdetachpending:b",
+    "pg_trigger": (
+        "oid:i tgrelid:i tgname tgfoid:i tgenabled tgisinternal:b tgconstraint:i tgparentid:i"
+    ),
+    "pg_policy": "oid:i polname polrelid:i polcmd polpermissive:b polroles polqual polwithcheck",
+    "pg_rewrite": "oid:i rulename ev_class:i ev_type ev_enabled is_instead:b",
+    "pg_statistic_ext": (
+        "oid:i stxrelid:i stxname stxnamespace:i stxowner:i stxstattarget:i stxkeys stxkind"
+    ),
+    "pg_publication": "oid:i pubname pubowner:i puballtables:b pubinsert:b pubupdate:b",
+    "pg_publication_rel": "oid:i prpubid:i prrelid:i prqual prattrs",
+    "pg_publication_namespace": "oid:i pnpubid:i pnnspid:i",
+    "pg_foreign_table": "ftrelid:i ftserver:i ftoptions",
+    "pg_foreign_server": "oid:i srvname srvowner:i srvfdw:i srvoptions",
+    "pg_proc": "oid:i proname pronamespace:i proowner:i prokind prorettype:i proargtypes prosrc",
+    "pg_enum": "oid:i enumtypid:i enumsortorder:i enumlabel",
+    "pg_range": "rngtypid:i rngsubtype:i rngmultitypid:i",
+    "pg_sequence": "seqrelid:i seqtypid:i seqstart:i seqincrement:i",
+    "pg_depend": "classid:i objid:i objsubid:i refclassid:i refobjid:i refobjsubid:i deptype",
+    "pg_extension": "oid:i extname extowner:i extnamespace:i extversion",
+    "pg_event_trigger": "oid:i evtname evtevent evtowner:i evtenabled",
+    "pg_views": "schemaname viewname viewowner definition",
+    "pg_matviews": "schemaname matviewname matviewowner definition",
+    "pg_db_role_setting": "setdatabase:i setrole:i setconfig",
+    "pg_partitioned_table": "partrelid:i partstrat partnatts:i",
+    "information_schema_tables": "table_catalog table_schema table_name table_type",
+    "information_schema_schemata": "catalog_name schema_name schema_owner",
+    "information_schema_columns": (
+        "table_catalog table_schema table_name column_name ordinal_position:i column_default "
+        "is_nullable data_type character_maximum_length:i udt_name"
+    ),
+}
+
+#: oid → (name in format_type, internal name, length, category, oid of its array)
+TYPES: dict[int, tuple[str, str, int, str, int]] = {
+    16: ("boolean", "bool", 1, "B", 1000),
+    17: ("bytea", "bytea", -1, "U", 1001),
+    18: ('"char"', "char", 1, "Z", 1002),
+    19: ("name", "name", 64, "S", 1003),
+    20: ("bigint", "int8", 8, "N", 1016),
+    21: ("smallint", "int2", 2, "N", 1005),
+    23: ("integer", "int4", 4, "N", 1007),
+    25: ("text", "text", -1, "S", 1009),
+    26: ("oid", "oid", 4, "N", 1028),
+    114: ("json", "json", -1, "U", 199),
+    700: ("real", "float4", 4, "N", 1021),
+    701: ("double precision", "float8", 8, "N", 1022),
+    1042: ("character", "bpchar", -1, "S", 1014),
+    1043: ("character varying", "varchar", -1, "S", 1015),
+    1082: ("date", "date", 4, "D", 1182),
+    1114: ("timestamp without time zone", "timestamp", 8, "D", 1115),
+    1184: ("timestamp with time zone", "timestamptz", 8, "D", 1185),
+    1700: ("numeric", "numeric", -1, "N", 1231),
+    2950: ("uuid", "uuid", 16, "U", 2951),
+    3802: ("jsonb", "jsonb", -1, "U", 3807),
+}
+
+Values = dict[str, Any]
+
+
+def columns_of(table: str) -> list[tuple[str, str]]:
+    """(name, declared type) of each column, in order."""
+    kinds = {"i": "INTEGER", "b": "BOOLEAN", "": "TEXT"}
+    return [
+        (name, kinds[kind])
+        for name, _, kind in (word.partition(":") for word in TABLES[table].split())
+    ]
+
+
+def schema_sql() -> Iterator[str]:
+    for table in TABLES:
+        declared = ", ".join(f"{name} {kind}" for name, kind in columns_of(table))
+        yield f"CREATE TABLE {table} ({declared})"
+
+
+def key_name(table: Table) -> str:
+    return f"{table.name}_pkey"
+
+
+def index_oid(table_id: int, index_id: int) -> int:
+    """0 is the primary key, as in `_pico_index`."""
+    return _FIRST_INDEX_OID + table_id * 1000 + index_id
+
+
+def about(table: Table) -> str:
+    """What \\d+ and \\dt+ print as the description: how the rows are distributed."""
+    if table.sharding is None:
+        how = "local to each instance" if table.local else "global"
+    else:
+        how = f"sharded by ({', '.join(table.sharding.columns)}) in tier {table.sharding.tier}"
+    return f"{table.description}; {how}" if table.description else how
+
+
+def all_indexes(catalog: Catalog, table: Table) -> list[Index]:
+    key = Index(table.id, 0, key_name(table), table.primary_key, unique=True)
+    return [key, *catalog.indexes.get(table.id, ())]
+
+
+def rows(catalog: Catalog) -> Iterator[tuple[str, Values]]:
+    """Every row of every table, as (table, values); what is not named is NULL."""
+    yield from _fixed()
+    for user in catalog.users.values():
+        yield from _role(catalog, user)
+    for right in catalog.privileges:
+        if right.object_type == "role" and right.privilege == "execute":
+            yield (
+                "pg_auth_members",
+                {"roleid": right.object_id, "member": right.grantee_id, "admin_option": 0},
+            )
+    for (key, scope), value in catalog.settings.items():
+        if not scope:
+            yield "pg_settings", {"name": key, "setting": str(value), "source": "cluster"}
+    owners = {user.id: user.name for user in catalog.users.values()}
+    for table in catalog.tables.values():
+        yield from _table(catalog, table, owners.get(table.owner, "admin"))
+
+
+def _fixed() -> Iterator[tuple[str, Values]]:
+    for oid, name in (
+        (SYSTEM_SCHEMA, "pg_catalog"),
+        (PUBLIC_SCHEMA, "public"),
+        (INFORMATION_SCHEMA, "information_schema"),
+    ):
+        yield "pg_namespace", {"oid": oid, "nspname": name, "nspowner": ADMIN_ID}
+        yield "information_schema_schemata", {"catalog_name": DATABASE, "schema_name": name}
+    yield "pg_am", {"oid": HEAP, "amname": "memtx", "amtype": "t"}
+    yield "pg_am", {"oid": BTREE, "amname": "btree", "amtype": "i"}
+    yield "pg_tablespace", {"oid": 1663, "spcname": "pg_default", "spcowner": ADMIN_ID}
+    yield "pg_collation", {"oid": 950, "collname": "C", "collnamespace": SYSTEM_SCHEMA}
+    yield (
+        "pg_database",
+        {
+            **{"oid": 1, "datname": DATABASE, "datdba": ADMIN_ID, "encoding": 6},
+            **{"datlocprovider": "c", "datistemplate": 0, "datallowconn": 1, "datconnlimit": -1},
+            **{"dattablespace": 1663, "datcollate": "C", "datctype": "C"},
+        },
+    )
+    for oid, (_, name, length, category, array) in TYPES.items():
+        base = {"typnamespace": SYSTEM_SCHEMA, "typtype": "b", "typdelim": ",", "typisdefined": 1}
+        yield (
+            "pg_type",
+            {
+                **base,
+                **{"oid": oid, "typname": name, "typlen": length, "typcategory": category},
+                **{"typarray": array, "typelem": 0, "typrelid": 0, "typinput": f"{name}in"},
+                **{"typbasetype": 0, "typtypmod": -1},
+            },
+        )
+        yield (
+            "pg_type",
+            {
+                **base,
+                **{"oid": array, "typname": f"_{name}", "typlen": -1, "typcategory": "A"},
+                **{"typarray": 0, "typelem": oid, "typrelid": 0, "typinput": "array_in"},
+                **{"typbasetype": 0, "typtypmod": -1},
+            },
+        )
+
+
+def _role(catalog: Catalog, user: User) -> Iterator[tuple[str, Values]]:
+    is_super = user.id in (ADMIN_ID, SUPER_ID)
+    creates = is_super or catalog.allows(user.id, "create", "user", -1)
+    is_user = user.kind == "user"
+    yield (
+        "pg_roles",
+        {
+            **{"oid": user.id, "rolname": user.name, "rolsuper": int(is_super), "rolinherit": 1},
+            **{"rolcreaterole": int(creates), "rolcreatedb": 0, "rolcanlogin": int(is_user)},
+            **{"rolreplication": 0, "rolconnlimit": -1, "rolpassword": "********"},
+            **{"rolbypassrls": 0},
+        },
+    )
+    if is_user:
+        yield "pg_user", {"usename": user.name, "usesysid": user.id, "usesuper": int(is_super)}
+
+
+def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Values]]:
+    space, schema = (
+        (SYSTEM_SCHEMA, "pg_catalog") if table.is_system else (PUBLIC_SCHEMA, "public")
+    )
+    yield (
+        "pg_class",
+        _class(table.id, table.name, space, "r", table.owner, len(table.columns)),
+    )
+    named = {"table_catalog": DATABASE, "table_schema": schema, "table_name": table.name}
+    yield "information_schema_tables", {**named, "table_type": "BASE TABLE"}
+    yield "pg_tables", {"schemaname": schema, "tablename": table.name, "tableowner": owner}
+    yield "pg_description", {"objoid": table.id, "objsubid": 0, "description": about(table)}
+    for at, column in enumerate(table.columns, 1):
+        not_null = column.name in table.primary_key or not column.nullable
+        yield "pg_attribute", _attribute(table.id, at, column.name, column.type, not_null)
+        shown = TYPES[OIDS[column.type]]
+        yield (
+            "information_schema_columns",
+            {
+                **named,
+                **{"column_name": column.name, "ordinal_position": at},
+                **{"is_nullable": "NO" if not_null else "YES"},
+                **{"data_type": shown[0], "udt_name": shown[1]},
+            },
+        )
+    for index in all_indexes(catalog, table):
+        yield from _index(table, index, space, schema)
+
+
+def _class(
+    oid: int, name: str, space: int, kind: str, owner: int, column_count: int
+) -> Values:
+    flags = ("relisshared", "relhasrules", "relhastriggers", "relhassubclass", "relrowsecurity")
+    return {
+        **dict.fromkeys((*flags, "relforcerowsecurity", "relispartition"), 0),
+        **{"oid": oid, "relname": name, "relnamespace": space, "relowner": owner},
+        **{"relkind": kind, "relam": HEAP if kind == "r" else BTREE, "relnatts": column_count},
+        **{"relhasindex": int(kind == "r"), "relpersistence": "p", "relreplident": "d"},
+        **{"reltablespace": 0, "relchecks": 0, "reltuples": -1, "relpages": 0, "reltype": 0},
+        **{"reloftype": 0, "reltoastrelid": 0, "relfilenode": oid, "relispopulated": 1},
+    }
+
+
+def _attribute(
+    relation: int, at: int, name: str, type_: ColumnType, not_null: bool
+) -> Values:
+    oid = OIDS[type_]
+    return {
+        **{"attrelid": relation, "attnum": at, "attname": name, "atttypid": oid},
+        **{"attlen": TYPES[oid][2], "atttypmod": -1, "attndims": 0, "attnotnull": int(not_null)},
+        **{"atthasdef": 0, "attidentity": "", "attgenerated": "", "attisdropped": 0},
+        **{"attislocal": 1, "attinhcount": 0, "attcollation": 0, "attstorage": "p"},
+        **{"attcompression": "", "attstattarget": -1, "atthasmissing": 0},
+    }
+
+
+def _index(table: Table, index: Index, space: int, schema: str) -> Iterator[tuple[str, Values]]:
+    oid = index_oid(table.id, index.id)
+    numbers = [table.position(name) + 1 for name in index.columns]
+    yield "pg_class", _class(oid, index.name, space, "i", table.owner, len(index.columns))
+    yield (
+        "pg_index",
+        {
+            **{"indexrelid": oid, "indrelid": table.id, "indkey": _words(numbers)},
+            **{"indnatts": len(numbers), "indnkeyatts": len(numbers)},
+            **{"indisunique": int(index.unique), "indisprimary": int(index.id == 0)},
+            **dict.fromkeys(("indisexclusion", "indisclustered", "indisreplident"), 0),
+            **dict.fromkeys(("indimmediate", "indisvalid", "indisready", "indislive"), 1),
+            **{"indnullsnotdistinct": 0, "indoption": _words([0] * len(numbers))},
+        },
+    )
+    yield (
+        "pg_indexes",
+        {
+            **{"schemaname": schema, "tablename": table.name, "indexname": index.name},
+            **{"indexdef": definition(table, index)},
+        },
+    )
+    for at, name in enumerate(index.columns, 1):
+        column = table.columns[table.position(name)]
+        yield "pg_attribute", _attribute(oid, at, name, column.type, False)
+    if index.id == 0:
+        yield (
+            "pg_constraint",
+            {
+                **{"oid": oid, "conname": index.name, "connamespace": space, "contype": "p"},
+                **{"condeferrable": 0, "condeferred": 0, "convalidated": 1, "conislocal": 1},
+                **{"conrelid": table.id, "conindid": oid, "contypid": 0, "confrelid": 0},
+                **{"conparentid": 0, "coninhcount": 0, "connoinherit": 1},
+                **{"conkey": "{" + ",".join(map(str, numbers)) + "}"},
+            },
+        )
+
+
+def definition(table: Table, index: Index) -> str:
+    unique = "UNIQUE " if index.unique else ""
+    schema = "pg_catalog" if table.is_system else "public"
+    columns = ", ".join(index.columns)
+    return f"CREATE {unique}INDEX {index.name} ON {schema}.{table.name} USING btree ({columns})"
+
+
+def _words(numbers: Iterable[int]) -> str:
+    return " ".join(map(str, numbers))

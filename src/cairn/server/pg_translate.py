@@ -1,0 +1,256 @@
+"""A query on PostgreSQL's catalogue, written again for the SQLite tables of `pg_tables`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from cairn.model.errors import UndefinedTable, Unsupported
+from cairn.model.values import ColumnType
+from cairn.server.pg_tables import TABLES
+from cairn.sql.dialect import walk_position
+from cairn.sql.naming import column_name
+
+_REGEXPS = {"~": "regexp", "~*": "iregexp"}
+_COMPARISONS: dict[str, type[exp.Expr]] = {
+    "=": exp.EQ,
+    "<>": exp.NEQ,
+    "<": exp.LT,
+    ">": exp.GT,
+    "<=": exp.LTE,
+    ">=": exp.GTE,
+    "~~": exp.Like,
+}
+_INTEGERS = {"oid", "int", "integer", "int2", "int4", "int8", "bigint", "smallint", "xid"}
+_LOOKUPS = {"regclass", "regtype", "regnamespace"}
+_NAMED = {"pg_regclass", "pg_regtype"}  # as text they give a name
+_SET_FUNCTIONS = {"unnest", "generate_series"}
+_NUMBER_FUNCTIONS = {"array_length", "array_upper", "length", "char_length", "row_number"}
+_TRUTHS: tuple[type[exp.Expr], ...] = (
+    exp.Boolean,
+    exp.Predicate,
+    exp.And,
+    exp.Or,
+    exp.Not,
+    exp.RegexpLike,
+    exp.RegexpILike,
+    exp.Operator,
+)
+_VISIBILITY = ("pg_table_is_visible", "pg_relation_is_publishable", "pg_is_in_recovery")
+
+
+def translate(tree: exp.Expr) -> str:
+    """The text for SQLite; what it cannot say is refused by name."""
+    return _rewrite(tree.copy()).sql(dialect="sqlite")
+
+
+def names_and_types(tree: exp.Expr) -> list[tuple[str, ColumnType | None]] | None:
+    """What each item of the select list is called, and its type where the text says it.
+
+    None: there is a star in it, and SQLite knows better.
+    """
+    select = tree
+    while isinstance(select, (exp.SetOperation, exp.Subquery)):
+        select = select.this
+    if not isinstance(select, exp.Select) or select.is_star:
+        return None
+    return [(_name(item), _type(item)) for item in select.expressions]
+
+
+def _name(item: exp.Expr) -> str:
+    if isinstance(item, exp.Alias):
+        alias = item.args["alias"]
+        return str(alias.this) if alias.args.get("quoted") else str(alias.this).lower()
+    if isinstance(item, exp.Dot):
+        item = item.expression
+    if isinstance(item, exp.Anonymous) and str(item.this).upper() == "ARRAY":
+        return "array"
+    return column_name(item)
+
+
+def _type(item: exp.Expr) -> ColumnType | None:
+    node = item.this if isinstance(item, exp.Alias) else item
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.Dot):
+        node = node.expression
+    if isinstance(node, exp.Cast):
+        word = _type_name(node.to)
+        return ColumnType.INTEGER if word in _INTEGERS else ColumnType.STRING
+    if isinstance(node, exp.Anonymous):
+        name = str(node.this).lower()
+        if name.startswith("has_") or name in _VISIBILITY:
+            return ColumnType.BOOLEAN
+        is_number = name in _NUMBER_FUNCTIONS or name == "count"
+        return ColumnType.INTEGER if is_number else None
+    if isinstance(node, exp.Subquery):
+        inner = names_and_types(node.this)
+        return inner[0][1] if inner else None
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return ColumnType.INTEGER
+    return ColumnType.BOOLEAN if isinstance(node, _TRUTHS) else None
+
+
+def _rewrite(node: exp.Expr) -> exp.Expr:
+    """Children first: a handler sees what they have become."""
+    for key, value in list(node.args.items()):
+        if isinstance(value, list):
+            node.set(key, [_rewrite(each) if isinstance(each, exp.Expr) else each for each in value])
+        elif isinstance(value, exp.Expr):
+            node.set(key, _rewrite(value))
+    handler = _HANDLERS.get(type(node))
+    found: exp.Expr = node if handler is None else handler(node)
+    return found
+
+
+def _table(node: exp.Table) -> exp.Expr:
+    schema, name = node.text("db").lower(), node.name.lower()
+    if not isinstance(node.this, exp.Identifier):
+        return _set_function(node)
+    if schema == "information_schema":
+        name = f"information_schema_{name}"
+    if schema in ("pg_catalog", "information_schema") and name not in TABLES:
+        shown = f"{schema}.{node.name.lower()}"
+        raise UndefinedTable(f'relation "{shown}" does not exist', position=walk_position(node))
+    node.set("db", None)
+    node.set("this", exp.to_identifier(name))
+    if schema == "information_schema" and not node.alias:
+        node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name.split("_", 2)[-1])))
+    return node
+
+
+def _set_function(node: exp.Table) -> exp.Expr:
+    """`unnest(a) x` and `generate_series(1, n) x`: a column named like the alias."""
+    call, alias = node.this, node.args.get("alias")
+    name = str(getattr(call, "this", "")).lower()
+    if not isinstance(call, exp.Anonymous) or name not in _SET_FUNCTIONS:
+        raise Unsupported(
+            "this function in FROM is not supported in queries on pg_catalog",
+            position=walk_position(node),
+        )
+    columns = alias.args.get("columns") if alias is not None else None
+    shown = columns[0].name if columns else (node.alias or name)
+    source = exp.Table(this=_call("json_each", _call(f"pg_{name}", *call.expressions)))
+    inner = exp.select(exp.alias_(exp.column("value"), shown)).from_(source)
+    return inner.subquery(node.alias or name)
+
+
+def _unnest(node: exp.Unnest) -> exp.Expr:
+    call = exp.Anonymous(this="unnest", expressions=node.expressions)
+    return _set_function(exp.Table(this=call, alias=node.args.get("alias")))
+
+
+def _bracket(node: exp.Bracket) -> exp.Expr:
+    return _call("pg_item", node.this, node.expressions[0])
+
+
+def _dot(node: exp.Dot) -> exp.Expr:
+    inner = node.expression
+    if isinstance(node.parent, exp.DataType):
+        return node  # `x::pg_catalog.text`
+    if isinstance(inner, (exp.Anonymous, exp.Func)):
+        return inner
+    raise Unsupported("this use of a dot is not supported", position=walk_position(node))
+
+
+def _operator(node: exp.Operator) -> exp.Expr:
+    symbol = str(node.args["operator"]).removeprefix("pg_catalog.").strip()
+    left, right = node.this, node.expression
+    negate, plain = symbol.startswith("!"), symbol.removeprefix("!")
+    found: exp.Expr
+    if plain in _REGEXPS:
+        found = _call(_REGEXPS[plain], right, left)
+    elif plain in _COMPARISONS:
+        found = _COMPARISONS[plain](this=left, expression=right)
+    else:
+        raise Unsupported(f"OPERATOR({symbol}) is not supported", position=walk_position(node))
+    return exp.Not(this=exp.Paren(this=found)) if negate else found
+
+
+def _regexp(node: exp.RegexpLike | exp.RegexpILike) -> exp.Expr:
+    name = "regexp" if isinstance(node, exp.RegexpLike) else "iregexp"
+    return _call(name, node.expression, node.this)
+
+
+def _collate(node: exp.Collate) -> exp.Expr:
+    inner: exp.Expr = node.this
+    return inner
+
+
+def _cast(node: exp.Cast) -> exp.Expr:
+    word, inner = _type_name(node.to), node.this
+    if word in _LOOKUPS:
+        return _call(f"pg_{word}", inner)
+    if word == "text" and isinstance(inner, exp.Anonymous) and inner.this in _NAMED:
+        return _call(f"{inner.this}_name", *inner.expressions)
+    if word in _INTEGERS:
+        return exp.Cast(this=inner, to=exp.DataType.build("integer"))
+    if word in ("text", "name", "varchar", "char", "regproc"):
+        return exp.Cast(this=inner, to=exp.DataType.build("text"))
+    return exp.Paren(this=inner)
+
+
+def _type_name(to: exp.Expr) -> str:
+    kind: Any = to.args.get("kind")
+    if kind is None:
+        return str(getattr(to.this, "value", to.this)).lower()
+    return str(kind.name if not isinstance(kind, exp.Dot) else kind.expression.name).lower()
+
+
+def _anonymous(node: exp.Anonymous) -> exp.Expr:
+    if str(node.this).upper() != "ARRAY" or len(node.expressions) != 1:
+        return node
+    query = node.expressions[0]
+    if not isinstance(query, exp.Select) or len(query.expressions) != 1:
+        raise Unsupported("this ARRAY is not supported", position=walk_position(node))
+    item = query.expressions[0]
+    inner = item.this if isinstance(item, exp.Alias) else item
+    query.set("expressions", [exp.alias_(inner.copy(), "item")])
+    picked = exp.select(_call("array_agg", exp.column("item"))).from_(query.subquery("items"))
+    return picked.subquery()
+
+
+def _equals(node: exp.EQ) -> exp.Expr:
+    """`x = ANY (array)`; an array is text here."""
+    right = node.expression
+    if not isinstance(right, exp.Any):
+        return node
+    array = right.this.unnest() if isinstance(right.this, exp.Paren) else right.this
+    if isinstance(array, (exp.Query, exp.Subquery)):
+        return exp.In(this=node.this, query=array)
+    if isinstance(array, exp.Array):
+        return exp.In(this=node.this, expressions=array.expressions)
+    return _call("pg_any", node.this, array)
+
+
+def _parameter(node: exp.Parameter) -> exp.Expr:
+    return exp.Var(this=f"?{node.this}")
+
+
+def _refused(node: exp.Expr) -> exp.Expr:
+    raise Unsupported(
+        f"{type(node).__name__.upper()} is not supported in queries on pg_catalog",
+        position=walk_position(node),
+    )
+
+
+def _call(name: str, *args: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=list(args))
+
+
+_HANDLERS: dict[type[exp.Expr], Any] = {
+    exp.Table: _table,
+    exp.Dot: _dot,
+    exp.Operator: _operator,
+    exp.RegexpLike: _regexp,
+    exp.RegexpILike: _regexp,
+    exp.Collate: _collate,
+    exp.Cast: _cast,
+    exp.Anonymous: _anonymous,
+    exp.EQ: _equals,
+    exp.Parameter: _parameter,
+    exp.Lateral: _refused,
+    exp.Unnest: _unnest,
+    exp.Bracket: _bracket,
+}
