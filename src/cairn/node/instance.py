@@ -154,6 +154,7 @@ class Instance:
             (self.sentinel.run(), "sentinel"),
             (self.lease.run(), "lease"),
             (self.replication.run(), "replication"),
+            (self.replication.maintain(), "row log upkeep"),
         ):
             self._tasks.append(spawn(self._guarded(coroutine, name), name))
 

@@ -44,6 +44,8 @@ COPY_ROWS = 5_000
 COPY_IDLE_S = 60.0
 REFUSED_PAUSE_S = 5.0
 SYNC_S = 5.0
+MAINTAIN_S = 5.0
+KEEP_RECORDS = 100_000  # of each origin, for streams and for those who were away for a while
 
 
 class CopyRequest(msgspec.Struct, frozen=True):
@@ -331,6 +333,30 @@ class Replication:
             if uuid != self._uuid:
                 self.acks[uuid] = vclock
         self._release_acks()
+
+    # --- keeping the log short ------------------------------------------------------------------
+
+    async def maintain(self) -> None:
+        """Forget records that everybody has; past the bound, even those that somebody lacks."""
+        while True:
+            await asyncio.sleep(MAINTAIN_S)
+            for origin, lsn in list(self.data.vclock.items()):
+                upto = self.prunable(origin, lsn)
+                if upto >= self._reader.oldest(origin) > 0:
+                    await self.data.run(lambda o=origin, u=upto: self.data.store.prune(o, u))  # type: ignore[misc]
+
+    def prunable(self, origin: str, lsn: int) -> int:
+        """The last lsn that need not be kept: all members have it and streams had their time."""
+        bound = int(self._state.setting("row_log_max", 1_000_000))
+        found = self._replicaset()
+        members = found[1].members if found is not None else ()
+        have = [
+            self.acks.get(row.uuid, {}).get(origin, 0)
+            for name in members
+            if name != self._name and (row := self._state.cluster.instances.get(name)) is not None
+        ]
+        wanted = min([lsn, *have])
+        return max(min(wanted, lsn - KEEP_RECORDS), lsn - bound)
 
     # --- sync -----------------------------------------------------------------------------------
 

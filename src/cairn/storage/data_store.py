@@ -369,6 +369,16 @@ class DataStore:
     def position(self) -> tuple[int, Vclock]:
         return self.last_epoch, dict(self.vclock)
 
+    def prune(self, origin: str, upto: int, limit: int = 20_000) -> int:
+        """Forget records of an origin up to an lsn, at most `limit` of them at once."""
+        number = self.origin_id(origin)
+        self.connection.execute(
+            "DELETE FROM row_log WHERE origin = ? AND lsn IN ("
+            "SELECT lsn FROM row_log WHERE origin = ? AND lsn <= ? ORDER BY lsn LIMIT ?)",
+            (number, number, upto, limit),
+        )
+        return self.connection.changes()
+
     # --- records of others ----------------------------------------------------------------------
 
     def keep_record(self, record: Record) -> None:

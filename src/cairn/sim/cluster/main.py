@@ -9,22 +9,26 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from cairn.sim.cluster import world
 from cairn.sim.cluster.history import Result, run_seed
+from cairn.sim.cluster.row_history import run_row_seed
 from cairn.sim.main import parse_seeds, say
 
+KINDS: dict[str, Callable[[int], Result]] = {"cluster": run_seed, "rows": run_row_seed}
 CHECK_TWICE_EVERY = 25  # seeds that are run twice, to prove that a seed says it all
 
 
-def run_checked(seed: int) -> Result:
+def run_checked(job: tuple[str, int]) -> Result:
     """One seed; what is no broken promise but a bug of the simulator fails it as well."""
+    kind, seed = job
+    run = KINDS[kind]
     quiet()
     try:
-        result = run_seed(seed)
+        result = run(seed)
         if seed % CHECK_TWICE_EVERY == 0 and result.failure is None:
-            again = run_seed(seed)
+            again = run(seed)
             if again.trace != result.trace:
                 result.failure = f"two runs differ: {result.trace} and {again.trace}"
     except Exception:
@@ -38,25 +42,27 @@ def quiet() -> None:
     logger.setLevel("INFO" if world.TRACE is not None else "CRITICAL")
 
 
-def results_of(first: int, count: int, workers: int) -> Iterator[Result]:
-    seeds = range(first, first + count)
+def results_of(kind: str, first: int, count: int, workers: int) -> Iterator[Result]:
+    jobs = [(kind, seed) for seed in range(first, first + count)]
     if workers <= 1 or count == 1:
-        yield from map(run_checked, seeds)
+        yield from map(run_checked, jobs)
         return
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        yield from pool.imap_unordered(run_checked, seeds)
+        yield from pool.imap_unordered(run_checked, jobs)
 
 
-def run_seeds(first: int, count: int, workers: int = 1, *, stop_after: int = 10) -> list[Result]:
+def run_seeds(
+    first: int, count: int, workers: int = 1, *, kind: str = "cluster", stop_after: int = 10
+) -> list[Result]:
     """Run the seeds and print what came of it; the failing results."""
     started = time.monotonic()
     done: list[Result] = []
     failures: list[Result] = []
-    for result in results_of(first, count, workers):
+    for result in results_of(kind, first, count, workers):
         done.append(result)
         if result.failure is not None:
             failures.append(result)
-            report(result)
+            report(result, kind)
             if len(failures) >= stop_after:
                 say(f"stopped after {stop_after} failing seeds")
                 break
@@ -73,9 +79,9 @@ def run_seeds(first: int, count: int, workers: int = 1, *, stop_after: int = 10)
     return failures
 
 
-def report(result: Result) -> None:
+def report(result: Result, kind: str) -> None:
     say(f"seed {result.seed} FAILED ({result.about}): {result.failure}")
-    say(f"  repeat: python -m cairn.sim.cluster --seeds {result.seed} --trace")
+    say(f"  repeat: python -m cairn.sim.cluster --kind {kind} --seeds {result.seed} --trace")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -85,6 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.execv(sys.executable, [sys.executable, "-m", "cairn.sim.cluster", *words])
     parser = argparse.ArgumentParser("cairn.sim.cluster", description=__doc__)
     parser.add_argument("--seeds", default="1-50", help="N or A-B")
+    parser.add_argument("--kind", choices=sorted(KINDS), default="cluster")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--trace", action="store_true", help="tell the story of one seed")
     parser.add_argument("--debug", action="store_true", help="with all its details")
@@ -92,20 +99,22 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     first, count = parse_seeds(options.seeds)
     if options.trace:
-        return explain(first, debug=options.debug)
-    found = run_seeds(first, count, options.workers, stop_after=options.stop_after)
+        return explain(first, options.kind, debug=options.debug)
+    found = run_seeds(
+        first, count, options.workers, kind=options.kind, stop_after=options.stop_after
+    )
     return 1 if found else 0
 
 
-def explain(seed: int, *, debug: bool = False) -> int:
+def explain(seed: int, kind: str = "cluster", *, debug: bool = False) -> int:
     """One seed with every line that its instances logged."""
     world.TRACE = say
     quiet()
     if debug:
         logging.getLogger("cairn").setLevel("DEBUG")
-    result = run_seed(seed)
+    result = KINDS[kind](seed)
     for note in result.notes:
         say(note)
     if result.failure is not None:
-        report(result)
+        report(result, kind)
     return 1 if result.failure is not None else 0
