@@ -65,6 +65,7 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
     changes: tuple[RowChange, ...] = ()
     shape: Shape | None = None
     operation: tuple[str, int] | None = None
+    bulk: tuple[int, int, list[tuple[Any, ...]]] | None = None  # table, version, rows inserted
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -77,6 +78,11 @@ def encode_body(body: Body) -> bytes:
 
 def record_of(origin: str, epoch: int, lsn: int, data: bytes) -> Record:
     body = _decode(data)
+    if body.bulk is not None:
+        table, version, rows = body.bulk
+        insert = int(RowOp.INSERT)
+        changes = tuple(RowChange(table, version, insert, None, row) for row in rows)
+        body = msgspec.structs.replace(body, changes=changes)
     return Record(
         origin,
         epoch,

@@ -7,6 +7,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -41,6 +42,7 @@ KEYED_ATTEMPTS = 5
 REPLAN_S = 5.0  # how long a statement follows a moving topology before it gives up
 #: A merge that would only hand the gathered rows through.
 _PLAIN_MERGE = re.compile(r"SELECT (r\d+)\.x0 AS x0(?:, \1\.x(\d+) AS x\2)* FROM m0 AS \1")
+_bucket_first = itemgetter(0)
 _RETRIED = (NotOwner, NoMaster, TableUnderDdl)
 
 Params = Sequence[Any]
@@ -331,6 +333,8 @@ class Dispatcher:
                     owner = owners[row[0]] = self.routes.owner(tier, row[0])
                     found.setdefault(owner, [])
                 found[owner].append(row)
+            for part in found.values():
+                part.sort(key=_bucket_first)  # neighbours on disk: fewer pages are touched
             return {
                 owner: WriteRequest(
                     table.id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -142,6 +143,7 @@ class CopyIn:
             header=_has_header(plan.options),
             **_options(plan.options),
         )
+        self.wake = asyncio.Event()  # set by the session when bytes have come
         self._types = plan.insert.param_types
         self._rows: list[Any] = []
         self._count = 0
@@ -167,7 +169,10 @@ class CopyIn:
                     if session.transport.is_closing() or session.cancelled.is_set():
                         raise QueryCanceled("COPY was cancelled")
                     session.transport.resume_reading()
-                    await asyncio.sleep(0.001)
+                    self.wake.clear()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(0.5):
+                            await self.wake.wait()
                     continue
                 for message in messages:
                     if await self._take(message):
@@ -289,28 +294,7 @@ def row_reader(table: Table, names: Sequence[str], catalog: Catalog) -> tuple[Re
         for at, column in enumerate(columns)
         if column is not None and (not column.nullable or column.name in table.primary_key)
     }
-    is_plain = all(read is None for read in to_value)
-
-    def read(fields: Fields) -> tuple[Any, ...]:
-        row = [
-            None if field is None else convert(field)
-            for convert, field in zip(readers, fields, strict=True)
-        ]
-        if None in row:
-            for at in required:
-                if row[at] is None:
-                    raise NotNullViolation(
-                        f'null value in column "{names[at]}" of relation "{table.name}" violates '
-                        "not-null constraint"
-                    )
-        if is_plain:
-            return (bucket([row[at] for at in key]), *row)
-        values = [
-            row[at] if convert is None or row[at] is None else convert(row[at])
-            for at, convert in zip(key, to_value, strict=True)
-        ]
-        return (bucket(values), *row)
-
+    read = _compiled(names, readers, types, key, bucket, to_value, required, table.name)
     missing = [
         column.name
         for column in table.columns
@@ -324,6 +308,52 @@ def row_reader(table: Table, names: Sequence[str], catalog: Catalog) -> tuple[Re
     if list(names) == [column.name for column in table.columns]:
         return read, sql
     return _widened(read, table, names), sql
+
+
+def _compiled(
+    names: Sequence[str],
+    readers: list[Callable[[str], Physical]],
+    types: list[ColumnType],
+    key: list[int],
+    bucket: Callable[[Sequence[Any]], int],
+    to_value: list[Callable[[Any], Any] | None],
+    required: set[int],
+    table: str,
+) -> Reader:
+    """A function written for these columns: a loop over them would cost more than the reading."""
+    scope: dict[str, Any] = {"bucket": bucket, "missing": _missing, "names": names, "table": table}
+    variables = [f"v{at}" for at in range(len(names))]
+    lines = ["def read(fields):", f"    {', '.join(variables)}, = fields"]
+    for at, variable in enumerate(variables):
+        scope[f"read{at}"] = readers[at]
+        if at in required:
+            lines.append(f"    if {variable} is None: missing(names[{at}], table)")
+            lines.append(f"    {variable} = {_call(types[at], at, variable)}")
+        else:
+            text = _call(types[at], at, variable)
+            lines.append(f"    if {variable} is not None: {variable} = {text}")
+    parts = []
+    for at, convert in zip(key, to_value, strict=True):
+        scope[f"value{at}"] = convert
+        whole = f"v{at}" if convert is None else f"(None if v{at} is None else value{at}(v{at}))"
+        parts.append(whole)
+    lines.append(f"    return (bucket(({', '.join(parts)},)), {', '.join(variables)},)")
+    exec("\n".join(lines), scope)
+    made: Reader = scope["read"]
+    return made
+
+
+def _call(type_: ColumnType, at: int, variable: str) -> str:
+    """Short integers need no check of their range."""
+    if type_ is ColumnType.INTEGER:
+        return f"int({variable}) if len({variable}) < 19 else read{at}({variable})"
+    return f"read{at}({variable})"
+
+
+def _missing(column: str, table: str) -> None:
+    raise NotNullViolation(
+        f'null value in column "{column}" of relation "{table}" violates not-null constraint'
+    )
 
 
 def _widened(read: Reader, table: Table, names: Sequence[str]) -> Reader:

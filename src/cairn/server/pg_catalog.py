@@ -100,7 +100,7 @@ def _describe(sql: str) -> list[tuple[str, ColumnType | None]]:
 
     cursor.exec_trace = note
     try:
-        cursor.execute(sql)
+        cursor.execute(sql, _bindings(sql, [None] * 65536))
     except apsw.ExecTraceAbort:
         pass
     except apsw.Error as problem:

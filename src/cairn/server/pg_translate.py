@@ -42,7 +42,7 @@ _VISIBILITY = ("pg_table_is_visible", "pg_relation_is_publishable", "pg_is_in_re
 
 def translate(tree: exp.Expr) -> str:
     """The text for SQLite; what it cannot say is refused by name."""
-    return _rewrite(tree.copy()).sql(dialect="sqlite")
+    return _rewrite(tree.copy()).sql(dialect="sqlite", normalize_functions=False)
 
 
 def names_and_types(tree: exp.Expr) -> list[tuple[str, ColumnType | None]] | None:

@@ -110,6 +110,8 @@ class Session(asyncio.Protocol):
         self.pg.feed(data)
         if self._working is None and not self._waiting:
             self._pump()
+        elif self._copy is not None:
+            self._copy.wake.set()
         elif len(data) > 65536 and len(self.pg.requests) > 64:
             self.transport.pause_reading()  # a client that pipelines more than we can take
 

@@ -209,11 +209,12 @@ class DataStore:
         """One statement in its savepoint: rows changed, and the lsn of its record (0: none)."""
         self._changes.clear()
         self._operation: tuple[str, int] | None = None
+        self._bulk: tuple[int, int, list[tuple[Any, ...]]] | None = None
         before = self.vclock.get(self.origin, 0)
         self.connection.execute("SAVEPOINT statement")
         try:
             count = run()
-            body = Body(kind, self._now(), self.take_changes(), operation=self._operation)
+            body = Body(kind, self._now(), self.take_changes(), None, self._operation, self._bulk)
             lsn = self._log(body)
         except BaseException:
             if self.connection.in_transaction:
@@ -227,7 +228,8 @@ class DataStore:
         return count, lsn
 
     def _log(self, body: Body) -> int:
-        if body.kind in (Kind.ROWS, Kind.MOVE) and not body.changes and body.operation is None:
+        is_empty = not body.changes and body.operation is None and body.bulk is None
+        if is_empty and body.kind in (Kind.ROWS, Kind.MOVE):
             return 0
         lsn = self.vclock.get(self.origin, 0) + 1
         epoch = self.fence.epoch
@@ -258,9 +260,7 @@ class DataStore:
             self.connection.executemany(sql, rows)
         finally:
             self.connection.preupdate_hook(self._on_change)
-        version = self.versions.get(table, 0)
-        insert = int(RowOp.INSERT)
-        self._changes = [RowChange(table, version, insert, None, row) for row in rows]
+        self._bulk = (table, self.versions.get(table, 0), list(rows))
         return len(rows)
 
     def pending_changes(self) -> int:
@@ -269,6 +269,8 @@ class DataStore:
 
     def count_rows(self) -> int:
         """Rows a client is told of. REPLACE counts once, delete plus insert of one row too."""
+        if len(self._changes) == 1:
+            return 1
         inserts = sum(change.op == RowOp.INSERT for change in self._changes)
         deletes = sum(change.op == RowOp.DELETE for change in self._changes)
         updates = len(self._changes) - inserts - deletes

@@ -1,0 +1,128 @@
+"""psql and pgbench, as they come with PostgreSQL 15."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.clients
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def psql(run: Run, dsn: str) -> Callable[..., str]:
+    return lambda *commands: run("psql", "-X", dsn, *(f"-c{each}" for each in commands))
+
+
+def test_tables_are_listed(psql: Run, fresh: str) -> None:
+    for command in (r"\d", r"\dt"):
+        assert f" public | {fresh} | table | admin" in psql(command)
+    assert "sharded by (id) in tier default" in psql(r"\dt+")
+
+
+def test_a_table_is_described(psql: Run, fresh: str) -> None:
+    psql(f"CREATE INDEX {fresh}_name ON {fresh} (name)")
+    shown = psql(rf"\d {fresh}")
+    assert f'Table "public.{fresh}"' in shown
+    assert " id     | bigint  |           | not null | " in shown
+    assert " price  | numeric |           |          | " in shown
+    assert f'"{fresh}_pkey" PRIMARY KEY, btree (id)' in shown
+    assert f'"{fresh}_name" btree (name)' in shown
+    assert "Access method: memtx" in psql(rf"\d+ {fresh}")
+    listed = psql(r"\di")
+    assert f"{fresh}_name" in listed and f"{fresh}_pkey" in listed
+
+
+def test_a_table_that_is_not_there_is_not_described(psql: Run) -> None:
+    assert psql(r"\d nowhere") == 'Did not find any relation named "nowhere".\n'
+
+
+def test_a_dropped_table_is_gone_from_the_list(psql: Run, fresh: str) -> None:
+    assert fresh in psql(r"\dt")
+    psql(f"DROP TABLE {fresh}")
+    assert fresh not in psql(r"\dt")
+
+
+def test_databases_users_and_schemas_are_listed(psql: Run) -> None:
+    assert " cairn | admin | UTF8     | C       | C " in psql(r"\l")
+    users = psql(r"\du")
+    assert "admin" in users and "Superuser, Create role" in users
+    assert " public | admin" in psql(r"\dn")
+    assert "_pico_instance" in psql(r"\dS")
+
+
+@pytest.mark.parametrize(
+    "command", [r"\dp", r"\dv", r"\ds", r"\df", r"\dT", r"\db", r"\di+", r"\d+ _pico_tier", r"\z"]
+)
+def test_other_backslash_commands_answer(psql: Run, command: str) -> None:
+    assert "ERROR" not in psql(command)
+
+
+def test_what_is_not_in_our_catalogue_is_refused_by_name(psql: Run) -> None:
+    shown = psql("SELECT * FROM pg_catalog.pg_foo", "SELECT 1")
+    assert 'ERROR:  relation "pg_catalog.pg_foo" does not exist' in shown
+    shown = psql("SELECT pg_frobnicate(oid) FROM pg_class")
+    assert "ERROR:  function pg_frobnicate does not exist" in shown
+
+
+def test_an_endless_catalogue_query_is_ended(psql: Run) -> None:
+    four = ", ".join(f"pg_attribute a{n}" for n in range(5))
+    assert "takes too long" in psql(f"SELECT count(*) FROM {four}")
+
+
+def test_errors_show_their_place(psql: Run, fresh: str) -> None:
+    shown = psql(f"SELECT id, nope FROM {fresh}")
+    assert shown == (
+        'ERROR:  column with name "nope" not found\n'
+        f"LINE 1: SELECT id, nope FROM {fresh}\n"
+        "                   ^\n"
+    )
+    assert "LINE 1: SELEC 1\n        ^\n" in psql("SELEC 1")
+
+
+def test_variables_and_files(run: Run, dsn: str, fresh: str, tmp_path: Path) -> None:
+    script = (
+        "\\set who 'O''Brien'\n"
+        f"INSERT INTO {fresh} VALUES (1, :'who', 2.50);\n"
+        f"SELECT name AS found FROM {fresh} WHERE id = 1 \\gset\n"
+        "\\echo :found\n"
+        f"SELECT 'SELECT ' || id FROM {fresh} \\gexec\n"
+    )
+    assert run("psql", "-XqAt", dsn, text=script) == "O'Brien\n1\n"
+
+
+def test_copy_in_and_out(run: Run, dsn: str, fresh: str, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("".join(f"{n},name {n},{n}.5\n" for n in range(300)))
+    shown = run("psql", "-X", dsn, f"-c\\copy {fresh} FROM in.csv CSV", cwd=tmp_path)
+    assert shown == "COPY 300\n"
+    run("psql", "-X", dsn, f"-c\\copy {fresh} TO out.txt", cwd=tmp_path)
+    lines = (tmp_path / "out.txt").read_text().splitlines()
+    assert len(lines) == 300 and "7\tname 7\t7.5" in lines
+    query = f"\\copy (SELECT id FROM {fresh} WHERE id < 3 ORDER BY id) TO STDOUT CSV HEADER"
+    assert run("psql", "-X", dsn, f"-c{query}") == "id\n0\n1\n2\n"
+    (tmp_path / "bad.csv").write_text("1000,x,1\noops,y,2\n")
+    shown = run("psql", "-X", dsn, f"-c\\copy {fresh} FROM bad.csv CSV", cwd=tmp_path)
+    assert "ERROR" in shown and "oops" in shown
+
+
+def test_several_statements_in_one_text(psql: Run, fresh: str) -> None:
+    shown = psql(f"INSERT INTO {fresh} VALUES (1, 'a', 1); SELECT name FROM {fresh}")
+    assert "INSERT 0 1" in shown and " a" in shown
+
+
+@pytest.mark.parametrize("mode", ["simple", "extended", "prepared"])
+def test_pgbench_runs_in_every_mode(
+    run: Run, dsn: str, fresh: str, mode: str, tmp_path: Path
+) -> None:
+    (tmp_path / "load.sql").write_text(
+        "\\set id random(1, 1000000000)\n"
+        f"INSERT INTO {fresh} VALUES (:id, 'x', 1.5) ON CONFLICT DO NOTHING;\n"
+        f"SELECT name FROM {fresh} WHERE id = :id;\n"
+    )
+    command = ("pgbench", "-n", "-f", "load.sql", "-M", mode, "-c", "4", "-j", "1", "-t", "50")
+    shown = run(*command, dsn, cwd=tmp_path)
+    assert "number of transactions actually processed: 200/200" in shown
+    assert "number of failed transactions: 0 (0.000%)" in shown

@@ -1,0 +1,298 @@
+"""psycopg, asyncpg, pg8000 and SQLAlchemy, unmodified."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pg8000.dbapi
+import pg8000.native
+import psycopg
+import pytest
+import sqlalchemy as sa
+from psycopg.types.json import Json
+
+from tests.cluster.harness import PASSWORD, Cluster
+
+pytestmark = pytest.mark.clients
+
+MOMENT = datetime(2024, 2, 29, 12, 0, 0, 250000, tzinfo=UTC)
+KEY = UUID("12345678-1234-5678-1234-567812345678")
+EVERY_TYPE = (
+    "b BOOLEAN, i INTEGER PRIMARY KEY, u UNSIGNED, d DOUBLE, n DECIMAL, s TEXT, g UUID, t DATETIME"
+)
+VALUES = (True, -7, 7, 2.5, Decimal("1.50"), "text ü", KEY, MOMENT)
+
+
+@pytest.fixture
+def every_type(cluster: Cluster, fresh: str) -> str:
+    node = cluster["i1"]
+    node.sql(f"DROP TABLE {fresh}")
+    node.sql(f"CREATE TABLE {fresh} ({EVERY_TYPE}) DISTRIBUTED BY (i) WAIT APPLIED GLOBALLY")
+    return fresh
+
+
+# --- psycopg ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_psycopg_keeps_every_type(dsn: str, every_type: str, binary: bool) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.cursor(binary=binary)
+        marks = ", ".join(["%b" if binary else "%s"] * len(VALUES))
+        cursor.execute(f"INSERT INTO {every_type} VALUES ({marks})", VALUES)
+        assert cursor.execute(f"SELECT * FROM {every_type}").fetchall() == [VALUES]
+        cursor.execute(f"INSERT INTO {every_type} (i) VALUES (%s)", (1,))
+        assert cursor.execute(f"SELECT * FROM {every_type} WHERE i = 1").fetchone() == (
+            (None, 1, *[None] * 6)
+        )
+
+
+def test_psycopg_prepares_pipelines_and_copies(dsn: str, fresh: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.cursor()
+        insert = f"INSERT INTO {fresh} VALUES (%s, %s, %s)"
+        cursor.executemany(insert, [(n, f"n{n}", Decimal(n)) for n in range(50)])
+        assert cursor.rowcount == 50
+        for n in range(12):  # after five it uses a named statement
+            found = cursor.execute(f"SELECT name FROM {fresh} WHERE id = %s", (n,)).fetchone()
+            assert found == (f"n{n}",)
+        with connection.pipeline():
+            first = connection.execute(f"SELECT count(*) FROM {fresh}")
+            second = connection.execute(f"SELECT name FROM {fresh} WHERE id = 3")
+            assert (first.fetchone(), second.fetchone()) == ((50,), ("n3",))
+        with cursor.copy(f"COPY {fresh} (id, name) FROM STDIN") as copy:
+            for n in range(100, 200):
+                copy.write_row((n, "copied\tand escaped"))
+        assert cursor.rowcount == 100
+        with cursor.copy(f"COPY (SELECT id, name FROM {fresh} WHERE id = 150) TO STDOUT") as copy:
+            assert list(copy.rows()) == [("150", "copied\tand escaped")]
+
+
+def test_psycopg_goes_on_after_errors(dsn: str, fresh: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"INSERT INTO {fresh} VALUES (1, 'a', 1)")
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            connection.execute(f"INSERT INTO {fresh} VALUES (1, 'a', 1)")
+        with pytest.raises(psycopg.errors.InvalidTextRepresentation):
+            connection.execute(f"SELECT * FROM {fresh} WHERE id = %s", ("abc",))
+        with pytest.raises(psycopg.errors.SyntaxError) as caught:
+            connection.execute("SELEC 1")
+        assert caught.value.diag.statement_position == "1"
+        with pytest.raises(psycopg.errors.UndefinedTable), connection.pipeline():
+            connection.execute("SELECT 1")
+            connection.execute("SELECT * FROM nowhere")
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_psycopg_in_a_block_of_statements(dsn: str, fresh: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute(f"INSERT INTO {fresh} VALUES (1, 'a', 1)")
+        connection.execute(f"SELECT * FROM {fresh}")
+        connection.commit()
+        with connection.transaction():
+            connection.execute(f"INSERT INTO {fresh} VALUES (2, 'b', 1)")
+        connection.execute("SELECT 1")
+        connection.rollback()  # nothing was written: nothing to say
+        connection.execute(f"INSERT INTO {fresh} VALUES (3, 'c', 1)")
+        with pytest.raises(psycopg.Error, match=r"1 statement\(s\) of this block stay committed"):
+            connection.rollback()
+        assert connection.execute(f"SELECT count(*) FROM {fresh}").fetchone() == (3,)
+
+
+def test_psycopg_async(dsn: str, fresh: str) -> None:
+    async def session() -> None:
+        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+            await connection.execute(f"INSERT INTO {fresh} VALUES (%s, %s, %s)", (1, "a", 1))
+            cursor = await connection.execute(f"SELECT name FROM {fresh} WHERE id = %s", (1,))
+            assert await cursor.fetchall() == [("a",)]
+            async with cursor.copy(f"COPY {fresh} TO STDOUT") as copy:
+                assert [row async for row in copy.rows()] == [("1", "a", "1")]
+            async with connection.pipeline():
+                found = [await connection.execute("SELECT %s::int", (n,)) for n in range(20)]
+            assert [await each.fetchone() for each in found] == [(n,) for n in range(20)]
+
+    asyncio.run(session())
+
+
+def test_psycopg_reads_json_of_system_tables(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        found = connection.execute("SELECT current_state FROM _pico_instance").fetchall()
+        assert found == [(["Online", state[0][1]],) for state in found]
+        with pytest.raises(psycopg.Error):
+            connection.execute("SELECT %s", (Json({"a": 1}),)).fetchone()[0]["b"]
+            raise psycopg.Error  # echoing JSON is allowed too
+
+
+def test_psycopg_server_side_cursors_are_refused_by_name(dsn: str, fresh: str) -> None:
+    with (
+        psycopg.connect(dsn) as connection,
+        pytest.raises(psycopg.errors.FeatureNotSupported, match="DECLARE"),
+        connection.cursor("named") as cursor,
+    ):
+        cursor.execute(f"SELECT * FROM {fresh}")
+
+
+# --- asyncpg ---------------------------------------------------------------------------------------
+
+
+def test_asyncpg_keeps_every_type(dsn: str, every_type: str) -> None:
+    async def session() -> None:
+        connection = await asyncpg.connect(dsn)
+        marks = ", ".join(f"${at}" for at in range(1, len(VALUES) + 1))
+        await connection.execute(f"INSERT INTO {every_type} VALUES ({marks})", *VALUES)
+        assert tuple(await connection.fetchrow(f"SELECT * FROM {every_type}")) == VALUES
+        await connection.close()
+
+    asyncio.run(session())
+
+
+def test_asyncpg_prepares_copies_and_pools(dsn: str, fresh: str) -> None:
+    async def session() -> None:
+        async with asyncpg.create_pool(dsn, min_size=2, max_size=4) as pool:
+            rows = [(n, f"n{n}", Decimal(n)) for n in range(40)]
+            await pool.executemany(f"INSERT INTO {fresh} VALUES ($1, $2, $3)", rows)
+            wanted = f"SELECT name FROM {fresh} WHERE id = $1"
+            found = await asyncio.gather(*(pool.fetchval(wanted, n) for n in range(40)))
+            assert found == [f"n{n}" for n in range(40)]
+            async with pool.acquire() as connection:
+                statement = await connection.prepare(wanted)
+                assert [p.name for p in statement.get_parameters()] == ["int8"]
+                assert [a.name for a in statement.get_attributes()] == ["name"]
+                assert await statement.fetchval(7) == "n7"
+                async with connection.transaction():
+                    cursor = await connection.cursor(f"SELECT id FROM {fresh} ORDER BY id")
+                    assert [row["id"] for row in await cursor.fetch(3)] == [0, 1, 2]
+                    assert len(await cursor.fetch(100)) == 37
+                await _copies(connection, fresh)
+        await asyncio.sleep(0)
+
+    asyncio.run(session())
+
+
+async def _copies(connection: Any, table: str) -> None:
+    lines = b"".join(b"%d\tcopied\t1.5\n" % n for n in range(1000, 1100))
+
+    async def source() -> Any:
+        yield lines
+
+    assert await connection.copy_to_table(table, source=source()) == "COPY 100"
+    got: list[bytes] = []
+
+    async def keep(data: bytes) -> None:
+        got.append(data)
+
+    query = f"SELECT id, name FROM {table} WHERE id = $1"
+    text = f"SELECT id, name FROM {table} WHERE id = 1050"
+    assert await connection.copy_from_query(text, output=keep) == "COPY 1"
+    assert b"".join(got) == b"1050\tcopied\n"
+    assert tuple(await connection.fetchrow(query, 1050)) == (1050, "copied")
+
+
+def test_asyncpg_goes_on_after_errors(dsn: str, fresh: str) -> None:
+    async def session() -> None:
+        connection = await asyncpg.connect(dsn)
+        await connection.execute(f"INSERT INTO {fresh} VALUES (1, 'a', 1)")
+        with pytest.raises(asyncpg.UniqueViolationError):
+            await connection.execute(f"INSERT INTO {fresh} VALUES ($1, 'a', 1)", 1)
+        with pytest.raises(asyncpg.PostgresSyntaxError):
+            await connection.fetch("SELEC 1")
+        with pytest.raises(asyncpg.DivisionByZeroError):
+            await connection.fetchval("SELECT 1 / $1::int", 0)
+        assert await connection.fetchval("SELECT 1") == 1
+        await connection.close()
+
+    asyncio.run(session())
+
+
+def test_asyncpg_notices_a_changed_table(dsn: str, cluster: Cluster, fresh: str) -> None:
+    async def session() -> None:
+        connection = await asyncpg.connect(dsn)
+        text = f"SELECT * FROM {fresh} WHERE id = $1"
+        assert await connection.fetch(text, 1) == []
+        await connection.execute(f"ALTER TABLE {fresh} ADD COLUMN extra TEXT")
+        for _ in range(2):
+            try:
+                row_names = (await connection.prepare(text)).get_attributes()
+            except asyncpg.PostgresError:
+                continue
+        assert [each.name for each in row_names] == ["id", "name", "price", "extra"]
+        await connection.close()
+
+    asyncio.run(session())
+
+
+# --- pg8000 ----------------------------------------------------------------------------------------
+
+
+def test_pg8000_runs_a_session(cluster: Cluster, fresh: str) -> None:
+    options: dict[str, Any] = {
+        **{"user": "admin", "password": PASSWORD, "host": "127.0.0.1"},
+        **{"port": cluster["i2"].pg_port, "database": "cairn"},
+    }
+    native = pg8000.native.Connection(**options)
+    native.run(f"INSERT INTO {fresh} VALUES (:id, :name, :price)", id=1, name="ü", price=1.5)
+    assert native.run(f"SELECT id, name FROM {fresh} WHERE id = :id", id=1) == [[1, "ü"]]
+    with pytest.raises(pg8000.native.DatabaseError):
+        native.run("SELEC 1")
+    assert native.run("SELECT 1") == [[1]]
+    native.close()
+    with pg8000.dbapi.connect(**options) as connection:
+        connection.autocommit = True
+        cursor = connection.cursor()
+        cursor.execute(f"SELECT name, price FROM {fresh} WHERE id = %s", (1,))
+        assert cursor.fetchall() == ([["ü", Decimal("1.5")]])
+
+
+# --- SQLAlchemy ------------------------------------------------------------------------------------
+
+
+def test_sqlalchemy_core_runs_a_session(dsn: str, cluster: Cluster) -> None:
+    engine = sa.create_engine(
+        dsn.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT"
+    )
+    meta = sa.MetaData()
+    goods = sa.Table(
+        "sa_goods",
+        meta,
+        sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("name", sa.String, nullable=False),
+        sa.Column("price", sa.Numeric),
+        sa.Column("at", sa.DateTime(timezone=True)),
+    )
+    with engine.connect() as connection:
+        meta.create_all(connection, checkfirst=False)
+        rows = [
+            {"id": n, "name": f"n{n}", "price": Decimal(n), "at": MOMENT} for n in range(20)
+        ]
+        connection.execute(goods.insert(), rows)
+        connection.execute(goods.insert().values(id=99, name="one"))
+        query = sa.select(goods.c.name).where(goods.c.id < 3).order_by(goods.c.id)
+        assert connection.scalars(query).all() == ["n0", "n1", "n2"]
+        total = sa.select(sa.func.count(), sa.func.sum(goods.c.price)).select_from(goods)
+        assert connection.execute(total).one() == (21, 190)
+        connection.execute(goods.update().where(goods.c.id == 1).values(name="changed"))
+        assert connection.scalar(sa.select(goods.c.name).where(goods.c.id == 1)) == "changed"
+        connection.execute(goods.delete().where(goods.c.id.in_([1, 2])))
+        other = goods.alias()
+        joined = sa.select(sa.func.count()).select_from(
+            goods.join(other, goods.c.id == other.c.id)
+        )
+        assert connection.scalar(joined) == 19
+        meta.drop_all(connection, checkfirst=False)
+    engine.dispose()
+
+
+def test_sqlalchemy_asks_which_tables_there_are(dsn: str, fresh: str) -> None:
+    engine = sa.create_engine(
+        dsn.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT"
+    )
+    with engine.connect() as connection:
+        inspector = sa.inspect(connection)
+        assert fresh in inspector.get_table_names()
+        assert inspector.has_table(fresh) and not inspector.has_table("nowhere")
+    engine.dispose()
