@@ -49,6 +49,20 @@ def fresh(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     node.sql(f"DROP TABLE IF EXISTS {name}")
 
 
+@pytest.fixture
+def everywhere(cluster: Cluster, fresh: str) -> Iterator[str]:
+    """The same columns in a global table: one copy of each row on every instance."""
+    name = f"{fresh[:50]}_global"
+    node = cluster["i1"]
+    node.sql(f"DROP TABLE IF EXISTS {name}")
+    node.sql(
+        f"CREATE TABLE {name} (id INTEGER PRIMARY KEY, name TEXT, price DECIMAL) "
+        "DISTRIBUTED GLOBALLY"
+    )
+    yield name
+    node.sql(f"DROP TABLE IF EXISTS {name}")
+
+
 @pytest.fixture(scope="session")
 def run(dsn: str) -> Callable[..., str]:
     """A program of the machine; what it printed on both channels."""

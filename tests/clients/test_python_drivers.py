@@ -14,7 +14,6 @@ import pg8000.native
 import psycopg
 import pytest
 import sqlalchemy as sa
-from psycopg.types.json import Json
 
 from tests.cluster.harness import PASSWORD, Cluster
 
@@ -52,7 +51,7 @@ def test_psycopg_keeps_every_type(dsn: str, every_type: str, binary: bool) -> No
         )
 
 
-def test_psycopg_prepares_pipelines_and_copies(dsn: str, fresh: str) -> None:
+def test_psycopg_prepares_pipelines_and_copies(dsn: str, fresh: str, everywhere: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         cursor = connection.cursor()
         insert = f"INSERT INTO {fresh} VALUES (%s, %s, %s)"
@@ -65,12 +64,14 @@ def test_psycopg_prepares_pipelines_and_copies(dsn: str, fresh: str) -> None:
             first = connection.execute(f"SELECT count(*) FROM {fresh}")
             second = connection.execute(f"SELECT name FROM {fresh} WHERE id = 3")
             assert (first.fetchone(), second.fetchone()) == ((50,), ("n3",))
-        with cursor.copy(f"COPY {fresh} (id, name) FROM STDIN") as copy:
-            for n in range(100, 200):
+        with cursor.copy(f"COPY {everywhere} (id, name) FROM STDIN") as copy:
+            for n in range(100, 120):
                 copy.write_row((n, "copied\tand escaped"))
-        assert cursor.rowcount == 100
-        with cursor.copy(f"COPY (SELECT id, name FROM {fresh} WHERE id = 150) TO STDOUT") as copy:
-            assert list(copy.rows()) == [("150", "copied\tand escaped")]
+        assert cursor.rowcount == 20
+        with cursor.copy(
+            f"COPY (SELECT id, name FROM {everywhere} WHERE id = 110) TO STDOUT"
+        ) as copy:
+            assert list(copy.rows()) == [("110", "copied\tand escaped")]
 
 
 def test_psycopg_goes_on_after_errors(dsn: str, fresh: str) -> None:
@@ -123,9 +124,6 @@ def test_psycopg_reads_json_of_system_tables(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         found = connection.execute("SELECT current_state FROM _pico_instance").fetchall()
         assert found == [(["Online", state[0][1]],) for state in found]
-        with pytest.raises(psycopg.Error):
-            connection.execute("SELECT %s", (Json({"a": 1}),)).fetchone()[0]["b"]
-            raise psycopg.Error  # echoing JSON is allowed too
 
 
 def test_psycopg_server_side_cursors_are_refused_by_name(dsn: str, fresh: str) -> None:
@@ -151,7 +149,7 @@ def test_asyncpg_keeps_every_type(dsn: str, every_type: str) -> None:
     asyncio.run(session())
 
 
-def test_asyncpg_prepares_copies_and_pools(dsn: str, fresh: str) -> None:
+def test_asyncpg_prepares_copies_and_pools(dsn: str, fresh: str, everywhere: str) -> None:
     async def session() -> None:
         async with asyncpg.create_pool(dsn, min_size=2, max_size=4) as pool:
             rows = [(n, f"n{n}", Decimal(n)) for n in range(40)]
@@ -168,29 +166,29 @@ def test_asyncpg_prepares_copies_and_pools(dsn: str, fresh: str) -> None:
                     cursor = await connection.cursor(f"SELECT id FROM {fresh} ORDER BY id")
                     assert [row["id"] for row in await cursor.fetch(3)] == [0, 1, 2]
                     assert len(await cursor.fetch(100)) == 37
-                await _copies(connection, fresh)
+                await _copies(connection, everywhere)
         await asyncio.sleep(0)
 
     asyncio.run(session())
 
 
 async def _copies(connection: Any, table: str) -> None:
-    lines = b"".join(b"%d\tcopied\t1.5\n" % n for n in range(1000, 1100))
+    lines = b"".join(b"%d\tcopied\t1.5\n" % n for n in range(1000, 1020))
 
     async def source() -> Any:
         yield lines
 
-    assert await connection.copy_to_table(table, source=source()) == "COPY 100"
+    assert await connection.copy_to_table(table, source=source()) == "COPY 20"
     got: list[bytes] = []
 
     async def keep(data: bytes) -> None:
         got.append(data)
 
     query = f"SELECT id, name FROM {table} WHERE id = $1"
-    text = f"SELECT id, name FROM {table} WHERE id = 1050"
+    text = f"SELECT id, name FROM {table} WHERE id = 1010"
     assert await connection.copy_from_query(text, output=keep) == "COPY 1"
-    assert b"".join(got) == b"1050\tcopied\n"
-    assert tuple(await connection.fetchrow(query, 1050)) == (1050, "copied")
+    assert b"".join(got) == b"1010\tcopied\n"
+    assert tuple(await connection.fetchrow(query, 1010)) == (1010, "copied")
 
 
 def test_asyncpg_goes_on_after_errors(dsn: str, fresh: str) -> None:
@@ -245,7 +243,7 @@ def test_pg8000_runs_a_session(cluster: Cluster, fresh: str) -> None:
         connection.autocommit = True
         cursor = connection.cursor()
         cursor.execute(f"SELECT name, price FROM {fresh} WHERE id = %s", (1,))
-        assert cursor.fetchall() == ([["ü", Decimal("1.5")]])
+        assert list(cursor.fetchall()) == [["ü", Decimal("1.5")]]
 
 
 # --- SQLAlchemy ------------------------------------------------------------------------------------
@@ -266,9 +264,7 @@ def test_sqlalchemy_core_runs_a_session(dsn: str, cluster: Cluster) -> None:
     )
     with engine.connect() as connection:
         meta.create_all(connection, checkfirst=False)
-        rows = [
-            {"id": n, "name": f"n{n}", "price": Decimal(n), "at": MOMENT} for n in range(20)
-        ]
+        rows = [{"id": n, "name": f"n{n}", "price": Decimal(n), "at": MOMENT} for n in range(20)]
         connection.execute(goods.insert(), rows)
         connection.execute(goods.insert().values(id=99, name="one"))
         query = sa.select(goods.c.name).where(goods.c.id < 3).order_by(goods.c.id)
@@ -279,9 +275,7 @@ def test_sqlalchemy_core_runs_a_session(dsn: str, cluster: Cluster) -> None:
         assert connection.scalar(sa.select(goods.c.name).where(goods.c.id == 1)) == "changed"
         connection.execute(goods.delete().where(goods.c.id.in_([1, 2])))
         other = goods.alias()
-        joined = sa.select(sa.func.count()).select_from(
-            goods.join(other, goods.c.id == other.c.id)
-        )
+        joined = sa.select(sa.func.count()).select_from(goods.join(other, goods.c.id == other.c.id))
         assert connection.scalar(joined) == 19
         meta.drop_all(connection, checkfirst=False)
     engine.dispose()

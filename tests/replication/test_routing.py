@@ -7,10 +7,10 @@ from collections import deque
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cairn.replication.routing import Publish, Resubscribe, Route, Routing
+from cairn.replication.routing import SILENCE_TICKS, Publish, Resubscribe, Route, Routing
 
 
 class Net:
@@ -40,6 +40,8 @@ class Net:
     def round(self) -> bool:
         before = len(self.log)
         tables = {name: node.table() for name, node in self.nodes.items()}
+        for name, node in self.nodes.items():
+            self.note(name, node.tick())
         for upstream, downstream in sorted(self.links):
             told = self.nodes[upstream].publications()
             self.note(downstream, self.nodes[downstream].received(upstream, told))
@@ -47,8 +49,10 @@ class Net:
         return len(self.log) != before or after != tables
 
     def settle(self, limit: int = 100) -> None:
+        quiet = 0
         for _ in range(limit):
-            if not self.round():
+            quiet = 0 if self.round() else quiet + 1
+            if quiet > SILENCE_TICKS + 1:
                 return
         raise AssertionError("the network does not come to rest")
 
@@ -157,6 +161,7 @@ def test_in_a_full_mesh_everybody_takes_each_origin_from_itself(size: int) -> No
 
 
 @settings(max_examples=150, deadline=None)
+@example(seed=12944, size=7, density=0.6875)  # a ring that kept a dead publisher alive
 @given(seed=st.integers(0, 2**32), size=st.integers(2, 7), density=st.floats(0.1, 0.9))
 def test_random_graphs_with_flapping_links_end_in_shortest_paths(
     seed: int, size: int, density: float

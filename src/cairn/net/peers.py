@@ -125,12 +125,12 @@ class Peers:
 
     def tell(self, raft_id: int, method: str, body: bytes) -> bool:
         """One-way, at once or not at all; False when it was dropped."""
-        link = self.link_now(raft_id) or self._dialled_by(raft_id)
+        link = self.link_now(raft_id) or self._other_link(raft_id)
         return link is not None and link.tell(method, body)
 
-    def _dialled_by(self, raft_id: int) -> Link | None:
-        """A link that the peer itself made: it may have moved, and only its answers can tell us."""
-        for link in self._incoming:
+    def _other_link(self, raft_id: int) -> Link | None:
+        """A link by another address, or one that the peer itself made: it may have moved."""
+        for link in (*self._links.values(), *self._incoming):
             if link.is_open and link.peer is not None and link.peer.raft_id == raft_id:
                 return link
         return None
@@ -154,7 +154,7 @@ class Peers:
         address = self._addresses.get(to) if isinstance(to, int) else to
         link = self._links.get(address or "")
         if link is None and isinstance(to, int):
-            link = self._dialled_by(to)
+            link = self._other_link(to)
         if link is None and address is None:
             raise Unreachable(f"the address of instance {to} is not known")
         if link is None:

@@ -289,6 +289,8 @@ class Boot:
         self.identity = self._stored_identity(store)
         self.peers.hang_up()
         self.instance = Instance(self.identity, store, self.peers, self.handlers, self.runtime)
+        own = self.config.advertise
+        self.instance.contacts = [address for address in self.config.peers if address != own]
         self.instance.start()
         return self.instance
 

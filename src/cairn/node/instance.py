@@ -123,6 +123,7 @@ class Instance:
                 self._call_here,
             )
         )
+        self.contacts: list[str] = []  # addresses given at start, for when all others have moved
         self.on_applied: list[Callable[[list[Applied]], None]] = []
         self.on_installed: list[Callable[[list[str], list[str]], None]] = []
         self.on_close: list[Callable[[], None]] = []
@@ -155,6 +156,7 @@ class Instance:
             (self.lease.run(), "lease"),
             (self.replication.run(), "replication"),
             (self.replication.maintain(), "row log upkeep"),
+            (self.replication.beat(), "routing heartbeat"),
         ):
             self._tasks.append(spawn(self._guarded(coroutine, name), name))
 
@@ -283,10 +285,13 @@ class Instance:
             await asyncio.sleep(0.05)
         raise problem
 
-    def _somebody(self) -> int:
-        """Any other member whose address we know; it will tell who leads."""
-        others = [raft_id for raft_id in self.state.peer_addresses() if raft_id != self.raft_id]
-        return self.runtime.chance.choice(sorted(others)) if others else 0
+    def _somebody(self) -> int | str:
+        """Any other member that we know of or were told of at start; it will tell who leads."""
+        others: list[int | str] = [
+            raft_id for raft_id in sorted(self.state.peer_addresses()) if raft_id != self.raft_id
+        ]
+        others += self.contacts
+        return self.runtime.chance.choice(others) if others else 0
 
     async def _update_instance(self, request: UpdateInstanceRequest) -> Empty:
         return await self.ask_leader("update_instance", request, Empty, 3.0)

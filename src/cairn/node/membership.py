@@ -211,6 +211,11 @@ def why_not_expel(
         return NotInPrerequisiteState(
             f"attempt to expel instance '{instance.name}' which is the only member in the cluster"
         )
+    if not any(_is_staying_voter(cluster, each) for each in others):
+        return NotInPrerequisiteState(
+            f"{instance.name} is the last instance that may vote: the cluster would have no leader",
+            hint="add an instance of a tier that can vote first",
+        )
     if force:
         return None
     if instance.current_state.grade is not Grade.OFFLINE and instance.target_state.grade in (
@@ -234,6 +239,14 @@ def why_not_expel(
         if instance.tier in sharded_tiers or not moves_on:
             return _owns_buckets(cluster, instance)
     return None
+
+
+def _is_staying_voter(cluster: Cluster, instance: Instance) -> bool:
+    tier = cluster.tiers.get(instance.tier)
+    return (tier is None or tier.can_vote) and Grade.EXPELLED not in (
+        instance.current_state.grade,
+        instance.target_state.grade,
+    )
 
 
 def _owns_buckets(cluster: Cluster, instance: Instance) -> CairnError:

@@ -45,6 +45,7 @@ COPY_IDLE_S = 60.0
 REFUSED_PAUSE_S = 5.0
 SYNC_S = 5.0
 MAINTAIN_S = 5.0
+BEAT_S = 1.0
 KEEP_RECORDS = 100_000  # of each origin, for streams and for those who were away for a while
 
 
@@ -188,6 +189,17 @@ class Replication:
             if member.name != self._name and (graph is None or (member.name, self._name) in graph)
         ]
 
+    async def beat(self) -> None:
+        """Our heartbeat to those downstream, and an eye on the heartbeats that we hear."""
+        while True:
+            await asyncio.sleep(BEAT_S)
+            before = self.routing.table()
+            self._carry_out(self.routing.tick())
+            if self.routing.table() != before:
+                self.on_routes()
+            self._routes_version += 1
+            self.data.announce()
+
     async def _follow(self, name: str, uuid: str) -> None:
         link = self.links.setdefault(uuid, LinkStatus(upstream=name))
         while True:
@@ -283,9 +295,9 @@ class Replication:
         self._carry_out(self.routing.connected(uuid))
         if answer.routes is not None:
             self._seen_routes[uuid] = answer.routes_version
-            before = self.routing.publications()
+            before = self.routing.table()
             self._carry_out(self.routing.received(uuid, answer.routes))
-            if self.routing.publications() != before:
+            if self.routing.table() != before:
                 self._routes_version += 1  # what we know of others goes on downstream
                 self.on_routes()
 

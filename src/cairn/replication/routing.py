@@ -15,6 +15,7 @@ from typing import TypeAlias
 import msgspec
 
 Uuid: TypeAlias = str
+SILENCE_TICKS = 8  # without a heartbeat, before a publisher's rows are forgotten
 
 
 class Route(msgspec.Struct, frozen=True, array_like=True):
@@ -32,12 +33,11 @@ class Publication(msgspec.Struct, frozen=True, array_like=True):
     incarnation: int
     counter: int
     routes: tuple[Route, ...] = ()
+    beat: int = 0  # the publisher's heartbeat: rows live as long as it goes on
 
-    def is_newer(self, other: Publication | None) -> bool:
-        return other is None or (self.incarnation, self.counter) > (
-            other.incarnation,
-            other.counter,
-        )
+    @property
+    def age(self) -> tuple[int, int, int]:
+        return self.incarnation, self.counter, self.beat
 
 
 class Resubscribe(msgspec.Struct, frozen=True):
@@ -62,7 +62,8 @@ class Routing:
         self._incarnation, self._counter = incarnation, 0
         self._live: dict[Uuid, None] = {}  # direct upstreams, in the order of connecting
         self._known: dict[Uuid, Publication] = {}  # of others, by publisher
-        self._heard: dict[Uuid, set[Uuid]] = {}  # publisher → upstreams it is heard through
+        self._heard_at: dict[Uuid, int] = {}  # publisher → our tick at its last heartbeat
+        self._ticks = 0
         self._own: dict[Uuid, Route] = {}  # by source
         self._told: dict[Uuid, tuple[Uuid, ...]] = {}  # upstream → origins subscribed there
 
@@ -79,7 +80,7 @@ class Routing:
     @property
     def own(self) -> Publication:
         routes = tuple(self._own[source] for source in sorted(self._own))
-        return Publication(self.me, self._incarnation, self._counter, routes)
+        return Publication(self.me, self._incarnation, self._counter, routes, self._ticks)
 
     def publications(self) -> list[Publication]:
         """What a downstream is told: our own rows and those that came to us."""
@@ -107,38 +108,37 @@ class Routing:
             return []
         del self._live[upstream]
         self._told.pop(upstream, None)
-        for through in self._heard.values():
-            through.discard(upstream)
-        self._forget_unheard()
         return self._settle(first_withdraw=True)
 
     def received(self, upstream: Uuid, publications: list[Publication]) -> list[Effect]:
-        """What an upstream knows. A publisher it no longer tells is no longer heard through it."""
+        """What an upstream knows; older news of a publisher never replace newer ones."""
         if upstream not in self._live:
             return []
-        told = {each.publisher for each in publications}
         changed = False
-        for publisher, through in self._heard.items():
-            if publisher not in told and upstream in through:
-                through.discard(upstream)
-                changed = True
         for each in publications:
-            if each.publisher == self.me:
+            known = self._known.get(each.publisher)
+            if each.publisher == self.me or (known is not None and each.age <= known.age):
                 continue
-            self._heard.setdefault(each.publisher, set()).add(upstream)
-            if each.is_newer(self._known.get(each.publisher)):
-                self._known[each.publisher] = each
-                changed = True
-        changed = self._forget_unheard() or changed
+            self._heard_at[each.publisher] = self._ticks
+            self._known[each.publisher] = each
+            changed = changed or known is None or known.routes != each.routes
         return self._settle(first_withdraw=True) if changed else []
 
-    def _forget_unheard(self) -> bool:
-        """Rows of a publisher whose heartbeat no live link brings are nobody's rows."""
-        gone = [publisher for publisher, through in self._heard.items() if not through]
-        for publisher in gone:
-            del self._heard[publisher]
-            self._known.pop(publisher, None)
-        return bool(gone)
+    def tick(self) -> list[Effect]:
+        """Our own heartbeat. Rows of a publisher whose heartbeat stopped are nobody's rows.
+
+        Without it, instances in a ring would go on telling each other of one that is dead.
+        """
+        self._ticks += 1
+        silent = [
+            publisher
+            for publisher, heard_at in self._heard_at.items()
+            if self._ticks - heard_at > SILENCE_TICKS
+        ]
+        for publisher in silent:
+            del self._heard_at[publisher]
+            del self._known[publisher]
+        return self._settle(first_withdraw=True) if silent else []
 
     # --- deciding -------------------------------------------------------------------------------
 
@@ -217,12 +217,12 @@ class Routing:
         return self._path(route.via, route.source) == route
 
     def _chain_ends(self, start: Uuid, source: Uuid) -> bool:
-        """Follow known rows from `start`: they must reach a direct link to `source`, whose holder
-        is heard through a live link, without passing us or anybody twice."""
+        """Follow known rows from `start`: they must reach a direct link to `source`, held by one
+        whose heartbeat still comes, without passing us or anybody twice."""
         passed = {self.me}
         at = start
         while True:
-            if at in passed or not (at in self._live or self._heard.get(at)):
+            if at in passed:
                 return False
             passed.add(at)
             known = self._known.get(at)

@@ -22,6 +22,7 @@ from cairn.model.errors import (
 )
 from cairn.model.rpc import Empty, ExpelRequest, StatusResponse
 from cairn.model.topology import ConnectionType, Grade
+from cairn.server import bulk
 
 if TYPE_CHECKING:
     from cairn.server.session import Session
@@ -215,5 +216,8 @@ CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
     "cairn_expel": (True, _expel),
     "cairn_compact": (True, _compact),
     "cairn_subscribers": (True, _subscribers),
+    "cairn_ingest": (False, bulk.ingest),
+    "cairn_promote": (False, bulk.promote),
+    "cairn_rows": (False, bulk.rows),
     "cairn_replication": (True, _replication),
 }

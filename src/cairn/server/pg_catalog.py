@@ -7,6 +7,7 @@ that is filled from the catalogue. What cannot be translated is refused; nothing
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 from collections.abc import Sequence
@@ -146,7 +147,18 @@ class PgCatalog:
         self._connection: apsw.Connection | None = None
         self._functions: Functions | None = None
 
-    def rows(
+    async def read(
+        self,
+        plan: CatalogRead,
+        columns: Sequence[OutColumn],
+        params: Sequence[Any],
+        catalog: Catalog,
+        user: str,
+    ) -> list[Row]:
+        """All rows; on a thread, because a join of these tables can take its time."""
+        return await asyncio.to_thread(self._rows, plan, columns, params, catalog, user)
+
+    def _rows(
         self,
         plan: CatalogRead,
         columns: Sequence[OutColumn],

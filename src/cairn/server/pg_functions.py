@@ -68,7 +68,9 @@ class Functions:
             **fixed,
             "regexp": lambda pattern, text: _matches(pattern, text, 0),
             "iregexp": lambda pattern, text: _matches(pattern, text, re.IGNORECASE),
-            "pg_any": lambda value, array: None if array is None else int(str(value) in items(array)),
+            "pg_any": lambda value, array: (
+                None if array is None else int(str(value) in items(array))
+            ),
             "array_to_string": lambda array, separator, *_: (
                 None if array is None else separator.join(items(array))
             ),
@@ -124,9 +126,7 @@ class Functions:
         table = self._catalog.table(name)
         if table is not None:
             return table.id
-        return next(
-            (oid for oid, (_, index) in self._indexes.items() if index.name == name), None
-        )
+        return next((oid for oid, (_, index) in self._indexes.items() if index.name == name), None)
 
     def _relation_name(self, oid: int | None) -> str | None:
         if oid is None:

@@ -200,9 +200,17 @@ def _fixed() -> Iterator[tuple[str, Values]]:
     yield (
         "pg_database",
         {
-            "oid": 1, "datname": DATABASE, "datdba": ADMIN_ID, "encoding": 6,
-            "datlocprovider": "c", "datistemplate": 0, "datallowconn": 1, "datconnlimit": -1,
-            "dattablespace": 1663, "datcollate": "C", "datctype": "C",
+            "oid": 1,
+            "datname": DATABASE,
+            "datdba": ADMIN_ID,
+            "encoding": 6,
+            "datlocprovider": "c",
+            "datistemplate": 0,
+            "datallowconn": 1,
+            "datconnlimit": -1,
+            "dattablespace": 1663,
+            "datcollate": "C",
+            "datctype": "C",
         },
     )
     for oid, (_, name, length, category, array) in TYPES.items():
@@ -211,18 +219,32 @@ def _fixed() -> Iterator[tuple[str, Values]]:
             "pg_type",
             {
                 **base,
-                "oid": oid, "typname": name, "typlen": length, "typcategory": category,
-                "typarray": array, "typelem": 0, "typrelid": 0, "typinput": f"{name}in",
-                "typbasetype": 0, "typtypmod": -1,
+                "oid": oid,
+                "typname": name,
+                "typlen": length,
+                "typcategory": category,
+                "typarray": array,
+                "typelem": 0,
+                "typrelid": 0,
+                "typinput": f"{name}in",
+                "typbasetype": 0,
+                "typtypmod": -1,
             },
         )
         yield (
             "pg_type",
             {
                 **base,
-                "oid": array, "typname": f"_{name}", "typlen": -1, "typcategory": "A",
-                "typarray": 0, "typelem": oid, "typrelid": 0, "typinput": "array_in",
-                "typbasetype": 0, "typtypmod": -1,
+                "oid": array,
+                "typname": f"_{name}",
+                "typlen": -1,
+                "typcategory": "A",
+                "typarray": 0,
+                "typelem": oid,
+                "typrelid": 0,
+                "typinput": "array_in",
+                "typbasetype": 0,
+                "typtypmod": -1,
             },
         )
 
@@ -234,9 +256,16 @@ def _role(catalog: Catalog, user: User) -> Iterator[tuple[str, Values]]:
     yield (
         "pg_roles",
         {
-            "oid": user.id, "rolname": user.name, "rolsuper": int(is_super), "rolinherit": 1,
-            "rolcreaterole": int(creates), "rolcreatedb": 0, "rolcanlogin": int(is_user),
-            "rolreplication": 0, "rolconnlimit": -1, "rolpassword": "********",
+            "oid": user.id,
+            "rolname": user.name,
+            "rolsuper": int(is_super),
+            "rolinherit": 1,
+            "rolcreaterole": int(creates),
+            "rolcreatedb": 0,
+            "rolcanlogin": int(is_user),
+            "rolreplication": 0,
+            "rolconnlimit": -1,
+            "rolpassword": "********",
             "rolbypassrls": 0,
         },
     )
@@ -245,9 +274,7 @@ def _role(catalog: Catalog, user: User) -> Iterator[tuple[str, Values]]:
 
 
 def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Values]]:
-    space, schema = (
-        (SYSTEM_SCHEMA, "pg_catalog") if table.is_system else (PUBLIC_SCHEMA, "public")
-    )
+    space, schema = (SYSTEM_SCHEMA, "pg_catalog") if table.is_system else (PUBLIC_SCHEMA, "public")
     yield (
         "pg_class",
         _class(table.id, table.name, space, "r", table.owner, len(table.columns)),
@@ -264,39 +291,65 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
             "information_schema_columns",
             {
                 **named,
-                "column_name": column.name, "ordinal_position": at,
+                "column_name": column.name,
+                "ordinal_position": at,
                 "is_nullable": "NO" if not_null else "YES",
-                "data_type": shown[0], "udt_name": shown[1],
+                "data_type": shown[0],
+                "udt_name": shown[1],
             },
         )
     for index in all_indexes(catalog, table):
         yield from _index(table, index, space, schema)
 
 
-def _class(
-    oid: int, name: str, space: int, kind: str, owner: int, column_count: int
-) -> Values:
+def _class(oid: int, name: str, space: int, kind: str, owner: int, column_count: int) -> Values:
     flags = ("relisshared", "relhasrules", "relhastriggers", "relhassubclass", "relrowsecurity")
     return {
         **dict.fromkeys((*flags, "relforcerowsecurity", "relispartition"), 0),
-        "oid": oid, "relname": name, "relnamespace": space, "relowner": owner,
-        "relkind": kind, "relam": HEAP if kind == "r" else BTREE, "relnatts": column_count,
-        "relhasindex": int(kind == "r"), "relpersistence": "p", "relreplident": "d",
-        "reltablespace": 0, "relchecks": 0, "reltuples": -1, "relpages": 0, "reltype": 0,
-        "reloftype": 0, "reltoastrelid": 0, "relfilenode": oid, "relispopulated": 1,
+        "oid": oid,
+        "relname": name,
+        "relnamespace": space,
+        "relowner": owner,
+        "relkind": kind,
+        "relam": HEAP if kind == "r" else BTREE,
+        "relnatts": column_count,
+        "relhasindex": int(kind == "r"),
+        "relpersistence": "p",
+        "relreplident": "d",
+        "reltablespace": 0,
+        "relchecks": 0,
+        "reltuples": -1,
+        "relpages": 0,
+        "reltype": 0,
+        "reloftype": 0,
+        "reltoastrelid": 0,
+        "relfilenode": oid,
+        "relispopulated": 1,
     }
 
 
-def _attribute(
-    relation: int, at: int, name: str, type_: ColumnType, not_null: bool
-) -> Values:
+def _attribute(relation: int, at: int, name: str, type_: ColumnType, not_null: bool) -> Values:
     oid = OIDS[type_]
     return {
-        "attrelid": relation, "attnum": at, "attname": name, "atttypid": oid,
-        "attlen": TYPES[oid][2], "atttypmod": -1, "attndims": 0, "attnotnull": int(not_null),
-        "atthasdef": 0, "attidentity": "", "attgenerated": "", "attisdropped": 0,
-        "attislocal": 1, "attinhcount": 0, "attcollation": 0, "attstorage": "p",
-        "attcompression": "", "attstattarget": -1, "atthasmissing": 0,
+        "attrelid": relation,
+        "attnum": at,
+        "attname": name,
+        "atttypid": oid,
+        "attlen": TYPES[oid][2],
+        "atttypmod": -1,
+        "attndims": 0,
+        "attnotnull": int(not_null),
+        "atthasdef": 0,
+        "attidentity": "",
+        "attgenerated": "",
+        "attisdropped": 0,
+        "attislocal": 1,
+        "attinhcount": 0,
+        "attcollation": 0,
+        "attstorage": "p",
+        "attcompression": "",
+        "attstattarget": -1,
+        "atthasmissing": 0,
     }
 
 
@@ -307,18 +360,25 @@ def _index(table: Table, index: Index, space: int, schema: str) -> Iterator[tupl
     yield (
         "pg_index",
         {
-            "indexrelid": oid, "indrelid": table.id, "indkey": _words(numbers),
-            "indnatts": len(numbers), "indnkeyatts": len(numbers),
-            "indisunique": int(index.unique), "indisprimary": int(index.id == 0),
+            "indexrelid": oid,
+            "indrelid": table.id,
+            "indkey": _words(numbers),
+            "indnatts": len(numbers),
+            "indnkeyatts": len(numbers),
+            "indisunique": int(index.unique),
+            "indisprimary": int(index.id == 0),
             **dict.fromkeys(("indisexclusion", "indisclustered", "indisreplident"), 0),
             **dict.fromkeys(("indimmediate", "indisvalid", "indisready", "indislive"), 1),
-            "indnullsnotdistinct": 0, "indoption": _words([0] * len(numbers)),
+            "indnullsnotdistinct": 0,
+            "indoption": _words([0] * len(numbers)),
         },
     )
     yield (
         "pg_indexes",
         {
-            "schemaname": schema, "tablename": table.name, "indexname": index.name,
+            "schemaname": schema,
+            "tablename": table.name,
+            "indexname": index.name,
             "indexdef": definition(table, index),
         },
     )
@@ -329,10 +389,21 @@ def _index(table: Table, index: Index, space: int, schema: str) -> Iterator[tupl
         yield (
             "pg_constraint",
             {
-                "oid": oid, "conname": index.name, "connamespace": space, "contype": "p",
-                "condeferrable": 0, "condeferred": 0, "convalidated": 1, "conislocal": 1,
-                "conrelid": table.id, "conindid": oid, "contypid": 0, "confrelid": 0,
-                "conparentid": 0, "coninhcount": 0, "connoinherit": 1,
+                "oid": oid,
+                "conname": index.name,
+                "connamespace": space,
+                "contype": "p",
+                "condeferrable": 0,
+                "condeferred": 0,
+                "convalidated": 1,
+                "conislocal": 1,
+                "conrelid": table.id,
+                "conindid": oid,
+                "contypid": 0,
+                "confrelid": 0,
+                "conparentid": 0,
+                "coninhcount": 0,
+                "connoinherit": 1,
                 "conkey": "{" + ",".join(map(str, numbers)) + "}",
             },
         )

@@ -96,7 +96,9 @@ def _rewrite(node: exp.Expr) -> exp.Expr:
     """Children first: a handler sees what they have become."""
     for key, value in list(node.args.items()):
         if isinstance(value, list):
-            node.set(key, [_rewrite(each) if isinstance(each, exp.Expr) else each for each in value])
+            node.set(
+                key, [_rewrite(each) if isinstance(each, exp.Expr) else each for each in value]
+            )
         elif isinstance(value, exp.Expr):
             node.set(key, _rewrite(value))
     handler = _HANDLERS.get(type(node))
@@ -173,6 +175,13 @@ def _regexp(node: exp.RegexpLike | exp.RegexpILike) -> exp.Expr:
     return _call(name, node.expression, node.this)
 
 
+def _column(node: exp.Column) -> exp.Expr:
+    """`pg_catalog.pg_class.relname` without its schema."""
+    if node.args.get("db") is not None:
+        node.set("db", None)
+    return node
+
+
 def _collate(node: exp.Collate) -> exp.Expr:
     inner: exp.Expr = node.this
     return inner
@@ -246,6 +255,7 @@ _HANDLERS: dict[type[exp.Expr], Any] = {
     exp.RegexpLike: _regexp,
     exp.RegexpILike: _regexp,
     exp.Collate: _collate,
+    exp.Column: _column,
     exp.Cast: _cast,
     exp.Anonymous: _anonymous,
     exp.EQ: _equals,

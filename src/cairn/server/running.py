@@ -93,16 +93,6 @@ async def run(session: Session, cached: Cached, params: Sequence[Any]) -> Outcom
     if isinstance(plan, plans.ExplainPlan):
         lines = await asyncio.to_thread(_explain, session, plan, values)
         return Outcome([(line,) for line in lines], len(lines), prepared.complete(len(lines)))
-    if isinstance(plan, plans.CatalogRead):
-        found = await asyncio.to_thread(
-            service.pg_catalog.rows,
-            plan,
-            prepared.columns,
-            values,
-            service.catalog,
-            session.user,
-        )
-        return Outcome(found, len(found), prepared.complete(len(found)))
     return await _run_rare(session, plan, prepared.complete(0))
 
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -382,8 +382,17 @@ class Session(asyncio.Protocol):
             running.check_transaction(self, cached)
 
     async def _execute(self, portal: Portal[Cached], max_rows: int) -> None:
-        outcome = await running.run(self, portal.statement.plan, portal.values)
+        outcome = await self._run(portal.statement.plan, portal.values)
         self._finish_execute(portal, outcome, max_rows)
+
+    async def _run(self, cached: Cached, params: Sequence[Any]) -> Outcome:
+        plan = cached.prepared.plan
+        if not isinstance(plan, plans.CatalogRead):
+            return await running.run(self, cached, params)
+        rows = await self.service.pg_catalog.read(
+            plan, cached.prepared.columns, params, self.service.catalog, self.user
+        )
+        return Outcome(rows, len(rows), cached.prepared.complete(len(rows)))
 
     def _finish_execute(self, portal: Portal[Cached], outcome: Outcome, max_rows: int) -> None:
         for notice in outcome.notices:
@@ -493,7 +502,7 @@ class Session(asyncio.Protocol):
             if isinstance(plan, plans.CopyPlan):
                 await self._start_copy(cached, plan)
                 return
-            outcome = await running.run(self, cached, ())
+            outcome = await self._run(cached, ())
         self._send_simple(cached, outcome)
 
     def _send_simple(self, cached: Cached, outcome: Outcome) -> None:

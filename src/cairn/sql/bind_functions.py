@@ -59,6 +59,7 @@ LATE_FUNCTIONS: dict[str, ColumnType] = {
     "current_setting": S,
     "set_config": S,
     "quote_ident": S,
+    "pg_advisory_unlock_all": S,
 }
 
 Signature = tuple[str, tuple[ColumnType, ...], ColumnType]

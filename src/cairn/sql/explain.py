@@ -168,7 +168,8 @@ def raw_sections(prepared: Prepared) -> list[tuple[str, str, Any]]:
                 ("STORAGE", fragment.with_ranges(None), fragment.bind)
                 for fragment in plan.fragments
             ]
-            return [*found, ("ROUTER", plan.sql, plan.bind)]
+            # The merge reads tables that exist only while it runs: nothing to ask SQLite about.
+            return [*found, ("ROUTER", plan.sql, None)]
         case ScatterWrite():
             return [("STORAGE", plan.fragment.with_ranges(None), plan.fragment.bind)]
         case ShardedInsert():

@@ -287,6 +287,16 @@ def _discard(cursor: Cursor, catalog: Catalog) -> OtherStatement:
     return OtherStatement(f"DISCARD {what.upper()}", SessionPlan("discard", what))
 
 
+def _nothing(tag: str):  # type: ignore[no-untyped-def]
+    """What pools say when they take a connection back: there is nothing to close or forget."""
+
+    def handler(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+        cursor.rest()
+        return OtherStatement(tag, SessionPlan("nothing"))
+
+    return handler
+
+
 def _schema(tag: str):  # type: ignore[no-untyped-def]
     def handler(cursor: Cursor, catalog: Catalog) -> OtherStatement:
         return OtherStatement(tag, SessionPlan("schema", value=cursor.rest()))
@@ -315,6 +325,8 @@ _HANDLERS = (
     (("abort",), _transaction("ROLLBACK", "rollback")),
     (("deallocate",), _deallocate),
     (("discard",), _discard),
+    (("close", "all"), _nothing("CLOSE CURSOR ALL")),
+    (("unlisten",), _nothing("UNLISTEN")),
     (("create", "schema"), _schema("CREATE SCHEMA")),
     (("drop", "schema"), _schema("DROP SCHEMA")),
 )

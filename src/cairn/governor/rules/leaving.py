@@ -18,7 +18,7 @@ from cairn.model import rows
 from cairn.model import system_tables as system
 from cairn.model.ops import Delete, Dml, Replace, Update
 from cairn.model.ranges import KeyRange, one_key, whole_table
-from cairn.model.topology import Grade, Instance, Replicaset, State
+from cairn.model.topology import Grade, Instance, Replicaset, ReplicasetState, State
 
 _INSTANCES = system.PICO_INSTANCE
 _REPLICASETS = system.PICO_REPLICASET
@@ -186,12 +186,19 @@ def _expel(view: ClusterView, instance: Instance, replicaset: Replicaset) -> Ite
     members = view.cluster.members(replicaset.name)
     found: list[Dml] = [set_state(instance, instance.target_state)]
     ranges = [instance_range(instance), replicaset_range(replicaset)]
-    if len(members) == 1 and view.cluster.owned(replicaset.name):
-        moved = redistribution(view.cluster, replicaset.tier, without=replicaset.name)
-        if not moved:
-            return  # nobody could take its buckets: refused when asked, waits if it came so
-        found += moved
-        ranges.append(whole_table(system.PICO_BUCKET.id))
+    if len(members) == 1:
+        if view.cluster.owned(replicaset.name):
+            moved = redistribution(view.cluster, replicaset.tier, without=replicaset.name)
+            if not moved:
+                return  # nobody could take its buckets: refused when asked, waits if it came so
+            found += moved
+            ranges.append(whole_table(system.PICO_BUCKET.id))
+        # Nothing may be given to it any more, and nobody may join it, until its row is deleted.
+        ended = msgspec.structs.replace(
+            replicaset, weight=0.0, state=ReplicasetState.TO_BE_EXPELLED
+        )
+        found.append(put_replicaset(ended))
+        ranges.append(whole_table(_INSTANCES.id))
     left = tuple(name for name in replicaset.members if name != instance.name)
     if len(members) > 1 and left != replicaset.members:
         found.append(put_replicaset(msgspec.structs.replace(replicaset, members=left)))

@@ -132,7 +132,7 @@ class History:
         await self._tell_newcomers()
         for node in self._all():
             if not node.is_running and node.exit_code != 5:
-                node.start()
+                self._start_again(node)
         await world.settled()
         await asyncio.sleep(3.0)  # and it stays so
         why = world.why_unsettled()
@@ -207,6 +207,13 @@ class History:
                 node.config, listen=address, advertise=address, instance_name=None
             )
         self._note(f"start {node} at {node.config.advertise}")
+        self._start_again(node)
+
+    def _start_again(self, node: SimNode) -> None:
+        """As an administrator would: a member is told where the others are now."""
+        if (node.dir / "raft.db").exists():
+            peers = tuple(each.config.advertise for each in self._all() if each.exit_code != 5)
+            node.config = msgspec.structs.replace(node.config, peers=peers)
         node.start()
 
     async def _pause(self) -> None:

@@ -26,6 +26,7 @@ class Wire:
         self.dark: set[str] = set()  # hosts without power: they do not even refuse
         self.delay_s = 0.001
         self.ends: list[End] = []
+        self.stalled: list[End] = []  # closed ones too: what they sent last still has to arrive
         self.messages = 0
 
     def delay(self) -> float:
@@ -42,17 +43,19 @@ class Wire:
     def heal(self) -> None:
         """All links work; what was stalled arrives."""
         self.cuts.clear()
-        for end in list(self.ends):
-            end.flush()
+        self._flush()
 
     def mend(self, here: str, there: str) -> None:
         self.cuts.discard((here, there))
-        for end in list(self.ends):
-            end.flush()
+        self._flush()
 
     def power_on(self, host: str) -> None:
         self.dark.discard(host)
-        for end in list(self.ends):
+        self._flush()
+
+    def _flush(self) -> None:
+        stalled, self.stalled = self.stalled, []
+        for end in stalled:
             end.flush()
 
     def reset_some(self, share: float) -> None:
@@ -152,12 +155,15 @@ class End(asyncio.Transport):
 
     def _arrive(self, item: bytes | BaseException | None) -> None:
         if self._held or self.wire.is_cut(self.process.name, self.other.process.name):
+            if not self._held:
+                self.wire.stalled.append(self)
             self._held.append(item)
             return
         self._deliver(item)
 
     def flush(self) -> None:
         if self.wire.is_cut(self.process.name, self.other.process.name):
+            self.wire.stalled.append(self)
             return
         held, self._held = self._held, deque()
         for item in held:
@@ -167,8 +173,8 @@ class End(asyncio.Transport):
         if isinstance(item, bytes):
             self._unsent -= len(item)
         there = self.other
-        if not there.process.is_alive and isinstance(item, bytes):
-            self.reset()  # the host is up again and knows nothing of this connection
+        if isinstance(item, bytes) and (there.is_closed or not there.process.is_alive):
+            self.reset()  # the host is there and knows nothing of this connection
             return
         self.wire.loop.call_soon(there.receive, item, context=there.process.context)
 

@@ -1,0 +1,12 @@
+"""The data pipeline on Spark: `format("cairn")` and the helpers around it.
+
+    spark = cairn.spark.session()
+    orders = cairn.spark.read_table(spark, dsn, "orders", columns=["id", "total"])
+
+Imports only the client side of Cairn; needs `pip install ".[spark]"`.
+"""
+
+from cairn.spark.helpers import bucket_id, read_table, repartition_by_owner
+from cairn.spark.sessions import check, session, session_conf
+
+__all__ = ["bucket_id", "check", "read_table", "repartition_by_owner", "session", "session_conf"]

@@ -1,0 +1,65 @@
+"""Small functions for users' own Spark programs. PySpark is imported when they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def read_table(
+    spark: Any, dsn: str, table: str, *, columns: Sequence[str] = (), **options: Any
+) -> Any:
+    """A data frame of some columns: Spark's Python sources cannot prune columns by themselves."""
+    reader = spark.read.format("cairn").option("dsn", dsn).option("table", table)
+    if columns:
+        reader = reader.option("columns", ",".join(columns))
+    is_pushing = spark.conf.get("spark.sql.python.filterPushdown.enabled", "false") == "true"
+    options.setdefault("pushdown", "on" if is_pushing else "off")
+    for name, value in options.items():
+        reader = reader.option(name, str(value))
+    return reader.load()
+
+
+def bucket_id(dsn: str, table: str) -> Any:
+    """A function from the columns of the table's distribution key to the bucket of each row."""
+    from pyspark.sql.functions import arrow_udf
+    from pyspark.sql.types import IntegerType
+
+    from cairn.spark.tables import describe
+
+    info = describe(dsn, table)
+
+    def compute(*columns: Any) -> Any:
+        import pyarrow as pa
+
+        from cairn.spark.hashing import bucket_ids
+
+        return pa.array(
+            bucket_ids(columns, info.key_types, info.bucket_count, info.hash_version),
+            type=pa.int32(),
+        )
+
+    return arrow_udf(compute, IntegerType())
+
+
+def repartition_by_owner(frame: Any, dsn: str, table: str) -> Any:
+    """Rows of one replicaset in one partition: worth its shuffle when there are many of them."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import IntegerType
+
+    from cairn.spark import cluster
+    from cairn.spark.tables import describe
+
+    info = describe(dsn, table)
+    assert info.tier is not None
+    owners = cluster.owners(dsn, info.tier)
+
+    def compute(*columns: Any) -> Any:
+        import pyarrow as pa
+
+        from cairn.spark.writer import owner_number
+
+        return pa.array(owner_number(info, owners, list(columns)), type=pa.int32())
+
+    number = f.arrow_udf(compute, IntegerType())(*[f.col(name) for name in info.key])
+    return frame.repartitionById(len(owners), number)

@@ -1,0 +1,172 @@
+"""Tables as Spark and Arrow see them: one place for types in both directions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import types as spark_types
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from cairn.model.errors import DatatypeMismatch, UndefinedColumn, UndefinedTable, Unsupported
+from cairn.model.values import ColumnType
+from cairn.spark.cluster import pool
+
+MAX_PRECISION = 38
+
+
+class ColumnInfo(msgspec.Struct, frozen=True):
+    name: str
+    type: ColumnType
+    nullable: bool
+
+
+class TableInfo(msgspec.Struct, frozen=True):
+    """What a task has to know of a table; pickled to it."""
+
+    name: str
+    columns: tuple[ColumnInfo, ...]
+    key: tuple[str, ...]  # distribution key; empty for a global table
+    tier: str | None
+    bucket_count: int = 0
+    hash_version: int = 2
+
+    def column(self, name: str) -> ColumnInfo:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        known = ", ".join(column.name for column in self.columns)
+        raise UndefinedColumn(f'table {self.name} has no column "{name}"; it has {known}')
+
+    @property
+    def key_types(self) -> list[ColumnType]:
+        return [self.column(name).type for name in self.key]
+
+
+def describe(dsn: str, name: str) -> TableInfo:
+    """The table as the catalogue has it now."""
+    connections = pool(dsn)
+    row = connections.fetchrow("SELECT format, distribution FROM _pico_table WHERE name = $1", name)
+    if row is None:
+        raise UndefinedTable(f'table "{name}" does not exist', hint="names are case-sensitive here")
+    columns = tuple(
+        ColumnInfo(each["name"], ColumnType(each["field_type"]), bool(each["is_nullable"]))
+        for each in row[0]
+    )
+    sharded = row[1].get("ShardedImplicitly")
+    if sharded is None:
+        return TableInfo(name, columns, (), None)
+    key, _, tier = sharded
+    table = connections.topology
+    return TableInfo(
+        name, columns, tuple(key), tier, table.bucket_count(tier), table.hash_version(tier) or 2
+    )
+
+
+# --- Spark's types --------------------------------------------------------------------------------
+
+
+def spark_type(type_: ColumnType, decimal_scale: int) -> Any:
+    match type_:
+        case ColumnType.BOOLEAN:
+            return spark_types.BooleanType()
+        case ColumnType.INTEGER | ColumnType.UNSIGNED:
+            return spark_types.LongType()
+        case ColumnType.DOUBLE:
+            return spark_types.DoubleType()
+        case ColumnType.DECIMAL:
+            return spark_types.DecimalType(MAX_PRECISION, decimal_scale)
+        case ColumnType.DATETIME:
+            return spark_types.TimestampType()
+        case _:
+            return spark_types.StringType()
+
+
+def spark_schema(table: TableInfo, names: tuple[str, ...], decimal_scale: int) -> Any:
+    chosen = [table.column(name) for name in names] if names else table.columns
+    return spark_types.StructType(
+        [
+            spark_types.StructField(
+                column.name, spark_type(column.type, decimal_scale), column.nullable
+            )
+            for column in chosen
+        ]
+    )
+
+
+def spark_type_of_arrow(type_: Any) -> Any:
+    """For a query's result, whose columns have only the types of the wire."""
+    if pa.types.is_boolean(type_):
+        return spark_types.BooleanType()
+    if pa.types.is_integer(type_):
+        return spark_types.LongType()
+    if pa.types.is_floating(type_):
+        return spark_types.DoubleType()
+    if pa.types.is_timestamp(type_):
+        return spark_types.TimestampType()
+    return spark_types.StringType()
+
+
+# --- Arrow ----------------------------------------------------------------------------------------
+
+
+def wanted_schema(schema: Any) -> Any:
+    """The Arrow schema that Spark will compare ours with, to the letter."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def as_wanted(batch: Any, want: Any) -> Any:
+    """A batch of the wire in exactly the types that Spark expects; what does not fit is named."""
+    arrays = []
+    for at, field in enumerate(want):
+        array = batch.column(at)
+        if array.type != field.type:
+            try:
+                array = array.cast(field.type)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
+                raise DatatypeMismatch(
+                    f'column "{field.name}" does not fit {field.type}: {problem}',
+                    hint="give .schema(…) or option decimalScale that holds its values",
+                ) from None
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=want)
+
+
+_WRITABLE: dict[ColumnType, tuple[str, ...]] = {
+    ColumnType.BOOLEAN: ("boolean",),
+    ColumnType.INTEGER: ("bigint", "int", "smallint", "tinyint"),
+    ColumnType.UNSIGNED: ("bigint", "int", "smallint", "tinyint"),
+    ColumnType.DOUBLE: ("double", "float", "bigint", "int", "smallint", "tinyint"),
+    ColumnType.DECIMAL: ("decimal", "bigint", "int", "smallint", "tinyint"),
+    ColumnType.DATETIME: ("timestamp",),
+    ColumnType.STRING: ("string",),
+    ColumnType.UUID: ("string",),
+    ColumnType.MAP: ("string",),
+    ColumnType.ARRAY: ("string",),
+    ColumnType.ANY: ("string",),
+}
+
+
+def check_writable(table: TableInfo, schema: Any) -> None:
+    """Every column of the data frame goes somewhere, and what must be filled is."""
+    if not table.key:
+        raise Unsupported(
+            f"{table.name} is a global table: writes go through Raft, one by one",
+            hint="use INSERT; global tables are meant to be small",
+        )
+    for field in schema.fields:
+        column = table.column(field.name)
+        given = field.dataType.simpleString()
+        if given.partition("(")[0] not in _WRITABLE[column.type]:
+            raise DatatypeMismatch(
+                f'column "{field.name}": the data frame has {given}, the table has '
+                f"{column.type.value}",
+                hint=f"cast it to {_WRITABLE[column.type][0]}",
+            )
+    names = {field.name for field in schema.fields}
+    for column in table.columns:
+        if column.name not in names and (not column.nullable or column.name in table.key):
+            raise UndefinedColumn(
+                f'the data frame has no column "{column.name}", which {table.name} must have'
+            )

@@ -1,0 +1,204 @@
+"""A crash at any step of joining ends in a member or in none; told addresses are not forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn.model.rpc import JoinResponse
+from cairn.model.topology import Grade
+from cairn.node.boot import Boot
+from cairn.node.instance import Instance
+from cairn.node.raft_runner import RaftRunner
+from cairn.raft.types import Entry
+from cairn.sim.cluster import runtime
+from cairn.sim.cluster.node import SimNode
+from cairn.sim.cluster.world import World
+from cairn.storage.raft_store import RaftStore
+from tests.sim_cluster.scenes import founded, world_of
+
+STEPS = (
+    "before the request",
+    "after the answer",
+    "with half a store",
+    "after the store",
+    "before the node",
+    "before activation",
+)
+
+
+class CrashingBoot(Boot):
+    """Dies at one step, once."""
+
+    step = ""
+    crash: Callable[[], None]
+
+    async def _die(self, step: str) -> None:
+        if self.step == step:
+            type(self).step = ""
+            self.crash()
+            await asyncio.get_running_loop().create_future()
+
+    async def _join(self, leader: str) -> JoinResponse:
+        await self._die("before the request")
+        response = await super()._join(leader)
+        await self._die("after the answer")
+        return response
+
+    async def start_join(self, path: Path, leader: str) -> RaftStore:
+        if self.step == "with half a store":
+            await super()._join(leader)
+            RaftStore(path)
+            await self._die("with half a store")
+        store = await super().start_join(path, leader)
+        await self._die("after the store")
+        return store
+
+    async def postjoin(self, store: RaftStore) -> Instance:
+        await self._die("before the node")
+        return await super().postjoin(store)
+
+    async def activate(self, instance: Instance, reason: str) -> None:
+        await self._die("before activation")
+        await super().activate(instance, reason)
+
+
+def newcomer(world: World, step: str) -> SimNode:
+    node = world.add("c", ("a:3301",))
+
+    class Crashing(CrashingBoot):
+        pass
+
+    Crashing.step = step
+    Crashing.crash = staticmethod(node.crash)
+    node.boot_class = Crashing
+    return node
+
+
+def rows_of(world: World, node: SimNode) -> list[str]:
+    leader = world.leader()
+    assert leader is not None and leader.instance is not None
+    uuid = (node.dir / "instance_uuid").read_text()
+    rows = leader.instance.state.cluster.instances.values()
+    return [row.name for row in rows if row.uuid == uuid]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_crash_while_joining_ends_in_one_member(step: str) -> None:
+    world = world_of("a", "b")
+
+    async def script() -> None:
+        await founded(world)
+        node = newcomer(world, step)
+        node.start()
+        await world.until(lambda: not node.is_running, "the crash", 30.0)
+        await asyncio.sleep(5.0)
+        if (node.dir / "instance_uuid").exists():
+            assert len(rows_of(world, node)) <= 1
+        node.start()
+        await world.settled(60.0)
+        assert rows_of(world, node) == ["c"]
+        assert node.grade is Grade.ONLINE
+
+    world.run(script)
+
+
+def test_an_answer_lost_on_its_way_gives_the_same_place_again() -> None:
+    world = world_of("a", "b")
+
+    async def script() -> None:
+        await founded(world)
+        node = newcomer(world, "")
+        node.start()
+        uuid = node.dir / "instance_uuid"
+        await world.until(uuid.exists, "the request", 10.0)
+        for other in ("a", "b"):
+            world.wire.cut(other, "c")
+        await world.until(lambda: bool(rows_of(world, node)), "the admission", 10.0)
+        node.crash()
+        world.wire.heal()
+        await asyncio.sleep(1.0)
+        node.start()
+        await world.settled(60.0)
+        assert rows_of(world, node) == ["c"]
+        leader = world.leader()
+        assert leader is not None and leader.instance is not None
+        assert leader.instance.state.cluster.last_raft_id == 3
+
+    world.run(script)
+
+
+def test_one_that_never_comes_back_can_be_expelled_and_another_takes_its_name() -> None:
+    world = world_of("a", "b")
+
+    async def script() -> None:
+        from cairn.model.rpc import Empty, ExpelRequest
+
+        await founded(world)
+        node = newcomer(world, "before activation")
+        node.start()
+        await world.until(lambda: not node.is_running, "the crash", 30.0)
+        leader = world.leader()
+        assert leader is not None and leader.instance is not None and leader.process is not None
+        instance = leader.instance
+        request = ExpelRequest(instance.identity.cluster_uuid, "c")
+        asked = instance.ask_leader("expel", request, Empty)
+        await world.loop.create_task(asked, context=leader.process.context)
+        await world.until(lambda: not rows_of(world, node), "the expulsion", 30.0)
+        node.start()
+        await world.until(lambda: node.exit_code == 5, "exit code 5", 30.0)
+        again = world.add("d", ("b:3301",), instance_name="c")
+        again.start()
+        await world.online("d")
+        assert instance.state.cluster.instances["c"].raft_id == 4
+
+    world.run(script)
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+def test_an_address_that_changed_is_not_overwritten_by_older_entries(
+    monkeypatch: pytest.MonkeyPatch, remembered: bool
+) -> None:
+    """The newcomer replays entries that still tell the old address of b."""
+    monkeypatch.setattr(runtime, "MAX_GROUP", 1)
+    apply = RaftRunner._apply
+
+    def one_by_one(self: RaftRunner, entries: list[Entry]) -> None:
+        for entry in entries:
+            apply(self, [entry])
+
+    monkeypatch.setattr(RaftRunner, "_apply", one_by_one)
+    world = world_of("a", "b")
+    seen: set[str] = set()
+
+    async def script() -> None:
+        await founded(world)
+        b = world.nodes["b"]
+        b.stop()
+        await world.until(lambda: not b.is_running, "b to leave", 20.0)
+        b.config = msgspec.structs.replace(b.config, listen="b:3302", advertise="b:3302")
+        b.start()
+        await world.settled(60.0)
+        node = world.add("c", ("a:3301",))
+
+        class Listening(Boot):
+            async def postjoin(self, store: RaftStore) -> Instance:
+                if not remembered:
+                    store.put("joined_at", 0)
+                instance = await super().postjoin(store)
+                state = instance.state
+                instance.on_applied.append(
+                    lambda _: seen.add(state.peer_addresses().get(2, "b:3302"))
+                )
+                return instance
+
+        node.boot_class = Listening
+        node.start()
+        await world.settled(60.0)
+
+    world.run(script)
+    assert seen == ({"b:3302"} if remembered else {"b:3301", "b:3302"})
