@@ -31,7 +31,9 @@ async function main() {
     const { rows } = await client.query({ ...read, values: [id] })
     console.log(JSON.stringify(rows))
   }
-  try { await client.query('SELEC 1') } catch (problem) { console.log(problem.code, problem.position) }
+  try {
+    await client.query('SELEC 1')
+  } catch (problem) { console.log(problem.code, problem.position) }
   const { rows } = await client.query('SELECT true AS b, 1.5::double AS d')
   console.log(JSON.stringify(rows))
   await client.end()
@@ -52,7 +54,8 @@ public class Session {
   public static void main(String[] a) throws Exception {
     String table = a[1];
     try (Connection c = DriverManager.getConnection(a[0])) {
-      try (PreparedStatement put = c.prepareStatement("INSERT INTO " + table + " VALUES (?, ?, ?)")) {
+      String insert = "INSERT INTO " + table + " VALUES (?, ?, ?)";
+      try (PreparedStatement put = c.prepareStatement(insert)) {
         for (long id = 1; id <= 20; id++) {
           put.setLong(1, id);
           put.setString(2, "n" + id);
@@ -61,7 +64,8 @@ public class Session {
         }
         System.out.println("batch " + put.executeBatch().length);
       }
-      try (PreparedStatement get = c.prepareStatement("SELECT name, price FROM " + table + " WHERE id = ?")) {
+      String select = "SELECT name, price FROM " + table + " WHERE id = ?";
+      try (PreparedStatement get = c.prepareStatement(select)) {
         for (int id = 1; id <= 10; id++) {  // past five it is prepared on the server, in binary
           get.setLong(1, id);
           ResultSet rows = get.executeQuery();

@@ -35,7 +35,7 @@ def every_type(cluster: Cluster, fresh: str) -> str:
     return fresh
 
 
-# --- psycopg ---------------------------------------------------------------------------------------
+# --- psycopg --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("binary", [False, True])
@@ -135,7 +135,7 @@ def test_psycopg_server_side_cursors_are_refused_by_name(dsn: str, fresh: str) -
         cursor.execute(f"SELECT * FROM {fresh}")
 
 
-# --- asyncpg ---------------------------------------------------------------------------------------
+# --- asyncpg --------------------------------------------------------------------------------------
 
 
 def test_asyncpg_keeps_every_type(dsn: str, every_type: str) -> None:
@@ -224,13 +224,16 @@ def test_asyncpg_notices_a_changed_table(dsn: str, cluster: Cluster, fresh: str)
     asyncio.run(session())
 
 
-# --- pg8000 ----------------------------------------------------------------------------------------
+# --- pg8000 ---------------------------------------------------------------------------------------
 
 
 def test_pg8000_runs_a_session(cluster: Cluster, fresh: str) -> None:
     options: dict[str, Any] = {
-        **{"user": "admin", "password": PASSWORD, "host": "127.0.0.1"},
-        **{"port": cluster["i2"].pg_port, "database": "cairn"},
+        "user": "admin",
+        "password": PASSWORD,
+        "host": "127.0.0.1",
+        "port": cluster["i2"].pg_port,
+        "database": "cairn",
     }
     native = pg8000.native.Connection(**options)
     native.run(f"INSERT INTO {fresh} VALUES (:id, :name, :price)", id=1, name="ü", price=1.5)
@@ -246,7 +249,7 @@ def test_pg8000_runs_a_session(cluster: Cluster, fresh: str) -> None:
         assert list(cursor.fetchall()) == [["ü", Decimal("1.5")]]
 
 
-# --- SQLAlchemy ------------------------------------------------------------------------------------
+# --- SQLAlchemy -----------------------------------------------------------------------------------
 
 
 def test_sqlalchemy_core_runs_a_session(dsn: str, cluster: Cluster) -> None:

@@ -94,4 +94,8 @@ async def _open_faces(instance: Instance, config: InstanceConfig) -> None:
     """Listeners for clients; imported late, they are not needed to find a place."""
     from cairn.server.listener import open_pgwire
 
-    await open_pgwire(instance, config)
+    service = await open_pgwire(instance, config)
+    if config.http_listen:
+        from cairn.web.app import open_http
+
+        await open_http(service, config)

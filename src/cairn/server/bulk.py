@@ -163,7 +163,8 @@ def _changes(
     finally:
         reader.close()
     records.sort(key=lambda record: (record.epoch, record.lsn))
-    position, changes = dict(asked), []
+    position = dict(asked)
+    changes: list[dict[str, Any]] = []
     for record in records:
         if len(changes) >= limit:
             is_last = False

@@ -25,6 +25,7 @@ from cairn.model.topology import ConnectionType, Grade
 from cairn.server import bulk
 
 if TYPE_CHECKING:
+    from cairn.server.service import Service
     from cairn.server.session import Session
 
 _CALL = re.compile(rb"\s*call\s+(cairn_\w+)\s*\((.*)\)\s*;?\s*", re.IGNORECASE | re.DOTALL)
@@ -70,11 +71,14 @@ def _arguments(text: str) -> list[Any]:
 
 
 async def _status(session: Session) -> Any:
+    return await cluster_status(session.service)
+
+
+async def cluster_status(service: Service) -> dict[str, Any]:
     """Everything `cairn status --json` prints (DESIGN 5.1)."""
-    service = session.service
     instance, cluster = service.instance, service.cluster
     leader = instance.runner.leader_id
-    said = await _ask_all(session)
+    said = await _ask_all(service)
     chief = said.get(leader) or instance.status()
     governor = dict(chief.governor)
     return {
@@ -101,9 +105,9 @@ async def _status(session: Session) -> Any:
     }
 
 
-async def _ask_all(session: Session) -> dict[int, StatusResponse]:
+async def _ask_all(service: Service) -> dict[int, StatusResponse]:
     """What each instance says of itself; the silent ones are simply missing."""
-    instance = session.service.instance
+    instance = service.instance
 
     async def one(raft_id: int) -> StatusResponse | None:
         if raft_id == instance.raft_id:
@@ -115,7 +119,7 @@ async def _ask_all(session: Session) -> dict[int, StatusResponse]:
 
     ids = [
         row.raft_id
-        for row in session.service.cluster.instances.values()
+        for row in service.cluster.instances.values()
         if row.target_state.grade is Grade.ONLINE or row.raft_id == instance.raft_id
     ]
     answers = await asyncio.gather(*(one(raft_id) for raft_id in ids))

@@ -2,7 +2,7 @@
 
 They are written for PostgreSQL's own tables and use more of its SQL than Cairn has. So they do not
 go through the planner: the text is translated for SQLite and run over a small database in memory
-that is filled from the catalogue. What cannot be translated is refused; nothing else is touched.
+that is filled from the catalogue (`pg_schema`, `pg_tables`). What cannot be translated is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.values import TYPE_OF_OID, ColumnType
-from cairn.server import pg_tables
+from cairn.server import pg_schema, pg_tables
 from cairn.server.pg_functions import Functions
 from cairn.sql.api import Prepared
 from cairn.sql.lexer import Token, tokens
@@ -60,7 +60,7 @@ def _names_catalog(following: list[Token]) -> bool:
     if not following or following[0].kind not in ("word", "quoted"):
         return False
     name = following[0].value
-    return name in ("pg_catalog", "information_schema") or name in pg_tables.TABLES
+    return name in ("pg_catalog", "information_schema") or name in pg_schema.TABLES
 
 
 def prepare(text: str, param_oids: Sequence[int]) -> Prepared:
@@ -120,7 +120,7 @@ def _empty() -> apsw.Connection:
 
 def _opened(catalog: Catalog) -> apsw.Connection:
     connection = apsw.Connection(":memory:")
-    for statement in pg_tables.schema_sql():
+    for statement in pg_schema.schema_sql():
         connection.execute(statement)
     Functions(catalog).register(connection)
     return connection

@@ -12,14 +12,8 @@ import apsw
 import cairn
 from cairn.model.catalog import Catalog
 from cairn.model.schema import Index, Table
-from cairn.server.pg_tables import (
-    DATABASE,
-    TYPES,
-    about,
-    all_indexes,
-    definition,
-    index_oid,
-)
+from cairn.server.pg_schema import DATABASE, TYPES
+from cairn.server.pg_tables import about, all_indexes, definition, index_oid
 
 _ARRAY_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)')
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_$]*")
@@ -154,19 +148,20 @@ def items(array: Any) -> list[str]:
     text = str(array)
     if not text.startswith("{"):
         return text.split()
-    return [quoted_ or plain for quoted_, plain in _ARRAY_ITEM.findall(text)]
+    return [str(quoted_ or plain) for quoted_, plain in _ARRAY_ITEM.findall(text)]
 
 
 def _item(array: Any, at: Any) -> str | None:
     """From 0: sqlglot has taken one off."""
-    if array is None or at is None or not 0 <= at < len(items(array)):
-        return None
-    return items(array)[at]
+    found = [] if array is None else items(array)
+    return found[int(at)] if at is not None and 0 <= int(at) < len(found) else None
 
 
 def quoted(name: Any) -> str | None:
-    if name is None or _PLAIN_NAME.fullmatch(str(name)):
-        return name if name is None else str(name)
+    if name is None:
+        return None
+    if _PLAIN_NAME.fullmatch(str(name)):
+        return str(name)
     return '"' + str(name).replace('"', '""') + '"'
 
 
@@ -228,7 +223,7 @@ class _StringAgg:
         self._items: list[str] = []
         self._separator = ","
 
-    def step(self, value: Any, separator: Any = ",") -> None:
+    def step(self, value: Any = None, separator: Any = ",", *_: Any) -> None:
         self._separator = str(separator)
         if value is not None:
             self._items.append(str(value))

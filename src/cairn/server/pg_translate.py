@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from cairn.model.errors import UndefinedTable, Unsupported
 from cairn.model.values import ColumnType
-from cairn.server.pg_tables import TABLES
+from cairn.server.pg_schema import TABLES
 from cairn.sql.dialect import walk_position
 from cairn.sql.naming import column_name
 

@@ -94,6 +94,14 @@ def _addresses(table: Any, uuid: str, read_from: str) -> tuple[str, ...]:
     return tuple(others + first) if os.getpid() % 2 else tuple(first + others)
 
 
+def any_address(dsn: str) -> str:
+    """An instance that is Online."""
+    for each in pool(dsn).topology.online():
+        if each.address:
+            return str(each.address)
+    raise Unreachable("no instance is Online")
+
+
 def wait_for_news(dsn: str, seconds: float) -> None:
     """Give the topology a moment to reach this process."""
     time.sleep(seconds)

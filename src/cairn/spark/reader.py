@@ -71,7 +71,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
             f"WHERE bucket_id IN ({', '.join(map(str, sample))})"
         )
         [(counted,)] = cluster.pool(self._options.dsn).fetch(sql)
-        rows = counted * table.bucket_count / len(sample) / max(owner_count, 1)
+        rows = int(counted) * table.bucket_count / len(sample) / max(owner_count, 1)
         return max(1, min(MAX_SPLITS, math.ceil(rows / ROWS_PER_SPLIT)))
 
     # --- in a task ------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         if isinstance(partition, BucketPartition):
             yield from self._read_ranges(partition, want)
         elif partition.value == "global":
-            address = cluster.pool(self._options.dsn).topology.online()[0].address
+            address = cluster.any_address(self._options.dsn)
             yield from self._copy(self._sql(None), address, want)
         # Else no bucket can hold a matching row: Spark asks with one partition of None.
 
@@ -154,7 +154,7 @@ class QueryReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: Any) -> Iterator[Any]:
         options, want = self._options, wanted_schema(self._schema)
         sql = f"COPY ({options.query}) TO STDOUT (FORMAT arrow)"
-        address = cluster.pool(options.dsn).topology.online()[0].address
+        address = cluster.any_address(options.dsn)
         for data in cluster.copy_out(
             options.dsn, address, sql, options.timeout_s, options.read_from
         ):
@@ -166,7 +166,7 @@ class QueryReader(DataSourceReader):  # type: ignore[misc]
 def query_schema(options: Options) -> Any:
     """The Arrow schema of a query's result, from its first message."""
     sql = f"COPY (SELECT * FROM ({options.query}) AS q LIMIT 0) TO STDOUT (FORMAT arrow)"
-    address = cluster.pool(options.dsn).topology.online()[0].address
+    address = cluster.any_address(options.dsn)
     for data in cluster.copy_out(options.dsn, address, sql, options.timeout_s):
         return pa.ipc.open_stream(pa.py_buffer(data)).schema
     raise Unreachable("the query was not answered")

@@ -130,10 +130,10 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
     def _timeout_s(self) -> float:
         return self._options.timeout_s
 
-    def _address(self, at: int) -> str | None:
+    def _address(self, at: int) -> str:
         """An owner's master as of planning; whoever answers instead passes rows on."""
         addresses = self._owners[at].addresses
-        return addresses[0] if addresses else None
+        return addresses[0] if addresses else cluster.any_address(self._options.dsn)
 
     def _ingest(self, iterator: Iterator[Any]) -> Written:
         """IGNORE and REPLACE need more than COPY can say."""

@@ -13,6 +13,7 @@ import heapq
 import logging
 import selectors
 import traceback
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -200,15 +201,20 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         before = logging.root.manager.disable
         logging.disable()
         try:
-            for task in self.tasks:
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                if isinstance(task, asyncio.Task) and not task.done():
-                    with contextlib.suppress(RuntimeError):
-                        task.get_coro().close()
-            self.tasks.clear()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # work that was never begun
+                self._drop_tasks()
             self.close()
         finally:
             logging.disable(before)
+
+    def _drop_tasks(self) -> None:
+        for task in self.tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            if isinstance(task, asyncio.Task) and not task.done():
+                with contextlib.suppress(RuntimeError):
+                    task.get_coro().close()
+        self.tasks.clear()
 
 
 def _is_refusal(problem: object) -> bool:

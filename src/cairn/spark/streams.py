@@ -1,0 +1,85 @@
+"""Streaming sources: which one an option asks for, and what both have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
+
+from cairn.model.errors import CairnError, InvalidParameter
+from cairn.spark import cluster
+from cairn.spark.options import Options
+from cairn.spark.tables import as_wanted, wanted_schema
+
+TOPOLOGY = "term bigint, index bigint, n int, map string, op string, timestamp string, body string"
+ROWS = (
+    "op string, key string, bucket int, old string, new string, replicaset string, epoch bigint, "
+    "origin string, lsn bigint, n int, timestamp timestamp"
+)
+VERSION = 1
+
+
+def schema(options: Options) -> Any:
+    return TOPOLOGY if options.stream == "topology" else ROWS
+
+
+def reader(options: Options, wanted: Any) -> Any:
+    from cairn.spark.row_stream import RowStream
+    from cairn.spark.topology_stream import TopologyStream
+
+    stream = options.stream or ""
+    if stream == "topology":
+        return TopologyStream(options, wanted)
+    kind, _, table = stream.partition(":")
+    if kind == "table" and table:
+        return RowStream(options, table, wanted)
+    raise InvalidParameter(
+        f'option("stream", "{stream}") is not known', hint="topology or table:NAME"
+    )
+
+
+class CairnStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Offsets carry the cluster: a checkpoint of another one is refused, not misread."""
+
+    def __init__(self, options: Options, wanted: Any) -> None:
+        self._options, self._schema = options, wanted
+        self._cluster = cluster.pool(options.dsn).topology.cluster_uuid
+        self._target: dict[str, Any] | None = None  # of a run that ends with what is there now
+
+    def offset(self, **position: Any) -> dict[str, Any]:
+        return {"v": VERSION, "cluster": self._cluster, **position}
+
+    def check(self, offset: dict[str, Any]) -> dict[str, Any]:
+        if offset.get("v") != VERSION:
+            raise CairnError(f"the checkpoint has offsets of version {offset.get('v')}")
+        if offset.get("cluster") not in (None, self._cluster):
+            raise CairnError(
+                f"the checkpoint belongs to cluster {offset['cluster']}, this is {self._cluster}",
+                hint="use another checkpointLocation, or the other DSN",
+            )
+        return offset
+
+    def getDefaultReadLimit(self) -> Any:
+        if self._options.max_rows:
+            return ReadMaxRows(self._options.max_rows)
+        return super().getDefaultReadLimit()
+
+    def batch(self, rows: list[tuple[Any, ...]]) -> Any:
+        want = wanted_schema(self._schema)
+        columns = list(zip(*rows, strict=True))
+        arrays = [pa.array(values, type=_plain(f.type)) for values, f in zip(columns, want)]
+        return as_wanted(pa.RecordBatch.from_arrays(arrays, names=want.names), want)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """The servers keep their logs by their own settings."""
+
+
+def row_limit(limit: Any) -> int:
+    """Rows a micro-batch may have; 0: any number."""
+    return int(limit.max_rows) if isinstance(limit, ReadMaxRows) else 0
+
+
+def _plain(type_: Any) -> Any:
+    return type_

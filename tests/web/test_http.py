@@ -1,0 +1,39 @@
+"""Probes, metrics and status over HTTP, from a real instance."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+
+import pytest
+
+from tests.cluster.conftest import new_cluster  # noqa: F401
+from tests.cluster.harness import Cluster, eventually, free_ports
+
+pytestmark = pytest.mark.cluster
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as problem:
+        return problem.code, problem.read().decode()
+
+
+def test_an_instance_says_how_it_is(new_cluster: Callable[..., Cluster]) -> None:  # noqa: F811
+    [port] = free_ports(1)
+    cluster = new_cluster("--http-listen", f"127.0.0.1:{port}")
+    cluster.start("i1")
+    eventually(lambda: get(port, "/api/v1/health/ready") == (200, '{"status":"ok"}'), "ready")
+    assert get(port, "/api/v1/health/live")[0] == 200
+    assert get(port, "/api/v1/health/startup")[0] == 200
+    code, text = get(port, "/metrics")
+    assert code == 200
+    assert "cairn_raft_is_leader 1" in text
+    status = json.loads(get(port, "/api/v1/status")[1])
+    assert [row["name"] for row in status["instances"]] == ["i1"]
+    assert "<title>Cairn</title>" in get(port, "/")[1]
+    assert get(port, "/nowhere")[0] == 404
