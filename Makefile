@@ -63,6 +63,7 @@ bench-sql: setup
 
 bench-clients: setup
 	$(BIN)/python bench/clients_driver.py
+	$(BIN)/python bench/clients_fanout.py
 
 bench-spark:
 	@echo "bench-spark: the Spark pipeline is not there yet"; exit 1

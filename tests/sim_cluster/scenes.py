@@ -63,7 +63,7 @@ class Triple:
     async def write(self, key: int, node: SimNode | None = None) -> None:
         """A write that is acknowledged, waiting while the replicaset has to find itself."""
         while key not in self.load.acked:
-            self.load.sent.discard(key)
+            self.load.refused.discard(key)
             await self.load.write(node or self.master, key)
             await asyncio.sleep(0.05)
 

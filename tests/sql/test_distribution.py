@@ -62,3 +62,14 @@ def test_generated_queries_give_the_rows_of_one_big_database(cluster: Cluster) -
         if not ordered and isinstance(ours, list):
             ours, whole = _sorted(ours), _sorted(whole)
         assert ours == whole, text
+
+
+def test_thousands_of_buckets_are_asked_without_a_chain_of_ors() -> None:
+    from cairn.sql.render import with_ranges
+
+    mark = "SELECT 1 FROM t1 AS r1 WHERE /*buckets:r1*/"
+    neighbours = with_ranges(mark, [(at, at) for at in range(1, 1501)])
+    assert neighbours == "SELECT 1 FROM t1 AS r1 WHERE (r1.bucket_id BETWEEN 1 AND 1500)"
+    scattered = with_ranges(mark, [(at, at) for at in range(1, 3000, 2)])
+    assert " OR " not in scattered
+    assert scattered.count(",") == 1499

@@ -43,6 +43,9 @@ FLAGS: tuple[tuple[str, str], ...] = (
     ("--config", "YAML file; `cairn config default` prints one"),
     ("--service-password-file", "file with the secret shared by all instances"),
     ("--admin-password-file", "file with the admin's first password, when the cluster is made"),
+    ("--tls-cert", "PEM certificate for PostgreSQL clients; they must use TLS then"),
+    ("--tls-key", "its private key, without a passphrase"),
+    ("--tls-ca", "PEM of the authority that must have signed clients' certificates"),
     ("--boot-timeout", "seconds to wait for the cluster at start (default: 7200)"),
     ("--log-level", "debug, info, warning or error (default: info)"),
 )

@@ -35,6 +35,9 @@ SOURCES: dict[str, tuple[str, str]] = {
     ),
     "service-password-file": ("CAIRN_SERVICE_PASSWORD_FILE", "instance.service_password_file"),
     "admin-password-file": ("CAIRN_ADMIN_PASSWORD_FILE", "instance.admin_password_file"),
+    "tls-cert": ("CAIRN_TLS_CERT", "instance.pg.tls.cert_file"),
+    "tls-key": ("CAIRN_TLS_KEY", "instance.pg.tls.key_file"),
+    "tls-ca": ("CAIRN_TLS_CA", "instance.pg.tls.ca_file"),
     "log-level": ("CAIRN_LOG_LEVEL", "instance.log.level"),
     "boot-timeout": ("CAIRN_BOOT_TIMEOUT", "instance.boot_timeout"),
 }
@@ -58,6 +61,9 @@ class InstanceConfig(msgspec.Struct, frozen=True):
     tiers: tuple[Tier, ...] = (Tier("default", 1, is_default=True),)
     service_secret: bytes = b""
     admin_password: str | None = None
+    tls_cert: str = ""  # with a certificate, PostgreSQL clients must encrypt
+    tls_key: str = ""
+    tls_ca: str = ""  # with it, they must also show a certificate that it has signed
     log_level: str = "info"
     boot_timeout_s: float = 7200.0
 
@@ -139,6 +145,9 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> InstanceCo
         tiers=tiers,
         service_secret=_secret(pick("service-password-file"), environment),
         admin_password=_admin_password(pick("admin-password-file"), environment),
+        tls_cert=str(pick("tls-cert") or ""),
+        tls_key=str(pick("tls-key") or ""),
+        tls_ca=str(pick("tls-ca") or ""),
         log_level=level,
         boot_timeout_s=_number(pick("boot-timeout") or 7200, "--boot-timeout"),
     )
@@ -273,7 +282,9 @@ instance:
   boot_timeout: 7200                # seconds to wait for the cluster at start
   service_password_file: null       # --service-password-file: shared by all instances
   iproto: {{listen: "127.0.0.1:{PEER_PORT}"}}
-  pg: {{listen: "127.0.0.1:{PG_PORT}"}}
+  pg:
+    listen: "127.0.0.1:{PG_PORT}"
+    tls: {{}}                         # --tls-cert, …: {{cert_file: …, key_file: …, ca_file: …}}
   http: {{listen: null}}
   log: {{level: info}}
 """

@@ -13,7 +13,13 @@ import msgspec
 from cairn.model import ops
 from cairn.model.catalog import Catalog
 from cairn.model.cluster import Cluster
-from cairn.model.errors import CairnError, NotInPrerequisiteState, TimedOut, UniqueViolation
+from cairn.model.errors import (
+    CairnError,
+    NoMaster,
+    NotInPrerequisiteState,
+    TimedOut,
+    UniqueViolation,
+)
 from cairn.model.records import Shape, Vclock, covers
 from cairn.model.rpc import (
     PromiseRequest,
@@ -159,8 +165,16 @@ class DataPlane:
     # --- what the governor asks -----------------------------------------------------------------
 
     async def promise(self, request: PromiseRequest) -> VclockResponse:
-        epoch, vclock = await self.run(lambda: self.store.promise(request.epoch), urgent=True)
+        epoch, vclock = await self.run(lambda: self._promise(request.epoch), urgent=True)
         return VclockResponse(epoch, vclock)
+
+    def _promise(self, epoch: int) -> tuple[int, Vclock]:
+        """On the writer: a vclock counts only if it is of the present history and complete."""
+        if self.store.fence.epoch < epoch - 1:
+            raise NoMaster(f"epoch {epoch - 1} has not been entered here yet")
+        if self.store.get("copying"):
+            raise NoMaster("this instance has no complete rows")
+        return self.store.promise(epoch)
 
     async def position(self, request: VclockRequest) -> VclockResponse:
         """The vclock once entry `index` is applied by the writer and `reach` is covered."""

@@ -262,11 +262,12 @@ class Replication:
         )
 
     async def _apply(self, answer: Rows, link: LinkStatus) -> None:
-        history = self._history
+        applier = self._applier
         known = sum(
             record.lsn <= self.data.vclock.get(record.origin, 0) for record in answer.records
         )
-        applied = await self.data.run(lambda: self._applier.apply(answer.records, history))
+        # Judged by the epoch that the writer has entered when it gets there, not by today's.
+        applied = await self.data.run(lambda: applier.apply(answer.records, applier.history))
         link.records += len(answer.records)
         link.twice += known
         if not applied:

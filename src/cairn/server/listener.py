@@ -11,12 +11,15 @@ from cairn.node.config import InstanceConfig
 from cairn.node.instance import Instance
 from cairn.server.service import Service
 from cairn.server.session import Session
+from cairn.server.tls import from_config
 
 log = logging.getLogger("cairn.pg")
 
 
 async def open_pgwire(instance: Instance, config: InstanceConfig) -> Service:
+    tls = from_config(config)
     service = Service(instance, config)
+    service.tls = tls
     host, port = split_address(config.pg_listen, 4327)
     loop = asyncio.get_running_loop()
     try:

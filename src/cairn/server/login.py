@@ -12,7 +12,14 @@ from cairn.model.errors import (
     NotOnlineYet,
     ProtocolViolation,
 )
-from cairn.pgwire.scram import MECHANISM, NONCE_BYTES, ScramServer, fake_verifier, parse_verifier
+from cairn.pgwire.scram import (
+    MECHANISM,
+    MECHANISM_PLUS,
+    NONCE_BYTES,
+    ScramServer,
+    fake_verifier,
+    parse_verifier,
+)
 from cairn.pgwire.startup import StartupParams
 from cairn.server.service import Service
 
@@ -32,8 +39,11 @@ def read_flag(options: dict[str, str], name: str) -> bool:
 class Login:
     """One attempt. Who the user is was fixed by the startup packet."""
 
-    def __init__(self, service: Service, params: StartupParams) -> None:
+    def __init__(
+        self, service: Service, params: StartupParams, channel_binding: bytes | None = None
+    ) -> None:
         self._service, self.params = service, params
+        self._binding = channel_binding
         self.user = params.user
         if not service.catalog.users:
             raise NotOnlineYet("this instance has not joined the cluster yet; try again")
@@ -45,17 +55,22 @@ class Login:
             verifier = parse_verifier(user.auth[1])
         self._known = verifier is not None
         self.user_id = -1 if user is None else user.id
-        self._scram = ScramServer(
-            verifier or fake_verifier(params.user, secret=service.secret),
-            os.urandom(NONCE_BYTES),
-        )
+        self._verifier = verifier or fake_verifier(params.user, secret=service.secret)
+        self._scram = ScramServer(self._verifier, os.urandom(NONCE_BYTES))
 
     def mechanisms(self) -> list[str]:
-        return [MECHANISM]
+        """With channel binding first, where the connection is encrypted."""
+        return [MECHANISM] if self._binding is None else [MECHANISM_PLUS, MECHANISM]
 
     def first(self, mechanism: str, data: bytes) -> bytes:
-        if mechanism != MECHANISM:
+        if mechanism not in self.mechanisms():
             raise ProtocolViolation("client selected an invalid SASL authentication mechanism")
+        if mechanism == MECHANISM_PLUS:
+            nonce = os.urandom(NONCE_BYTES)
+            self._scram = ScramServer(self._verifier, nonce, channel_binding=self._binding)
+        elif self._binding is not None and data.startswith(b"y"):
+            # The client would bind but believes that we cannot: somebody hid our offer.
+            raise ProtocolViolation("the offer of channel binding did not reach the client")
         return self._scram.first(data)
 
     def final(self, data: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from cairn.model.errors import (
     QueryCanceled,
     Unsupported,
 )
+from cairn.model.topology import ConnectionType
 from cairn.server.settings import show
 from cairn.server.statements import Cached
 from cairn.sql import plans
@@ -68,6 +70,7 @@ async def run(session: Session, cached: Cached, params: Sequence[Any]) -> Outcom
     plan = prepared.plan
     service = session.service
     values = prepared.start(params, session.now())
+    hints = _hop_hint(session, plan, values) if session.wants_hints else ()
     if isinstance(plan, _READS):
         rows = await service.dispatcher.read(
             plan,
@@ -79,11 +82,11 @@ async def run(session: Session, cached: Cached, params: Sequence[Any]) -> Outcom
         )
         if session.cancelled.is_set():
             raise QueryCanceled("canceling statement due to user request")
-        return Outcome(rows, len(rows), prepared.complete(len(rows)))
+        return Outcome(rows, len(rows), prepared.complete(len(rows)), hints)
     if isinstance(plan, _SHARDED_WRITES):
         count = await service.dispatcher.write(plan, values, tables=cached.sharded)
         session.wrote()
-        return Outcome(None, count, prepared.complete(count))
+        return Outcome(None, count, prepared.complete(count), hints)
     if isinstance(plan, plans.GlobalWrite):
         count = await service.dispatcher.write_global(
             plan, values, session.user_id, DML_S, tables=cached.sharded
@@ -94,6 +97,31 @@ async def run(session: Session, cached: Cached, params: Sequence[Any]) -> Outcom
         lines = await asyncio.to_thread(_explain, session, plan, values)
         return Outcome([(line,) for line in lines], len(lines), prepared.complete(len(lines)))
     return await _run_rare(session, plan, prepared.complete(0))
+
+
+def _hop_hint(session: Session, plan: plans.Plan, values: Sequence[Any]) -> tuple[str, ...]:
+    """ "You are one hop away": who owns the bucket of a statement that came to the wrong one."""
+    if not isinstance(plan, plans.PointRead | plans.PointWrite) or plan.bucket is None:
+        return ()
+    assert plan.tier is not None
+    service = session.service
+    bucket = plan.bucket(values)
+    routes = service.dispatcher.routes
+    replicaset = service.cluster.replicasets[routes.owner(plan.tier, bucket)]
+    master = service.cluster.by_raft_id(routes.master(replicaset.name))
+    if master is None or master.raft_id == service.instance.raft_id:
+        return ()
+    position = service.cluster.position
+    hint = {
+        "map": "hop",
+        "tier": plan.tier,
+        "bucket_id": bucket,
+        "replicaset_uuid": replicaset.uuid,
+        "instance_uuid": master.uuid,
+        "address": service.cluster.address(master.raft_id, ConnectionType.PGPROTO),
+        "raft": {"term": position.term, "index": position.index},
+    }
+    return (json.dumps(hint),)
 
 
 async def _run_rare(session: Session, plan: plans.Plan, tag: str) -> Outcome:

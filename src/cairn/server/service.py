@@ -24,6 +24,7 @@ from cairn.pgwire.scram import make_verifier
 from cairn.server.feed import Feed
 from cairn.server.pg_catalog import PgCatalog
 from cairn.server.statements import StatementCache
+from cairn.server.tls import ServerTls
 from cairn.sql import functions
 from cairn.sql.bind_functions import LATE_FUNCTIONS
 
@@ -43,6 +44,7 @@ class Service:
         self.failed_logins: dict[str, int] = {}
         self.statements = StatementCache()
         self.pg_catalog = PgCatalog()
+        self.tls: ServerTls | None = None  # set by the listener
         self.execution = Execution(instance, self.register)
         self.dispatcher = Dispatcher(instance, self.execution)
         self.schema_changes = SchemaChanges(

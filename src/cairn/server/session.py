@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 import threading
 from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
@@ -74,7 +75,11 @@ class Session(asyncio.Protocol):
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.pg = PgServer(known_extensions=frozenset({"smart_connector"}))
+        self.pg = PgServer(
+            known_extensions=frozenset({"smart_connector"}),
+            tls_available=service.tls is not None,
+            require_tls=service.tls is not None,
+        )
         self.book: StatementBook[Cached] = StatementBook(
             max_statements=100_000, max_portals=100_000
         )
@@ -86,6 +91,7 @@ class Session(asyncio.Protocol):
         self.preference = "leader"
         self.row_max: int | None = None
         self.wants_metadata = False
+        self.wants_hints = False  # "you are one hop away" notices (0.2)
         self.wants_invalidation = ""  # "", "seed" or "named": which text the error has
         self.cancelled = threading.Event()
         self.pid, self.cancel_key = 0, b""
@@ -93,6 +99,8 @@ class Session(asyncio.Protocol):
         self._working: asyncio.Task[None] | None = None
         self._waiting = False  # for the writer to call back
         self._copy: CopyIn | None = None
+        self._upgrading: list[bytes] | None = None
+        self._shaking = False
         self._closing = False
 
     # --- asyncio.Protocol -------------------------------------------------------------------------
@@ -107,6 +115,12 @@ class Session(asyncio.Protocol):
             self._flush()
 
     def data_received(self, data: bytes) -> None:
+        if self._upgrading is not None:
+            if self._shaking:
+                self._upgrading.append(data)  # decrypted before `start_tls` gave its transport
+            else:
+                self.transport.abort()  # in clear, to be taken for the client's (CVE-2021-23214)
+            return
         self.pg.feed(data)
         if self._working is None and not self._waiting:
             self._pump()
@@ -213,7 +227,9 @@ class Session(asyncio.Protocol):
     # --- before the login is done -----------------------------------------------------------------
 
     def _on_startup(self, request: StartupReceived) -> None:
-        self.login = Login(self.service, request.params)
+        tls = self.service.tls
+        binding = tls.binding if tls is not None and self.pg.encrypted else None
+        self.login = Login(self.service, request.params, binding)
         self.pg.auth_sasl(self.login.mechanisms())
 
     def _on_sasl_initial(self, request: SaslInitial) -> None:
@@ -274,6 +290,7 @@ class Session(asyncio.Protocol):
             self.wants_invalidation = "seed"
         elif read_flag(options, "pico_stmt_invalidation"):
             self.wants_invalidation = "named"
+        self.wants_hints = read_flag(options, "smart_connector_hints")
         if "read_preference" in options:
             self.set_parameter("read_preference", options["read_preference"])
         if "sql_motion_row_max" in options:
@@ -284,8 +301,26 @@ class Session(asyncio.Protocol):
     def _on_cancel(self, request: CancelReceived) -> None:
         self.service.cancel(request.pid, request.key)
 
-    def _on_tls(self, request: NeedTls) -> None:
-        raise ProtocolViolation("TLS is not configured")
+    def _on_tls(self, request: NeedTls) -> Coroutine[Any, Any, None]:
+        self._flush()  # the S, in clear
+        self.transport.pause_reading()
+        self._upgrading = []
+        self.pg.tls_started()
+        return self._start_tls()
+
+    async def _start_tls(self) -> None:
+        assert self.service.tls is not None and self._upgrading is not None
+        self._shaking = True
+        try:
+            self.transport = await self.service.tls.upgrade(self.transport, self)
+        except (OSError, ssl.SSLError) as problem:
+            log.info("TLS handshake failed: %s", problem)
+            self._closing = True
+            self.transport.abort()
+            return
+        self.transport.set_write_buffer_limits(HIGH_WATER)
+        early, self._upgrading = self._upgrading, None
+        self.pg.feed(b"".join(early))
 
     # --- extended query ---------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ class CairnStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
     def batch(self, rows: list[tuple[Any, ...]]) -> Any:
         want = wanted_schema(self._schema)
         columns = list(zip(*rows, strict=True))
-        arrays = [pa.array(values, type=_plain(f.type)) for values, f in zip(columns, want)]
+        arrays = [pa.array(v, type=f.type) for v, f in zip(columns, want, strict=True)]
         return as_wanted(pa.RecordBatch.from_arrays(arrays, names=want.names), want)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -79,7 +79,3 @@ class CairnStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 def row_limit(limit: Any) -> int:
     """Rows a micro-batch may have; 0: any number."""
     return int(limit.max_rows) if isinstance(limit, ReadMaxRows) else 0
-
-
-def _plain(type_: Any) -> Any:
-    return type_

@@ -58,7 +58,7 @@ class TopologyStream(CairnStream):
         if len(rows) <= most:
             return last
         whole = [row for row in rows if row != rows[-1]]
-        return tuple(whole[-1]) if whole else tuple(rows[0])  # type: ignore[return-value]
+        return tuple(whole[-1]) if whole else tuple(rows[0])
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
         first, last = _place(self.check(start)), _place(self.check(end))

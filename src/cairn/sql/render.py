@@ -82,14 +82,30 @@ def with_ranges(sql: str, ranges: Ranges | None) -> str:
     def predicate(match: re.Match[str]) -> str:
         if ranges is None:
             return "1"
-        column = f"{match.group(1)}.{BUCKET_COLUMN}"
-        parts = [
-            f"{column} = {low}" if low == high else f"{column} BETWEEN {low} AND {high}"
-            for low, high in ranges
-        ]
-        return f"({' OR '.join(parts)})" if parts else "0"
+        return _bucket_condition(f"{match.group(1)}.{BUCKET_COLUMN}", ranges)
 
     return _MARK.sub(predicate, sql)
+
+
+def _bucket_condition(column: str, ranges: Ranges) -> str:
+    """Neighbours become one range; a long list becomes IN, as a chain of ORs has a limit."""
+    merged: Ranges = []
+    for low, high in sorted(ranges):
+        if merged and merged[-1][1] + 1 >= low:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+        else:
+            merged.append((low, high))
+    if len(merged) > _MOST_RANGES:
+        every = ", ".join(str(each) for low, high in merged for each in range(low, high + 1))
+        return f"({column} IN ({every}))"
+    parts = [
+        f"{column} = {low}" if low == high else f"{column} BETWEEN {low} AND {high}"
+        for low, high in merged
+    ]
+    return f"({' OR '.join(parts)})" if parts else "0"
+
+
+_MOST_RANGES = 100
 
 
 _INFIX = {"=", "<>", "<", "<=", ">", ">=", ">>", "&"}

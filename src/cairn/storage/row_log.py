@@ -75,6 +75,7 @@ class Applier:
     def __init__(self, store: DataStore) -> None:
         self._store = store
         self._writes: dict[tuple[int, int], _Writes] = {}
+        self.history = History()  # the epoch that was entered, in the writer's own order
 
     def apply(self, records: list[Record], history: History) -> int:
         """How many were applied; stops quietly at the first that has to wait."""
@@ -146,6 +147,7 @@ class Applier:
     def enter_epoch(self, history: History) -> list[Record] | None:
         """Put aside what goes past the cut. The records moved, or None: only a copy can help."""
         store = self._store
+        self.history = history
         epochs = dict(
             store.connection.execute(
                 "SELECT o.uuid, max(l.epoch) FROM row_log l JOIN origin o ON l.origin = o.id "
