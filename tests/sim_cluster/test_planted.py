@@ -10,7 +10,7 @@ import pytest
 
 from cairn.model.records import Vclock
 from cairn.model.rpc import LeaseRequest, LeaseResponse, PromiseRequest, VclockResponse
-from cairn.node import data_plane, governor_steps, leases, replication_runner
+from cairn.node import data_plane, first_entries, governor_steps, leases, replication_runner
 from cairn.node.boot import Boot
 from cairn.node.instance import Instance
 from cairn.replication.relay import Rows, Subscribe
@@ -75,7 +75,8 @@ async def a_tail_comes_back(scene: Triple, patch: Patch) -> None:
 
 
 async def an_answer_is_late(scene: Triple, patch: Patch) -> None:
-    """Rule 9: the master stands still between its question and the answer, and wakes too late."""
+    """Rule 9: the master stands still between its question and the answer, then hears no more."""
+    patch.setitem(first_entries.SETTINGS, "governor_auto_offline_timeout", 0.5)
     await scene.ready()
     master, leader = scene.master, scene.leader
     asked = asyncio.Event()
@@ -87,6 +88,9 @@ async def an_answer_is_late(scene: Triple, patch: Patch) -> None:
         if not asked.is_set() and request.instance == master.name:
             asked.set()
             master.pause()
+            scene.world.loop.call_later(0.05, scene.cut, master, leader)
+            scene.world.loop.call_later(0.05, scene.cut, master, scene.third)
+            scene.world.loop.call_later(0.95, master.resume)
         return answer
 
     leader.instance.lease_giver.grant = noticed  # type: ignore[method-assign]
@@ -94,10 +98,9 @@ async def an_answer_is_late(scene: Triple, patch: Patch) -> None:
     await asyncio.wait_for(asked.wait(), 10.0)
     heir = await scene.renamed()
     await scene.write(2, heir)
-    master.resume()
     for _ in range(100):
         scene.load.read(master)
-        await asyncio.sleep(0.0005)
+        await asyncio.sleep(0.01)
     await scene.calm()
 
 

@@ -153,6 +153,22 @@ def watch(
     _finish(lambda: run_watch(dsn, password_file, as_json=as_json))
 
 
+@app.command(name="explain-route")
+def explain_route(
+    sql: Annotated[str, typer.Argument(help="a statement with $1, $2, …")],
+    params: Annotated[list[str] | None, typer.Argument(help="its parameters")] = None,
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+) -> None:
+    """Tell to which instance the smart driver would send a statement, and why.
+
+    Example: cairn explain-route 'SELECT * FROM orders WHERE id = $1' 42
+    """
+    from cairn.cli.route import run_explain_route
+
+    _finish(lambda: run_explain_route(sql, params or [], dsn, password_file))
+
+
 @app.command()
 def migrate(
     words: Annotated[

@@ -154,7 +154,6 @@ class DataPlane:
         )
         tier = cluster.tiers.get(replicaset.tier)
         return Fence(
-            raft_index=0,
             epoch=replicaset.epoch,
             is_master=is_master,
             is_sync=tier is not None and tier.replication_mode == "sync",

@@ -15,6 +15,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -282,7 +283,7 @@ class _Scan:
                 self._cursor = self._reader.connection.execute(
                     self._request.sql, self._request.args
                 )
-            rows = [row for row, _ in zip(self._cursor, range(BATCH_ROWS), strict=False)]
+            rows = list(islice(self._cursor, BATCH_ROWS))
         except apsw.InterruptError:
             raise QueryCanceled("canceling statement due to user request") from None
         except apsw.Error as problem:

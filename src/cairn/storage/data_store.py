@@ -65,7 +65,6 @@ _decode_shape = msgspec.msgpack.Decoder(tuple[Table, tuple[Index, ...]]).decode
 class Fence(msgspec.Struct, frozen=True):
     """What the writer may do, as of a Raft position; it changes in the writer's own queue."""
 
-    raft_index: int = 0
     epoch: int = 0
     is_master: bool = False
     is_sync: bool = False
@@ -184,14 +183,14 @@ class DataStore:
             if not self.fence.owns(bucket):
                 raise NotOwner(
                     f"bucket {bucket} does not belong to this replicaset",
-                    detail=f"as of Raft index {self.fence.raft_index}",
+                    detail=f"as of epoch {self.fence.epoch}, master {self.fence.master}",
                 )
 
     def check_ranges(self, ranges: Sequence[tuple[int, int]]) -> None:
         if not self.fence.owns_all(ranges):
             raise NotOwner(
                 "some buckets of the statement do not belong to this replicaset",
-                detail=f"as of Raft index {self.fence.raft_index}",
+                detail=f"as of epoch {self.fence.epoch}, master {self.fence.master}",
             )
 
     def check_version(self, table: int, version: int) -> None:
