@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
@@ -11,6 +11,15 @@ from tests.cluster.harness import Cluster, eventually, free_ports
 
 pytestmark = pytest.mark.cluster
 Make = Callable[..., Cluster]
+
+
+@pytest.fixture(scope="module")
+def one_instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("one"))
+    try:
+        yield cluster.start("i1")
+    finally:
+        cluster.close()
 
 
 def test_the_seeds_example_gives_one_cluster(new_cluster: Make) -> None:
@@ -166,3 +175,36 @@ def test_a_stranger_without_the_secret_learns_nothing(new_cluster: Make) -> None
     eventually(lambda: "wrong service password" in stranger.log(), "the refusal")
     assert cluster.states("i1") == {"i1": "Online"}
     assert "default_1" not in stranger.log()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE _pico_instance SET current_state = target_state WHERE name = 'i1'",
+        "DELETE FROM _pico_instance",
+        "INSERT INTO _pico_property VALUES ('x', NULL)",
+        "UPDATE _pico_replicaset SET epoch = 9",
+        "DELETE FROM _pico_user WHERE id = 1",
+        "DELETE FROM _cairn_event",
+    ],
+)
+def test_sql_cannot_write_what_only_the_governor_may(one_instance: Cluster, statement: str) -> None:
+    before = one_instance["i1"].sql("SELECT name, uuid, current_state FROM _pico_instance")
+    with pytest.raises(psycopg.Error) as refusal:
+        one_instance["i1"].sql(statement)
+    assert refusal.value.sqlstate == "42501", refusal.value
+    after = one_instance["i1"].sql("SELECT name, uuid, current_state FROM _pico_instance")
+    assert after == before
+
+
+def test_a_planned_switch_is_asked_for_by_sql(new_cluster: Make) -> None:
+    cluster = new_cluster("--init-replication-factor", "2").start("i1", "i2")
+    [(old,)] = cluster["i1"].sql("SELECT current_master_name FROM _pico_replicaset")
+    other = "i2" if old == "i1" else "i1"
+    cluster["i1"].sql("UPDATE _pico_replicaset SET target_master_name = %s", (other,))
+
+    def switched() -> bool:
+        query = "SELECT current_master_name, epoch FROM _pico_replicaset"
+        return cluster["i2"].sql(query) == [(other, 2)]
+
+    eventually(switched, "the new master")

@@ -30,6 +30,7 @@ from cairn.model.rpc import ReadRequest, ReadResponse, WriteRequest, WriteRespon
 from cairn.model.schema import Table
 from cairn.node.execution import Done, Execution
 from cairn.node.instance import Instance
+from cairn.node.protected import check_writable
 from cairn.node.routes import Ranges, Routes
 from cairn.sql import plans
 from cairn.storage.readers import Cancelled, Row, too_many
@@ -477,6 +478,7 @@ class Dispatcher:
                 change = plan.execute_rows(read_local, params, rows)
             else:
                 change = plan.execute(read_local, params)
+            check_writable(plan.table, change.ops, is_upgrade=bool(options.get("is_upgrade")))
             extra = tuple(options.get("extra_ops", ()))
             if not change.ops and not extra:
                 return change.row_count

@@ -88,7 +88,12 @@ class QueueRunner:
                 await self._schema_changes.alter_system(plan, ADMIN_ID, extra=(done,))
             case plans.GlobalWrite():
                 await self._dispatcher.write_global(
-                    plan, self._values(prepared), ADMIN_ID, OPERATION_S, extra_ops=(done,)
+                    plan,
+                    self._values(prepared),
+                    ADMIN_ID,
+                    OPERATION_S,
+                    extra_ops=(done,),
+                    is_upgrade=action.is_upgrade,
                 )
             case (
                 plans.PointWrite()

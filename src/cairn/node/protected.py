@@ -1,0 +1,47 @@
+"""What SQL may not write, whoever asks: the governor's own facts and the catalogue."""
+
+from __future__ import annotations
+
+from cairn.model import system_tables as system
+from cairn.model.errors import AccessDenied
+from cairn.model.ops import Dml, Update
+from cairn.model.schema import Table
+
+_OWN_STATEMENTS = {
+    system.PICO_TABLE.id: "use CREATE, ALTER and DROP TABLE",
+    system.PICO_INDEX.id: "use CREATE and DROP INDEX",
+    system.PICO_USER.id: "use CREATE, ALTER and DROP USER or ROLE",
+    system.PICO_PRIVILEGE.id: "use GRANT and REVOKE",
+    system.PICO_DB_CONFIG.id: "use ALTER SYSTEM",
+    system.PICO_PROPERTY.id: "these are facts that only the cluster establishes",
+    system.PICO_TIER.id: "tiers are fixed when the cluster is made",
+}
+
+#: Tables of which some columns may be updated; their rows come and go by the governor alone.
+_OPEN_COLUMNS = {
+    system.PICO_INSTANCE.id: ("target_state", "target_state_reason", "failure_domain"),
+    system.PICO_REPLICASET.id: ("target_master_name", "weight", "weight_origin"),
+}
+
+
+def check_writable(table: Table, changes: tuple[Dml, ...], *, is_upgrade: bool = False) -> None:
+    """Refuse a statement that would write what is not its to write."""
+    if not table.is_system or is_upgrade:
+        return
+    if table.local:
+        raise AccessDenied(f"{table.name} is kept by each instance for itself")
+    if table.id in _OWN_STATEMENTS:
+        raise AccessDenied(f"{table.name} cannot be written by SQL", hint=_OWN_STATEMENTS[table.id])
+    allowed = _OPEN_COLUMNS.get(table.id)
+    if allowed is None:
+        return
+    for change in changes:
+        if not isinstance(change, Update):
+            raise AccessDenied(f"rows of {table.name} come and go by the governor alone")
+        for at, _ in change.changes:
+            name = system.BY_ID[table.id].columns[at].name
+            if name not in allowed:
+                raise AccessDenied(
+                    f"changing {name} of {table.name} is not allowed",
+                    hint=f"SQL may set {', '.join(allowed)}",
+                )
