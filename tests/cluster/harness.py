@@ -53,13 +53,20 @@ class Node:
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster, self.name = cluster, name
         self.peer_port, self.pg_port = free_ports(2)
+        self.host = "127.0.0.1"
+        self.advertise: str | None = None  # where a proxy stands for it
         self.dir = cluster.dir / name
         self.process: subprocess.Popen[bytes] | None = None
         self.extra: list[str] = []
 
     @property
     def peer(self) -> str:
-        return f"127.0.0.1:{self.peer_port}"
+        """Where the others reach it."""
+        return self.advertise or self.listen
+
+    @property
+    def listen(self) -> str:
+        return f"{self.host}:{self.peer_port}"
 
     def start(self, *extra: str, peers: str | None = None, **environment: str) -> Node:
         assert self.process is None or self.process.poll() is not None
@@ -69,7 +76,8 @@ class Node:
             *(sys.executable, "-m", "cairn.cli.main", "run"),
             *("--cluster-name", self.cluster.name),
             *("--instance-id", self.name, "--instance-dir", str(self.dir)),
-            *("--listen", self.peer, "--pg-listen", f"127.0.0.1:{self.pg_port}"),
+            *("--listen", self.listen, "--advertise", self.peer),
+            *("--pg-listen", f"127.0.0.1:{self.pg_port}"),
             *("--peer", peers or self.cluster.peers),
             *self.cluster.flags,
             *extra,

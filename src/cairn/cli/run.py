@@ -99,6 +99,6 @@ async def _open_faces(instance: Instance, config: InstanceConfig) -> None:
 
     service = await open_pgwire(instance, config)
     if config.http_listen:
-        from cairn.web.app import open_http
+        from cairn.web.opening import open_http
 
-        await open_http(service, config)
+        open_http(service, config)

@@ -19,7 +19,6 @@ from cairn.model.topology import ConnectionType
 from cairn.server.settings import show
 from cairn.server.statements import Cached
 from cairn.sql import plans
-from cairn.sql.explain import explain_lines
 
 if TYPE_CHECKING:
     from cairn.server.session import Session
@@ -169,6 +168,8 @@ def _row_max(session: Session, cached: Cached) -> int:
 
 
 def _explain(session: Session, plan: plans.ExplainPlan, values: Sequence[Any]) -> list[str]:
+    from cairn.sql.explain import explain_lines  # brings sqlglot along: not before it is needed
+
     state = session.service.instance.state
     options = {
         "sql_vdbe_opcode_max": int(state.setting("sql_vdbe_opcode_max", 45_000)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import socket
@@ -14,10 +13,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from cairn.model.errors import ConfigProblem
 from cairn.model.topology import Grade
-from cairn.net.peers import split_address
-from cairn.node.config import HTTP_PORT, InstanceConfig
+from cairn.node.config import InstanceConfig
 from cairn.node.runtime import spawn
 from cairn.server.calls import cluster_status
 from cairn.server.service import Service
@@ -89,15 +86,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def open_http(service: Service, config: InstanceConfig) -> None:
-    host, port = split_address(config.http_listen, HTTP_PORT)
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as trouble:
-        listener.close()
-        raise ConfigProblem(f"--http-listen {config.http_listen}: {trouble.strerror}") from None
+def serve(service: Service, config: InstanceConfig, listener: socket.socket) -> None:
     settings = uvicorn.Config(
         make_app(service), log_config=None, access_log=False, lifespan="off", log_level="warning"
     )
@@ -107,8 +96,6 @@ async def open_http(service: Service, config: InstanceConfig) -> None:
     def close() -> None:
         server.should_exit = True
         task.cancel()
-        listener.close()
 
     service.instance.on_close.append(close)
-    await asyncio.sleep(0)
     log.info("metrics, probes and a page at http://%s", config.http_listen)

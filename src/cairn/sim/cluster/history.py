@@ -149,7 +149,7 @@ class History:
                 node.config = msgspec.structs.replace(node.config, peers=peers)
 
     def _moved(self, node: SimNode) -> bool:
-        known = {each.config.advertise for each in self._all()}
+        known = {each.config.advertise for each in self._all() if each.exit_code != 5}
         return bool(set(node.config.peers) - known)
 
     def _all(self) -> list[SimNode]:

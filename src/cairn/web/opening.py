@@ -1,0 +1,45 @@
+"""Taking the HTTP port at once, and the libraries that serve it only when there is time.
+
+Starlette and uvicorn cost a tenth of a second to import: an instance first gets its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from cairn.model.errors import ConfigProblem
+from cairn.model.topology import Grade
+from cairn.net.peers import split_address
+from cairn.node.config import HTTP_PORT, InstanceConfig
+from cairn.node.runtime import spawn
+from cairn.server.service import Service
+
+LATEST_S = 2.0  # probes of an instance that does not come up are answered by then, too
+
+
+def open_http(service: Service, config: InstanceConfig) -> None:
+    host, port = split_address(config.http_listen, HTTP_PORT)
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError as trouble:
+        listener.close()
+        raise ConfigProblem(f"--http-listen {config.http_listen}: {trouble.strerror}") from None
+    service.instance.on_close.append(listener.close)
+    spawn(_serve_soon(service, config, listener), "http")
+
+
+async def _serve_soon(service: Service, config: InstanceConfig, listener: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + LATEST_S
+    while loop.time() < deadline:
+        row = service.instance.row
+        if row is not None and row.current_state.grade is Grade.ONLINE:
+            break
+        await asyncio.sleep(0.05)
+    from cairn.web.app import serve
+
+    serve(service, config, listener)
