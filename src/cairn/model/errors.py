@@ -111,6 +111,12 @@ class TableUnderDdl(CairnError):
     sqlstate = "PC004"
 
 
+class PlanOutdated(CairnError):
+    """The statement was planned for an older schema: nothing was done, plan it again."""
+
+    sqlstate = "PC004"
+
+
 class BehindPosition(CairnError):
     """This instance has not applied the position that was asked for."""
 

@@ -22,6 +22,7 @@ from cairn.model.errors import (
     NotOwner,
     OutcomeUnknown,
     PartialWrite,
+    PlanOutdated,
     TableUnderDdl,
     TimedOut,
     Unreachable,
@@ -129,6 +130,7 @@ class Dispatcher:
         row_max: int,
         cancelled: Cancelled,
     ) -> list[Row]:
+        self._check_versions(tables)
         if isinstance(plan, plans.PointRead):
             return await self._point_read(plan, params, tables, preference, cancelled)
         values = list(params)
@@ -248,7 +250,7 @@ class Dispatcher:
         if not fence.is_master or not fence.owns(args[0]):  # type: ignore[arg-type]
             return False
         known = self.instance.state.catalog.tables.get(table.name)
-        if known is None or not known.operable:
+        if known is None or not known.operable or known.schema_version != table.schema_version:
             return False
         self.local += 1
         request = WriteRequest(
@@ -398,11 +400,25 @@ class Dispatcher:
 
     def _check_operable(self, table: Table) -> None:
         known = self.instance.state.catalog.tables.get(table.name)
-        if known is not None and known.id == table.id and not known.operable:
+        if known is None or known.id != table.id:
+            raise PlanOutdated(f"table {table.name} was dropped or renamed")
+        if not known.operable:
             raise TableUnderDdl(
                 f"table {table.name} is not operable: a DDL operation is in progress",
                 hint="try again when the schema change has ended",
             )
+        if known.schema_version != table.schema_version:
+            raise PlanOutdated(f"table {table.name} has changed since the statement was planned")
+
+    def _check_versions(self, tables: dict[int, int]) -> None:
+        """A read planned for another schema is planned again rather than repeated."""
+        if not tables:
+            return
+        known = {each.id: each for each in self.instance.state.catalog.tables.values()}
+        for table, version in tables.items():
+            found = known.get(table)
+            if found is None or (found.operable and found.schema_version != version):
+                raise PlanOutdated("a table has changed since the statement was planned")
 
     async def _write_at(self, replicaset: str, request: WriteRequest) -> WriteResponse:
         instance = self.instance

@@ -49,6 +49,7 @@ from cairn.raft.types import Role
 from cairn.replication.relay import Subscribe
 from cairn.storage.data_store import DataStore
 from cairn.storage.raft_store import RaftStore
+from cairn.storage.sqlite import explained
 from cairn.storage.state_machine import Applied, StateMachine
 from cairn.storage.writer import Disk, Job, run_group_of
 
@@ -172,7 +173,7 @@ class Instance:
 
     def fail(self, problem: BaseException) -> None:
         """Fail-stop: what is on disk is the truth, memory is not."""
-        log.critical("stopping: %s: %s", type(problem).__name__, problem)
+        log.critical("stopping: %s", explained(problem))
         self.finish(1)
 
     def finish(self, code: int) -> None:

@@ -77,7 +77,8 @@ class Login:
         answer = self._scram.final(data)
         failures = self._service.failed_logins
         if answer is None or not self._known or self._locked or not self._may_log_in():
-            failures[self.user] = failures.get(self.user, 0) + 1
+            if self._known:  # names that nobody has would only fill the memory
+                failures[self.user] = failures.get(self.user, 0) + 1
             log.warning("login of %r failed", self.user)
             raise AuthenticationFailed(self.user)
         failures.pop(self.user, None)

@@ -12,7 +12,9 @@ import msgspec
 from cairn.model.errors import (
     CairnError,
     InFailedTransaction,
+    PlanOutdated,
     QueryCanceled,
+    StatementInvalidated,
     Unsupported,
 )
 from cairn.model.topology import ConnectionType
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from cairn.server.session import Session
 
 DML_S = 30.0
+REPLANS = 10
 Row = tuple[Any, ...]
 
 
@@ -65,6 +68,22 @@ def run_at_once(session: Session, cached: Cached, params: Sequence[Any]) -> Outc
 
 
 async def run(session: Session, cached: Cached, params: Sequence[Any]) -> Outcome:
+    """Run to the end; planned again, quietly, when a schema change came between."""
+    for _ in range(REPLANS):
+        try:
+            return await _run(session, cached, params)
+        except PlanOutdated:
+            catalog = session.service.catalog
+            if session.wants_invalidation:
+                planned, present = cached.stale_by(catalog)
+                raise StatementInvalidated(
+                    prepared_version=planned, current_version=present
+                ) from None
+            cached = session.service.statements.replanned(cached, session.user_id, catalog)
+    return await _run(session, cached, params)
+
+
+async def _run(session: Session, cached: Cached, params: Sequence[Any]) -> Outcome:
     prepared = cached.prepared
     plan = prepared.plan
     service = session.service

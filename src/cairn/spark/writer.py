@@ -52,7 +52,6 @@ class Splitter:
         for at, owner in enumerate(owners):
             for low, high in owner.ranges:
                 self._owner_of[low : high + 1] = at
-        self._count = len(owners)
 
     def split(self, batch: Any) -> Iterator[tuple[int, Any]]:
         """(owner's number, its rows)."""
@@ -62,12 +61,10 @@ class Splitter:
             if column.null_count:
                 raise NotNullViolation(f'null value in column "{name}" of the distribution key')
         buckets = bucket_ids(columns, table.key_types, table.bucket_count, table.hash_version)
-        if self._count == 1:
-            yield 0, batch
-            return
-        numbers = self._owner_of[buckets]
+        order = np.argsort(buckets, kind="stable")  # neighbours on disk are written together
+        numbers = self._owner_of[buckets[order]]
         for at in np.unique(numbers):
-            yield int(at), batch.take(pa.array(np.nonzero(numbers == at)[0]))
+            yield int(at), batch.take(pa.array(order[numbers == at]))
 
 
 class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]

@@ -85,6 +85,15 @@ def disk_full(problem: BaseException) -> DiskFull:
     return DiskFull(f"no space left for the database: {problem}", hint="free space and restart")
 
 
+def explained(problem: BaseException) -> str:
+    """One line for the administrator of an instance that has to stop."""
+    if is_disk_full(problem):
+        return f"no space left for the database ({problem}): free space and restart"
+    if isinstance(problem, apsw.IOError):
+        return f"the disk refused a write ({problem}): check its space and health, then restart"
+    return f"{type(problem).__name__}: {problem}"
+
+
 def sync_directory(path: Path) -> None:
     """A file's name is durable only when its directory is."""
     handle = os.open(path, os.O_RDONLY)

@@ -143,6 +143,8 @@ class World:
                 return f"{node.name} runs and has no row"
             if row.current_state.grade is not Grade.ONLINE or row.current_state != row.target_state:
                 return f"{node.name} is {row.current_state}, target {row.target_state}"
+        elif node.exit_code == 5 and row is not None:
+            return f"{node.name} says that it was expelled and is {row.current_state}"
         elif row is not None and row.current_state.grade not in (Grade.OFFLINE,):
             return f"{node.name} does not run and is {row.current_state}"
         elif row is None and node.lives and node.exit_code not in (0, 1, 5):

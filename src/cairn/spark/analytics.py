@@ -1,0 +1,159 @@
+"""What the topology events and the tables say, computed in Spark. Ordered by Raft position."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cairn.spark import cluster
+from cairn.spark.filters import quote
+
+_EVENTS = "SELECT term, index, n, timestamp, body FROM _cairn_event"
+_BODY = (
+    "map string, op string, instance_uuid string, replicaset_uuid string, name string, "
+    "current_state string, current_master_uuid string, tier string, state string, "
+    "current_replicaset_uuid string, bucket_id struct<start:int,end:int>"
+)
+
+
+class Findings(msgspec.Struct):
+    """Small tables, ready to be drawn; the data frames are kept for Parquet."""
+
+    cluster: str
+    intervals: list[dict[str, Any]]
+    masters: list[dict[str, Any]]
+    failovers: list[dict[str, Any]]
+    moves: list[dict[str, Any]]
+    ownership: list[dict[str, Any]]
+    skew: dict[str, list[tuple[int, int]]]  # table → (bucket, rows)
+    names: dict[str, str]  # uuid → name of instances and replicasets
+    bucket_counts: dict[str, int]
+    frames: dict[str, Any]
+
+
+def analyse(spark: Any, dsn: str) -> Findings:
+    events = _events(spark, dsn).cache()
+    intervals, masters = _intervals(events), _masters(events)
+    failovers = _failovers(masters, intervals)
+    moves = events.where("map = 'bucket' AND state = 'copied'").selectExpr(
+        "term", "index", "ts", "tier", "bucket_id.start AS start", "bucket_id.end AS end",
+        "current_replicaset_uuid AS to_replicaset",
+    )  # fmt: skip
+    topology = cluster.pool(dsn).topology
+    skew, frames = _skew(spark, dsn)
+    frames |= {"intervals": intervals, "masters": masters, "failovers": failovers, "moves": moves}
+    return Findings(
+        cluster=topology.cluster_uuid or "",
+        intervals=_rows(intervals.orderBy("instance_uuid", "term", "index")),
+        masters=_rows(masters.orderBy("replicaset_uuid", "term", "index")),
+        failovers=_rows(failovers.orderBy("term", "index")),
+        moves=_rows(moves.orderBy("term", "index")),
+        ownership=_ownership(topology),
+        skew=skew,
+        names=_names(events, topology),
+        bucket_counts={tier: topology.bucket_count(tier) for tier in topology.view.tiers},
+        frames=frames,
+    )
+
+
+def _rows(frame: Any) -> list[dict[str, Any]]:
+    return [row.asDict(recursive=True) for row in frame.collect()]
+
+
+def _events(spark: Any, dsn: str) -> Any:
+    from pyspark.sql import functions as f
+
+    raw = spark.read.format("cairn").option("dsn", dsn).option("query", _EVENTS).load()
+    parsed = raw.withColumn("event", f.from_json("body", _BODY))
+    return parsed.select("term", "index", "n", f.to_timestamp("timestamp").alias("ts"), "event.*")
+
+
+def _intervals(events: Any) -> Any:
+    """Each instance's states, each from its event to the next one."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    order = Window.partitionBy("instance_uuid").orderBy("term", "index", "n")
+    states = events.where("map = 'instance' AND (current_state IS NOT NULL OR op = 'delete')")
+    told = states.withColumn(
+        "current_state", f.expr("CASE WHEN op = 'delete' THEN 'Gone' ELSE current_state END")
+    )
+    changed = told.withColumn("before", f.lag("current_state").over(order)).where(
+        "before IS NULL OR before <> current_state"
+    )
+    return changed.withColumn("until", f.lead("ts").over(order)).select(
+        "instance_uuid", "term", "index", "ts", "until", f.col("current_state").alias("state")
+    )
+
+
+def _masters(events: Any) -> Any:
+    """Each replicaset's masters, one row for each change."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    order = Window.partitionBy("replicaset_uuid").orderBy("term", "index", "n")
+    named = events.where("map = 'replicaset' AND current_master_uuid IS NOT NULL")
+    return (
+        named.withColumn("before", f.lag("current_master_uuid").over(order))
+        .where("before IS NULL OR before <> current_master_uuid")
+        .select(
+            "replicaset_uuid", "term", "index", "ts",
+            f.col("current_master_uuid").alias("master"), "before",
+        )
+    )  # fmt: skip
+
+
+def _failovers(masters: Any, intervals: Any) -> Any:
+    """A change of master; its duration runs from the last word that the old one was gone."""
+    from pyspark.sql import functions as f
+
+    changes = masters.where("before IS NOT NULL").alias("m")
+    gone = intervals.where("state <> 'Online'").alias("g")
+    joined = changes.join(
+        gone,
+        (f.col("g.instance_uuid") == f.col("m.before")) & (f.col("g.index") <= f.col("m.index")),
+        "left",
+    )
+    keys = [f.col(f"m.{name}") for name in ("replicaset_uuid", "term", "index", "ts", "master",
+                                             "before")]  # fmt: skip
+    return (
+        joined.groupBy(*keys)
+        .agg(f.max("g.ts").alias("gone_at"))
+        .selectExpr("*", "CAST(ts AS double) - CAST(gone_at AS double) AS seconds")
+    )
+
+
+def _ownership(topology: Any) -> list[dict[str, Any]]:
+    return [
+        {"tier": tier, "start": start, "end": end, "replicaset": served.owner}
+        for tier, ranges in topology.view.buckets.items()
+        for start, end, served in ranges.ranges()
+    ]
+
+
+def _names(events: Any, topology: Any) -> dict[str, str]:
+    """Also of those that are gone: events keep their names."""
+    found: dict[str, str] = {}
+    for kind in ("instance", "replicaset"):
+        rows = events.where(f"map = '{kind}' AND name IS NOT NULL")
+        for row in rows.select(f"{kind}_uuid", "name").distinct().collect():
+            found[row[0]] = row[1]
+    for known in (topology.view.instances, topology.view.replicasets):
+        found |= {uuid: each.name for uuid, each in known.items() if each.name}
+    return found
+
+
+def _skew(spark: Any, dsn: str) -> tuple[dict[str, list[tuple[int, int]]], dict[str, Any]]:
+    """Rows per bucket of every table of users, counted by the cluster itself."""
+    tables = cluster.pool(dsn).fetch("SELECT name, distribution FROM _pico_table WHERE id >= 1024")
+    skew: dict[str, list[tuple[int, int]]] = {}
+    frames: dict[str, Any] = {}
+    for name, distribution in sorted(tables):
+        if "ShardedImplicitly" not in distribution or name.startswith("cairn_spark_"):
+            continue
+        sql = f"SELECT bucket_id, count(*) AS row_count FROM {quote(name)} GROUP BY bucket_id"
+        frame = spark.read.format("cairn").option("dsn", dsn).option("query", sql).load()
+        skew[name] = sorted((row[0], row[1]) for row in frame.collect())
+        frames[f"rows_{name}"] = frame
+    return skew, frames

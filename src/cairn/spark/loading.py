@@ -1,0 +1,208 @@
+"""Files into a table: what can be read is written, what cannot is put aside with file and line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from cairn.model.errors import InvalidParameter, UndefinedTable
+from cairn.spark import cluster
+from cairn.spark.filters import quote
+from cairn.spark.tables import describe, spark_schema
+
+_CORRUPT = "_corrupt_record"
+MAX_BAD = 10_000  # bad rows that are looked up by line
+_SQL_TYPES = {
+    "bigint": "INTEGER", "int": "INTEGER", "smallint": "INTEGER", "tinyint": "INTEGER",
+    "double": "DOUBLE", "float": "DOUBLE", "string": "TEXT", "boolean": "BOOLEAN",
+    "timestamp": "DATETIME", "timestamp_ntz": "DATETIME", "date": "DATETIME",
+}  # fmt: skip
+
+
+class BadRow(msgspec.Struct, frozen=True):
+    file: str
+    line: int | None
+    why: str
+    record: str
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    table: str
+    rows: int
+    bad: int
+    bad_file: str | None
+
+
+def file_format(files: Sequence[str]) -> str:
+    kinds = set()
+    for name in files:
+        suffixes = [each for each in Path(name).suffixes if each not in (".gz", ".bz2", ".zst")]
+        kinds.add({".parquet": "parquet", ".csv": "csv", ".jsonl": "json", ".json": "json",
+                   ".ndjson": "json"}.get(suffixes[-1] if suffixes else "", ""))  # fmt: skip
+    if len(kinds) != 1 or "" in kinds:
+        raise InvalidParameter("the files must all be .parquet, all .csv or all .jsonl")
+    return str(kinds.pop())
+
+
+def load(
+    spark: Any,
+    dsn: str,
+    files: Sequence[str],
+    table: str,
+    *,
+    create: bool = False,
+    key: Sequence[str] = (),
+    schema: str | None = None,
+    mode: str = "append",
+    on_conflict: str = "error",
+    commit: str = "staged",
+    write_id: str | None = None,
+    bad_file: str | None = None,
+) -> Loaded:
+    """Write the rows of the files; `key` is the primary key of a table that is created."""
+    kind = file_format(files)
+    missing = [name for name in files if "://" not in name and not Path(name).exists()]
+    if missing:
+        raise InvalidParameter(f"{missing[0]}: no such file")
+    wanted = _schema(spark, dsn, files, kind, table, create, schema, key)
+    frame, bad = _read(spark, files, kind, wanted, describe(dsn, table).key)
+    found = find_lines(bad.limit(MAX_BAD).collect())
+    path = _put_aside(found, bad_file or f"{table}.bad.jsonl")
+    before = _count(dsn, table) if mode == "append" else 0
+    writer = frame.write.format("cairn").option("dsn", dsn).option("table", table)
+    writer = writer.option("onConflict", on_conflict).option("commit", commit)
+    if write_id:
+        writer = writer.option("writeId", write_id)
+    writer.mode(mode).save()
+    return Loaded(table, _count(dsn, table) - before, len(found), path)
+
+
+def _count(dsn: str, table: str) -> int:
+    [(count,)] = cluster.pool(dsn).fetch(f"SELECT count(*) FROM {quote(table)}")
+    return int(count)
+
+
+# --- schema ---------------------------------------------------------------------------------------
+
+
+def _schema(
+    spark: Any, dsn: str, files: Sequence[str], kind: str, table: str, create: bool,
+    schema: str | None, key: Sequence[str],
+) -> Any:  # fmt: skip
+    """The table's own types where it exists, else what is given or found in the files."""
+    try:
+        known = spark_schema(describe(dsn, table), (), 18)
+    except UndefinedTable:
+        if not create:
+            raise
+        known = _found(spark, files, kind, schema)
+        _create(dsn, table, known, key)
+        known = spark_schema(describe(dsn, table), (), 18)
+    by_name = {field.name: field for field in known.fields}
+    names = by_name if kind != "csv" else spark.read.csv(list(files), header=True).columns
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        raise InvalidParameter(f'{table} has no column "{unknown[0]}", which {files[0]} has')
+    return [by_name[name] for name in names]
+
+
+def _found(spark: Any, files: Sequence[str], kind: str, schema: str | None) -> Any:
+    reader = spark.read
+    if schema:
+        reader = reader.schema(schema)
+    if kind == "csv":
+        reader = reader.option("header", True).option("inferSchema", schema is None)
+    return reader.format(kind).load(list(files)).schema
+
+
+def _create(dsn: str, table: str, schema: Any, key: Sequence[str]) -> None:
+    chosen = list(key) or [schema.fields[0].name]
+    columns = []
+    for field in schema.fields:
+        word = field.dataType.simpleString()
+        sql = "DECIMAL" if word.startswith("decimal") else _SQL_TYPES.get(word)
+        if sql is None:
+            raise InvalidParameter(f'column "{field.name}" is {word}, which no table can hold')
+        columns.append(f"{quote(field.name)} {sql}{' NOT NULL' if field.name in chosen else ''}")
+    primary = ", ".join(map(quote, chosen))
+    cluster.pool(dsn).execute(
+        f"CREATE TABLE {quote(table)} ({', '.join(columns)}, PRIMARY KEY ({primary}))"
+    )
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def _read(
+    spark: Any, files: Sequence[str], kind: str, fields: list[Any], key: Sequence[str]
+) -> tuple[Any, Any]:
+    """(rows to write, rows to put aside with their file)."""
+    from pyspark.sql import functions as f
+    from pyspark.sql import types
+
+    names = [field.name for field in fields]
+    no_key = " OR ".join(f"`{name}` IS NULL" for name in key)
+    if kind == "parquet":
+        frame = spark.read.parquet(*files)
+        frame = frame.select(*[f.col(x.name).cast(x.dataType).alias(x.name) for x in fields])
+        record = f.to_json(f.struct(*names))
+        source = frame.withColumn("_file", f.col("_metadata.file_path"))
+        bad = source.where(no_key).select(
+            "_file", record.alias("record"), f.lit("a part of the key is missing").alias("why")
+        )
+        return frame.where(f"NOT ({no_key})"), bad
+    wide = types.StructType(
+        [types.StructField(each.name, each.dataType) for each in fields]
+        + [types.StructField(_CORRUPT, types.StringType())]
+    )
+    reader = spark.read.schema(wide).option("columnNameOfCorruptRecord", _CORRUPT)
+    if kind == "csv":
+        reader = reader.option("header", True).option("enforceSchema", True)
+    # `.json` and `.csv` may not be asked for the corrupt column alone: take all of it.
+    frame = reader.format(kind).load(list(files)).withColumn("_file", f.col("_metadata.file_path"))
+    is_bad = f"{_CORRUPT} IS NOT NULL OR {no_key}"
+    why = f.expr(
+        f"CASE WHEN {_CORRUPT} IS NOT NULL THEN 'not a row of the table' "
+        "ELSE 'a part of the key is missing' END"
+    )
+    record = f.coalesce(f.col(_CORRUPT), f.to_json(f.struct(*names)))
+    bad = frame.where(is_bad).select("_file", record.alias("record"), why.alias("why"))
+    return frame.where(f"NOT ({is_bad})").select(*names), bad
+
+
+def find_lines(rows: Sequence[Any]) -> list[BadRow]:
+    """Spark knows the text of a bad row but not its line: look it up where it came from."""
+    by_file: dict[str, list[Any]] = {}
+    for row in rows:
+        by_file.setdefault(row["_file"], []).append(row)
+    found: list[BadRow] = []
+    for url, bad in by_file.items():
+        path = Path(unquote(urlsplit(url).path))
+        lines: dict[str, list[int]] = {}
+        wanted = {row["record"] for row in bad}
+        if path.suffix not in (".parquet", ".bz2", ".zst") and path.exists():
+            opener = gzip.open if path.suffix == ".gz" else open
+            with opener(path, "rt", encoding="utf-8", errors="replace") as text:
+                for number, line in enumerate(text, 1):
+                    if (bare := line.rstrip("\r\n")) in wanted:
+                        lines.setdefault(bare, []).append(number)
+        for row in bad:
+            places = lines.get(row["record"])
+            at = places.pop(0) if places else None
+            found.append(BadRow(str(path), at, row["why"], row["record"]))
+    return sorted(found, key=lambda each: (each.file, each.line or 0))
+
+
+def _put_aside(found: list[BadRow], path: str) -> str | None:
+    if not found:
+        return None
+    with open(path, "w", encoding="utf-8") as out:
+        for each in found:
+            out.write(json.dumps(msgspec.to_builtins(each), ensure_ascii=False) + "\n")
+    return path

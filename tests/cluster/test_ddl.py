@@ -1,0 +1,124 @@
+"""Schema changes on a real cluster: everywhere or nowhere, and never for ever."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from tests.cluster.harness import Cluster, eventually
+
+pytestmark = pytest.mark.cluster
+Make = Callable[..., Cluster]
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three replicasets of one instance each."""
+    cluster = Cluster(tmp_path_factory.mktemp("three"))
+    try:
+        yield cluster.start("i1", "i2", "i3")
+    finally:
+        cluster.close()
+
+
+def fill(cluster: Cluster, table: str, rows: int = 60) -> None:
+    values = ", ".join(f"({at}, 'row {at}')" for at in range(rows))
+    cluster["i2"].sql(f"INSERT INTO {table} VALUES {values}")
+
+
+def test_a_table_is_made_widened_emptied_and_dropped_everywhere(three: Cluster) -> None:
+    three["i1"].sql("CREATE TABLE life (a INT PRIMARY KEY, b TEXT) DISTRIBUTED BY (a)")
+    fill(three, "life")
+    three["i2"].sql("ALTER TABLE life ADD COLUMN c DECIMAL")
+    three["i3"].sql("UPDATE life SET c = 1.5 WHERE a < 30")
+    assert three["i1"].sql("SELECT count(*), count(c), sum(c) FROM life") == [(60, 30, 45)]
+    three["i1"].sql("ALTER TABLE life RENAME COLUMN b TO body")
+    three["i1"].sql("ALTER TABLE life RENAME TO lived")
+    assert three["i2"].sql("SELECT body FROM lived WHERE a = 7") == [("row 7",)]
+    three["i3"].sql("TRUNCATE TABLE lived")
+    assert three["i2"].sql("SELECT count(*) FROM lived") == [(0,)]
+    three["i1"].sql("INSERT INTO lived (a, body) VALUES (1, 'again')")
+    three["i2"].sql("DROP TABLE lived")
+    for name in three.nodes:
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            three[name].sql("SELECT * FROM lived")
+
+
+def test_a_refusal_at_one_master_leaves_no_trace_at_the_others(three: Cluster) -> None:
+    three["i1"].sql("CREATE TABLE u (a INT, b INT, PRIMARY KEY (a, b)) DISTRIBUTED BY (a)")
+    three["i1"].sql("INSERT INTO u VALUES (1, 1), (1, 2), (2, 1), (3, 1), (4, 1), (5, 1)")
+    with pytest.raises(psycopg.Error, match="ddl operation was aborted"):
+        three["i2"].sql("CREATE UNIQUE INDEX u_a ON u (a)")
+    assert three["i3"].sql("SELECT count(*) FROM _pico_index WHERE name = 'u_a'") == [(0,)]
+    three["i3"].sql("INSERT INTO u VALUES (2, 2), (3, 2), (4, 2), (5, 2)")  # nobody kept the index
+    three["i1"].sql("DELETE FROM u WHERE b = 2")
+    three["i2"].sql("CREATE UNIQUE INDEX u_a ON u (a)")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        three["i1"].sql("INSERT INTO u VALUES (3, 7)")
+
+
+def test_many_clients_change_the_schema_at_once_and_each_gets_its_turn(three: Cluster) -> None:
+    problems: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            node = three[f"i{number % 3 + 1}"]
+            node.sql(f"CREATE TABLE many{number} (a INT PRIMARY KEY)")
+            node.sql(f"INSERT INTO many{number} VALUES (1)")
+            node.sql(f"DROP TABLE many{number}")
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+
+
+def test_statements_of_others_follow_a_change_without_an_error(three: Cluster) -> None:
+    three["i1"].sql("CREATE TABLE f (a INT PRIMARY KEY, b INT) DISTRIBUTED BY (a)")
+    stop, done, problems = threading.Event(), [0], []
+
+    def write() -> None:
+        with three["i2"].connect() as connection:
+            while not stop.is_set():
+                try:
+                    connection.execute("INSERT INTO f (a, b) VALUES (%s, 1)", (done[0],))
+                    done[0] += 1
+                except psycopg.Error as problem:
+                    problems.append(problem)
+                    return
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    eventually(lambda: done[0] > 20, "some writes")
+    for at in range(3):
+        three["i3"].sql(f"ALTER TABLE f ADD COLUMN c{at} INT")
+    before = done[0]
+    eventually(lambda: done[0] > before + 20 or problems, "writes after the changes")
+    stop.set()
+    writer.join()
+    assert problems == []
+    assert three["i1"].sql("SELECT count(*) FROM f") == [(done[0],)]
+
+
+def test_a_dead_replicaset_makes_ddl_refuse_at_once(new_cluster: Make) -> None:
+    cluster = new_cluster().start("i1", "i2", "i3")
+    cluster["i1"].sql("CREATE TABLE t (a INT PRIMARY KEY) DISTRIBUTED BY (a)")
+    leader = cluster.leader("i1")
+    victim = next(name for name in cluster.nodes if name != leader)
+    cluster[victim].kill()
+    eventually(lambda: cluster.states(leader)[victim] == "Offline", "the dead one Offline")
+    with pytest.raises(psycopg.Error, match="no live master"):
+        cluster[leader].sql("ALTER TABLE t ADD COLUMN b INT")
+    cluster[victim].start()
+    cluster.wait_online("i1", "i2", "i3", via=leader)
+    eventually(
+        lambda: cluster[leader].sql("ALTER TABLE t ADD COLUMN IF NOT EXISTS b INT") == [],
+        "the change when all are back",
+    )

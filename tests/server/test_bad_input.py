@@ -1,0 +1,270 @@
+"""Statements that are wrong, huge, cut short or cancelled: one error each, and the session goes on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from struct import pack, unpack
+
+import psycopg
+import pytest
+
+from tests.cluster.harness import Cluster, eventually
+from tests.server.raw import Raw, fields, message
+
+pytestmark = pytest.mark.cluster
+
+SYNC = message(b"S")
+
+
+def parse(text: str, name: str = "") -> bytes:
+    return message(b"P", name.encode() + b"\0" + text.encode() + b"\0" + pack("!H", 0))
+
+
+def bind(portal: str = "", statement: str = "", *values: bytes) -> bytes:
+    body = portal.encode() + b"\0" + statement.encode() + b"\0" + pack("!HH", 0, len(values))
+    body += b"".join(pack("!i", len(value)) + value for value in values)
+    return message(b"B", body + pack("!H", 0))
+
+
+def execute(portal: str = "", rows: int = 0) -> bytes:
+    return message(b"E", portal.encode() + b"\0" + pack("!I", rows))
+
+
+def codes(answers: list[tuple[bytes, bytes]]) -> list[str]:
+    return [fields(body)["C"] for kind, body in answers if kind == b"E"]
+
+
+def kinds(answers: list[tuple[bytes, bytes]]) -> str:
+    return b"".join(kind for kind, _ in answers).decode()
+
+
+@pytest.fixture
+def raw(port: int) -> Iterator[Raw]:
+    with Raw(port, 30) as connection:
+        yield connection.log_in()
+        assert kinds(connection.query("SELECT 1")) == "TDCZ"
+
+
+def test_invalid_utf8_is_an_error_of_the_statement(raw: Raw) -> None:
+    assert codes(raw.query(b"SELECT '\xff\xfe'")) == ["22021"]
+    raw.send(message(b"P", b"\0SELECT '\xc3'\0\0\0"), SYNC)
+    assert codes(raw.until(b"Z")) == ["22021"]
+    answers = raw.send(parse("SELECT $1::text"), bind("", "", b"\xff"), execute(), SYNC).until(b"Z")
+    assert codes(answers) == ["22021"]
+
+
+def test_a_statement_of_many_megabytes_is_refused_with_a_hint(raw: Raw) -> None:
+    found = raw.query("SELECT '" + "x" * (20 << 20) + "'")
+    assert codes(found) == ["54000"]
+
+
+def test_a_long_value_as_a_parameter_is_taken(raw: Raw) -> None:
+    value = b"y" * (5 << 20)
+    raw.send(parse("SELECT length($1::text)"), bind("", "", value), execute(), SYNC)
+    assert kinds(raw.until(b"Z")) == "12DCZ"
+
+
+def test_too_many_parameters(raw: Raw) -> None:
+    assert codes(raw.query("SELECT $70000")) == ["42P02"]
+    raw.send(parse("SELECT $1::int"), bind("", "", b"1", b"2"), SYNC)
+    [found] = codes(raw.until(b"Z"))
+    assert found == "08P01"
+    raw.send(parse("SELECT $1::int"), bind(), SYNC)
+    assert codes(raw.until(b"Z")) == ["08P01"]
+
+
+def test_a_closed_portal_is_gone(raw: Raw) -> None:
+    close = message(b"C", b"Pp\0")
+    raw.send(parse("SELECT 1"), bind("p"), close, execute("p"), SYNC)
+    answers = raw.until(b"Z")
+    assert kinds(answers) == "123EZ" and codes(answers) == ["34000"]
+    raw.send(execute("never"), SYNC)
+    assert codes(raw.until(b"Z")) == ["34000"]
+    raw.send(bind("", "never"), SYNC)
+    assert codes(raw.until(b"Z")) == ["26000"]
+
+
+def test_portals_end_with_their_transaction(raw: Raw) -> None:
+    raw.send(parse("VALUES (1), (2), (3)", "s"), bind("p", "s"), execute("p", 2), SYNC)
+    assert kinds(raw.until(b"Z")) == "12DDsZ"
+    raw.send(execute("p", 2), SYNC)
+    assert codes(raw.until(b"Z")) == ["34000"]
+    raw.query("BEGIN")
+    raw.send(bind("p", "s"), execute("p", 2), SYNC)
+    assert kinds(raw.until(b"Z")) == "2DDsZ"
+    raw.send(execute("p", 2), SYNC)
+    assert kinds(raw.until(b"Z")) == "DCZ"
+    raw.query("COMMIT")
+
+
+def test_everything_after_an_error_is_skipped_until_sync(raw: Raw) -> None:
+    raw.send(parse("SELEC 1"), bind(), execute(), parse("SELECT 1"), bind(), execute(), SYNC)
+    assert kinds(raw.until(b"Z")) == "EZ"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("SELEC 1", "42601"),
+        ("SELECT nope", "42703"),
+        ("SELECT * FROM nowhere", "42P01"),
+        ("SELECT nope(1)", "42883"),
+        ("SELECT 1 + true", "42883"),
+        ("SELECT 'abc'::int", "22P02"),
+        ("SELECT 9223372036854775807 + 1", "22003"),
+        ("SELECT 1 / 0", "22012"),
+        ("CREATE TRIGGER x", "0A000"),
+        ("SELECT (" * 3000, "54001"),
+        ("", ""),
+    ],
+)
+def test_each_mistake_has_its_code(raw: Raw, text: str, code: str) -> None:
+    answers = raw.query(text)
+    assert codes(answers) == ([code] if code else [])
+    assert answers[-1] == (b"Z", b"I")
+
+
+# --- blocks of statements -------------------------------------------------------------------------
+
+
+def test_an_error_spoils_the_block_until_its_end(raw: Raw) -> None:
+    assert raw.query("BEGIN")[-1] == (b"Z", b"T")
+    assert raw.query("SELECT 1 / 0")[-1] == (b"Z", b"E")
+    assert codes(raw.query("SELECT 1")) == ["25P02"]
+    answers = raw.query("COMMIT")
+    assert answers == [(b"C", b"ROLLBACK\0"), (b"Z", b"I")]
+
+
+def test_rollback_says_what_stays(raw: Raw, cluster: Cluster) -> None:
+    raw.query("DROP TABLE IF EXISTS kept")
+    raw.query("CREATE TABLE kept (id INTEGER PRIMARY KEY) DISTRIBUTED BY (id)")
+    raw.query("BEGIN")
+    for n in range(3):
+        raw.query(f"INSERT INTO kept VALUES ({n})")
+    *_, (kind, body), ready = raw.query("ROLLBACK")
+    assert kind == b"E" and ready == (b"Z", b"I")
+    assert "3 statement(s) of this block stay committed" in fields(body)["M"]
+    assert cluster["i2"].sql("SELECT count(*) FROM kept") == [(3,)]
+    raw.query("BEGIN")
+    assert raw.query("SELECT * FROM kept")[-1] == (b"Z", b"T")
+    assert raw.query("ROLLBACK") == [(b"C", b"ROLLBACK\0"), (b"Z", b"I")]
+
+
+# --- cancelling -----------------------------------------------------------------------------------
+
+LONG = "SELECT count(*) FROM " + ", ".join(f"_pico_db_config a{n}" for n in range(12))
+
+
+def keys(connection: psycopg.Connection[object]) -> tuple[int, bytes]:
+    secret = connection.pgconn.get_cancel()
+    del secret
+    return connection.info.backend_pid, b""
+
+
+def test_a_cancel_ends_the_long_statement_and_nothing_else(cluster: Cluster) -> None:
+    node = cluster["i1"]
+    with node.connect() as victim, node.connect() as other:
+        verdicts: list[str] = []
+
+        def run(connection: psycopg.Connection[object]) -> None:
+            try:
+                connection.execute(LONG)
+                verdicts.append("done")
+            except psycopg.Error as problem:
+                verdicts.append(problem.sqlstate or "")
+
+        threads = [threading.Thread(target=run, args=(each,)) for each in (victim, other)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        assert verdicts == []  # both are at it
+        victim.cancel_safe(timeout=10)
+        threads[0].join(10)
+        assert verdicts == ["57014"]
+        assert node.sql("SELECT 1") == [(1,)]
+        assert threads[1].is_alive()
+        other.cancel_safe(timeout=10)
+        threads[1].join(10)
+        assert verdicts == ["57014", "57014"]
+        assert victim.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_cancel_with_a_wrong_key_changes_nothing(port: int) -> None:
+    with Raw(port, 30) as raw:
+        raw.send(b"")
+        raw.log_in()
+        raw.send(message(b"Q", LONG.encode() + b"\0"))
+        time.sleep(0.2)
+        for pid in range(1, 200):
+            with Raw(port) as guess:
+                guess.send(pack("!IIII", 16, 80877102, pid, 0x12345678))
+        raw.socket.settimeout(1.0)
+        with pytest.raises(TimeoutError):
+            raw.read()
+
+
+def test_a_cancel_that_comes_late_hits_nothing(port: int) -> None:
+    with Raw(port, 30) as raw:
+        raw.send(b"")
+        answers = logged_in_with_keys(raw)
+        pid, key = answers
+        assert kinds(raw.query("SELECT 1")) == "TDCZ"
+        with Raw(port) as cancel:
+            cancel.send(pack("!III", 16, 80877102, pid) + key)
+            assert cancel.is_closed()
+        assert kinds(raw.query("SELECT count(*) FROM _pico_db_config")) == "TDCZ"
+
+
+def logged_in_with_keys(raw: Raw) -> tuple[int, bytes]:
+    """Log in and keep BackendKeyData."""
+    import os
+
+    from cairn.pgwire.scram import ScramClient
+    from tests.cluster.harness import PASSWORD
+    from tests.server.raw import sasl_initial, startup_packet
+
+    raw.send(startup_packet(user="admin")).until(b"R")
+    scram = ScramClient(PASSWORD, os.urandom(18))
+    raw.send(sasl_initial(scram.first()))
+    raw.send(message(b"p", scram.final(raw.read()[1][4:])))
+    [body] = [body for kind, body in raw.until(b"Z") if kind == b"K"]
+    return unpack("!I", body[:4])[0], body[4:]
+
+
+# --- an instance that dies ------------------------------------------------------------------------
+
+
+def test_an_instance_that_dies_gives_an_error_and_never_half_an_answer(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, "dying").start("i1", "i2")
+    try:
+        node = cluster["i1"]
+        query = "SELECT DISTINCT current_replicaset_name FROM _pico_bucket"
+        eventually(lambda: len(node.sql(query)) == 2, "buckets on both")
+        node.sql(
+            "CREATE TABLE halves (id INTEGER PRIMARY KEY, body TEXT) "
+            "DISTRIBUTED BY (id) WAIT APPLIED GLOBALLY"
+        )
+        values = ", ".join(f"({n}, 'x')" for n in range(500))
+        node.sql(f"INSERT INTO halves VALUES {values}")
+        with node.connect() as connection:
+            answers: list[object] = []
+            begun = time.monotonic()
+            while time.monotonic() < begun + 8:
+                if len(answers) == 5:
+                    cluster["i2"].kill()
+                try:
+                    answers.append(len(connection.execute("SELECT id FROM halves").fetchall()))
+                except psycopg.Error as problem:
+                    answers.append(problem.sqlstate)
+                    break
+            assert answers[:-1] == [500] * (len(answers) - 1)
+            assert answers[-1] not in (None, "XX000"), answers
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+            with pytest.raises(psycopg.Error) as caught:
+                connection.execute("UPDATE halves SET body = 'y'")
+            assert caught.value.sqlstate not in (None, "XX000")
+    finally:
+        cluster.close()
