@@ -26,8 +26,12 @@ from cairn.model.errors import (
 )
 from cairn.model.events import Version
 from cairn.model.rpc import WriteResponse
-from cairn.pgwire.extended import Portal, StatementBook
+from cairn.pgwire.extended import Portal, Statement, StatementBook
+from cairn.pgwire.formats import decode_params
+from cairn.pgwire.frontend import DESCRIBE_UNNAMED, EXECUTE_UNNAMED
+from cairn.pgwire.messages import BIND_COMPLETE
 from cairn.pgwire.requests import (
+    SYNC,
     BadMessage,
     Bind,
     CancelReceived,
@@ -343,8 +347,52 @@ class Session(asyncio.Protocol):
         catalog = self.service.catalog
         if not statement.plan.is_fresh(catalog):
             self._refresh(statement, catalog)
+        if self._read_at_once(request, statement):
+            return
         self.book.bind(request)
         self.pg.bind_complete()
+
+    def _read_at_once(self, request: Bind, statement: Statement[Cached]) -> bool:
+        """Bind, [Describe,] Execute and Sync of a point read that is ours: the hottest path.
+
+        False leaves everything to the ordinary handlers; nothing has been said by then.
+        """
+        requests = self.pg.requests
+        at = 1 if requests and requests[0] is DESCRIBE_UNNAMED else 0
+        if len(requests) < at + 2 or requests[at] is not EXECUTE_UNNAMED:
+            return False
+        cached = statement.plan
+        prepared = cached.prepared
+        plan = prepared.plan
+        signature = statement.signature
+        if (
+            type(plan) is not plans.PointRead
+            or requests[at + 1] is not SYNC
+            or request.portal
+            or prepared.hidden
+            or self.status != "I"
+            or self.preference != "leader"
+            or len(request.params) != len(signature.param_oids)
+        ):
+            return False
+        shape = signature.shape(request.param_formats, request.result_formats)
+        values = decode_params(shape.decoders, request.params) if request.params else []
+        self._check(cached)
+        found = self.service.dispatcher.point_read_here(plan, values, cached.sharded)
+        if found is None:
+            return False
+        rows = found if cached.convert is None else cached.convert(found)
+        pg = self.pg
+        pg.raw(BIND_COMPLETE + shape.description if at else BIND_COMPLETE)
+        if rows:
+            encode = shape.encode_row
+            pg.raw(encode(rows[0]) if len(rows) == 1 else b"".join(map(encode, rows)))
+        pg.command_complete(prepared.complete(len(rows)))
+        for _ in range(at + 2):
+            requests.popleft()
+        self.book.sync(in_transaction=False)
+        pg.ready("I")
+        return True
 
     def _refresh(self, statement: Any, catalog: Any) -> None:
         """The schema moved: an error for those who asked for it, a new plan for the others."""
