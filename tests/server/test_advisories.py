@@ -490,4 +490,4 @@ def test_unlocking_on_one_instance_unlocks_everywhere(cluster: Cluster, user: st
         login_as(cluster["i1"], user).close()
         return True
 
-    eventually(logged_in, "the login", 5)
+    eventually(logged_in, "the login", 2)

@@ -1,7 +1,8 @@
-"""Statements that are wrong, huge, cut short or cancelled: one error each, and the session goes on."""
+"""Statements that are wrong, huge or cancelled: one error each, and the session goes on."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -11,8 +12,9 @@ from struct import pack, unpack
 import psycopg
 import pytest
 
-from tests.cluster.harness import Cluster, eventually
-from tests.server.raw import Raw, fields, message
+from cairn.pgwire.scram import ScramClient
+from tests.cluster.harness import PASSWORD, Cluster, eventually
+from tests.server.raw import Raw, fields, message, sasl_initial, startup_packet
 
 pytestmark = pytest.mark.cluster
 
@@ -158,12 +160,6 @@ def test_rollback_says_what_stays(raw: Raw, cluster: Cluster) -> None:
 LONG = "SELECT count(*) FROM " + ", ".join(f"_pico_db_config a{n}" for n in range(12))
 
 
-def keys(connection: psycopg.Connection[object]) -> tuple[int, bytes]:
-    secret = connection.pgconn.get_cancel()
-    del secret
-    return connection.info.backend_pid, b""
-
-
 def test_a_cancel_ends_the_long_statement_and_nothing_else(cluster: Cluster) -> None:
     node = cluster["i1"]
     with node.connect() as victim, node.connect() as other:
@@ -192,9 +188,41 @@ def test_a_cancel_ends_the_long_statement_and_nothing_else(cluster: Cluster) -> 
         assert victim.execute("SELECT 1").fetchone() == (1,)
 
 
+@pytest.mark.parametrize("name", ["i1", "i2"])
+def test_a_cancel_ends_the_wait_for_another_instance(cluster: Cluster, name: str) -> None:
+    """One of the two goes a hop to the owner of the row. It counts for some seconds at most:
+    the owner does not hear of the cancel and goes on.
+    """
+    node = cluster["i1"]
+    node.sql("CREATE TABLE IF NOT EXISTS one (id INTEGER PRIMARY KEY) DISTRIBUTED BY (id)")
+    node.sql("INSERT INTO one VALUES (1) ON CONFLICT DO NOTHING")
+    tables = ", ".join(f"_pico_db_config a{n}" for n in range(6))
+    with cluster[name].connect() as connection:
+        threading.Timer(0.3, connection.cancel_safe).start()
+        begun = time.monotonic()
+        with pytest.raises(psycopg.errors.QueryCanceled, match="user request"):
+            connection.execute(f"SELECT count(*) FROM one, {tables} WHERE one.id = 1")
+        assert time.monotonic() - begun < 1.5
+
+
+def test_statement_timeout_ends_reads(cluster: Cluster) -> None:
+    with cluster["i1"].connect() as connection:
+        connection.execute("SET statement_timeout = '200ms'")
+        with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+            connection.execute(LONG)
+        assert connection.execute("SHOW statement_timeout").fetchone() == ("200ms",)
+        connection.execute("RESET statement_timeout")
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            connection.execute("SET statement_timeout = 'soon'")
+    with (
+        cluster["i1"].connect(options="-c statement_timeout=200") as connection,
+        pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"),
+    ):
+        connection.execute(LONG)
+
+
 def test_a_cancel_with_a_wrong_key_changes_nothing(port: int) -> None:
     with Raw(port, 30) as raw:
-        raw.send(b"")
         raw.log_in()
         raw.send(message(b"Q", LONG.encode() + b"\0"))
         time.sleep(0.2)
@@ -208,9 +236,7 @@ def test_a_cancel_with_a_wrong_key_changes_nothing(port: int) -> None:
 
 def test_a_cancel_that_comes_late_hits_nothing(port: int) -> None:
     with Raw(port, 30) as raw:
-        raw.send(b"")
-        answers = logged_in_with_keys(raw)
-        pid, key = answers
+        pid, key = logged_in_with_keys(raw)
         assert kinds(raw.query("SELECT 1")) == "TDCZ"
         with Raw(port) as cancel:
             cancel.send(pack("!III", 16, 80877102, pid) + key)
@@ -220,12 +246,6 @@ def test_a_cancel_that_comes_late_hits_nothing(port: int) -> None:
 
 def logged_in_with_keys(raw: Raw) -> tuple[int, bytes]:
     """Log in and keep BackendKeyData."""
-    import os
-
-    from cairn.pgwire.scram import ScramClient
-    from tests.cluster.harness import PASSWORD
-    from tests.server.raw import sasl_initial, startup_packet
-
     raw.send(startup_packet(user="admin")).until(b"R")
     scram = ScramClient(PASSWORD, os.urandom(18))
     raw.send(sasl_initial(scram.first()))
@@ -268,3 +288,24 @@ def test_an_instance_that_dies_gives_an_error_and_never_half_an_answer(tmp_path:
             assert caught.value.sqlstate not in (None, "XX000")
     finally:
         cluster.close()
+
+
+@pytest.mark.xfail(
+    reason="the writer's connection does not see the global tables: no such table, XX000 "
+    "(raft.db is attached by storage/readers.py only)",
+    strict=False,
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "UPDATE local SET v = everywhere.v FROM everywhere WHERE everywhere.id = local.id",
+        "DELETE FROM local WHERE id IN (SELECT id FROM everywhere)",
+    ],
+)
+def test_sharded_rows_are_changed_by_a_global_table(cluster: Cluster, text: str) -> None:
+    node = cluster["i1"]
+    for name, how in (("local", "BY (id)"), ("everywhere", "GLOBALLY")):
+        node.sql(f"DROP TABLE IF EXISTS {name}")
+        node.sql(f"CREATE TABLE {name} (id INTEGER PRIMARY KEY, v TEXT) DISTRIBUTED {how}")
+        node.sql(f"INSERT INTO {name} VALUES (1, '{name}')")
+    node.sql(text)

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from cairn.cli.talking import DEFAULT_DSN
-from cairn.model.errors import CairnError
+from cairn.model.errors import CairnError, Unreachable
 
 MASTER = "local[*,4]"
 FAILED, UNREACHABLE, WRONG_USAGE = 1, 3, 2
@@ -176,7 +176,7 @@ def _run(
     except CairnError as problem:
         hint = f" ({problem.hint})" if problem.hint else ""
         _console.print(f"cairn: {problem.message}{hint}", markup=False)
-        return UNREACHABLE if problem.sqlstate.startswith("08") else FAILED
+        return UNREACHABLE if isinstance(problem, Unreachable) else FAILED
     except Exception as problem:
         _console.print(f"cairn: {sentence(problem)}", markup=False)
         return FAILED
@@ -206,12 +206,10 @@ def _with_password(dsn: str | None, password_file: str | None) -> str:
     if password_file:
         password = Path(password_file).read_text().strip()
     parts = urlsplit(text)
-    account, at, hosts = parts.netloc.rpartition("@")
+    account, _, hosts = parts.netloc.rpartition("@")
     if password and ":" not in account:
         account = f"{account or 'admin'}:{quote(password, safe='')}"
-        return urlunsplit(
-            parts._replace(netloc=f"{account}@{hosts}" if at else f"{account}@{hosts}")
-        )
+        return urlunsplit(parts._replace(netloc=f"{account}@{hosts}"))
     return text
 
 

@@ -216,6 +216,18 @@ def why_not_expel(
             f"{instance.name} is the last instance that may vote: the cluster would have no leader",
             hint="add an instance of a tier that can vote first",
         )
+    stays = [
+        member
+        for member in cluster.members(instance.replicaset_name)
+        if member.name != instance.name and member.target_state.grade is not Grade.EXPELLED
+    ]
+    owned = cluster.owned(instance.replicaset_name)
+    if not stays and owned and not ideal(cluster, instance.tier, without=instance.replicaset_name):
+        return NotInPrerequisiteState(
+            f"{instance.replicaset_name} owns buckets and no other replicaset of tier "
+            f"{instance.tier} is ready to take them",
+            hint="fill another replicaset of the tier first",
+        )
     if force:
         return None
     if instance.current_state.grade is not Grade.OFFLINE and instance.target_state.grade in (
@@ -223,7 +235,6 @@ def why_not_expel(
     ):
         rest = [m for m in cluster.members(instance.replicaset_name) if m.name != instance.name]
         has_heir = any(member.current_state.grade is Grade.ONLINE for member in rest)
-        owned = cluster.owned(instance.replicaset_name)
         if not has_heir and owned and instance.tier in sharded_tiers:
             return _owns_buckets(cluster, instance)
         if (

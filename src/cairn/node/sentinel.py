@@ -29,6 +29,7 @@ class Sentinel:
         self._name, self._state, self._runner, self._update = name, state, runner, update
         self._watched_since: dict[tuple[int, int], int] = {}  # (raft_id, incarnation) → tick
         self._judging_term = 0
+        self._followed = 0  # the last leader other than ourselves
         self._auto_online_at = 0.0
         self._auto_online_pause = AUTO_ONLINE_FIRST_S
         self.is_leaving = False
@@ -37,6 +38,8 @@ class Sentinel:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(PERIOD_S)
+            if not self._runner.is_leader:
+                self._followed = self._runner.leader_id or self._followed
             try:
                 if self._runner.committed_in_term:
                     await self._judge()
@@ -49,8 +52,7 @@ class Sentinel:
         ticks = self._runner.ticks
         if self._judging_term != self._runner.term:
             self._judging_term = self._runner.term
-            self._watched_since.clear()  # a new leader gives everybody the whole time
-            self._runner.heard.clear()
+            self._begin_tenure()
         if ticks < self._runner.stalled_until:
             self._watched_since.clear()
             return
@@ -61,6 +63,17 @@ class Sentinel:
                 log.warning("%s has been silent for %.1f s", instance.name, silence_s)
                 await self._update(self._request(instance, Grade.OFFLINE, "silent"))
                 return  # one at a time, judged again from what is then known
+
+    def _begin_tenure(self) -> None:
+        """A new leader gives everybody the whole time, but the leader it followed: that one it
+        has been listening to, and its silence is why there was an election.
+        """
+        last_word = self._runner.heard.get(self._followed)
+        old = self._state.cluster.by_raft_id(self._followed)
+        self._watched_since.clear()
+        self._runner.heard.clear()
+        if old is not None and last_word is not None:
+            self._watched_since[old.raft_id, old.target_state.incarnation] = last_word
 
     def _silence(self, instance: Instance, ticks: int) -> int:
         """Ticks without a word from an instance that ought to speak; 0 for all others."""

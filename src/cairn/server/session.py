@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import ssl
 import threading
 from collections.abc import Coroutine, Sequence
@@ -17,9 +18,11 @@ from typing import Any, cast
 
 from cairn.model.errors import (
     CairnError,
+    InvalidParameter,
     NoMaster,
     NotOwner,
     ProtocolViolation,
+    QueryCanceled,
     StatementInvalidated,
     TableUnderDdl,
     TooManyConnections,
@@ -103,6 +106,9 @@ class Session(asyncio.Protocol):
         self._working: asyncio.Task[None] | None = None
         self._waiting = False  # for the writer to call back
         self._copy: CopyIn | None = None
+        self._reading: asyncio.Task[Outcome] | None = None
+        self._cancel_reason = ""
+        self.timeout_s = 0.0  # statement_timeout; 0: none
         self._upgrading: list[bytes] | None = None
         self._shaking = False
         self._closing = False
@@ -159,6 +165,12 @@ class Session(asyncio.Protocol):
         """A CancelRequest with the right key: end what is running, if it can be ended."""
         if self._working is not None:
             self.cancelled.set()
+            if self._reading is not None:
+                self._reading.cancel()  # the answer of another instance is not waited for
+
+    def _time_out(self) -> None:
+        self._cancel_reason = "canceling statement due to statement timeout"
+        self.cancel()
 
     # --- the line of requests ---------------------------------------------------------------------
 
@@ -182,7 +194,10 @@ class Session(asyncio.Protocol):
 
     async def _work(self, work: Coroutine[Any, Any, None]) -> None:
         self._flush()
-        self.cancelled.clear()
+        self.cancelled = threading.Event()  # a thread that still looks at the old one sees it set
+        self._cancel_reason = "canceling statement due to user request"
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self.timeout_s, self._time_out) if self.timeout_s else None
         try:
             await work
         except CairnError as problem:
@@ -192,6 +207,9 @@ class Session(asyncio.Protocol):
         except Exception as problem:
             log.exception("a bug in the session")
             self._failed(CairnError(f"internal error: {problem}"))
+        finally:
+            if timer is not None:
+                timer.cancel()
         self._working = None
         if not self._closing:
             self.transport.resume_reading()
@@ -299,6 +317,8 @@ class Session(asyncio.Protocol):
             self.set_parameter("read_preference", options["read_preference"])
         if "sql_motion_row_max" in options:
             self.set_parameter("sql_motion_row_max", options["sql_motion_row_max"])
+        if "statement_timeout" in options:
+            self.set_parameter("statement_timeout", options["statement_timeout"])
         if "application_name" in options:
             self.parameters["application_name"] = options["application_name"]
 
@@ -470,12 +490,29 @@ class Session(asyncio.Protocol):
 
     async def _run(self, cached: Cached, params: Sequence[Any]) -> Outcome:
         plan = cached.prepared.plan
+        if isinstance(plan, plans.PointRead | plans.ScatterRead):
+            return await self._read(cached, params)
         if not isinstance(plan, plans.CatalogRead):
             return await running.run(self, cached, params)
         rows = await self.service.pg_catalog.read(
             plan, cached.prepared.columns, params, self.service.catalog, self.user
         )
         return Outcome(rows, len(rows), cached.prepared.complete(len(rows)))
+
+    async def _read(self, cached: Cached, params: Sequence[Any]) -> Outcome:
+        """A read ends when it is cancelled, wherever its rows are; a write never does (rule 7)."""
+        work = running.run(self, cached, params)
+        self._reading = asyncio.get_running_loop().create_task(work)
+        try:
+            return await self._reading
+        except asyncio.CancelledError:
+            if self._closing or not self.cancelled.is_set():
+                raise
+            raise QueryCanceled(self._cancel_reason) from None
+        except QueryCanceled:
+            raise QueryCanceled(self._cancel_reason) from None
+        finally:
+            self._reading = None
 
     def _finish_execute(self, portal: Portal[Cached], outcome: Outcome, max_rows: int) -> None:
         for notice in outcome.notices:
@@ -664,6 +701,8 @@ class Session(asyncio.Protocol):
     def set_parameter(self, name: str, value: str) -> None:
         key = name.lower()
         value = settings.check(name, value)
+        if key == "statement_timeout":
+            self.timeout_s = read_duration_s(name, value)
         self.parameters[key] = value
         if key == "read_preference":
             self.preference = value
@@ -674,9 +713,26 @@ class Session(asyncio.Protocol):
     def reset_parameter(self, name: str) -> None:
         if name.lower() == "all":
             self.parameters.clear()
-            self.preference, self.row_max = "leader", None
+            self.preference, self.row_max, self.timeout_s = "leader", None, 0.0
         else:
             self.parameters.pop(name.lower(), None)
+            if name.lower() == "statement_timeout":
+                self.timeout_s = 0.0
+
+
+_DURATION = re.compile(r"\s*(\d{1,12})\s*(us|ms|s|min|h|d|)\s*")
+_UNITS_S = {"us": 1e-6, "": 1e-3, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def read_duration_s(name: str, value: str) -> float:
+    """`1500`, `1500ms` or `2min`, as PostgreSQL reads them."""
+    found = _DURATION.fullmatch(value.strip("'"))
+    if found is None:
+        raise InvalidParameter(
+            f'invalid value for parameter "{name}": "{value}"',
+            hint="a number of milliseconds, or with a unit: us, ms, s, min, h, d",
+        )
+    return int(found[1]) * _UNITS_S[found[2]]
 
 
 _HANDLERS: dict[type, Any] = {

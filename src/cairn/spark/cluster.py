@@ -22,7 +22,7 @@ from cairn.client.sync_wire import SyncWire, open_wire
 from cairn.model.errors import CairnError, Unreachable
 
 #: Certainly nothing was answered yet: look at the topology again and ask somebody else.
-MOVED = frozenset({"PC001", "PC003", "PC004", "PC005", "57P01", "57P03", "08001", "08006"})
+MOVED = frozenset({"PC001", "PC003", "PC004", "57014", "57P01", "57P03", "58000"})
 REPLAN_S = 20.0
 
 _pools: dict[tuple[int, str], SyncPool] = {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
+
 
 def read_table(
     spark: Any, dsn: str, table: str, *, columns: Sequence[str] = (), **options: Any
@@ -29,9 +31,7 @@ def bucket_id(dsn: str, table: str) -> Any:
 
     info = describe(dsn, table)
 
-    def compute(*columns: Any) -> Any:
-        import pyarrow as pa
-
+    def compute(*columns: pa.Array) -> pa.Array:
         from cairn.spark.hashing import bucket_ids
 
         return pa.array(
@@ -54,9 +54,7 @@ def repartition_by_owner(frame: Any, dsn: str, table: str) -> Any:
     assert info.tier is not None
     owners = cluster.owners(dsn, info.tier)
 
-    def compute(*columns: Any) -> Any:
-        import pyarrow as pa
-
+    def compute(*columns: pa.Array) -> pa.Array:
         from cairn.spark.writer import owner_number
 
         return pa.array(owner_number(info, owners, list(columns)), type=pa.int32())

@@ -132,7 +132,6 @@ class RowStream(CairnStream):
                     raise Unreachable(f"replicaset {uuid} has no master")
                 return cluster.call(self._options.dsn, text, master.address)
             except CairnError as problem:
-                is_lost = problem.sqlstate == "PC005"
-                if is_lost or problem.sqlstate not in MOVED or time.monotonic() > until:
+                if problem.sqlstate not in MOVED or time.monotonic() > until:
                     raise
             cluster.wait_for_news(self._options.dsn, 0.3)

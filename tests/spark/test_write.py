@@ -1,0 +1,191 @@
+"""Batch writes: every row once, whatever is repeated; nothing half-written after a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as f
+
+from cairn.client.sync_pool import SyncPool
+from cairn.spark import bucket_id, repartition_by_owner
+from cairn.spark.staging import COMMIT, STAGE
+
+COLUMNS = "id INTEGER PRIMARY KEY, s TEXT, d DOUBLE"
+
+
+def _frame(spark: Any, count: int, word: str = "s") -> Any:
+    return spark.range(0, count, 1, 3).select(
+        "id", f.concat(f.lit(word), "id").alias("s"), (f.col("id") / 2).alias("d")
+    )
+
+
+def _content(pool: SyncPool, name: str) -> list[tuple[Any, ...]]:
+    rows = []
+    for chunk in pool.copy_out(f"COPY {name} TO STDOUT"):
+        for line in chunk.decode().splitlines():
+            key, word, number = line.split("\t")
+            rows.append((int(key), word, float(number) if number != "\\N" else None))
+    return sorted(rows)
+
+
+def _wanted(count: int, word: str = "s") -> list[tuple[Any, ...]]:
+    return [(i, f"{word}{i}", i / 2) for i in range(count)]
+
+
+@pytest.mark.parametrize("commit", ["direct", "staged"])
+def test_rows_are_appended(
+    spark: Any, pool: SyncPool, table: Callable[[str], str], writing: Callable[..., None],
+    commit: str,
+) -> None:  # fmt: skip
+    name = table(COLUMNS)
+    writing(_frame(spark, 5000), name, commit=commit)
+    assert _content(pool, name) == _wanted(5000)
+
+
+@pytest.mark.parametrize("commit", ["direct", "staged"])
+def test_overwrite_leaves_only_the_new_rows(
+    spark: Any, pool: SyncPool, table: Callable[[str], str], writing: Callable[..., None],
+    commit: str,
+) -> None:  # fmt: skip
+    name = table(COLUMNS)
+    writing(_frame(spark, 50), name, commit="direct")
+    writing(_frame(spark, 10, "new"), name, "overwrite", commit=commit)
+    assert _content(pool, name) == _wanted(10, "new")
+
+
+@pytest.mark.parametrize("commit", ["direct", "staged"])
+@pytest.mark.parametrize(("conflict", "word"), [("ignore", "s"), ("replace", "new")])
+def test_conflicts_are_ignored_or_replaced(
+    spark: Any, pool: SyncPool, table: Callable[[str], str], writing: Callable[..., None],
+    commit: str, conflict: str, word: str,
+) -> None:  # fmt: skip
+    name = table(COLUMNS)
+    writing(_frame(spark, 20), name, commit="direct")
+    writing(_frame(spark, 30, "new"), name, commit=commit, onConflict=conflict)
+    assert _content(pool, name) == _wanted(20, word) + _wanted(30, "new")[20:]
+
+
+def test_a_conflict_is_an_error_unless_said_otherwise(
+    spark: Any, table: Callable[[str], str], writing: Callable[..., None]
+) -> None:
+    name = table(COLUMNS)
+    writing(_frame(spark, 20), name, commit="direct")
+    with pytest.raises(Exception, match="Duplicate key"):
+        writing(_frame(spark, 20), name, commit="direct")
+
+
+def test_a_write_id_that_was_committed_is_not_written_again(
+    spark: Any, pool: SyncPool, table: Callable[[str], str], writing: Callable[..., None]
+) -> None:
+    name = table(COLUMNS)
+    for _ in range(2):
+        writing(_frame(spark, 300), name, writeId=f"load-{name}")
+    assert _content(pool, name) == _wanted(300)
+    assert pool.fetch(f"SELECT count(*) FROM {STAGE}") == [(0,)]
+
+
+def test_a_task_that_fails_and_is_repeated_writes_its_rows_once(
+    spark: Any, pool: SyncPool, table: Callable[[str], str], writing: Callable[..., None]
+) -> None:
+    name = table(COLUMNS)
+
+    def fail_at_first(rows: Any) -> Any:
+        from pyspark import TaskContext
+
+        yield from rows
+        if TaskContext.get().attemptNumber() == 0 and TaskContext.get().partitionId() == 1:
+            raise RuntimeError("the executor is gone")
+
+    frame = _frame(spark, 30_000)
+    writing(spark.createDataFrame(frame.rdd.mapPartitions(fail_at_first), frame.schema), name)
+    assert _content(pool, name) == _wanted(30_000)
+    assert pool.fetch(f"SELECT count(*) FROM {STAGE}") == [(0,)]
+
+
+def test_a_job_that_fails_leaves_nothing_behind(
+    spark: Any, pool: SyncPool, table: Callable[[str], str], writing: Callable[..., None]
+) -> None:
+    name = table(COLUMNS)
+
+    def fail(rows: Any) -> Any:
+        from pyspark import TaskContext
+
+        yield from rows
+        if TaskContext.get().partitionId() == 2:
+            raise RuntimeError("always")
+
+    frame = _frame(spark, 3000)
+    with pytest.raises(Exception, match="always"):
+        writing(spark.createDataFrame(frame.rdd.mapPartitions(fail), frame.schema), name)
+    assert _content(pool, name) == []
+    assert pool.fetch(f"SELECT count(*) FROM {STAGE}") == [(0,)]
+
+
+def test_a_commit_that_was_interrupted_is_finished_by_the_next_run(
+    spark: Any, dsn: str, pool: SyncPool, table: Callable[[str], str],
+    writing: Callable[..., None],
+) -> None:  # fmt: skip
+    name = table(COLUMNS)
+    write_id = f"half-{name}"
+    writing(_frame(spark, 300), name, writeId=write_id)
+    pool.execute(f"UPDATE {COMMIT} SET state = 'promoting', manifest = $1 WHERE write_id = $2",
+                 f'{{"table":"{name}","columns":["id","s","d"],"on_conflict":"error",'
+                 '"overwrite":false,"chunks":[]}', write_id)  # fmt: skip
+    writing(_frame(spark, 300), name, writeId=write_id)
+    assert _content(pool, name) == _wanted(300)
+    row = pool.fetchrow(f"SELECT state FROM {COMMIT} WHERE write_id = $1", write_id)
+    assert row == ("done",)
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("id, s, 'x' AS nix", 'no column "nix"'),
+        ("id, CAST(1 AS double) AS s", 'column "s": the data frame has double, the table has'),
+        ("s, d", 'no column "id", which'),
+    ],
+)
+def test_a_frame_that_does_not_fit_is_refused_by_name(
+    spark: Any, table: Callable[[str], str], writing: Callable[..., None], columns: str, said: str
+) -> None:
+    with pytest.raises(Exception, match=said):
+        writing(_frame(spark, 3).selectExpr(*columns.split(", ")), table(COLUMNS))
+
+
+def test_null_in_a_key_is_refused_and_nothing_is_written(
+    spark: Any, pool: SyncPool, table: Callable[[str], str], writing: Callable[..., None]
+) -> None:
+    name = table(COLUMNS)
+    frame = _frame(spark, 10).selectExpr("CASE WHEN id = 5 THEN NULL ELSE id END AS id", "s", "d")
+    with pytest.raises(Exception, match='null value in column "id"'):
+        writing(frame, name)
+    assert _content(pool, name) == []
+
+
+def test_all_types_survive_the_way_there_and_back(
+    spark: Any, table: Callable[[str], str], writing: Callable[..., None],
+    reading: Callable[..., Any],
+) -> None:  # fmt: skip
+    name = table("k TEXT PRIMARY KEY, b BOOLEAN, n DECIMAL, g UUID, w DATETIME, u UNSIGNED")
+    frame = spark.sql(
+        "SELECT 'ä' AS k, true AS b, CAST('123456789012.000000000000000001' AS decimal(38,18)) "
+        "AS n, '00000000-0000-0000-0000-000000000007' AS g, "
+        "TIMESTAMP'2024-02-29 12:30:15.123456' AS w, 9223372036854775807 AS u"
+    )
+    writing(frame, name)
+    assert reading(name).load().collect() == frame.collect()
+    assert frame.collect()[0].n == Decimal("123456789012.000000000000000001")
+
+
+def test_rows_can_be_brought_together_by_owner(
+    spark: Any, dsn: str, table: Callable[[str], str]
+) -> None:
+    name = table(COLUMNS)
+    frame = _frame(spark, 1000)
+    parts = repartition_by_owner(frame, dsn, name).rdd.glom().map(len).collect()
+    assert len(parts) == 2 and sum(parts) == 1000 and all(parts)
+    top = frame.select(bucket_id(dsn, name)("id").alias("b")).agg({"b": "max"}).collect()
+    assert 2900 < top[0][0] <= 3000
