@@ -94,13 +94,6 @@ def test_variables_and_files(run: Run, dsn: str, fresh: str, tmp_path: Path) -> 
     assert run("psql", "-XqAt", dsn, text=script) == "O'Brien\n1\n"
 
 
-CHECK_ROUND = (
-    "the check round of a COPY into several replicasets really inserts: "
-    "Execution._write returns from is_bulk before it looks at check_only"
-)
-
-
-@pytest.mark.xfail(reason=CHECK_ROUND, strict=False)
 def test_copy_into_a_table_on_every_instance(
     run: Run, dsn: str, fresh: str, tmp_path: Path
 ) -> None:
@@ -124,10 +117,6 @@ def test_copy_in_and_out(run: Run, dsn: str, everywhere: str, tmp_path: Path) ->
     assert "ERROR" in shown and "oops" in shown
 
 
-@pytest.mark.xfail(
-    reason="copy_out frames the header twice: copy_data(header_line(…)) in server/copying.py",
-    strict=False,
-)
 def test_copy_out_with_a_header(run: Run, dsn: str) -> None:
     query = "\\copy (SELECT name FROM _pico_tier) TO STDOUT CSV HEADER"
     assert run("psql", "-X", dsn, f"-c{query}") == "name\ndefault\n"

@@ -475,11 +475,6 @@ def test_topology_is_hidden_from_those_without_the_right(cluster: Cluster, user:
         node.sql("GRANT READ ON TABLE _pico_instance TO public")
 
 
-@pytest.mark.xfail(
-    reason="failures are counted per instance, and ALTER USER … LOGIN of a user who has the right "
-    "writes nothing: other instances do not hear of it (node/access.py, server/running.py)",
-    strict=False,
-)
 def test_unlocking_on_one_instance_unlocks_everywhere(cluster: Cluster, user: str) -> None:
     for _ in range(4):
         with pytest.raises(psycopg.OperationalError):

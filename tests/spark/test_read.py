@@ -72,13 +72,13 @@ def test_a_decimal_that_does_not_fit_is_named(typed: str, reading: Callable[...,
 
 
 CONDITIONS = (
-    "id = 5", "id IN (1, 2, 999, 5000)", "id > 990", "id BETWEEN 10 AND 20", "s = 's07'",
-    "s IS NULL", "NOT s = 's03'", "s LIKE 's1%'", "d = 2.25 AND id = 9", "id = 1 AND id = 2",
-    "s <=> NULL", "s > 's45' AND id NOT IN (95, 96)", "id = 3 OR id = 4", "s = 'it''s'",
+    "id = 5", "id IN (1, 2, 999, 5000)", "id BETWEEN 10 AND 20 AND s IS NOT NULL",
+    "NOT s = 's03'", "s LIKE 's1%'", "d = 2.25 AND id = 9", "id = 1 AND id = 2", "s <=> NULL",
+    "s > 's45' AND id NOT IN (95, 96)", "s = 'it''s'",
 )  # fmt: skip
 
 
-def test_filters_leave_what_spark_itself_would_leave(
+def test_pushed_filters_leave_what_spark_itself_would_leave(
     spark: Any, numbers: str, reading: Callable[..., Any]
 ) -> None:
     ours = reading(numbers).load()
@@ -88,13 +88,29 @@ def test_filters_leave_what_spark_itself_would_leave(
         return sorted(map(tuple, frame.collect()), key=str)
 
     for condition in CONDITIONS:
-        assert content(ours.where(condition)) == content(theirs.where(condition)), condition
+        pushed = reading(numbers, pushdown="on").load().where(condition)
+        assert content(pushed) == content(theirs.where(condition)), condition
+
+
+def test_a_frame_may_be_used_again_with_other_filters(
+    numbers: str, reading: Callable[..., Any]
+) -> None:
+    """Spark 4.3 would keep the first filter, had we taken it: see `PushingReader`."""
+    frame = reading(numbers).load()
+    assert frame.where("id = 5").count() == 1
+    assert frame.count() == 1000
+    assert frame.where("id < 10").union(frame.where("id >= 5 AND id < 20")).count() == 25
+
+
+def test_a_condition_for_the_server_is_an_option(spark: Any, dsn: str, numbers: str) -> None:
+    frame = read_table(spark, dsn, numbers, where="id < 100 AND (s = 's07' OR id = 3)")
+    assert sorted(row.id for row in frame.collect()) == [3, 57]
 
 
 def test_equality_on_the_key_asks_one_bucket_only(
     numbers: str, reading: Callable[..., Any]
 ) -> None:
-    assert reading(numbers).load().where("id = 5").rdd.getNumPartitions() == 1
+    assert reading(numbers, pushdown="on").load().where("id = 5").rdd.getNumPartitions() == 1
     assert reading(numbers, splits=4).load().rdd.getNumPartitions() == 8
 
 

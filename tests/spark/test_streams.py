@@ -29,7 +29,7 @@ def run(spark: Any, dsn: str, tmp_path: Path) -> Callable[..., list[Any]]:
             .start()
         )
         query.awaitTermination()
-        return told
+        return [batch for batch in told if batch]
 
     return go
 

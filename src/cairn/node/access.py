@@ -116,8 +116,13 @@ def _alter_user(plan: AclPlan, catalog: Catalog, verifier: MakeVerifier) -> tupl
         return (ops.Update(table.id, (user.id,), ((table.position("auth"), auth),)),)
     right = Privilege(user.id, "login", "universe", 0)
     has = right in catalog.privileges
-    if plan.login and not has:
-        return (ops.Insert(system.PICO_PRIVILEGE.id, rows.privilege_row(right)),)
+    if plan.login:
+        # The row of the user changes too: every instance forgets failed logins when it does.
+        version = (table.position("schema_version"), user.schema_version + 1)
+        touched = ops.Update(table.id, (user.id,), (version,))
+        if has:
+            return (touched,)
+        return (touched, ops.Insert(system.PICO_PRIVILEGE.id, rows.privilege_row(right)))
     if plan.login is False and has:
         if user.id == ADMIN_ID:
             raise NotInPrerequisiteState("the admin cannot be locked out")

@@ -187,7 +187,10 @@ class Execution:
 
         def run() -> int:
             if request.is_bulk:
-                return store.bulk_insert(request.table, request.sql, request.rows)
+                count = store.bulk_insert(request.table, request.sql, request.rows)
+                if request.check_only:
+                    raise _TakenBack(count)
+                return count
             for at, (sql, rows) in enumerate(((request.sql, request.rows), *request.more)):
                 if len(rows) == 1:
                     connection.execute(sql, rows[0])

@@ -140,6 +140,7 @@ class Instance:
             self.identity.instance_uuid,
             now_micros=lambda: int(self.runtime.wall_clock().timestamp() * 1_000_000),
             lease_held=self.lease.is_held,
+            raft=self.store.path,
         )
         disk: Disk = self.runtime.disk(
             store.connection, "data writer", self.fail, run_group_of(store)

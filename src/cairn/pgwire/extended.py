@@ -162,7 +162,8 @@ class StatementBook(Generic[Plan]):
         if len(params) != len(signature.param_oids):
             raise ProtocolViolation(
                 f"bind message supplies {len(params)} parameters, but prepared statement "
-                f'"{_shown(statement.name)}" requires {len(signature.param_oids)}'
+                f'"{_shown(statement.name)}" requires {len(signature.param_oids)}',
+                sqlstate="42P02",  # bad requests are never class 08: pools would drop the server
             )
         shape = signature.shape(request.param_formats, request.result_formats)
         values = decode_params(shape.decoders, params) if params else []

@@ -40,7 +40,7 @@ from cairn.sql import plans
 from cairn.storage.readers import RowReader, translated
 
 if TYPE_CHECKING:
-    from cairn.server.session import Session
+    from cairn.server.connection import Connection
 
 BATCH_ROWS = 20_000
 REMOTE_BUCKETS = 100  # asked of another instance at a time
@@ -126,7 +126,7 @@ class BatchEncoder:
 # --- COPY TO --------------------------------------------------------------------------------------
 
 
-async def copy_out(session: Session, query: Cached, drained: Callable[[Session], Any]) -> int:
+async def copy_out(session: Connection, query: Cached, drained: Callable[[Connection], Any]) -> int:
     """Send the rows of `query`; the number of rows sent."""
     encoder = BatchEncoder(query.prepared.columns)
     count, is_begun = 0, False
@@ -146,7 +146,7 @@ async def copy_out(session: Session, query: Cached, drained: Callable[[Session],
 
 
 def local_chunks(
-    session: Session, query: Cached, encode: Encode
+    session: Connection, query: Cached, encode: Encode
 ) -> AsyncIterator[tuple[int, bytes]] | None:
     """The rows in pieces as they are read, if all of them live here; None if they do not."""
     fragment = _only_fragment(query.prepared.plan)
@@ -160,7 +160,7 @@ def local_chunks(
     return _streamed(session, query, fragment, values, ranges, encode)
 
 
-def _chunks(session: Session, query: Cached, encode: Encode) -> AsyncIterator[tuple[int, bytes]]:
+def _chunks(session: Connection, query: Cached, encode: Encode) -> AsyncIterator[tuple[int, bytes]]:
     values = query.prepared.start((), session.now())
     fragment = _only_fragment(query.prepared.plan)
     if fragment is None:
@@ -178,7 +178,7 @@ def _chunks(session: Session, query: Cached, encode: Encode) -> AsyncIterator[tu
     return _collected(session, query, fragment, values, targets, encode)
 
 
-def _away(session: Session, targets: dict[str, Ranges]) -> list[str]:
+def _away(session: Connection, targets: dict[str, Ranges]) -> list[str]:
     """Replicasets whose rows another instance has to read."""
     routes, raft_id = session.service.dispatcher.routes, session.service.instance.raft_id
     return sorted(
@@ -195,7 +195,7 @@ def _only_fragment(plan: plans.Plan) -> plans.Fragment | None:
     return plan.fragments[0] if _PLAIN_MERGE.fullmatch(plan.sql) else None
 
 
-def _targets(session: Session, fragment: plans.Fragment, values: list[Any]) -> dict[str, Ranges]:
+def _targets(session: Connection, fragment: plans.Fragment, values: list[Any]) -> dict[str, Ranges]:
     routes = session.service.dispatcher.routes
     buckets = fragment.bucket_set(values)
     if buckets is None:
@@ -218,7 +218,7 @@ def joined(buckets: Sequence[int]) -> Ranges:
 
 
 def _request(
-    session: Session, query: Cached, fragment: plans.Fragment, values: list[Any], ranges: Ranges
+    session: Connection, query: Cached, fragment: plans.Fragment, values: list[Any], ranges: Ranges
 ) -> ReadRequest:
     return ReadRequest(
         fragment.with_ranges(list(ranges)),
@@ -230,7 +230,7 @@ def _request(
 
 
 async def _streamed(
-    session: Session,
+    session: Connection,
     query: Cached,
     fragment: plans.Fragment,
     values: list[Any],
@@ -259,7 +259,7 @@ async def _streamed(
 class _Scan:
     """The cursor of one COPY. Everything but the making happens on its own thread."""
 
-    def __init__(self, session: Session, request: ReadRequest, encode: Encode) -> None:
+    def __init__(self, session: Connection, request: ReadRequest, encode: Encode) -> None:
         instance = session.service.instance
         self._paths = instance.data.store.path, instance.store.path
         self._register = session.service.execution._register
@@ -296,7 +296,7 @@ class _Scan:
 
 
 async def _collected(
-    session: Session,
+    session: Connection,
     query: Cached,
     fragment: plans.Fragment,
     values: list[Any],
@@ -330,7 +330,7 @@ def _cut(ranges: Ranges) -> list[tuple[int, int]]:
 
 
 async def _gathered(
-    session: Session, query: Cached, values: list[Any], encode: Encode
+    session: Connection, query: Cached, values: list[Any], encode: Encode
 ) -> AsyncIterator[tuple[int, bytes]]:
     """Whatever needs a merge or lives in global tables: all of it, then in pieces."""
     rows = await session.service.dispatcher.read(

@@ -25,8 +25,8 @@ from cairn.model.topology import ConnectionType, Grade
 from cairn.server import bulk
 
 if TYPE_CHECKING:
+    from cairn.server.connection import Connection
     from cairn.server.service import Service
-    from cairn.server.session import Session
 
 _CALL = re.compile(rb"\s*call\s+(cairn_\w+)\s*\((.*)\)\s*;?\s*", re.IGNORECASE | re.DOTALL)
 _ARGUMENT = re.compile(r"\s*(?:'((?:[^']|'')*)'|(-?\d+(?:\.\d+)?)|(true|false|null))\s*(,|$)", re.I)
@@ -37,7 +37,7 @@ def matches(text: bytes) -> bool:
     return text.lstrip()[:5].lower() == b"call "
 
 
-async def call(session: Session, text: bytes) -> Any:
+async def call(session: Connection, text: bytes) -> Any:
     """The answer of a call, as a JSON value."""
     found = _CALL.fullmatch(text)
     if found is None:
@@ -70,7 +70,7 @@ def _arguments(text: str) -> list[Any]:
     return found
 
 
-async def _status(session: Session) -> Any:
+async def _status(session: Connection) -> Any:
     return await cluster_status(session.service)
 
 
@@ -172,7 +172,9 @@ def _instance(
     }
 
 
-async def _expel(session: Session, name: str, force: bool = False, timeout_s: float = 60.0) -> Any:
+async def _expel(
+    session: Connection, name: str, force: bool = False, timeout_s: float = 60.0
+) -> Any:
     """Ask the leader, then wait until the instance's rows are gone here."""
     instance = session.service.instance
     loop = asyncio.get_running_loop()
@@ -187,7 +189,7 @@ async def _expel(session: Session, name: str, force: bool = False, timeout_s: fl
     return {"expelled": row.name if row is not None else name}
 
 
-async def _compact(session: Session, keep: int = 0) -> Any:
+async def _compact(session: Connection, keep: int = 0) -> Any:
     """Forget the applied part of this instance's Raft log but the last `keep` entries."""
     runner = session.service.instance.runner
     upto = runner.applied_index - keep
@@ -196,12 +198,12 @@ async def _compact(session: Session, keep: int = 0) -> Any:
     return {"compacted": upto}
 
 
-async def _subscribers(session: Session) -> Any:
+async def _subscribers(session: Connection) -> Any:
     """Service connections of this instance: position told, lag, queue."""
     return session.service.feed.view()
 
 
-async def _replication(session: Session) -> Any:
+async def _replication(session: Connection) -> Any:
     """Links of this instance: whom it follows, how far behind, rows that came twice."""
     replication = session.service.instance.replication
     return {

@@ -36,7 +36,7 @@ from cairn.server.statements import Cached
 from cairn.sql import plans
 
 if TYPE_CHECKING:
-    from cairn.server.session import Session
+    from cairn.server.connection import Connection
 
 CHUNK_ROWS = 10_000
 OUT_ROWS = 2_000
@@ -67,7 +67,7 @@ def _has_header(options: dict[str, str]) -> bool:
     return options.get("header", "false").lower() in ("true", "on", "1", "")
 
 
-async def copy_out(session: Session, cached: Cached, plan: plans.CopyPlan) -> int:
+async def copy_out(session: Connection, cached: Cached, plan: plans.CopyPlan) -> int:
     assert plan.query is not None
     query = session.service.statements.get(
         plan.query.text.encode(), (), session.user_id, session.service.catalog
@@ -86,7 +86,7 @@ async def copy_out(session: Session, cached: Cached, plan: plans.CopyPlan) -> in
     session.pg.copy_out_response(0, len(oids))
     if _has_header(plan.options):
         names = [column.name for column in plan.query.columns]
-        session.pg.copy_data(header_line(names, fmt, **_header_options(plan.options)))
+        session.pg.raw(header_line(names, fmt, **_header_options(plan.options)))
     total = 0
     async for count, data in chunks:
         session.pg.raw(data)
@@ -98,7 +98,7 @@ async def copy_out(session: Session, cached: Cached, plan: plans.CopyPlan) -> in
 
 
 async def _gathered(
-    session: Session, query: Cached, encode: Callable[[Sequence[Any]], bytes]
+    session: Connection, query: Cached, encode: Callable[[Sequence[Any]], bytes]
 ) -> AsyncIterator[tuple[int, bytes]]:
     """Rows of several replicasets, or of a plan that merges: all of them first."""
     rows = await session.service.dispatcher.read(
@@ -121,7 +121,7 @@ def _header_options(options: dict[str, str]) -> dict[str, Any]:
     return {key: options[key] for key in ("delimiter", "quote", "escape") if key in options}
 
 
-async def _drained(session: Session) -> None:
+async def _drained(session: Connection) -> None:
     """A client that reads slowly is waited for; the instance keeps no more than a little."""
     while session.transport.get_write_buffer_size() > 4 * 1024 * 1024:
         if session.transport.is_closing():
@@ -133,7 +133,7 @@ async def _drained(session: Session) -> None:
 class CopyIn:
     """One COPY FROM STDIN."""
 
-    def __init__(self, session: Session, plan: plans.CopyPlan) -> None:
+    def __init__(self, session: Connection, plan: plans.CopyPlan) -> None:
         assert plan.insert is not None
         self._session, self._plan = session, plan
         self._decode: Callable[[bytes], list[Any]] | None = None

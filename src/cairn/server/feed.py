@@ -27,8 +27,8 @@ from cairn.storage.state_machine import Applied
 from cairn.topology.snapshot import heartbeat, hello, snapshot_end, snapshot_events
 
 if TYPE_CHECKING:
+    from cairn.server.connection import Connection
     from cairn.server.service import Service
-    from cairn.server.session import Session
 
 log = logging.getLogger("cairn.feed")
 
@@ -61,7 +61,7 @@ class Subscriber:
 
     __slots__ = ("position", "sent", "session", "version")
 
-    def __init__(self, session: Session, version: Version, position: Position) -> None:
+    def __init__(self, session: Connection, version: Version, position: Position) -> None:
         self.session, self.version, self.position = session, version, position
         self.sent = 0
 
@@ -69,7 +69,7 @@ class Subscriber:
 class Feed:
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._subscribers: dict[Session, Subscriber] = {}
+        self._subscribers: dict[Connection, Subscriber] = {}
         self.events_sent = 0
         self.dropped = 0
         instance = service.instance
@@ -83,7 +83,9 @@ class Feed:
 
     # --- subscribing ------------------------------------------------------------------------------
 
-    async def subscribe(self, session: Session, version: Version, options: dict[str, str]) -> None:
+    async def subscribe(
+        self, session: Connection, version: Version, options: dict[str, str]
+    ) -> None:
         """Send what the client lacks and add it; ReadyForQuery is the session's to send."""
         catalog = self._service.catalog
         if not catalog.allows(session.user_id, "read", "table", PICO_INSTANCE.id):
@@ -102,7 +104,7 @@ class Feed:
         runner = self._service.instance.runner
         return Position(runner.applied_term, runner.applied_index)
 
-    def _send_snapshot(self, session: Session, version: Version, position: Position) -> None:
+    def _send_snapshot(self, session: Connection, version: Version, position: Position) -> None:
         stamp = timestamp(self._service.instance.runtime)
         for event in snapshot_events(
             self._service.cluster, position=position, timestamp=stamp, version=version
@@ -121,7 +123,7 @@ class Feed:
                 hint="connect to another instance",
             ) from None
 
-    def _resume(self, session: Session, after: Position, position: Position) -> bool:
+    def _resume(self, session: Connection, after: Position, position: Position) -> bool:
         """Only what came after; False when that cannot be told from what is kept."""
         instance = self._service.instance
         try:
@@ -143,7 +145,7 @@ class Feed:
         session.pg.notice(encode(snapshot_end(position, reset=False)))
         return True
 
-    def unsubscribe(self, session: Session) -> None:
+    def unsubscribe(self, session: Connection) -> None:
         self._subscribers.pop(session, None)
 
     # --- telling ----------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from cairn.server.statements import Cached
 from cairn.sql import plans
 
 if TYPE_CHECKING:
-    from cairn.server.session import Session
+    from cairn.server.connection import Connection
 
 DML_S = 30.0
 REPLANS = 10
@@ -49,7 +49,7 @@ _SHARDED_WRITES = (
 )
 
 
-def run_at_once(session: Session, cached: Cached, params: Sequence[Any]) -> Outcome | None:
+def run_at_once(session: Connection, cached: Cached, params: Sequence[Any]) -> Outcome | None:
     """The outcome without waiting for anybody, for what can have one; None for the rest."""
     prepared = cached.prepared
     plan = prepared.plan
@@ -67,7 +67,7 @@ def run_at_once(session: Session, cached: Cached, params: Sequence[Any]) -> Outc
     return None
 
 
-async def run(session: Session, cached: Cached, params: Sequence[Any]) -> Outcome:
+async def run(session: Connection, cached: Cached, params: Sequence[Any]) -> Outcome:
     """Run to the end; planned again, quietly, when a schema change came between."""
     for _ in range(REPLANS):
         try:
@@ -83,7 +83,7 @@ async def run(session: Session, cached: Cached, params: Sequence[Any]) -> Outcom
     return await _run(session, cached, params)
 
 
-async def _run(session: Session, cached: Cached, params: Sequence[Any]) -> Outcome:
+async def _run(session: Connection, cached: Cached, params: Sequence[Any]) -> Outcome:
     prepared = cached.prepared
     plan = prepared.plan
     service = session.service
@@ -117,7 +117,7 @@ async def _run(session: Session, cached: Cached, params: Sequence[Any]) -> Outco
     return await _run_rare(session, plan, prepared.complete(0))
 
 
-def _hop_hint(session: Session, plan: plans.Plan, values: Sequence[Any]) -> tuple[str, ...]:
+def _hop_hint(session: Connection, plan: plans.Plan, values: Sequence[Any]) -> tuple[str, ...]:
     """ "You are one hop away": who owns the bucket of a statement that came to the wrong one."""
     if not isinstance(plan, plans.PointRead | plans.PointWrite) or plan.bucket is None:
         return ()
@@ -142,7 +142,7 @@ def _hop_hint(session: Session, plan: plans.Plan, values: Sequence[Any]) -> tupl
     return (json.dumps(hint),)
 
 
-async def _run_rare(session: Session, plan: plans.Plan, tag: str) -> Outcome:
+async def _run_rare(session: Connection, plan: plans.Plan, tag: str) -> Outcome:
     service = session.service
     match plan:
         case plans.DdlPlan():
@@ -152,8 +152,6 @@ async def _run_rare(session: Session, plan: plans.Plan, tag: str) -> Outcome:
         case plans.AclPlan():
             _check_grant(session, plan)
             await service.schema_changes.change_access(plan, session.user_id)
-            if plan.action == "alter_user" and plan.login:
-                service.failed_logins.pop(plan.name, None)
             session.wrote()
             return Outcome(None, 0, tag)
         case plans.AlterSystemPlan():
@@ -163,7 +161,7 @@ async def _run_rare(session: Session, plan: plans.Plan, tag: str) -> Outcome:
     raise Unsupported(f"{tag or 'this statement'} cannot be run here")
 
 
-def _check_grant(session: Session, plan: plans.AclPlan) -> None:
+def _check_grant(session: Connection, plan: plans.AclPlan) -> None:
     """Rights on a table are given by its owner, by the admin, or by a holder of all rights."""
     if plan.action not in ("grant", "revoke", "grant_role", "revoke_role"):
         return
@@ -179,14 +177,14 @@ def _check_grant(session: Session, plan: plans.AclPlan) -> None:
         )
 
 
-def _row_max(session: Session, cached: Cached) -> int:
+def _row_max(session: Connection, cached: Cached) -> int:
     asked = cached.prepared.options.get("sql_motion_row_max", session.row_max)
     if asked is None:
         asked = session.service.instance.state.setting("sql_motion_row_max", 5000)
     return int(asked)
 
 
-def _explain(session: Session, plan: plans.ExplainPlan, values: Sequence[Any]) -> list[str]:
+def _explain(session: Connection, plan: plans.ExplainPlan, values: Sequence[Any]) -> list[str]:
     from cairn.sql.explain import explain_lines  # brings sqlglot along: not before it is needed
 
     state = session.service.instance.state
@@ -210,7 +208,7 @@ def _explain(session: Session, plan: plans.ExplainPlan, values: Sequence[Any]) -
     )
 
 
-def _session_plan(session: Session, plan: plans.SessionPlan, tag: str) -> Outcome:
+def _session_plan(session: Connection, plan: plans.SessionPlan, tag: str) -> Outcome:
     match plan.action:
         case "begin":
             if session.status != "I":
@@ -250,7 +248,7 @@ def _session_plan(session: Session, plan: plans.SessionPlan, tag: str) -> Outcom
     return Outcome(None, 0, tag)
 
 
-def check_transaction(session: Session, cached: Cached) -> None:
+def check_transaction(session: Connection, cached: Cached) -> None:
     """In a failed block only its end is taken."""
     if session.status != "E":
         return

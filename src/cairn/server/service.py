@@ -13,6 +13,7 @@ from cairn.model.catalog import Catalog
 from cairn.model.cluster import Cluster
 from cairn.model.errors import InvalidParameter
 from cairn.model.rpc import ReadRequest, WriteRequest
+from cairn.model.system_tables import PICO_USER
 from cairn.net.link import Handler
 from cairn.node.config import InstanceConfig
 from cairn.node.dispatch import Dispatcher
@@ -27,9 +28,10 @@ from cairn.server.statements import StatementCache
 from cairn.server.tls import ServerTls
 from cairn.sql import functions
 from cairn.sql.bind_functions import LATE_FUNCTIONS
+from cairn.storage.state_machine import Applied
 
 if TYPE_CHECKING:
-    from cairn.server.session import Session
+    from cairn.server.connection import Connection
 
 MAX_CONNECTIONS = 15_000
 
@@ -38,7 +40,7 @@ class Service:
     def __init__(self, instance: Instance, config: InstanceConfig) -> None:
         self.instance, self.config = instance, config
         self.secret = os.urandom(32)  # for the fake salts of users that do not exist
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, Connection] = {}
         self.current_user = ""
         self._next_pid = 1
         self.failed_logins: dict[str, int] = {}
@@ -53,6 +55,7 @@ class Service:
         self.queue = QueueRunner(instance, self.dispatcher, self.schema_changes)
         self.feed = Feed(self)
         instance.handlers.update(self._handlers())
+        instance.on_applied.append(self._forget_failures)
 
     @property
     def catalog(self) -> Catalog:
@@ -73,9 +76,16 @@ class Service:
             session.shut_down()
         self.execution.close()
 
+    def _forget_failures(self, done: list[Applied]) -> None:
+        """A user was changed, on whichever instance: its failed logins count no more."""
+        for applied in done:
+            for change in applied.changes:
+                if change.table == PICO_USER.id and change.old is not None:
+                    self.failed_logins.pop(change.old[1], None)
+
     # --- sessions ---------------------------------------------------------------------------------
 
-    def enlist(self, session: Session) -> tuple[int, bytes]:
+    def enlist(self, session: Connection) -> tuple[int, bytes]:
         pid = self._next_pid
         self._next_pid = self._next_pid % 0x7FFFFFFF + 1
         self.sessions[pid] = session

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from cairn.model.errors import CairnError, InvalidParameter
 
 if TYPE_CHECKING:
-    from cairn.server.session import Session
+    from cairn.server.connection import Connection
 
 #: Told to every client after login, in this order.
 REPORTED: dict[str, str] = {
@@ -46,7 +47,7 @@ DEFAULTS: dict[str, str] = {
 _FIXED = {"server_version", "server_encoding", "integer_datetimes", "server_version_num"}
 
 
-def show(session: Session, name: str) -> str:
+def show(session: Connection, name: str) -> str:
     key = name.lower()
     if key in session.parameters:
         return session.parameters[key]
@@ -78,3 +79,18 @@ def check(name: str, value: str) -> str:
             f"unknown read_preference value: '{value}', expected one of leader, replica, any"
         )
     return value
+
+
+_DURATION = re.compile(r"\s*(\d{1,12})\s*(us|ms|s|min|h|d|)\s*")
+_UNITS_S = {"us": 1e-6, "": 1e-3, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def read_duration_s(name: str, value: str) -> float:
+    """`1500`, `1500ms` or `2min`, as PostgreSQL reads them."""
+    found = _DURATION.fullmatch(value.strip("'"))
+    if found is None:
+        raise InvalidParameter(
+            f'invalid value for parameter "{name}": "{value}"',
+            hint="a number of milliseconds, or with a unit: us, ms, s, min, h, d",
+        )
+    return int(found[1]) * _UNITS_S[found[2]]

@@ -16,7 +16,7 @@ _COMMITS = ("staged", "direct")
 _KNOWN = {
     "dsn", "table", "query", "columns", "splits", "readfrom", "pushdown", "decimalscale",
     "onconflict", "commit", "writeid", "stream", "startingoffset", "maxrowspertrigger",
-    "failondataloss", "timeout", "path", "checkpointlocation",
+    "failondataloss", "timeout", "where", "path", "checkpointlocation",
 }  # fmt: skip
 MAX_DECIMAL_SCALE = 38
 
@@ -30,7 +30,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...] = ()
     splits: int = 0  # partitions per replicaset; 0: by size
     read_from: str = "master"
-    pushdown: bool = True
+    pushdown: bool = False
+    where: str | None = None  # SQL that the server evaluates
     decimal_scale: int = 18
     on_conflict: str = "error"
     commit: str = "staged"
@@ -58,7 +59,8 @@ def read_options(given: Mapping[str, str]) -> Options:
         columns=tuple(name.strip() for name in words.get("columns", "").split(",") if name.strip()),
         splits=_integer(words, "splits", 0),
         read_from=_one_of(words, "readFrom", _READ_FROM, "master"),
-        pushdown=_one_of(words, "pushdown", ("on", "off"), "on") == "on",
+        pushdown=_one_of(words, "pushdown", ("on", "off"), "off") == "on",
+        where=words.get("where"),
         decimal_scale=_integer(words, "decimalScale", 18, MAX_DECIMAL_SCALE),
         on_conflict=_one_of(words, "onConflict", _CONFLICTS, "error"),
         commit=_one_of(words, "commit", _COMMITS, "staged"),

@@ -39,7 +39,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 
     def __init__(self, options: Options, table: TableInfo, schema: Any) -> None:
         self._options, self._table, self._schema = options, table, schema
-        self._conditions: list[str] = []
+        self._conditions: list[str] = [options.where] if options.where else []
         self._buckets: set[int] | None = None
 
     # --- on the driver --------------------------------------------------------------------------
@@ -134,11 +134,17 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 
 
 class PushingReader(TableReader):
-    """With filter pushdown; a class of its own, because Spark looks whether it is overridden."""
+    """With filter pushdown; a class of its own, because Spark looks whether it is overridden.
+
+    Only on demand: Spark 4.3 keeps what was pushed with the data frame, not with the query. A
+    frame that was filtered once and is then used without a filter, or twice in one query, would
+    silently lack rows.
+    """
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
         pushed = Pushed(self._table, filters)
-        self._conditions, self._buckets = pushed.conditions, pushed.buckets()
+        given = [self._options.where] if self._options.where else []
+        self._conditions, self._buckets = given + pushed.conditions, pushed.buckets()
         return pushed.left
 
 

@@ -17,8 +17,7 @@ SETTINGS: dict[str, str] = {
 }
 _WHY: dict[str, str] = {
     "spark.sql.python.filterPushdown.enabled": (
-        "without it Spark refuses to read through a source that can push filters down; "
-        'set it, or read with .option("pushdown", "off")'
+        'without it Spark refuses to read with .option("pushdown", "on")'
     ),
     "spark.speculation": "a write task that runs twice at once may be denied its commit",
 }

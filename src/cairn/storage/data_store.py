@@ -94,12 +94,15 @@ class DataStore:
         now_micros: Callable[[], int],
         lease_held: Callable[[int], bool] = lambda epoch: True,
         register: Callable[[apsw.Connection], None] = lambda connection: None,
+        raft: Path | None = None,
     ) -> None:
         check_file(path)
         self.path, self.origin = path, origin
         self._now, self.lease_held = now_micros, lease_held
         self.connection = open_writer(path)
         register(self.connection)
+        if raft is not None:  # statements that change rows may read global tables
+            self.connection.execute(f"ATTACH 'file:{raft}?mode=ro' AS raft")
         try:
             self.connection.execute(_SCHEMA)
         except apsw.Error as problem:

@@ -15,7 +15,8 @@ _DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 
 def open_writer(path: Path) -> apsw.Connection:
     """The single writing connection of a file. Every commit is on disk when it returns."""
-    connection = apsw.Connection(str(path), statementcachesize=500)
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(str(path), flags=flags, statementcachesize=500)
     try:
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         connection.pragma("journal_mode", "wal")

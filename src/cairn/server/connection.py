@@ -1,0 +1,277 @@
+"""A client's connection: the line of its requests, its state, and what the service needs of it.
+
+What can be answered at once is answered in the same turn of the loop, and a batch of requests
+leaves as one write. The first request that has to wait stops the line behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from cairn.model.errors import CairnError, TooManyConnections
+from cairn.pgwire.extended import StatementBook
+from cairn.pgwire.requests import (
+    BadMessage,
+    CopyData,
+    CopyDone,
+    CopyFail,
+    Request,
+    Terminate,
+)
+from cairn.pgwire.server import PgServer
+from cairn.server import settings
+from cairn.server.service import MAX_CONNECTIONS, Service
+from cairn.server.statements import Cached
+
+if TYPE_CHECKING:
+    from cairn.server.copying import CopyIn
+    from cairn.server.login import Login
+    from cairn.server.running import Outcome
+
+log = logging.getLogger("cairn.pg")
+
+LOGIN_S = 30.0
+HIGH_WATER = 8 * 1024 * 1024  # unsent bytes past which we stop reading from a client
+
+
+class Connection(asyncio.Protocol):
+    """What every connection has. `handlers` say what each kind of request does."""
+
+    handlers: ClassVar[dict[type, Any]] = {}
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.pg = PgServer(
+            known_extensions=frozenset({"smart_connector"}),
+            tls_available=service.tls is not None,
+            require_tls=service.tls is not None,
+        )
+        self.book: StatementBook[Cached] = StatementBook(
+            max_statements=100_000, max_portals=100_000
+        )
+        self.login: Login | None = None
+        self.user, self.user_id = "", 0
+        self.status = "I"
+        self.written = 0  # statements committed inside the open block
+        self.parameters: dict[str, str] = {}
+        self.preference = "leader"
+        self.row_max: int | None = None
+        self.wants_metadata = False
+        self.wants_hints = False  # "you are one hop away" notices (0.2)
+        self.wants_invalidation = ""  # "", "seed" or "named": which text the error has
+        self.cancelled = threading.Event()
+        self.pid, self.cancel_key = 0, b""
+        self._simple = False
+        self._working: asyncio.Task[None] | None = None
+        self._waiting = False  # for the writer to call back
+        self._copy: CopyIn | None = None
+        self._reading: asyncio.Task[Outcome] | None = None
+        self._cancel_reason = ""
+        self.timeout_s = 0.0  # statement_timeout; 0: none
+        self._upgrading: list[bytes] | None = None
+        self._shaking = False
+        self._closing = False
+
+    # --- asyncio.Protocol -------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(HIGH_WATER)
+        loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = loop.call_later(LOGIN_S, self._too_slow)
+        if len(self.service.sessions) >= MAX_CONNECTIONS:
+            self.pg.fatal(TooManyConnections("sorry, too many clients already"))
+            self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        if self._upgrading is not None:
+            if self._shaking:
+                self._upgrading.append(data)  # decrypted before `start_tls` gave its transport
+            else:
+                self.transport.abort()  # in clear, to be taken for the client's (CVE-2021-23214)
+            return
+        self.pg.feed(data)
+        if self._working is None and not self._waiting:
+            self._pump()
+        elif self._copy is not None:
+            self._copy.wake.set()
+        elif len(data) > 65536 and len(self.pg.requests) > 64:
+            self.transport.pause_reading()  # a client that pipelines more than we can take
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.service.sessions.pop(self.pid, None)
+        self._closing = True
+        self.cancelled.set()
+        if self._working is not None:
+            self._working.cancel()
+        self.service.feed.unsubscribe(self)
+
+    def _too_slow(self) -> None:
+        self.pg.fatal(CairnError("login took too long", sqlstate="57014"))
+        self._flush()
+
+    def shut_down(self) -> None:
+        """The instance ends: say so and hang up."""
+        if not self._closing:
+            self.pg.fatal(
+                CairnError("terminating connection due to administrator command", sqlstate="57P01")
+            )
+            self._flush()
+
+    def cancel(self) -> None:
+        """A CancelRequest with the right key: end what is running, if it can be ended."""
+        if self._working is not None:
+            self.cancelled.set()
+            if self._reading is not None:
+                self._reading.cancel()  # the answer of another instance is not waited for
+
+    def _time_out(self) -> None:
+        self._cancel_reason = "canceling statement due to statement timeout"
+        self.cancel()
+
+    def unsent(self) -> int:
+        return self.transport.get_write_buffer_size()
+
+    def push(self, data: bytes) -> None:
+        """Whole messages from outside the line of requests: between messages they are legal."""
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def hang_up(self, problem: CairnError) -> None:
+        if not self._closing:
+            self.pg.fatal(problem)
+            self._flush()
+
+    # --- the line of requests ---------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        requests = self.pg.requests
+        while requests and self._working is None and not self._waiting and not self._closing:
+            request = requests.popleft()
+            try:
+                work = self._handle(request)
+            except CairnError as problem:
+                self._failed(problem)
+                continue
+            except Exception as problem:
+                log.exception("a bug in the session")
+                self._failed(CairnError(f"internal error: {problem}"))
+                continue
+            if work is not None:
+                task = asyncio.get_running_loop().create_task(self._work(work))
+                self._working = task
+        self._flush()
+
+    async def _work(self, work: Coroutine[Any, Any, None]) -> None:
+        self._flush()
+        self.cancelled = threading.Event()  # a thread that still looks at the old one sees it set
+        self._cancel_reason = "canceling statement due to user request"
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self.timeout_s, self._time_out) if self.timeout_s else None
+        try:
+            await work
+        except CairnError as problem:
+            self._failed(problem)
+        except asyncio.CancelledError:
+            return
+        except Exception as problem:
+            log.exception("a bug in the session")
+            self._failed(CairnError(f"internal error: {problem}"))
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._working = None
+        if not self._closing:
+            self.transport.resume_reading()
+            self._pump()
+
+    def _flush(self) -> None:
+        data = self.pg.take()
+        if data and not self.transport.is_closing():
+            self.transport.write(data)
+        if self.pg.is_closed or self._closing:
+            self.transport.close()
+
+    def _failed(self, problem: CairnError) -> None:
+        if self._timer is not None:  # not logged in yet
+            self.pg.fatal(problem)
+        elif self._simple:
+            self._simple = False
+            self._fail_block()
+            self.pg.error(problem)
+            self.pg.ready(self.status)
+        else:
+            self._fail_block()
+            self.pg.fail(problem)
+
+    def _fail_block(self) -> None:
+        self._copy = None
+        if self.status == "T":
+            self.status = "E"
+
+    def _handle(self, request: Request) -> Coroutine[Any, Any, None] | None:
+        handler = self.handlers.get(type(request))
+        if handler is None:
+            return None
+        work: Coroutine[Any, Any, None] | None = handler(self, request)
+        return work
+
+    # --- small things -----------------------------------------------------------------------------
+
+    def _on_bad(self, request: BadMessage) -> None:
+        self._fail_block()
+        self.pg.refuse(request, self.status)
+
+    def _on_terminate(self, request: Terminate) -> None:
+        self._closing = True
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def wrote(self) -> None:
+        if self.status == "T":
+            self.written += 1
+
+    def begin(self) -> None:
+        self.status, self.written = "T", 0
+
+    def end_transaction(self) -> None:
+        self.status, self.written = "I", 0
+        self.book.end_transaction()
+
+    def set_parameter(self, name: str, value: str) -> None:
+        key = name.lower()
+        value = settings.check(name, value)
+        if key == "statement_timeout":
+            self.timeout_s = settings.read_duration_s(name, value)
+        self.parameters[key] = value
+        if key == "read_preference":
+            self.preference = value
+        if key == "sql_motion_row_max":
+            with contextlib.suppress(ValueError):
+                self.row_max = int(value)
+
+    def reset_parameter(self, name: str) -> None:
+        if name.lower() == "all":
+            self.parameters.clear()
+            self.preference, self.row_max, self.timeout_s = "leader", None, 0.0
+        else:
+            self.parameters.pop(name.lower(), None)
+            if name.lower() == "statement_timeout":
+                self.timeout_s = 0.0
+
+    def take_copy_messages(self) -> list[CopyData | CopyDone | CopyFail]:
+        """What has arrived for the COPY that is running; everything else stays in the line."""
+        found: list[CopyData | CopyDone | CopyFail] = []
+        requests = self.pg.requests
+        while requests and isinstance(requests[0], CopyData | CopyDone | CopyFail):
+            found.append(requests.popleft())  # type: ignore[arg-type]
+        return found

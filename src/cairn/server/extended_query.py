@@ -1,0 +1,272 @@
+"""The extended protocol: Parse, Bind, Describe, Execute, Close, Sync; and COPY, used by both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from cairn.model.errors import (
+    CairnError,
+    NoMaster,
+    NotOwner,
+    QueryCanceled,
+    StatementInvalidated,
+    TableUnderDdl,
+)
+from cairn.model.rpc import WriteResponse
+from cairn.pgwire.extended import Portal, Statement
+from cairn.pgwire.formats import decode_params
+from cairn.pgwire.frontend import DESCRIBE_UNNAMED, EXECUTE_UNNAMED
+from cairn.pgwire.messages import BIND_COMPLETE
+from cairn.pgwire.requests import SYNC, Bind, Close, Describe, Execute, Flush, Parse, Sync
+from cairn.server import running
+from cairn.server.copying import CopyIn, copy_out
+from cairn.server.entering import Entering
+from cairn.server.metadata import metadata_notice
+from cairn.server.running import Outcome
+from cairn.server.statements import Cached
+from cairn.sql import plans
+
+#: A write that certainly was not executed, because its rows are elsewhere or changing.
+_MOVING = (NotOwner, NoMaster, TableUnderDdl)
+
+
+class ExtendedQuery(Entering):
+    """Statements and portals of one connection, and running what they hold."""
+
+    def _on_parse(self, request: Parse) -> None:
+        self._simple = False
+        self.book.check_name(request.name)
+        service = self.service
+        cached = service.statements.get(
+            request.sql, request.param_oids, self.user_id, service.catalog
+        )
+        cached.check_rights(self.user_id, self.user, service.catalog)
+        if self.wants_metadata:
+            self.pg.notice(metadata_notice(cached, service.catalog))
+        self.book.parse(request.name, cached, cached.signature)
+        self.pg.parse_complete()
+
+    def _on_bind(self, request: Bind) -> None:
+        self._simple = False
+        statement = self.book.statement(request.statement)
+        catalog = self.service.catalog
+        if not statement.plan.is_fresh(catalog):
+            self._refresh(statement, catalog)
+        if self._read_at_once(request, statement):
+            return
+        self.book.bind(request)
+        self.pg.bind_complete()
+
+    def _read_at_once(self, request: Bind, statement: Statement[Cached]) -> bool:
+        """Bind, [Describe,] Execute and Sync of a point read that is ours: the hottest path.
+
+        False leaves everything to the ordinary handlers; nothing has been said by then.
+        """
+        requests = self.pg.requests
+        at = 1 if requests and requests[0] is DESCRIBE_UNNAMED else 0
+        if len(requests) < at + 2 or requests[at] is not EXECUTE_UNNAMED:
+            return False
+        cached = statement.plan
+        prepared = cached.prepared
+        plan = prepared.plan
+        signature = statement.signature
+        if (
+            type(plan) is not plans.PointRead
+            or requests[at + 1] is not SYNC
+            or request.portal
+            or prepared.hidden
+            or self.status != "I"
+            or self.preference != "leader"
+            or len(request.params) != len(signature.param_oids)
+        ):
+            return False
+        shape = signature.shape(request.param_formats, request.result_formats)
+        values = decode_params(shape.decoders, request.params) if request.params else []
+        self._check(cached)
+        found = self.service.dispatcher.point_read_here(plan, values, cached.sharded)
+        if found is None:
+            return False
+        rows = found if cached.convert is None else cached.convert(found)
+        pg = self.pg
+        pg.raw(BIND_COMPLETE + shape.description if at else BIND_COMPLETE)
+        if rows:
+            encode = shape.encode_row
+            pg.raw(encode(rows[0]) if len(rows) == 1 else b"".join(map(encode, rows)))
+        pg.command_complete(prepared.complete(len(rows)))
+        for _ in range(at + 2):
+            requests.popleft()
+        self.book.sync(in_transaction=False)
+        pg.ready("I")
+        return True
+
+    def _refresh(self, statement: Any, catalog: Any) -> None:
+        """The schema moved: an error for those who asked for it, a new plan for the others."""
+        stale: Cached = statement.plan
+        if self.wants_invalidation:
+            planned, present = stale.stale_by(catalog)
+            name = statement.name.decode() if self.wants_invalidation == "named" else None
+            raise StatementInvalidated(prepared_version=planned, current_version=present, name=name)
+        fresh = self.service.statements.replanned(stale, self.user_id, catalog)
+        statement.plan, statement.signature = fresh, fresh.signature
+
+    def _on_describe(self, request: Describe) -> None:
+        self._simple = False
+        if request.kind == "P":
+            self.pg.raw(self.book.portal(request.name).shape.description)
+        else:
+            signature = self.book.statement(request.name).signature
+            self.pg.raw(signature.parameter_description + signature.statement_rows)
+
+    def _on_execute(self, request: Execute) -> Coroutine[Any, Any, None] | None:
+        self._simple = False
+        portal = self.book.portal(request.portal)
+        if portal.rows is not None:
+            self._send_portal(portal, request.max_rows)
+            return None
+        cached = portal.statement.plan
+        self._check(cached)
+        outcome = running.run_at_once(self, cached, portal.values)
+        if outcome is not None:
+            self._finish_execute(portal, outcome, request.max_rows)
+            return None
+        plan = cached.prepared.plan
+        if type(plan) is plans.PointWrite and self._start_write(portal, cached, plan):
+            return None
+        if isinstance(plan, plans.CopyPlan):
+            return self._start_copy(cached, plan)
+        return self._execute(portal, request.max_rows)
+
+    def _start_write(self, portal: Portal[Cached], cached: Cached, plan: plans.PointWrite) -> bool:
+        """A write whose rows are here: no task, the writer calls back."""
+        prepared = cached.prepared
+        values = prepared.start(portal.values, self.now()) if prepared.hidden else portal.values
+
+        def done(result: WriteResponse | CairnError) -> None:
+            self._waiting = False
+            if self._closing:
+                return
+            if isinstance(result, _MOVING):
+                task = asyncio.get_running_loop().create_task(self._work(self._execute(portal, 0)))
+                self._working = task  # the topology moved under it: follow it the long way
+                return
+            if isinstance(result, CairnError):
+                self._failed(result)
+            else:
+                self.wrote()
+                self.pg.command_complete(prepared.complete(result.row_count))
+            self._pump()
+
+        self._waiting = self.service.dispatcher.point_write_here(plan, values, done)
+        return self._waiting
+
+    def _check(self, cached: Cached) -> None:
+        catalog = self.service.catalog
+        if not cached.is_fresh(catalog):
+            planned, present = cached.stale_by(catalog)
+            raise StatementInvalidated(prepared_version=planned, current_version=present)
+        cached.check_rights(self.user_id, self.user, catalog)
+        self.service.current_user = self.user
+        if self.status != "I":
+            running.check_transaction(self, cached)
+
+    async def _execute(self, portal: Portal[Cached], max_rows: int) -> None:
+        outcome = await self._run(portal.statement.plan, portal.values)
+        self._finish_execute(portal, outcome, max_rows)
+
+    async def _run(self, cached: Cached, params: Sequence[Any]) -> Outcome:
+        plan = cached.prepared.plan
+        if isinstance(plan, plans.PointRead | plans.ScatterRead):
+            return await self._read(cached, params)
+        if not isinstance(plan, plans.CatalogRead):
+            return await running.run(self, cached, params)
+        rows = await self.service.pg_catalog.read(
+            plan, cached.prepared.columns, params, self.service.catalog, self.user
+        )
+        return Outcome(rows, len(rows), cached.prepared.complete(len(rows)))
+
+    async def _read(self, cached: Cached, params: Sequence[Any]) -> Outcome:
+        """A read ends when it is cancelled, wherever its rows are; a write never does (rule 7)."""
+        work = running.run(self, cached, params)
+        self._reading = asyncio.get_running_loop().create_task(work)
+        try:
+            return await self._reading
+        except asyncio.CancelledError:
+            if self._closing or not self.cancelled.is_set():
+                raise
+            raise QueryCanceled(self._cancel_reason) from None
+        except QueryCanceled:
+            raise QueryCanceled(self._cancel_reason) from None
+        finally:
+            self._reading = None
+
+    def _finish_execute(self, portal: Portal[Cached], outcome: Outcome, max_rows: int) -> None:
+        for notice in outcome.notices:
+            self.pg.notice(notice)
+        cached = portal.statement.plan
+        rows = outcome.rows
+        if rows is None:
+            if outcome.tag:
+                self.pg.command_complete(outcome.tag)
+            else:
+                self.pg.empty_query()
+            return
+        if cached.convert is not None:
+            rows = cached.convert(rows)
+        encode = portal.shape.encode_row
+        if not max_rows or len(rows) <= max_rows:
+            if len(rows) == 1:
+                self.pg.raw(encode(rows[0]))
+            elif rows:
+                self.pg.raw(b"".join(map(encode, rows)))
+            self.pg.command_complete(outcome.tag)
+            portal.rows, portal.sent = (), len(rows)
+            return
+        portal.rows, portal.sent = rows, 0
+        self._send_portal(portal, max_rows)
+
+    def _send_portal(self, portal: Portal[Cached], max_rows: int) -> None:
+        """The next rows of a suspended portal."""
+        rows, start = portal.rows, portal.sent
+        end = len(rows) if not max_rows else min(start + max_rows, len(rows))
+        if start < end:
+            self.pg.raw(b"".join(map(portal.shape.encode_row, rows[start:end])))
+        portal.sent = max(end, start)
+        if end < len(rows):
+            self.pg.portal_suspended()
+        else:
+            sent = max(end - start, 0)
+            self.pg.command_complete(portal.statement.plan.prepared.complete(sent))
+
+    def _on_close(self, request: Close) -> None:
+        self._simple = False
+        self.book.close(request.kind, request.name)
+        self.pg.close_complete()
+
+    def _on_sync(self, request: Sync) -> None:
+        self._simple = False
+        self.book.sync(in_transaction=self.status != "I")
+        self.pg.ready(self.status)
+
+    def _on_flush(self, request: Flush) -> None:
+        self._flush()
+
+    # --- COPY -------------------------------------------------------------------------------------
+
+    async def _start_copy(self, cached: Cached, plan: plans.CopyPlan) -> None:
+        if plan.direction == "out":
+            count = await copy_out(self, cached, plan)
+            self.pg.command_complete(f"COPY {count}")
+            return
+        self._copy = CopyIn(self, plan)
+        self.pg.copy_in_response(0, len(plan.columns))
+        self._flush()
+        was_simple, self._simple = self._simple, self._simple
+        try:
+            count = await self._copy.run()
+        finally:
+            self._copy = None
+        self.wrote()
+        self._simple = was_simple
+        self.pg.command_complete(f"COPY {count}")

@@ -1,0 +1,75 @@
+"""The pipeline as commands, and the report people look at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn.cli import pipeline
+from cairn.client.sync_pool import SyncPool
+
+
+def test_a_csv_with_bad_lines_is_loaded_and_they_are_put_aside(
+    spark: Any, dsn: str, pool: SyncPool, tmp_path: Path
+) -> None:
+    source = tmp_path / "in.csv"
+    source.write_text("id,name,price\n1,a,1.5\n2,b,oops\n3,c,\n,d,4\n5,ü,5.25\n")
+    aside = tmp_path / "bad.jsonl"
+    code = pipeline.load(
+        [str(source)], "loaded_csv", dsn=dsn, create=True, key=["id"],
+        schema="id bigint, name string, price double", bad_file=str(aside),
+    )  # fmt: skip
+    assert code == 0
+    rows = pool.fetch("SELECT id, name, price FROM loaded_csv ORDER BY id")
+    assert rows == [(1, "a", 1.5), (3, "c", None), (5, "ü", 5.25)]
+    bad = [json.loads(line) for line in aside.read_text().splitlines()]
+    assert [(each["line"], each["record"]) for each in bad if each["line"]] == [(3, "2,b,oops")]
+    assert len(bad) == 2
+
+
+def test_what_is_dumped_can_be_loaded_again(
+    spark: Any, dsn: str, pool: SyncPool, tmp_path: Path
+) -> None:
+    lines = tmp_path / "in.jsonl"
+    lines.write_text("".join(json.dumps({"k": i, "v": f"w{i}"}) + "\n" for i in range(500)))
+    assert pipeline.load([str(lines)], "loaded_json", dsn=dsn, create=True, key=["k"]) == 0
+    assert pipeline.dump("loaded_json", str(tmp_path / "out"), dsn=dsn, splits=2) == 0
+    files = [str(path) for path in (tmp_path / "out").glob("*.parquet")]
+    assert pipeline.load(files, "loaded_again", dsn=dsn, create=True, key=["k"]) == 0
+    assert pool.fetch("SELECT count(*), sum(k) FROM loaded_again") == [(500, 124750)]
+
+
+def test_changes_are_followed_from_where_the_last_run_ended(
+    spark: Any, dsn: str, pool: SyncPool, tmp_path: Path
+) -> None:
+    pool.execute("CREATE TABLE followed (id INTEGER PRIMARY KEY)")
+    to = str(tmp_path / "changes")
+    for start in (0, 10):
+        pool.executemany("INSERT INTO followed VALUES ($1)", [(start + i,) for i in range(10)])
+        assert pipeline.follow("followed", to, dsn=dsn, once=True) == 0
+    assert spark.read.parquet(to).count() == 20
+
+
+def test_the_report_is_one_page_with_everything_in_it(spark: Any, dsn: str, tmp_path: Path) -> None:
+    page, tables = tmp_path / "report.html", tmp_path / "tables"
+    assert pipeline.report(str(page), dsn=dsn, tables_to=str(tables)) == 0
+    text = page.read_text()
+    assert "<svg" in text and "Availability" in text and "i1" in text and "r2" in text
+    assert "http" not in text.replace("http-equiv", "")
+    assert spark.read.parquet(str(tables / "intervals")).count() >= 2
+
+
+@pytest.mark.parametrize(
+    ("dsn_of", "code"), [(lambda dsn: dsn, 1), (lambda dsn: "postgresql://a@127.0.0.1:1/c", 3)]
+)
+def test_what_goes_wrong_is_one_sentence(
+    spark: Any, dsn: str, dsn_of: Any, code: int, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    lines = tmp_path / "in.jsonl"
+    lines.write_text('{"k": 1}\n')
+    assert pipeline.load([str(lines)], "nowhere", dsn=dsn_of(dsn)) == code
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("cairn: ")]
+    assert len(said) == 1
