@@ -85,6 +85,9 @@ def demo(
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="leave it running")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="end a detached demo in --dir")] = False,
+    sample: Annotated[
+        str | None, typer.Option(help="CSV file to load through Spark when ready")
+    ] = None,
 ) -> None:
     """Start a real cluster of real processes on this machine.
 
@@ -98,7 +101,14 @@ def demo(
     if stop:
         raise typer.Exit(stop_demo(directory))
     options = DemoOptions(
-        instances, replication_factor, replication_mode, base_port, directory, command, detach
+        instances,
+        replication_factor,
+        replication_mode,
+        base_port,
+        directory,
+        command,
+        detach,
+        sample,
     )
     raise typer.Exit(run_demo(options))
 
@@ -198,6 +208,137 @@ def migrate(
             wait=wait,
             as_json=as_json,
             timeout_s=timeout,
+        )
+    )
+
+
+Master = Annotated[str, typer.Option(help="Spark master, or a cluster's address")]
+
+
+@app.command()
+def load(
+    files: Annotated[list[str], typer.Argument(help="Parquet, CSV or JSON lines")],
+    table: Annotated[str, typer.Option(help="where the rows go")],
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="make the table if it is missing")
+    ] = False,
+    key: Annotated[str, typer.Option(help="primary key of a new table: COLUMN,…")] = "",
+    schema: Annotated[str | None, typer.Option(help="types of the columns, Spark DDL")] = None,
+    mode: Annotated[str, typer.Option(help="append or overwrite")] = "append",
+    on_conflict: Annotated[str, typer.Option(help="error, ignore or replace")] = "error",
+    commit: Annotated[str, typer.Option(help="staged (exactly once) or direct")] = "staged",
+    write_id: Annotated[str | None, typer.Option(help="makes a repeated load do nothing")] = None,
+    bad_file: Annotated[str | None, typer.Option(help="where rows that are none go")] = None,
+    master: Master = "local[*,4]",
+) -> None:
+    """Load files into a table through Spark.
+
+    Example: cairn load orders.csv --table orders --create --key id
+    """
+    from cairn.cli import pipeline
+
+    raise typer.Exit(
+        pipeline.load(
+            files,
+            table,
+            dsn=dsn,
+            password_file=password_file,
+            create=create,
+            key=[word for word in key.split(",") if word],
+            schema=schema,
+            mode=mode,
+            on_conflict=on_conflict,
+            commit=commit,
+            write_id=write_id,
+            bad_file=bad_file,
+            master=master,
+        )
+    )
+
+
+@app.command()
+def dump(
+    table: Annotated[str, typer.Argument(help="what to read")],
+    to: Annotated[str, typer.Option(help="directory for Parquet files")],
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    partition_by: Annotated[str, typer.Option(help="COLUMN,… as directories")] = "",
+    columns: Annotated[str, typer.Option(help="COLUMN,… (default: all)")] = "",
+    splits: Annotated[int, typer.Option(help="partitions per replicaset; 0: by size")] = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace what is there")] = False,
+    master: Master = "local[*,4]",
+) -> None:
+    """Write a table to Parquet files through Spark.
+
+    Example: cairn dump orders --to orders.parquet
+    """
+    from cairn.cli import pipeline
+
+    raise typer.Exit(
+        pipeline.dump(
+            table,
+            to,
+            dsn=dsn,
+            password_file=password_file,
+            partition_by=[word for word in partition_by.split(",") if word],
+            columns=[word for word in columns.split(",") if word],
+            splits=splits,
+            overwrite=overwrite,
+            master=master,
+        )
+    )
+
+
+@app.command()
+def follow(
+    table: Annotated[str, typer.Argument(help="whose changes")],
+    to: Annotated[str, typer.Option(help="directory for Parquet files")],
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    starting: Annotated[str, typer.Option(help="earliest, latest or snapshot")] = "earliest",
+    every: Annotated[float, typer.Option(help="seconds between batches")] = 5.0,
+    once: Annotated[bool, typer.Option("--once", help="what there is now, then end")] = False,
+    master: Master = "local[*,4]",
+) -> None:
+    """Write a table's changes to Parquet files as they come; restarts where it ended.
+
+    Example: cairn follow orders --to changes/ --once
+    """
+    from cairn.cli import pipeline
+
+    raise typer.Exit(
+        pipeline.follow(
+            table,
+            to,
+            dsn=dsn,
+            password_file=password_file,
+            starting=starting,
+            every_s=every,
+            once=once,
+            master=master,
+        )
+    )
+
+
+@app.command()
+def report(
+    out: Annotated[str, typer.Option(help="the page to write")] = "report.html",
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    tables_to: Annotated[str | None, typer.Option(help="directory for the data as Parquet")] = None,
+    master: Master = "local[*,4]",
+) -> None:
+    """Write what happened to the cluster, and how its rows lie, as one HTML page.
+
+    Example: cairn report --out report.html
+    """
+    from cairn.cli import pipeline
+
+    raise typer.Exit(
+        pipeline.report(
+            out, dsn=dsn, password_file=password_file, tables_to=tables_to, master=master
         )
     )
 

@@ -33,6 +33,7 @@ class DemoOptions:
     directory: str | None
     command: str | None
     detach: bool
+    sample: str | None = None
 
 
 class Demo:
@@ -236,12 +237,17 @@ def run_demo(options: DemoOptions) -> int:
         demo.stop()
         return 130
     if options.detach:
+        if options.sample is not None:
+            load_sample(demo, options.sample)
         print(json.dumps(demo.facts(), indent=2))
         return 0
     try:
+        if options.command is None:
+            _welcome(demo, took_s)
+        if options.sample is not None:
+            load_sample(demo, options.sample)
         if options.command is not None:
             return subprocess.call(options.command, shell=True, env=demo.environment())
-        _welcome(demo, took_s)
         signal.signal(signal.SIGTERM, _interrupt)
         while all(process.poll() is None for process in demo.processes.values()):
             time.sleep(0.5)
@@ -252,6 +258,24 @@ def run_demo(options: DemoOptions) -> int:
         return 0
     finally:
         demo.stop()
+
+
+def load_sample(demo: Demo, file: str) -> None:
+    """Sample rows through Spark, and the report on the cluster; the demo goes on without them."""
+    table = Path(file).stem
+    print(f"loading {file} into {table} through Spark …", flush=True)
+    cairn = [sys.executable, "-m", "cairn.cli.main"]
+    report = str(demo.dir / "report.html")
+    load = ["load", file, "--table", table, "--create", "--key", "id", "--write-id", "demo-sample"]
+    types = Path(file).with_suffix(".ddl")
+    if types.exists():
+        load += ["--schema", types.read_text().strip()]
+    for arguments in (load, ["report", "--out", report]):
+        code = subprocess.call([*cairn, *arguments], env=demo.environment())
+        if code:
+            print(f"cairn {arguments[0]} ended with code {code}; the cluster runs without it")
+            return
+    print(f"the cluster's report is in {report}\n")
 
 
 def _interrupt(number: int, frame: Any) -> None:
