@@ -81,11 +81,18 @@ class Jdbc:
     """PostgreSQL with the same table."""
 
     def __init__(self, server: Postgres) -> None:
-        self._server = server
+        import psycopg
+
+        with psycopg.connect(
+            host="127.0.0.1", port=server.port, user="admin", dbname="postgres", autocommit=True
+        ) as plain:
+            plain.execute(
+                "CREATE TABLE bench (id bigint PRIMARY KEY, name text, v double precision)"
+            )
         self._url = f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"
         self._options = {
             "user": "admin", "dbtable": "bench", "driver": "org.postgresql.Driver",
-            "fetchsize": "10000", "batchsize": "10000",
+            "fetchsize": "10000", "batchsize": "10000", "truncate": "true",
         }  # fmt: skip
 
     def write(self, frame: Any) -> float:
@@ -143,7 +150,7 @@ def main() -> None:
         cluster.close_all()
         cairn.close()
         if server is not None:
-            server.close()
+            server.stop()
         spark.stop()
 
 

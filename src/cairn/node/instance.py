@@ -35,6 +35,7 @@ from cairn.net.handshake import Identity, Refused
 from cairn.net.link import Handler, Link
 from cairn.net.peers import Peers
 from cairn.node.data_plane import DataPlane
+from cairn.node.full_copies import CopyRequest
 from cairn.node.global_state import GlobalState
 from cairn.node.governor_runner import GovernorRunner
 from cairn.node.governor_steps import Steps
@@ -42,7 +43,7 @@ from cairn.node.leases import LeaseGiver, LeaseHolder
 from cairn.node.membership import Membership
 from cairn.node.proposals import Proposer
 from cairn.node.raft_runner import RaftRunner
-from cairn.node.replication_runner import CopyRequest, Replication
+from cairn.node.replication_runner import Replication
 from cairn.node.runtime import Runtime, spawn
 from cairn.node.sentinel import Sentinel
 from cairn.raft.types import Role

@@ -12,8 +12,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
-
 from cairn.model.errors import (
     CairnError,
     NoMaster,
@@ -27,13 +25,14 @@ from cairn.model.topology import Instance as InstanceRow
 from cairn.model.topology import Replicaset
 from cairn.net.peers import Peers
 from cairn.node.data_plane import DataPlane
+from cairn.node.full_copies import FullCopies, LinkStatus
 from cairn.node.global_state import GlobalState
 from cairn.node.raft_runner import RaftRunner
 from cairn.node.runtime import Runtime, spawn
 from cairn.replication.applier import Damaged, History, LogGap, NotHistory
 from cairn.replication.relay import LogTooShort, Rows, Subscribe, has_news, select
 from cairn.replication.routing import Effect, Publish, Routing
-from cairn.storage.row_log import Applier, CopyHead, CopySource, CopyTarget, LogReader
+from cairn.storage.row_log import Applier, CopySource, LogReader
 
 log = logging.getLogger("cairn.replication")
 
@@ -49,34 +48,7 @@ BEAT_S = 1.0
 KEEP_RECORDS = 100_000  # of each origin, for streams and for those who were away for a while
 
 
-class CopyRequest(msgspec.Struct, frozen=True):
-    """The next piece of a full copy; `copy_id` 0 begins one."""
-
-    copy_id: int
-    subscriber: str
-    replicaset: str
-
-
-class CopyPiece(msgspec.Struct, frozen=True):
-    copy_id: int
-    head: CopyHead | None = None
-    table_id: int = 0
-    rows: list[tuple[Any, ...]] = []
-    is_last: bool = False
-
-
-class LinkStatus(msgspec.Struct):
-    """One upstream, as `cairn status` and the view show it."""
-
-    upstream: str = ""
-    state: str = "off"  # off | follow | copying | stopped
-    lag_rows: int = 0
-    records: int = 0
-    twice: int = 0  # records that came although they were here already
-    problem: str | None = None
-
-
-class Replication:
+class Replication(FullCopies):
     def __init__(
         self,
         name: str,
@@ -458,63 +430,6 @@ class Replication:
             await asyncio.sleep(0.02)
         return Empty()
 
-    # --- full copies ----------------------------------------------------------------------------
-
-    async def _copy_from(
-        self, master: InstanceRow, replicaset: Replicaset, link: LinkStatus
-    ) -> None:
-        link.state = "copying"
-        log.info("taking a full copy of %s from %s", replicaset.name, master.name)
-        target = CopyTarget(self.data.store)
-        piece = await self._piece(master, CopyRequest(0, self._uuid, replicaset.uuid))
-        head = piece.head
-        if head is None:
-            raise Damaged(f"{master.name} began a full copy without a head")
-        await self.data.run(_doing(lambda: target.begin(head)), alone=True)
-        rows = 0
-        while not piece.is_last:
-            request = CopyRequest(piece.copy_id, self._uuid, replicaset.uuid)
-            piece = await self._piece(master, request)
-            if piece.rows:
-                table_id, content = piece.table_id, piece.rows
-                await self.data.run(
-                    _doing(lambda t=table_id, c=content: target.rows(t, c)),  # type: ignore[misc]
-                    alone=True,
-                )
-                rows += len(piece.rows)
-        await self.data.run(_doing(lambda: target.finish(head)), alone=True)
-        self._must_copy = False
-        log.info("the full copy has %d rows and stands at %s", rows, head.vclock)
-
-    async def _piece(self, master: InstanceRow, request: CopyRequest) -> CopyPiece:
-        return await self._peers.call(master.raft_id, "copy_rows", request, CopyPiece, 30.0)
-
-    async def handle_copy(self, request: CopyRequest) -> CopyPiece:
-        self._check_peer(request.replicaset)
-        await self._entered.wait()
-        if self._must_copy:
-            raise NoMaster("this instance has no complete rows itself")
-        now = asyncio.get_running_loop().time()
-        for copy_id, (source, used) in list(self._copies.items()):
-            if now - used > COPY_IDLE_S:
-                source.close()
-                del self._copies[copy_id]
-        if request.copy_id == 0:
-            source = await asyncio.to_thread(CopySource, self.data.store.path)
-            copy_id = self._next_copy
-            self._next_copy += 1
-            self._copies[copy_id] = (source, now)
-            return CopyPiece(copy_id, head=source.head)
-        if request.copy_id not in self._copies:
-            raise NoMaster("this copy was given up; begin anew")
-        source, _ = self._copies[request.copy_id]
-        self._copies[request.copy_id] = (source, now)
-        chunk = await asyncio.to_thread(source.chunk, COPY_ROWS)
-        if chunk is None:
-            del self._copies[request.copy_id]
-            return CopyPiece(request.copy_id, is_last=True)
-        return CopyPiece(request.copy_id, table_id=chunk[0], rows=chunk[1])
-
 
 def parse_graph(text: str) -> set[tuple[str, str]] | None:
     """`i1>i2,i2>i3` → {(i1, i2), (i2, i3)}: rows go from the first to the second; "" is a mesh."""
@@ -523,11 +438,3 @@ def parse_graph(text: str) -> set[tuple[str, str]] | None:
         upstream, _, downstream = word.partition(">")
         edges.add((upstream.strip(), downstream.strip()))
     return edges or None
-
-
-def _doing(work: Callable[[], None]) -> Callable[[], int]:
-    def run() -> int:
-        work()
-        return 0
-
-    return run

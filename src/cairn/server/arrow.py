@@ -188,11 +188,11 @@ def _away(session: Connection, targets: dict[str, Ranges]) -> list[str]:
 
 def _only_fragment(plan: plans.Plan) -> plans.Fragment | None:
     """The fragment of a plan that does nothing but hand its rows through."""
-    from cairn.node.dispatch import _PLAIN_MERGE
+    from cairn.node.reading import PLAIN_MERGE
 
     if not isinstance(plan, plans.ScatterRead) or plan.steps or len(plan.fragments) != 1:
         return None
-    return plan.fragments[0] if _PLAIN_MERGE.fullmatch(plan.sql) else None
+    return plan.fragments[0] if PLAIN_MERGE.fullmatch(plan.sql) else None
 
 
 def _targets(session: Connection, fragment: plans.Fragment, values: list[Any]) -> dict[str, Ranges]:

@@ -1,0 +1,209 @@
+"""The coordinator's reads: one owner, some or all of them, and a merge of what they gave."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cairn.model.errors import NoMaster, NotOwner, PlanOutdated, TableUnderDdl
+from cairn.model.rpc import ReadRequest, ReadResponse
+from cairn.node.execution import Execution
+from cairn.node.instance import Instance
+from cairn.node.routes import Ranges, Routes
+from cairn.sql import plans
+from cairn.storage.readers import Cancelled, Row, too_many
+
+READ_S = 30.0
+REPLAN_S = 5.0  # how long a statement follows a moving topology before it gives up
+#: A merge that would only hand the gathered rows through.
+PLAIN_MERGE = re.compile(r"SELECT (r\d+)\.x0 AS x0(?:, \1\.x(\d+) AS x\2)* FROM m0 AS \1")
+_RETRIED = (NotOwner, NoMaster, TableUnderDdl)
+
+Params = Sequence[Any]
+
+
+class Reads:
+    """The reading half of the coordinator."""
+
+    def __init__(self, instance: Instance, execution: Execution) -> None:
+        self.instance, self.execution = instance, execution
+        self._routes = Routes(instance.state.cluster)
+        self._reader = execution.reader
+        self.local = 0  # statements whose rows were here
+        self.forwarded = 0  # statements that went one hop to the owner
+
+    @property
+    def routes(self) -> Routes:
+        if self._routes.cluster is not self.instance.state.cluster:
+            self._routes = Routes(self.instance.state.cluster)
+        return self._routes
+
+    # --- reads ------------------------------------------------------------------------------------
+
+    def point_read_here(
+        self, plan: plans.PointRead, params: Params, tables: dict[int, int]
+    ) -> list[Row] | None:
+        """The answer at once, if its rows are here and it is quick; None: go the long way."""
+        args = plan.bind(params)
+        if plan.bucket is None:
+            self.local += 1
+            return self._reader.quick(plan.sql, args)
+        data = self.instance.data
+        fence = data.fence
+        is_held = self.instance.lease.is_held
+        if not fence.is_master or fence.is_sync or not is_held(fence.epoch):
+            return None
+        if not fence.owns(args[0]):  # type: ignore[arg-type]
+            return None  # the first binding is the bucket
+        have = data.store.versions
+        for table, version in tables.items():
+            if have.get(table) != version:
+                return None
+        rows = self._reader.quick(plan.sql, args)
+        if not is_held(fence.epoch) or data.fence is not fence:
+            return None
+        self.local += 1
+        return rows
+
+    async def read(
+        self,
+        plan: plans.ReadPlan,
+        params: Params,
+        tables: dict[int, int],
+        *,
+        preference: str = "leader",
+        row_max: int = 0,
+        cancelled: Cancelled | None = None,
+    ) -> list[Row]:
+        flag = cancelled or threading.Event()
+        rows: list[Row] = await self._following(
+            lambda: self._read(plan, params, tables, preference, row_max, flag)
+        )
+        return rows
+
+    async def _following(self, attempt: Callable[[], Any]) -> Any:
+        """Repeat what certainly did not happen while the topology moves, for a bounded time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + REPLAN_S
+        while True:
+            try:
+                return await attempt()
+            except _RETRIED:
+                if loop.time() >= deadline:
+                    raise
+            await asyncio.sleep(0.05)
+
+    async def _read(
+        self,
+        plan: plans.ReadPlan,
+        params: Params,
+        tables: dict[int, int],
+        preference: str,
+        row_max: int,
+        cancelled: Cancelled,
+    ) -> list[Row]:
+        self._check_versions(tables)
+        if isinstance(plan, plans.PointRead):
+            return await self._point_read(plan, params, tables, preference, cancelled)
+        values = list(params)
+        for step in plan.steps:
+            found = await self._read(step.plan, values, tables, preference, row_max, cancelled)
+            values = [*values, *[None] * (step.number - len(values))]
+            values[step.number - 1] = step.value(found)
+        if len(plan.fragments) == 1 and PLAIN_MERGE.fullmatch(plan.sql):
+            return await self._gather(
+                plan.fragments[0], values, tables, preference, row_max, cancelled
+            )
+        gathered = []
+        for fragment in plan.fragments:
+            rows = await self._gather(fragment, values, tables, preference, row_max, cancelled)
+            gathered.append((len(fragment.types), rows))
+        return await self.execution.merge(gathered, plan.sql, plan.bind(values), cancelled)
+
+    async def _point_read(
+        self,
+        plan: plans.PointRead,
+        params: Params,
+        tables: dict[int, int],
+        preference: str,
+        cancelled: Cancelled,
+    ) -> list[Row]:
+        args = plan.bind(params)
+        if plan.bucket is None:
+            rows = self.execution.reader.quick(plan.sql, args)
+            if rows is None:
+                rows = await self.execution.scan(plan.sql, args, 0, cancelled)
+            return rows
+        bucket = plan.bucket(params)
+        assert plan.tier is not None
+        replicaset = self.routes.owner(plan.tier, bucket)
+        request = ReadRequest(plan.sql, args, tables, bucket, preference=preference)
+        return await self._read_at(replicaset, request, cancelled)
+
+    async def _read_at(
+        self, replicaset: str, request: ReadRequest, cancelled: Cancelled
+    ) -> list[Row]:
+        instance = self.instance
+        target = self.routes.reader(replicaset, request.preference, instance.raft_id)
+        if target == instance.raft_id:
+            self.local += 1
+            return await self.execution.read(request, cancelled)
+        self.forwarded += 1
+        answer = await instance.peers.call(target, "read_rows", request, ReadResponse, READ_S)
+        return answer.rows
+
+    async def _gather(
+        self,
+        fragment: plans.Fragment,
+        params: Params,
+        tables: dict[int, int],
+        preference: str,
+        row_max: int,
+        cancelled: Cancelled,
+    ) -> list[Row]:
+        targets = self._targets(fragment, params)
+        args = fragment.bind(params)
+        asked = {table: tables[table] for table in fragment.tables if table in tables}
+        calls = [
+            self._read_at(
+                replicaset,
+                ReadRequest(
+                    fragment.with_ranges(list(ranges)),
+                    args,
+                    asked,
+                    ranges=ranges,
+                    preference=preference,
+                    row_max=row_max,
+                ),
+                cancelled,
+            )
+            for replicaset, ranges in targets.items()
+        ]
+        answers = await asyncio.gather(*calls)
+        rows = answers[0] if len(answers) == 1 else [row for rows in answers for row in rows]
+        if row_max and len(rows) > row_max:
+            raise too_many(row_max)
+        return rows
+
+    def _targets(self, fragment: plans.Fragment, params: Params) -> dict[str, Ranges]:
+        """Which replicasets to ask, each with the buckets it is asked about."""
+        buckets = fragment.bucket_set(params)
+        if buckets is None:
+            return self.routes.all_ranges(fragment.tier)
+        return {
+            replicaset: tuple((bucket, bucket) for bucket in owned)
+            for replicaset, owned in self.routes.group(fragment.tier, buckets).items()
+        }
+
+    def _check_versions(self, tables: dict[int, int]) -> None:
+        """A read planned for another schema is planned again rather than repeated."""
+        if not tables:
+            return
+        known = {each.id: each for each in self.instance.state.catalog.tables.values()}
+        for table, version in tables.items():
+            found = known.get(table)
+            if found is None or (found.operable and found.schema_version != version):
+                raise PlanOutdated("a table has changed since the statement was planned")
