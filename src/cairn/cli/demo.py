@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import socket
@@ -45,6 +46,7 @@ class Demo:
         self.dir = Path(options.directory or tempfile.mkdtemp(prefix="cairn-demo-")).absolute()
         self.password = os.environ.get("CAIRN_ADMIN_PASSWORD") or DEFAULT_PASSWORD
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.commands: dict[str, str] = {}  # how each instance was started
         self.names = [f"i{number}" for number in range(1, options.instances + 1)]
 
     # --- addresses --------------------------------------------------------------------------------
@@ -89,6 +91,7 @@ class Demo:
                 *("--replicaset-name", f"r{at // self.options.replication_factor + 1}"),
                 *("--service-password-file", str(secret)),
             ]
+            self.commands[name] = shlex.join(arguments)
             environment = {**os.environ, "CAIRN_ADMIN_PASSWORD": self.password}
             self.processes[name] = subprocess.Popen(
                 arguments,
@@ -148,6 +151,7 @@ class Demo:
                     "http": self.http(at),
                     "peer": self.peer(at),
                     "dsn": self.dsn(self.pg(at)),
+                    "command": self.commands[name],
                 }
                 for at, name in enumerate(self.names)
             ],
@@ -225,6 +229,16 @@ def run_demo(options: DemoOptions) -> int:
     if options.detach and options.directory is None:
         sys.stderr.write("cairn demo: --detach needs --dir, so that --stop can find it\n")
         return 2
+    if options.replication_factor > options.instances:
+        sys.stderr.write(
+            f"cairn demo: --replication-factor {options.replication_factor} needs at least as many "
+            f"--instances, not {options.instances}\n"
+        )
+        return 2
+    if not 1 <= options.base_port <= 65535 - 2000 - options.instances:
+        sys.stderr.write("cairn demo: --base-port is 1 to 63000\n")
+        return 2
+    signal.signal(signal.SIGTERM, _interrupt)
     demo = Demo(options)
     try:
         demo.start()
@@ -248,16 +262,29 @@ def run_demo(options: DemoOptions) -> int:
             load_sample(demo, options.sample)
         if options.command is not None:
             return subprocess.call(options.command, shell=True, env=demo.environment())
-        signal.signal(signal.SIGTERM, _interrupt)
-        while all(process.poll() is None for process in demo.processes.values()):
-            time.sleep(0.5)
-        print("an instance ended by itself; stopping the others")
+        _stay(demo)
         return 1
     except KeyboardInterrupt:
         print("\nstopping")
         return 0
     finally:
         demo.stop()
+
+
+def _stay(demo: Demo) -> None:
+    """Until Ctrl-C or until nobody is left; instances may be killed and started meanwhile."""
+    told: set[str] = set()
+    while len(told) < len(demo.processes):
+        for name, process in demo.processes.items():
+            if process.poll() is not None and name not in told:
+                told.add(name)
+                print(
+                    f"{name} ended with code {process.returncode}; to start it again:\n"
+                    f"  {demo.commands[name]}",
+                    flush=True,
+                )
+        time.sleep(0.2)
+    print("all instances have ended")
 
 
 def load_sample(demo: Demo, file: str) -> None:

@@ -7,6 +7,7 @@ few megabytes small. It never restarts a child that died: that is the administra
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -29,8 +30,38 @@ def drop_db(directory: Path) -> None:
             (directory / name).unlink()
 
 
+def lock_directory(directory: Path) -> int | None:
+    """A lock held as long as this process lives; None when another instance has it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
 def supervise(child: Child, directory: Path) -> int:
     """Run the child until it ends; the exit code is its own."""
+    try:
+        lock = lock_directory(directory)
+    except OSError as problem:
+        sys.stderr.write(f"cairn run: --instance-dir {directory}: {problem.strerror}\n")
+        return 2
+    if lock is None:
+        sys.stderr.write(
+            f"cairn run: --instance-dir {directory}: another instance runs in this directory\n"
+        )
+        return 2
+    try:
+        return _supervise(child, directory)
+    finally:
+        with contextlib.suppress(OSError):
+            (directory / "cairn.pid").unlink()
+
+
+def _supervise(child: Child, directory: Path) -> int:
     for _ in range(MAX_REBOOTSTRAPS):
         code, messages = _run_once(child, directory)
         if not any(message.get("rebootstrap") for message in messages):

@@ -125,7 +125,10 @@ class Talk:
                 raise TalkProblem(f"the connection was lost: {problem}", 3) from None
             if not data:
                 raise TalkProblem("the instance closed the connection", 3)
-            self._pg.receive(data)
+            try:
+                self._pg.receive(data)
+            except CairnError as problem:
+                raise TalkProblem(_sentence(problem), 3) from None
         found, self.notices = self.notices, []
         return found
 

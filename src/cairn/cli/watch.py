@@ -13,7 +13,11 @@ def run_watch(dsn: str | None, password_file: str | None, *, as_json: bool) -> i
     try:
         while True:
             for text in talk.wait_notices(3600.0):
-                print(text if as_json else _line(json.loads(text)), flush=True)
+                event = json.loads(text)
+                if as_json:
+                    print(text, flush=True)
+                elif event["map"] != "heartbeat":
+                    print(_line(event), flush=True)
     except KeyboardInterrupt:
         return 0
     finally:
@@ -29,7 +33,7 @@ def _line(event: dict[str, Any]) -> str:
         if key not in ("op", "map", "timestamp", "raft", "n", "last")
     }
     words = " ".join(f"{key}={_short(value)}" for key, value in rest.items())
-    return f"{event.get('timestamp', '')} {place} {event.get('op', ''):8}{event['map']:11}{words}"
+    return f"{event.get('timestamp', '')} {place} {event.get('op', ''):8}{event['map']:13}{words}"
 
 
 def _short(value: Any) -> str:

@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
 DIAL_TIMEOUT_S = 3.0
+SAY_AGAIN_S = 10.0
 
 
 class Network(Protocol):
@@ -81,6 +82,7 @@ class Peers:
         self._addresses: dict[int, str] = {}
         self._stop_listening: Callable[[], None] = lambda: None
         self._closed = False
+        self._said: dict[str, float] = {}
 
     async def listen(self, address: str) -> None:
         self._stop_listening = await self._network.listen(address, self._accept)
@@ -233,6 +235,16 @@ class Peers:
             if not waiter.done():
                 waiter.set_exception(problem)
 
+    def _may_say(self, text: str) -> bool:
+        """The same complaint at most every ten seconds: a stranger must not fill the disk."""
+        now = asyncio.get_running_loop().time()
+        if now - self._said.get(text, -SAY_AGAIN_S) < SAY_AGAIN_S:
+            return False
+        if len(self._said) > 100:
+            self._said.clear()
+        self._said[text] = now
+        return True
+
     # --- being dialled ------------------------------------------------------------------------
 
     def _accept(self) -> Link:
@@ -242,7 +254,7 @@ class Peers:
 
         def lost(link: Link, problem: BaseException | None) -> None:
             self._incoming.pop(link, None)
-            if isinstance(problem, CairnError):
+            if isinstance(problem, CairnError) and self._may_say(problem.message):
                 log.warning("refused a peer: %s", problem)
 
         def ready(link: Link) -> None:

@@ -73,6 +73,7 @@ class Boot:
         self.instance: Instance | None = None
         self.handlers: dict[str, Handler] = {"discover": self._discover}
         self.expelled: CairnError | None = None
+        self._reasons: dict[str, str] = {}  # address → why it refused us, told once
         self.peers = Peers(
             runtime.network,
             lambda: self.identity,
@@ -126,6 +127,7 @@ class Boot:
         self.discovery = core
         loop = asyncio.get_running_loop()
         say_at = loop.time() + SAY_EVERY_S
+        deadline = loop.time() + self.config.boot_timeout_s
         while not core.is_done:
             await asyncio.gather(*(self._ask(core, address) for address in core.to_ask()))
             if self.expelled is not None:
@@ -135,6 +137,11 @@ class Boot:
             if loop.time() >= say_at:
                 say_at += SAY_EVERY_S
                 self._say_who_is_missing(core)
+            if loop.time() >= deadline:
+                raise TimedOut(
+                    f"no cluster was found within {self.config.boot_timeout_s:g} s; "
+                    f"no answer from {', '.join(core.silent())}"
+                )
             await asyncio.sleep(DISCOVERY_ROUND_S)
         if core.is_founder:
             self._save_discovery(core.state)
@@ -158,7 +165,11 @@ class Boot:
         if core.only_non_voters():
             log.warning("all peers that answered are of tiers that cannot vote: waiting for one")
         else:
-            log.warning("waiting for an answer from: %s", ", ".join(core.silent()) or "a leader")
+            missing = [
+                f"{address} ({self._reasons[address]})" if address in self._reasons else address
+                for address in core.silent()
+            ]
+            log.warning("waiting for an answer from: %s", ", ".join(missing) or "a leader")
 
     def _discover(self, link: Link, body: msgspec.Raw) -> DiscoverResponse:
         """Another instance asks who we are."""
@@ -393,8 +404,9 @@ class Boot:
             if self.instance is not None:
                 log.warning("%s", problem)
                 self.instance.finish(5)
-        else:
-            log.debug("%s: %s", address, problem)
+        elif self._reasons.get(address) != problem.message:
+            self._reasons[address] = problem.message
+            log.warning("%s refused this instance: %s", address, problem)
 
 
 def write_durably(path: Path, data: bytes) -> None:

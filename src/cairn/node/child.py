@@ -7,12 +7,14 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from cairn.model.errors import CairnError, ConfigProblem, Expelled, StorageDamaged
 from cairn.model.topology import Grade
+from cairn.net.peers import split_address
 from cairn.node import shutdown
 from cairn.node.boot import Boot, Rebootstrap
 from cairn.node.config import InstanceConfig
@@ -104,6 +106,7 @@ def _bug(boot: Boot, context: dict[str, Any]) -> None:
 
 async def _start(boot: Boot, config: InstanceConfig, open_faces: OpenFaces) -> Instance:
     joined_before = (config.instance_dir / "raft.db").exists()
+    _check_port(config.pg_listen, "--pg-listen")  # before anything is founded or joined
     instance = await boot.start()
     await open_faces(instance, config)
     spawn(_say_when_online(instance), "say when online")
@@ -111,10 +114,26 @@ async def _start(boot: Boot, config: InstanceConfig, open_faces: OpenFaces) -> I
     return instance
 
 
+def _check_port(address: str, flag: str) -> None:
+    host, port = split_address(address)
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as problem:
+            raise ConfigProblem(f"{flag} {address}: {problem.strerror or problem}") from None
+
+
 async def _say_when_online(instance: Instance) -> None:
+    row = instance.row
+    before = 0 if row is None else row.target_state.incarnation  # an old Online is not ours
     for _ in range(100_000):
         row = instance.row
-        if row is not None and row.current_state.grade is Grade.ONLINE:
+        if (
+            row is not None
+            and row.current_state.grade is Grade.ONLINE
+            and row.current_state.incarnation > before
+        ):
             log.info("%s is Online in %s", instance.name, row.replicaset_name)
             return
         await asyncio.sleep(0.05)

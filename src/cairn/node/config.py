@@ -126,6 +126,8 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> InstanceCo
         raise ConfigProblem("cluster.name is missing in the file given by --config")
     tiers = _tiers(file, pick("init-replication-factor"))
     tier = str(pick("tier") or "default")
+    if bool(pick("tls-cert")) != bool(pick("tls-key")):
+        raise ConfigProblem("--tls-cert and --tls-key go together: one of them is missing")
     level = str(pick("log-level") or "info").lower()
     if level not in ("debug", "info", "warning", "error"):
         raise ConfigProblem(f"--log-level {level}: debug, info, warning or error")

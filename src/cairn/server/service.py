@@ -105,34 +105,35 @@ class Service:
 
     def _late_functions(self) -> dict[str, Any]:
         known: dict[str, Any] = {
-            "version": lambda: f"PostgreSQL 15.0 (Cairn {cairn.__version__})",
-            "pico_instance_uuid": lambda: self.instance.identity.instance_uuid,
-            "pico_instance_name": lambda: self.instance.name,
-            "pico_replicaset_name": lambda: self._row("replicaset_name"),
-            "pico_tier_name": lambda: self._row("tier"),
-            "pico_instance_dir": lambda: str(self.config.instance_dir),
-            "pico_config_file_path": lambda: None,
-            "pico_raft_leader_id": lambda: self.instance.runner.leader_id or None,
+            "version": lambda *_: f"PostgreSQL 15.0 (Cairn {cairn.__version__})",
+            "pico_instance_uuid": lambda *who: self._row("uuid", *who),
+            "pico_instance_name": lambda *who: self._row("name", *who),
+            "pico_replicaset_name": lambda *who: self._row("replicaset_name", *who),
+            "pico_tier_name": lambda *who: self._row("tier", *who),
+            "pico_instance_dir": lambda *_: str(self.config.instance_dir),
+            "pico_config_file_path": lambda *_: None,
+            "pico_raft_leader_id": lambda *_: self.instance.runner.leader_id or None,
             "pico_raft_leader_uuid": self._leader_uuid,
-            "pico_instance_health_status": lambda: "healthy",
+            "pico_instance_health_status": lambda *_: "healthy",
             "_pico_bucket": self._buckets,
-            "current_user": lambda: self.current_user,
-            "session_user": lambda: self.current_user,
+            "current_user": lambda *_: self.current_user,
+            "session_user": lambda *_: self.current_user,
             "current_schema": lambda *_: "public",
-            "current_database": lambda: "cairn",
-            "current_catalog": lambda: "cairn",
-            "pg_backend_pid": lambda: os.getpid(),
+            "current_database": lambda *_: "cairn",
+            "current_catalog": lambda *_: "cairn",
+            "pg_backend_pid": lambda *_: os.getpid(),
             "pg_get_userbyid": self._user_name,
             "pg_table_is_visible": lambda *_: 1,
             "pg_encoding_to_char": lambda *_: "UTF8",
         }
         return {name: known.get(name, _nothing) for name in LATE_FUNCTIONS}
 
-    def _row(self, field: str) -> str | None:
-        row = self.instance.row
+    def _row(self, field: str, who: str | None = None) -> str | None:
+        """A fact of this instance, or of one given by name or uuid."""
+        row = self.instance.row if who is None else self.cluster.find(who)
         return None if row is None else str(getattr(row, field))
 
-    def _leader_uuid(self) -> str | None:
+    def _leader_uuid(self, *_: Any) -> str | None:
         leader = self.cluster.by_raft_id(self.instance.runner.leader_id)
         return None if leader is None else leader.uuid
 

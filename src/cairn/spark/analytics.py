@@ -82,9 +82,13 @@ def _intervals(events: Any) -> Any:
     changed = told.withColumn("before", f.lag("current_state").over(order)).where(
         "before IS NULL OR before <> current_state"
     )
-    return changed.withColumn("until", f.lead("ts").over(order)).select(
-        "instance_uuid", "term", "index", "ts", "until", f.col("current_state").alias("state")
+    ends = changed.withColumn("until", f.lead("ts").over(order)).withColumn(
+        "until_index", f.lead("index").over(order)
     )
+    return ends.select(
+        "instance_uuid", "term", "index", "ts", "until", "until_index",
+        f.col("current_state").alias("state"),
+    )  # fmt: skip
 
 
 def _masters(events: Any) -> Any:
@@ -105,14 +109,19 @@ def _masters(events: Any) -> Any:
 
 
 def _failovers(masters: Any, intervals: Any) -> Any:
-    """A change of master; its duration runs from the last word that the old one was gone."""
+    """A change of master, and for how long the old one had been told gone by then.
+
+    The governor may name the new master before it tells the old one Offline: then there is none.
+    """
     from pyspark.sql import functions as f
 
     changes = masters.where("before IS NOT NULL").alias("m")
     gone = intervals.where("state <> 'Online'").alias("g")
     joined = changes.join(
         gone,
-        (f.col("g.instance_uuid") == f.col("m.before")) & (f.col("g.index") <= f.col("m.index")),
+        (f.col("g.instance_uuid") == f.col("m.before"))
+        & (f.col("g.index") <= f.col("m.index"))
+        & (f.col("g.until_index").isNull() | (f.col("g.until_index") > f.col("m.index"))),
         "left",
     )
     keys = [f.col(f"m.{name}") for name in ("replicaset_uuid", "term", "index", "ts", "master",

@@ -135,11 +135,11 @@ def _failovers(found: Findings) -> str:
                 f"{name(row['before'], row['before'][:8])} → "
                 f"{name(row['master'], row['master'][:8])}",
                 f"{row['ts']:%Y-%m-%d %H:%M:%S}",
-                "planned" if took is None else f"{took:.0f} s",
+                "—" if took is None else f"{took:.0f} s",
                 f"{row['term']}:{row['index']}",
             )
         )
-    return _table(("replicaset", "master", "when", "took", "position"), rows)
+    return _table(("replicaset", "master", "when", "told gone before", "position"), rows)
 
 
 # --- buckets and rows -----------------------------------------------------------------------------
