@@ -290,7 +290,6 @@ def test_ctrl_c_while_waiting_for_peers_leaves_no_orphan(proxied: Make, delay: f
     interrupted(proxied, "discovery.json", delay, "127.0.0.99:1")
 
 
-@pytest.mark.xfail(reason="cli/supervisor.py lets KeyboardInterrupt of the imports through")
 @pytest.mark.parametrize("delay", [0.0, 0.05])
 def test_ctrl_c_while_the_child_still_imports_leaves_no_orphan(proxied: Make, delay: float) -> None:
     interrupted(proxied, "cairn.pid", delay)

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cairn.model.rpc import JoinResponse
+from cairn.model.rpc import Empty, ExpelRequest, JoinResponse
 from cairn.model.topology import Grade
 from cairn.node.boot import Boot
 from cairn.node.instance import Instance
@@ -87,6 +87,17 @@ def rows_of(world: World, node: SimNode) -> list[str]:
     return [row.name for row in rows if row.uuid == uuid]
 
 
+async def expel(world: World, name: str) -> Instance:
+    """Asked of the leader, which is returned."""
+    leader = world.leader()
+    assert leader is not None and leader.instance is not None and leader.process is not None
+    instance = leader.instance
+    request = ExpelRequest(instance.identity.cluster_uuid, name)
+    asked = instance.ask_leader("expel", request, Empty)
+    await world.loop.create_task(asked, context=leader.process.context)
+    return instance
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_a_crash_while_joining_ends_in_one_member(step: str) -> None:
     world = world_of("a", "b")
@@ -136,18 +147,11 @@ def test_one_that_never_comes_back_can_be_expelled_and_another_takes_its_name() 
     world = world_of("a", "b")
 
     async def script() -> None:
-        from cairn.model.rpc import Empty, ExpelRequest
-
         await founded(world)
         node = newcomer(world, "before activation")
         node.start()
         await world.until(lambda: not node.is_running, "the crash", 30.0)
-        leader = world.leader()
-        assert leader is not None and leader.instance is not None and leader.process is not None
-        instance = leader.instance
-        request = ExpelRequest(instance.identity.cluster_uuid, "c")
-        asked = instance.ask_leader("expel", request, Empty)
-        await world.loop.create_task(asked, context=leader.process.context)
+        instance = await expel(world, "c")
         await world.until(lambda: not rows_of(world, node), "the expulsion", 30.0)
         node.start()
         await world.until(lambda: node.exit_code == 5, "exit code 5", 30.0)
@@ -155,6 +159,62 @@ def test_one_that_never_comes_back_can_be_expelled_and_another_takes_its_name() 
         again.start()
         await world.online("d")
         assert instance.state.cluster.instances["c"].raft_id == 4
+
+    world.run(script)
+
+
+def test_one_that_is_expelled_while_it_asks_to_be_online_ends_at_once() -> None:
+    world = world_of("a", "b")
+
+    async def script() -> None:
+        await founded(world)
+        node = world.add("c", ("a:3301",))
+
+        class Slow(Boot):
+            async def activate(self, instance: Instance, reason: str) -> None:
+                await asyncio.sleep(3.0)
+                await super().activate(instance, reason)
+
+        node.boot_class = Slow
+        node.start()
+        await world.until(lambda: node.instance is not None, "the newcomer's place", 10.0)
+        await expel(world, "c")
+        await world.until(lambda: node.exit_code == 5, "exit code 5", 10.0)
+
+    world.run(script)
+
+
+def test_a_member_that_moved_finds_a_leader_that_moved_meanwhile() -> None:
+    """b knows only old addresses; c, which did not move, tells it where the leader is now."""
+    world = world_of("a", "b", "c")
+
+    async def moved(name: str) -> SimNode:
+        node = world.nodes[name]
+        node.stop()
+        await world.until(lambda: not node.is_running, f"{name} to leave", 20.0)
+        address = f"{name}:3302"
+        node.config = msgspec.structs.replace(
+            node.config, listen=address, advertise=address, peers=("c:3301",)
+        )
+        return node
+
+    async def script() -> None:
+        await founded(world)
+        b = await moved("b")
+        a = await moved("a")
+        a.start()
+        await world.online("a", "c")
+        await world.settled(60.0)
+
+        def a_leads() -> bool:
+            now = world.leader()
+            if now is not None and now is not a and now.instance is not None:
+                now.instance.runner.transfer_leader(a.instance.raft_id if a.instance else 0)
+            return now is a
+
+        await world.until(a_leads, "a to lead", 20.0)
+        b.start()
+        await world.online("b", timeout_s=20.0)
 
     world.run(script)
 

@@ -74,6 +74,9 @@ def _supervise(child: Child, directory: Path) -> int:
 def _run_once(child: Child, directory: Path) -> tuple[int, list[dict[str, Any]]]:
     ipc_read, ipc_write = os.pipe()
     life_read, life_write = os.pipe()
+    child_pid: list[int] = []  # filled after the fork; a signal before it ends us both
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda received, frame: _pass_on(child_pid, received))
     pid = os.fork()
     if pid == 0:
         os.close(ipc_read)
@@ -81,9 +84,8 @@ def _run_once(child: Child, directory: Path) -> tuple[int, list[dict[str, Any]]]
         _become_child(child, ipc_write, life_read)
     os.close(ipc_write)
     os.close(life_read)
+    child_pid.append(pid)
     _write_pids(directory, pid)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda received, frame: _pass_on(pid, received))
     messages = _read_messages(ipc_read)
     status = _wait(pid)
     os.close(life_write)
@@ -94,6 +96,9 @@ def _become_child(child: Child, ipc: int, lifeline: int) -> None:
     """Never returns. A new process group, so that Ctrl-C reaches the child only through us."""
     code = 1
     try:
+        # Until the instance handles signals itself, one of them simply ends it.
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
         os.setpgid(0, 0)
         _die_with_parent()
 
@@ -121,9 +126,11 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
 
 
-def _pass_on(pid: int, number: int) -> None:
+def _pass_on(child: list[int], number: int) -> None:
+    if not child:
+        os._exit(128 + number)
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM if number == signal.SIGHUP else number)
+        os.kill(child[0], signal.SIGTERM if number == signal.SIGHUP else number)
 
 
 def _write_pids(directory: Path, child: int) -> None:

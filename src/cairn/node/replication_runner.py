@@ -103,6 +103,7 @@ class Replication(FullCopies):
         history = History(replicaset.epoch, replicaset.cut)
         if history != self._history:
             self._history = history
+            self.acks.clear()
             self._entered.clear()
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             future.add_done_callback(lambda done: self._epoch_entered(history, done))
@@ -222,6 +223,7 @@ class Replication(FullCopies):
             BATCH,
             PULL_S,
             self.acks,
+            self._history.epoch,
             self._seen_routes.get(uuid, 0),
         )
         answer = await self._peers.call(row.raft_id, "subscribe", request, Rows, CALL_S)
@@ -313,6 +315,8 @@ class Replication(FullCopies):
             raise PeerRefused("rows are not sent across replicasets")
 
     def _acknowledge(self, request: Subscribe) -> None:
+        if request.epoch != self._history.epoch:
+            return  # lsns may be used again after a cut: an older ack says nothing of them
         self.acks[request.subscriber] = request.vclock
         for uuid, vclock in request.acks.items():
             if uuid != self._uuid:

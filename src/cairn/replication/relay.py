@@ -28,6 +28,7 @@ class Subscribe(msgspec.Struct, frozen=True):
     limit: int = 1000
     wait_s: float = 0.5
     acks: dict[str, Vclock] = {}  # what the subscriber's own subscribers have durably
+    epoch: int = 0  # the subscriber's: an acknowledgement counts in its own epoch only
     seen_routes: int = 0  # version of the relay's routing rows that the subscriber has
 
 
