@@ -3,6 +3,7 @@ PY      ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
 SEEDS   ?= 500
+CLUSTER_SEEDS ?= 50
 WORKERS ?= 2
 PORT    ?= 4327
 
@@ -50,6 +51,7 @@ test-all: check $(VENV)/.spark
 
 sim: setup
 	$(BIN)/cairn simulate --seeds $(SEEDS) --workers $(WORKERS)
+	$(BIN)/python -m cairn.sim.cluster --seeds 1-$(CLUSTER_SEEDS) --workers $(WORKERS)
 
 sim-mutants: setup
 	$(BIN)/python -m tests.sim.run_mutants

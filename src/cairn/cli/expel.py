@@ -18,4 +18,7 @@ def run_expel(
     finally:
         talk.close()
     print(f"{answer['expelled']} is expelled")
+    if answer.get("lost_buckets"):
+        ranges = ", ".join(answer["lost_buckets"])
+        print(f"the rows of buckets {ranges} are lost; others own these buckets now, empty")
     return 0

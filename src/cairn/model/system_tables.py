@@ -147,6 +147,15 @@ ROUTING = Table(
     description="who takes whose rows through whom, as this instance knows it",
 )
 
+GOVERNOR_STATUS = _table(
+    602,
+    "governor_status",
+    "instance:S step:S subject:S blocked_by:S since:S next_retry_s:D? last_error:S? steps_done:U",
+    "instance",
+    local=True,
+    about="what the governor does, as seen on this instance",
+)
+
 #: Replicated through Raft, in the order in which they are created.
 GLOBAL_TABLES: tuple[Table, ...] = (
     PICO_TABLE,
@@ -162,7 +171,7 @@ GLOBAL_TABLES: tuple[Table, ...] = (
     PICO_DB_CONFIG,
     PICO_BUCKET,
 )
-LOCAL_TABLES: tuple[Table, ...] = (CAIRN_EVENT, ROUTING)
+LOCAL_TABLES: tuple[Table, ...] = (CAIRN_EVENT, ROUTING, GOVERNOR_STATUS)
 SYSTEM_TABLES = GLOBAL_TABLES + LOCAL_TABLES
 BY_ID = {table.id: table for table in SYSTEM_TABLES}
 

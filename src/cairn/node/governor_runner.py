@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import msgspec
 
@@ -58,6 +59,7 @@ class GovernorRunner:
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
         self.status = GovernorStatus()
+        self.on_status: Callable[[GovernorStatus], None] = lambda status: None
         self._wake = asyncio.Event()
         self._backoff: dict[tuple[str, str], tuple[float, float]] = {}  # → (until, pause)
 
@@ -123,7 +125,9 @@ class GovernorRunner:
         steps = self.steps
         match action:
             case Idle(blocked_by=blocked):
-                self.status.blocked_by = blocked
+                if blocked != self.status.blocked_by:
+                    self.status.blocked_by = blocked
+                    self.on_status(self.status)
                 await self._pause(IDLE_LOOK_S)
             case Propose():
                 await steps.propose(action, view)
@@ -201,6 +205,7 @@ class GovernorRunner:
         self._backoff[(step, subject)] = (now + pause, pause)
         self.status.last_error = f"{step}: {subject}: {problem}"
         self.status.next_retry_s = pause
+        self.on_status(self.status)
         log.warning("%s: %s: %s (again in %.1f s)", step, subject, problem, pause)
 
     def _show(self, step: str, subject: str) -> None:
@@ -210,6 +215,7 @@ class GovernorRunner:
             status.blocked_by = ()
             status.next_retry_s = None
             status.since = self.steps.timestamp()
+            self.on_status(status)
 
     async def _pause(self, seconds: float) -> None:
         """Until woken, or until a subject may be tried again, or `seconds`."""

@@ -28,7 +28,7 @@ from cairn.model.rpc import (
     VclockRequest,
     WaitIndexRequest,
 )
-from cairn.model.system_tables import PICO_INSTANCE, ROUTING
+from cairn.model.system_tables import GOVERNOR_STATUS, PICO_INSTANCE, ROUTING
 from cairn.model.topology import Grade, Position
 from cairn.model.topology import Instance as InstanceRow
 from cairn.net.handshake import Identity, Refused
@@ -37,7 +37,7 @@ from cairn.net.peers import Peers
 from cairn.node.data_plane import DataPlane
 from cairn.node.full_copies import CopyRequest
 from cairn.node.global_state import GlobalState
-from cairn.node.governor_runner import GovernorRunner
+from cairn.node.governor_runner import GovernorRunner, GovernorStatus
 from cairn.node.governor_steps import Steps
 from cairn.node.leases import LeaseGiver, LeaseHolder
 from cairn.node.membership import Membership
@@ -126,6 +126,7 @@ class Instance:
             )
         )
         self.contacts: list[str] = []  # addresses given at start, for when all others have moved
+        self.governor.on_status = self._write_governor
         self.on_applied: list[Callable[[list[Applied]], None]] = []
         self.on_installed: list[Callable[[list[str], list[str]], None]] = []
         self.on_close: list[Callable[[], None]] = []
@@ -235,6 +236,26 @@ class Instance:
         if row is not None and row.current_state.grade is Grade.EXPELLED:
             log.warning("this instance was expelled")
             self.finish(5)
+
+    def _write_governor(self, status: GovernorStatus) -> None:
+        """`governor_status` as SQL sees it on this instance."""
+        row = (
+            self.name,
+            status.step,
+            status.subject,
+            "; ".join(status.blocked_by),
+            status.since,
+            status.next_retry_s,
+            status.last_error,
+            status.steps_done,
+        )
+        name = GOVERNOR_STATUS.physical_name
+
+        def write() -> None:
+            marks = ", ".join("?" * len(row))
+            self.store.connection.execute(f"INSERT OR REPLACE INTO {name} VALUES ({marks})", row)
+
+        self._raft_disk.submit(Job(write, lambda _: None, must_sync=False))
 
     def _write_routing(self) -> None:
         """`_routing` as SQL sees it: rebuilt from what replication knows, never the other way."""
