@@ -208,3 +208,13 @@ def test_a_planned_switch_is_asked_for_by_sql(new_cluster: Make) -> None:
         return cluster["i2"].sql(query) == [(other, 2)]
 
     eventually(switched, "the new master")
+
+
+def test_a_large_statement_on_a_global_table_is_not_cut_short(one_instance: Cluster) -> None:
+    """What the event loop hands to a thread elsewhere must be read in one turn here."""
+    node = one_instance["i1"]
+    node.sql("CREATE TABLE wide (a INT PRIMARY KEY, b TEXT) DISTRIBUTED GLOBALLY")
+    values = ", ".join(f"({at}, 'row {at}')" for at in range(3000))
+    node.sql(f"INSERT INTO wide VALUES {values}")
+    node.sql("UPDATE wide SET b = b || '!'")
+    assert node.sql("SELECT count(*), max(b) FROM wide") == [(3000, "row 999!")]

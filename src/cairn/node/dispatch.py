@@ -295,10 +295,7 @@ class Dispatcher(Reads):
             if plan.read is not None:
                 rows = await self.read(plan.read, params, options.get("tables", {}))
             predicate = instance.proposer.predicate(())
-            reader = self.execution.reader.connection
-
-            def read_local(sql: str, args: tuple[Any, ...]) -> list[Row]:
-                return reader.execute(sql, args).fetchall()  # noqa: B023
+            read_local = self.execution.reader.unhurried
 
             if rows is not None and plan.execute_rows is not None:
                 change = plan.execute_rows(read_local, params, rows)

@@ -19,6 +19,7 @@ from cairn.model.errors import CairnError, MotionLimit, QueryCanceled
 Row = tuple[Any, ...]
 Register = Callable[[apsw.Connection], None]
 QUICK_S = 0.002  # what a read may take on the event loop
+_NEVER_LATE = float("inf")
 LOOK_EVERY = 2_000  # steps of SQLite's machine between two looks at the clock
 
 
@@ -52,6 +53,17 @@ class RowReader:
             return self.connection.execute(sql, args).fetchall()
         except apsw.InterruptError:
             return None
+        except apsw.Error as problem:
+            raise translated(problem) from None
+
+    def unhurried(self, sql: str, args: Sequence[Any]) -> list[Row]:
+        """All rows on the event loop, however long it takes: for statements that must not wait.
+
+        A write to a global table reads and proposes in one turn, or it would miss its position.
+        """
+        self._begun = _NEVER_LATE
+        try:
+            return self.connection.execute(sql, args).fetchall()
         except apsw.Error as problem:
             raise translated(problem) from None
 
