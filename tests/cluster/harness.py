@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -203,7 +202,3 @@ class Cluster:
                 with contextlib.suppress(OSError, IndexError):
                     node.resume()
                 node.kill()
-
-
-def cleaned(directory: Path) -> None:
-    shutil.rmtree(directory, ignore_errors=True)

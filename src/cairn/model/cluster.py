@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -84,24 +83,3 @@ class Cluster(msgspec.Struct, frozen=True):
             if found.tier == tier and found.start <= bucket <= found.end:
                 return found.owner
         return None
-
-    def is_filled(self, replicaset: Replicaset) -> bool:
-        """Whether enough members are on their way to Online to hold the tier's copies."""
-        tier = self.tiers.get(replicaset.tier)
-        factor = 1 if tier is None else tier.replication_factor
-        ready = [
-            instance
-            for instance in self.members(replicaset.name)
-            if instance.target_state.grade is Grade.ONLINE
-        ]
-        return len(ready) >= factor
-
-
-def online(instances: Iterable[Instance]) -> list[Instance]:
-    """Those that are Online and meant to stay so."""
-    return [
-        instance
-        for instance in instances
-        if instance.current_state.grade is Grade.ONLINE
-        and instance.target_state.grade is Grade.ONLINE
-    ]

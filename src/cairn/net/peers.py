@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -116,9 +116,6 @@ class Peers:
             link = self._links.pop(address, None)
             if link is not None:
                 link.close()
-
-    def address_of(self, raft_id: int) -> str | None:
-        return self._addresses.get(raft_id)
 
     def is_connected(self, raft_id: int) -> bool:
         return self._addresses.get(raft_id, "") in self._links
@@ -261,9 +258,3 @@ class Peers:
             self._incoming[link] = None
 
         return Link(shake, self._handlers, ready, lost)
-
-
-def fire_and_forget(call: Awaitable[Any]) -> None:
-    """Run `call` for its effect; whatever comes of it is nobody's concern."""
-    task = asyncio.ensure_future(call)
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())

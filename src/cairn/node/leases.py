@@ -57,10 +57,6 @@ class LeaseHolder:
                 log.debug("no lease: %s", problem)
             await asyncio.sleep(ASK_EVERY_S)
 
-    async def ask_now(self) -> None:
-        """One extra question, when an instance has just become master."""
-        await self._ask()
-
     async def _ask(self) -> None:
         me = self._state.cluster.instances.get(self._name)
         if me is None or not self._runner.leader_id:
@@ -87,23 +83,18 @@ class LeaseGiver:
         self._state, self._runner, self._runtime = state, runner, runtime
         self._granted: dict[str, float] = {}  # replicaset → boot clock of the last yes
         self._term, self._leader_since = 0, 0.0
-        self._round: asyncio.Future[int] | None = None
 
     async def grant(self, request: LeaseRequest) -> LeaseResponse:
         if not self._runner.is_leader:
             raise NotLeader(leader=self._runner.leader_id or None)
         self._note_tenure()
-        await self._quorum_round()
+        await self._runner.read_index(LEASE_S)  # a quorum round that begins after the question
         refusal = self._why_not(request)
         if refusal:
             return LeaseResponse(False, why=refusal)
         instance = self._state.cluster.instances[request.instance]
         self._granted[instance.replicaset_name] = self._runtime.boot_clock()
         return LeaseResponse(True, LEASE_S)
-
-    async def _quorum_round(self) -> None:
-        """A read-index round that starts after this call; several askers share the next one."""
-        await self._runner.read_index(LEASE_S)
 
     def _why_not(self, request: LeaseRequest) -> str:
         instance = self._state.cluster.instances.get(request.instance)

@@ -12,7 +12,6 @@ from collections import OrderedDict
 
 from cairn.model import ops
 from cairn.model.errors import (
-    CairnError,
     CasConflict,
     CasRetry,
     NotLeader,
@@ -211,8 +210,3 @@ class Proposer:
                 raise TimedOut("no Raft leader is known", hint="are most voters running?")
             await asyncio.sleep(0.02)
         return self._runner.leader_id
-
-
-def is_definite(problem: CairnError) -> bool:
-    """Whether the change certainly did not happen, so that trying again is safe."""
-    return isinstance(problem, CasRetry | NotLeader)

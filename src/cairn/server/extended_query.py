@@ -262,11 +262,9 @@ class ExtendedQuery(Entering):
         self._copy = CopyIn(self, plan)
         self.pg.copy_in_response(0, len(plan.columns))
         self._flush()
-        was_simple, self._simple = self._simple, self._simple
         try:
             count = await self._copy.run()
         finally:
             self._copy = None
         self.wrote()
-        self._simple = was_simple
         self.pg.command_complete(f"COPY {count}")

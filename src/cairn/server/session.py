@@ -53,7 +53,7 @@ class Session(ExtendedQuery):
                 self._send_simple(cached, outcome)
                 self._end_simple()
                 return None
-            return self._run_simple([cached])
+            return self._run_simple(cached)
         return self._run_texts(text)
 
     def _try_at_once(self, cached: Cached) -> Outcome | None:
@@ -79,9 +79,8 @@ class Session(ExtendedQuery):
             await self._run_one(cached)
         self._end_simple()
 
-    async def _run_simple(self, statements: list[Cached]) -> None:
-        for cached in statements:
-            await self._run_one(cached)
+    async def _run_simple(self, cached: Cached) -> None:
+        await self._run_one(cached)
         self._end_simple()
 
     async def _run_one(self, cached: Cached) -> None:

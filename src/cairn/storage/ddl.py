@@ -13,7 +13,7 @@ import msgspec
 
 from cairn.model import ops, rows
 from cairn.model import system_tables as system
-from cairn.model.errors import CairnError, DuplicateTable, NotInPrerequisiteState, UndefinedTable
+from cairn.model.errors import DuplicateTable, NotInPrerequisiteState, UndefinedTable
 from cairn.model.schema import Index, Table, create_index_sql, create_table_sql, physical_column
 from cairn.model.values import SQLITE_TYPES
 
@@ -236,6 +236,3 @@ def _table(machine: StateMachine, table_id: int) -> Table:
         if table.id == table_id:
             return table
     raise UndefinedTable(f"table with id {table_id} not found")
-
-
-__all__ = ["CairnError", "add_columns_sql", "apply_ddl", "decode_pending", "encode_pending"]

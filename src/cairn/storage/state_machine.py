@@ -53,7 +53,6 @@ class _Statements:
         where = " AND ".join(f"c{at} = ?" for at in table.key_positions)
         self.key_positions = table.key_positions
         self.width = len(columns)
-        self.column_names = [column.name for column in table.columns]
         self.insert = f"INSERT INTO {name} VALUES ({marks})"
         self.replace = f"INSERT OR REPLACE INTO {name} VALUES ({marks})"
         self.select = f"SELECT * FROM {name} WHERE {where}"
