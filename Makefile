@@ -52,6 +52,7 @@ test-all: check $(VENV)/.spark
 sim: setup
 	$(BIN)/cairn simulate --seeds $(SEEDS) --workers $(WORKERS)
 	$(BIN)/python -m cairn.sim.cluster --seeds 1-$(CLUSTER_SEEDS) --workers $(WORKERS)
+	$(BIN)/python -m cairn.sim.cluster --queue-kills --every $(or $(KILLS_EVERY),20) --workers $(WORKERS)
 
 sim-mutants: setup
 	$(BIN)/python -m tests.sim.run_mutants
@@ -67,12 +68,16 @@ bench-raft: setup
 
 bench-cluster: setup
 	$(BIN)/python bench/cluster.py
+	$(BIN)/python bench/migrations.py
 
 bench-sql: setup
 	$(BIN)/python bench/sql.py
+	$(BIN)/python bench/sql_more.py
 
 bench-clients: setup
 	$(BIN)/python bench/clients_driver.py
+	$(BIN)/python bench/clients_routing.py
+	$(BIN)/python bench/clients_snapshot.py
 	$(BIN)/python bench/clients_fanout.py
 
 bench-spark: setup $(VENV)/.spark

@@ -1,49 +1,125 @@
-"""Topology events to many subscribers, and what the extra hop costs.
+"""Topology events to many subscribers at once, one of them stuck.
 
-    SUBSCRIBERS=1000 python bench/clients_fanout.py
+    python bench/clients_fanout.py [--subscribers 1000,10000] [--events 20]
 
-One instance tells N service connections of an event; the time is from the statement's answer to
-the last of them, and the same again with one subscriber that reads nothing.
+One instance tells N service connections of a change; the connections live in other processes, as
+raw asyncio protocols. Times are from when the statement that made the change was sent to when a
+subscriber had the event: Raft's commit and the statement's own way are in them.
 """
 
 from __future__ import annotations
 
+import argparse
+import asyncio
+import functools
+import multiprocessing
 import os
-import platform
-import selectors
-import shutil
 import socket
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from pathlib import Path
+from multiprocessing.connection import Connection as Pipe
+from typing import Any
 
 import psycopg
-from postgres import free_port
+from clients_common import (
+    PASSWORD,
+    demo,
+    head,
+    instance_pids,
+    load,
+    percentile,
+    raise_open_files,
+    resident_mib,
+    table,
+)
 
+from cairn.pgwire import scram
 from cairn.pgwire.client import PgClient
 
-SUBSCRIBERS = int(os.environ.get("SUBSCRIBERS", "1000"))
-EVENTS = int(os.environ.get("EVENTS", "16"))  # even: the address ends as it began
-PASSWORD = "T0psecret1"
+WORKERS = 4
+AT_ONCE = 40  # logins under way in one worker
 
 
-def demo(*arguments: str) -> None:
-    command = [sys.executable, "-m", "cairn.cli.main", "demo", *arguments]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-
-
-def subscribe(port: int) -> socket.socket:
-    """A service connection that has had its snapshot."""
-    pg = PgClient(
+def new_client() -> PgClient:
+    return PgClient(
         "admin",
         random_bytes=os.urandom,
         password=PASSWORD,
         database="cairn",
         params={"smart_connector": "0.1"},
     )
+
+
+class Subscriber(asyncio.Protocol):
+    """Logs in by the book, then only notes when something came."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker, self.pg = worker, new_client()
+        self.ready = asyncio.get_running_loop().create_future()
+        self.heard: Any = self.login
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        transport.write(self.pg.connect())
+
+    def data_received(self, data: bytes) -> None:
+        self.heard(data)
+
+    def login(self, data: bytes) -> None:
+        answer = self.pg.receive(data)
+        if answer:
+            self.transport.write(answer)
+        if self.pg.is_idle:
+            self.heard = self.worker.heard
+            self.pg = None  # type: ignore[assignment]
+            self.ready.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.worker.lost += 1
+        if not self.ready.done():
+            self.ready.set_exception(OSError("the server hung up"))
+
+
+class Worker:
+    """A process with its share of the subscribers."""
+
+    def __init__(self, port: int, count: int, pipe: Pipe) -> None:
+        self.port, self.count, self.pipe = port, count, pipe
+        self.arrivals: list[float] = []
+        self.lost = 0
+
+    def heard(self, data: bytes) -> None:
+        self.arrivals.append(time.monotonic())
+        if len(self.arrivals) == self.count:
+            self.pipe.send(self.arrivals)
+            self.arrivals = []
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        limit = asyncio.Semaphore(AT_ONCE)
+
+        async def connect() -> None:
+            async with limit:
+                _, made = await loop.create_connection(
+                    lambda: Subscriber(self), "127.0.0.1", self.port
+                )
+                await made.ready
+
+        await asyncio.gather(*(connect() for _ in range(self.count)))
+        self.pipe.send("ready")
+        await loop.run_in_executor(None, self.pipe.recv)  # until it is told to stop
+
+
+def work(port: int, count: int, pipe: Pipe) -> None:
+    # The same password and salt for all: derived once, as a driver with a pool would do.
+    scram.pbkdf2_hmac = functools.lru_cache(scram.pbkdf2_hmac)  # type: ignore[attr-defined]
+    asyncio.run(Worker(port, count, pipe).run())
+    os._exit(0)  # thousands of sockets: the kernel closes them faster
+
+
+def stuck_subscriber(port: int) -> socket.socket:
+    """Has its snapshot, and reads nothing from here on."""
+    pg = new_client()
     link = socket.create_connection(("127.0.0.1", port), timeout=30)
     link.sendall(pg.connect())
     while not pg.is_idle:
@@ -53,102 +129,94 @@ def subscribe(port: int) -> socket.socket:
     return link
 
 
-def fan_out(
-    port: int, links: list[socket.socket], admin: psycopg.Connection[object]
-) -> list[float]:
-    """Milliseconds until the last subscriber has each event."""
-    picker = selectors.DefaultSelector()
-    for link in links:
-        link.setblocking(False)
-        picker.register(link, selectors.EVENT_READ)
-    found = []
-    for at in range(EVENTS):
-        waiting = set(links)
-        admin.execute(
-            "UPDATE _pico_peer_address SET address = %s "
-            "WHERE raft_id = 1 AND connection_type = 'pgproto'",
-            (f"127.0.0.1:{port + (at + 1) % 2}",),
-        )
-        begun = time.monotonic()
-        while waiting and time.monotonic() - begun < 10:
-            for key, _ in picker.select(1):
-                link = key.fileobj
-                assert isinstance(link, socket.socket)
-                link.recv(65536)
-                waiting.discard(link)
-        found.append((time.monotonic() - begun) * 1000)
-        assert not waiting, f"{len(waiting)} subscribers heard nothing"
-    picker.close()
-    return found
+class Crowd:
+    """Subscribers in several processes."""
+
+    def __init__(self, port: int, count: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipes: list[Pipe] = []
+        self.processes: list[Any] = []
+        for _ in range(WORKERS):
+            here, there = multiprocessing.Pipe()
+            arguments = (port, count // WORKERS, there)
+            self.processes.append(context.Process(target=work, args=arguments, daemon=True))
+            self.pipes.append(here)
+            self.processes[-1].start()
+        for pipe in self.pipes:
+            assert pipe.recv() == "ready"
+
+    def arrivals(self) -> list[float]:
+        found: list[float] = []
+        for pipe in self.pipes:
+            if not pipe.poll(30):
+                raise AssertionError("some subscribers heard nothing")
+            found += pipe.recv()
+        return found
+
+    def close(self) -> None:
+        for pipe in self.pipes:
+            pipe.send("stop")
+        for process in self.processes:
+            process.join(20)
 
 
-def show(name: str, times: list[float]) -> None:
-    ordered = sorted(times)
-    print(
-        f"{name:48} median {statistics.median(ordered):6.1f} ms   "
-        f"worst of {len(ordered)} {ordered[-1]:6.1f} ms"
+def tell(port: int, crowd: Crowd, events: int) -> tuple[list[float], list[float]]:
+    """Milliseconds to each subscriber, and to the last one of each event."""
+    each: list[float] = []
+    last: list[float] = []
+    with psycopg.connect(
+        host="127.0.0.1", port=port, user="admin", password=PASSWORD, autocommit=True
+    ) as admin:
+        for at in range(events + events % 2):  # even: the address ends as it began
+            sent = time.monotonic()
+            admin.execute(
+                "UPDATE _pico_peer_address SET address = %s "
+                "WHERE raft_id = 2 AND connection_type = 'pgproto'",
+                (f"127.0.0.1:{port + 1 + (at + 1) % 2}",),
+            )
+            times = [(arrived - sent) * 1000 for arrived in crowd.arrivals()]
+            each += times
+            last.append(max(times))
+    return each, last
+
+
+def row(name: str, each: list[float], last: list[float]) -> tuple[str, ...]:
+    return (
+        name,
+        f"{statistics.median(each):.1f}",
+        f"{percentile(each, 0.99):.1f}",
+        f"{statistics.median(last):.1f}",
+        f"{max(last):.1f}",
     )
-
-
-def hop(ports: list[int]) -> None:
-    """One client, a key of r1: asked at its owner and at another instance."""
-    took: dict[str, float] = {}
-    with psycopg.connect(_dsn(ports[0]), autocommit=True) as first:
-        first.execute("CREATE TABLE hop (a INT PRIMARY KEY, b INT) DISTRIBUTED BY (a)")
-        for at in range(200):
-            first.execute("INSERT INTO hop VALUES (%s, 1)", (at,))
-        rows = first.execute("SELECT a FROM hop WHERE bucket_id <= 1500 LIMIT 50").fetchall()
-        keys = [row[0] for row in rows]
-    for name, port in (("owner", ports[0]), ("hop", ports[1])):
-        with psycopg.connect(_dsn(port), autocommit=True) as connection:
-            cursor = connection.cursor()
-            rounds = []
-            for _ in range(9):
-                begun = time.perf_counter()
-                for key in keys * 10:
-                    cursor.execute("SELECT b FROM hop WHERE a = %s", (key,), prepare=True)
-                rounds.append((time.perf_counter() - begun) / (len(keys) * 10) * 1e6)
-            took[name] = statistics.median(rounds)
-    print(
-        f"point SELECT at the owner {took['owner']:.0f} µs, through one hop {took['hop']:.0f} µs: "
-        f"{took['hop'] / took['owner']:.2f}×"
-    )
-
-
-def _dsn(port: int) -> str:
-    return f"host=127.0.0.1 port={port} user=admin password={PASSWORD} dbname=cairn"
 
 
 def main() -> None:
-    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
-    work = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
-    base = free_port() % 20000 + 20000
-    try:
-        demo(
-            "--instances",
-            "2",
-            "--replication-factor",
-            "1",
-            "--detach",
-            "--base-port",
-            str(base),
-            "--dir",
-            str(work),
-        )
-        hop([base, base + 1])
-        with psycopg.connect(_dsn(base), autocommit=True) as admin:
-            begun = time.monotonic()
-            links = [subscribe(base) for _ in range(SUBSCRIBERS)]
-            print(f"{SUBSCRIBERS} subscribers connected in {time.monotonic() - begun:.1f} s")
-            show(f"event to {SUBSCRIBERS} subscribers", fan_out(base, links, admin))
-            stuck = subscribe(base)  # reads nothing from here on
-            show("the same with one that reads nothing", fan_out(base, links, admin))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--subscribers", default="1000,10000")
+    parser.add_argument("--events", type=int, default=20)
+    options = parser.parse_args()
+    files = raise_open_files()
+    head(f"topology events to many subscribers ({WORKERS} client processes, {files} open files)")
+    rows = [("milliseconds to", "a subscriber, median", "p99", "the last, median", "worst")]
+    notes = []
+    for text in options.subscribers.split(","):
+        count = int(text)
+        with demo(2, 1) as facts:
+            port = int(facts["instances"][0]["pg"].rpartition(":")[2])
+            pid = instance_pids(facts)[0]
+            before, began = resident_mib(pid), time.monotonic()
+            crowd = Crowd(port, count)
+            took = time.monotonic() - began
+            rows.append(row(f"{count:,} subscribers", *tell(port, crowd, options.events)))
+            stuck = stuck_subscriber(port)
+            rows.append(row("… and one that reads nothing", *tell(port, crowd, options.events)))
+            grown = (resident_mib(pid) - before) * 1024 / count
+            notes.append(f"{count:,} connected in {took:.1f} s, {grown:.1f} KiB of the server each")
             stuck.close()
-            for link in links:
-                link.close()
-    finally:
-        demo("--stop", "--dir", str(work))
-        shutil.rmtree(work, ignore_errors=True)
+            crowd.close()
+    table(rows)
+    print("\n".join(notes))
+    print(load())
 
 
 if __name__ == "__main__":

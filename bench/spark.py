@@ -1,10 +1,11 @@
 """Spark on Cairn against Spark JDBC on PostgreSQL, in the same run on the same machine.
 
-    python bench/spark.py [--rows 2000000] [--no-postgres]
+    python bench/spark.py [--rows 2000000] [--big 10000000] [--no-postgres]
 
 Read: rows of (bigint, 32 characters, double) into `noop`, 4 partitions. Write: the same rows,
 4 partitions, into an empty table. JDBC is tuned: fetchsize 10000, batchsize 10000 and
-reWriteBatchedInserts. Ratios are what to look at: the machine is shared.
+reWriteBatchedInserts. Ratios are what to look at: the machine is shared. Then hashing end to end,
+the latency of streams, and the memory of the instances while many more rows are read.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +29,7 @@ from postgres import Postgres, binaries
 JARS = ("/usr/share/java/postgresql.jar", os.environ.get("PGJDBC", ""))
 CAIRN = [sys.executable, "-m", "cairn.cli.main"]
 COLUMNS = "id INTEGER PRIMARY KEY, name TEXT, v DOUBLE"
-PARTITIONS = 4
+PARTITIONS, CORES = 4, 2
 
 
 def timed(work: Callable[[], Any]) -> float:
@@ -37,10 +39,12 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 def rss_mb(pid: int) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) / 1024
-    return 0.0
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0.0
+    found = [each for each in status.splitlines() if each.startswith("VmRSS")]
+    return int(found[0].split()[1]) / 1024 if found else 0.0
 
 
 class Cairn:
@@ -119,6 +123,7 @@ def line(name: str, rows: int, seconds: float, against: float | None) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--big", type=int, default=10_000_000, help="rows read for memory; 0: none")
     parser.add_argument("--port", type=int, default=28_327)
     parser.add_argument("--no-postgres", action="store_true")
     wanted = parser.parse_args()
@@ -146,6 +151,11 @@ def main() -> None:
             jdbc = Jdbc(server)
         cairn.run(f"CREATE TABLE bench ({COLUMNS})")
         measure(spark, frame, rows, cairn, jdbc)
+        frame.unpersist()
+        if wanted.big:
+            measure_memory(spark, wanted.big, cairn)
+        cairn.run("TRUNCATE TABLE bench")
+        measure_streams(spark, cairn)
     finally:
         cluster.close_all()
         cairn.close()
@@ -155,25 +165,129 @@ def main() -> None:
 
 
 def measure(spark: Any, frame: Any, rows: int, cairn: Cairn, jdbc: Jdbc | None) -> None:
+    load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     print(f"{rows:,} rows (bigint, 32 characters, double), {PARTITIONS} partitions, local[2]")
+    print(f"load average before: {load}")
     warm = frame.limit(20_000)
     cairn.write(warm, "direct")
+    cairn.write(warm, "staged")
     peer = None
     if jdbc is not None:
         jdbc.write(warm)
-        peer = jdbc.write(frame)
+        peer = best(lambda: jdbc.write(frame), 2)
         line("write  JDBC, tuned", rows, peer, None)
-    line("write  cairn, staged", rows, cairn.write(frame, "staged"), peer)
-    line("write  cairn, direct", rows, cairn.write(frame, "direct"), peer)
+    line("write  cairn, staged", rows, best(lambda: cairn.write(frame, "staged"), 2), peer)
+    line("write  cairn, direct", rows, best(lambda: cairn.write(frame, "direct"), 2), peer)
     peer = None
     if jdbc is not None:
         peer = best(lambda: jdbc.read(spark, rows))
         line("read   JDBC, fetchsize 10000", rows, peer, None)
-    before = [rss_mb(pid) for pid in cairn.pids]
     line("read   cairn", rows, best(lambda: cairn.read(spark)), peer)
-    after = [rss_mb(pid) for pid in cairn.pids]
-    grown = ", ".join(f"{a:.0f} → {b:.0f} MB" for a, b in zip(before, after, strict=True))
-    print(f"memory of the instances over three reads: {grown}")
+    hashed = best(lambda: hash_all(frame, cairn))
+    line("hash   bucket_id() in Spark, per core", rows // CORES, hashed, None)
+
+
+def hash_all(frame: Any, cairn: Cairn) -> float:
+    from cairn.spark import bucket_id
+
+    chosen = frame.select(bucket_id(cairn.dsn, "bench")("id").alias("bucket"))
+    return timed(lambda: chosen.write.format("noop").mode("overwrite").save())
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+def measure_streams(spark: Any, cairn: Cairn) -> None:
+    """From a committed change of topology to its row in Spark, and what a micro-batch costs."""
+    seen: list[float] = []
+    stream = spark.readStream.format("cairn").option("dsn", cairn.dsn)
+    stream = stream.option("stream", "topology").option("startingOffset", "latest").load()
+    with tempfile.TemporaryDirectory() as folder:
+        query = (
+            stream.writeStream.foreachBatch(lambda batch, _: note(batch, seen))
+            .option("checkpointLocation", folder)
+            .start()
+        )
+        try:
+            waits = [wait_for_event(cairn, seen, at) for at in range(6)]
+        finally:
+            query.stop()
+        floors = [
+            each["durationMs"]["triggerExecution"] for each in query.recentProgress
+            if each["numInputRows"]
+        ]  # fmt: skip
+    warm = sorted(waits[1:])
+    print(f"stream topology event to Spark row   {warm[len(warm) // 2]:.2f} s median, "
+          f"{warm[-1]:.2f} s worst, first {waits[0]:.1f} s")  # fmt: skip
+    print(f"stream micro-batch with rows         {min(floors) / 1000:.2f} s at least")
+
+
+def note(batch: Any, seen: list[float]) -> None:
+    if batch.collect():
+        seen.append(time.perf_counter())
+
+
+def wait_for_event(cairn: Cairn, seen: list[float], at: int) -> float:
+    """Buckets of an empty range change their owner and come back: one event each."""
+    known = len(seen)
+    owner = ("r2", "r1")[at % 2]
+    cairn.run(
+        f"UPDATE _pico_bucket SET current_replicaset_name = '{owner}' WHERE bucket_id_start = 1"
+    )
+    begun = time.perf_counter()
+    while len(seen) == known:
+        if time.perf_counter() - begun > 60:
+            raise TimeoutError("the event did not reach Spark")
+        time.sleep(0.005)
+    return seen[known] - begun
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def measure_memory(spark: Any, rows: int, cairn: Cairn) -> None:
+    from pyspark.sql import functions as f
+
+    frame = spark.range(0, rows, 1, PARTITIONS).select(
+        "id", f.md5(f.col("id").cast("string")).alias("name"), (f.col("id") * 0.5).alias("v")
+    )
+    line("write  cairn, direct", rows, cairn.write(frame, "direct"), None)
+    with Sampler(cairn.pids) as sampler:
+        took = cairn.read(spark)
+    line("read   cairn", rows, took, None)
+    for pid in cairn.pids:
+        own, workers = sampler.own[pid], sampler.workers[pid]
+        print(f"memory of an instance during it: {own[0]:.0f} MB before, at most {max(own):.0f}, "
+              f"{own[-1]:.0f} at the end; scan workers at most {max(workers):.0f} MB")  # fmt: skip
+
+
+class Sampler:
+    """Memory of processes and of their children, looked at five times a second."""
+
+    def __init__(self, pids: list[int]) -> None:
+        self.own: dict[int, list[float]] = {pid: [rss_mb(pid)] for pid in pids}
+        self.workers: dict[int, list[float]] = {pid: [0.0] for pid in pids}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Sampler:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.2):
+            for pid in self.own:
+                self.own[pid].append(rss_mb(pid))
+                self.workers[pid].append(sum(rss_mb(child) for child in children(pid)))
+
+
+def children(pid: int) -> list[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(word) for word in path.read_text().split()] if path.exists() else []
 
 
 if __name__ == "__main__":

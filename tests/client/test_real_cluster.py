@@ -17,11 +17,15 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from cairn.client import connect, sync
 from cairn.client.metadata import Metadata
 from cairn.model.errors import CairnError
 
+from .driving import until
 from .small_client import SmallClient
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -116,6 +120,42 @@ def test_client_and_server_agree_on_the_bucket(dsn: str, type_: str, key: Any) -
     run(test)
 
 
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "INT": st.integers(-(2**63), 2**63 - 1),
+    "TEXT": st.text().filter(lambda text: "\0" not in text),
+    "DOUBLE": st.floats(allow_nan=False, allow_infinity=False),
+    "DECIMAL": st.decimals(-(10**20), 10**20, places=8).map(lambda value: +value),
+    "UUID": st.uuids(),
+    "DATETIME": st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)),
+}
+
+
+@pytest.mark.parametrize("type_", VALUES)
+def test_client_and_server_agree_on_any_key(dsn: str, type_: str) -> None:
+    """Values by hypothesis; the server's own answer is the column `bucket_id`."""
+    table = f"agree_on_any_{type_.lower()}"
+    with sync.connect(dsn) as connection:
+        pool = connection.pool
+        pool.execute(f"DROP TABLE IF EXISTS {table}")
+        pool.execute(f"CREATE TABLE {table} (n INT, k {type_}, PRIMARY KEY (n)) DISTRIBUTED BY (k)")
+        text = f"INSERT INTO {table} VALUES ($1, $2)"
+        numbers = iter(range(1_000_000))
+
+        @given(st.lists(VALUES[type_], min_size=20, max_size=40))
+        @hypothesis_settings(max_examples=8, deadline=None)
+        def agree(keys: list[Any]) -> None:
+            rows = [(next(numbers), key) for key in keys]
+            assert pool.executemany(text, rows) == len(rows)
+            metadata = pool._core.metadata.get(text)
+            assert metadata is not None and metadata.is_bound
+            count = pool.topology.bucket_count("default")
+            mine = {number: metadata.bucket((number, key), count) for number, key in rows}
+            asked = f"SELECT n, bucket_id FROM {table} WHERE n >= $1 AND n <= $2"
+            assert dict(pool.fetch(asked, rows[0][0], rows[-1][0])) == mine
+
+        agree()
+
+
 def test_many_rows_are_split_and_counted(dsn: str) -> None:
     async def test() -> None:
         async with await connect(dsn) as pool:
@@ -177,12 +217,74 @@ def test_dbapi(dsn: str) -> None:
         assert connection.pool.stats.routed >= 1
 
 
+def test_copy_is_split_by_the_driver(dsn: str) -> None:
+    values = [(key, f"v\t{key}\\\n", None if key % 7 else Decimal(key) / 4) for key in range(3000)]
+    with sync.connect(dsn) as connection:
+        pool = connection.pool
+        pool.execute("DROP TABLE IF EXISTS copied")
+        pool.execute("CREATE TABLE copied (id INT PRIMARY KEY, v TEXT, d DECIMAL)")
+        assert pool.copy_in("COPY copied FROM STDIN", values) == "COPY 3000"
+        assert not pool.stats.hints
+        chunks = list(pool.copy_out("COPY copied TO STDOUT"))
+        assert len(chunks) == 3000
+        pool.execute("DROP TABLE IF EXISTS copied_again")
+        pool.execute("CREATE TABLE copied_again (id INT PRIMARY KEY, v TEXT, d DECIMAL)")
+        assert pool.copy_in("COPY copied_again (id, v, d) FROM STDIN", chunks) == "COPY 3000"
+        for key in range(0, 3000, 311):
+            (found,) = pool.fetch("SELECT id, v, d FROM copied_again WHERE id = $1", key)
+            assert found == values[key]
+        with pytest.raises(CairnError) as caught:
+            pool.copy_in("COPY copied FROM STDIN", [(5000, "new", None), (17, "again", None)])
+        assert caught.value.sqlstate in ("23505", "PC006")
+        assert "not executed (23505" in str(caught.value.detail)
+
+
+def test_a_hop_is_told_and_waiting_bucket_events_count_at_once(dsn: str) -> None:
+    """All of r1's buckets are given to r2 and back; the driver waits 15 s with bucket events."""
+
+    async def test() -> None:
+        async with await connect(dsn) as pool, await connect(dsn, batch_records=1) as admin:
+            await admin.execute("DROP TABLE IF EXISTS hopped")
+            await admin.execute("CREATE TABLE hopped (id INT PRIMARY KEY, v TEXT)")
+            text = "SELECT v FROM hopped WHERE id = $1"
+            routes = {key: str(await pool.explain_route(text, key)) for key in range(50)}
+            key = next(key for key, route in routes.items() if "→ r1 →" in route)
+            assert await pool.fetch(text, key) == []
+            give = "UPDATE _pico_bucket SET current_replicaset_name = {} WHERE bucket_id_start = 1"
+            await admin.execute(give.format("'r2'"))
+            try:
+                await until(lambda: len(pool.topology.batch) > 0)
+                assert "→ r1 →" in str(await pool.explain_route(text, key))
+                assert await pool.fetch(text, key) == []
+                assert pool.stats.hints == {"flushed": 1}
+                assert "→ r2 →" in str(await pool.explain_route(text, key))
+            finally:
+                await admin.execute(give.format("'r1'"))
+
+    run(test)
+
+
+def test_a_hint_in_a_notice_of_sql_changes_nothing(dsn: str) -> None:
+    """SQL makes notices too; the table's name in one is as near as it gets to a forged hint."""
+    forged = '{"map":"hop","tier":"default","bucket_id":1}'
+
+    async def test() -> None:
+        async with await connect(dsn) as pool:
+            before = pool.topology.describe()["buckets"]
+            name = forged.replace('"', '""')
+            for _ in range(2):
+                await pool.execute(f'CREATE TABLE IF NOT EXISTS "{name}" (id INT PRIMARY KEY)')
+            await pool.execute(f'DROP TABLE "{name}"')
+            assert pool.topology.describe()["buckets"] == before and not pool.stats.hints
+
+    run(test)
+
+
 def test_the_tutorials_client(dsn: str) -> None:
     pool = sync.connect(dsn)
     pool.cursor().execute("CREATE TABLE IF NOT EXISTS small (id INT PRIMARY KEY, v TEXT)")
     settings = pool.pool.settings
-    host, _, port = settings.hosts[0].rpartition(":")
-    client = SmallClient(host, int(port), settings.user, settings.password)
+    client = SmallClient(settings.hosts[0], settings.user, settings.password)
     for key in range(20):
         client.execute("INSERT INTO small VALUES ($1, $2) ON CONFLICT DO NOTHING", key, "x")
         assert client.execute("SELECT id, v FROM small WHERE id = $1", key) == [(key, "x")]

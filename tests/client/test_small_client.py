@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 
 
 def test_the_small_client_routes_and_follows(cluster: FakeCluster) -> None:
-    client = SmallClient("127.0.0.1", cluster.instances["i1"].port, "admin")
+    client = SmallClient(cluster.instances["i1"].address, "admin")
     for key in range(20):
         client.execute("INSERT INTO t VALUES ($1, $2)", key, f"v{key}")
     assert client.execute("SELECT id, v FROM t WHERE id = $1", 7) == [(7, "v7")]

@@ -168,4 +168,4 @@ def test_a_lost_answer_to_a_write_is_not_repeated(
 def test_copy(cluster: FakeCluster, connection: sync.Connection) -> None:
     pool = connection.pool
     assert pool.copy_in("COPY t FROM STDIN", [b"1\tx\n", b"2\ty\n"]) == "COPY 2"
-    assert b"".join(pool.copy_out("COPY t TO STDOUT")) == b"1\tx\n2\ty\n"
+    assert sorted(pool.copy_out("COPY t TO STDOUT")) == [b"1\tx\n", b"2\ty\n"]

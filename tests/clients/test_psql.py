@@ -17,6 +17,15 @@ def psql(run: Run, dsn: str) -> Callable[..., str]:
     return lambda *commands: run("psql", "-X", dsn, *(f"-c{each}" for each in commands))
 
 
+@pytest.mark.parametrize("version", ["0.1", "0.2"])
+def test_a_service_connection_prints_the_topology(run: Run, dsn: str, version: str) -> None:
+    shown = run("psql", "-X", f"{dsn}?options=smart_connector%3D{version}", "-c", "SELECT 41 + 1")
+    events = [line for line in shown.splitlines() if line.startswith("NOTICE:  {")]
+    maps = [each.split('"map":"')[1].split('"')[0] for each in events]
+    assert maps.count("replicaset") == 3 and maps.count("instance") == 3 and "bucket" in maps
+    assert "42" in shown
+
+
 def test_tables_are_listed(psql: Run, fresh: str) -> None:
     for command in (r"\d", r"\dt"):
         assert f" public | {fresh} | table | admin" in psql(command)

@@ -9,6 +9,7 @@ import os
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,24 +23,32 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "20"))
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1, 1_000_000)
 CREATE = "CREATE TABLE t (a INT PRIMARY KEY, b TEXT) DISTRIBUTED BY (a)"
-ALL = "SELECT a FROM t OPTION (read_preference = any, sql_motion_row_max = 0)"
-NAMES = ("i1", "i2", "i3")
+ALL = "SELECT a, b FROM t OPTION (read_preference = any, sql_motion_row_max = 0)"
+BLOWS = ("kill", "pause", "isolate", "cut from one", "not heard")
 
 
 class Chaos:
-    """A replicaset of three behind a proxy, its writers and what they were told."""
+    """One replicaset behind a proxy, its writers and what they were told."""
 
-    def __init__(self, directory: Path, mode: str, seed: int) -> None:
+    def __init__(self, directory: Path, mode: str, seed: int, size: int) -> None:
         self.chance = random.Random(seed)
+        self.names = tuple(f"i{number}" for number in range(1, size + 1))
+        self.done: Counter[str] = Counter()
+        self._deck: list[str] = []
+        self.writers: list[Writer] = []
         config = directory / "tiers.yaml"
         config.write_text(
-            "cluster:\n  name: test\n  tier:\n    default:\n      replication_factor: 3\n"
+            f"cluster:\n  name: test\n  tier:\n    default:\n      replication_factor: {size}\n"
             f"      replication_mode: {mode}\n"
         )
         self.cluster = ProxiedCluster(directory, "test", "--config", str(config))
-        self.cluster.start(*NAMES)
-        eventually(lambda: len(self.cluster["i1"].status()["raft"]["voters"]) == 3, "voters")
-        self.cluster["i1"].sql(CREATE)
+        try:
+            self.cluster.start(*self.names)
+            eventually(lambda: len(self.cluster["i1"].status()["raft"]["voters"]) == size, "voters")
+            self.cluster["i1"].sql(CREATE)
+        except BaseException:
+            self.cluster.close()
+            raise
         self.writers = [Writer(self.cluster, number, seed + number) for number in range(1, 5)]
 
     def close(self) -> None:
@@ -64,36 +73,55 @@ class Chaos:
     def acked(self) -> set[int]:
         return set().union(*(writer.acked for writer in self.writers))
 
+    def count_acked(self) -> int:
+        return sum(len(writer.acked) for writer in self.writers)
+
     # --- blows ------------------------------------------------------------------------------------
 
     def blow(self) -> None:
+        """Against the master; in a larger replicaset now and then against a replica as well."""
         master = eventually(self.master, "a master")
-        others = [name for name in NAMES if name != master]
-        kind = self.chance.choice(("kill", "pause", "isolate", "cut from one", "not heard"))
-        print(f"{kind} {master}", flush=True)
-        node, proxy = self.cluster[master], self.cluster.proxy
+        victims = [master]
+        if len(self.names) > 3 and self.chance.random() < 0.5:
+            victims.append(self.chance.choice([name for name in self.names if name != master]))
+        mending = [self._strike(name, self._next_blow()) for name in victims]
+        time.sleep(self.chance.uniform(0.5, 5.0))
+        self.cluster.proxy.heal()
+        for mend in mending:
+            mend()
+
+    def _next_blow(self) -> str:
+        """Every kind equally often, in an order of chance."""
+        if not self._deck:
+            self._deck = self.chance.sample(BLOWS, len(BLOWS))
+        return self._deck.pop()
+
+    def _strike(self, name: str, kind: str) -> Callable[[], object]:
+        """What has to be done afterwards, besides healing the links."""
+        print(f"{kind} {name}", flush=True)
+        self.done[kind] += 1
+        node, proxy = self.cluster[name], self.cluster.proxy
+        others = [other for other in self.names if other != name]
         if kind == "kill":
             node.kill()
-        elif kind == "pause":
+            return node.start
+        if kind == "pause":
             node.pause()
-        elif kind == "isolate":
-            proxy.isolate(master)
+            return node.resume
+        if kind == "isolate":
+            proxy.isolate(name)
         elif kind == "cut from one":
-            proxy.cut_both(master, self.chance.choice(others))
+            proxy.cut_both(name, self.chance.choice(others))
         else:
             for other in others:
-                proxy.cut(master, other)
-        time.sleep(self.chance.uniform(0.5, 5.0))
-        proxy.heal()
-        if kind == "kill":
-            node.start()
-        elif kind == "pause":
-            node.resume()
+                proxy.cut(name, other)
+        return lambda: None
 
     def send_away(self) -> None:
         """A planned switch: SIGTERM of the master, then back again."""
         master = eventually(self.master, "a master")
         print(f"stop {master}", flush=True)
+        self.done["stop"] += 1
         assert self.cluster[master].stop() == 0
         time.sleep(self.chance.uniform(0.1, 1.0))
         self.cluster[master].start()
@@ -102,10 +130,10 @@ class Chaos:
         for writer in self.writers:
             writer.start()
         for _ in range(rounds):
-            before = len(self.acked())
-            eventually(lambda at=before: len(self.acked()) > at + 20, "writes to go on")  # type: ignore[misc]
+            before = self.count_acked()
+            eventually(lambda at=before: self.count_acked() > at + 20, "writes to go on")  # type: ignore[misc]
             blow()
-            self.cluster.wait_online(*NAMES, via=eventually(self.a_living_one, "somebody"))
+            self.cluster.wait_online(*self.names, via=eventually(self.a_living_one, "somebody"))
         for writer in self.writers:
             writer.stop.set()
         for writer in self.writers:
@@ -117,23 +145,24 @@ class Chaos:
     # --- the end ----------------------------------------------------------------------------------
 
     def check(self, *, may_lose: bool) -> None:
-        def equal() -> set[int]:
-            found = [
-                {row[0] for row in self.cluster[name].sql(ALL)} | {-1}  # never empty: it is true
-                for name in NAMES
-            ]
+        def equal() -> dict[int, str]:
+            found = [{-1: "", **dict(self.cluster[name].sql(ALL))} for name in self.names]
             assert all(each == found[0] for each in found), [len(each) for each in found]
             return found[0]
 
-        have = eventually(equal, "equal replicas") - {-1}
+        rows = eventually(equal, "equal replicas", 60.0)
+        have = set(rows) - {-1}
+        wrong = [key for key in have if rows[key] != f"chaos {key}"]
         sent = set().union(*(writer.sent for writer in self.writers))
         refused = set().union(*(writer.refused for writer in self.writers))
         lost = self.acked() - have
         unknown = sent - self.acked() - refused
+        print(f"{sum(self.done.values())} blows: {dict(self.done)}")
         print(
             f"{len(sent)} sent, {len(self.acked())} acknowledged, {len(refused)} refused, "
             f"{len(unknown)} unknown, {len(have)} there, {len(lost)} lost"
         )
+        assert not wrong, f"rows with a wrong value: {wrong[:10]}"
         assert have <= sent, f"never written: {sorted(have - sent)[:10]}"
         assert not have & refused, f"refused and there: {sorted(have & refused)[:10]}"
         assert may_lose or not lost, f"acknowledged and lost: {sorted(lost)[:20]}"
@@ -153,7 +182,7 @@ class Writer(threading.Thread):
 
     def run(self) -> None:
         while not self.stop.is_set():
-            node = self._cluster[self._chance.choice(NAMES)]
+            node = self._cluster[self._chance.choice(sorted(self._cluster.nodes))]
             try:
                 with node.connect() as connection:
                     connection.execute("SET statement_timeout = 3000")
@@ -168,7 +197,7 @@ class Writer(threading.Thread):
         self._key += 1
         self.sent.add(self._key)
         try:
-            connection.execute("INSERT INTO t VALUES (%s, 'chaos')", (self._key,))
+            connection.execute("INSERT INTO t VALUES (%s, %s)", (self._key, f"chaos {self._key}"))
         except psycopg.Error as problem:
             if (problem.sqlstate or "").startswith(("PC", "57P03")):
                 self.refused.add(self._key)
@@ -180,9 +209,9 @@ class Writer(threading.Thread):
 def chaos(tmp_path: Path) -> Iterator[Callable[..., Chaos]]:
     made: list[Chaos] = []
 
-    def make(mode: str, seed: int) -> Chaos:
-        print(f"CHAOS_SEED={seed} CHAOS_ROUNDS={ROUNDS}")
-        made.append(Chaos(tmp_path, mode, seed))
+    def make(mode: str, seed: int, size: int = 3) -> Chaos:
+        print(f"CHAOS_SEED={seed} CHAOS_ROUNDS={ROUNDS} size {size} {mode}")
+        made.append(Chaos(tmp_path, mode, seed, size))
         return made[-1]
 
     yield make
@@ -205,8 +234,9 @@ def test_a_planned_switch_under_load_loses_nothing_in_async_mode(
 
 
 @pytest.mark.slow
-def test_sync_rows_outlive_many_blows(chaos: Callable[..., Chaos]) -> None:
-    ring = chaos("sync", SEED)
+@pytest.mark.parametrize("size", [3, 5])
+def test_sync_rows_outlive_many_blows(chaos: Callable[..., Chaos], size: int) -> None:
+    ring = chaos("sync", SEED, size)
     ring.run(ROUNDS, ring.blow)
     ring.check(may_lose=False)
 

@@ -93,7 +93,9 @@ def test_killing_the_leader_in_the_middle_changes_nothing_in_the_result(new_clus
     counting += ["UPDATE c SET n = n + 1", "UPDATE s SET n = n + 1"] * 8
     enqueue(cluster, "i1", counting)
     for _ in range(2):
-        leader = eventually(lambda: cluster.leader("i1"), "i1 answers")
+        leader = eventually(
+            lambda: (found := cluster.leader("i1")) in cluster.nodes and found, "a leader"
+        )
         others = [name for name in cluster.nodes if name != leader]
         cluster[leader].kill()
         eventually(lambda via=others[0]: cluster.leader(via) in others, "a new leader")  # noqa: B023
@@ -111,47 +113,49 @@ def test_killing_the_leader_in_the_middle_changes_nothing_in_the_result(new_clus
 def test_the_queue_takes_no_nonsense(new_cluster: Make) -> None:
     cluster = new_cluster().start("i1")
     eventually(lambda: cluster["i1"].sql("SELECT 1 FROM _pico_governor_queue"), "the queue")
-    with pytest.raises(psycopg.Error):
-        enqueue(cluster, "i1", ["SELECT 1", "SELECT 1"], 1)  # ids of the upgrade
-    enqueue(cluster, "i1", ["CREATE TABEL x"])
-    eventually(lambda: queue(cluster, "i1")[100][0] == "failed", "the failure")
+
+    def refused(**changed: Any) -> str:
+        row = {"id": 200, "op": "SELECT 1", "op_format": "sql", "status": "pending"}
+        row |= {"kind": "custom", "batch_id": "b", "description": "", **changed}
+        names = ", ".join(row)
+        marks = ", ".join(["%s"] * len(row))
+        text = f"INSERT INTO _pico_governor_queue ({names}) VALUES ({marks})"
+        with pytest.raises(psycopg.Error) as caught:
+            cluster["i1"].sql(text, tuple(row.values()))
+        assert caught.value.diag.message_primary is not None
+        return f"{caught.value.sqlstate} {caught.value.diag.message_primary}"
+
+    assert refused(kind="strange") == "23514 kind 'strange' is not known to the governor's queue"
+    assert refused(kind="upgrade") == "23514 kind 'upgrade' is not known to the governor's queue"
+    assert refused(op_format="lua") == "23514 op_format 'lua' is not known to the governor's queue"
+    assert refused(status="soon") == "23514 status 'soon' is not known to the governor's queue"
+    assert refused(op=" ") == "23514 an operation of the governor's queue cannot be empty"
+    assert refused(id=1).startswith("23505 ")  # an id of the upgrade
+    with pytest.raises(psycopg.errors.CheckViolation):
+        cluster["i1"].sql("UPDATE _pico_governor_queue SET status = 'never' WHERE id = 1")
+    assert queue(cluster, "i1") == {}
 
 
-def test_a_cluster_is_upgraded_instance_by_instance(new_cluster: Make) -> None:
-    """To a version that adds a column to a system table and a table of its own."""
-    cluster = new_cluster()
-    for name in ("i1", "i2", "i3"):
-        cluster.add(name)
-    cluster.peers = ",".join(node.peer for node in cluster.nodes.values())
-    for node in cluster.nodes.values():
-        node.start(CAIRN_TEST_CATALOG="1")
-    cluster.wait_online("i1", "i2", "i3")
-    cluster["i1"].sql("CREATE TABLE t (a INT PRIMARY KEY) DISTRIBUTED GLOBALLY")
-
-    def catalog(via: str) -> str:
-        query = "SELECT value FROM _pico_property WHERE key = 'system_catalog_version'"
-        return str(cluster[via].sql(query)[0][0])
-
-    eventually(lambda: catalog("i1") == "0.1.0", "the first catalogue")
-    for at, name in enumerate(("i1", "i2", "i3")):
-        assert catalog("i3" if name != "i3" else "i1") == "0.1.0"  # waits for the last instance
-        assert cluster[name].stop() == 0
-        cluster[name].start(CAIRN_TEST_CATALOG="2")
-        other = "i3" if name != "i3" else "i1"
-        cluster.wait_online("i1", "i2", "i3", via=other)
-        eventually(
-            lambda via=other, n=at: cluster[via].sql(f"INSERT INTO t VALUES ({n})") == [],
-            "work goes on",
+def test_an_operation_that_cannot_be_is_failed_with_a_reason(new_cluster: Make) -> None:
+    cluster = new_cluster().start("i1")
+    eventually(lambda: cluster["i1"].sql("SELECT 1 FROM _pico_governor_queue"), "the queue")
+    reasons = {
+        "CREATE TABEL x": "CREATE TABEL is not supported",
+        "UPDATE _pico_instance SET raft_id = 77": (
+            "changing raft_id of _pico_instance is not allowed"
+        ),
+        "DELETE FROM _pico_instance": ("rows of _pico_instance come and go by the governor alone"),
+        "INSERT INTO _pico_property VALUES ('a', '1')": "_pico_property cannot be written by SQL",
+        "SELECT 1": "SELECT cannot be queued",
+        "INSERT INTO g VALUES ($1)": 'table with name "g" not found',
+        "UPDATE _pico_replicaset SET epoch = (SELECT 1 UNION ALL SELECT 2)": "more than one row",
+    }
+    for at, (text, reason) in enumerate(reasons.items(), 100):
+        enqueue(cluster, "i1", [text], at)
+        status, why = eventually(
+            lambda at=at: (found := queue(cluster, "i1")[at])[0] != "pending" and found,
+            f"the end of {text}",
         )
-    eventually(lambda: catalog("i1") == "0.2.0", "the new catalogue")
-    assert cluster["i2"].sql("SELECT note FROM _pico_note") == [("made by the upgrade",)]
-    [(table_id,)] = cluster["i3"].sql("SELECT id FROM _pico_table WHERE name = '_pico_note'")
-    assert table_id < 1024
-    cluster["i3"].sql("ALTER SYSTEM SET sql_motion_row_max = 6000")
-    rows = cluster["i1"].sql(
-        "SELECT value, note FROM _pico_db_config WHERE key = 'sql_motion_row_max'"
-    )
-    assert rows == [(6000, None)]
-    old = cluster.add("i4").start(peers=cluster["i1"].peer, CAIRN_TEST_CATALOG="1")
-    assert old.wait_exit() == 1
-    assert "cannot join a cluster of version 0.2.0" in old.log()
+        assert status == "failed", text
+        assert reason in why
+        cluster["i1"].sql(f"UPDATE _pico_governor_queue SET status = 'done' WHERE id = {at}")

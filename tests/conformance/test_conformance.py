@@ -7,12 +7,15 @@ run the same files.
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from cairn.client.hints import Hints
+from cairn.client.stats import Stats
 from cairn.model.errors import CairnError
 from cairn.model.events import decode
 from cairn.model.topology import Position
@@ -27,6 +30,8 @@ class Runner:
             batch_records=settings.get("batch_records", 1),
             batch_age_s=settings.get("batch_age_s", 15.0),
         )
+        self.stats = Stats()
+        self.hints = Hints(self.table, self.stats, random.Random(1))
         self.now = 0.0
         self.skipped = 0
         self.refused = False
@@ -64,12 +69,16 @@ class Runner:
     def do_flush(self, _: Any) -> None:
         self.table.flush()
 
+    def do_hint(self, hint: dict[str, Any]) -> None:
+        self.hints.heard(json.dumps(hint))
+
     def do_expect(self, expected: dict[str, Any]) -> None:
         found = self.table.describe()
         resume = self.table.resume_after
         found["resume_after"] = None if resume is None else _plain(resume)
         found["skipped"] = self.skipped
         found["refused"] = self.refused
+        found["hints"] = dict(self.stats.hints)
         for key in expected:
             if key == "owners":
                 for owner in expected[key]:
@@ -77,6 +86,8 @@ class Runner:
                     assert got == owner["replicaset"], owner
             elif key == "connectable":
                 assert sorted(each.uuid for each in self.table.online()) == expected[key]
+            elif key == "behind":
+                assert self.hints.is_behind() == expected[key]
             else:
                 assert found[key] == expected[key], key
 

@@ -121,5 +121,27 @@ def writing(dsn: str) -> Callable[..., None]:
     return write
 
 
+@pytest.fixture
+def run(spark: Any, dsn: str, tmp_path: Path) -> Callable[..., list[Any]]:
+    """Runs a stream until it has told all there is; the rows told by this run."""
+
+    def go(stream: str, name: str = "a", **options: Any) -> list[Any]:
+        reader = spark.readStream.format("cairn").option("dsn", dsn).option("stream", stream)
+        for option, value in options.items():
+            reader = reader.option(option, str(value))
+        told: list[Any] = []
+        query = (
+            reader.load()
+            .writeStream.foreachBatch(lambda frame, _: told.append(frame.collect()))
+            .option("checkpointLocation", str(tmp_path / name))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return [batch for batch in told if batch]
+
+    return go
+
+
 def folder_of(demo: dict[str, Any]) -> Path:
     return Path(demo["dir"])

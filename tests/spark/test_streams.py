@@ -12,28 +12,6 @@ import pytest
 from cairn.client.sync_pool import SyncPool
 
 
-@pytest.fixture
-def run(spark: Any, dsn: str, tmp_path: Path) -> Callable[..., list[Any]]:
-    """Runs a stream until it has told all there is; the rows told by this run."""
-
-    def go(stream: str, name: str = "a", **options: Any) -> list[Any]:
-        reader = spark.readStream.format("cairn").option("dsn", dsn).option("stream", stream)
-        for option, value in options.items():
-            reader = reader.option(option, str(value))
-        told: list[Any] = []
-        query = (
-            reader.load()
-            .writeStream.foreachBatch(lambda frame, _: told.append(frame.collect()))
-            .option("checkpointLocation", str(tmp_path / name))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        return [batch for batch in told if batch]
-
-    return go
-
-
 def test_topology_events_come_once_in_raft_order(
     run: Callable[..., list[Any]], pool: SyncPool
 ) -> None:

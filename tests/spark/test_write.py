@@ -77,6 +77,35 @@ def test_a_conflict_is_an_error_unless_said_otherwise(
         writing(_frame(spark, 20), name, commit="direct")
 
 
+def test_a_direct_task_that_is_repeated_accepts_what_its_first_run_wrote(
+    spark: Any, pool: SyncPool, table: Callable[[str], str], writing: Callable[..., None]
+) -> None:
+    """It fails after 30,000 of its rows were sent, some of which are written by then."""
+    name = table(COLUMNS)
+
+    def fail_at_first(rows: Any) -> Any:
+        from pyspark import TaskContext
+
+        yield from rows
+        if TaskContext.get().attemptNumber() == 0 and TaskContext.get().partitionId() == 1:
+            raise RuntimeError("the executor is gone")
+
+    frame = _frame(spark, 90_000)
+    again = spark.createDataFrame(frame.rdd.mapPartitions(fail_at_first), frame.schema)
+    writing(again, name, commit="direct")
+    assert _content(pool, name) == _wanted(90_000)
+
+
+def test_strings_that_are_not_utf_8_are_refused_by_column(
+    spark: Any, pool: SyncPool, table: Callable[[str], str], writing: Callable[..., None]
+) -> None:
+    name = table(COLUMNS)
+    frame = spark.sql("SELECT 1L AS id, CAST(X'FF41' AS string) AS s, 1.0D AS d")
+    with pytest.raises(Exception, match='column "s" has a string that is not UTF-8'):
+        writing(frame, name)
+    assert _content(pool, name) == []
+
+
 def test_a_write_id_that_was_committed_is_not_written_again(
     spark: Any, pool: SyncPool, table: Callable[[str], str], writing: Callable[..., None]
 ) -> None:

@@ -19,7 +19,8 @@ from cairn.model.events import (
     TierFacts,
 )
 from cairn.model.topology import Position
-from cairn.topology.routing_table import Intervals, OtherCluster, RoutingTable, Served
+from cairn.topology.routing_table import OtherCluster, RoutingTable
+from cairn.topology.view import Intervals, Served
 
 
 def buckets(start: int, end: int, owner: str, index: int = 2, **more: Any) -> EventBuckets:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from typing import Any
 
 from cairn.cli.talking import DEFAULT_DSN, TalkProblem, Target
-from cairn.client import sync
+from cairn.client.metadata import Metadata
+from cairn.client.settings import parse_dsn
+from cairn.client.sync_pool import SyncPool
+from cairn.model.errors import CairnError, InvalidParameter
+from cairn.model.values import TYPE_OF_OID, parse_text
+from cairn.pgwire.oids import TYPE_NAMES
 
 
-def value_of(text: str) -> Any:
-    """A parameter from the command line: a number, true, false, null, or else a string."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return text
-    return found if isinstance(found, int | float | bool | None) else text
+def value_of(oid: int, text: str) -> Any:
+    """A parameter from the command line, as the statement takes it; `null` is NULL."""
+    if text.lower() == "null":
+        return None
+    type_ = TYPE_OF_OID.get(oid)
+    return text if type_ is None else parse_text(type_, text)
 
 
 def run_explain_route(
@@ -23,13 +27,51 @@ def run_explain_route(
 ) -> int:
     target = Target(dsn, password_file)
     try:
-        connection = sync.connect(dsn or DEFAULT_DSN, password=target.password)
-    except sync.Error as problem:
-        raise TalkProblem(str(problem), 3) from None
+        settings = parse_dsn(dsn or DEFAULT_DSN, password=target.password or None)
+    except InvalidParameter as problem:
+        raise TalkProblem(str(problem), 2) from None
     try:
-        print(connection.explain_route(sql, [value_of(text) for text in params]))
-    except sync.Error as problem:
-        raise TalkProblem(str(problem)) from None
-    finally:
-        connection.close()
+        pool = SyncPool(settings).open()
+    except CairnError as problem:
+        raise TalkProblem(str(problem), 3) from None
+    with pool:
+        try:
+            oids, metadata = pool.describe(sql)
+            if len(oids) != len(params):
+                raise TalkProblem(_needed(oids, params, metadata), 2)
+            values = [value_of(oid, text) for oid, text in zip(oids, params, strict=True)]
+            print(pool.explain_route(sql, *values))
+        except CairnError as problem:
+            raise TalkProblem(_told(problem, sql)) from None
     return 0
+
+
+def _needed(oids: Sequence[int], params: list[str], metadata: Metadata) -> str:
+    """Which parameters the statement takes, and what each is to its route."""
+    lines = [f"the statement takes {len(oids)} parameters, {len(params)} were given"]
+    for number, oid in enumerate(oids, 1):
+        key = ""
+        if number - 1 in metadata.positions:
+            part = metadata.positions.index(number - 1) + 1
+            key = f", part {part} of {len(metadata.positions)} of the distribution key"
+        lines.append(f"  ${number} {TYPE_NAMES.get(oid, oid)}{key}")
+    if oids and not metadata.positions:
+        lines.append("  none of them gives the distribution key: it goes to any instance")
+    return "\n".join(lines)
+
+
+def _told(problem: CairnError, sql: str) -> str:
+    """The server's error with its code, and the place it points at."""
+    lines = [f"{problem.sqlstate}: {problem.message}"]
+    if problem.position is not None and 1 <= problem.position <= len(sql):
+        before = sql[: problem.position - 1]
+        line = before.count("\n") + 1
+        column = len(before) - (before.rfind("\n") + 1)
+        shown = f"LINE {line}: "
+        lines += [shown + sql.split("\n")[line - 1], " " * (len(shown) + column) + "^"]
+    lines += [f"{word}: {text}" for word, text in _more(problem) if text]
+    return "\n".join(lines)
+
+
+def _more(problem: CairnError) -> list[tuple[str, str | None]]:
+    return [("DETAIL", problem.detail), ("HINT", problem.hint)]

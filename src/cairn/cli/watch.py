@@ -7,33 +7,66 @@ from typing import Any
 
 from cairn.cli.talking import Talk, Target
 
+_LEFT_OUT = ("op", "map", "timestamp", "raft", "n", "last", "name", "address")
+_UUIDS = {
+    "instance_uuid": "instance",
+    "replicaset_uuid": "replicaset",
+    "current_master_uuid": "master",
+    "current_replicaset_uuid": "owner",
+    "next_replicaset_uuid": "next_owner",
+}
+
 
 def run_watch(dsn: str | None, password_file: str | None, *, as_json: bool) -> int:
     talk = Talk(Target(dsn, password_file), {"smart_connector": "0.2"})
+    lines = Lines()
     try:
         while True:
-            for text in talk.wait_notices(3600.0):
-                event = json.loads(text)
+            texts = talk.wait_notices(3600.0)
+            events = [json.loads(text) for text in texts]
+            for event in events:
+                lines.learn(event)  # a snapshot names masters before it tells of them
+            for text, event in zip(texts, events, strict=True):
                 if as_json:
                     print(text, flush=True)
-                elif event["map"] != "heartbeat":
-                    print(_line(event), flush=True)
+                elif (line := lines.of(event)) is not None:
+                    print(line, flush=True)
     except KeyboardInterrupt:
         return 0
     finally:
         talk.close()
 
 
-def _line(event: dict[str, Any]) -> str:
-    raft = event.get("raft") or {}
-    place = f"{raft.get('term', '')}:{raft.get('index', '')}".rjust(8)
-    rest = {
-        key: value
-        for key, value in event.items()
-        if key not in ("op", "map", "timestamp", "raft", "n", "last")
-    }
-    words = " ".join(f"{key}={_short(value)}" for key, value in rest.items())
-    return f"{event.get('timestamp', '')} {place} {event.get('op', ''):8}{event['map']:13}{words}"
+class Lines:
+    """Events as lines for people. Remembers names and addresses: an event has what changed only."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._addresses: dict[str, str] = {}
+
+    def learn(self, event: dict[str, Any]) -> None:
+        own = event.get("instance_uuid") if event["map"] == "instance" else None
+        own = event.get("replicaset_uuid") if event["map"] == "replicaset" else own
+        if own is not None:
+            self._names[own] = event.get("name") or self._names.get(own, "")
+            self._addresses[own] = event.get("address") or self._addresses.get(own, "")
+
+    def of(self, event: dict[str, Any]) -> str | None:
+        if event["map"] == "heartbeat":
+            return None
+        self.learn(event)
+        raft = event.get("raft") or {}
+        place = f"{raft.get('term', '')}:{raft.get('index', '')}".rjust(8)
+        words = [self._word(key, value) for key, value in event.items() if key not in _LEFT_OUT]
+        head = f"{event.get('timestamp', '')} {place} {event.get('op', ''):8}{event['map']:13}"
+        return head + " ".join(words)
+
+    def _word(self, key: str, value: Any) -> str:
+        if key not in _UUIDS:
+            return f"{key}={_short(value)}"
+        name, address = self._names.get(value), self._addresses.get(value)
+        shown = f"{name} ({value})" if name else str(value)
+        return f"{_UUIDS[key]}={shown}" + (f" at {address}" if address else "")
 
 
 def _short(value: Any) -> str:

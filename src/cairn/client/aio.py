@@ -18,8 +18,19 @@ from typing import Any, cast
 from cairn.client import flows
 from cairn.client.aio_wire import AioWire, Wires, open_wire
 from cairn.client.bulk import Split, execute_many, statement
+from cairn.client.copying import PULL_BYTES, PULL_ITEMS, copy_in, pulled
 from cairn.client.core import Core
-from cairn.client.effects import Acquire, Changed, Open, Operation, Pause, Talk, Together
+from cairn.client.effects import (
+    Acquire,
+    Changed,
+    Open,
+    Operation,
+    Pause,
+    Pull,
+    Send,
+    Talk,
+    Together,
+)
 from cairn.client.router import Route
 from cairn.client.service import Service
 from cairn.client.settings import ReadFrom, Settings, parse_dsn
@@ -39,9 +50,12 @@ class Pool:
             settings, self._wires, clock=time.monotonic, chance=chance or random.Random()
         )
         self._service = Service(self._core, self._wake)
+        self._core.on_doubt = self._look_later
         self._splits: dict[str, Split | None] = {}
         self._news: list[asyncio.Future[None]] = []
         self._tick: asyncio.TimerHandle | None = None
+        self._looking: asyncio.TimerHandle | None = None
+        self._swept = 0  # the table's `changes` when connections to those who left were closed
         self._following: asyncio.Task[None] | None = None
 
     async def open(self) -> Pool:
@@ -61,8 +75,9 @@ class Pool:
         return self
 
     async def close(self) -> None:
-        if self._tick is not None:
-            self._tick.cancel()
+        for timer in (self._tick, self._looking):
+            if timer is not None:
+                timer.cancel()
         if self._following is not None:
             self._following.cancel()
             with suppress(asyncio.CancelledError):
@@ -91,7 +106,8 @@ class Pool:
             wire = cast("AioWire | None", core.direct(sql, params))
             if wire is not None:
                 try:
-                    flow = flows.execute(wire.pg, wire.names[sql][0], params)
+                    ready = wire.names[sql]
+                    flow = flows.execute(wire.pg, ready.name, params, ready.quick)
                     result = await wire.talk(flow, limit)
                 except CairnError as error:
                     again = core.after_direct(error, wire, sql, params, limit)
@@ -144,10 +160,13 @@ class Pool:
         finally:
             self._wires.release(wire)
 
-    async def copy_in(self, sql: str, source: Iterable[bytes] | AsyncIterable[bytes]) -> str:
-        """COPY … FROM STDIN; the tag. If `source` fails, so does the COPY."""
-        async with self.connection() as connection:
-            return await connection.copy_in(sql, source)
+    async def copy_in(self, sql: str, source: Iterable[Any] | AsyncIterable[Any]) -> str:
+        """COPY … FROM STDIN; the tag. If `source` fails, so does the COPY.
+
+        `source` gives pieces of text, or rows; each row goes straight to its owner.
+        """
+        items = source if isinstance(source, AsyncIterable) else iter(source)
+        return cast(str, await self._drive(copy_in(self._core, sql, items)))
 
     async def copy_out(self, sql: str) -> AsyncIterator[bytes]:
         """COPY … TO STDOUT, in pieces as they come."""
@@ -165,6 +184,7 @@ class Pool:
     @property
     def stats(self) -> Stats:
         self._core.stats.connections_opened = self._wires.opened
+        self._core.stats.cancels = self._wires.cancelled
         return self._core.stats
 
     def metrics(self) -> str:
@@ -203,6 +223,10 @@ class Pool:
                 return await asyncio.sleep(seconds)
             case Changed(seconds=seconds):
                 return await self._changed(seconds)
+            case Send(wire=AioWire() as wire, data=data):
+                return await wire.send(data)
+            case Pull(source=source):
+                return await _pulled(source)
             case Together(operations=operations):
                 driven = [self._drive(each) for each in operations]
                 return await asyncio.gather(*driven, return_exceptions=True)
@@ -225,14 +249,22 @@ class Pool:
         if deadline is not None and self._tick is None:
             delay = max(0.0, deadline - time.monotonic())
             self._tick = asyncio.get_running_loop().call_later(delay, self._flush)
-        view = self._core.table.view
-        if self._core.table.is_ready:
-            alive = {each.address for each in view.instances.values() if each.address}
-            self._wires.keep_only(alive | set(self.settings.hosts))
+        if self._core.table.is_ready and self._core.table.changes != self._swept:
+            self._swept = self._core.table.changes
+            self._wires.keep_only(self._core.table.addresses() | set(self.settings.hosts))
 
     def _flush(self) -> None:
         self._tick = None
         self._core.table.tick(time.monotonic())
+
+    def _look_later(self, delay_s: float) -> None:
+        self._looking = asyncio.get_running_loop().call_later(delay_s, self._look)
+
+    def _look(self) -> None:
+        """A hint's grace is over."""
+        wire = self._service.leave_if_behind()
+        if wire is not None:
+            cast(AioWire, wire).close()
 
 
 class Connection:
@@ -302,6 +334,18 @@ class Connection:
             for chunk in chunks:
                 yield chunk
             chunks = await wire.talk(flows.copy_more(wire.pg), self._timeout_s)
+
+
+async def _pulled(source: Any) -> list[Any] | None:
+    """Some items at once: an effect for each would cost more than the item."""
+    if isinstance(source, AsyncIterable):
+        found: list[Any] = []
+        async for item in source:
+            found.append(item)
+            if len(found) >= PULL_ITEMS or len(item) >= PULL_BYTES:
+                break
+        return found or None
+    return pulled(source)
 
 
 async def _chunks(source: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[bytes]:

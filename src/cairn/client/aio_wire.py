@@ -6,13 +6,13 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 from cairn.client import flows
 from cairn.client.effects import Wire
 from cairn.client.flows import Flow
 from cairn.client.settings import (
-    METADATA,
     Settings,
     certificate_hash,
     make_pg,
@@ -21,10 +21,21 @@ from cairn.client.settings import (
 from cairn.model.errors import CairnError, TimedOut, TooManyConnections, Unreachable
 from cairn.pgwire.backend import Notice
 from cairn.pgwire.client import PgClient
+from cairn.pgwire.client_requests import ssl_request
 
 
 class AioWire(Wire, asyncio.Protocol):
-    __slots__ = ("_flow", "_loop", "_paused", "_silence", "_timer", "_waiter", "transport")
+    __slots__ = (
+        "_cancelling",
+        "_flow",
+        "_loop",
+        "_paused",
+        "_silence",
+        "_timer",
+        "_waiter",
+        "cancel",
+        "transport",
+    )
 
     def __init__(self, address: str, pg: PgClient, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(address, pg)
@@ -35,6 +46,8 @@ class AioWire(Wire, asyncio.Protocol):
         self._silence: float | None = None
         self._paused: asyncio.Future[None] | None = None  # the transport's buffer is full
         self.transport: asyncio.Transport | None = None
+        self.cancel: Callable[[], float] | None = None  # ask the server to stop; how long to wait
+        self._cancelling: float | None = None  # the limit that has passed
 
     # --- what asyncio calls -------------------------------------------------------------------
 
@@ -109,6 +122,8 @@ class AioWire(Wire, asyncio.Protocol):
         try:
             return await waiter
         except asyncio.CancelledError:
+            if self.cancel is not None and self._flow is not None:
+                self.cancel()
             self.close()
             raise
 
@@ -118,6 +133,10 @@ class AioWire(Wire, asyncio.Protocol):
         self._timer = self._loop.call_later(seconds, self._timed_out, seconds)
 
     def _timed_out(self, limit: float) -> None:
+        if self.cancel is not None and self._cancelling is None and self._silence is None:
+            self._cancelling = limit
+            self._timer = self._loop.call_later(self.cancel(), self._timed_out, limit)
+            return
         self._finish(None, TimedOut(f"no answer from {self.address} in {limit:g} s"))
         self.close()
 
@@ -126,6 +145,9 @@ class AioWire(Wire, asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._cancelling is not None:
+            error = None if error is None else flows.cancelled(error, self._cancelling)
+            self._cancelling = None
         if error is not None and self.pg.is_closed:
             self.close()
         if waiter is None or waiter.done():
@@ -142,6 +164,11 @@ class AioWire(Wire, asyncio.Protocol):
         self.transport.write(data)
         if self._paused is not None:
             await self._paused
+
+    @property
+    def encrypted(self) -> bool:
+        transport = self.transport
+        return transport is not None and transport.get_extra_info("ssl_object") is not None
 
     @property
     def is_usable(self) -> bool:
@@ -208,6 +235,25 @@ async def _open(
     return wire
 
 
+async def send_cancel(settings: Settings, wire: AioWire) -> None:
+    """A CancelRequest on a connection of its own, encrypted if the other is. Nobody answers it."""
+    host, port = split_address(wire.address)
+    with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+        async with asyncio.timeout(settings.connect_timeout_s):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                if wire.encrypted:
+                    writer.write(ssl_request())
+                    if await reader.readexactly(1) != b"S":
+                        return
+                    await writer.start_tls(settings.ssl_context(), server_hostname=host)
+                writer.write(wire.pg.cancel_request())
+                await writer.drain()
+                await reader.read()  # the server hangs up when it has read it
+            finally:
+                writer.close()
+
+
 class Wires:
     """Pooled connections by address."""
 
@@ -217,7 +263,9 @@ class Wires:
         self._counts: dict[str, int] = {}
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._all: set[AioWire] = set()
+        self._cancels: set[asyncio.Task[None]] = set()
         self.opened = 0
+        self.cancelled = 0
 
     def try_acquire(self, address: str) -> AioWire | None:
         idle = self._idle.get(address)
@@ -247,21 +295,38 @@ class Wires:
                 return wire
         self._counts[address] = self._counts.get(address, 0) + 1
         try:
-            wire = await open_wire(self._settings, address, METADATA)
+            wire = await open_wire(self._settings, address, self._settings.statement_keys())
         except BaseException:
             self._gone(address)
             raise
         self.opened += 1
         self._all.add(wire)
+        wire.cancel = lambda: self._cancel(wire)
         return wire
+
+    def _cancel(self, wire: AioWire) -> float:
+        self.cancelled += 1
+        task = asyncio.get_running_loop().create_task(send_cancel(self._settings, wire))
+        self._cancels.add(task)
+        task.add_done_callback(self._cancels.discard)
+        return self._settings.cancel_wait_s
 
     def release(self, wire: Wire) -> None:
         assert isinstance(wire, AioWire)
         if not wire.is_usable:
             self.discard(wire)
             return
-        self._idle.setdefault(wire.address, deque()).append(wire)
-        self._wake(wire.address)
+        self.put_back(wire)
+
+    def put_back(self, wire: Wire) -> None:
+        """As `release`, after a whole answer: it is known to be idle."""
+        address = wire.address
+        idle = self._idle.get(address)
+        if idle is None:
+            idle = self._idle[address] = deque()
+        idle.append(cast(AioWire, wire))
+        if self._waiting:
+            self._wake(address)
 
     def discard(self, wire: Wire) -> None:
         assert isinstance(wire, AioWire)
@@ -289,6 +354,8 @@ class Wires:
                 self.discard(wire)
 
     def close(self) -> None:
+        for task in list(self._cancels):
+            task.cancel()
         for wire in list(self._all):
             self.discard(wire)
         self._idle.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -11,7 +12,8 @@ import msgspec
 from cairn.client import flows
 from cairn.client.core import NOT_EXECUTED, Attempt, Core
 from cairn.client.effects import Operation, Talk, Together, Wire
-from cairn.model.errors import CairnError, PartialWrite
+from cairn.client.shares import Share, failed_share, owner_name, raise_failed, state_of
+from cairn.model.errors import CairnError, OutcomeUnknown
 from cairn.pgwire.backend import Result
 from cairn.pgwire.client_replies import Outcome
 
@@ -101,47 +103,65 @@ def _insert(
             for at, part in groups.items()
         ]
     )
-    return _joined(list(groups), outcomes)
+    return _joined(core, list(groups), outcomes)
 
 
-def _joined(addresses: list[str | None], outcomes: list[Result | BaseException]) -> Result:
-    """One result of several, or the error; what a part of the owners did is said in its detail."""
+def _joined(
+    core: Core, addresses: list[str | None], outcomes: list[Result | BaseException]
+) -> Result:
+    """One result of several, or one error that says what each owner did."""
     failed = [each for each in outcomes if isinstance(each, BaseException)]
     done = [each for each in outcomes if isinstance(each, Result)]
-    if not failed:
-        count = sum(each.row_count for each in done)
-        return Result(
-            done[0].columns, [row for each in done for row in each.rows], f"INSERT 0 {count}"
-        )
-    if not done or not isinstance(failed[0], CairnError):
-        raise failed[0]
-    lines = [
-        f"{address}: {each}" if isinstance(each, BaseException) else f"{address}: {each.tag}"
-        for address, each in zip(addresses, outcomes, strict=True)
-    ]
-    raise PartialWrite(
-        f"the rows were written on some replicasets only: {failed[0]}", detail="; ".join(lines)
-    ) from failed[0]
+    if failed:
+        shares: list[Share] = []
+        for address, each in zip(addresses, outcomes, strict=True):
+            name = owner_name(core.table, address or "")
+            if isinstance(each, Result):
+                shares.append(Share(name, "done", each.tag or ""))
+            else:
+                shares.append(failed_share(name, each))
+        raise_failed(shares, failed)
+    count = sum(each.row_count for each in done)
+    return Result(done[0].columns, [row for each in done for row in each.rows], f"INSERT 0 {count}")
 
 
 # --- executemany ----------------------------------------------------------------------------------
 
 
+class Progress(msgspec.Struct):
+    """How far the rows of one call have come, by address."""
+
+    total: int
+    touched: int = 0
+    done: Counter[str] = msgspec.field(default_factory=Counter)
+    unknown: Counter[str] = msgspec.field(default_factory=Counter)
+
+    def told(self, core: Core) -> str:
+        executed, lost = self.done.total(), self.unknown.total()
+        parts = [
+            f"{owner_name(core.table, at)}: {self.done[at]} done, {self.unknown[at]} unknown"
+            for at in sorted({*self.done, *self.unknown})
+        ]
+        rest = self.total - executed - lost
+        parts.append(f"not executed: {rest}")
+        return f"{executed} of {self.total} statements were executed; {'; '.join(parts)}"
+
+
 def execute_many(core: Core, sql: str, rows: Sequence[Sequence[Any]]) -> Operation[int]:
     """Each row is a statement of its own. Returns rows touched; on failure the detail says how far
-    it got."""
-    progress = [0, 0]  # statements executed, rows touched
+    each owner got."""
+    progress = Progress(len(rows))
     try:
         yield from _by_owner(core, sql, rows, progress, depth=0)
     except CairnError as error:
-        told = f"{progress[0]} of {len(rows)} statements were executed"
+        told = progress.told(core)
         error.detail = told if error.detail is None else f"{error.detail}; {told}"
         raise
-    return progress[1]
+    return progress.touched
 
 
 def _by_owner(
-    core: Core, sql: str, rows: Sequence[Sequence[Any]], progress: list[int], depth: int
+    core: Core, sql: str, rows: Sequence[Sequence[Any]], progress: Progress, depth: int
 ) -> Operation[None]:
     if not rows:
         return
@@ -160,13 +180,14 @@ def _by_owner(
     if len(parts) == 1:
         yield from parts[0]
         return
-    for outcome in (yield Together([*parts])):
-        if isinstance(outcome, BaseException):
-            raise outcome
+    outcomes: list[Any] = yield Together([*parts])
+    failed = [each for each in outcomes if isinstance(each, BaseException)]
+    for error in sorted(failed, key=lambda each: state_of(each) != "unknown"):
+        raise error  # an unknown outcome weighs more than a refusal
 
 
 def _pipelines(
-    core: Core, sql: str, at: str, rows: list[Sequence[Any]], progress: list[int], depth: int
+    core: Core, sql: str, at: str, rows: list[Sequence[Any]], progress: Progress, depth: int
 ) -> Operation[None]:
     """The rows of one owner. What it refuses is sent anew to where it belongs by then."""
     attempt = Attempt(core, sql, core.settings.timeout_s, at)
@@ -176,16 +197,20 @@ def _pipelines(
         try:
             wire, _ = yield from core.wire_for(sql, chunk[0], "master", attempt)
             attempt.sent = True
-            flow = flows.execute_many(wire.pg, wire.names[sql][0], chunk)
+            flow = flows.execute_many(wire.pg, wire.names[sql].name, chunk)
             outcome: Outcome = yield Talk(wire, flow, attempt.timeout_s)
             core.stats.statements += len(outcome.results)
-            progress[0] += len(outcome.results)
-            progress[1] += sum(each.row_count for each in outcome.results)
+            progress.done[wire.address] += len(outcome.results)
+            progress.touched += sum(each.row_count for each in outcome.results)
             rows = rows[len(outcome.results) :]
             if outcome.error is not None:
                 raise outcome.error
         except CairnError as error:
-            yield from core.after_failure(error, wire, attempt)
+            try:
+                yield from core.after_failure(error, wire, attempt)
+            except OutcomeUnknown:
+                progress.unknown[at if wire is None else wire.address] += len(chunk)
+                raise
             if error.sqlstate in NOT_EXECUTED and depth < 20:
                 yield from _by_owner(core, sql, rows, progress, depth + 1)
                 return
@@ -194,4 +219,4 @@ def _pipelines(
             if wire is not None:
                 core.wires.discard(wire)
             raise
-        core.wires.release(wire)
+        core.done(wire)

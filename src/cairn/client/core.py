@@ -12,13 +12,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from cairn.client import flows
-from cairn.client.effects import Acquire, Changed, Operation, Talk, Wire, Wires
+from cairn.client.effects import Acquire, Changed, Operation, Ready, Talk, Wire, Wires
+from cairn.client.hints import Hints
 from cairn.client.metadata import Metadata, MetadataCache
+from cairn.client.quick import Quick
 from cairn.client.router import Route, Router
 from cairn.client.settings import ReadFrom, Settings
 from cairn.client.stats import Stats
 from cairn.model.errors import CairnError, OutcomeUnknown, TimedOut, Unreachable
 from cairn.pgwire.backend import Result, ServerError
+from cairn.pgwire.client_replies import Prepared
 from cairn.topology.routing_table import RoutingTable
 
 #: Certainly not executed: not the owner, not the leader, no master, not Online yet.
@@ -46,6 +49,8 @@ class Core:
         )
         self.metadata = MetadataCache(settings.metadata_cache_size)
         self.router = Router(settings, self.table, self.stats, chance, clock)
+        self.hints = Hints(self.table, self.stats, chance)
+        self.on_doubt: Callable[[float], None] = lambda delay_s: None  # set by the face
 
     # --- one statement ------------------------------------------------------------------------
 
@@ -79,18 +84,39 @@ class Core:
         wire = None if address is None else self.wires.try_acquire(address)
         if wire is None:
             return None
-        known = wire.names.get(sql)
-        if known is None or known[1] < self.metadata.dropped_at(sql):
+        ready = wire.names.get(sql)
+        cache = self.metadata
+        if ready is None or (
+            ready.generation != cache.generation and ready.generation < cache.dropped_at(sql)
+        ):
             self.wires.release(wire)
             return None
         return wire
 
     def direct_done(self, wire: Wire) -> None:
-        self.wires.release(wire)
+        self.wires.put_back(wire)
+        if wire.hints:
+            self._take_hints(wire)
         stats = self.stats
         stats.statements += 1
         stats.metadata_hits += 1
-        stats.routed += 1
+        if self.settings.routing:
+            stats.routed += 1
+        else:
+            stats.fallbacks["switched_off"] += 1
+
+    def done(self, wire: Wire) -> None:
+        """The answer is here: the connection is free again, and what it hinted is weighed."""
+        self.wires.release(wire)
+        if wire.hints:
+            self._take_hints(wire)
+
+    def _take_hints(self, wire: Wire) -> None:
+        hints, wire.hints = wire.hints, []
+        for message in hints:
+            delay_s = self.hints.heard(message)
+            if delay_s is not None:
+                self.on_doubt(delay_s)
 
     def after_direct(
         self, error: CairnError, wire: Wire, sql: str, params: Sequence[Any], timeout_s: float
@@ -112,7 +138,8 @@ class Core:
                 wire, route = yield from self.wire_for(sql, params, role, attempt)
                 attempt.sent = True
                 if params:
-                    flow = flows.execute(wire.pg, wire.names[sql][0], params)
+                    ready = wire.names[sql]
+                    flow = flows.execute(wire.pg, ready.name, params, ready.quick)
                 else:
                     flow = flows.run_once(wire.pg, sql)
                 result: Result = yield Talk(wire, flow, attempt.timeout_s)
@@ -123,7 +150,9 @@ class Core:
                 if wire is not None:
                     self.wires.discard(wire)
                 raise
-            self.wires.release(wire)
+            if role != "master":
+                wire.hints.clear()  # sent to a replica on purpose
+            self.done(wire)
             self.router.count(sql, route)
             return result
 
@@ -134,18 +163,18 @@ class Core:
         attempt.sent = False
         wire: Wire | None
         if attempt.at is not None:
-            wire = yield from self._acquire(attempt.at)
+            wire = yield from self.acquire(attempt.at)
             yield from self._have(wire, sql, attempt)
             return wire, Route(attempt.at)
         if not params:
             route = self.router.anywhere("no_parameters")
-            return (yield from self._acquire(route.address)), route
+            return (yield from self.acquire(route.address)), route
         metadata = self.metadata.get(sql)
         cached = metadata is not None
         wire = None
         if metadata is None:
             self.stats.metadata_misses += 1
-            wire = yield from self._acquire(self.router.any_instance()[0])
+            wire = yield from self.acquire(self.router.any_instance()[0])
             metadata = yield from self._prepare(wire, sql, attempt)
         else:
             self.stats.metadata_hits += 1
@@ -159,17 +188,17 @@ class Core:
             address = route.address
             wire = self.wires.try_acquire(address)
             if wire is None:
-                wire = yield from self._acquire(address)
+                wire = yield from self.acquire(address)
         yield from self._have(wire, sql, attempt)
         return wire, route
 
     def _have(self, wire: Wire, sql: str, attempt: Attempt) -> Operation[None]:
         """See to it that the statement is prepared on the connection, and not before a change."""
         known = wire.names.get(sql)
-        if known is None or known[1] < self.metadata.dropped_at(sql):
+        if known is None or known.generation < self.metadata.dropped_at(sql):
             yield from self._prepare(wire, sql, attempt)
 
-    def _acquire(self, address: str) -> Operation[Wire]:
+    def acquire(self, address: str) -> Operation[Wire]:
         wire = self.wires.try_acquire(address)
         if wire is None:
             try:
@@ -195,14 +224,15 @@ class Core:
         except BaseException:
             self._give_back(wire)
             raise
-        wire.names[sql] = (name, self.metadata.generation)
+        quick = Quick(name, wire.pg.statements[name])
+        wire.names[sql] = Ready(name, self.metadata.generation, quick)
         self.metadata.put(sql, metadata)
         return metadata
 
     def _close(self, wire: Wire, sql: str) -> Operation[None]:
         known = wire.names.pop(sql, None)
         if known is not None and wire.pg.is_idle:
-            flow = flows.close_statement(wire.pg, known[0])
+            flow = flows.close_statement(wire.pg, known.name)
             try:
                 yield Talk(wire, flow, self.settings.connect_timeout_s)
             except CairnError:
@@ -234,6 +264,9 @@ class Core:
             self.stats.reprepares += 1
             self.metadata.drop(attempt.sql)
             return
+        if isinstance(error, ServerError) and error.sqlstate == OutcomeUnknown.sqlstate:
+            self.stats.outcome_unknown += 1
+            raise OutcomeUnknown(error.message, detail=error.detail, hint=error.hint) from error
         if isinstance(error, ServerError) and not lost and error.sqlstate not in NOT_EXECUTED:
             raise error
         attempt.check_repeatable(error, lost)
@@ -264,12 +297,25 @@ class Core:
             if metadata is not None:
                 return metadata
             try:
-                wire = yield from self._acquire(self.router.any_instance()[0])
+                wire = yield from self.acquire(self.router.any_instance()[0])
                 yield from self._prepare(wire, sql, attempt)
             except CairnError as error:
                 yield from self.after_failure(error, None, attempt)
                 continue
             self.wires.release(wire)
+
+    def describe(self, sql: str) -> Operation[Prepared]:
+        """A statement as any instance describes it: parameters and columns."""
+        attempt = Attempt(self, sql, self.settings.timeout_s)
+        while True:
+            try:
+                wire = yield from self.acquire(self.router.any_instance()[0])
+                yield from self._have(wire, sql, attempt)
+            except CairnError as error:
+                yield from self.after_failure(error, None, attempt)
+                continue
+            self.wires.release(wire)
+            return wire.pg.statements[wire.names[sql].name]
 
 
 class Attempt:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from cairn.client.metadata import Metadata, read_notice
+from cairn.client.quick import Quick
 from cairn.model.errors import InvalidParameter
-from cairn.pgwire.backend import Notice, Result
+from cairn.pgwire.backend import Notice, Result, ServerError
 from cairn.pgwire.client import PgClient
 from cairn.pgwire.client_replies import Outcome
 
@@ -35,6 +36,14 @@ def login(pg: PgClient, certificate_hash: bytes | None = None) -> Flow[None]:
             return
 
 
+def cancelled(error: Exception, limit_s: float) -> Exception:
+    """What the server said to our CancelRequest, in the words of the one who set the limit."""
+    if not isinstance(error, ServerError) or error.sqlstate != "57014":
+        return error
+    message = f"no answer in {limit_s:g} s: the statement was cancelled"
+    return ServerError({**error.fields, "M": message})
+
+
 def prepare(pg: PgClient, name: str, sql: str) -> Flow[Metadata]:
     """Prepare under a name. Only a notice that comes now and is about `sql` is believed."""
     notices: list[str] = []
@@ -56,13 +65,32 @@ def prepare(pg: PgClient, name: str, sql: str) -> Flow[Metadata]:
     return Metadata()
 
 
-def execute(pg: PgClient, name: str, params: Sequence[Any]) -> Flow[Result]:
-    """A prepared statement."""
-    outgoing = pg.execute_prepared(name, params)
-    while True:
-        outgoing = pg.receive((yield outgoing))
-        if not outgoing and pg.is_idle:
-            return pg.take_results()[-1]
+def execute(
+    pg: PgClient, name: str, params: Sequence[Any], quick: Quick | None = None
+) -> Flow[Result]:
+    """A prepared statement; `quick` is its short cut."""
+    request = None if quick is None or not pg.is_idle else quick.request(params)
+    if quick is None or request is None:
+        yield from _until_idle(pg, pg.execute_prepared(name, params))
+        return pg.take_results()[-1]
+    data = yield request
+    result = quick.answer(data)
+    if result is not None:
+        return result
+    return (yield from execute_rest(pg, name, params, b"", data))
+
+
+def execute_rest(
+    pg: PgClient, name: str, params: Sequence[Any], unsent: bytes, data: bytes
+) -> Flow[Result]:
+    """A statement that has left by the short cut goes on the general way."""
+    pg.execute_prepared(name, params)
+    outgoing = unsent
+    if data:
+        outgoing += pg.receive(data)
+    if outgoing or not pg.is_idle:
+        yield from _until_idle(pg, outgoing)
+    return pg.take_results()[-1]
 
 
 def execute_many(pg: PgClient, name: str, rows: Sequence[Sequence[Any]]) -> Flow[Outcome]:

@@ -41,11 +41,7 @@ class Metadata(msgspec.Struct):
 
     def bucket(self, params: Sequence[Any], bucket_count: int) -> int | None:
         """None when a value is not one of its type: the server will say what is wrong."""
-        function = self._functions.get(bucket_count)
-        if function is None:
-            types = [TYPE_OF_OID[oid] for oid in self.oids]
-            function = bucket_function(types, bucket_count, self.hash_version)
-            self._functions[bucket_count] = function
+        function = self._functions.get(bucket_count) or self._function(bucket_count)
         try:
             if len(self.positions) == 1:
                 value = params[self.positions[0]]
@@ -57,6 +53,20 @@ class Metadata(msgspec.Struct):
             return function(values)
         except (TypeError, ValueError, IndexError, KeyError, ArithmeticError, CairnError):
             return None
+
+    def bucket_of(self, key: Sequence[Any], bucket_count: int) -> int | None:
+        """The same, of the key's parts in their order, which are of their types already."""
+        function = self._functions.get(bucket_count) or self._function(bucket_count)
+        try:
+            return function(key)
+        except (TypeError, ValueError, ArithmeticError, CairnError):
+            return None
+
+    def _function(self, bucket_count: int) -> Callable[[Sequence[Any]], int]:
+        types = [TYPE_OF_OID[oid] for oid in self.oids]
+        made = bucket_function(types, bucket_count, self.hash_version)
+        self._functions[bucket_count] = made
+        return made
 
 
 def read_notice(message: str, query: str, param_oids: Sequence[int] = ()) -> Metadata | None:

@@ -16,7 +16,8 @@ from cairn.client.metadata import Metadata
 from cairn.client.settings import ReadFrom, Settings
 from cairn.client.stats import Stats
 from cairn.model.errors import Unreachable
-from cairn.topology.routing_table import KnownInstance, RoutingTable
+from cairn.topology.routing_table import RoutingTable
+from cairn.topology.view import KnownInstance
 
 log = logging.getLogger("cairn.client")
 
@@ -43,6 +44,7 @@ class Route(msgspec.Struct, frozen=True):
 
 
 _REASONS = {
+    "switched_off": "routing is switched off",
     "no_parameters": "the statement has no parameters",
     "no_metadata": "the server sent no metadata for it",
     "unbounded": "its distribution key is not given by parameters",
@@ -71,25 +73,53 @@ class Router:
         self._ejected: dict[str, float] = {}  # address → until
         self._allowed: dict[str, bool] = {}
         self._logged: set[str] = set()
+        self._seen = -1  # the table's `changes` that `_masters` was made from
+        self._turns: list[str] = []
+        self._masters: dict[str, tuple[int, dict[int, str]]] = {}  # by tier: count, by bucket
 
     # --- one statement ------------------------------------------------------------------------
 
     def direct(self, metadata: Metadata, params: Sequence[Any]) -> str | None:
         """The address of the owner's master; None whenever there is more to say (see `route`)."""
-        tier, table = metadata.tier, self.table
+        table = self.table
+        if table.changes != self._seen:
+            self._seen, self._masters, self._turns = table.changes, {}, []
+        if not self.settings.routing:
+            return self._in_turn()
+        tier = metadata.tier
         if tier is None or not metadata.positions or (self._ejected and self._any_ejected()):
             return None
-        count = table.bucket_count(tier)
+        masters = self._masters.get(tier)
+        if masters is None:
+            masters = self._masters[tier] = (table.bucket_count(tier), {})
+        count, addresses = masters
         bucket = metadata.bucket(params, count) if count else None
-        owner = None if bucket is None else table.owner(tier, bucket)
-        master = None if owner is None else table.master(owner)
-        if master is None or not self._allowed.get(master.address or ""):
+        if bucket is None:
             return None
-        return master.address
+        address = addresses.get(bucket)
+        if address is None:
+            address = table.master_address(tier, bucket)
+            if address is None or not self._is_allowed(address):
+                return None
+            addresses[bucket] = address
+        return address
+
+    def _in_turn(self) -> str | None:
+        """Without routing: every online instance in its turn."""
+        if not self._turns:
+            known = [each.address for each in self.table.online() if each.address]
+            self._turns = [address for address in known if self.is_good(address)]
+            self._chance.shuffle(self._turns)
+        if not self._turns:
+            return None
+        self._turns.append(self._turns.pop(0))
+        return self._turns[-1]
 
     def route(
         self, metadata: Metadata, params: Sequence[Any], read_from: ReadFrom, cached: bool = True
     ) -> Route:
+        if not self.settings.routing:
+            return self._anywhere("switched_off", cached)
         if not metadata.positions or metadata.tier is None:
             return self._anywhere("unbounded" if metadata.told else "no_metadata", cached)
         table = self.table
@@ -175,6 +205,10 @@ class Router:
 
     def reached(self, address: str) -> None:
         self._ejected.pop(address, None)
+
+    def is_good(self, address: str) -> bool:
+        """Allowed, and not found dead a moment ago."""
+        return self._is_allowed(address) and not self._is_ejected(address)
 
     def _is_ejected(self, address: str) -> bool:
         until = self._ejected.get(address)

@@ -29,6 +29,7 @@ class Service:
         self.version = "0.2"
         self._older: set[str] = set()  # addresses that speak 0.1 only
         self.address: str | None = None  # of the provider, while connected
+        self.wire: Wire | None = None
         self.error: CairnError | None = None  # of the last try
         self.tried: set[str] = set()  # since the last success
         self._behind: set[str] = set()
@@ -51,12 +52,20 @@ class Service:
             except CairnError as error:
                 self._failed(error)
             finally:
-                self.address = None
+                self.address = self.wire = None
                 self.core.table.lost()
                 if wire is not None:
                     self.core.wires.discard(wire)
             pause, self._pause = self._pause, min(self._pause * 2, _LONGEST_PAUSE_S)
             yield Pause(pause * (0.5 + self.core.chance.random()))
+
+    def leave_if_behind(self) -> Wire | None:
+        """After a hint's grace: the connection to close, so that another instance is asked."""
+        if not self.core.hints.is_behind() or self.wire is None:
+            return None
+        log.info("%s has not told what another instance knows: left for another", self.address)
+        self._behind.add(self.wire.address)
+        return self.wire
 
     def _params(self) -> dict[str, str]:
         params = {"smart_connector": self.version}
@@ -95,7 +104,7 @@ class Service:
             core.metadata.clear()
         else:
             core.stats.topology_resumes += 1
-        self.address, self.error = wire.address, None
+        self.address, self.wire, self.error = wire.address, wire, None
         self.tried.clear()
         self._behind.clear()
         self._pause = _FIRST_PAUSE_S

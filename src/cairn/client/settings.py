@@ -14,10 +14,14 @@ import msgspec
 
 from cairn.model.errors import InvalidParameter
 from cairn.pgwire.client import PgClient
+from cairn.pgwire.client_auth import ChannelBinding
 
 DEFAULT_PORT = 4327
-METADATA = {"picodata_stmt_invalidation": "true"}  # startup keys of connections for statements
+#: Startup keys of connections for statements.
+METADATA = {"picodata_stmt_invalidation": "true", "smart_connector_hints": "true"}
 ReadFrom: TypeAlias = Literal["master", "replica", "any"]
+_NAMED = ("sslmode", "sslrootcert", "sslcert", "sslkey", "channel_binding", "application_name")
+_BINDINGS = ("disable", "prefer", "require")
 _SSL_MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
 
 
@@ -31,15 +35,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, str] = {}  # further startup keys
     sslmode: str = "prefer"
     sslrootcert: str | None = None
+    sslcert: str | None = None  # ours, for servers that ask for one
+    sslkey: str | None = None
+    channel_binding: ChannelBinding = "prefer"  # SCRAM-SHA-256-PLUS
     application_name: str = "cairn-client"
 
     connect_timeout_s: float = 5.0
     acquire_timeout_s: float = 5.0  # for a free connection of a full pool
     timeout_s: float = 30.0  # for a statement
+    cancel_wait_s: float = 1.0  # for the answer to a CancelRequest, when a statement took too long
     retry_for_s: float = 10.0  # what was certainly not executed is tried again so long
     silence_s: float = 15.0  # a 0.2 service connection without a heartbeat is given up
     max_per_instance: int = 10
 
+    routing: bool = True  # False: instances in turn, for comparison
     read_from: ReadFrom = "master"
     tiers: tuple[str, ...] = ()  # unbounded statements go only there; empty: anywhere
     split_inserts: bool = True
@@ -55,6 +64,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             found.setdefault("read_preference", "any")
         return found
 
+    def statement_keys(self) -> dict[str, str]:
+        """Startup keys of connections for statements: who does not route needs no hints."""
+        return METADATA if self.routing else {**METADATA, "smart_connector_hints": "false"}
+
     @property
     def tls(self) -> Literal["disable", "prefer", "require"]:
         return self.sslmode if self.sslmode in ("disable", "prefer") else "require"  # type: ignore[return-value]
@@ -68,6 +81,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         context.check_hostname = self.verifies_hosts
         if self.sslmode not in ("verify-ca", "verify-full"):
             context.verify_mode = ssl.CERT_NONE
+        if self.sslcert is not None:
+            context.load_cert_chain(self.sslcert, self.sslkey)
         return context
 
     def allows(self, address: str) -> bool:
@@ -100,7 +115,7 @@ def parse_dsn(dsn: str, **more: Any) -> Settings:
         found["database"] = unquote(parts.path.strip("/"))
     options: dict[str, str] = dict(more.pop("options", {}))
     for name, value in parse_qsl(parts.query):
-        if name in ("sslmode", "sslrootcert", "application_name"):
+        if name in _NAMED:
             found[name] = value
         elif name == "connect_timeout":
             found["connect_timeout_s"] = float(value)
@@ -119,6 +134,8 @@ def parse_dsn(dsn: str, **more: Any) -> Settings:
         raise InvalidParameter("the DSN names no host")
     if settings.sslmode not in _SSL_MODES:
         raise InvalidParameter(f"sslmode={settings.sslmode}: use one of {', '.join(_SSL_MODES)}")
+    if settings.channel_binding not in _BINDINGS:
+        raise InvalidParameter(f"channel_binding: use one of {', '.join(_BINDINGS)}")
     return settings
 
 
@@ -130,12 +147,48 @@ def make_pg(settings: Settings, params: dict[str, str]) -> PgClient:
         database=settings.database,
         params={**settings.startup(), **params},
         tls=settings.tls,
+        channel_binding=settings.channel_binding,
     )
 
 
+_HASHES = {  # by the OID of the signature, RSA and ECDSA; MD5 and SHA-1 count as SHA-256 (RFC 5929)
+    bytes.fromhex("2a864886f70d010104"): "sha256",
+    bytes.fromhex("2a864886f70d010105"): "sha256",
+    bytes.fromhex("2a864886f70d01010b"): "sha256",
+    bytes.fromhex("2a864886f70d01010c"): "sha384",
+    bytes.fromhex("2a864886f70d01010d"): "sha512",
+    bytes.fromhex("2a8648ce3d0401"): "sha256",
+    bytes.fromhex("2a8648ce3d040302"): "sha256",
+    bytes.fromhex("2a8648ce3d040303"): "sha384",
+    bytes.fromhex("2a8648ce3d040304"): "sha512",
+}
+
+
 def certificate_hash(certificate: bytes | None) -> bytes | None:
-    """tls-server-end-point (RFC 5929), for the usual certificates signed with SHA-256."""
-    return None if not certificate else hashlib.sha256(certificate).digest()
+    """tls-server-end-point (RFC 5929); None where it is not defined, as for Ed25519."""
+    try:
+        name = None if not certificate else _HASHES.get(_signature_oid(certificate))
+    except IndexError:
+        return None
+    return None if name is None or certificate is None else hashlib.new(name, certificate).digest()
+
+
+def _signature_oid(der: bytes) -> bytes:
+    """Certificate ::= SEQUENCE { tbsCertificate, signatureAlgorithm SEQUENCE { OID … }, … }."""
+    at, _ = _inside(der, 0)
+    _, after_tbs = _inside(der, at)
+    algorithm, _ = _inside(der, after_tbs)
+    start, end = _inside(der, algorithm)
+    return der[start:end]
+
+
+def _inside(der: bytes, at: int) -> tuple[int, int]:
+    """Where the content of the element at `at` begins and ends."""
+    length, start = der[at + 1], at + 2
+    if length & 0x80:
+        size = length & 0x7F
+        length, start = int.from_bytes(der[start : start + size]), start + size
+    return start, start + length
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+_LABELS: Final = {"fallbacks": "reason", "hints": "verdict", "retries": "sqlstate"}
 
 
 class Stats(msgspec.Struct):
@@ -17,8 +19,10 @@ class Stats(msgspec.Struct):
     fallbacks: Counter[str] = msgspec.field(default_factory=Counter)  # by reason
     metadata_hits: int = 0
     metadata_misses: int = 0
+    hints: Counter[str] = msgspec.field(default_factory=Counter)  # "one hop away", by verdict
     reprepares: int = 0
     retries: Counter[str] = msgspec.field(default_factory=Counter)  # by SQLSTATE
+    cancels: int = 0  # CancelRequests sent because a statement took too long
     outcome_unknown: int = 0
     rows_split: int = 0  # rows of executemany and INSERT sent to their owners
     connections_opened: int = 0
@@ -29,6 +33,7 @@ class Stats(msgspec.Struct):
     topology_snapshots: int = 0
     topology_resumes: int = 0
     topology_events: int = 0
+    topology_refreshes: int = 0  # providers left because a hint told what they did not
     topology_ignored: int = 0  # notices that are no event we know
     topology_heard_at: float = 0.0  # the driver's clock, when the stream last said something
 
@@ -51,7 +56,7 @@ class Stats(msgspec.Struct):
             value = getattr(self, field)
             name = f"cairn_client_{field}_total"
             if isinstance(value, Counter):
-                label = "reason" if field == "fallbacks" else "sqlstate"
+                label = _LABELS[field]
                 for key, count in sorted(value.items()):
                     yield name, f'{{{label}="{key}"}}', count
             elif isinstance(value, int):

@@ -5,86 +5,36 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
 from cairn.client import flows
 from cairn.client.bulk import Split, execute_many, statement
+from cairn.client.copying import copy_in, pulled
 from cairn.client.core import Core
-from cairn.client.effects import Acquire, Changed, Open, Operation, Pause, Talk, Together, Wire
+from cairn.client.effects import (
+    Acquire,
+    Changed,
+    Open,
+    Operation,
+    Pause,
+    Pull,
+    Send,
+    Talk,
+    Together,
+)
+from cairn.client.metadata import Metadata
 from cairn.client.router import Route
 from cairn.client.service import Service
-from cairn.client.settings import METADATA, ReadFrom, Settings
+from cairn.client.settings import ReadFrom, Settings
 from cairn.client.stats import Stats
 from cairn.client.sync_wire import SyncWire, open_wire
-from cairn.model.errors import CairnError, TooManyConnections, Unreachable
+from cairn.client.sync_wires import Wires
+from cairn.model.errors import CairnError, Unreachable
 from cairn.pgwire.backend import Result
+from cairn.pgwire.client_replies import Prepared
 from cairn.topology.routing_table import RoutingTable
-
-
-class Wires:
-    """Pooled connections by address. Every method is called with the pool's lock held."""
-
-    def __init__(self, settings: Settings, news: threading.Condition) -> None:
-        self._settings, self._news = settings, news
-        self._idle: dict[str, deque[SyncWire]] = {}
-        self._counts: dict[str, int] = {}
-        self._all: set[SyncWire] = set()
-        self.opened = 0
-
-    def try_acquire(self, address: str) -> SyncWire | None:
-        idle = self._idle.get(address)
-        while idle:
-            wire = idle.pop()
-            if wire.is_usable:
-                return wire
-            self.discard(wire)
-        return None
-
-    def reserve(self, address: str) -> SyncWire | None:
-        """A free connection, or None and the right to open one."""
-        until = time.monotonic() + self._settings.acquire_timeout_s
-        while self._counts.get(address, 0) >= self._settings.max_per_instance:
-            wire = self.try_acquire(address)
-            if wire is not None:
-                return wire
-            if not self._news.wait(max(0.0, until - time.monotonic())):
-                raise TooManyConnections(
-                    f"all {self._settings.max_per_instance} connections to {address} are in use",
-                    hint="raise max_per_instance or acquire_timeout_s",
-                )
-        self._counts[address] = self._counts.get(address, 0) + 1
-        return None
-
-    def opened_one(self, wire: SyncWire) -> None:
-        self.opened += 1
-        self._all.add(wire)
-
-    def release(self, wire: Wire) -> None:
-        assert isinstance(wire, SyncWire)
-        if not wire.is_idle:
-            self.discard(wire)
-            return
-        self._idle.setdefault(wire.address, deque()).append(wire)
-        self._news.notify_all()
-
-    def discard(self, wire: Wire) -> None:
-        assert isinstance(wire, SyncWire)
-        wire.close()
-        if wire in self._all:
-            self._all.discard(wire)
-            self.forget(wire.address)
-
-    def forget(self, address: str) -> None:
-        self._counts[address] -= 1
-        self._news.notify_all()
-
-    def close(self) -> None:
-        for wire in list(self._all):
-            self.discard(wire)
-        self._idle.clear()
 
 
 class _Closed(BaseException):
@@ -103,6 +53,10 @@ class SyncPool:
             settings, self._wires, clock=time.monotonic, chance=chance or random.Random()
         )
         self._service = Service(self._core, self._wake)
+        self._core.on_doubt = self._look_later
+        self._looking: threading.Timer | None = None
+        self._tick: threading.Timer | None = None
+        self._swept = 0  # the table's `changes` when connections to those who left were closed
         self._service_wire: SyncWire | None = None
         self._splits: dict[str, Split | None] = {}
         self._closed = False
@@ -128,6 +82,9 @@ class SyncPool:
     def close(self) -> None:
         with self._lock:
             self._closed = True
+            for timer in (self._looking, self._tick):
+                if timer is not None:
+                    timer.cancel()
             self._wires.close()
             if self._service_wire is not None:
                 self._service_wire.close()
@@ -155,8 +112,7 @@ class SyncPool:
                 wire = cast("SyncWire | None", core.direct(sql, params))
             if wire is not None:
                 try:
-                    flow = flows.execute(wire.pg, wire.names[sql][0], params)
-                    result = wire.talk(flow, limit)
+                    result = wire.execute(wire.names[sql], params, limit)
                 except CairnError as error:
                     return cast(
                         Result, self._drive(core.after_direct(error, wire, sql, params, limit))
@@ -167,7 +123,7 @@ class SyncPool:
                     raise
                 with self._lock:
                     core.direct_done(wire)
-                return cast(Result, result)
+                return result
         operation = statement(
             self._core, self._splits, sql, params, read_from=read_from, timeout_s=timeout_s
         )
@@ -189,6 +145,11 @@ class SyncPool:
     def explain_route(self, sql: str, *params: Any, read_from: ReadFrom | None = None) -> Route:
         return cast(Route, self._drive(self._core.explain_route(sql, params, read_from=read_from)))
 
+    def describe(self, sql: str) -> tuple[Sequence[int], Metadata]:
+        """The types of its parameters, and which of them name its bucket."""
+        prepared: Prepared = self._drive(self._core.describe(sql))
+        return prepared.param_oids, self._drive(self._core.learn(sql))
+
     # --- one connection for a while -----------------------------------------------------------
 
     @contextmanager
@@ -204,25 +165,12 @@ class SyncPool:
             with self._lock:
                 self._wires.release(wire)
 
-    def copy_in(self, sql: str, source: Iterable[bytes]) -> str:
-        """COPY … FROM STDIN; the tag. If `source` fails, so does the COPY."""
-        with self.wire() as wire:
-            wire.talk(flows.copy_begin(wire.pg, sql), self.settings.timeout_s)
-            failure: Exception | None = None
-            try:
-                for chunk in source:
-                    if not wire.pg.wants_copy_data:
-                        break
-                    wire.send(wire.pg.copy_data(chunk), self.settings.timeout_s)
-            except Exception as problem:
-                failure = problem
-            why = None if failure is None else f"the source failed: {failure}"
-            try:
-                flow = flows.copy_end(wire.pg, why)
-                result = cast(Result, wire.talk(flow, self.settings.timeout_s))
-            except CairnError as error:
-                raise (failure or error) from error
-            return result.tag or ""
+    def copy_in(self, sql: str, source: Iterable[Any]) -> str:
+        """COPY … FROM STDIN; the tag. If `source` fails, so does the COPY.
+
+        `source` gives pieces of text, or rows; each row goes straight to its owner.
+        """
+        return cast(str, self._drive(copy_in(self._core, sql, iter(source))))
 
     def copy_out(self, sql: str) -> Iterator[bytes]:
         """COPY … TO STDOUT, in pieces as they come."""
@@ -241,7 +189,13 @@ class SyncPool:
     @property
     def stats(self) -> Stats:
         self._core.stats.connections_opened = self._wires.opened
+        self._core.stats.cancels = self._wires.cancelled
         return self._core.stats
+
+    def refresh(self) -> None:
+        """Apply bucket events that wait for their batch."""
+        with self._lock:
+            self._core.table.flush()
 
     def metrics(self) -> str:
         return self.stats.to_prometheus(time.monotonic())
@@ -277,15 +231,34 @@ class SyncPool:
                 return self._wait(seconds, for_news=False)
             case Changed(seconds=seconds):
                 return self._wait(seconds, for_news=True)
+            case Send(wire=SyncWire() as wire, data=data):
+                return wire.send(data, self.settings.timeout_s)
+            case Pull(source=source):
+                return pulled(source)
             case Together(operations=operations):
-                return [self._outcome(each) for each in operations]
+                return self._together(operations)
         raise AssertionError(effect)
 
-    def _outcome(self, operation: Operation[Any]) -> Any:
-        try:
-            return self._drive(operation)
-        except CairnError as error:
-            return error
+    def _together(self, operations: Sequence[Operation[Any]]) -> list[Any]:
+        """Side by side, the first of them in this thread."""
+        outcomes: list[Any] = [None] * len(operations)
+
+        def run(at: int) -> None:
+            try:
+                outcomes[at] = self._drive(operations[at])
+            except BaseException as error:
+                outcomes[at] = error
+
+        others = [
+            threading.Thread(target=run, args=(at,), daemon=True)
+            for at in range(1, len(operations))
+        ]
+        for thread in others:
+            thread.start()
+        run(0)
+        for thread in others:
+            thread.join()
+        return outcomes
 
     def _acquire(self, address: str) -> SyncWire:
         with self._lock:
@@ -293,7 +266,7 @@ class SyncPool:
         if found is not None:
             return found
         try:
-            wire = open_wire(self.settings, address, METADATA)
+            wire = open_wire(self.settings, address, self.settings.statement_keys())
         except BaseException:
             with self._lock:
                 self._wires.forget(address)
@@ -317,7 +290,34 @@ class SyncPool:
         except _Closed:
             return
 
+    def _look_later(self, delay_s: float) -> None:
+        self._looking = threading.Timer(delay_s, self._look)
+        self._looking.daemon = True
+        self._looking.start()
+
+    def _look(self) -> None:
+        """A hint's grace is over."""
+        with self._lock:
+            wire = self._service.leave_if_behind()
+            if isinstance(wire, SyncWire):
+                wire.close()  # the thread that reads from it then goes on elsewhere
+
     def _wake(self) -> None:
         with self._lock:
-            self._core.table.tick(time.monotonic())
+            now = time.monotonic()
+            self._core.table.tick(now)
+            deadline = self._core.table.batch.deadline
+            if deadline is not None and self._tick is None and not self._closed:
+                self._tick = threading.Timer(max(0.0, deadline - now), self._flush)
+                self._tick.daemon = True
+                self._tick.start()
             self._news.notify_all()
+            if self._core.table.is_ready and self._core.table.changes != self._swept:
+                self._swept = self._core.table.changes
+                self._wires.keep_only(self._core.table.addresses() | set(self.settings.hosts))
+
+    def _flush(self) -> None:
+        """Bucket events have waited long enough; nothing else may come that would apply them."""
+        with self._lock:
+            self._tick = None
+            self._wake()

@@ -7,34 +7,41 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, cast
 
 from cairn.client import flows
-from cairn.client.effects import Wire
+from cairn.client.effects import Ready, Wire
 from cairn.client.flows import Flow
 from cairn.client.settings import Settings, certificate_hash, make_pg, split_address
 from cairn.model.errors import CairnError, TimedOut, Unreachable
-from cairn.pgwire.backend import Notice
+from cairn.pgwire.backend import Notice, Result
 from cairn.pgwire.client import PgClient
+from cairn.pgwire.client_requests import ssl_request
 
-_CHUNK = 256 * 1024
+_SMALL, _LARGE = 16 * 1024, 256 * 1024  # a large buffer costs page faults: only for large answers
 
 
 class SyncWire(Wire):
-    """`lock` guards the steps of flows that touch what others see (the service connection's)."""
+    """`lock` guards the steps of flows that touch what others see (the service connection's).
 
-    __slots__ = ("_lock", "_poll", "_sock")
+    The socket never blocks: it is waited for by `poll`, which costs one call and not three.
+    """
+
+    __slots__ = ("_lock", "_poll", "_room", "_sock", "cancel")
 
     def __init__(
         self, address: str, pg: PgClient, sock: socket.socket, lock: threading.RLock | None
     ) -> None:
         super().__init__(address, pg)
         self._sock: socket.socket | None = sock
+        self._room = _SMALL
+        sock.setblocking(False)
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
-        self._lock = lock or nullcontext()
+        self._lock = lock
+        self.cancel: Callable[[], float] | None = None  # ask the server to stop; how long to wait
 
     def talk(self, flow: Flow[Any], timeout_s: float | None, silence_s: float | None = None) -> Any:
         sock = self._sock
@@ -42,24 +49,24 @@ class SyncWire(Wire):
             raise Unreachable("the connection is closed")
         limit = timeout_s if timeout_s is not None else silence_s
         until = None if timeout_s is None else time.monotonic() + timeout_s
+        left = limit
         try:
-            sock.settimeout(limit)
             outgoing = next(flow)
             while True:
                 if outgoing:
-                    sock.sendall(outgoing)
-                data = sock.recv(_CHUNK)
-                if not data:
-                    raise self.pg.connection_lost()
-                with self._lock:
+                    self._send(sock, outgoing, left)
+                data = self._receive(sock, left)
+                if self._lock is None:
                     outgoing = flow.send(data)
+                else:
+                    with self._lock:
+                        outgoing = flow.send(data)
                 if until is not None:
-                    sock.settimeout(max(0.001, until - time.monotonic()))
+                    left = max(0.001, until - time.monotonic())
         except StopIteration as done:
             return done.value
         except TimeoutError:
-            self.close()
-            raise TimedOut(f"no answer from {self.address} in {limit or 0:g} s") from None
+            return self._stop(flow, limit or 0.0)
         except OSError as problem:
             self.close()
             raise Unreachable(f"the connection to {self.address} broke: {problem}") from problem
@@ -67,13 +74,89 @@ class SyncWire(Wire):
             if self.pg.is_closed:
                 self.close()
 
+    def execute(self, ready: Ready, params: Sequence[Any], timeout_s: float) -> Result:
+        """A prepared statement: sent, waited for and read here when all is as usual."""
+        sock, quick = self._sock, ready.quick
+        request = quick.request(params)
+        if request is None or sock is None or isinstance(sock, ssl.SSLSocket):
+            flow = flows.execute(self.pg, ready.name, params, quick)
+            return cast(Result, self.talk(flow, timeout_s))
+        data, in_time = b"", True
+        try:
+            sent = sock.send(request)
+            if sent == len(request):
+                in_time = bool(self._poll.poll(timeout_s * 1000))
+                data = sock.recv(_SMALL) if in_time else b""
+        except BlockingIOError:
+            sent = 0
+        except OSError as problem:
+            self.close()
+            raise Unreachable(f"the connection to {self.address} broke: {problem}") from problem
+        result = quick.answer(data)
+        if result is not None:
+            return result
+        rest = flows.execute_rest(self.pg, ready.name, params, request[sent:], data)
+        if in_time:
+            return cast(Result, self.talk(rest, timeout_s))
+        next(rest)
+        return cast(Result, self._stop(rest, timeout_s))
+
+    def _send(self, sock: socket.socket, data: bytes, left_s: float | None) -> None:
+        at = 0
+        while at < len(data):
+            try:
+                at += sock.send(data[at:] if at else data)
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                waiting = select.poll()
+                waiting.register(sock, select.POLLOUT)
+                if not waiting.poll(None if left_s is None else left_s * 1000):
+                    raise TimeoutError from None
+
+    def _receive(self, sock: socket.socket, left_s: float | None) -> bytes:
+        """What has come, waiting for it if need be."""
+        wait_ms = None if left_s is None else left_s * 1000
+        while True:
+            if isinstance(sock, ssl.SSLSocket):  # may hold data that `poll` does not see
+                try:
+                    data = sock.recv(self._room)
+                    break
+                except ssl.SSLWantReadError:
+                    if not self._poll.poll(wait_ms):
+                        raise TimeoutError from None
+            else:
+                if not self._poll.poll(wait_ms):
+                    raise TimeoutError
+                data = sock.recv(self._room)
+                break
+        if not data:
+            raise self.pg.connection_lost()
+        self._room = _LARGE if len(data) >= _SMALL else _SMALL
+        return data
+
+    def _stop(self, flow: Flow[Any], limit_s: float) -> Any:
+        """It took too long: ask the server to stop. What it answers then still counts."""
+        sock = self._sock
+        try:
+            if self.cancel is not None and sock is not None:
+                until = time.monotonic() + self.cancel()
+                while (left := until - time.monotonic()) > 0:
+                    flow.send(self._receive(sock, left))
+        except StopIteration as done:
+            return done.value
+        except CairnError as error:
+            if self.pg.is_idle:
+                raise flows.cancelled(error, limit_s) from None
+        except OSError:
+            pass
+        self.close()
+        raise TimedOut(f"no answer from {self.address} in {limit_s:g} s")
+
     def send(self, data: bytes, timeout_s: float) -> None:
         """Bytes outside of a flow (COPY data). Reads what has come meanwhile."""
         if self._sock is None:
             raise self.pg.connection_lost()
         try:
-            self._sock.settimeout(timeout_s)
-            self._sock.sendall(data)
+            self._send(self._sock, data, timeout_s)
             self._take_waiting()
         except OSError as problem:
             self.close()
@@ -82,14 +165,17 @@ class SyncWire(Wire):
     def _take_waiting(self) -> None:
         """Never waits: under TLS a socket may be readable with nothing in it for us."""
         while self._sock is not None and self._poll.poll(0):
-            self._sock.settimeout(0)
             try:
-                data = self._sock.recv(_CHUNK)
+                data = self._sock.recv(_LARGE)
             except (BlockingIOError, ssl.SSLWantReadError):
                 return
             if not data:
                 raise self.pg.connection_lost()
             self.pg.receive(data)
+
+    @property
+    def encrypted(self) -> bool:
+        return isinstance(self._sock, ssl.SSLSocket)
 
     @property
     def is_idle(self) -> bool:
@@ -98,12 +184,17 @@ class SyncWire(Wire):
     @property
     def is_usable(self) -> bool:
         """Idle, and the server has not hung up meanwhile."""
-        if not self.is_idle:
-            return False
-        try:
-            self._take_waiting()
-        except (CairnError, OSError):
-            self.close()
+        return self.is_idle and self.is_quiet
+
+    @property
+    def is_quiet(self) -> bool:
+        """Of one that was idle when it was put back: whether the server has not hung up since."""
+        if self._sock is not None and self._poll.poll(0):
+            try:
+                self._take_waiting()
+            except (CairnError, OSError):
+                self.close()
+            return self.is_idle
         return self._sock is not None
 
     def close(self) -> None:
@@ -112,12 +203,25 @@ class SyncWire(Wire):
             return
         with suppress(OSError, CairnError):
             if self.pg.is_idle:
-                sock.settimeout(0.1)
-                sock.sendall(self.pg.terminate())
+                sock.send(self.pg.terminate())
         self.pg.connection_lost()
         with suppress(OSError):
             sock.shutdown(socket.SHUT_RDWR)
         sock.close()
+
+
+def send_cancel(settings: Settings, wire: SyncWire) -> None:
+    """A CancelRequest on a connection of its own, encrypted if the other is. Nobody answers it."""
+    host, port = split_address(wire.address)
+    limit = settings.cancel_wait_s
+    with suppress(OSError), socket.create_connection((host, port), timeout=limit) as sock:
+        if not wire.encrypted:
+            sock.sendall(wire.pg.cancel_request())
+            return
+        sock.sendall(ssl_request())
+        if sock.recv(1) == b"S":
+            with settings.ssl_context().wrap_socket(sock, server_hostname=host) as encrypted:
+                encrypted.sendall(wire.pg.cancel_request())
 
 
 def open_wire(
@@ -145,7 +249,9 @@ def open_wire(
     try:
         wire.talk(flows.login(pg), limit)
         if pg.needs_tls:
+            sock.settimeout(limit)
             encrypted = settings.ssl_context().wrap_socket(sock, server_hostname=host)
+            encrypted.setblocking(False)
             wire._sock = encrypted
             hashed = certificate_hash(encrypted.getpeercert(True))
             wire.talk(flows.login(pg, hashed), limit)

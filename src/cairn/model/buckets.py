@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import mmh3
+import msgspec
 
 from cairn.model.decimals import normalised
 from cairn.model.errors import InvalidParameter
@@ -25,29 +26,11 @@ _NIL = b"\xc0"
 _FIXEXT = {1: 0xD4, 2: 0xD5, 4: 0xD6, 8: 0xD7, 16: 0xD8}
 
 Encoder = Callable[[Any], bytes]
+digest: Callable[[bytes, int], int] = mmh3.mmh3_32_uintdigest
 
 
-def encode_integer(value: int) -> bytes:
-    """Shortest MessagePack; what is not negative is always an unsigned form."""
-    if value >= 0:
-        if value < 0x80:
-            return value.to_bytes(1, "big")
-        if value < 0x100:
-            return b"\xcc" + value.to_bytes(1, "big")
-        if value < 0x10000:
-            return b"\xcd" + value.to_bytes(2, "big")
-        if value < 0x100000000:
-            return b"\xce" + value.to_bytes(4, "big")
-        return b"\xcf" + value.to_bytes(8, "big")
-    if value >= -0x20:
-        return (value & 0xFF).to_bytes(1, "big")
-    if value >= -0x80:
-        return b"\xd0" + value.to_bytes(1, "big", signed=True)
-    if value >= -0x8000:
-        return b"\xd1" + value.to_bytes(2, "big", signed=True)
-    if value >= -0x80000000:
-        return b"\xd2" + value.to_bytes(4, "big", signed=True)
-    return b"\xd3" + value.to_bytes(8, "big", signed=True)
+# Shortest MessagePack; what is not negative is always an unsigned form.
+encode_integer: Callable[[int], bytes] = msgspec.msgpack.Encoder().encode
 
 
 def encode_decimal_exact(value: Decimal) -> bytes:
@@ -132,8 +115,7 @@ def bucket_of(
     hash_version: int = HASH_VERSION,
 ) -> int:
     """The bucket of a key whose parts are already values of their columns' types."""
-    digest = mmh3.hash(key_bytes(types, values, hash_version), SEED, signed=False)
-    return int(digest) % bucket_count + 1
+    return digest(key_bytes(types, values, hash_version), SEED) % bucket_count + 1
 
 
 def bucket_function(
@@ -142,19 +124,14 @@ def bucket_function(
     hash_version: int = HASH_VERSION,
 ) -> Callable[[Sequence[Any]], int]:
     """`bucket_of` with everything but the values fixed: the hot path of statements and drivers."""
-    if bucket_count <= 0:
-        raise InvalidParameter(
-            "cannot calculate bucket id: tier has bucket_count=0 (no sharded data)"
-        )
-    encoders = tuple(encoder(type_, hash_version) for type_ in types)
-    digest = mmh3.hash
+    encoders = _encoders(types, bucket_count, hash_version)
     if len(encoders) == 1:
         only = encoders[0]
 
         def one(values: Sequence[Any]) -> int:
             value = values[0]
             data = _NIL if value is None else only(value)
-            return int(digest(data, SEED, False)) % bucket_count + 1
+            return digest(data, SEED) % bucket_count + 1
 
         return one
 
@@ -163,6 +140,37 @@ def bucket_function(
             _NIL if value is None else encode(value)
             for encode, value in zip(encoders, values, strict=True)
         )
-        return int(digest(data, SEED, False)) % bucket_count + 1
+        return digest(data, SEED) % bucket_count + 1
 
     return many
+
+
+def buckets_function(
+    types: Sequence[ColumnType],
+    bucket_count: int = DEFAULT_BUCKET_COUNT,
+    hash_version: int = HASH_VERSION,
+) -> Callable[[Sequence[Sequence[Any]]], list[int]]:
+    """`bucket_function` for whole columns: one list of values per part of the key."""
+    encoders = _encoders(types, bucket_count, hash_version)
+
+    def parts(encode: Encoder, values: Sequence[Any]) -> list[bytes]:
+        if None in values:
+            return [_NIL if value is None else encode(value) for value in values]
+        return list(map(encode, values))
+
+    def buckets(columns: Sequence[Sequence[Any]]) -> list[int]:
+        encoded = [parts(encode, values) for encode, values in zip(encoders, columns, strict=True)]
+        keys = encoded[0] if len(encoded) == 1 else map(b"".join, zip(*encoded, strict=True))
+        return [digest(data, SEED) % bucket_count + 1 for data in keys]
+
+    return buckets
+
+
+def _encoders(
+    types: Sequence[ColumnType], bucket_count: int, hash_version: int
+) -> tuple[Encoder, ...]:
+    if bucket_count <= 0:
+        raise InvalidParameter(
+            "cannot calculate bucket id: tier has bucket_count=0 (no sharded data)"
+        )
+    return tuple(encoder(type_, hash_version) for type_ in types)

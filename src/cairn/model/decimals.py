@@ -67,6 +67,8 @@ def normalised(value: Decimal) -> Decimal:
 def parse_decimal(text: str) -> Decimal:
     """A DECIMAL from its text, or a refusal that quotes it."""
     try:
+        if "_" in text or not text.isascii():  # numbers to Python, not to SQL
+            raise decimal.InvalidOperation
         value = Decimal(text.strip())
     except decimal.InvalidOperation:
         raise InvalidText(f'invalid input syntax for type decimal: "{text}"') from None

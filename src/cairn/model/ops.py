@@ -140,6 +140,7 @@ class DdlAbort(msgspec.Struct, frozen=True, tag="ddl_abort"):
     schema_version: int
     reason: str
     instance: str = ""
+    is_verdict: bool = True  # False: a master was silent, the statement itself may be good
 
 
 Op = Nop | Insert | Replace | Update | Delete | Batch | DdlPrepare | DdlCommit | DdlAbort

@@ -57,6 +57,15 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     operation: tuple[str, int] | None = None  # id and rows of an operation to be done once
 
 
+class Packed(msgspec.Struct, frozen=True, array_like=True):
+    """A record as it lies in the log and travels: only whoever applies it opens the body."""
+
+    origin: str
+    epoch: int
+    lsn: int
+    body: bytes
+
+
 class Body(msgspec.Struct, frozen=True, array_like=True):
     """What is stored beside (origin, epoch, lsn)."""
 
@@ -74,6 +83,11 @@ _decode = msgspec.msgpack.Decoder(Body).decode
 
 def encode_body(body: Body) -> bytes:
     return _encode(body)
+
+
+def decode_body(data: bytes) -> Body:
+    """Raises `msgspec.DecodeError` for bytes that are no body."""
+    return _decode(data)
 
 
 def record_of(origin: str, epoch: int, lsn: int, data: bytes) -> Record:

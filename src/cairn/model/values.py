@@ -240,8 +240,15 @@ def _parse_bool(text: str) -> bool:
     raise ValueError(text)
 
 
+def _number(text: str) -> str:
+    """Python reads `1_000` and `١٢` as numbers, SQL does not."""
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+    return text
+
+
 def _parse_int(text: str) -> int:
-    return _integer(int(text.strip()))
+    return _integer(int(_number(text)))
 
 
 def parse_datetime(text: str) -> datetime:
@@ -259,8 +266,8 @@ def parse_datetime(text: str) -> datetime:
 _PARSERS: dict[ColumnType, Callable[[str], Any]] = {
     ColumnType.BOOLEAN: _parse_bool,
     ColumnType.INTEGER: _parse_int,
-    ColumnType.UNSIGNED: lambda text: _unsigned(int(text.strip())),
-    ColumnType.DOUBLE: lambda text: float(text.strip()),
+    ColumnType.UNSIGNED: lambda text: _unsigned(int(_number(text))),
+    ColumnType.DOUBLE: lambda text: float(_number(text)),
     ColumnType.DECIMAL: parse_decimal,
     ColumnType.STRING: str,
     ColumnType.UUID: lambda text: UUID(text.strip()),

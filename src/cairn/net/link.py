@@ -22,6 +22,8 @@ log = logging.getLogger("cairn.net")
 HANDSHAKE_TIMEOUT_S = 5.0
 MAX_UNSENT = 32 * 1024 * 1024  # past this, one-way messages are dropped: Raft repeats itself
 
+CANCEL = "cancel_request"  # one-way: the id of a request whose answer nobody wants any more
+
 _encode = msgspec.msgpack.Encoder().encode
 
 #: Answers a request: a value at once, or an awaitable of one.
@@ -48,7 +50,7 @@ class Link(asyncio.Protocol):
         self._out: list[bytes] = []
         self._flushing = False
         self._problem: BaseException | None = None
-        self._tasks: dict[asyncio.Future[Any], None] = {}  # in the order in which they began
+        self._tasks: dict[asyncio.Future[Any], int] = {}  # in the order in which they began
         self.peer: Identity | None = None
         self.is_open = False
         self.dropped = 0
@@ -112,22 +114,32 @@ class Link(asyncio.Protocol):
     # --- requests out -------------------------------------------------------------------------
 
     def request(self, method: str, body: Any, callback: Callback) -> int:
-        """Send a request; `callback` gets the raw answer or the error, exactly once."""
+        """Send a request; `callback` gets the raw answer or the error, exactly once, later."""
         request_id = self._next_id
         self._next_id += 1
         if not self.is_open:
-            callback(Unreachable("the connection to the peer is closed"))
+            problem = Unreachable("the connection to the peer is closed")
+            asyncio.get_running_loop().call_soon(callback, problem)
+            return request_id
+        data = frames.pack_frame(frames.REQUEST, request_id, method, _encode(body))
+        if len(data) > frames.MAX_FRAME:  # the peer would hang up, on everybody's calls
+            self._loop.call_soon(callback, _too_big("the request", len(data)))
             return request_id
         self._waiting[request_id] = callback
-        self._write(frames.pack_frame(frames.REQUEST, request_id, method, _encode(body)))
+        self._write(data)
         return request_id
 
     def forget(self, request_id: int) -> None:
         """Nobody waits for this answer any more."""
         self._waiting.pop(request_id, None)
 
-    async def call(self, method: str, body: Any, timeout_s: float) -> msgspec.Raw:
-        """The answer, or the peer's error, or `Unreachable` when none comes in time."""
+    async def call(
+        self, method: str, body: Any, timeout_s: float, *, must_end: bool = False
+    ) -> msgspec.Raw:
+        """The answer, or the peer's error, or `Unreachable` when none comes in time.
+
+        With `must_end`, a caller that stops waiting tells the peer to stop working.
+        """
         future: asyncio.Future[msgspec.Raw] = self._loop.create_future()
 
         def answered(answer: msgspec.Raw | CairnError) -> None:
@@ -145,6 +157,8 @@ class Link(asyncio.Protocol):
         except TimeoutError:
             raise Unreachable(f"no answer to {method} within {timeout_s:g} s") from None
         finally:
+            if must_end and request_id in self._waiting:
+                self.tell(CANCEL, _encode(request_id))
             self.forget(request_id)
 
     def tell(self, method: str, body: bytes) -> bool:
@@ -181,6 +195,9 @@ class Link(asyncio.Protocol):
             else:
                 callback(from_wire(msgspec.msgpack.decode(frame.body)))
             return
+        if frame.method == CANCEL:
+            self._end_task(frame.body)
+            return
         handler = self._handlers.get(frame.method)
         if handler is None:
             problem = PeerRefused(f"this instance does not know the call {frame.method}")
@@ -193,10 +210,10 @@ class Link(asyncio.Protocol):
             return
         if isinstance(answer, Awaitable):
             task = asyncio.ensure_future(answer)
-            self._tasks[task] = None
+            self._tasks[task] = frame.id
             task.add_done_callback(lambda done: self._finished(frame, done))
         elif frame.kind == frames.REQUEST:
-            self._write(frames.pack_frame(frames.RESPONSE, frame.id, "", _encode(answer)))
+            self._answer(frame, answer)
 
     def _finished(self, frame: frames.Frame, task: asyncio.Future[Any]) -> None:
         self._tasks.pop(task, None)
@@ -208,7 +225,23 @@ class Link(asyncio.Protocol):
                 log.error("handler of %s failed", frame.method, exc_info=problem)
             self._answer_error(frame, problem)
         elif frame.kind == frames.REQUEST and self.is_open:
-            data = frames.pack_frame(frames.RESPONSE, frame.id, "", _encode(task.result()))
+            self._answer(frame, task.result())
+
+    def _end_task(self, body: msgspec.Raw) -> None:
+        """The peer waits no longer for this answer."""
+        try:
+            request_id = msgspec.msgpack.decode(body, type=int)
+        except msgspec.DecodeError:
+            return
+        for task, number in list(self._tasks.items()):
+            if number == request_id:
+                task.cancel()
+
+    def _answer(self, frame: frames.Frame, answer: Any) -> None:
+        data = frames.pack_frame(frames.RESPONSE, frame.id, "", _encode(answer))
+        if len(data) > frames.MAX_FRAME:
+            self._answer_error(frame, _too_big("the answer", len(data)))
+        else:
             self._write(data)
 
     def _answer_error(self, frame: frames.Frame, problem: BaseException) -> None:
@@ -226,3 +259,11 @@ class Link(asyncio.Protocol):
             self._transport.write(b"".join(self._out))
             self._out.clear()
         self._transport.close()
+
+
+def _too_big(what: str, size: int) -> CairnError:
+    return CairnError(
+        f"{what} of {size >> 20} MiB is too big to pass between instances",
+        hint=f"at most {frames.MAX_FRAME >> 20} MiB; use smaller values or fewer rows at a time",
+        sqlstate="54000",
+    )

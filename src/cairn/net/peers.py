@@ -145,7 +145,14 @@ class Peers:
         return link
 
     async def call(
-        self, to: int | str, method: str, body: Any, answer: type[T], timeout_s: float
+        self,
+        to: int | str,
+        method: str,
+        body: Any,
+        answer: type[T],
+        timeout_s: float,
+        *,
+        must_end: bool = False,
     ) -> T:
         """Ask a peer by raft_id or address. Raises its error, or `Unreachable`."""
         loop = asyncio.get_running_loop()
@@ -158,7 +165,8 @@ class Peers:
             raise Unreachable(f"the address of instance {to} is not known")
         if link is None:
             link = await self._connected(str(address), timeout_s)
-        raw = await link.call(method, body, max(deadline - loop.time(), 0.001))
+        left_s = max(deadline - loop.time(), 0.001)
+        raw = await link.call(method, body, left_s, must_end=must_end)
         return msgspec.msgpack.decode(raw, type=answer)
 
     # --- dialling -----------------------------------------------------------------------------

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -38,8 +40,17 @@ def run(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: OpenFaces
     except OSError as problem:
         log.error("--instance-dir %s: %s", config.instance_dir, problem.strerror)
         return 2
+    _allow_many_files()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_live(config, tell, lifeline, open_faces))
+
+
+def _allow_many_files() -> None:
+    """A connection is a file to the system, and its default would end at about a thousand."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def set_up_logging(config: InstanceConfig) -> None:
@@ -86,6 +97,7 @@ async def _live(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: O
         return 2 if isinstance(problem, ConfigProblem) else 1
     gc.collect()
     gc.freeze()  # what boot made stays: later collections need not look at it
+    gc.set_threshold(50_000, 20, 20)  # rows in bulk are no cycles: looking at them costs more
     await asyncio.wait({instance.exit_code, stop}, return_when=asyncio.FIRST_COMPLETED)
     if instance.exit_code.done():
         code = instance.exit_code.result()

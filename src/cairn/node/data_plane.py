@@ -88,6 +88,7 @@ class DataPlane:
         *,
         urgent: bool = False,
         alone: bool = False,
+        quick: bool = False,
     ) -> None:
         """Like `run`, without a future: the hot path of writes."""
         store = self.store
@@ -107,7 +108,8 @@ class DataPlane:
                 self.announce()
             callback(value)
 
-        self._disk.submit(Job(guarded, done, is_urgent=urgent, is_alone=alone))
+        job = Job(guarded, done, is_urgent=urgent, is_alone=alone, is_quick=quick)
+        self._disk.submit(job)
 
     def announce(self) -> None:
         """The vclock may have moved: those who wait for news look again."""
@@ -138,7 +140,7 @@ class DataPlane:
         def put() -> None:
             self.store.fence = fence
 
-        self._disk.submit(Job(put, lambda _: None, must_sync=False, is_urgent=True))
+        self._disk.submit(Job(put, lambda _: None, must_sync=False, is_urgent=True, is_quick=True))
         self.reconcile()
 
     def _fence_of(self, cluster: Cluster) -> Fence:

@@ -10,25 +10,24 @@ from typing import Any
 
 import msgspec
 
-from cairn.model import ops
 from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     CairnError,
     CasRetry,
     NoMaster,
-    NotLeader,
     OutcomeUnknown,
     PartialWrite,
     PlanOutdated,
     TableUnderDdl,
-    TimedOut,
     Unreachable,
 )
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.schema import Table
-from cairn.node.execution import Done
-from cairn.node.protected import check_writable
-from cairn.node.reading import Params, Reads
+from cairn.node.execution import Done, Execution
+from cairn.node.global_writes import GlobalWrites
+from cairn.node.hops import Answered, Hop, Hops
+from cairn.node.instance import Instance
+from cairn.node.reading import Params
 from cairn.node.routes import Routes
 from cairn.sql import plans
 from cairn.storage.readers import Row
@@ -40,8 +39,12 @@ KEYED_ATTEMPTS = 5
 _bucket_first = itemgetter(0)
 
 
-class Dispatcher(Reads):
+class Dispatcher(GlobalWrites):
     """Runs plans. One for the instance; sessions call it with what they know."""
+
+    def __init__(self, instance: Instance, execution: Execution) -> None:
+        super().__init__(instance, execution)
+        self._writes_away = Hops("write_rows", WriteResponse, WRITE_S)
 
     # --- writes to sharded tables -----------------------------------------------------------------
 
@@ -82,6 +85,31 @@ class Dispatcher(Reads):
         )
         self.execution.start_write(request, callback)
         return True
+
+    def point_write_away(
+        self, plan: plans.PointWrite, params: Params, callback: Answered[WriteResponse]
+    ) -> Hop | None:
+        """Pass a write on to its owner; None: go the long way."""
+        args = plan.bind(params)
+        bucket: int = args[0]  # type: ignore[assignment]
+        try:
+            self._check_operable(plan.table)
+            target = self.routes.master(self.routes.owner(plan.tier, bucket))
+        except CairnError:
+            return None
+        link = None if target == self.instance.raft_id else self.instance.peers.link_now(target)
+        if link is None or not link.is_open:
+            return None
+        self.forwarded += 1
+        table = plan.table
+        request = WriteRequest(table.id, table.schema_version, plan.sql, (args,), buckets=(bucket,))
+
+        def answered(result: WriteResponse | CairnError) -> None:
+            if isinstance(result, Unreachable):
+                result = _unknown("the owner of the row", result)
+            callback(result)
+
+        return self._writes_away.ask(link, request, answered)
 
     async def _point_write(
         self, plan: plans.PointWrite, params: Params, operation: str | None
@@ -148,14 +176,13 @@ class Dispatcher(Reads):
 
         def requests() -> dict[str, WriteRequest]:
             self._check_operable(table)
-            owners: dict[int, str] = {}
-            found: dict[str, list[tuple[Any, ...]]] = {}
-            for row in rows:
-                owner = owners.get(row[0])
-                if owner is None:
-                    owner = owners[row[0]] = self.routes.owner(tier, row[0])
-                    found.setdefault(owner, [])
-                found[owner].append(row)
+            owned = self.routes.group(tier, set(map(_bucket_first, rows)))
+            found = dict.fromkeys(owned, rows)
+            if len(owned) > 1:
+                owner_of = {bucket: name for name, part in owned.items() for bucket in part}
+                found = {owner: [] for owner in owned}
+                for row in rows:
+                    found[owner_of[row[0]]].append(row)
             for part in found.values():
                 part.sort(key=_bucket_first)  # neighbours on disk: fewer pages are touched
             return {
@@ -164,7 +191,7 @@ class Dispatcher(Reads):
                     table.schema_version,
                     sql,
                     tuple(part),
-                    buckets=tuple(bucket for bucket, name in owners.items() if name == owner),
+                    buckets=owned[owner],
                     is_bulk=True,
                 )
                 for owner, part in found.items()
@@ -242,10 +269,7 @@ class Dispatcher(Reads):
         except Unreachable as problem:
             if "cannot connect" in problem.message or "is not known" in problem.message:
                 raise NoMaster(f"the master of {replicaset} cannot be reached") from None
-            raise OutcomeUnknown(
-                f"the master of {replicaset} did not answer: {problem.message}",
-                hint="look whether the rows are there before trying again",
-            ) from None
+            raise _unknown(f"the master of {replicaset}", problem) from None
 
     async def _write_all(self, requests: Callable[[], dict[str, WriteRequest]]) -> int:
         """One replicaset: just do it. Several: check everywhere, then do it (rule 15)."""
@@ -280,44 +304,6 @@ class Dispatcher(Reads):
             return_exceptions=True,
         )
         return _judge(dict(zip(wanted, answers, strict=True)))
-
-    # --- global tables ----------------------------------------------------------------------------
-
-    async def write_global(
-        self, plan: plans.GlobalWrite, params: Params, user: int, timeout_s: float, **options: Any
-    ) -> int:
-        """Plan at the applied position, propose, and plan again if somebody was quicker."""
-        instance = self.instance
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        while True:
-            rows = None
-            if plan.read is not None:
-                rows = await self.read(plan.read, params, options.get("tables", {}))
-            predicate = instance.proposer.predicate(())
-            read_local = self.execution.reader.unhurried
-
-            if rows is not None and plan.execute_rows is not None:
-                change = plan.execute_rows(read_local, params, rows)
-            else:
-                change = plan.execute(read_local, params)
-            check_writable(plan.table, change.ops, is_upgrade=bool(options.get("is_upgrade")))
-            extra = tuple(options.get("extra_ops", ()))
-            if not change.ops and not extra:
-                return change.row_count
-            predicate = msgspec.structs.replace(predicate, ranges=change.ranges)
-            op = ops.Batch((*change.ops, *extra))
-            try:
-                await instance.proposer.cas(
-                    op, predicate, timeout_s=max(deadline - loop.time(), 0.01), user=user
-                )
-                return change.row_count
-            except (CasRetry, NotLeader):
-                if loop.time() >= deadline:
-                    raise TimedOut(
-                        "the change met others again and again until its time was up"
-                    ) from None
-            await asyncio.sleep(instance.runtime.chance.uniform(0.002, 0.02))
 
 
 def _keyed_requests(
@@ -355,6 +341,13 @@ def _keyed_requests(
         )
         for owner, touched in buckets.items()
     }
+
+
+def _unknown(who: str, problem: CairnError) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"{who} did not answer: {problem.message}",
+        hint="look whether the rows are there before trying again",
+    )
 
 
 class _Several(Exception):

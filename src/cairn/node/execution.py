@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ from cairn.storage.readers import Cancelled, Merger, Row, RowReader
 from cairn.storage.state_machine import constraint_error
 
 SCAN_THREADS = 4
+QUICK_BYTES = 65_536  # a longer value is not written on the event loop
+_SIZED = (str, bytes)
 Done = Callable[[WriteResponse | CairnError], None]
 
 
@@ -120,8 +122,25 @@ class Execution:
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
-    async def handle_read(self, request: ReadRequest) -> ReadResponse:
-        return ReadResponse(await self.read(request))
+    def handle_read(self, request: ReadRequest) -> ReadResponse | Awaitable[ReadResponse]:
+        """For another instance: at once if it is quick, or later."""
+        if self._instance.data.fence.is_sync:
+            return self._handle_long_read(request)
+        self.check_read(request)
+        rows = self.reader.quick(request.sql, request.args)
+        if rows is None or (request.row_max and len(rows) > request.row_max):
+            return self._handle_long_read(request)
+        self.check_read(request)
+        return ReadResponse(rows)
+
+    async def _handle_long_read(self, request: ReadRequest) -> ReadResponse:
+        """When the asking instance stops waiting, the scan stops as well."""
+        flag = Cancelled()
+        try:
+            return ReadResponse(await self.read(request, flag))
+        except asyncio.CancelledError:
+            flag.set()
+            raise
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -129,6 +148,14 @@ class Execution:
         """Queue a write; `callback` has its verdict after the commit and the second lease check."""
         instance = self._instance
         is_long = request.ranges is not None or len(request.rows) > 1000
+        is_quick = (
+            request.ranges is None
+            and len(request.rows) == 1
+            and not request.more
+            and not any(
+                type(value) in _SIZED and len(value) > QUICK_BYTES for value in request.rows[0]
+            )
+        )
         fence = instance.data.fence
 
         def settle(done: WriteResponse | CairnError) -> None:
@@ -146,7 +173,9 @@ class Execution:
             else:
                 callback(done)
 
-        instance.data.submit_call(lambda: self._write(request), settle, alone=is_long)
+        instance.data.submit_call(
+            lambda: self._write(request), settle, alone=is_long, quick=is_quick
+        )
 
     async def _confirm(self, response: WriteResponse, callback: Done) -> None:
         """Sync mode: acknowledged when a majority of the members has it (rule 10)."""
@@ -157,7 +186,7 @@ class Execution:
             return
         callback(response)
 
-    async def write(self, request: WriteRequest) -> WriteResponse:
+    def write(self, request: WriteRequest) -> asyncio.Future[WriteResponse]:
         future: asyncio.Future[WriteResponse] = asyncio.get_running_loop().create_future()
 
         def done(result: WriteResponse | CairnError) -> None:
@@ -169,7 +198,7 @@ class Execution:
                 future.set_result(result)
 
         self.start_write(request, done)
-        return await future
+        return future
 
     def _write(self, request: WriteRequest) -> WriteResponse:
         """On the writer's thread, inside the group's transaction."""

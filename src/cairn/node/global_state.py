@@ -44,6 +44,7 @@ _CATALOGUE = {
 
 
 _QUEUE_COLUMNS = ", ".join(system.PICO_GOVERNOR_QUEUE.physical_columns)
+_QUEUE_SEEN = 50
 
 
 class GlobalState:
@@ -129,17 +130,32 @@ class GlobalState:
     def queue(self) -> tuple[QueuedOperation, ...]:
         """Operations that are not done, and one that is if there are no others, by id.
 
-        What is done can be much and is of no use to the governor.
+        What is done can be much and is of no use to the governor; nor are those far behind the
+        failed ones, the upgrade and the next.
         """
         name = system.PICO_GOVERNOR_QUEUE.physical_name
         execute = self.reader.execute
         found: list[Any] = execute(
-            f"SELECT {_QUEUE_COLUMNS} FROM {name} WHERE c4 <> 'done' ORDER BY c0"
+            f"SELECT {_QUEUE_COLUMNS} FROM {name} WHERE c4 <> 'done' "
+            f"ORDER BY c4 <> 'failed', c5 <> 'upgrade', c0 LIMIT {_QUEUE_SEEN}"
         ).fetchall()
+        found.sort()
         if not found:
             last = f"SELECT {_QUEUE_COLUMNS} FROM {name} ORDER BY c0 DESC LIMIT 1"
             found = execute(last).fetchall()
         return tuple(QueuedOperation(*row) for row in found)
+
+    def queued(self, op_id: int) -> QueuedOperation | None:
+        name = system.PICO_GOVERNOR_QUEUE.physical_name
+        query = f"SELECT {_QUEUE_COLUMNS} FROM {name} WHERE c0 = ?"
+        row: Any = self.reader.execute(query, (op_id,)).fetchone()
+        return None if row is None else QueuedOperation(*row)
+
+    def applied_on_disk(self) -> int:
+        """What `rows` may show already, while the pictures are a moment behind."""
+        query = "SELECT value FROM raft_state WHERE key = 'applied'"
+        row: Any = self.reader.execute(query).fetchone()
+        return 0 if row is None else int(row[0])
 
     def queue_batches(self) -> tuple[set[str], int]:
         """Which batches were ever queued, and the greatest id."""

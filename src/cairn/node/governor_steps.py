@@ -19,7 +19,7 @@ from cairn.governor.actions import (
 from cairn.governor.rules.leaving import put_replicaset, replicaset_range
 from cairn.governor.view import ClusterView
 from cairn.model import ops
-from cairn.model.errors import CairnError, NoMaster, TimedOut, Unreachable
+from cairn.model.errors import CairnError, NoMaster, NotLeader, TimedOut, Unreachable
 from cairn.model.ranges import Predicate, whole_table
 from cairn.model.rpc import (
     Empty,
@@ -33,6 +33,7 @@ from cairn.model.rpc import (
     WaitIndexRequest,
 )
 from cairn.model.system_tables import PICO_INSTANCE
+from cairn.model.topology import Grade
 from cairn.net.peers import Peers
 from cairn.node.global_state import GlobalState
 from cairn.node.leases import LeaseGiver
@@ -66,6 +67,7 @@ class Steps:
         self._here = here  # calls a handler of this very instance
         #: Runs an operation of the queue; set by whoever can run SQL here.
         self.operate: Callable[[RunOperation], Awaitable[None]] | None = None
+        self._schema_until = (0, 0.0)  # a schema version and when its masters' time is up
 
     def timestamp(self) -> str:
         return timestamp(self._runtime)
@@ -218,8 +220,7 @@ class Steps:
         body = SchemaChangeRequest(
             self.runner.applied_index, self.runner.term, action.schema_version, RPC_S
         )
-        limit_s = float(self.state.setting("ddl_apply_timeout", 30.0))
-        deadline = asyncio.get_running_loop().time() + limit_s
+        deadline = self._schema_deadline(action.schema_version)
         left = tuple(dict.fromkeys(masters.values()))
         problems: dict[str, CairnError] = {}
         while left and self.runner.is_leader:
@@ -234,23 +235,49 @@ class Steps:
                 name for name in left if isinstance(found.get(name, TimedOut("late")), CairnError)
             )
             if left and asyncio.get_running_loop().time() > deadline:
-                why = problems.get(left[0], TimedOut("no answer"))
-                await self._abort(action.schema_version, f"{left[0]}: {why}", left[0])
+                why = f"{left[0]}: {problems.get(left[0], TimedOut('no answer'))}"
+                await self._abort(action.schema_version, why, left[0], is_verdict=False)
                 return
+            if left and not self._are_masters(masters):
+                raise NoMaster("masters are changing: the schema change waits for the new ones")
             if left:
                 await asyncio.sleep(0.1)
+        if left:
+            raise NotLeader("leadership was lost before all masters had answered")
         predicate = self.proposer.predicate(())
         await self.proposer.cas(ops.DdlCommit(action.schema_version), predicate)
         log.info("schema version %d is committed", action.schema_version)
+
+    def _schema_deadline(self, version: int) -> float:
+        """Counted from the first time this leader took up the change, however often it does."""
+        known, deadline = self._schema_until
+        if known != version:
+            limit_s = float(self.state.setting("ddl_apply_timeout", 30.0))
+            deadline = asyncio.get_running_loop().time() + limit_s
+            self._schema_until = version, deadline
+        return deadline
+
+    def _are_masters(self, masters: dict[str, str]) -> bool:
+        """Still, and meant to stay. Replacing a master is the governor's own work: do not wait."""
+        cluster = self.state.cluster
+        for name, master in masters.items():
+            replicaset, row = cluster.replicasets.get(name), cluster.instances.get(master)
+            if replicaset is None or row is None or row.target_state.grade is not Grade.ONLINE:
+                return False
+            if {replicaset.current_master_name, replicaset.target_master_name} != {master}:
+                return False
+        return True
 
     async def run_operation(self, action: RunOperation) -> None:
         if self.operate is None:
             raise TimedOut("this instance cannot run SQL yet")
         await self.operate(action)
 
-    async def _abort(self, version: int, reason: str, instance: str) -> None:
+    async def _abort(
+        self, version: int, reason: str, instance: str, *, is_verdict: bool = True
+    ) -> None:
         log.warning("schema version %d is aborted: %s", version, reason)
-        op = ops.DdlAbort(version, reason, instance)
+        op = ops.DdlAbort(version, reason, instance, is_verdict)
         await self.proposer.cas(op, self.proposer.predicate(()))
 
 

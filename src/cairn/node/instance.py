@@ -52,7 +52,7 @@ from cairn.storage.data_store import DataStore
 from cairn.storage.raft_store import RaftStore
 from cairn.storage.sqlite import explained
 from cairn.storage.state_machine import Applied, StateMachine
-from cairn.storage.writer import Disk, Job, run_group_of
+from cairn.storage.writer import Disk, GroupOf, Job
 
 log = logging.getLogger("cairn.instance")
 T = TypeVar("T")
@@ -144,9 +144,7 @@ class Instance:
             lease_held=self.lease.is_held,
             raft=self.store.path,
         )
-        disk: Disk = self.runtime.disk(
-            store.connection, "data writer", self.fail, run_group_of(store)
-        )
+        disk: Disk = self.runtime.disk(store.connection, "data writer", self.fail, GroupOf(store))
         return DataPlane(self.name, store, disk, self.state, self.runner)
 
     # --- life -----------------------------------------------------------------------------------

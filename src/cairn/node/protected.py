@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cairn.model import system_tables as system
-from cairn.model.errors import AccessDenied
-from cairn.model.ops import Dml, Update
+from cairn.model.errors import AccessDenied, CheckViolation
+from cairn.model.ops import Dml, Insert, Replace, Update
 from cairn.model.schema import Table
 
 _OWN_STATEMENTS = {
@@ -32,6 +32,9 @@ def check_writable(table: Table, changes: tuple[Dml, ...], *, is_upgrade: bool =
         raise AccessDenied(f"{table.name} is kept by each instance for itself")
     if table.id in _OWN_STATEMENTS:
         raise AccessDenied(f"{table.name} cannot be written by SQL", hint=_OWN_STATEMENTS[table.id])
+    if table.id == system.PICO_GOVERNOR_QUEUE.id:
+        for change in changes:
+            _check_queued(change)
     allowed = _OPEN_COLUMNS.get(table.id)
     if allowed is None:
         return
@@ -45,3 +48,31 @@ def check_writable(table: Table, changes: tuple[Dml, ...], *, is_upgrade: bool =
                     f"changing {name} of {table.name} is not allowed",
                     hint=f"SQL may set {', '.join(allowed)}",
                 )
+
+
+#: What the governor's queue understands, by column. Batches of kind upgrade are its own.
+_QUEUE_WORDS = {
+    "op_format": ("sql",),
+    "status": ("pending", "done", "failed"),
+    "kind": ("custom",),
+}
+
+
+def _check_queued(change: Dml) -> None:
+    """Refuse an operation that the governor could only fail, or would never look at."""
+    columns = system.PICO_GOVERNOR_QUEUE.columns
+    match change:
+        case Insert(row=row) | Replace(row=row):
+            told = {column.name: value for column, value in zip(columns, row, strict=False)}
+        case Update(changes=assigned):
+            told = {columns[at].name: value for at, value in assigned if at < len(columns)}
+        case _:
+            return
+    for name, known in _QUEUE_WORDS.items():
+        if name in told and told[name] not in known:
+            raise CheckViolation(
+                f"{name} '{told[name]}' is not known to the governor's queue",
+                hint=f"use {', '.join(known)}",
+            )
+    if "op" in told and not str(told["op"] or "").strip():
+        raise CheckViolation("an operation of the governor's queue cannot be empty")

@@ -3,19 +3,23 @@
 The status changes in the same Raft entry as the effect where there is one (DML on global tables,
 ACL, settings; DDL flips it in its commit or abort). DML on sharded tables leaves its id in the same
 transaction as the rows of each replicaset, so repeating it does nothing (seeds/003, issue's ADR).
+
+Whoever runs an operation may have lost the leadership without knowing it, and another may be
+running the same one. So every proposal is claimed: at its position the row must still be pending,
+and nothing that touches the row may come between (`_claim`).
 """
 
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
+import zlib
 
 import msgspec
 
 from cairn.governor.actions import RunOperation
 from cairn.model import ops
 from cairn.model.catalog import ADMIN_ID
-from cairn.model.errors import CairnError, Unsupported
+from cairn.model.errors import CairnError, CasRetry, PeerRefused, Unsupported
 from cairn.model.ranges import one_key
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE
 from cairn.node.dispatch import Dispatcher, tables_of
@@ -30,11 +34,13 @@ OPERATION_S = 30.0
 _QUEUE = PICO_GOVERNOR_QUEUE
 
 #: Verdicts on the statement itself, by SQLSTATE class; all else is trouble that may pass.
-_VERDICTS = ("0A", "22", "23", "25", "26", "28", "2B", "42", "54", "55", "P0")
+_VERDICTS = ("0A", "21", "22", "23", "25", "26", "28", "2B", "42", "54", "55", "P0")
 
 
 def is_verdict(problem: CairnError) -> bool:
     """Whether the statement is to blame, so that trying it again would fail again."""
+    if isinstance(problem, PeerRefused):
+        return False  # two instances do not understand each other; the statement has no part in it
     return problem.sqlstate[:2] in _VERDICTS and problem.sqlstate != "42999"
 
 
@@ -44,6 +50,11 @@ def settle(op_id: int, status: str, why: str | None = None) -> ops.Update:
         (_QUEUE.position("status_description"), why),
     )
     return ops.Update(_QUEUE.id, (op_id,), changes)
+
+
+def operation_name(action: RunOperation) -> str:
+    """Under which replicasets remember it. A repaired text is another operation."""
+    return f"queue-{action.op_id}-{zlib.crc32(action.op.encode()):08x}"
 
 
 class QueueRunner:
@@ -56,43 +67,47 @@ class QueueRunner:
 
     async def run(self, action: RunOperation) -> None:
         """One operation to its end; raises only for trouble that leaves it pending."""
+        instance = self._instance
+        # The row may be seen before the pictures show what came before it, a table for instance.
+        await instance.runner.wait_applied(instance.state.applied_on_disk(), OPERATION_S)
         try:
             await self._run(action)
         except CairnError as problem:
             if not is_verdict(problem):
                 raise
+            await self._settle(action, "failed", str(problem))
             log.error("operation %d failed: %s", action.op_id, problem)
-            await self._settle(action.op_id, "failed", str(problem))
 
     async def _run(self, action: RunOperation) -> None:
-        if action.op_format != "sql":
-            raise Unsupported(f"op_format '{action.op_format}' is not known; use sql")
-        catalog = self._instance.state.catalog
-        if action.is_upgrade:
-            catalog = msgspec.structs.replace(catalog, is_upgrading=True)
-        prepared = prepare(action.op, catalog, user_id=ADMIN_ID)
-        if prepared.param_types:
-            raise Unsupported("an operation of the queue cannot have parameters")
-        done = settle(action.op_id, "done")
+        prepared = self._prepare(action)
+
+        def done() -> tuple[ops.Dml, ...]:
+            self._claim(action)
+            return (settle(action.op_id, "done"),)
+
         plan = prepared.plan
         match plan:
             case plans.DdlPlan():
                 if await self._schema_changes.run(
-                    plan, ADMIN_ID, governor_op_id=action.op_id, is_upgrade=action.is_upgrade
+                    plan,
+                    ADMIN_ID,
+                    governor_op_id=action.op_id,
+                    is_upgrade=action.is_upgrade,
+                    claim=done,
                 ):
                     return  # the DDL step finishes it and sets the status in the same entry
-                await self._settle(action.op_id, "done")
+                await self._settle(action, "done")
             case plans.AclPlan():
-                await self._schema_changes.change_access(plan, ADMIN_ID, extra=(done,))
+                await self._schema_changes.change_access(plan, ADMIN_ID, extra=done)
             case plans.AlterSystemPlan():
-                await self._schema_changes.alter_system(plan, ADMIN_ID, extra=(done,))
+                await self._schema_changes.alter_system(plan, ADMIN_ID, extra=done)
             case plans.GlobalWrite():
                 await self._dispatcher.write_global(
                     plan,
                     self._values(prepared),
                     ADMIN_ID,
                     OPERATION_S,
-                    extra_ops=(done,),
+                    extra_ops=done,
                     is_upgrade=action.is_upgrade,
                 )
             case (
@@ -105,18 +120,45 @@ class QueueRunner:
                     plan,
                     self._values(prepared),
                     tables=tables_of(self._instance.state.catalog, prepared.tables),
-                    operation=f"queue-{action.op_id}",
+                    operation=operation_name(action),
                 )
-                await self._settle(action.op_id, "done")
+                await self._settle(action, "done")
             case _:
                 raise Unsupported(f"{prepared.tag or 'an empty statement'} cannot be queued")
         log.info("operation %d is done", action.op_id)
 
-    @staticmethod
-    def _values(prepared: Prepared) -> list[object]:
-        return prepared.start((), datetime.now(UTC))
+    def _prepare(self, action: RunOperation) -> Prepared:
+        if action.op_format != "sql":
+            raise Unsupported(f"op_format '{action.op_format}' is not known; use sql")
+        catalog = self._instance.state.catalog
+        if action.is_upgrade:
+            catalog = msgspec.structs.replace(catalog, is_upgrading=True)
+        try:
+            prepared = prepare(action.op, catalog, user_id=ADMIN_ID)
+        except CairnError:
+            raise
+        except Exception as bug:
+            # Ours, but leader after leader would die of it; planning has touched nothing yet.
+            log.exception("operation %d cannot be planned", action.op_id)
+            raise Unsupported(f"the statement cannot be planned: {bug!r}") from bug
+        if prepared.param_types:
+            raise Unsupported("an operation of the queue cannot have parameters")
+        return prepared
 
-    async def _settle(self, op_id: int, status: str, why: str | None = None) -> None:
+    def _values(self, prepared: Prepared) -> list[object]:
+        return prepared.start((), self._instance.runtime.wall_clock())
+
+    def _claim(self, action: RunOperation) -> None:
+        """Refuse to go on unless the row is as it was planned. Call it where the position is taken:
+        what changes the row later is then found by the compare-and-swap."""
+        row = self._instance.state.queued(action.op_id)
+        if row is None or row.status != "pending" or row.op != action.op:
+            raise CasRetry(f"operation {action.op_id} was settled or changed meanwhile")
+
+    async def _settle(self, action: RunOperation, status: str, why: str | None = None) -> None:
         proposer = self._instance.proposer
-        predicate = proposer.predicate((one_key(_QUEUE.id, (op_id,)),))
-        await proposer.cas(settle(op_id, status, why), predicate)
+        # A schema change carries its operation's end without naming the row: it counts too.
+        ranges = (one_key(_QUEUE.id, (action.op_id,)), ops.SCHEMA_RANGE)
+        predicate = proposer.predicate(ranges)
+        self._claim(action)
+        await proposer.cas(settle(action.op_id, status, why), predicate)

@@ -11,6 +11,7 @@ from typing import Any
 from cairn.model.errors import NoMaster, NotOwner, PlanOutdated, TableUnderDdl
 from cairn.model.rpc import ReadRequest, ReadResponse
 from cairn.node.execution import Execution
+from cairn.node.hops import Answered, Hop, Hops
 from cairn.node.instance import Instance
 from cairn.node.routes import Ranges, Routes
 from cairn.sql import plans
@@ -32,6 +33,7 @@ class Reads:
         self.instance, self.execution = instance, execution
         self._routes = Routes(instance.state.cluster)
         self._reader = execution.reader
+        self._reads_away = Hops("read_rows", ReadResponse, READ_S)
         self.local = 0  # statements whose rows were here
         self.forwarded = 0  # statements that went one hop to the owner
 
@@ -67,6 +69,29 @@ class Reads:
             return None
         self.local += 1
         return rows
+
+    def point_read_away(
+        self,
+        plan: plans.PointRead,
+        params: Params,
+        tables: dict[int, int],
+        callback: Answered[ReadResponse],
+    ) -> Hop | None:
+        """Ask the owner of the row; None: go the long way."""
+        if plan.bucket is None or plan.tier is None:
+            return None
+        args = plan.bind(params)
+        try:
+            self._check_versions(tables)
+            target = self.routes.master(self.routes.owner(plan.tier, args[0]))  # type: ignore[arg-type]
+        except (*_RETRIED, PlanOutdated):
+            return None
+        link = None if target == self.instance.raft_id else self.instance.peers.link_now(target)
+        if link is None:
+            return None
+        self.forwarded += 1
+        request = ReadRequest(plan.sql, args, tables, args[0])  # type: ignore[arg-type]
+        return self._reads_away.ask(link, request, callback)
 
     async def read(
         self,
@@ -152,7 +177,9 @@ class Reads:
             self.local += 1
             return await self.execution.read(request, cancelled)
         self.forwarded += 1
-        answer = await instance.peers.call(target, "read_rows", request, ReadResponse, READ_S)
+        answer = await instance.peers.call(
+            target, "read_rows", request, ReadResponse, READ_S, must_end=True
+        )
         return answer.rows
 
     async def _gather(
@@ -202,8 +229,8 @@ class Reads:
         """A read planned for another schema is planned again rather than repeated."""
         if not tables:
             return
-        known = {each.id: each for each in self.instance.state.catalog.tables.values()}
+        catalog = self.instance.state.catalog
         for table, version in tables.items():
-            found = known.get(table)
+            found = catalog.table_by_id(table)
             if found is None or (found.operable and found.schema_version != version):
                 raise PlanOutdated("a table has changed since the statement was planned")

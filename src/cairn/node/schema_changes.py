@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -24,9 +25,10 @@ from cairn.model.errors import (
     NotLeader,
     TimedOut,
 )
-from cairn.model.ranges import KeyRange, whole_table
+from cairn.model.ranges import KeyRange, one_key, whole_table
 from cairn.model.rpc import Empty, IndexResponse, WaitIndexRequest
 from cairn.model.schema import FIRST_USER_TABLE_ID
+from cairn.model.system_tables import PICO_GOVERNOR_QUEUE
 from cairn.model.topology import Grade
 from cairn.node.access import access_ops, check_password, setting_ops
 from cairn.node.first_entries import MakeVerifier
@@ -37,6 +39,9 @@ from cairn.sql.plans import AclPlan, AlterSystemPlan, DdlPlan
 from cairn.storage.state_machine import Applied
 
 log = logging.getLogger("cairn.ddl")
+
+#: More for the same entry, asked at the position of each proposal; it may refuse it.
+Extra = Callable[[], Iterable[ops.Dml]]
 
 _SCHEMA = (ops.SCHEMA_RANGE, whole_table(system.PICO_TABLE.id), whole_table(system.PICO_INDEX.id))
 
@@ -57,8 +62,12 @@ class SchemaChanges:
         governor_op_id: int | None = None,
         *,
         is_upgrade: bool = False,
+        claim: Callable[[], object] = tuple,
     ) -> bool:
-        """True when something changed; False when IF [NOT] EXISTS left nothing to do."""
+        """True when something changed; False when IF [NOT] EXISTS left nothing to do.
+
+        `claim` is asked at the position of each proposal whether it may still be made.
+        """
         if governor_op_id is not None and not self._instance.runner.is_leader:
             raise NotLeader("an operation of the queue is run on the leader only")
         loop = asyncio.get_running_loop()
@@ -67,11 +76,15 @@ class SchemaChanges:
         while True:
             await self._catch_up(deadline)
             if self._state.pending_ddl() is None:
-                version = await self._prepare(plan, user, governor_op_id, is_upgrade, deadline)
+                version = await self._prepare(
+                    plan, user, governor_op_id, is_upgrade, deadline, claim
+                )
                 if version is None:
                     return False
                 if version:
                     break
+            if governor_op_id is not None:  # the governor alone ends what is pending: go and do it
+                raise CasRetry("another schema change came first")
             if loop.time() >= deadline:
                 raise TimedOut("another schema change was in progress until the time was up")
             await asyncio.sleep(0.02)
@@ -101,6 +114,7 @@ class SchemaChanges:
         governor_op_id: int | None,
         is_upgrade: bool,
         deadline: float,
+        claim: Callable[[], object],
     ) -> int | None:
         """The schema version that was prepared; None: nothing to do; 0: try again."""
         catalog: Catalog = self._state.catalog
@@ -111,7 +125,11 @@ class SchemaChanges:
             system = [table for table in taken if table < FIRST_USER_TABLE_ID]
             next_id = max([*system, FIRST_UPGRADE_TABLE_ID - 1]) + 1
             catalog = msgspec.structs.replace(catalog, is_upgrading=True)
-        predicate = self._instance.proposer.predicate(_SCHEMA)
+        ranges: tuple[KeyRange, ...] = _SCHEMA
+        if governor_op_id is not None:
+            ranges = (*_SCHEMA, one_key(PICO_GOVERNOR_QUEUE.id, (governor_op_id,)))
+        predicate = self._instance.proposer.predicate(ranges)
+        claim()
         ddl = plan.build(catalog, version, next_id)
         if ddl is None:
             return None
@@ -217,9 +235,7 @@ class SchemaChanges:
 
     # --- users and rights -------------------------------------------------------------------------
 
-    async def change_access(
-        self, plan: AclPlan, user: int, extra: tuple[ops.Dml, ...] = ()
-    ) -> None:
+    async def change_access(self, plan: AclPlan, user: int, extra: Extra | None = None) -> None:
         ranges = (
             whole_table(system.PICO_USER.id),
             whole_table(system.PICO_PRIVILEGE.id),
@@ -227,12 +243,13 @@ class SchemaChanges:
         )
         limit_s = plan.timeout or 10.0
         await self._propose(
-            lambda: (*access_ops(plan, self._state.catalog, user, self._verifier), *extra),
+            lambda: access_ops(plan, self._state.catalog, user, self._verifier),
             ranges,
             limit_s,
             user,
+            extra,
         )
-        if plan.wait_applied == "globally":
+        if plan.wait_applied == "globally" and extra is None:
             await self._wait_everywhere(asyncio.get_running_loop().time() + limit_s)
 
     def _verifier(self, password: str) -> str:
@@ -240,30 +257,38 @@ class SchemaChanges:
         return self._make_verifier(password)
 
     async def alter_system(
-        self, plan: AlterSystemPlan, user: int, extra: tuple[ops.Dml, ...] = ()
+        self, plan: AlterSystemPlan, user: int, extra: Extra | None = None
     ) -> None:
         limit_s = plan.timeout or 10.0
         await self._propose(
-            lambda: (*setting_ops(plan, self._state.catalog), *extra),
+            lambda: setting_ops(plan, self._state.catalog),
             (whole_table(system.PICO_DB_CONFIG.id),),
             limit_s,
             user,
+            extra,
         )
-        await self._wait_everywhere(asyncio.get_running_loop().time() + limit_s)
+        if extra is None:  # a governor that waits for the slow is no governor
+            await self._wait_everywhere(asyncio.get_running_loop().time() + limit_s)
 
     async def _propose(
-        self, build: Any, ranges: tuple[KeyRange, ...], limit_s: float, user: int
+        self,
+        build: Callable[[], Iterable[ops.Dml]],
+        ranges: tuple[KeyRange, ...],
+        limit_s: float,
+        user: int,
+        extra: Extra | None,
     ) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limit_s
         while True:
             predicate = self._instance.proposer.predicate(ranges)
-            found = build()
+            last = tuple(extra()) if extra is not None else ()
+            found = (*build(), *last)
             if not found:
                 return
             try:
                 await self._instance.proposer.cas(
-                    ops.Batch(tuple(found)), predicate, timeout_s=limit_s, user=user
+                    ops.Batch(found), predicate, timeout_s=limit_s, user=user
                 )
                 return
             except (CasRetry, NotLeader):

@@ -8,11 +8,12 @@ whichever link the record came by.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 
 import msgspec
 
 from cairn.model.errors import CairnError
-from cairn.model.records import Record, Vclock, covers
+from cairn.model.records import Packed, Record, Vclock, covers
 
 
 class History(msgspec.Struct, frozen=True):
@@ -29,35 +30,60 @@ class Verdict(enum.Enum):
     WAIT = "wait"  # not yet: Raft or another origin has to catch up first
 
 
-class LogGap(CairnError):
-    """Rows are missing between what is here and what came."""
+class LogRefused(CairnError):
+    """What a peer sent must not be applied: this instance stops following it and says why."""
 
     sqlstate = "XX001"
+
+
+class LogGap(LogRefused):
+    """Rows are missing between what is here and what came."""
 
     def __init__(self, *, origin: str, expected: int, received: int) -> None:
         super().__init__(f"row log of {origin}: expected lsn {expected}, received {received}")
         self.origin, self.expected, self.received = origin, expected, received
 
 
-class NotHistory(CairnError):
+class NotHistory(LogRefused):
     """The record was written by a master that had been replaced: it belongs to no history."""
 
-    sqlstate = "XX001"
-
-    def __init__(self, record: Record, history: History) -> None:
+    def __init__(self, record: Record | Packed, history: History) -> None:
         super().__init__(
             f"record {record.origin}:{record.lsn} of epoch {record.epoch} is past the cut of "
             f"epoch {history.epoch}"
         )
 
 
-class Damaged(CairnError):
-    """A record does not fit the rows it is about."""
+class WrongOrigin(LogRefused):
+    """Nobody asked this peer for rows of that origin."""
 
-    sqlstate = "XX001"
+    def __init__(self, record: Record | Packed) -> None:
+        super().__init__(
+            f"record {record.origin}:{record.lsn} is of an origin that was not asked for"
+        )
 
 
-def judge(record: Record, vclock: Vclock, history: History) -> Verdict:
+class Damaged(LogRefused):
+    """A record cannot be read, or does not fit the rows it is about."""
+
+    def __init__(self, origin: str, lsn: int, why: str) -> None:
+        super().__init__(f"record {origin}:{lsn} {why}")
+
+
+class OtherHistory(LogRefused):
+    """Two instances hold different records under one (origin, lsn): a cut was missed here.
+
+    Only a full copy helps: what the records before it did to the rows cannot be told either.
+    """
+
+    def __init__(self, *, origin: str, lsn: int, here: int, there: int) -> None:
+        super().__init__(
+            f"record {origin}:{lsn} is of epoch {here} at the upstream, the subscriber has it of "
+            f"epoch {there}"
+        )
+
+
+def judge(record: Record | Packed, vclock: Vclock, history: History) -> Verdict:
     """What to do with `record`; raises for what must not happen."""
     have = vclock.get(record.origin, 0)
     if record.lsn <= have:
@@ -74,6 +100,13 @@ def judge(record: Record, vclock: Vclock, history: History) -> Verdict:
     if record.lsn > have + 1:
         raise LogGap(origin=record.origin, expected=have + 1, received=record.lsn)
     return Verdict.APPLY
+
+
+def check_origins(records: Iterable[Packed], asked: tuple[str, ...], me: str) -> None:
+    """Only what was asked for is taken; our own rows from nobody."""
+    for record in records:
+        if record.origin == me or (asked and record.origin not in asked):
+            raise WrongOrigin(record)
 
 
 def diverged(vclock: Vclock, history: History, own_epochs: dict[str, int]) -> Vclock:

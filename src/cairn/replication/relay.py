@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from cairn.model.errors import CairnError
-from cairn.model.records import Record, Vclock
+from cairn.model.records import Packed, Vclock
+from cairn.replication.applier import OtherHistory
 from cairn.replication.routing import Publication
 
 #: (origin, after lsn, at most) → records in lsn order
-ReadLog = Callable[[str, int, int], list[Record]]
+ReadLog = Callable[[str, int, int], list[Packed]]
+#: (origin, lsn) → the epoch of that record; 0: not known any more
+EpochAt = Callable[[str, int], int]
 
 
 class Subscribe(msgspec.Struct, frozen=True):
@@ -30,12 +33,13 @@ class Subscribe(msgspec.Struct, frozen=True):
     acks: dict[str, Vclock] = {}  # what the subscriber's own subscribers have durably
     epoch: int = 0  # the subscriber's: an acknowledgement counts in its own epoch only
     seen_routes: int = 0  # version of the relay's routing rows that the subscriber has
+    epochs: Vclock = {}  # of the newest record of each origin: an lsn is used again after a cut
 
 
 class Rows(msgspec.Struct, frozen=True):
     """Records in an order that can be applied, and where the relay itself stands."""
 
-    records: list[Record]
+    records: list[Packed]
     vclock: Vclock
     epoch: int
     routes_version: int = 0
@@ -69,9 +73,9 @@ def has_news(request: Subscribe, vclock: Vclock) -> bool:
 
 def select(
     request: Subscribe, vclock: Vclock, oldest: Callable[[str], int], read: ReadLog
-) -> list[Record]:
+) -> list[Packed]:
     """The next records for a subscriber, older epochs first; raises when the log is too short."""
-    found: list[Record] = []
+    found: list[Packed] = []
     for origin in wanted_origins(request, vclock):
         have = request.vclock.get(origin, 0)
         if have >= vclock.get(origin, 0):
@@ -82,3 +86,19 @@ def select(
         found += read(origin, have, request.limit)
     found.sort(key=lambda record: (record.epoch, record.origin, record.lsn))
     return found[: request.limit]
+
+
+def check_history(request: Subscribe, vclock: Vclock, epoch_at: EpochAt) -> None:
+    """Refuse a subscriber whose log is not the beginning of ours.
+
+    An instance that was away for several epochs hears only of the last cut. What it holds below
+    that one may have been written by a master that was replaced, under lsns that were used again
+    since. Equal epochs at one (origin, lsn) mean equal logs up to there: an epoch has one writer.
+    """
+    for origin, theirs in request.epochs.items():
+        lsn = request.vclock.get(origin, 0)
+        if not theirs or not 0 < lsn <= vclock.get(origin, 0):
+            continue
+        ours = epoch_at(origin, lsn)
+        if ours not in (0, theirs):
+            raise OtherHistory(origin=origin, lsn=lsn, here=ours, there=theirs)

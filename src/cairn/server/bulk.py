@@ -1,7 +1,8 @@
-"""The calls behind the Spark connector: chunks in, staged chunks promoted, row changes out.
+"""The calls behind the Spark connector's writes: chunks in, staged chunks promoted.
 
-Each checks the caller's rights on the table as a statement would. `cairn_promote` inserts a chunk
-under an operation id that the owner's writer keeps with the rows: repeating it changes nothing.
+Each checks the caller's rights on the table as a statement would. What is inserted by its primary
+key alone is recognised when it comes again (`same`); ignoring and replacing happen under an
+operation id that the owner's writer keeps with the rows: repeating them changes nothing.
 """
 
 from __future__ import annotations
@@ -12,19 +13,25 @@ import binascii
 import json
 from typing import TYPE_CHECKING, Any
 
-from cairn.model.errors import CairnError, InvalidParameter, UndefinedTable, Unsupported
-from cairn.model.records import Kind, Record, RowChange, RowOp
-from cairn.model.schema import Table
-from cairn.model.values import ColumnType, from_physical
+from cairn.model.errors import (
+    InvalidParameter,
+    NotNullViolation,
+    UndefinedTable,
+    UniqueViolation,
+    Unsupported,
+)
+from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.server.arrow import BatchDecoder
-from cairn.storage.row_log import LogReader
 
 if TYPE_CHECKING:
     from cairn.server.session import Session
 
-MAX_RECORDS = 2_000  # of the row log, read at a time
-_INSERTS = {"error": "INSERT", "ignore": "INSERT OR IGNORE", "replace": "INSERT OR REPLACE"}
-_OPS = {RowOp.INSERT: "insert", RowOp.UPDATE: "update", RowOp.DELETE: "delete"}
+_INSERTS = {
+    "error": "INSERT",
+    "ignore": "INSERT OR IGNORE",
+    "replace": "INSERT OR REPLACE",
+    "same": "INSERT",  # a row that is there exactly as given is accepted
+}
 
 
 # --- chunks in ------------------------------------------------------------------------------------
@@ -50,7 +57,7 @@ async def promote(
     """Insert a chunk that was kept in table `stage`, once."""
     service = session.service
     sql = (
-        f"SELECT body FROM {_quoted(stage)} WHERE slot = {int(slot)} AND write_id = "
+        f"SELECT body FROM {quoted(stage)} WHERE slot = {int(slot)} AND write_id = "
         f"{_literal(write_id)} AND part = {int(part)} AND attempt = {int(attempt)} "
         f"AND seq = {int(seq)}"
     )
@@ -74,14 +81,14 @@ async def _insert(
     session: Session, name: str, columns: str, conflict: str, body: str, operation: str | None
 ) -> int:
     service = session.service
-    table = _sharded_table(session, name)
+    table = sharded_table(session, name)
     names = json.loads(columns)
     verb = _INSERTS.get(conflict)
     if verb is None:
         raise InvalidParameter(f"conflict {conflict}: one of {', '.join(_INSERTS)}")
     marks = ", ".join(f"${at}" for at in range(1, len(names) + 1))
-    listed = ", ".join(map(_quoted, names))
-    text = f"INSERT INTO {_quoted(name)} ({listed}) VALUES ({marks})"
+    listed = ", ".join(map(quoted, names))
+    text = f"INSERT INTO {quoted(name)} ({listed}) VALUES ({marks})"
     statement = service.statements.get(text.encode(), (), session.user_id, service.catalog)
     statement.check_rights(session.user_id, session.user, service.catalog)
     decoder = BatchDecoder(table, names, service.catalog)
@@ -91,13 +98,40 @@ async def _insert(
         raise InvalidParameter("the chunk is not base64") from None
     rows = await asyncio.to_thread(decoder.decode, data)
     sql = decoder.insert_sql.replace("INSERT", verb, 1)
+    if conflict == "same":
+        sql += _unless_same(table)
     assert table.sharding is not None
-    return await service.dispatcher.insert_rows(
-        table, table.sharding.tier, sql, [(row[0], row) for row in rows], operation
-    )
+    tier = table.sharding.tier
+    if conflict == "error":
+        return await service.dispatcher.insert_bulk(table, tier, sql, rows)
+    try:
+        return await service.dispatcher.insert_rows(
+            table, tier, sql, [(row[0], row) for row in rows], operation
+        )
+    except NotNullViolation:
+        if conflict != "same":
+            raise
+        raise UniqueViolation(
+            f'Duplicate key exists in unique index "{name}_pkey" in space "{name}"',
+            detail="a row with this key and other values is there",
+        ) from None
 
 
-def _sharded_table(session: Session, name: str) -> Table:
+def _unless_same(table: Table) -> str:
+    """For a repeated insert: nothing happens to an equal row, and another one breaks a rule.
+
+    SQLite has no "raise" here, but a bucket is never NULL; the decoder has refused other NULLs.
+    """
+    keys = set(table.key_positions)
+    target = ", ".join([BUCKET_COLUMN, *(physical_column(at) for at in table.key_positions)])
+    values = [physical_column(at) for at in range(len(table.columns)) if at not in keys]
+    if not values:
+        return f" ON CONFLICT ({target}) DO NOTHING"
+    same = " AND ".join(f"{name} IS excluded.{name}" for name in values)
+    return f" ON CONFLICT ({target}) DO UPDATE SET {BUCKET_COLUMN} = NULL WHERE NOT ({same})"
+
+
+def sharded_table(session: Session, name: str) -> Table:
     table = session.service.catalog.table(name)
     if table is None:
         raise UndefinedTable(f'table with name "{name}" not found')
@@ -106,125 +140,9 @@ def _sharded_table(session: Session, name: str) -> Table:
     return table
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return '"' + str(name).replace('"', '""') + '"'
 
 
 def _literal(text: str) -> str:
     return "'" + str(text).replace("'", "''") + "'"
-
-
-# --- row changes out ------------------------------------------------------------------------------
-
-
-async def rows(session: Session, name: str, after: str, limit: int = 10_000) -> Any:
-    """Changes of a table on this replicaset after a position, oldest first, about `limit` at most.
-
-    `after` is JSON, origin uuid → last lsn taken; `{}` is the beginning of the log, `"latest"`
-    asks only where the log stands. Records of moved buckets are not told (rule 19). The answer
-    has the position to ask from next; a statement is told whole.
-    """
-    table = _sharded_table(session, name)
-    service = session.service
-    query = service.statements.get(
-        f"SELECT * FROM {_quoted(name)}".encode(), (), session.user_id, service.catalog
-    )
-    query.check_rights(session.user_id, session.user, service.catalog)
-    instance = service.instance
-    service.execution.check_lease()
-    vclock = dict(instance.data.vclock)
-    asked = json.loads(after)
-    if asked == "latest":
-        return {"changes": [], "after": vclock, "is_last": True}
-    if not isinstance(asked, dict):
-        raise InvalidParameter(f"not a position: {after}", hint='{"origin uuid": lsn, …}')
-    path = instance.data.store.path
-    answer = await asyncio.to_thread(_changes, path, table, asked, vclock, max(1, int(limit)))
-    service.execution.check_lease()
-    return answer
-
-
-def _changes(
-    path: Any, table: Table, asked: dict[str, int], vclock: dict[str, int], limit: int
-) -> Any:
-    reader = LogReader(path)
-    try:
-        records: list[Record] = []
-        is_last = True
-        for origin, last in vclock.items():
-            known = int(asked.get(origin, 0))
-            _check_position(reader, origin, known, last)
-            found = reader.read(origin, known, MAX_RECORDS)
-            is_last = is_last and len(found) < MAX_RECORDS
-            records += [record for record in found if record.lsn <= last]
-        for origin in asked:
-            if origin not in vclock and asked[origin]:
-                raise _lost(f"origin {origin} is not known here")
-    finally:
-        reader.close()
-    records.sort(key=lambda record: (record.epoch, record.lsn))
-    position = dict(asked)
-    changes: list[dict[str, Any]] = []
-    for record in records:
-        if len(changes) >= limit:
-            is_last = False
-            break
-        position[record.origin] = record.lsn
-        if record.kind == Kind.ROWS:
-            changes += _told(table, record)
-    return {"changes": changes, "after": position, "is_last": is_last}
-
-
-def _check_position(reader: LogReader, origin: str, known: int, last: int) -> None:
-    if known > last:
-        raise _lost(f"{origin} stands at {last}, the position is {known}: lost in a failover")
-    oldest = reader.oldest(origin)
-    if known < last and (oldest == 0 or oldest > known + 1):
-        raise _lost(f"the log of {origin} begins at {oldest}, the position is {known}")
-
-
-def _lost(why: str) -> CairnError:
-    return CairnError(
-        f"the position is not in the row log: {why}",
-        hint="start anew from a snapshot of the table",
-        sqlstate="PC005",
-    )
-
-
-def _told(table: Table, record: Record) -> list[dict[str, Any]]:
-    return [
-        {
-            "op": _OPS[RowOp(change.op)],
-            "bucket": (change.new or change.old or (0,))[0],
-            "old": _row(table, change.old),
-            "new": _row(table, change.new),
-            "epoch": record.epoch,
-            "origin": record.origin,
-            "lsn": record.lsn,
-            "n": n,
-            "timestamp": record.timestamp,
-        }
-        for n, change in enumerate(record.changes, 1)
-        if _is_of(table, change)
-    ]
-
-
-def _is_of(table: Table, change: RowChange) -> bool:
-    return change.table == table.id
-
-
-def _row(table: Table, stored: tuple[Any, ...] | None) -> dict[str, Any] | None:
-    """A row as JSON values; a column added later is missing in older records."""
-    if stored is None:
-        return None
-    found: dict[str, Any] = {}
-    for column, value in zip(table.columns, stored[1:], strict=False):
-        plain = from_physical(column.type, value)
-        if plain is not None and column.type in (
-            ColumnType.DECIMAL,
-            ColumnType.UUID,
-            ColumnType.DATETIME,
-        ):
-            plain = plain.isoformat() if column.type is ColumnType.DATETIME else str(plain)
-        found[column.name] = plain
-    return found

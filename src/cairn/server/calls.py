@@ -23,7 +23,7 @@ from cairn.model.errors import (
 from cairn.model.rpc import Empty, ExpelRequest, StatusResponse
 from cairn.model.topology import ConnectionType, Grade
 from cairn.model.topology import Instance as InstanceRow
-from cairn.server import bulk
+from cairn.server import bulk, row_changes
 
 if TYPE_CHECKING:
     from cairn.server.connection import Connection
@@ -237,6 +237,7 @@ CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
     "cairn_subscribers": (True, _subscribers),
     "cairn_ingest": (False, bulk.ingest),
     "cairn_promote": (False, bulk.promote),
-    "cairn_rows": (False, bulk.rows),
+    "cairn_rows": (False, row_changes.rows),
+    "cairn_rows_at": (False, row_changes.rows_at),
     "cairn_replication": (True, _replication),
 }

@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from cairn.model.errors import CairnError, TooManyConnections
+from cairn.model.errors import CairnError, QueryCanceled, TooManyConnections
 from cairn.pgwire.extended import StatementBook
 from cairn.pgwire.requests import (
     BadMessage,
@@ -30,6 +30,7 @@ from cairn.server.service import MAX_CONNECTIONS, Service
 from cairn.server.statements import Cached
 
 if TYPE_CHECKING:
+    from cairn.node.hops import Hop
     from cairn.server.copying import CopyIn
     from cairn.server.login import Login
     from cairn.server.running import Outcome
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("cairn.pg")
 
 LOGIN_S = 30.0
+COPY_AHEAD = 8 * 1024 * 1024  # bytes of a COPY kept in memory before the client has to wait
 HIGH_WATER = 8 * 1024 * 1024  # unsent bytes past which we stop reading from a client
 
 
@@ -72,6 +74,7 @@ class Connection(asyncio.Protocol):
         self._waiting = False  # for the writer to call back
         self._copy: CopyIn | None = None
         self._reading: asyncio.Task[Outcome] | None = None
+        self._hop: Hop | None = None  # a question to the owner of a row
         self._cancel_reason = ""
         self.timeout_s = 0.0  # statement_timeout; 0: none
         self._upgrading: list[bytes] | None = None
@@ -101,6 +104,9 @@ class Connection(asyncio.Protocol):
             self._pump()
         elif self._copy is not None:
             self._copy.wake.set()
+            self._copy.waiting_bytes += len(data)
+            if self._copy.waiting_bytes > COPY_AHEAD:
+                self.transport.pause_reading()  # the client is quicker than the disk
         elif len(data) > 65536 and len(self.pg.requests) > 64:
             self.transport.pause_reading()  # a client that pipelines more than we can take
 
@@ -112,6 +118,8 @@ class Connection(asyncio.Protocol):
         self.cancelled.set()
         if self._working is not None:
             self._working.cancel()
+        if self._hop is not None:
+            self._hop.give_up()
         self.service.feed.unsubscribe(self)
 
     def _too_slow(self) -> None:
@@ -128,6 +136,11 @@ class Connection(asyncio.Protocol):
 
     def cancel(self) -> None:
         """A CancelRequest with the right key: end what is running, if it can be ended."""
+        if self._hop is not None:
+            self._hop.give_up()
+            self._hop, self._waiting = None, False
+            self._failed(QueryCanceled("canceling statement due to user request"))
+            self._pump()
         if self._working is not None:
             self.cancelled.set()
             if self._reading is not None:
@@ -274,4 +287,6 @@ class Connection(asyncio.Protocol):
         requests = self.pg.requests
         while requests and isinstance(requests[0], CopyData | CopyDone | CopyFail):
             found.append(requests.popleft())  # type: ignore[arg-type]
+            if not isinstance(found[-1], CopyData):
+                break  # the end: what comes after it belongs to no COPY
         return found

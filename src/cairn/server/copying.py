@@ -7,38 +7,21 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from cairn.model.buckets import bucket_function
-from cairn.model.catalog import Catalog
-from cairn.model.errors import (
-    CairnError,
-    InvalidText,
-    NotNullViolation,
-    OutOfRange,
-    QueryCanceled,
-    Unsupported,
-)
-from cairn.model.schema import Table
-from cairn.model.values import (
-    INT64_MAX,
-    INT64_MIN,
-    OIDS,
-    ColumnType,
-    Physical,
-    parse_text,
-    physical_reader,
-    to_physical,
-)
+from cairn.model.errors import CairnError, QueryCanceled, Unsupported
+from cairn.model.values import OIDS, parse_text
 from cairn.pgwire.copy import CopyParser
 from cairn.pgwire.copy_out import copy_encoder, header_line
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail
 from cairn.server import arrow, running
+from cairn.server.copy_rows import Fields, RowMaker, find_bad_line, is_required
 from cairn.server.statements import Cached
 from cairn.sql import plans
 
 if TYPE_CHECKING:
     from cairn.server.connection import Connection
 
-CHUNK_ROWS = 10_000
+CHUNK_ROWS = 25_000
+CHUNK_BYTES = 8 * 1024 * 1024
 OUT_ROWS = 2_000
 
 
@@ -131,11 +114,11 @@ async def _drained(session: Connection) -> None:
 
 
 class CopyIn:
-    """One COPY FROM STDIN."""
+    """One COPY FROM STDIN. While one chunk is being written, the next one is read."""
 
     def __init__(self, session: Connection, plan: plans.CopyPlan) -> None:
-        assert plan.insert is not None
-        self._session, self._plan = session, plan
+        assert plan.insert is not None and plan.table is not None
+        self._session, self._plan, self._table = session, plan, plan.table
         self._decode: Callable[[bytes], list[Any]] | None = None
         self._parser = CopyParser(
             "text" if _is_arrow(plan.options) else _format(plan.options),
@@ -144,225 +127,138 @@ class CopyIn:
             **_options(plan.options),
         )
         self.wake = asyncio.Event()  # set by the session when bytes have come
+        self.waiting_bytes = 0  # received by the session, not taken yet
         self._types = plan.insert.param_types
+        self._required = [
+            at
+            for at, name in enumerate(plan.columns)
+            if (column := plan.table.column(name)) is not None and is_required(plan.table, column)
+        ]
         self._rows: list[Any] = []
-        self._count = 0
-        assert plan.table is not None
+        self._bytes = 0  # of the rows at hand, as they came
+        self._count = 0  # rows stored
+        self._writing: asyncio.Task[int] | None = None
         self._sql = ""
+        self._maker: RowMaker | None = None
+        catalog = session.service.catalog
         if _is_arrow(plan.options):
-            decoder = arrow.BatchDecoder(plan.table, plan.columns, session.service.catalog)
+            decoder = arrow.BatchDecoder(plan.table, plan.columns, catalog)
             self._decode, self._sql = decoder.decode, decoder.insert_sql
-        elif plan.table.is_global:
-            self._read = _value_reader(self._types)
-        else:
-            self._read, self._sql = row_reader(plan.table, plan.columns, session.service.catalog)
+        elif not plan.table.is_global:
+            self._maker = RowMaker(plan.table, plan.columns, catalog)
+            self._sql = self._maker.insert_sql
 
     async def run(self) -> int:
         """Until the client is done; the number of rows taken."""
-        session = self._session
         try:
             while True:
-                messages = session.take_copy_messages()
+                messages = self._session.take_copy_messages()
+                self.waiting_bytes = 0
                 if not messages:
-                    if session.pg.requests:
-                        raise CairnError("unexpected message during COPY", sqlstate="57014")
-                    if session.transport.is_closing() or session.cancelled.is_set():
-                        raise QueryCanceled("COPY was cancelled")
-                    session.transport.resume_reading()
-                    self.wake.clear()
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(0.5):
-                            await self.wake.wait()
-                    continue
-                for message in messages:
-                    if await self._take(message):
-                        return self._count
-        except BaseException:
-            self._drain()
+                    await self._more()
+                elif await self._take(messages):
+                    return self._count
+        except CairnError as problem:
+            await self._end_writing()
+            if self._count:
+                problem.hint = problem.hint or (
+                    f"{self._count} rows that came before are stored: COPY writes chunk by chunk"
+                )
             raise
+        finally:
+            if self._writing is not None:
+                self._writing.cancel()  # the client is gone: nobody waits for it
+            self._session.take_copy_messages()  # the client may go on sending after an error
 
-    async def _take(self, message: CopyData | CopyDone | CopyFail) -> bool:
-        if isinstance(message, CopyFail):
-            raise QueryCanceled(f"COPY from stdin failed: {message.message}")
-        if isinstance(message, CopyData) and self._decode is not None:
-            self._rows.extend(await asyncio.to_thread(self._decode, message.data))
-            while len(self._rows) >= CHUNK_ROWS:
-                await self._write()
+    async def _more(self) -> None:
+        """Wait for bytes; notice a client that is gone, a cancel and a message out of place."""
+        session = self._session
+        if session.pg.requests:
+            raise CairnError("unexpected message during COPY", sqlstate="57014")
+        if session.transport.is_closing() or session.cancelled.is_set():
+            raise QueryCanceled("COPY was cancelled")
+        session.transport.resume_reading()
+        self.wake.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await self.wake.wait()
+
+    async def _take(self, messages: list[CopyData | CopyDone | CopyFail]) -> bool:
+        """Whether the client said that it is done."""
+        last = messages[-1]
+        data = [message.data for message in messages if isinstance(message, CopyData)]
+        if self._decode is not None:
+            for stream in data:
+                await self._add(await asyncio.to_thread(self._decode, stream), len(stream))
+        elif data:
+            whole = b"".join(data)
+            await self._add(self._read(self._parser.feed(whole)), len(whole))
+        if isinstance(last, CopyData):
             return False
-        if isinstance(message, CopyData):
-            self._add(self._parser.feed(message.data))
-            while len(self._rows) >= CHUNK_ROWS:
-                await self._write()
-            return False
+        if isinstance(last, CopyFail):
+            raise QueryCanceled(f"COPY from stdin failed: {last.message}")
         if self._decode is None:
-            self._add(self._parser.finish())
-        while self._rows:
-            await self._write()
+            await self._add(self._read(self._parser.finish()), 0)
+        await self._write()
+        await self._written()
         return True
 
-    def _drain(self) -> None:
-        """After an error the client may go on sending: what has come is thrown away."""
-        self._session.take_copy_messages()
+    async def _add(self, rows: list[Any], size: int) -> None:
+        self._rows.extend(rows)
+        self._bytes += size
+        while len(self._rows) >= CHUNK_ROWS:
+            await self._write()
+        if self._bytes >= CHUNK_BYTES:
+            await self._write()
 
-    def _add(self, lines: Sequence[Sequence[str | None]]) -> None:
+    def _read(self, lines: Sequence[Fields]) -> list[Any]:
         try:
-            self._rows.extend(map(self._read, lines))
-        except (CairnError, ValueError, TypeError):
-            self._find_bad_line(lines)
-            raise
+            if self._maker is not None:
+                return self._maker.rows(lines)
+            return [self._values(fields) for fields in lines]
+        except (CairnError, ValueError, OverflowError):
+            first = self._parser.line - len(lines) + 1
+            found = find_bad_line(self._table, self._plan.columns, lines, first)
+            if found is None:
+                raise
+            raise found from None
 
-    def _find_bad_line(self, lines: Sequence[Sequence[str | None]]) -> None:
-        """Something in the chunk is no value: read it again, slowly, and say where."""
-        for at, fields in enumerate(lines):
-            for type_, field in zip(self._types, fields, strict=True):
-                try:
-                    None if field is None else to_physical(type_, parse_text(type_, field))
-                except CairnError as problem:
-                    line = self._parser.line - len(lines) + at + 1
-                    problem.detail = f"COPY {self._table_name()}, line {max(line, 1)}"
-                    raise
-
-    def _table_name(self) -> str:
-        return self._plan.table.name if self._plan.table is not None else ""
+    def _values(self, fields: Fields) -> list[Any]:
+        """Text fields to Python values, for global tables."""
+        if None in fields and any(fields[at] is None for at in self._required):
+            raise ValueError(fields)
+        return [
+            None if field is None else parse_text(type_, field)
+            for type_, field in zip(self._types, fields, strict=True)
+        ]
 
     async def _write(self) -> None:
+        """Give the rows at hand to their owners, once the chunk before is stored."""
+        await self._written()
+        if not self._rows:
+            return
         chunk, self._rows = self._rows[:CHUNK_ROWS], self._rows[CHUNK_ROWS:]
+        self._bytes = 0
+        self._writing = asyncio.get_running_loop().create_task(self._store(chunk))
+
+    async def _written(self) -> None:
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            self._count += await writing
+
+    async def _end_writing(self) -> None:
+        """After an error: what is on its way is waited for, so that the count is true."""
+        with contextlib.suppress(CairnError):
+            await self._written()
+
+    async def _store(self, chunk: list[Any]) -> int:
         insert = self._plan.insert
         assert insert is not None
         dispatcher = self._session.service.dispatcher
         plan = insert.plan
         if isinstance(plan, plans.PointWrite | plans.ShardedInsert):
-            count = await dispatcher.insert_bulk(plan.table, plan.tier, self._sql, chunk)
-        elif isinstance(plan, plans.GlobalWrite):
-            count = 0
-            for values in chunk:
-                count += await dispatcher.write_global(
-                    plan, insert.start(values), self._session.user_id, running.DML_S
-                )
-        else:
+            return await dispatcher.insert_bulk(plan.table, plan.tier, self._sql, chunk)
+        if not isinstance(plan, plans.GlobalWrite):
             raise Unsupported("COPY into this table is not supported")
-        self._count += count
-
-
-Fields = Sequence[str | None]
-Reader = Callable[[Fields], Any]
-
-
-def _value_reader(types: Sequence[ColumnType]) -> Reader:
-    """Text fields to Python values, for global tables."""
-    return lambda fields: [
-        None if field is None else parse_text(type_, field)
-        for type_, field in zip(types, fields, strict=True)
-    ]
-
-
-def _integer(text: str) -> int:
-    value = int(text)
-    if not INT64_MIN <= value <= INT64_MAX:
-        raise OutOfRange(f'value "{text}" is out of range for type integer')
-    return value
-
-
-def _string(text: str) -> str:
-    if "\x00" in text:
-        raise InvalidText("a string cannot contain a zero byte", sqlstate="22021")
-    return text
-
-
-def _physical_reader(type_: ColumnType) -> Callable[[str], Physical]:
-    """One text field to what SQLite stores; the common types without a detour."""
-    if type_ is ColumnType.INTEGER:
-        return _integer
-    if type_ is ColumnType.STRING:
-        return _string
-    return lambda text: to_physical(type_, parse_text(type_, text))
-
-
-def row_reader(table: Table, names: Sequence[str], catalog: Catalog) -> tuple[Reader, str]:
-    """Text fields to a physical row with its bucket first, and the statement that inserts it."""
-    assert table.sharding is not None
-    tier = catalog.tiers[table.sharding.tier]
-    columns = [table.column(name) for name in names]
-    types = [column.type for column in columns if column is not None]
-    readers = [_physical_reader(type_) for type_ in types]
-    key = [list(names).index(name) for name in table.sharding.columns]
-    key_types = [types[at] for at in key]
-    bucket = bucket_function(key_types, tier.bucket_count, tier.hash_version)
-    to_value = [physical_reader(type_) for type_ in key_types]
-    required = {
-        at
-        for at, column in enumerate(columns)
-        if column is not None and (not column.nullable or column.name in table.primary_key)
-    }
-    read = _compiled(names, readers, types, key, bucket, to_value, required, table.name)
-    missing = [
-        column.name
-        for column in table.columns
-        if column.name not in names
-        and (not column.nullable or column.name in (*table.primary_key, *table.sharding.columns))
-    ]
-    if missing:
-        raise NotNullViolation(f'COPY must fill column "{missing[0]}"')
-    marks = ", ".join("?" * (len(table.columns) + 1))
-    sql = f"INSERT INTO {table.physical_name} VALUES ({marks})"
-    if list(names) == [column.name for column in table.columns]:
-        return read, sql
-    return _widened(read, table, names), sql
-
-
-def _compiled(
-    names: Sequence[str],
-    readers: list[Callable[[str], Physical]],
-    types: list[ColumnType],
-    key: list[int],
-    bucket: Callable[[Sequence[Any]], int],
-    to_value: list[Callable[[Any], Any] | None],
-    required: set[int],
-    table: str,
-) -> Reader:
-    """A function written for these columns: a loop over them would cost more than the reading."""
-    scope: dict[str, Any] = {"bucket": bucket, "missing": _missing, "names": names, "table": table}
-    variables = [f"v{at}" for at in range(len(names))]
-    lines = ["def read(fields):", f"    {', '.join(variables)}, = fields"]
-    for at, variable in enumerate(variables):
-        scope[f"read{at}"] = readers[at]
-        if at in required:
-            lines.append(f"    if {variable} is None: missing(names[{at}], table)")
-            lines.append(f"    {variable} = {_call(types[at], at, variable)}")
-        else:
-            text = _call(types[at], at, variable)
-            lines.append(f"    if {variable} is not None: {variable} = {text}")
-    parts = []
-    for at, convert in zip(key, to_value, strict=True):
-        scope[f"value{at}"] = convert
-        whole = f"v{at}" if convert is None else f"(None if v{at} is None else value{at}(v{at}))"
-        parts.append(whole)
-    lines.append(f"    return (bucket(({', '.join(parts)},)), {', '.join(variables)},)")
-    exec("\n".join(lines), scope)
-    made: Reader = scope["read"]
-    return made
-
-
-def _call(type_: ColumnType, at: int, variable: str) -> str:
-    """Short integers need no check of their range."""
-    if type_ is ColumnType.INTEGER:
-        return f"int({variable}) if len({variable}) < 19 else read{at}({variable})"
-    return f"read{at}({variable})"
-
-
-def _missing(column: str, table: str) -> None:
-    raise NotNullViolation(
-        f'null value in column "{column}" of relation "{table}" violates not-null constraint'
-    )
-
-
-def _widened(read: Reader, table: Table, names: Sequence[str]) -> Reader:
-    """Rows in the table's own order, with NULL where COPY names no column."""
-    order = {name: at + 1 for at, name in enumerate(names)}
-    places = [order.get(column.name) for column in table.columns]
-
-    def wide(fields: Fields) -> tuple[Any, ...]:
-        row = read(fields)
-        return (row[0], *(None if at is None else row[at] for at in places))
-
-    return wide
+        rows: list[Sequence[Any]] = [insert.start(values) for values in chunk]
+        return await dispatcher.insert_global(plan, rows, self._session.user_id, running.DML_S)

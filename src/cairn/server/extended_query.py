@@ -13,8 +13,9 @@ from cairn.model.errors import (
     QueryCanceled,
     StatementInvalidated,
     TableUnderDdl,
+    Unreachable,
 )
-from cairn.model.rpc import WriteResponse
+from cairn.model.rpc import ReadResponse, WriteResponse
 from cairn.pgwire.extended import Portal, Statement
 from cairn.pgwire.formats import decode_params
 from cairn.pgwire.frontend import DESCRIBE_UNNAMED, EXECUTE_UNNAMED
@@ -30,6 +31,8 @@ from cairn.sql import plans
 
 #: A write that certainly was not executed, because its rows are elsewhere or changing.
 _MOVING = (NotOwner, NoMaster, TableUnderDdl)
+#: A read may be asked again in any case.
+_ANYWHERE = (*_MOVING, Unreachable)
 
 
 class ExtendedQuery(Entering):
@@ -134,32 +137,74 @@ class ExtendedQuery(Entering):
         plan = cached.prepared.plan
         if type(plan) is plans.PointWrite and self._start_write(portal, cached, plan):
             return None
+        if (
+            type(plan) is plans.PointRead
+            and self.preference == "leader"
+            and self._start_hop(portal, cached, plan, request.max_rows)
+        ):
+            return None
         if isinstance(plan, plans.CopyPlan):
             return self._start_copy(cached, plan)
         return self._execute(portal, request.max_rows)
 
     def _start_write(self, portal: Portal[Cached], cached: Cached, plan: plans.PointWrite) -> bool:
-        """A write whose rows are here: no task, the writer calls back."""
+        """A write of one row, here or one hop away: no task, the writer calls back."""
         prepared = cached.prepared
         values = prepared.start(portal.values, self.now()) if prepared.hidden else portal.values
 
         def done(result: WriteResponse | CairnError) -> None:
-            self._waiting = False
-            if self._closing:
-                return
-            if isinstance(result, _MOVING):
-                task = asyncio.get_running_loop().create_task(self._work(self._execute(portal, 0)))
-                self._working = task  # the topology moved under it: follow it the long way
-                return
-            if isinstance(result, CairnError):
-                self._failed(result)
-            else:
+            if self._is_back(portal, 0, result, _MOVING) and isinstance(result, WriteResponse):
                 self.wrote()
                 self.pg.command_complete(prepared.complete(result.row_count))
-            self._pump()
+                self._pump()
 
-        self._waiting = self.service.dispatcher.point_write_here(plan, values, done)
+        dispatcher = self.service.dispatcher
+        self._waiting = dispatcher.point_write_here(plan, values, done)
+        if not self._waiting and not self.wants_hints:
+            self._waiting = dispatcher.point_write_away(plan, values, done) is not None
         return self._waiting
+
+    def _start_hop(
+        self, portal: Portal[Cached], cached: Cached, plan: plans.PointRead, max_rows: int
+    ) -> bool:
+        """A read of one bucket that is elsewhere; with a time limit or hints it needs a task."""
+        if self.timeout_s or self.wants_hints:
+            return False
+        prepared = cached.prepared
+        if "read_preference" in prepared.options:
+            return False
+        values = prepared.start(portal.values, self.now()) if prepared.hidden else portal.values
+
+        def done(result: ReadResponse | CairnError) -> None:
+            self._hop = None
+            if self._is_back(portal, max_rows, result, _ANYWHERE) and isinstance(
+                result, ReadResponse
+            ):
+                rows = result.rows
+                tag = prepared.complete(len(rows))
+                self._finish_execute(portal, Outcome(rows, len(rows), tag), max_rows)
+                self._pump()
+
+        self._hop = self.service.dispatcher.point_read_away(plan, values, cached.sharded, done)
+        self._waiting = self._hop is not None
+        return self._waiting
+
+    def _is_back(
+        self, portal: Portal[Cached], max_rows: int, result: Any, again: tuple[type, ...]
+    ) -> bool:
+        """Whether a callback brought an answer; what did not happen goes the long way."""
+        self._waiting = False
+        if self._closing:
+            return False
+        if isinstance(result, again):
+            work = self._work(self._execute(portal, max_rows))
+            self._working = asyncio.get_running_loop().create_task(work)
+            return False
+        if isinstance(result, CairnError):
+            self._failed(result)
+            self._pump()
+            return False
+        return True
 
     def _check(self, cached: Cached) -> None:
         catalog = self.service.catalog

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cairn.model.errors import (
     AccessDenied,
@@ -66,10 +67,16 @@ class Subscriber:
         self.sent = 0
 
 
+#: Some subscribers, what those of each version get, how many events that is, and its position.
+_Slice: TypeAlias = tuple[list[Subscriber], dict[str, bytes], dict[str, int], Position]
+
+
 class Feed:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._subscribers: dict[Connection, Subscriber] = {}
+        self._snapshots: dict[Version, tuple[Position, bytes]] = {}
+        self._line: deque[_Slice] = deque()  # what is still to be written, in order
         self.events_sent = 0
         self.dropped = 0
         instance = service.instance
@@ -105,11 +112,16 @@ class Feed:
         return Position(runner.applied_term, runner.applied_index)
 
     def _send_snapshot(self, session: Connection, version: Version, position: Position) -> None:
-        stamp = timestamp(self._service.instance.runtime)
-        for event in snapshot_events(
-            self._service.cluster, position=position, timestamp=stamp, version=version
-        ):
-            session.pg.notice(encode(event))
+        """Made once for all that come at one position: after a failover many do."""
+        made = self._snapshots.get(version)
+        if made is None or made[0] != position:
+            stamp = timestamp(self._service.instance.runtime)
+            events = snapshot_events(
+                self._service.cluster, position=position, timestamp=stamp, version=version
+            )
+            data = b"".join(notice_response(encode(each), "NOTICE", "00000") for each in events)
+            made = self._snapshots[version] = (position, data)
+        session.pg.raw(made[1])
 
     async def _wait_for(self, after: Position) -> None:
         """Never send the past to one who knows more: wait, then send it elsewhere."""
@@ -164,7 +176,7 @@ class Feed:
     def _tell(self, told_01: list[str], told_02: list[str], position: Position) -> None:
         if not self._subscribers:
             return
-        if not told_01 and not told_02:
+        if not told_01 and not told_02 and not self._line:
             for each in self._subscribers.values():
                 each.position = position
             return
@@ -172,34 +184,41 @@ class Feed:
             "0.1": b"".join(notice_response(text, "NOTICE", "00000") for text in told_01),
             "0.2": b"".join(notice_response(text, "NOTICE", "00000") for text in told_02),
         }
-        counts = {"0.1": len(told_01), "0.2": len(told_02)}
-        everybody = list(self._subscribers.values())
-        for start in range(0, len(everybody), SLICE):
-            part = everybody[start : start + SLICE]
-            if start == 0:
-                self._write(part, messages, counts, position)
-            else:
-                loop = asyncio.get_running_loop()
-                loop.call_soon(self._write, part, messages, counts, position)
+        self._queue(messages, {"0.1": len(told_01), "0.2": len(told_02)}, position)
 
-    def _write(
-        self,
-        part: list[Subscriber],
-        messages: dict[str, bytes],
-        counts: dict[str, int],
-        position: Position,
+    def _queue(
+        self, messages: dict[str, bytes], counts: dict[str, int], position: Position
     ) -> None:
-        for each in part:
-            data = messages[each.version]
-            each.position = position
-            if not data:
-                continue
-            if each.session.unsent() > MAX_UNSENT:
-                self._drop(each)
-                continue
-            each.session.push(data)
-            each.sent += counts[each.version]
-            self.events_sent += counts[each.version]
+        """In slices, so that ten thousand subscribers do not stop the loop; in one line, so that
+        nobody is told a later entry first."""
+        everybody = list(self._subscribers.values())
+        idle = not self._line
+        for start in range(0, len(everybody), SLICE):
+            self._line.append((everybody[start : start + SLICE], messages, counts, position))
+        if idle and self._line:
+            self._write_slice()
+
+    def _write_slice(self) -> None:
+        part, messages, counts, position = self._line[0]
+        try:
+            for each in part:
+                if each.session in self._subscribers:  # else it is gone since
+                    self._write(each, messages[each.version], counts[each.version], position)
+        finally:
+            self._line.popleft()
+            if self._line:
+                asyncio.get_running_loop().call_soon(self._write_slice)
+
+    def _write(self, to: Subscriber, data: bytes, count: int, position: Position) -> None:
+        to.position = position
+        if not data:
+            return
+        if to.session.unsent() > MAX_UNSENT:
+            self._drop(to)
+            return
+        to.session.push(data)
+        to.sent += count
+        self.events_sent += count
 
     def _drop(self, slow: Subscriber) -> None:
         self.dropped += 1
@@ -217,9 +236,8 @@ class Feed:
             await asyncio.sleep(HEARTBEAT_S)
             position = self._position()
             data = notice_response(encode(heartbeat(position)), "NOTICE", "00000")
-            for each in list(self._subscribers.values()):
-                if each.version != "0.1" and each.session.unsent() < MAX_UNSENT:
-                    each.session.push(data)
+            if not self._line:  # else they are being told more than a heartbeat would
+                self._queue({"0.1": b"", "0.2": data}, {"0.1": 0, "0.2": 0}, position)
 
     def view(self) -> list[dict[str, Any]]:
         """Who is subscribed and how far they have been told."""

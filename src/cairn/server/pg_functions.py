@@ -12,6 +12,7 @@ import apsw
 import cairn
 from cairn.model.catalog import Catalog
 from cairn.model.schema import Index, Table
+from cairn.server import settings
 from cairn.server.pg_schema import DATABASE, TYPES
 from cairn.server.pg_tables import about, all_indexes, definition, index_oid
 
@@ -22,7 +23,7 @@ _NOTHING = (
     "pg_get_statisticsobjdef_columns pg_get_serial_sequence pg_tablespace_location "
     "shobj_description pg_get_function_result pg_get_function_arguments pg_relation_size "
     "pg_table_size pg_total_relation_size pg_database_size pg_size_pretty inet_server_addr "
-    "pg_my_temp_schema current_setting"
+    "pg_my_temp_schema"
 )
 _TRUE = (
     "pg_table_is_visible pg_type_is_visible pg_function_is_visible has_table_privilege "
@@ -76,6 +77,7 @@ class Functions:
                 "[]" if first is None or last is None else json.dumps([*range(first, last + 1)])
             ),
             "substring": _substring,
+            "current_setting": lambda name, *_: settings.default(self._catalog, name or ""),
             "format_type": _format_type,
             "to_regtype": _regtype,
             "pg_regtype": _regtype,

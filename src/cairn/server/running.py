@@ -18,7 +18,7 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.topology import ConnectionType
-from cairn.server.settings import show
+from cairn.server.settings import show, show_all
 from cairn.server.statements import Cached
 from cairn.sql import plans
 
@@ -146,9 +146,9 @@ async def _run_rare(session: Connection, plan: plans.Plan, tag: str) -> Outcome:
     service = session.service
     match plan:
         case plans.DdlPlan():
-            await service.schema_changes.run(plan, session.user_id)
+            has_changed = await service.schema_changes.run(plan, session.user_id)
             session.wrote()
-            return Outcome(None, 0, tag, plan.notices)
+            return Outcome(None, 0, tag, plan.notices if has_changed else (_nothing_to_do(tag),))
         case plans.AclPlan():
             _check_grant(session, plan)
             await service.schema_changes.change_access(plan, session.user_id)
@@ -159,6 +159,11 @@ async def _run_rare(session: Connection, plan: plans.Plan, tag: str) -> Outcome:
             session.wrote()
             return Outcome(None, 0, tag)
     raise Unsupported(f"{tag or 'this statement'} cannot be run here")
+
+
+def _nothing_to_do(tag: str) -> str:
+    verb, _, kind = tag.lower().partition(" ")
+    return f"{kind} {'does not exist' if verb in ('drop', 'alter') else 'already exists'}, skipping"
 
 
 def _check_grant(session: Connection, plan: plans.AclPlan) -> None:
@@ -230,6 +235,9 @@ def _session_plan(session: Connection, plan: plans.SessionPlan, tag: str) -> Out
                     hint="undo them by statements of your own",
                     sqlstate="25000",
                 )
+        case "show" if plan.name == "all":
+            listed = show_all(session)
+            return Outcome(listed, len(listed), tag)
         case "show":
             value = show(session, plan.name or "")
             return Outcome([(value,)], 1, tag)

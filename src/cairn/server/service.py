@@ -22,6 +22,7 @@ from cairn.node.instance import Instance, decoding
 from cairn.node.queue_runner import QueueRunner
 from cairn.node.schema_changes import SchemaChanges
 from cairn.pgwire.scram import make_verifier
+from cairn.server import settings
 from cairn.server.feed import Feed
 from cairn.server.pg_catalog import PgCatalog
 from cairn.server.statements import StatementCache
@@ -121,6 +122,7 @@ class Service:
             "current_schema": lambda *_: "public",
             "current_database": lambda *_: "cairn",
             "current_catalog": lambda *_: "cairn",
+            "current_setting": lambda name, *_: settings.default(self.catalog, name or ""),
             "pg_backend_pid": lambda *_: os.getpid(),
             "pg_get_userbyid": self._user_name,
             "pg_table_is_visible": lambda *_: 1,

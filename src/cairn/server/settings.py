@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, InvalidParameter
 
 if TYPE_CHECKING:
@@ -56,6 +57,27 @@ def show(session: Connection, name: str) -> str:
     value = session.service.catalog.setting(key)
     if value is None:
         raise CairnError(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
+    return _told(value)
+
+
+def default(catalog: Catalog, name: str) -> str | None:
+    """`current_setting(name)` where no session is at hand; None for what nobody knows."""
+    key = name.lower()
+    value = DEFAULTS.get(key, catalog.setting(key))
+    return None if value is None else _told(value)
+
+
+def show_all(session: Connection) -> list[tuple[str, str]]:
+    """Every parameter and its value in this session, by name."""
+    known = {
+        key: _told(value)
+        for (key, scope), value in session.service.catalog.settings.items()
+        if not scope
+    }
+    return sorted((known | DEFAULTS | session.parameters).items())
+
+
+def _told(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return str(value)

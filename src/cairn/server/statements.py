@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cairn.model.catalog import Catalog
-from cairn.model.errors import AccessDenied, StatementInvalidated
+from cairn.model.errors import AccessDenied, Unsupported
 from cairn.model.values import OIDS, physical_reader
 from cairn.pgwire.decoders import decode_string
 from cairn.pgwire.extended import Signature
@@ -142,6 +142,6 @@ class StatementCache:
             fresh.signature.columns != stale.signature.columns
             or fresh.signature.param_oids != stale.signature.param_oids
         ):
-            planned, present = stale.stale_by(catalog)
-            raise StatementInvalidated(prepared_version=planned, current_version=present)
+            # PostgreSQL's words and code: drivers know them and prepare again by themselves.
+            raise Unsupported("cached plan must not change result type")
         return fresh

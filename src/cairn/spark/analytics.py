@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from cairn.spark import cluster
-from cairn.spark.filters import quote
+from cairn.spark.skew import measure
 
 _EVENTS = "SELECT term, index, n, timestamp, body FROM _cairn_event"
 _BODY = (
@@ -26,7 +26,10 @@ class Findings(msgspec.Struct):
     failovers: list[dict[str, Any]]
     moves: list[dict[str, Any]]
     ownership: list[dict[str, Any]]
-    skew: dict[str, list[tuple[int, int]]]  # table → (bucket, rows)
+    terms: list[dict[str, Any]]
+    leader: str | None  # the name of the Raft leader of now
+    skew: dict[str, list[tuple[int, int, int]]]  # table → (bucket, rows, bytes)
+    hot_keys: dict[str, list[tuple[str, int]]]  # table → (distribution key, rows), most first
     names: dict[str, str]  # uuid → name of instances and replicasets
     bucket_counts: dict[str, int]
     frames: dict[str, Any]
@@ -41,8 +44,12 @@ def analyse(spark: Any, dsn: str) -> Findings:
         "current_replicaset_uuid AS to_replicaset",
     )  # fmt: skip
     topology = cluster.pool(dsn).topology
-    skew, frames = _skew(spark, dsn)
-    frames |= {"intervals": intervals, "masters": masters, "failovers": failovers, "moves": moves}
+    skew, hot_keys, frames = measure(spark, dsn)
+    terms = _terms(events)
+    frames |= {
+        "intervals": intervals, "masters": masters, "failovers": failovers, "moves": moves,
+        "terms": terms,
+    }  # fmt: skip
     return Findings(
         cluster=topology.cluster_uuid or "",
         intervals=_rows(intervals.orderBy("instance_uuid", "term", "index")),
@@ -50,7 +57,10 @@ def analyse(spark: Any, dsn: str) -> Findings:
         failovers=_rows(failovers.orderBy("term", "index")),
         moves=_rows(moves.orderBy("term", "index")),
         ownership=_ownership(topology),
+        terms=_rows(terms.orderBy("term")),
+        leader=cluster.call(dsn, "CALL cairn_status()")["raft"]["leader"],
         skew=skew,
+        hot_keys=hot_keys,
         names=_names(events, topology),
         bucket_counts={tier: topology.bucket_count(tier) for tier in topology.view.tiers},
         frames=frames,
@@ -109,27 +119,41 @@ def _masters(events: Any) -> Any:
 
 
 def _failovers(masters: Any, intervals: Any) -> Any:
-    """A change of master, and for how long the old one had been told gone by then.
+    """A change of master, and how long the old one was away: from when it was told gone, or was
+    replaced, until it was told Online again. NULL: it still is.
 
-    The governor may name the new master before it tells the old one Offline: then there is none.
+    The governor names the new master before it tells the old one Offline.
     """
     from pyspark.sql import functions as f
 
     changes = masters.where("before IS NOT NULL").alias("m")
-    gone = intervals.where("state <> 'Online'").alias("g")
-    joined = changes.join(
-        gone,
-        (f.col("g.instance_uuid") == f.col("m.before"))
-        & (f.col("g.index") <= f.col("m.index"))
-        & (f.col("g.until_index").isNull() | (f.col("g.until_index") > f.col("m.index"))),
-        "left",
-    )
+    state = intervals.alias("i")
+    same = f.col("i.instance_uuid") == f.col("m.before")
+    later = f.struct("i.term", "i.index") > f.struct("m.term", "m.index")
+    is_online = f.col("i.state") == "Online"
     keys = [f.col(f"m.{name}") for name in ("replicaset_uuid", "term", "index", "ts", "master",
                                              "before")]  # fmt: skip
     return (
-        joined.groupBy(*keys)
-        .agg(f.max("g.ts").alias("gone_at"))
-        .selectExpr("*", "CAST(ts AS double) - CAST(gone_at AS double) AS seconds")
+        changes.join(state, same, "left")
+        .groupBy(*keys)
+        .agg(
+            f.max(f.when(~later & ~is_online & f.col("i.until_index").isNull(), f.col("i.ts")))
+            .alias("gone_at"),
+            f.min(f.when(later & is_online, f.col("i.ts"))).alias("back_at"),
+        )
+        .selectExpr(
+            "*",
+            "CAST(back_at AS double) - CAST(coalesce(gone_at, ts) AS double) AS seconds",
+        )
+    )  # fmt: skip
+
+
+def _terms(events: Any) -> Any:
+    """Raft's terms, each with the events it made: every new term is an election."""
+    from pyspark.sql import functions as f
+
+    return events.groupBy("term").agg(
+        f.min("ts").alias("begin"), f.max("ts").alias("end"), f.count("*").alias("events")
     )
 
 
@@ -151,18 +175,3 @@ def _names(events: Any, topology: Any) -> dict[str, str]:
     for known in (topology.view.instances, topology.view.replicasets):
         found |= {uuid: each.name for uuid, each in known.items() if each.name}
     return found
-
-
-def _skew(spark: Any, dsn: str) -> tuple[dict[str, list[tuple[int, int]]], dict[str, Any]]:
-    """Rows per bucket of every table of users, counted by the cluster itself."""
-    tables = cluster.pool(dsn).fetch("SELECT name, distribution FROM _pico_table WHERE id >= 1024")
-    skew: dict[str, list[tuple[int, int]]] = {}
-    frames: dict[str, Any] = {}
-    for name, distribution in sorted(tables):
-        if "ShardedImplicitly" not in distribution or name.startswith("cairn_spark_"):
-            continue
-        sql = f"SELECT bucket_id, count(*) AS row_count FROM {quote(name)} GROUP BY bucket_id"
-        frame = spark.read.format("cairn").option("dsn", dsn).option("query", sql).load()
-        skew[name] = sorted((row[0], row[1]) for row in frame.collect())
-        frames[f"rows_{name}"] = frame
-    return skew, frames

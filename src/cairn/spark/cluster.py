@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,8 +23,12 @@ from cairn.model.errors import CairnError, Unreachable
 
 #: Certainly nothing was answered yet: look at the topology again and ask somebody else.
 MOVED = frozenset({"PC001", "PC003", "PC004", "57014", "57P01", "57P03", "58000"})
-REPLAN_S = 20.0
+#: Also those after which nobody knows what was written: only for what may be repeated.
+UNSURE = MOVED | {"40003", "40001", "PC006", "53300"}
+CERTAIN = frozenset({"PC001", "PC003", "PC004", "57P03", "40001", "53300"})  # not executed
+REPLAN_S = 30.0
 
+T = TypeVar("T")
 _pools: dict[tuple[int, str], SyncPool] = {}
 _idle: dict[tuple[int, str, str, str], list[SyncWire]] = {}
 _guard = threading.Lock()
@@ -106,6 +110,23 @@ def wait_for_news(dsn: str, seconds: float) -> None:
     """Give the topology a moment to reach this process."""
     time.sleep(seconds)
     pool(dsn).topology.flush()
+
+
+def persistently(dsn: str, work: Callable[[bool], T]) -> T:
+    """Do what may be done twice until it is answered, for a bounded time.
+
+    `work` is told whether an earlier try may have done it.
+    """
+    until = time.monotonic() + REPLAN_S
+    is_again = False
+    while True:
+        try:
+            return work(is_again)
+        except CairnError as problem:
+            if problem.sqlstate not in UNSURE or time.monotonic() > until:
+                raise
+            is_again = is_again or problem.sqlstate not in CERTAIN
+        wait_for_news(dsn, 0.3)
 
 
 # --- COPY -----------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def bucket_id(dsn: str, table: str) -> Any:
     info = describe(dsn, table)
 
     def compute(*columns: pa.Array) -> pa.Array:
-        from cairn.spark.hashing import bucket_ids
+        from cairn.model.bucket_columns import bucket_ids
 
         return pa.array(
             bucket_ids(columns, info.key_types, info.bucket_count, info.hash_version),
@@ -65,9 +65,9 @@ def repartition_by_owner(frame: Any, dsn: str, table: str) -> Any:
     owners = cluster.owners(dsn, info.tier)
 
     def compute(*columns: pa.Array) -> pa.Array:
-        from cairn.spark.writer import owner_number
+        from cairn.spark.splitting import Splitter
 
-        return pa.array(owner_number(info, owners, list(columns)), type=pa.int32())
+        return pa.array(Splitter(info, owners).numbers(columns), type=pa.int32())
 
     number = f.arrow_udf(compute, IntegerType())(*[f.col(name) for name in info.key])
     return frame.repartitionById(len(owners), number)

@@ -18,6 +18,7 @@ from cairn.spark import cluster
 from cairn.spark.cluster import MOVED, REPLAN_S, Owner
 from cairn.spark.filters import Pushed, quote
 from cairn.spark.options import Options
+from cairn.spark.plainly import plainly
 from cairn.spark.tables import TableInfo, as_wanted, wanted_schema
 
 Ranges = tuple[tuple[int, int], ...]
@@ -45,6 +46,10 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
     # --- on the driver --------------------------------------------------------------------------
 
     def partitions(self) -> list[Any]:
+        with plainly():
+            return self._partitions()
+
+    def _partitions(self) -> list[Any]:
         table = self._table
         if table.tier is None:
             return [InputPartition("global")]
@@ -77,6 +82,10 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
     # --- in a task ------------------------------------------------------------------------------
 
     def read(self, partition: Any) -> Iterator[Any]:
+        with plainly():
+            yield from self._read(partition)
+
+    def _read(self, partition: Any) -> Iterator[Any]:
         want = wanted_schema(self._schema)
         if isinstance(partition, BucketPartition):
             yield from self._read_ranges(partition, want)
@@ -158,6 +167,10 @@ class QueryReader(DataSourceReader):  # type: ignore[misc]
         return [InputPartition("query")]
 
     def read(self, partition: Any) -> Iterator[Any]:
+        with plainly():
+            yield from self._read()
+
+    def _read(self) -> Iterator[Any]:
         options, want = self._options, wanted_schema(self._schema)
         sql = f"COPY ({options.query}) TO STDOUT (FORMAT arrow)"
         address = cluster.any_address(options.dsn)

@@ -7,17 +7,34 @@ from html import escape
 from typing import Any
 
 from cairn.spark.analytics import Findings
+from cairn.spark.report_plots import bars, cells, lanes, legend, segments, strip
 
-_COLOURS = ("#2f6f9f", "#d08b2c", "#5a9e6f", "#9b5fa5", "#b5524d", "#4d8f97", "#8a7a3b", "#6b6f8a")
-_STATES = {"Online": "#5a9e6f", "Offline": "#d9534f", "Expelled": "#777777", "Gone": "#bbbbbb"}
-_WIDTH, _LEFT, _ROW = 900, 110, 26
+_STATES = {
+    "Online": "ok", "Offline": "bad", "starting": "warn", "Expelled": "off", "Gone": "off",
+}  # fmt: skip
 _CSS = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:1000px;margin:2rem auto;padding:0 1rem;color:#222}
-h1{font-size:1.6rem;margin-bottom:0} h2{font-size:1.15rem;margin-top:2.2rem} .dim{color:#777}
-table{border-collapse:collapse;font-size:13px} td,th{padding:.25rem .8rem;text-align:left;
-border-bottom:1px solid #e5e5e5} svg{max-width:100%;height:auto} svg text{font:12px system-ui}
-.cards{display:flex;gap:1rem;flex-wrap:wrap;margin-top:1rem}.card{background:#f5f5f2;padding:.6rem
-1.1rem;border-radius:6px}.card b{display:block;font-size:1.4rem}
+:root{--paper:#fcfcfa;--ink:#24292f;--dim:#6b7280;--line:#e3e3de;--card:#f1f1ec;--ok:#4f9a6b;
+--bad:#d0443e;--warn:#d9a93a;--off:#a8a8a8;--cold:244,243,238;--hot:#174e79;--empty:#eeeee8;
+--c0:#2f6f9f;--c1:#d08b2c;--c2:#5a9e6f;--c3:#9b5fa5;--c4:#b5524d;--c5:#4d8f97;--c6:#8a7a3b;
+--c7:#6b6f8a}
+@media (prefers-color-scheme:dark){:root{--paper:#16181c;--ink:#e4e6ea;--dim:#969ca8;
+--line:#31353d;--card:#22262d;--hot:#7cc0f2;--empty:#22262d;--ok:#5fb07d;--bad:#e5655f;
+--c0:#5c9fd0;--c1:#dda24e;--c2:#74b98a;--c3:#b981c2;--c4:#cf7570;--c5:#6bb0b8;--c6:#b3a25a;
+--c7:#9296b4}}
+*{box-sizing:border-box}
+body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;
+color:var(--ink);background:var(--paper)}
+h1{font-size:1.6rem;margin:0} h2{font-size:1.15rem;margin:2.4rem 0 .6rem}
+h3{font-size:.95rem;margin:1.2rem 0 .4rem} .dim{color:var(--dim)} p{margin:.4rem 0}
+.wide{overflow-x:auto} table{border-collapse:collapse;font-size:13px;margin:.5rem 0}
+td,th{padding:.25rem 1.6rem .25rem 0;text-align:left;border-bottom:1px solid var(--line);
+white-space:nowrap} th{color:var(--dim);font-weight:500} td.n,th.n{text-align:right}
+svg{display:block;width:100%;min-width:34rem;height:auto} svg text{font:12px system-ui,sans-serif;
+fill:var(--ink)} svg text.dim{fill:var(--dim)} svg line{stroke:var(--line)}
+.cards{display:flex;gap:.8rem;flex-wrap:wrap;margin-top:1rem}
+.card{background:var(--card);padding:.6rem 1.1rem;border-radius:6px;min-width:6.5rem}
+.card b{display:block;font-size:1.4rem} .key{display:inline-block;width:.8em;height:.8em;
+border-radius:2px;margin:0 .35em 0 .9em}
 """
 
 
@@ -26,13 +43,15 @@ def page(found: Findings) -> str:
         f"<h1>Cluster report</h1><p class=dim>{escape(found.cluster)} · "
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC</p>",
         _cards(found),
-        "<h2>Availability</h2>" + timeline(found),
-        "<h2>Failovers</h2>" + _failovers(found),
-        "<h2>Buckets by replicaset</h2>" + ownership(found),
-        *(f"<h2>Rows of {escape(name)}</h2>{heat(found, name)}" for name in found.skew),
+        "<h2>Availability</h2>" + availability(found),
+        "<h2>Masters and failovers</h2>" + masters(found),
+        "<h2>Raft leadership</h2>" + leadership(found),
+        "<h2>Buckets by replicaset</h2>" + ownership(found) + moves(found),
+        *(f"<h2>Table {escape(name)}</h2>{table_skew(found, name)}" for name in found.skew),
     ]
     return (
         "<!doctype html><html lang=en><head><meta charset=utf-8><title>Cluster report</title>"
+        '<meta name=viewport content="width=device-width,initial-scale=1">'
         f"<style>{_CSS}</style></head><body>{''.join(parts)}"
         "<p class=dim>Ordered by Raft position; times are the proposers' clocks, to the second."
         "</p></body></html>\n"
@@ -41,191 +60,242 @@ def page(found: Findings) -> str:
 
 def _cards(found: Findings) -> str:
     instances = {row["instance_uuid"] for row in found.intervals}
-    rows = sum(count for skew in found.skew.values() for _, count in skew)
+    rows = sum(count for skew in found.skew.values() for _, count, _ in skew)
+    moved = sum(row["end"] - row["start"] + 1 for row in found.moves)
     facts = [
         (len(instances), "instances seen"),
         (len({row["replicaset"] for row in found.ownership}), "replicasets"),
-        (len(found.failovers), "failovers"),
-        (len(found.moves), "bucket moves"),
+        (len(found.failovers), "changes of master"),
+        (f"{moved:,}", "buckets moved"),
         (f"{rows:,}", "rows"),
     ]
     cards = "".join(f"<div class=card><b>{value}</b>{label}</div>" for value, label in facts)
     return f"<div class=cards>{cards}</div>"
 
 
-# --- availability ---------------------------------------------------------------------------------
+def _name(found: Findings, uuid: str | None) -> str:
+    return found.names.get(uuid or "", (uuid or "—")[:8])
 
 
-def timeline(found: Findings) -> str:
-    """One bar for each instance: what it was, from when to when."""
+def _span(found: Findings) -> tuple[datetime, datetime]:
+    """From the first event to now."""
+    begin = min(row["ts"] for row in found.intervals)
+    now = datetime.now(UTC)
+    now = now if begin.tzinfo is not None else now.replace(tzinfo=None)
+    return begin, max([row["until"] or row["ts"] for row in found.intervals] + [now])
+
+
+# --- who was there --------------------------------------------------------------------------------
+
+
+def availability(found: Findings) -> str:
+    """One lane for each instance: what it was, from when to when."""
     if not found.intervals:
         return "<p class=dim>No events.</p>"
-    names: dict[str, str] = {}
-    for row in found.intervals:
-        names[row["instance_uuid"]] = found.names.get(
-            row["instance_uuid"], row["instance_uuid"][:8]
-        )
-    begin = min(row["ts"] for row in found.intervals)
-    end = max([row["until"] or row["ts"] for row in found.intervals] + [_now(begin)])
-    scale = (_WIDTH - _LEFT - 10) / max((end - begin).total_seconds(), 1.0)
-    order = sorted(names, key=lambda uuid: names[uuid])
-    shapes = [
-        f'<text x="0" y="{at * _ROW + 17}">{escape(names[uuid])}</text>'
-        for at, uuid in enumerate(order)
-    ]
-    for row in found.intervals:
-        start = (row["ts"] - begin).total_seconds()
-        stop = ((row["until"] or end) - begin).total_seconds()
-        y = order.index(row["instance_uuid"]) * _ROW + 4
-        shapes.append(
-            f'<rect x="{_LEFT + start * scale:.1f}" y="{y}" height="18" rx="2" '
-            f'width="{max((stop - start) * scale, 1.5):.1f}" '
-            f'fill="{_STATES.get(row["state"], "#d9b64f")}">'
-            f"<title>{escape(row['state'])} {row['ts']:%H:%M:%S} at {row['term']}:{row['index']}"
-            "</title></rect>"
-        )
-    height = len(order) * _ROW + 26
-    shapes += _axis(begin, end, height)
-    legend = " ".join(
-        f'<span style="color:{colour}">■</span> {state}' for state, colour in _STATES.items()
+    begin, end = _span(found)
+    ordered = sorted(
+        {row["instance_uuid"] for row in found.intervals}, key=lambda u: _name(found, u)
     )
-    return _svg(height, shapes) + f"<p class=dim>{legend}</p>" + _shares(found, end)
-
-
-def _now(like: datetime) -> datetime:
-    now = datetime.now(UTC)
-    return now if like.tzinfo is not None else now.replace(tzinfo=None)
-
-
-def _axis(begin: datetime, end: datetime, height: int) -> list[str]:
-    marks = []
-    for step in range(5):
-        at = begin + (end - begin) * step / 4
-        x = _LEFT + (_WIDTH - _LEFT - 10) * step / 4
-        anchor = "start" if step == 0 else "end" if step == 4 else "middle"
-        marks.append(
-            f'<text x="{x:.0f}" y="{height - 6}" fill="#777" text-anchor="{anchor}">'
-            f"{at:%m-%d %H:%M:%S}</text>"
-        )
-    return marks
+    drawn = {uuid: [] for uuid in ordered}  # type: dict[str, list[tuple[Any, ...]]]
+    joined: set[str] = set()
+    for row in found.intervals:
+        uuid = row["instance_uuid"]
+        is_known = row["state"] in _STATES and (uuid in joined or row["state"] != "Offline")
+        word = row["state"] if is_known else "starting"  # who has not joined yet is not missing
+        if row["state"] == "Online":
+            joined.add(uuid)
+        title = f"{row['state']} from {row['ts']:%H:%M:%S} at {row['term']}:{row['index']}"
+        drawn[row["instance_uuid"]].append((row["ts"], row["until"] or end, _STATES[word], title))
+    plot = lanes([(_name(found, uuid), drawn[uuid]) for uuid in ordered], begin, end)
+    words = {state: colour for state, colour in _STATES.items() if state != "Gone"}
+    return plot + legend(words) + _shares(found, end)
 
 
 def _shares(found: Findings, end: datetime) -> str:
     rows = []
     for uuid in dict.fromkeys(row["instance_uuid"] for row in found.intervals):
         mine = [row for row in found.intervals if row["instance_uuid"] == uuid]
+        first = next((at for at, row in enumerate(mine) if row["state"] == "Online"), 0)
         spans = [(r["state"], ((r["until"] or end) - r["ts"]).total_seconds()) for r in mine]
+        spans = spans[first:]  # joining is no outage
         total = sum(span for _, span in spans) or 1.0
         online = sum(span for state, span in spans if state == "Online")
-        name = found.names.get(uuid, uuid[:8])
-        rows.append((name, f"{100 * online / total:.2f} %", len(mine) - 1, mine[-1]["state"]))
-    return _table(("instance", "online", "changes", "now"), sorted(rows))
+        outages = sum(state not in ("Online", "Expelled") for state in _words(mine[first:]))
+        rows.append((_name(found, uuid), f"{100 * online / total:.2f} %", outages,
+                     _seconds(total - online), mine[-1]["state"]))  # fmt: skip
+    head = ("instance", "online since it joined", "outages", "away in all", "now")
+    return _table(head, sorted(rows), (1, 2, 3))
 
 
-def _failovers(found: Findings) -> str:
-    if not found.failovers:
-        return "<p class=dim>No master was ever replaced.</p>"
-    rows = []
-    for row in found.failovers:
-        name = found.names.get
-        took = row["seconds"]
-        rows.append(
-            (
-                name(row["replicaset_uuid"], row["replicaset_uuid"][:8]),
-                f"{name(row['before'], row['before'][:8])} → "
-                f"{name(row['master'], row['master'][:8])}",
-                f"{row['ts']:%Y-%m-%d %H:%M:%S}",
-                "—" if took is None else f"{took:.0f} s",
-                f"{row['term']}:{row['index']}",
-            )
+def _words(rows: list[dict[str, Any]]) -> list[str]:
+    """States without the steps of coming back."""
+    return [
+        row["state"]
+        for at, row in enumerate(rows)
+        if row["state"] == "Online" or at == 0 or rows[at - 1]["state"] == "Online"
+    ]
+
+
+def masters(found: Findings) -> str:
+    """Who was master when, in each replicaset."""
+    if not found.masters:
+        return "<p class=dim>No events.</p>"
+    begin, end = _span(found)
+    colours = {
+        uuid: f"c{at % 8}"
+        for at, uuid in enumerate(
+            sorted({row["master"] for row in found.masters}, key=lambda u: _name(found, u))
         )
-    return _table(("replicaset", "master", "when", "told gone before", "position"), rows)
+    }
+    drawn: dict[str, list[tuple[Any, ...]]] = {}
+    for row in found.masters:
+        mine = drawn.setdefault(row["replicaset_uuid"], [])
+        if mine:
+            mine[-1] = (mine[-1][0], row["ts"], *mine[-1][2:])
+        title = f"{_name(found, row['master'])} from {row['ts']:%H:%M:%S}"
+        mine.append((row["ts"], end, colours[row["master"]], title, _name(found, row["master"])))
+    ordered = sorted(drawn, key=lambda uuid: _name(found, uuid))
+    plot = lanes([(_name(found, uuid), drawn[uuid]) for uuid in ordered], begin, end)
+    if not found.failovers:
+        return plot + "<p class=dim>No master was ever replaced.</p>"
+    rows = [
+        (
+            _name(found, row["replicaset_uuid"]),
+            f"{_name(found, row['before'])} → {_name(found, row['master'])}",
+            f"{row['ts']:%Y-%m-%d %H:%M:%S}",
+            "still away" if row["seconds"] is None else _seconds(row["seconds"]),
+            f"{row['term']}:{row['index']}",
+        )
+        for row in found.failovers
+    ]
+    return plot + _table(("replicaset", "master", "when", "old one away", "position"), rows, (3,))
 
 
-# --- buckets and rows -----------------------------------------------------------------------------
+def leadership(found: Findings) -> str:
+    """Terms: each one that begins is an election. Events do not say who won it."""
+    if not found.terms:
+        return "<p class=dim>No events.</p>"
+    begin, end = _span(found)
+    drawn = []
+    for at, row in enumerate(found.terms):
+        until = found.terms[at + 1]["begin"] if at + 1 < len(found.terms) else end
+        is_last = at + 1 == len(found.terms)
+        word = f"term {row['term']}" + (f" · {found.leader} leads" if is_last else "")
+        title = f"term {row['term']}: {row['events']} events from {row['begin']:%H:%M:%S}"
+        drawn.append((row["begin"], until, f"c{at % 8}", title, word))
+    count = len(found.terms) - 1
+    said = "no election since the first event" if count == 0 else f"terms begun since: {count}"
+    return lanes([("cluster", drawn)], begin, end) + f"<p class=dim>{said}</p>"
+
+
+# --- where things are -----------------------------------------------------------------------------
 
 
 def ownership(found: Findings) -> str:
     """How many buckets each replicaset has, and where they lie."""
     uuids = sorted({row["replicaset"] for row in found.ownership}, key=lambda u: _name(found, u))
-    totals = dict.fromkeys(uuids, 0)
-    shapes = []
     count = max((row["end"] for row in found.ownership), default=1)
-    scale = (_WIDTH - _LEFT - 80) / count
-    for row in found.ownership:
-        totals[row["replicaset"]] += row["end"] - row["start"] + 1
-        y = uuids.index(row["replicaset"]) * _ROW + 4
-        shapes.append(
-            f'<rect x="{_LEFT + (row["start"] - 1) * scale:.1f}" y="{y}" height="18" '
-            f'width="{max((row["end"] - row["start"] + 1) * scale, 1):.1f}" '
-            f'fill="{_COLOURS[uuids.index(row["replicaset"]) % len(_COLOURS)]}">'
-            f"<title>{row['tier']} {row['start']}–{row['end']}</title></rect>"
-        )
+    rows = []
     for at, uuid in enumerate(uuids):
-        shapes.append(f'<text x="0" y="{at * _ROW + 17}">{escape(_name(found, uuid))}</text>')
-        shapes.append(
-            f'<text x="{_WIDTH}" y="{at * _ROW + 17}" text-anchor="end">{totals[uuid]:,}</text>'
-        )
-    return _svg(len(uuids) * _ROW + 6, shapes)
+        mine = [row for row in found.ownership if row["replicaset"] == uuid]
+        total = sum(row["end"] - row["start"] + 1 for row in mine)
+        parts = [
+            (row["start"] - 1, row["end"], f"c{at % 8}",
+             f"{row['tier']} {row['start']}–{row['end']}") for row in mine
+        ]  # fmt: skip
+        rows.append((_name(found, uuid), parts, f"{total:,}"))
+    return segments(rows, count)
 
 
-def _name(found: Findings, uuid: str) -> str:
-    return found.names.get(uuid, uuid[:8])
+def moves(found: Findings) -> str:
+    """Buckets that changed their owner, over time."""
+    if not found.moves:
+        return "<p class=dim>No bucket was ever moved.</p>"
+    begin, end = _span(found)
+    seconds = max((end - begin).total_seconds(), 1.0)
+    step = max(seconds / 60, 1.0)
+    counts = [0] * (int(seconds / step) + 1)
+    sums: dict[str, int] = {}
+    for row in found.moves:
+        size = row["end"] - row["start"] + 1
+        counts[min(int((row["ts"] - begin).total_seconds() / step), len(counts) - 1)] += size
+        target = _name(found, row["to_replicaset"])
+        sums[target] = sums.get(target, 0) + size
+    plot = strip([(value, f"{value:,} buckets") for value in counts], begin, end)
+    top = max(counts) / step * 60
+    rows = [(name, f"{size:,}") for name, size in sorted(sums.items())]
+    return f"<h3>Buckets moved</h3>{plot}<p class=dim>at most {top:,.0f} a minute</p>" + _table(
+        ("to", "buckets"), rows, (1,)
+    )
 
 
-def heat(found: Findings, table: str) -> str:
-    """Rows of every bucket as a field of cells, and the skew in numbers."""
-    counts = dict(found.skew[table])
-    if not counts:
+def table_skew(found: Findings, table: str) -> str:
+    """Rows of every bucket as a field of cells, the skew in numbers, and the hottest keys."""
+    known = found.skew[table]
+    if not known:
         return "<p class=dim>The table is empty.</p>"
+    counts = {bucket: rows for bucket, rows, _ in known}
+    sizes = {bucket: size for bucket, _, size in known}
     total = max(max(counts), max(found.bucket_counts.values(), default=0))
-    across, size = 100, 8.8
-    most = max(counts.values())
-    shapes = [
-        f'<rect x="{(bucket - 1) % across * size:.1f}" y="{(bucket - 1) // across * size:.1f}" '
-        f'width="8" height="8" fill="{_shade(counts.get(bucket, 0) / most)}">'
-        f"<title>bucket {bucket}: {counts.get(bucket, 0):,} rows</title></rect>"
-        for bucket in range(1, total + 1)
-    ]
-    rows = sum(counts.values())
+    rows, size, most = sum(counts.values()), sum(sizes.values()), max(counts.values())
     mean = rows / total
     words = (
-        f"<p>{rows:,} rows, {mean:.1f} per bucket; fullest {most:,} "
-        f"({most / mean:.1f}× the mean), {total - len(counts):,} empty.</p>"
+        f"<p>{rows:,} rows, {_bytes(size)}; {mean:,.1f} rows per bucket, the fullest has {most:,} "
+        f"({most / mean:,.1f}× the mean), {total - len(counts):,} of {total:,} are empty.</p>"
     )
-    return (
-        _svg(int((total - 1) // across * size + size + 2), shapes)
-        + words
-        + _by_owner(found, counts)
-    )
+    plot = cells([counts.get(bucket, 0) for bucket in range(1, total + 1)], most)
+    return words + plot + _by_owner(found, counts, sizes) + _hot(found, table, rows)
 
 
-def _by_owner(found: Findings, counts: dict[int, int]) -> str:
-    sums: dict[str, int] = {}
+def _by_owner(found: Findings, counts: dict[int, int], sizes: dict[int, int]) -> str:
+    sums: dict[str, list[int]] = {}
     for row in found.ownership:
-        inside = sum(counts.get(bucket, 0) for bucket in range(row["start"], row["end"] + 1))
-        sums[row["replicaset"]] = sums.get(row["replicaset"], 0) + inside
-    total = sum(sums.values()) or 1
+        mine = sums.setdefault(row["replicaset"], [0, 0])
+        for bucket in range(row["start"], row["end"] + 1):
+            mine[0] += counts.get(bucket, 0)
+            mine[1] += sizes.get(bucket, 0)
+    total = sum(rows for rows, _ in sums.values()) or 1
     rows = [
-        (_name(found, uuid), f"{count:,}", f"{100 * count / total:.1f} %")
-        for uuid, count in sorted(sums.items(), key=lambda item: _name(found, item[0]))
+        (_name(found, uuid), f"{rows:,}", f"{100 * rows / total:.1f} %", _bytes(size))
+        for uuid, (rows, size) in sorted(sums.items(), key=lambda item: _name(found, item[0]))
     ]
-    return _table(("replicaset", "rows", "share"), rows)
+    return _table(("replicaset", "rows", "share", "size"), rows, (1, 2, 3))
 
 
-def _shade(share: float) -> str:
-    """From paper to deep blue."""
-    mix = [round(a + (b - a) * share) for a, b in ((244, 23), (243, 78), (238, 121))]
-    return f"#{mix[0]:02x}{mix[1]:02x}{mix[2]:02x}"
-
-
-def _svg(height: int, shapes: list[str]) -> str:
-    return f'<svg viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}">{"".join(shapes)}</svg>'
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
-    top = "".join(f"<th>{escape(word)}</th>" for word in head)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+def _hot(found: Findings, table: str, total: int) -> str:
+    keys = found.hot_keys.get(table, [])
+    if not keys:
+        return "<p class=dim>Every distribution key has one row: there are no hot keys.</p>"
+    return "<h3>Hottest keys</h3>" + bars(
+        [(key, rows, f"{rows:,} rows, {100 * rows / total:.1f} %") for key, rows in keys]
     )
-    return f"<table><tr>{top}</tr>{body}</table>"
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def _seconds(value: float) -> str:
+    if value < 120:
+        return f"{value:.0f} s"
+    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
+
+
+def _bytes(value: float) -> str:
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[Any, ...]], numbers: tuple[int, ...]) -> str:
+    def cell(tag: str, at: int, value: Any) -> str:
+        mark = " class=n" if at in numbers else ""
+        return f"<{tag}{mark}>{escape(str(value))}</{tag}>"
+
+    top = "".join(cell("th", at, word) for at, word in enumerate(head))
+    body = "".join(
+        "<tr>" + "".join(cell("td", at, value) for at, value in enumerate(row)) + "</tr>"
+        for row in rows
+    )
+    return f"<div class=wide><table><tr>{top}</tr>{body}</table></div>"

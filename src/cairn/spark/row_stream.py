@@ -1,13 +1,15 @@
 """Changes of a table as a stream: one position per replicaset, read from its row log.
 
 A position is the last lsn taken of each origin, so a failover continues where the old master
-ended, or says that the position was lost.
+ended, or says that the position was lost. An offset also remembers who owned which buckets when
+it was made: when some have moved since, those who gave them away are read to the end before those
+who got them, so each key's changes come in order. An offset that names ranges in `snapshot` ends
+a micro-batch in which those rows are told as they were at its position.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,15 +17,14 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from cairn.model.errors import CairnError, InvalidParameter, Unreachable
-from cairn.spark import cluster
-from cairn.spark.cluster import MOVED, REPLAN_S
 from cairn.spark.options import Options, starting_position
+from cairn.spark.row_asking import LOST, Ranges, RowAsker, Standing, Vclock
 from cairn.spark.streams import CairnStream, row_limit
 from cairn.spark.tables import describe
 
-CHUNK = 5_000
+SNAPSHOT_SPLITS = 4  # partitions per replicaset
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-Vclock = dict[str, int]
+Offset = dict[str, Any]
 
 
 class RowStream(CairnStream):
@@ -32,106 +33,209 @@ class RowStream(CairnStream):
         self._table = describe(options.dsn, table)
         if self._table.tier is None:
             raise InvalidParameter(f"{table} is a global table: only sharded ones have a row log")
+        self._asker = RowAsker(options, table, self._table.tier)
 
     # --- planning -------------------------------------------------------------------------------
 
-    def initialOffset(self) -> dict[str, Any]:
+    def _initial(self) -> Offset:
         text = self._options.starting_offset
         given = starting_position(text)
         if given is not None:
-            return self.check(given)
+            if not isinstance(given.get("rs"), dict):
+                raise InvalidParameter(
+                    f"startingOffset {text} is no position of a table",
+                    hint='{"rs": {"replicaset uuid": {"origin uuid": lsn}}}, as in a checkpoint',
+                )
+            return self.check({"v": 1, **given})
         if text == "snapshot":
-            raise InvalidParameter(
-                "startingOffset snapshot is not there yet",
-                hint="read the table in a batch, then start a stream at latest",
-            )
-        return self._at(self._newest() if text == "latest" else {})
+            return self.offset(rs={}, start="snapshot")
+        return self._at(self._asker.standing("latest" if text == "latest" else "earliest"))
 
-    def _at(self, positions: dict[str, Vclock]) -> dict[str, Any]:
-        ordered = {uuid: dict(sorted(of.items())) for uuid, of in sorted(positions.items())}
-        return self.offset(rs=ordered)
+    def _at(self, standing: Standing, snapshot: dict[str, Ranges] | None = None) -> Offset:
+        """Offsets are compared as text: everything in one order."""
+        facts: dict[str, Any] = {
+            "rs": {u: dict(sorted(of.items())) for u, of in sorted(standing.positions.items())},
+            "owners": {u: [list(r) for r in of] for u, of in sorted(standing.owners.items())},
+        }
+        if snapshot:
+            facts["snapshot"] = {u: [list(r) for r in of] for u, of in sorted(snapshot.items())}
+        return self.offset(**facts)
 
-    def _newest(self) -> dict[str, Vclock]:
-        return {uuid: self._ask(uuid, "latest", 0)["after"] for uuid in self._replicasets()}
+    def _newest_offset(self) -> dict[str, Any]:
+        return self._at(self._asker.standing())
 
-    def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._at(self._newest())
+    def _latest(self, start: Offset, limit: Any) -> Offset:
+        known = _standing(self.check(start))
+        target = _standing(self._target) if self._target else self._asker.standing()
+        if start.get("start") == "snapshot":
+            return self._at(target, target.owners)
+        lost = self._lost(known)
+        if lost:
+            return self._at(
+                Standing({**known.positions, **{u: target.positions[u] for u in lost}},
+                         {**known.owners, **{u: target.owners.get(u, ()) for u in lost}}),
+                {uuid: target.owners.get(uuid, ()) for uuid in lost},
+            )  # fmt: skip
+        waiting = _gainers(known, target)
+        ready = {uuid: at for uuid, at in target.positions.items() if uuid not in waiting}
+        end = Standing({**known.positions, **self._limited(known, ready, row_limit(limit))}, {})
+        is_done = all(end.positions.get(uuid) == at for uuid, at in ready.items())
+        # While the givers are not read to the end, the receivers stay where they are.
+        end.owners.update(target.owners if is_done or not known.owners else known.owners)
+        return self._at(end)
 
-    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        first: dict[str, Vclock] = self.check(start)["rs"]
-        target = self._target["rs"] if self._target is not None else self._newest()
-        most = row_limit(limit)
+    def _lost(self, known: Standing) -> list[str]:
+        """Replicasets whose log has forgotten the position; an error, if that shall be one."""
+        found = []
+        for uuid in self._asker.replicasets():
+            try:
+                self._asker.ask(uuid, known.positions.get(uuid, {}), 0)
+            except CairnError as problem:
+                if problem.sqlstate != LOST or self._options.fail_on_data_loss:
+                    raise _explained(problem) from None
+                found.append(uuid)
+        return found
+
+    def _limited(self, known: Standing, target: dict[str, Vclock], most: int) -> dict[str, Vclock]:
+        """How far a micro-batch of about `most` rows goes; 0: all the way."""
         if not most:
-            return self._at({**first, **target})
-        found = dict(first)
+            return target
+        found: dict[str, Vclock] = {}
         for uuid, last in target.items():
-            answer = self._ask(uuid, first.get(uuid, {}), most)
+            answer = self._asker.ask(uuid, known.positions.get(uuid, {}), most)
             found[uuid] = {
                 origin: min(lsn, last.get(origin, 0)) for origin, lsn in answer["after"].items()
             }
             most -= len(answer["changes"])
             if most <= 0:
                 break
-        return self._at(found)
+        return found
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+    def _partitions(self, start: Offset, end: Offset) -> list[Any]:
         first, last = self.check(start)["rs"], self.check(end)["rs"]
-        return [
-            InputPartition((uuid, first.get(uuid, {}), upto))
-            for uuid, upto in last.items()
-            if upto != first.get(uuid, {})
-        ]
+        snapshot = end.get("snapshot", {}) if start != end else {}
+        is_reset = start.get("start") != "snapshot"
+        found = []
+        for uuid, ranges in snapshot.items():
+            for at, part in enumerate(_cut(ranges)):
+                reset = ranges if is_reset and at == 0 else None
+                found.append(InputPartition(("snapshot", uuid, last[uuid], part, reset)))
+        for uuid, upto in last.items():
+            if uuid not in snapshot and upto != first.get(uuid, {}):
+                found.append(InputPartition(("changes", uuid, first.get(uuid, {}), upto, None)))
+        return found
 
     # --- in a task ------------------------------------------------------------------------------
 
-    def read(self, partition: Any) -> Iterator[Any]:
+    def _read(self, partition: Any) -> Iterator[Any]:
         if partition.value is None:
             return
-        uuid, position, upto = partition.value
+        kind, uuid, position, rest, reset = partition.value
+        if kind == "snapshot":
+            yield from self._read_snapshot(uuid, position, rest, reset)
+        else:
+            yield from self._read_changes(uuid, position, rest)
+
+    def _read_changes(self, uuid: str, position: Vclock, upto: Vclock) -> Iterator[Any]:
+        is_begun = False
         while any(position.get(origin, 0) < lsn for origin, lsn in upto.items()):
-            answer = self._ask(uuid, position, CHUNK)
+            try:
+                answer = self._asker.ask(uuid, position)
+            except CairnError as problem:
+                if problem.sqlstate != LOST or self._options.fail_on_data_loss or is_begun:
+                    raise _explained(problem) from None
+                # Forgotten since it was planned: what it would have led to is still known.
+                ranges = self._asker.owned(uuid)
+                yield from self._read_snapshot(uuid, upto, ranges, ranges)
+                return
             told = [
                 self._row(uuid, change)
                 for change in answer["changes"]
                 if change["lsn"] <= upto.get(change["origin"], 0)
             ]
             if told:
+                is_begun = True
                 yield self.batch(told)
             if answer["after"] == position:
                 raise CairnError(f"the row log of replicaset {uuid} ends before {upto}")
             position = answer["after"]
 
+    def _read_snapshot(
+        self, uuid: str, at: Vclock, ranges: Ranges, reset: Ranges | None
+    ) -> Iterator[Any]:
+        """Rows as of a position; `reset` says first that what was known of them is void."""
+        if reset is not None:
+            body = json.dumps({"buckets": [list(each) for each in reset]})
+            yield self.batch([("reset", None, None, None, body, uuid, *[None] * 5)])
+        for rows in self._asker.rows_at(uuid, at, ranges):
+            told = [
+                ("snapshot", self._key(row), bucket, None, _json(row), uuid, *[None] * 5)
+                for bucket, row in rows
+            ]
+            if told:
+                yield self.batch(told)
+
+    def _key(self, row: dict[str, Any]) -> str:
+        return json.dumps({name: row.get(name) for name in self._table.key})
+
     def _row(self, uuid: str, change: dict[str, Any]) -> tuple[Any, ...]:
         row = change["new"] or change["old"]
-        key = json.dumps({name: row.get(name) for name in self._table.key})
-        old, new = (
-            None if each is None else json.dumps(each, ensure_ascii=False)
-            for each in (change["old"], change["new"])
-        )
         told = _EPOCH + timedelta(microseconds=change["timestamp"])
         return (
-            change["op"], key, change["bucket"], old, new, uuid,
+            change["op"], None if row is None else self._key(row), change["bucket"],
+            _json(change["old"]), _json(change["new"]), uuid,
             change["epoch"], change["origin"], change["lsn"], change["n"], told,
         )  # fmt: skip
 
-    # --- asking ---------------------------------------------------------------------------------
 
-    def _replicasets(self) -> list[str]:
-        assert self._table.tier is not None
-        return [owner.uuid for owner in cluster.owners(self._options.dsn, self._table.tier)]
+# --- parts of offsets -----------------------------------------------------------------------------
 
-    def _ask(self, uuid: str, after: Any, limit: int) -> Any:
-        """Of the replicaset's master, waiting for a new one for a while."""
-        position = json.dumps(after).replace("'", "''")
-        text = f"CALL cairn_rows('{self._table.name}', '{position}', {limit or CHUNK})"
-        until = time.monotonic() + REPLAN_S
-        while True:
-            master = cluster.pool(self._options.dsn).topology.master(uuid)
-            try:
-                if master is None or not master.address:
-                    raise Unreachable(f"replicaset {uuid} has no master")
-                return cluster.call(self._options.dsn, text, master.address)
-            except CairnError as problem:
-                if problem.sqlstate not in MOVED or time.monotonic() > until:
-                    raise
-            cluster.wait_for_news(self._options.dsn, 0.3)
+
+def _standing(offset: Offset) -> Standing:
+    owners = {
+        uuid: tuple((low, high) for low, high in ranges)
+        for uuid, ranges in offset.get("owners", {}).items()
+    }
+    return Standing(dict(offset["rs"]), owners)
+
+
+def _gainers(known: Standing, target: Standing) -> set[str]:
+    """Who owns buckets that somebody else owned at the earlier offset, and gave none away.
+
+    In a swap everybody would wait for everybody: then nobody does.
+    """
+    if not known.owners:
+        return set()
+    more = {u for u, ranges in target.owners.items() if _buckets(ranges) - _of(known, u)}
+    less = {u for u in known.owners if _of(known, u) - _of(target, u)}
+    givers_left = [uuid for uuid in less if known.positions.get(uuid) != target.positions.get(uuid)]
+    return more - less if givers_left else set()
+
+
+def _of(standing: Standing, uuid: str) -> set[int]:
+    return _buckets(standing.owners.get(uuid, ()))
+
+
+def _buckets(ranges: Ranges) -> set[int]:
+    return {bucket for low, high in ranges for bucket in range(low, high + 1)}
+
+
+def _cut(ranges: Any) -> list[Ranges]:
+    from cairn.spark.reader import cut
+
+    return cut(tuple((low, high) for low, high in ranges), SNAPSHOT_SPLITS)
+
+
+def _json(row: Any) -> str | None:
+    return None if row is None else json.dumps(row, ensure_ascii=False)
+
+
+def _explained(problem: CairnError) -> CairnError:
+    if problem.sqlstate == LOST:
+        problem.hint = (
+            'another checkpoint with startingOffset "snapshot" starts anew; failOnDataLoss "false" '
+            "goes on with a snapshot by itself; row_log_max sets how much is kept"
+        )
+    elif isinstance(problem, Unreachable):
+        problem.hint = problem.hint or "see `cairn status`"
+    return problem

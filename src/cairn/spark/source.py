@@ -7,20 +7,12 @@ from typing import Any
 from pyspark.sql import types as spark_types
 from pyspark.sql.datasource import DataSource
 
-from cairn.model.errors import CairnError, InvalidParameter, UndefinedTable
+from cairn.model.errors import InvalidParameter, UndefinedTable
 from cairn.spark.options import Options, read_options
+from cairn.spark.plainly import plainly
 from cairn.spark.reader import PushingReader, QueryReader, TableReader, query_schema
 from cairn.spark.tables import describe, spark_schema, spark_type_of_arrow
 from cairn.spark.writer import TableWriter
-
-
-class CairnSparkError(Exception):
-    """One sentence for the user instead of a page."""
-
-
-def _plainly(problem: CairnError) -> CairnSparkError:
-    words = [problem.message, problem.detail, problem.hint and f"({problem.hint})"]
-    return CairnSparkError(f"[{problem.sqlstate}] " + " ".join(word for word in words if word))
 
 
 class CairnSource(DataSource):  # type: ignore[misc]
@@ -28,20 +20,16 @@ class CairnSource(DataSource):  # type: ignore[misc]
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        try:
+        with plainly():
             self._options: Options = read_options(dict(options))
-        except CairnError as problem:
-            raise _plainly(problem) from None
 
     @classmethod
     def name(cls) -> str:
         return "cairn"
 
     def schema(self) -> Any:
-        try:
+        with plainly():
             return self._schema()
-        except CairnError as problem:
-            raise _plainly(problem) from None
 
     def _schema(self) -> Any:
         options = self._options
@@ -66,32 +54,26 @@ class CairnSource(DataSource):  # type: ignore[misc]
 
     def reader(self, schema: Any) -> Any:
         options = self._options
-        try:
+        with plainly():
             if options.query is not None:
                 return QueryReader(options, schema)
             table = describe(options.dsn, self._table_name())
             for field in schema.fields:
                 table.column(field.name)
             return (PushingReader if options.pushdown else TableReader)(options, table, schema)
-        except CairnError as problem:
-            raise _plainly(problem) from None
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         options = self._options
-        try:
-            return TableWriter(
-                options, describe(options.dsn, self._table_name()), schema, overwrite
-            )
-        except UndefinedTable as problem:
-            problem.hint = "create it first: `cairn load --create`, or CREATE TABLE"
-            raise _plainly(problem) from None
-        except CairnError as problem:
-            raise _plainly(problem) from None
+        with plainly():
+            try:
+                table = describe(options.dsn, self._table_name())
+            except UndefinedTable as problem:
+                problem.hint = "create it first: `cairn load --create`, or CREATE TABLE"
+                raise
+            return TableWriter(options, table, schema, overwrite)
 
     def streamReader(self, schema: Any) -> Any:
         from cairn.spark import streams
 
-        try:
+        with plainly():
             return streams.reader(self._options, schema)
-        except CairnError as problem:
-            raise _plainly(problem) from None

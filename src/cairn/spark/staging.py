@@ -1,9 +1,10 @@
 """Exactly once: chunks kept aside in the cluster, then promoted by a manifest.
 
 Two ordinary tables hold it all, so that it is replicated, survives failovers and moves with its
-buckets: `cairn_spark_stage` has the chunks (Arrow as base64), `cairn_spark_commit` one row per
-write id. Whoever inserts that row first wins; its manifest names the chunks that count. Each
-chunk is inserted under an operation id of its own, which the server carries out once.
+buckets: `cairn_spark_stage` has the chunks (compressed Arrow as base64), `cairn_spark_commit` one
+row per write id. Whoever inserts that row first wins; its manifest names the chunks that count. A
+chunk whose answer was lost is promoted again, and rows that are there exactly as given are
+accepted.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
@@ -24,6 +26,7 @@ from cairn.spark.options import Options
 from cairn.spark.tables import TableInfo
 
 STAGE, COMMIT = "cairn_spark_stage", "cairn_spark_commit"
+CHUNK_ROWS = 25_000  # kept in one row of the stage, compressed, and promoted at once
 ORPHANS_S = 24 * 3600  # chunks of writes that never ended are swept after this
 _UNIQUE = "23505"
 _CREATE = (
@@ -34,6 +37,9 @@ _CREATE = (
     f"CREATE TABLE IF NOT EXISTS {COMMIT} (write_id TEXT NOT NULL, state TEXT NOT NULL, "
     "manifest TEXT NOT NULL, created INTEGER NOT NULL, PRIMARY KEY (write_id))",
 )
+
+
+_KEEP = f"INSERT INTO {STAGE} VALUES ($1, $2, $3, $4, $5, $6, $7)"
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):
@@ -74,12 +80,12 @@ def prepare(dsn: str, write_id: str) -> bool:
     pool = cluster.pool(dsn)
     for text in _CREATE:
         pool.execute(text)
-    pool.execute(f"DELETE FROM {STAGE} WHERE created < {int(time.time()) - ORPHANS_S}")
+    pool.execute(f"DELETE FROM {STAGE} WHERE created < {_now() - ORPHANS_S}")
     row = pool.fetchrow(f"SELECT state, manifest FROM {COMMIT} WHERE write_id = $1", write_id)
     if row is None:
         return False
     if row[0] != "done":
-        _finish(dsn, write_id, row[0], msgspec.json.decode(row[1], type=Manifest))
+        _finish(dsn, write_id, row[0], msgspec.json.decode(row[1], type=Manifest), True)
     return True
 
 
@@ -93,18 +99,19 @@ class Task:
     def keep(self, slot: int, data: bytes, rows: int) -> Chunk:
         chunk = Chunk(slot, self._part, self._attempt, self._next, rows)
         self._next += 1
-        cluster.pool(self._dsn).run(
-            f"INSERT INTO {STAGE} VALUES ($1, $2, $3, $4, $5, $6, $7)",
-            (
-                slot,
-                self._write_id,
-                chunk.part,
-                chunk.attempt,
-                chunk.seq,
-                base64.b64encode(data).decode(),
-                int(time.time()),
-            ),
-        )
+        row = (
+            slot, self._write_id, chunk.part, chunk.attempt, chunk.seq,
+            base64.b64encode(data).decode(), _now(),
+        )  # fmt: skip
+
+        def insert(is_again: bool) -> None:
+            try:
+                cluster.pool(self._dsn).run(_KEEP, row)
+            except CairnError as problem:
+                if problem.sqlstate != _UNIQUE or not is_again:
+                    raise  # else it was there: only its answer was lost
+
+        cluster.persistently(self._dsn, insert)
         return chunk
 
 
@@ -113,10 +120,11 @@ def commit(dsn: str, write_id: str, manifest: Manifest) -> None:
     pool = cluster.pool(dsn)
     state = "truncating" if manifest.overwrite else "promoting"
     text = msgspec.json.encode(manifest).decode()
+    is_resumed = False
     try:
         pool.run(
             f"INSERT INTO {COMMIT} VALUES ($1, $2, $3, $4)",
-            (write_id, state, text, int(time.time())),
+            (write_id, state, text, _now()),
         )
     except CairnError as problem:
         if problem.sqlstate != _UNIQUE:
@@ -124,27 +132,44 @@ def commit(dsn: str, write_id: str, manifest: Manifest) -> None:
         row = pool.fetchrow(f"SELECT state, manifest FROM {COMMIT} WHERE write_id = $1", write_id)
         assert row is not None
         state, manifest = row[0], msgspec.json.decode(row[1], type=Manifest)
+        is_resumed = True
     if state != "done":
-        _finish(dsn, write_id, state, manifest)
+        _finish(dsn, write_id, state, manifest, is_resumed)
 
 
-def _finish(dsn: str, write_id: str, state: str, manifest: Manifest) -> None:
+def _finish(dsn: str, write_id: str, state: str, manifest: Manifest, is_resumed: bool) -> None:
     pool = cluster.pool(dsn)
     update = f"UPDATE {COMMIT} SET state = $1 WHERE write_id = $2"
     if state == "truncating":
         pool.execute(f"TRUNCATE TABLE {quote(manifest.table)}")
         pool.run(update, ("promoting", write_id))
-    names = msgspec.json.encode(manifest.columns).decode()
+    by_slot: dict[int, list[Chunk]] = {}
     for chunk in manifest.chunks:
-        key = f"{chunk.slot}, {_text(write_id)}, {chunk.part}, {chunk.attempt}, {chunk.seq}"
-        cluster.call(
-            dsn,
-            f"CALL cairn_promote({_text(manifest.table)}, {_text(names)}, "
-            f"{_text(manifest.on_conflict)}, {_text(STAGE)}, {key})",
-            _address_of(dsn, chunk.slot),
-        )
+        by_slot.setdefault(chunk.slot, []).append(chunk)
+
+    def promote_all(chunks: list[Chunk]) -> None:
+        for chunk in chunks:
+            _promote(dsn, write_id, manifest, chunk, is_resumed)
+
+    with ThreadPoolExecutor(max(len(by_slot), 1), "promote") as threads:
+        list(threads.map(promote_all, by_slot.values()))
     pool.run(update, ("done", write_id))
     pool.run(f"DELETE FROM {STAGE} WHERE write_id = $1", (write_id,))
+
+
+def _promote(dsn: str, write_id: str, manifest: Manifest, chunk: Chunk, is_resumed: bool) -> None:
+    """Insert a chunk once: when it may have been done before, equal rows are no conflict."""
+    names = msgspec.json.encode(manifest.columns).decode()
+    key = f"{chunk.slot}, {_text(write_id)}, {chunk.part}, {chunk.attempt}, {chunk.seq}"
+
+    def call(is_again: bool) -> None:
+        conflict = manifest.on_conflict
+        if conflict == "error" and (is_again or is_resumed):
+            conflict = "same"
+        text = f"{_text(manifest.table)}, {_text(names)}, {_text(conflict)}, {_text(STAGE)}, {key}"
+        cluster.call(dsn, f"CALL cairn_promote({text})", _address_of(dsn, chunk.slot))
+
+    cluster.persistently(dsn, call)
 
 
 def _address_of(dsn: str, slot: int) -> str | None:
@@ -166,16 +191,36 @@ def abandon(dsn: str, write_id: str) -> None:
         pool.run(f"DELETE FROM {STAGE} WHERE write_id = $1", (write_id,))
 
 
+def note_conflict(dsn: str, write_id: str) -> None:
+    """A direct write met a row that was there before it: its repetitions shall fail, too."""
+    pool = cluster.pool(dsn)
+    pool.execute(_CREATE[1])
+    try:
+        pool.run(f"INSERT INTO {COMMIT} VALUES ($1, 'conflict', '', $2)", (write_id, _now()))
+    except CairnError as problem:
+        if problem.sqlstate != _UNIQUE:
+            raise
+
+
+def has_conflict(dsn: str, write_id: str) -> bool:
+    sql = f"SELECT count(*) FROM {COMMIT} WHERE write_id = $1 AND state = 'conflict'"
+    try:
+        return bool(cluster.pool(dsn).fetch(sql, write_id)[0][0])
+    except CairnError as problem:
+        if problem.sqlstate != "42P01":
+            raise
+        return False  # nobody has staged or noted anything yet
+
+
 def ingest(
-    options: Options, table: str, names: Sequence[str], data: bytes, address: str | None
+    options: Options, table: str, names: Sequence[str], data: bytes, conflict: str, address: str
 ) -> int:
-    """Insert a chunk at once, ignoring or replacing rows that are there."""
+    """Insert a chunk at once; `conflict` says what becomes of rows that are there."""
     body = base64.b64encode(data).decode()
     columns = msgspec.json.encode(list(names)).decode()
     count: int = cluster.call(
         options.dsn,
-        f"CALL cairn_ingest({_text(table)}, {_text(columns)}, "
-        f"{_text(options.on_conflict)}, '{body}')",
+        f"CALL cairn_ingest({_text(table)}, {_text(columns)}, {_text(conflict)}, '{body}')",
         address,
         options.timeout_s,
     )["rows"]
@@ -184,3 +229,7 @@ def ingest(
 
 def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
+
+
+def _now() -> int:
+    return int(time.time())

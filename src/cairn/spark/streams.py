@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailab
 from cairn.model.errors import CairnError, InvalidParameter
 from cairn.spark import cluster
 from cairn.spark.options import Options
+from cairn.spark.plainly import plainly
 from cairn.spark.tables import as_wanted, wanted_schema
 
 TOPOLOGY = "term bigint, index bigint, n int, map string, op string, timestamp string, body string"
@@ -47,6 +49,45 @@ class CairnStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         self._options, self._schema = options, wanted
         self._cluster = cluster.pool(options.dsn).topology.cluster_uuid
         self._target: dict[str, Any] | None = None  # of a run that ends with what is there now
+
+    # --- what Spark calls: errors leave as one sentence -------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        with plainly():
+            return self._initial()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        with plainly():
+            self._target = self._newest_offset()
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        with plainly():
+            return self._latest(start, limit)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+        with plainly():
+            return self._partitions(start, end)
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        with plainly():
+            yield from self._read(partition)
+
+    # --- what each stream says --------------------------------------------------------------------
+
+    def _initial(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _newest_offset(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _latest(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+        raise NotImplementedError
+
+    def _read(self, partition: Any) -> Iterator[Any]:
+        raise NotImplementedError
 
     def offset(self, **position: Any) -> dict[str, Any]:
         return {"v": VERSION, "cluster": self._cluster, **position}

@@ -29,7 +29,7 @@ class TopologyStream(CairnStream):
 
     # --- planning, in a long-lived process on the driver ----------------------------------------
 
-    def initialOffset(self) -> dict[str, Any]:
+    def _initial(self) -> dict[str, Any]:
         text = self._options.starting_offset
         given = starting_position(text)
         if given is not None:
@@ -41,10 +41,10 @@ class TopologyStream(CairnStream):
     def _at(self, place: Place) -> dict[str, Any]:
         return self.offset(term=place[0], index=place[1])
 
-    def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._at(self._newest())
+    def _newest_offset(self) -> dict[str, Any]:
+        return self._at(self._newest())
 
-    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+    def _latest(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         first = _place(self.check(start))
         last = _place(self._target) if self._target is not None else self._newest()
         if last <= first:
@@ -60,13 +60,13 @@ class TopologyStream(CairnStream):
         whole = [row for row in rows if row != rows[-1]]
         return tuple(whole[-1]) if whole else tuple(rows[0])
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+    def _partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
         first, last = _place(self.check(start)), _place(self.check(end))
         return [InputPartition((first, last))] if first < last else []
 
     # --- in a task ------------------------------------------------------------------------------
 
-    def read(self, partition: Any) -> Iterator[Any]:
+    def _read(self, partition: Any) -> Iterator[Any]:
         if partition.value is None:
             return
         first, last = partition.value

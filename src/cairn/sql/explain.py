@@ -33,6 +33,7 @@ from cairn.sql.ir import (
 )
 from cairn.sql.locality import is_sharded, source_locality
 from cairn.sql.plans import (
+    Fragment,
     InsertSelect,
     KeyedWrite,
     PointRead,
@@ -152,7 +153,15 @@ def show_ranges(buckets: set[int]) -> str:
 # --- RAW ------------------------------------------------------------------------------------------
 
 
-def raw_sections(prepared: Prepared) -> list[tuple[str, str, Any]]:
+def _text(fragment: Fragment, values: Sequence[Any] | None) -> str:
+    """As it would run on an instance that owns all the buckets it needs."""
+    buckets = None if values is None else fragment.bucket_set(values)
+    return fragment.with_ranges(None if buckets is None else [(at, at) for at in sorted(buckets)])
+
+
+def raw_sections(
+    prepared: Prepared, values: Sequence[Any] | None = None
+) -> list[tuple[str, str, Any]]:
     """(where, SQL, bind) of each SQLite statement that the plan runs."""
     plan: Any = prepared.plan
     if isinstance(plan, (InsertSelect, KeyedWrite)):
@@ -165,13 +174,12 @@ def raw_sections(prepared: Prepared) -> list[tuple[str, str, Any]]:
             return [("CONST-FILTERED STORAGE", plan.sql, plan.bind)]
         case ScatterRead():
             found = [
-                ("STORAGE", fragment.with_ranges(None), fragment.bind)
-                for fragment in plan.fragments
+                ("STORAGE", _text(fragment, values), fragment.bind) for fragment in plan.fragments
             ]
             # The merge reads tables that exist only while it runs: nothing to ask SQLite about.
             return [*found, ("ROUTER", plan.sql, None)]
         case ScatterWrite():
-            return [("STORAGE", plan.fragment.with_ranges(None), plan.fragment.bind)]
+            return [("STORAGE", _text(plan.fragment, values), plan.fragment.bind)]
         case ShardedInsert():
             return [("STORAGE", plan.sql, None)]
     return []
@@ -181,11 +189,12 @@ def _raw(
     prepared: Prepared, params: Sequence[Any] | None, query_plan: QueryPlan | None
 ) -> list[str]:
     lines: list[str] = []
-    for number, (where, sql, bind) in enumerate(raw_sections(prepared), 1):
+    values = None if params is None else prepared.start(params)
+    for number, (where, sql, bind) in enumerate(raw_sections(prepared, values), 1):
         lines += [f"{number}. Query ({where}):", sql]
         rows: Sequence[Sequence[Any]] = ()
-        if query_plan is not None and bind is not None and params is not None:
-            rows = query_plan(sql, bind(prepared.start(params)))
+        if query_plan is not None and bind is not None and values is not None:
+            rows = query_plan(sql, bind(values))
         lines += _table([[str(a), str(b), "0", str(d)] for a, b, _, d in rows])
         lines.append("")
     return lines[:-1]

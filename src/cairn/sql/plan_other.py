@@ -254,7 +254,8 @@ def _show(cursor: Cursor, catalog: Catalog) -> OtherStatement:
     else:
         name = _dotted(cursor)
     cursor.end()
-    return OtherStatement("SHOW", SessionPlan("show", name), columns=(name,))
+    columns = ("name", "setting") if name == "all" else (name,)
+    return OtherStatement("SHOW", SessionPlan("show", name), columns=columns)
 
 
 def _reset(cursor: Cursor, catalog: Catalog) -> OtherStatement:

@@ -7,7 +7,8 @@ made by the preupdate hook from what SQLite really changed (rule 4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import apsw
 import msgspec
 
 from cairn.model.errors import (
+    LimitExceeded,
     NoMaster,
     NotOwner,
     TableUnderDdl,
@@ -22,6 +24,7 @@ from cairn.model.errors import (
 from cairn.model.records import (
     Body,
     Kind,
+    Packed,
     Record,
     RowChange,
     RowOp,
@@ -57,6 +60,8 @@ CREATE TABLE IF NOT EXISTS done_operation (id TEXT PRIMARY KEY, rows INTEGER NOT
     STRICT, WITHOUT ROWID;
 """
 _INSERT_RECORD = "INSERT INTO row_log(origin, lsn, epoch, body) VALUES (?, ?, ?, ?)"
+#: A record has to fit into one message between instances (rule 23).
+RECORD_MAX_BYTES = 48 * 1024 * 1024
 _OPS = {"INSERT": RowOp.INSERT, "UPDATE": RowOp.UPDATE, "DELETE": RowOp.DELETE}
 
 _decode_shape = msgspec.msgpack.Decoder(tuple[Table, tuple[Index, ...]]).decode
@@ -119,12 +124,7 @@ class DataStore:
 
     def reload(self) -> None:
         """Learn the local tables, the vclock and the promise from disk."""
-        self.tables: dict[int, Table] = {}
-        self.indexes: dict[int, tuple[Index, ...]] = {}
-        found: list[Any] = self.connection.execute("SELECT id, body FROM local_table").fetchall()
-        for table_id, body in found:
-            self.tables[table_id], self.indexes[table_id] = _decode_shape(body)
-        self.versions = {table_id: table.schema_version for table_id, table in self.tables.items()}
+        self.reload_tables()
         self.vclock: Vclock = dict(self.connection.execute("SELECT origin, lsn FROM vclock"))
         self._dirty: set[str] = set()  # origins whose lsn moved in the open group
         self._origins: dict[str, int] = {
@@ -132,6 +132,15 @@ class DataStore:
         }
         self.promised = int(self.get("promised_epoch", 0))
         self.last_epoch = int(self.get("last_epoch", 0))
+
+    def reload_tables(self) -> None:
+        """As the open transaction sees them: after a schema change that was taken back."""
+        self.tables: dict[int, Table] = {}
+        self.indexes: dict[int, tuple[Index, ...]] = {}
+        found: list[Any] = self.connection.execute("SELECT id, body FROM local_table").fetchall()
+        for table_id, body in found:
+            self.tables[table_id], self.indexes[table_id] = _decode_shape(body)
+        self.versions = {table_id: table.schema_version for table_id, table in self.tables.items()}
 
     def get(self, key: str, default: Any = None) -> Any:
         row = self.connection.execute(
@@ -158,6 +167,15 @@ class DataStore:
                 None if update.op == "DELETE" else tuple(update.new),
             )
         )
+
+    @contextlib.contextmanager
+    def unobserved(self) -> Iterator[None]:
+        """For changes that somebody has told already: the hook need not tell them again."""
+        self.connection.preupdate_hook(None)
+        try:
+            yield
+        finally:
+            self.connection.preupdate_hook(self._on_change)
 
     def take_changes(self) -> tuple[RowChange, ...]:
         found = tuple(self._changes)
@@ -236,7 +254,14 @@ class DataStore:
         lsn = self.vclock.get(self.origin, 0) + 1
         epoch = self.fence.epoch
         number = self._origins.get(self.origin) or self.origin_id(self.origin)
-        self.connection.execute(_INSERT_RECORD, (number, lsn, epoch, encode_body(body)))
+        data = encode_body(body)
+        if len(data) > RECORD_MAX_BYTES:
+            raise LimitExceeded(
+                f"the statement changes {len(data) >> 20} MiB, which its replicas cannot be told "
+                f"at once (at most {RECORD_MAX_BYTES >> 20})",
+                hint="change fewer rows at a time, or use TRUNCATE or COPY",
+            )
+        self.connection.execute(_INSERT_RECORD, (number, lsn, epoch, data))
         self._advance(self.origin, epoch, lsn)
         return lsn
 
@@ -257,11 +282,8 @@ class DataStore:
 
     def bulk_insert(self, table: int, sql: str, rows: Sequence[tuple[Any, ...]]) -> int:
         """Many plain inserts: what they change is what they are, the hook need not tell."""
-        self.connection.preupdate_hook(None)
-        try:
+        with self.unobserved():
             self.connection.executemany(sql, rows)
-        finally:
-            self.connection.preupdate_hook(self._on_change)
         self._bulk = (table, self.versions.get(table, 0), list(rows))
         return len(rows)
 
@@ -385,27 +407,27 @@ class DataStore:
 
     # --- records of others ----------------------------------------------------------------------
 
-    def keep_record(self, record: Record) -> None:
+    def keep_record(self, record: Packed, operation: tuple[str, int] | None) -> None:
         """A record of another origin, applied in this transaction: part of our log from now on."""
-        body = _body(record)
-        if record.operation is not None:
-            self._keep_operation(record.operation)
+        if operation is not None:
+            self._keep_operation(operation)
         number = self.origin_id(record.origin)
-        row = (number, record.lsn, record.epoch, encode_body(body))
-        self.connection.execute(_INSERT_RECORD, row)
+        self.connection.execute(_INSERT_RECORD, (number, record.lsn, record.epoch, record.body))
         self._advance(record.origin, record.epoch, record.lsn)
 
     def set_aside(self, record: Record) -> None:
-        """Move a record that belongs to no history to `_cairn_diverged`; nothing is lost."""
-        body = _body(record)
+        """Note a record that belongs to no history in `_cairn_diverged`; nothing is lost."""
+        self.connection.execute(
+            "INSERT OR REPLACE INTO _cairn_diverged VALUES (?, ?, ?, ?)",
+            (record.origin, record.epoch, record.lsn, encode_body(_body(record))),
+        )
+
+    def forget_record(self, record: Record) -> None:
+        """Its rows were taken back: neither the log nor the list of done operations has it."""
         if record.operation is not None:
             self.connection.execute(
                 "DELETE FROM done_operation WHERE id = ?", (record.operation[0],)
             )
-        self.connection.execute(
-            "INSERT OR REPLACE INTO _cairn_diverged VALUES (?, ?, ?, ?)",
-            (record.origin, record.epoch, record.lsn, encode_body(body)),
-        )
         self.connection.execute(
             "DELETE FROM row_log WHERE origin = ? AND lsn = ?",
             (self.origin_id(record.origin), record.lsn),

@@ -35,7 +35,13 @@ def apply_ddl(
         case ops.DdlCommit():
             return _finish(machine, op.schema_version, commit=True, reason="")
         case ops.DdlAbort():
-            return _finish(machine, op.schema_version, commit=False, reason=op.reason)
+            return _finish(
+                machine,
+                op.schema_version,
+                commit=False,
+                reason=op.reason,
+                settle=op.is_verdict,
+            )
 
 
 def encode_pending(op: ops.DdlPrepare) -> str:
@@ -87,7 +93,9 @@ def _prepare(machine: StateMachine, op: ops.DdlPrepare) -> list[Change]:
     return changes
 
 
-def _finish(machine: StateMachine, version: int, *, commit: bool, reason: str) -> list[Change]:
+def _finish(
+    machine: StateMachine, version: int, *, commit: bool, reason: str, settle: bool = True
+) -> list[Change]:
     pending = get_property(machine, PENDING)
     if pending is None or get_property(machine, PENDING_VERSION) != version:
         raise NotInPrerequisiteState("there is no pending ddl operation")
@@ -97,7 +105,7 @@ def _finish(machine: StateMachine, version: int, *, commit: bool, reason: str) -
     changes += _put_property(machine, PENDING_VERSION, None)
     if commit:
         changes += _put_property(machine, GLOBAL_VERSION, version)
-    if op.governor_op_id is not None:
+    if op.governor_op_id is not None and settle:  # else it stays pending and is tried again
         changes += _settle_queue(machine, op.governor_op_id, commit=commit, reason=reason)
     return changes
 

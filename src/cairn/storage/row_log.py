@@ -5,6 +5,7 @@ Reading uses connections of its own; applying runs on the writer's thread, throu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +13,45 @@ import apsw
 import msgspec
 
 from cairn.model.records import (
+    Body,
     Kind,
+    Packed,
     Record,
     RowChange,
     RowOp,
-    Shape,
     Vclock,
+    decode_body,
     record_of,
 )
-from cairn.model.schema import BUCKET_COLUMN, Index, Table, physical_column
-from cairn.replication.applier import Damaged, History, Verdict, diverged, judge
+from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
+from cairn.replication.applier import Damaged, History, LogRefused, Verdict, diverged, judge
 from cairn.storage.data_store import DataStore
 
 _READ = (
     "SELECT epoch, lsn, body FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?) "
     "AND lsn > ? ORDER BY lsn LIMIT ?"
 )
+_EPOCH = (
+    "SELECT epoch FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?) AND lsn = ?"
+)
+_NEWEST = "SELECT epoch FROM row_log WHERE origin = ? ORDER BY lsn DESC LIMIT 1"
 _OLDEST = "SELECT min(lsn) FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?)"
 _ALL = "SELECT o.uuid, l.epoch, l.lsn, l.body FROM row_log l JOIN origin o ON l.origin = o.id"
+
+#: What SQLite or its binding says of values that do not fit; anything else is a fault of ours or
+#: of the disk, and stops the instance.
+_MISFITS = (
+    apsw.ConstraintError,
+    apsw.SQLError,
+    apsw.MismatchError,
+    apsw.BindingsError,
+    apsw.RangeError,
+    apsw.TooBigError,
+    OverflowError,
+    TypeError,
+    ValueError,
+    IndexError,
+)
 
 
 class LogReader:
@@ -43,12 +65,64 @@ class LogReader:
         rows: list[Any] = self.connection.execute(_READ, (origin, after, limit)).fetchall()
         return [record_of(origin, *row) for row in rows]
 
+    def packed(self, origin: str, after: int, limit: int, max_bytes: int) -> list[Packed]:
+        """For relays: at least one, then as many as fit; bodies stay closed."""
+        found: list[Packed] = []
+        size = 0
+        cursor: Any = self.connection.cursor()
+        for epoch, lsn, body in cursor.execute(_READ, (origin, after, limit)):
+            size += len(body)
+            if found and size > max_bytes:
+                break
+            found.append(Packed(origin, epoch, lsn, body))
+        cursor.close()  # a half-read cursor would keep this connection in the past (rule 16)
+        return found
+
+    def epoch_at(self, origin: str, lsn: int) -> int:
+        """0: the record is not here any more."""
+        row: Any = self.connection.execute(_EPOCH, (origin, lsn)).fetchone()
+        return 0 if row is None else row[0]
+
+    def epochs_at(self, vclock: Vclock) -> Vclock:
+        """The epoch of each origin's record at `vclock`, as far as it is known."""
+        copied = copied_epochs(self.connection)
+        found: Vclock = {}
+        for origin, lsn in vclock.items():
+            epoch = self.epoch_at(origin, lsn)
+            if not epoch and copied.get(origin, (0, 0))[0] == lsn:
+                epoch = copied[origin][1]
+            if epoch:
+                found[origin] = epoch
+        return found
+
     def oldest(self, origin: str) -> int:
         found: Any = self.connection.execute(_OLDEST, (origin,)).fetchone()
         return found[0] or 0
 
     def close(self) -> None:
         self.connection.close()
+
+
+COPIED_EPOCHS = "copied_epochs"  # in `local_state`
+_decode_epochs = msgspec.msgpack.Decoder(dict[str, tuple[int, int]]).decode
+
+
+def copied_epochs(connection: apsw.Connection) -> dict[str, tuple[int, int]]:
+    """Origin → (lsn, its epoch) as of the last full copy, which brings no log along."""
+    query = "SELECT value FROM local_state WHERE key = ?"
+    row: Any = connection.execute(query, (COPIED_EPOCHS,)).fetchone()
+    return {} if row is None else _decode_epochs(row[0])
+
+
+def newest_epochs(connection: apsw.Connection) -> Vclock:
+    """The epoch of the newest record held of each origin."""
+    found = {origin: epoch for origin, (_, epoch) in copied_epochs(connection).items()}
+    known: list[Any] = connection.execute("SELECT id, uuid FROM origin").fetchall()
+    for number, origin in known:
+        row: Any = connection.execute(_NEWEST, (number,)).fetchone()
+        if row is not None:
+            found[origin] = row[0]
+    return found
 
 
 # --- applying -------------------------------------------------------------------------------------
@@ -77,70 +151,98 @@ class Applier:
         self._writes: dict[tuple[int, int], _Writes] = {}
         self.history = History()  # the epoch that was entered, in the writer's own order
 
-    def apply(self, records: list[Record], history: History) -> int:
-        """How many were applied; stops quietly at the first that has to wait."""
+    def apply(self, records: Sequence[Packed], history: History) -> int:
+        """How many were applied; stops quietly at the first that has to wait.
+
+        What must not be applied raises `LogRefused`; everything before it stays applied.
+        """
         store = self._store
         history = msgspec.structs.replace(history, promised=store.promised)
         done = 0
-        for record in records:
-            verdict = judge(record, store.vclock, history)
-            if verdict is Verdict.WAIT:
-                break
-            if verdict is Verdict.SKIP:
-                continue
-            before = store.vclock.get(record.origin, 0)
-            store.connection.execute("SAVEPOINT record")
-            try:
-                self._apply(record)
-            except BaseException:
-                store.connection.execute("ROLLBACK TO record")
-                store.connection.execute("RELEASE record")
-                store.vclock[record.origin] = before
-                raise
-            finally:
-                store.take_changes()
-            store.connection.execute("RELEASE record")
-            done += 1
+        with store.unobserved():
+            for record in records:
+                verdict = judge(record, store.vclock, history)
+                if verdict is Verdict.WAIT:
+                    break
+                if verdict is Verdict.APPLY:
+                    self._apply_whole(record)
+                    done += 1
         return done
 
-    def _apply(self, record: Record) -> None:
+    def _apply_whole(self, record: Packed) -> None:
+        """All of a record or nothing of it."""
         store = self._store
-        if record.kind == Kind.DDL:
-            if record.shape is None:
-                raise Damaged(f"record {record.origin}:{record.lsn} has no shape")
-            store.apply_shape(record.shape)
-        for change in record.changes:
-            self._change(record, change)
-        store.keep_record(record)
+        before = store.vclock.get(record.origin, 0)
+        is_ddl = False
+        store.connection.execute("SAVEPOINT record")
+        try:
+            body = decode_body(record.body)
+            is_ddl = body.kind == Kind.DDL
+            self._apply(record, body)
+        except BaseException as problem:
+            store.connection.execute("ROLLBACK TO record")
+            store.connection.execute("RELEASE record")
+            store.vclock[record.origin] = before
+            if is_ddl:
+                store.reload_tables()
+            if isinstance(problem, msgspec.DecodeError):
+                raise Damaged(record.origin, record.lsn, f"cannot be read: {problem}") from None
+            if isinstance(problem, _MISFITS):
+                why = f"does not fit: {type(problem).__name__}: {problem}"
+                raise Damaged(record.origin, record.lsn, why) from None
+            raise
+        store.connection.execute("RELEASE record")
 
-    def _change(self, record: Record, change: RowChange) -> None:
+    def _apply(self, record: Packed, body: Body) -> None:
         store = self._store
-        table = store.tables.get(change.table)
-        if table is None or table.schema_version != change.version:
-            have = None if table is None else table.schema_version
-            raise Damaged(
-                f"record {record.origin}:{record.lsn} is for schema {change.version} of table "
-                f"{change.table}, this instance has {have}"
-            )
-        key = (table.id, table.schema_version)
-        writes = self._writes.get(key)
-        if writes is None:
-            writes = self._writes[key] = _Writes(table)
-        execute = store.connection.execute
-        if change.op == RowOp.INSERT:
-            execute(writes.insert, change.new)
-        elif change.op == RowOp.UPDATE:
-            assert change.old is not None and change.new is not None
-            old_key = [change.old[at] for at in writes.key_at]
-            execute(writes.update, (*change.new, *old_key))
+        if body.kind == Kind.DDL:
+            if body.shape is None:
+                raise Damaged(record.origin, record.lsn, "changes the schema and has no shape")
+            store.apply_shape(body.shape)
+        if body.bulk is not None:
+            self._insert_all(record, *body.bulk)
+        for change in body.changes:
+            self._change(record, change)
+        store.keep_record(record, body.operation)
+
+    def _writes_for(self, record: Packed | Record, table_id: int, version: int) -> _Writes:
+        table = self._store.tables.get(table_id)
+        if table is None or table.schema_version != version:
+            have = "no such table" if table is None else f"schema {table.schema_version}"
+            why = f"is for schema {version} of table {table_id}, this instance has {have}"
+            raise Damaged(record.origin, record.lsn, why)
+        key = (table_id, version)
+        if key not in self._writes:
+            self._writes[key] = _Writes(table)
+        return self._writes[key]
+
+    def _insert_all(
+        self, record: Packed, table_id: int, version: int, rows: list[tuple[Any, ...]]
+    ) -> None:
+        writes, connection = self._writes_for(record, table_id, version), self._store.connection
+        before = connection.total_changes()
+        connection.executemany(writes.insert, rows)
+        self._check_count(record, connection.total_changes() - before, len(rows), table_id)
+
+    def _change(self, record: Packed | Record, change: RowChange) -> None:
+        writes = self._writes_for(record, change.table, change.version)
+        old, new, execute = change.old, change.new, self._store.connection.execute
+        if change.op == RowOp.INSERT and new is not None:
+            execute(writes.insert, new)
+        elif change.op == RowOp.UPDATE and old is not None and new is not None:
+            execute(writes.update, (*new, *(old[at] for at in writes.key_at)))
+        elif change.op == RowOp.DELETE and old is not None:
+            execute(writes.delete, [old[at] for at in writes.key_at])
         else:
-            assert change.old is not None
-            execute(writes.delete, [change.old[at] for at in writes.key_at])
-        if store.connection.changes() != 1:
-            raise Damaged(
-                f"record {record.origin}:{record.lsn} changed {store.connection.changes()} rows "
-                f"of table {table.name} instead of one"
-            )
+            raise Damaged(record.origin, record.lsn, f"has a change of kind {change.op} half told")
+        self._check_count(record, self._store.connection.changes(), 1, change.table)
+
+    def _check_count(self, record: Packed | Record, found: int, wanted: int, table: int) -> None:
+        """SQLite is content with changing nothing; a replica is not (rule 4)."""
+        if found != wanted:
+            name = self._store.tables[table].name
+            why = f"changed {found} rows of table {name} instead of {wanted}"
+            raise Damaged(record.origin, record.lsn, why)
 
     # --- a tail that belongs to no history ------------------------------------------------------
 
@@ -148,134 +250,48 @@ class Applier:
         """Put aside what goes past the cut. The records moved, or None: only a copy can help."""
         store = self._store
         self.history = history
-        epochs = dict(
-            store.connection.execute(
-                "SELECT o.uuid, max(l.epoch) FROM row_log l JOIN origin o ON l.origin = o.id "
-                "GROUP BY o.uuid"
-            )
-        )
-        limits = diverged(store.vclock, history, epochs)
+        limits = diverged(store.vclock, history, newest_epochs(store.connection))
         if not limits:
             return []
         tail: list[Record] = []
-        query = f"{_ALL} ORDER BY l.epoch DESC, o.uuid, l.lsn DESC"
-        rows: list[Any] = store.connection.execute(query).fetchall()
-        for row in rows:
-            record = record_of(*row)
-            if record.origin in limits and record.lsn > limits[record.origin]:
-                tail.append(record)
+        for origin, limit in limits.items():
+            rows: list[Any] = store.connection.execute(_READ, (origin, limit, -1)).fetchall()
+            tail += [record_of(origin, *row) for row in rows]
+        tail.sort(key=lambda record: (record.epoch, record.origin, record.lsn), reverse=True)
+        for record in tail:
+            store.set_aside(record)
         wanted = sum(store.vclock[origin] - limit for origin, limit in limits.items())
         if len(tail) != wanted or any(record.kind == Kind.DDL for record in tail):
             return None  # a schema change cannot be undone from its record, nor a lost one
-        for record in tail:
-            for change in reversed(record.changes):
-                self._undo(change)
-            store.set_aside(record)
-        store.take_changes()
+        store.connection.execute("SAVEPOINT tail")
+        try:
+            with store.unobserved():
+                for record in tail:
+                    self._take_back(record)
+        except (LogRefused, *_MISFITS):
+            store.connection.execute("ROLLBACK TO tail")
+            return None
+        finally:
+            store.connection.execute("RELEASE tail")
         for origin, limit in limits.items():
             store.cut_vclock(origin, limit)
         return tail
 
-    def _undo(self, change: RowChange) -> None:
+    def put_aside(self, origin: str, epoch: int) -> list[Record]:
+        """Note an epoch of an origin, of which some records are no history, before a full copy."""
+        query = f"{_ALL} WHERE o.uuid = ? AND l.epoch = ? ORDER BY l.lsn DESC"
+        rows: list[Any] = self._store.connection.execute(query, (origin, epoch)).fetchall()
+        found = [record_of(*row) for row in rows]
+        for record in found:
+            self._store.set_aside(record)
+        return found
+
+    def _take_back(self, record: Record) -> None:
+        for change in reversed(record.changes):
+            self._undo(record, change)
+        self._store.forget_record(record)
+
+    def _undo(self, record: Record, change: RowChange) -> None:
         inverse = {RowOp.INSERT: RowOp.DELETE, RowOp.DELETE: RowOp.INSERT}
         op = inverse.get(RowOp(change.op), RowOp.UPDATE)
-        undone = RowChange(change.table, change.version, op, change.new, change.old)
-        self._change(Record("undo", 0, 0, Kind.ROWS, 0), undone)
-
-
-# --- full copies ----------------------------------------------------------------------------------
-
-
-class CopyHead(msgspec.Struct, frozen=True):
-    """A consistent cut: where the copy stands, and the tables it holds."""
-
-    epoch: int
-    vclock: Vclock
-    shapes: list[Shape]
-
-
-class CopySource:
-    """One full copy being read, in one read transaction. Belongs to one thread at a time."""
-
-    def __init__(self, path: Path) -> None:
-        self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        self._connection.set_busy_timeout(10_000)
-        self._connection.execute("BEGIN")
-        execute = self._connection.execute
-        facts: dict[str, Any] = dict(execute("SELECT key, value FROM local_state"))
-        shapes: list[Shape] = []
-        known: list[Any] = execute("SELECT id, body FROM local_table").fetchall()
-        for table_id, body in known:
-            table, indexes = _decode(body)
-            shapes.append(Shape(table_id, table, indexes))
-        self.head = CopyHead(
-            int(facts.get("last_epoch", 0)),
-            dict(execute("SELECT origin, lsn FROM vclock")),
-            shapes,
-        )
-        self._left = [shape.table for shape in shapes if shape.table is not None]
-        self._cursor: Any = None
-        self._table: Table | None = None
-
-    def chunk(self, limit: int) -> tuple[int, list[tuple[Any, ...]]] | None:
-        """The next rows of one table; None when all have been read."""
-        while True:
-            if self._cursor is None:
-                if not self._left:
-                    self.close()
-                    return None
-                self._table = self._left.pop(0)
-                query = f"SELECT * FROM {self._table.physical_name}"
-                self._cursor = self._connection.execute(query)
-            rows = []
-            for row in self._cursor:
-                rows.append(row)
-                if len(rows) >= limit:
-                    break
-            if rows:
-                assert self._table is not None
-                return self._table.id, rows
-            self._cursor = None
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-_decode = msgspec.msgpack.Decoder(tuple[Table, tuple[Index, ...]]).decode
-
-
-class CopyTarget:
-    """A full copy being written. Until `finish`, the instance has no rows and says so."""
-
-    def __init__(self, store: DataStore) -> None:
-        self._store = store
-
-    def begin(self, head: CopyHead) -> None:
-        store = self._store
-        store.put("copying", 1)
-        for table_id in list(store.tables):
-            store.apply_shape(Shape(table_id, None))
-        store.connection.execute("DELETE FROM row_log")
-        store.connection.execute("DELETE FROM vclock")
-        for shape in head.shapes:
-            store.apply_shape(Shape(shape.table_id, shape.table))
-        store.take_changes()
-        store.reload()
-
-    def rows(self, table_id: int, rows: list[tuple[Any, ...]]) -> None:
-        table = self._store.tables[table_id]
-        marks = ", ".join("?" * len(table.physical_columns))
-        text = f"INSERT INTO {table.physical_name} VALUES ({marks})"
-        self._store.connection.executemany(text, rows)
-        self._store.take_changes()
-
-    def finish(self, head: CopyHead) -> None:
-        store = self._store
-        for shape in head.shapes:
-            if shape.table is not None:
-                store.build_indexes(shape)
-        store.connection.executemany("INSERT INTO vclock VALUES (?, ?)", list(head.vclock.items()))
-        store.put("last_epoch", head.epoch)
-        store.connection.execute("DELETE FROM local_state WHERE key = 'copying'")
-        store.take_changes()
-        store.reload()
+        self._change(record, RowChange(change.table, change.version, op, change.new, change.old))

@@ -10,6 +10,8 @@ import apsw
 from cairn.model.errors import DiskFull, StorageDamaged
 
 BUSY_TIMEOUT_MS = 10_000
+CHECKPOINT_PAGES = 2000
+RESERVED = (CHECKPOINT_PAGES + 500) * (4096 + 24)  # bytes of the log up to its next beginning
 _DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 
 
@@ -21,7 +23,7 @@ def open_writer(path: Path) -> apsw.Connection:
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", "FULL")
-        connection.pragma("wal_autocheckpoint", 2000)
+        connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
         connection.pragma("cache_size", -16_000)
     except _DAMAGED as problem:
         connection.close()
@@ -93,6 +95,25 @@ def explained(problem: BaseException) -> str:
     if isinstance(problem, apsw.IOError):
         return f"the disk refused a write ({problem}): check its space and health, then restart"
     return f"{type(problem).__name__}: {problem}"
+
+
+def reserve(wal: Path) -> None:
+    """Give the write-ahead log its size beforehand, while nobody writes to it.
+
+    A commit that makes a file longer waits for the file system's own journal as well. Zeros behind
+    the end are no frames to SQLite, and it writes over them from the first checkpoint on.
+    """
+    handle = os.open(wal, os.O_RDWR)
+    try:
+        size = os.fstat(handle).st_size
+        if size < RESERVED:
+            try:
+                os.pwrite(handle, bytes(RESERVED - size), size)
+                os.fdatasync(handle)
+            except OSError:  # no space: then it grows as long as it can
+                os.ftruncate(handle, size)
+    finally:
+        os.close(handle)
 
 
 def sync_directory(path: Path) -> None:

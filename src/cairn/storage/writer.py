@@ -1,4 +1,9 @@
-"""The single writer of a file: a thread that commits whatever is queued as one group."""
+"""The single writer of a file: whatever is queued is committed as one group.
+
+Short statements run on the event loop, and so does their commit as long as the disk is quick: two
+threads that share one interpreter would wait for each other at every call of SQLite. The commits of
+a slow disk, checkpoints and long work are given to a thread.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +11,27 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
 from time import monotonic
 from typing import Any, Protocol
 
 import apsw
 
-GATHER_S = 0.0005
+from cairn.storage.sqlite import CHECKPOINT_PAGES, reserve
+
+GATHER_S = 0.0004
 MAX_GROUP = 512  # statements of one transaction: bounds how long the first one waits
+RESERVE_AFTER_S = 1.0  # after the start, which should not wait for it
+QUICK_COMMIT_S = 0.0005  # a disk that takes no longer may be waited for on the event loop
+SLOW_S = 2.0  # how long the thread commits after a commit that took much longer than that
+SLICE = 64  # short statements run in one go: bounds how long the event loop is busy with them
 
 
 class Job:
     """One piece of work inside a group; `done` is called on the event loop after the commit."""
 
-    __slots__ = ("done", "is_alone", "is_urgent", "must_sync", "result", "run")
+    __slots__ = ("done", "is_alone", "is_quick", "is_urgent", "must_sync", "result", "run")
 
     def __init__(
         self,
@@ -28,10 +41,12 @@ class Job:
         must_sync: bool = True,
         is_alone: bool = False,
         is_urgent: bool = False,
+        is_quick: bool = False,
     ) -> None:
         self.run, self.done, self.must_sync = run, done, must_sync
         self.is_alone = is_alone  # long work: a transaction of its own, which may be cancelled
         self.is_urgent = is_urgent  # goes ahead of what is queued (fences, promises)
+        self.is_quick = is_quick  # touches a few rows by their key: may run on the event loop
         self.result: Any = None
 
 
@@ -70,32 +85,34 @@ class Flusher(Protocol):
     def failed(self) -> None: ...
 
 
-def run_group_of(store: Flusher) -> Callable[[apsw.Connection, list[Job]], None]:
+class GroupOf:
     """`run_group` for a store that writes some things once a group."""
 
-    def group(connection: apsw.Connection, jobs: list[Job]) -> None:
+    def __init__(self, store: Flusher) -> None:
+        self.store = store
+
+    def __call__(self, connection: apsw.Connection, jobs: list[Job]) -> None:
         last = jobs[-1].run
 
         def run_last() -> Any:
             result = last()
-            store.flush()
+            self.store.flush()
             return result
 
         jobs[-1].run = run_last
         try:
             run_group(connection, jobs)
         except BaseException:
-            store.failed()
+            self.store.failed()
             raise
-
-    return group
 
 
 class WriterThread:
-    """Group commit: while one group is being written, the next one gathers.
+    """Group commit: while one group is on its way to the disk, the next one gathers.
 
-    Any error is fatal: a failed fsync must not be tried again (brief 4), so the instance stops
-    and reads its files anew.
+    Everything but the waiting happens on the event loop, so nothing here needs a lock. Any error
+    is fatal: a failed fsync must not be tried again (brief 4), so the instance stops and reads
+    its files anew.
     """
 
     def __init__(
@@ -106,62 +123,126 @@ class WriterThread:
         group: Callable[[apsw.Connection, list[Job]], None] = run_group,
     ) -> None:
         self._connection, self._on_fatal, self._group = connection, on_fatal, group
+        self._store = group.store if isinstance(group, GroupOf) else None
+        self._wal = Path(connection.filename_wal)
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Job] = deque()
         self._urgent = 0  # how many jobs at the head of the queue are urgent
-        self._wake = threading.Condition()
-        self._closed = False
+        self._open: list[Job] = []  # short jobs whose transaction has begun and waits for more
+        self._is_planned = False  # a turn of ours is on the loop's list
+        self._is_busy = False  # the thread has the connection
+        self._is_over = False
+        self._since = 0.0  # when the group that gathers began to
+        self._last = 0  # size of the group before
+        self._commit_s = 2 * QUICK_COMMIT_S  # what the last commits took, on average
+        self._slow_until = 0.0
+        self._pages = 0  # of the write-ahead log
         self.groups = 0
         self.jobs = 0
+        connection.set_wal_hook(self._on_wal)  # instead of checkpoints inside a commit
+        self._work: SimpleQueue[tuple[Callable[[list[Job]], None], list[Job]] | None]
+        self._work = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+        self._loop.call_later(RESERVE_AFTER_S, self._reserve)
+
+    def _reserve(self) -> None:
+        if not self._is_over:
+            job = Job(lambda: reserve(self._wal), lambda _: None, must_sync=False, is_alone=True)
+            self.submit(job)
 
     def submit(self, job: Job) -> None:
-        with self._wake:
-            if job.is_urgent:
-                self._queue.insert(self._urgent, job)
-                self._urgent += 1
-            else:
-                self._queue.append(job)
-            self._wake.notify()
+        if job.is_urgent:
+            self._queue.insert(self._urgent, job)
+            self._urgent += 1
+        else:
+            self._queue.append(job)
+        if not self._is_planned and not self._is_busy:
+            self._begin_gathering()
 
     def close(self) -> None:
         """Finish what is queued, then stop."""
-        with self._wake:
-            self._closed = True
-            self._wake.notify()
-        self._thread.join(timeout=10)
+        if self._is_busy:
+            self._work.put(None)
+            self._thread.join(timeout=10)
+        self._is_busy = False
+        while (self._open or self._queue) and not self._is_over:
+            step, jobs = self._taken()
+            try:
+                step(jobs)
+            except BaseException as problem:
+                self._fail(problem)
+                return
+            self._loop.call_soon(_deliver, jobs)
+        self._is_over = True
+        self._work.put(None)
 
-    def _let_gather(self, before: int) -> None:
+    # --- on the loop ----------------------------------------------------------------------------
+
+    def _begin_gathering(self) -> None:
+        self._since = monotonic()
+        self._plan()
+
+    def _plan(self) -> None:
+        self._is_planned = True
+        self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Run what may run here; give the group to the thread once it is whole."""
+        self._is_planned = False
+        if self._is_busy or self._is_over:
+            return
+        queue = self._queue
+        try:
+            for _ in range(SLICE):
+                if not queue or not queue[0].is_quick:
+                    break
+                self._run_here(self._pop())
+            if self._may_wait_for_more():
+                self._plan()
+            elif self._open or queue:
+                self._end_group()
+        except BaseException as problem:
+            self._fail(problem)
+
+    def _end_group(self) -> None:
+        step, jobs = self._taken()
+        if step == self._commit and self._is_disk_quick():
+            step(jobs)
+            self._finished(jobs)
+        else:
+            self._is_busy = True
+            self._work.put((step, jobs))
+
+    def _is_disk_quick(self) -> bool:
+        return self._commit_s < QUICK_COMMIT_S and monotonic() >= self._slow_until
+
+    def _run_here(self, job: Job) -> None:
+        if not self._open:
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute("BEGIN IMMEDIATE")
+        self._open.append(job)
+        job.result = job.run()
+
+    def _may_wait_for_more(self) -> bool:
         """Those who were answered together come back together: a moment for the last of them.
 
         Without it the first to come would be committed alone while the rest wait for the disk.
         """
-        deadline = monotonic() + GATHER_S
-        while len(self._queue) < before and not self._closed:
-            left = deadline - monotonic()
-            if left <= 0 or self._urgent:
-                return
-            self._wake.wait(left)
+        queue = self._queue
+        if self._open and queue:
+            return queue[0].is_quick and len(self._open) < MAX_GROUP
+        gathered = len(self._open) + len(queue)
+        return gathered < self._last and not self._urgent and monotonic() - self._since < GATHER_S
 
-    def _run(self) -> None:
-        jobs: list[Job] = []
-        while True:
-            with self._wake:
-                while not self._queue and not self._closed:
-                    self._wake.wait()
-                if not self._queue:
-                    return
-                self._let_gather(len(jobs))
-                jobs = self._next_group()
-            try:
-                self._group(self._connection, jobs)
-            except BaseException as problem:
-                self._tell(self._on_fatal, problem)
-                return
-            self.groups += 1
-            self.jobs += len(jobs)
-            self._tell(_deliver, jobs)
+    def _taken(self) -> tuple[Callable[[list[Job]], None], list[Job]]:
+        """The next group and what remains to be done with it."""
+        if not self._open:
+            return self._run_group, self._next_group()
+        jobs, self._open = self._open, []
+        if self._store is not None:
+            self._store.flush()
+        return self._commit, jobs
 
     def _next_group(self) -> list[Job]:
         """Everything queued, but a job that is alone gets a group of its own."""
@@ -169,11 +250,63 @@ class WriterThread:
         while self._queue and len(jobs) < MAX_GROUP:
             if self._queue[0].is_alone and jobs:
                 break
-            jobs.append(self._queue.popleft())
-            self._urgent = max(self._urgent - 1, 0)
+            jobs.append(self._pop())
             if jobs[-1].is_alone:
                 break
         return jobs
+
+    def _pop(self) -> Job:
+        self._urgent = max(self._urgent - 1, 0)
+        return self._queue.popleft()
+
+    def _finished(self, jobs: list[Job]) -> None:
+        self._is_busy = False
+        if jobs:
+            self.groups += 1
+            self.jobs += len(jobs)
+            self._last = len(jobs)
+        _deliver(jobs)
+        if self._pages >= CHECKPOINT_PAGES and not self._is_busy and not self._open:
+            self._is_busy = True
+            self._work.put((self._checkpoint, []))
+        elif self._queue and not self._is_busy and not self._is_planned:
+            self._begin_gathering()
+
+    def _fail(self, problem: BaseException) -> None:
+        self._is_over = True
+        self._on_fatal(problem)
+
+    # --- in the thread, or on the loop when the disk is quick -----------------------------------
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            step, jobs = work
+            try:
+                step(jobs)
+            except BaseException as problem:
+                self._tell(self._fail, problem)
+                return
+            self._tell(self._finished, jobs)
+
+    def _run_group(self, jobs: list[Job]) -> None:
+        self._group(self._connection, jobs)
+
+    def _commit(self, jobs: list[Job]) -> None:
+        begun = monotonic()
+        self._connection.execute("COMMIT")
+        took = monotonic() - begun
+        self._commit_s += (took - self._commit_s) / 8
+        if took > 10 * QUICK_COMMIT_S:
+            self._slow_until = begun + took + SLOW_S
+
+    def _on_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:
+        self._pages = pages
+        return 0
+
+    def _checkpoint(self, jobs: list[Job]) -> None:
+        """Move pages from the log to their places, so that it begins anew."""
+        self._pages = 0
+        self._connection.execute("PRAGMA main.wal_checkpoint(PASSIVE)").fetchall()
 
     def _tell(self, function: Callable[[Any], None], argument: Any) -> None:
         try:

@@ -8,7 +8,6 @@ that queries go on with the old view, which is then replaced as a whole (or, aft
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -21,165 +20,22 @@ from cairn.model.events import (
     EventBuckets,
     EventInstance,
     EventReplicaset,
-    EventTier,
     Heartbeat,
     Hello,
     SnapshotEnd,
-    TierFacts,
 )
 from cairn.model.topology import Position
+from cairn.topology.view import KnownInstance, View
 
 log = logging.getLogger("cairn.client")
 
 Listener: TypeAlias = Callable[[AnyEvent], None]
-NOWHERE = Position(0, 0)
 
 
 class OtherCluster(CairnError):
     """The service connection belongs to a cluster that is not ours."""
 
     sqlstate = "08004"
-
-
-class KnownReplicaset(msgspec.Struct):
-    uuid: str
-    master_uuid: str | None = None
-    tier: str | None = None
-    name: str | None = None
-
-
-class KnownInstance(msgspec.Struct):
-    uuid: str
-    replicaset_uuid: str | None = None
-    tier: str | None = None
-    state: str | None = None
-    address: str | None = None
-    incarnation: int | None = None
-    name: str | None = None
-
-    @property
-    def is_online(self) -> bool:
-        return self.state == "Online"
-
-
-class Served(msgspec.Struct, frozen=True):
-    """What is known of a range: its state, who serves it now and, while copied, who will."""
-
-    state: str
-    owner: str
-    next_owner: str | None = None
-
-
-class Intervals:
-    """Disjoint ranges in order. Setting a part of a known range cuts that range."""
-
-    __slots__ = ("_ends", "_starts", "_values")
-
-    def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        self._values: list[Served] = []
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def get(self, bucket: int) -> Served | None:
-        at = bisect_right(self._starts, bucket) - 1
-        return self._values[at] if at >= 0 and bucket <= self._ends[at] else None
-
-    @property
-    def highest(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    def set(self, start: int, end: int, value: Served | None) -> None:
-        """Overwrite `start`…`end`; None makes a hole."""
-        starts, ends, values = self._starts, self._ends, self._values
-        low = bisect_right(starts, start) - 1
-        if low < 0 or ends[low] < start:
-            low += 1  # the first range that `start`…`end` touches, if any
-        high = bisect_right(starts, end)
-        pieces: list[tuple[int, int, Served]] = []
-        if low < high and starts[low] < start:
-            pieces.append((starts[low], start - 1, values[low]))
-        if value is not None:
-            pieces.append((start, end, value))
-        if low < high and ends[high - 1] > end:
-            pieces.append((end + 1, ends[high - 1], values[high - 1]))
-        starts[low:high] = [piece[0] for piece in pieces]
-        ends[low:high] = [piece[1] for piece in pieces]
-        values[low:high] = [piece[2] for piece in pieces]
-
-    def ranges(self) -> list[tuple[int, int, Served]]:
-        """In order, equal neighbours made one."""
-        found: list[tuple[int, int, Served]] = []
-        for start, end, value in zip(self._starts, self._ends, self._values, strict=True):
-            if found and found[-1][1] + 1 == start and found[-1][2] == value:
-                found[-1] = (found[-1][0], end, value)
-            else:
-                found.append((start, end, value))
-        return found
-
-
-class View:
-    """One picture of the cluster. Replaced as a whole by a snapshot, else changed in place."""
-
-    def __init__(self) -> None:
-        self.replicasets: dict[str, KnownReplicaset] = {}
-        self.instances: dict[str, KnownInstance] = {}
-        self.tiers: dict[str, TierFacts] = {}
-        self.buckets: dict[str, Intervals] = {}
-        self.position = NOWHERE
-
-    def apply(self, event: AnyEvent) -> None:
-        match event:
-            case EventReplicaset(op="delete"):
-                self.replicasets.pop(event.replicaset_uuid, None)
-            case EventReplicaset():
-                uuid = event.replicaset_uuid
-                replicaset = self.replicasets.setdefault(uuid, KnownReplicaset(uuid))
-                replicaset.master_uuid = event.current_master_uuid or replicaset.master_uuid
-                replicaset.tier = event.tier or replicaset.tier
-                replicaset.name = event.name or replicaset.name
-            case EventInstance(op="delete"):
-                self.instances.pop(event.instance_uuid, None)
-            case EventInstance():
-                self._apply_instance(event)
-            case EventBuckets():
-                self._apply_buckets(event)
-            case EventTier(op="delete"):
-                self.tiers.pop(event.tier, None)
-                self.buckets.pop(event.tier, None)
-            case EventTier():
-                old = self.tiers.get(event.tier) or TierFacts(event.tier, 0, 2)
-                count = event.bucket_count or old.bucket_count
-                version = event.hash_version or old.hash_version
-                self.tiers[event.tier] = TierFacts(event.tier, count, version)
-            case Hello():
-                self.tiers = {tier.name: tier for tier in event.tiers}
-            case SnapshotEnd() | Heartbeat():
-                pass
-        raft = getattr(event, "raft", None)
-        if raft is not None and raft > self.position:
-            self.position = raft
-
-    def _apply_instance(self, event: EventInstance) -> None:
-        uuid = event.instance_uuid
-        known = self.instances.setdefault(uuid, KnownInstance(uuid))
-        known.replicaset_uuid = event.replicaset_uuid or known.replicaset_uuid
-        known.tier = event.tier or known.tier
-        known.state = event.current_state or known.state
-        known.address = event.address or known.address
-        known.name = event.name or known.name
-        if event.incarnation is not None:
-            known.incarnation = event.incarnation
-
-    def _apply_buckets(self, event: EventBuckets) -> None:
-        ranges = self.buckets.setdefault(event.tier, Intervals())
-        served = None
-        if event.op == "replace":
-            owner = event.current_replicaset_uuid or ""
-            served = Served(event.state or "active", owner, event.next_replicaset_uuid)
-        ranges.set(event.bucket_id.start, event.bucket_id.end, served)
 
 
 class BucketBatch:
@@ -225,6 +81,7 @@ class RoutingTable:
         self.gone_addresses: set[str] = set()
         self.listeners: list[Listener] = []
         self.snapshots = 0
+        self.changes = 0  # grows with every change of the view: what was made from it is then stale
         self.dropped = 0  # events older than what we had
         self._opening: list[AnyEvent] | None = None
         self._entry: list[AnyEvent] = []  # 0.2: the events of an entry whose last is still to come
@@ -261,6 +118,7 @@ class RoutingTable:
             self._remember_gone(event, view)
         self.batch.take()
         self.view = view
+        self.changes += 1
         self.resume_after = end.raft if isinstance(end, SnapshotEnd) else None
         self.snapshots += 1
         self._tell(end or SnapshotEnd("snapshot_end", view.position, True))
@@ -322,6 +180,8 @@ class RoutingTable:
     def _apply(self, event: AnyEvent) -> None:
         self._remember_gone(event, self.view)
         self.view.apply(event)
+        if not isinstance(event, Heartbeat):
+            self.changes += 1
         self._tell(event)
 
     def _remember_gone(self, event: AnyEvent, view: View) -> None:
@@ -382,6 +242,14 @@ class RoutingTable:
             each.address == address and each.uuid not in self.gone
             for each in self.view.instances.values()
         )
+
+    def addresses(self) -> set[str]:
+        """Of all members that may be connected to, whether they are online or not."""
+        return {
+            each.address
+            for each in self.view.instances.values()
+            if each.address and each.uuid not in self.gone
+        }
 
     def master(self, replicaset_uuid: str) -> KnownInstance | None:
         """The master, if it is one that may be connected to."""

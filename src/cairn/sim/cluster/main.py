@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 from cairn.sim.cluster import world
 from cairn.sim.cluster.history import Result, run_seed
+from cairn.sim.cluster.queue_kills import run_all
 from cairn.sim.cluster.row_history import run_row_seed
 from cairn.sim.main import parse_seeds, say
 
@@ -96,7 +97,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--trace", action="store_true", help="tell the story of one seed")
     parser.add_argument("--debug", action="store_true", help="with all its details")
     parser.add_argument("--stop-after", type=int, default=10)
+    parser.add_argument(
+        "--queue-kills",
+        action="store_true",
+        help="kill and depose the leader at every step of every kind of migration",
+    )
+    parser.add_argument("--every", type=int, default=1, help="of those steps, only each Nth")
     options = parser.parse_args(arguments)
+    if options.queue_kills:
+        quiet()
+        return 1 if run_all(options.workers, options.every, options.stop_after) else 0
     first, count = parse_seeds(options.seeds)
     if options.trace:
         return explain(first, options.kind, debug=options.debug)

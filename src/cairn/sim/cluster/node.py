@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import shutil
 import traceback
@@ -64,7 +65,9 @@ class SimNode:
         process = self.process = Process(self.name, self.lives)
         seed = zlib.crc32(f"{self.world.seed}/{self.name}/{self.lives}".encode())
         checks = self.world.checks
-        self.runtime = SimRuntime(process, self.world.wire, self.dir, seed, checks.observe)
+        self.runtime = SimRuntime(
+            process, self.world.wire, self.dir, seed, checks.observe, self._step
+        )
         self.exit_code, self.problem, self.instance = None, "", None
         self.world.wire.power_on(self.name)
         self.stop_asked = asyncio.Event()
@@ -142,6 +145,9 @@ class SimNode:
 
         instance.on_applied.append(applied)
         checks.founded(name, instance.identity)
+        if self.world.equip is not None:
+            self.world.equip(self, instance)
+            return
 
         async def operate(action: RunOperation) -> None:
             """Operations of the queue have no SQL here: they are simply done."""
@@ -152,17 +158,29 @@ class SimNode:
 
     # --- faults -----------------------------------------------------------------------------------
 
-    def crash(self, *, power: bool = False) -> None:
+    def _step(self, what: str) -> None:
+        self.world.on_step(self, what)
+
+    def doom(self, *, silently: bool) -> None:
+        """Die in the middle of a callback: nothing it still does reaches a disk or the network."""
+        assert self.process is not None
+        self.process.crash()
+        nobody = contextvars.Context()
+        self.world.loop.call_soon(lambda: self.crash(power=True, silently=silently), context=nobody)
+
+    def crash(self, *, power: bool = False, silently: bool | None = None) -> None:
         """kill -9, or a power cut: then nobody is told and what was not synced is lost."""
+        silently = power if silently is None else silently
         process = self.process
         assert process is not None and self.runtime is not None
         process.crash()
         left: dict[Path, bytes] = {}
-        if power:
+        if silently:
             self.world.wire.dark.add(self.name)
+        if power:
             for disk in self.runtime.disks:
                 left.update(disk.survivors())
-        self.world.wire.host_died(process, silently=power)
+        self.world.wire.host_died(process, silently=silently)
         process.close_files()
         if power:
             drop_database(self.dir, only=left)

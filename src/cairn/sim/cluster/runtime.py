@@ -21,6 +21,8 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 #: Told after every committed group of a file, before its jobs are: the file's name, its writer.
 Observer = Callable[[str, apsw.Connection], None]
+#: Told at moments at which an instance could die; it may be dead afterwards.
+Step = Callable[[str], None]
 Group = Callable[[apsw.Connection, list[Job]], None]
 
 
@@ -34,8 +36,9 @@ class SimRuntime:
         directory: Path,
         seed: int,
         observe: Observer = lambda name, connection: None,
+        step: Step = lambda what: None,
     ) -> None:
-        self.process = process
+        self.process, self.step = process, step
         self.chance: random.Random = random.Random(seed)
         self.network: Network = SimNetwork(wire, process)
         self._loop, self._directory, self._observe = wire.loop, directory, observe
@@ -131,6 +134,11 @@ class VirtualDisk:
     def _commit(self) -> None:
         if self._is_written or not self._writing:
             return
+        is_synced = any(job.must_sync for job in self._writing)
+        how = f"{'synced' if is_synced else 'lazy'} group of the {self._name}"
+        self._runtime.step(f"before a {how}")
+        if not self._runtime.process.is_alive:
+            return
         self._is_written = True
         try:
             self._group(self._connection, self._writing)
@@ -140,15 +148,18 @@ class VirtualDisk:
             return
         self.groups += 1
         self.jobs += len(self._writing)
-        if any(job.must_sync for job in self._writing):
+        if is_synced:
             self.synced = self._log_size()
         self._observe(self._name, self._connection)
+        self._runtime.step(f"after a {how}")
 
     def _tell(self) -> None:
         self._is_busy = False
         if self._is_closed:
             return
         self._commit()
+        if not self._runtime.process.is_alive:
+            return
         jobs, self._writing = self._writing, []
         _deliver(jobs)
         self._begin()

@@ -113,7 +113,7 @@ class End(asyncio.Transport):
     # --- what Link uses ---------------------------------------------------------------------------
 
     def write(self, data: Any) -> None:
-        if not self.is_closed:
+        if not self.is_closed and self.process.is_alive:
             self.wire.messages += 1
             self._unsent += len(data)
             self._send(bytes(data))

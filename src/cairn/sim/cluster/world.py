@@ -14,6 +14,7 @@ from typing import Any
 from cairn.model.cluster import Cluster
 from cairn.model.topology import Grade, Tier
 from cairn.node.config import InstanceConfig
+from cairn.node.instance import Instance
 from cairn.sim.cluster.checks import Checks, Violation, check_masters
 from cairn.sim.cluster.loop import PROCESS, VirtualLoop
 from cairn.sim.cluster.node import SimNode
@@ -36,6 +37,10 @@ class World:
         base = "/dev/shm" if Path("/dev/shm").is_dir() else None
         self.dir = Path(tempfile.mkdtemp(prefix="cairn-sim-", dir=base))
         self.nodes: dict[str, SimNode] = {}
+        #: Gives an instance what its faces would; without it, operations of the queue have no SQL.
+        self.equip: Callable[[SimNode, Instance], None] | None = None
+        #: Told at every moment at which a node could die.
+        self.on_step: Callable[[SimNode, str], None] = lambda node, what: None
 
     def add(self, name: str, peers: tuple[str, ...], **options: Any) -> SimNode:
         address = options.pop("address", f"{name}:3301")

@@ -1,7 +1,9 @@
 """Buckets of whole columns: murmur3 in numpy, equal to `cairn.model.buckets` value by value.
 
-Integers, texts, booleans, UUIDs and keys of several such parts are hashed a column at a time;
-DOUBLE, DECIMAL and DATETIME, rare as keys, go through the server's own function one by one.
+Used where Arrow is: by Spark's tasks and by the server for what they send. Nobody else imports
+this module, as numpy and pyarrow come only with `.[spark]`. Integers, texts, booleans and keys of
+several such parts are hashed a column at a time; UUID, DOUBLE, DECIMAL and DATETIME, rare as
+keys, go through the server's own function one by one.
 """
 
 from __future__ import annotations
@@ -18,6 +20,19 @@ from cairn.model.values import ColumnType
 
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _VECTOR = (ColumnType.INTEGER, ColumnType.UNSIGNED, ColumnType.STRING, ColumnType.BOOLEAN)
+#: Integers in MessagePack: from, up to, head, bytes after it.
+_CLASSES = (
+    (0, 0x7F, None, 0),
+    (0x80, 0xFF, 0xCC, 1),
+    (0x100, 0xFFFF, 0xCD, 2),
+    (0x10000, 0xFFFFFFFF, 0xCE, 4),
+    (0x100000000, 2**63 - 1, 0xCF, 8),
+    (-0x20, -1, None, 0),
+    (-0x80, -0x21, 0xD0, 1),
+    (-0x8000, -0x81, 0xD1, 2),
+    (-0x80000000, -0x8001, 0xD2, 4),
+    (-(2**63), -0x80000001, 0xD3, 8),
+)
 _BIG_BYTES = 4096  # keys longer than this are hashed one by one
 
 
@@ -30,12 +45,17 @@ def bucket_ids(
     """The bucket of each row, as int32; `columns` are Arrow arrays of the key, in its order."""
     if not columns or len(columns[0]) == 0:
         return np.zeros(0, dtype=np.int32)
-    if all(type_ in _VECTOR for type_ in types):
+    if is_quick(types):
         parts = [_encoded(column, type_) for column, type_ in zip(columns, types, strict=True)]
         data, starts, lengths = parts[0] if len(parts) == 1 else _joined(parts)
         if int(lengths.max(initial=0)) <= _BIG_BYTES:
             return (_murmur3(data, starts, lengths) % np.uint32(bucket_count)).astype(np.int32) + 1
     return _one_by_one(columns, types, bucket_count, hash_version)
+
+
+def is_quick(types: Sequence[ColumnType]) -> bool:
+    """Whether keys of these types are hashed a column at a time."""
+    return all(type_ in _VECTOR for type_ in types)
 
 
 def _one_by_one(
@@ -79,24 +99,13 @@ def _encode_integers(values: Any, nulls: Any) -> Encoded:
     cells = np.zeros((count, 9), dtype=np.uint8)
     wide = values.astype(">i8").view(np.uint8).reshape(count, 8)
     lengths = np.empty(count, dtype=np.int64)
-    #          from          up to         head  bytes after it
-    classes = (
-        (0, 0x7F, None, 0),
-        (0x80, 0xFF, 0xCC, 1),
-        (0x100, 0xFFFF, 0xCD, 2),
-        (0x10000, 0xFFFFFFFF, 0xCE, 4),
-        (0x100000000, 2**63 - 1, 0xCF, 8),
-        (-0x20, -1, None, 0),
-        (-0x80, -0x21, 0xD0, 1),
-        (-0x8000, -0x81, 0xD1, 2),
-        (-0x80000000, -0x8001, 0xD2, 4),
-        (-(2**63), -0x80000001, 0xD3, 8),
-    )
     lowest, highest = int(values.min(initial=0)), int(values.max(initial=0))
-    for low, high, head, size in classes:
+    for low, high, head, size in _CLASSES:
         if high < lowest or low > highest:
             continue
-        chosen = np.nonzero((values >= low) & (values <= high))[0]
+        mask = (values >= low) & (values <= high)
+        # Whole columns are often of one class, and a slice is much quicker than a choice.
+        chosen = slice(None) if mask.all() else np.nonzero(mask)[0]
         if head is None:
             cells[chosen, 0] = wide[chosen, 7]
         else:
@@ -150,29 +159,32 @@ def _rotl(value: Any, bits: int) -> Any:
 
 def _murmur3(data: Any, starts: Any, lengths: Any) -> Any:
     """Of each slice of `data`; rows are taken by groups of equal length."""
+    words = _words(data)
     with np.errstate(over="ignore"):
+        shortest, longest = int(lengths.min()), int(lengths.max())
+        if shortest == longest:
+            return _murmur3_equal(words, starts, shortest)
         result = np.empty(len(starts), dtype=np.uint32)
         for length in np.unique(lengths):
             rows = np.nonzero(lengths == length)[0]
-            result[rows] = _murmur3_equal(data, starts[rows], int(length))
+            result[rows] = _murmur3_equal(words, starts[rows], int(length))
         return result
 
 
-def _murmur3_equal(data: Any, starts: Any, length: int) -> Any:
+def _words(data: Any) -> Any:
+    """The four bytes from each place on as one number: a view, one word for every byte."""
+    padded = np.concatenate([data, np.zeros(4, dtype=np.uint8)])
+    return np.ndarray((len(data) + 1,), dtype="<u4", buffer=padded, strides=(1,))
+
+
+def _murmur3_equal(words: Any, starts: Any, length: int) -> Any:
     hashes = np.full(len(starts), SEED, dtype=np.uint32)
     for block in range(length // 4):
-        at = starts + 4 * block
-        word = data[at].astype(np.uint32)
-        for byte in range(1, 4):
-            word |= data[at + byte].astype(np.uint32) << np.uint32(8 * byte)
-        hashes ^= _rotl(word * _C1, 15) * _C2
+        hashes ^= _rotl(words[starts + 4 * block] * _C1, 15) * _C2
         hashes = _rotl(hashes, 13) * np.uint32(5) + np.uint32(0xE6546B64)
     tail = length % 4
     if tail:
-        at = starts + (length - tail)
-        word = np.zeros(len(starts), dtype=np.uint32)
-        for byte in range(tail):
-            word |= data[at + byte].astype(np.uint32) << np.uint32(8 * byte)
+        word = words[starts + (length - tail)] & np.uint32((1 << 8 * tail) - 1)
         hashes ^= _rotl(word * _C1, 15) * _C2
     hashes ^= np.uint32(length)
     hashes ^= hashes >> np.uint32(16)

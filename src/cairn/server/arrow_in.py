@@ -1,0 +1,179 @@
+"""Arrow batches that come in by COPY or in chunks of Spark: to rows as they are stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from cairn.model.buckets import bucket_function
+from cairn.model.catalog import Catalog
+from cairn.model.errors import (
+    CairnError,
+    DatatypeMismatch,
+    InvalidText,
+    NotNullViolation,
+    Unsupported,
+)
+from cairn.model.schema import Table
+from cairn.model.values import ColumnType, physical_reader, to_physical
+from cairn.server.arrow_types import Row, load_pyarrow
+
+#: What a column of a key is brought to before it is hashed.
+_KEY_TYPES: dict[ColumnType, Callable[[Any], Any]] = {
+    ColumnType.INTEGER: lambda pa: pa.int64(),
+    ColumnType.UNSIGNED: lambda pa: pa.int64(),
+    ColumnType.STRING: lambda pa: pa.string(),
+    ColumnType.BOOLEAN: lambda pa: pa.bool_(),
+}
+
+
+class BatchDecoder:
+    """The bytes of an IPC stream to physical rows with their bucket first."""
+
+    def __init__(self, table: Table, names: Sequence[str], catalog: Catalog) -> None:
+        self._pa = load_pyarrow()
+        from cairn.model.bucket_columns import bucket_ids, is_quick
+
+        self._bucket_ids, self._is_quick = bucket_ids, is_quick
+        if table.sharding is None:
+            raise Unsupported("COPY FROM with FORMAT arrow is for sharded tables; use FORMAT csv")
+        tier = catalog.tiers[table.sharding.tier]
+        columns = [table.column(name) for name in names]
+        self._columns = [column for column in columns if column is not None]
+        self._table, self._names = table, list(names)
+        key = table.sharding.columns
+        self._key = [self._names.index(name) for name in key if name in self._names]
+        self._check_filled()
+        self._key_types = types = [self._columns[at].type for at in self._key]
+        self._key_parts = list(zip(self._key, types, strict=True))
+        self._tier = tier.bucket_count, tier.hash_version
+        self._bucket = bucket_function(types, tier.bucket_count, tier.hash_version)
+        self._key_readers = [physical_reader(type_) for type_ in types]
+        order = {name: at for at, name in enumerate(self._names)}
+        self._order = [order.get(column.name) for column in table.columns]
+
+    def _check_filled(self) -> None:
+        sharding = self._table.sharding
+        assert sharding is not None
+        for column in self._table.columns:
+            must = not column.nullable or column.name in (
+                *self._table.primary_key,
+                *sharding.columns,
+            )
+            if must and column.name not in self._names:
+                raise NotNullViolation(f'COPY must fill column "{column.name}"')
+
+    @property
+    def insert_sql(self) -> str:
+        marks = ", ".join("?" * (len(self._table.columns) + 1))
+        return f"INSERT INTO {self._table.physical_name} VALUES ({marks})"
+
+    def decode(self, data: bytes) -> list[Row]:
+        """Rows in the table's own order; NULL where COPY names no column."""
+        pa = self._pa
+        try:
+            table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+        except pa.ArrowInvalid as problem:
+            raise InvalidText(f"not an Arrow IPC stream: {problem}") from None
+        if table.num_columns != len(self._columns):
+            raise InvalidText(
+                f"the stream has {table.num_columns} columns, COPY names {len(self._columns)}"
+            )
+        columns = [self._physical(at, table.column(at)) for at in range(len(self._columns))]
+        buckets = self._buckets(table, columns)
+        empty = [None] * table.num_rows
+        return list(
+            zip(
+                buckets,
+                *(empty if at is None else columns[at] for at in self._order),
+                strict=True,
+            )
+        )
+
+    def _buckets(self, table: Any, columns: list[list[Any]]) -> list[int]:
+        if not table.num_rows:
+            return []
+        if self._is_quick(self._key_types):
+            key = [table.column(at).cast(_KEY_TYPES[t](self._pa)) for at, t in self._key_parts]
+            found: list[int] = self._bucket_ids(key, self._key_types, *self._tier).tolist()
+            return found
+        parts = []
+        for at, read in zip(self._key, self._key_readers, strict=True):
+            values = columns[at]
+            if read is not None:
+                values = [None if value is None else read(value) for value in values]
+            parts.append(values)
+        return list(map(self._bucket, zip(*parts, strict=True)))
+
+    def _physical(self, at: int, array: Any) -> list[Any]:
+        column = self._columns[at]
+        must = not column.nullable or column.name in self._table.primary_key
+        if must and array.null_count:
+            raise NotNullViolation(
+                f'null value in column "{column.name}" of relation "{self._table.name}" violates '
+                "not-null constraint"
+            )
+        try:
+            return _stored(self._pa, column.type, array)
+        except (self._pa.ArrowInvalid, self._pa.ArrowNotImplementedError) as problem:
+            raise DatatypeMismatch(
+                f'column "{column.name}" is {column.type}, the stream has {array.type}: {problem}'
+            ) from None
+
+
+def _stored(pa: Any, type_: ColumnType, array: Any) -> list[Any]:
+    """One column as SQLite stores it."""
+    import pyarrow.compute as pc
+
+    found: list[Any]
+    match type_:
+        case ColumnType.INTEGER | ColumnType.UNSIGNED:
+            found = array.cast(pa.int64()).to_pylist()
+            if type_ is ColumnType.UNSIGNED and any(v is not None and v < 0 for v in found):
+                raise CairnError("a negative value is out of range for unsigned", sqlstate="22003")
+        case ColumnType.DATETIME:
+            found = array.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+        case ColumnType.BOOLEAN:
+            found = array.cast(pa.bool_()).cast(pa.int64()).to_pylist()
+        case ColumnType.STRING:
+            texts = array.cast(pa.string())
+            if pc.any(pc.match_substring(texts, "\x00")).as_py():
+                raise InvalidText("a string cannot contain a zero byte", sqlstate="22021")
+            found = texts.to_pylist()
+        case ColumnType.UUID:
+            found = [None if v is None else _uuid_bytes(v) for v in array.to_pylist()]
+        case ColumnType.DOUBLE:
+            found = _doubles(pa, array)
+        case ColumnType.MAP | ColumnType.ARRAY | ColumnType.ANY:
+            found = array.cast(pa.string()).to_pylist()
+            for value in found:
+                _check_json(value)
+        case _:
+            found = [to_physical(type_, v) for v in array.to_pylist()]
+    return found
+
+
+def _doubles(pa: Any, array: Any) -> list[Any]:
+    import pyarrow.compute as pc
+
+    plain = array.cast(pa.float64())
+    if pc.any(pc.is_nan(plain)).as_py():
+        to_physical(ColumnType.DOUBLE, float("nan"))  # says why not
+    found: list[Any] = pc.add(plain, 0.0).to_pylist()  # -0.0 becomes 0.0 (DESIGN 5.2)
+    return found
+
+
+def _check_json(value: str | None) -> None:
+    try:
+        None if value is None else json.loads(value)
+    except ValueError:
+        raise InvalidText(f'invalid input syntax for type json: "{value}"') from None
+
+
+def _uuid_bytes(value: Any) -> bytes:
+    try:
+        return UUID(value).bytes if isinstance(value, str) else bytes(value)
+    except ValueError:
+        raise InvalidText(f'invalid input syntax for type uuid: "{value}"') from None

@@ -1,0 +1,112 @@
+"""Columns as Arrow: which type each travels as, and rows to the bytes of an IPC stream.
+
+Used by the instance and by its scan workers. pyarrow is imported when it is first needed, never
+before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from cairn.model.decimals import decode_decimal
+from cairn.model.errors import Unsupported
+from cairn.model.values import ColumnType
+
+BATCH_ROWS = 20_000
+PIECE_BYTES = 4 * 1024 * 1024  # of one message: wide rows make smaller batches
+Row = tuple[Any, ...]
+
+
+def load_pyarrow() -> Any:
+    """The library, or a refusal that says how to get it."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise Unsupported(
+            "COPY format arrow needs pyarrow on this instance",
+            hint='pip install ".[spark]" where the instance runs, or use FORMAT csv',
+        ) from None
+    return pyarrow
+
+
+def arrow_type(pa: Any, type_: ColumnType) -> Any:
+    """How a column travels. DECIMAL has no fixed scale here, so it goes as exact text."""
+    match type_:
+        case ColumnType.BOOLEAN:
+            return pa.bool_()
+        case ColumnType.INTEGER | ColumnType.UNSIGNED:
+            return pa.int64()
+        case ColumnType.DOUBLE:
+            return pa.float64()
+        case ColumnType.DATETIME:
+            return pa.timestamp("us", tz="UTC")
+        case _:
+            return pa.string()
+
+
+def _decimal_text(data: bytes) -> str:
+    return format(decode_decimal(data), "f")
+
+
+def _uuid_text(data: bytes) -> str:
+    word = data.hex()
+    return f"{word[:8]}-{word[8:12]}-{word[12:16]}-{word[16:20]}-{word[20:]}"
+
+
+_OUT: dict[ColumnType, Callable[[Any], Any]] = {
+    ColumnType.BOOLEAN: bool,
+    ColumnType.DECIMAL: _decimal_text,
+    ColumnType.UUID: _uuid_text,
+}
+
+
+class BatchEncoder:
+    """Columns to the bytes of IPC streams, one for each batch."""
+
+    def __init__(self, names: Sequence[str], types: Sequence[ColumnType]) -> None:
+        pa = self._pa = load_pyarrow()
+        self._arrow_types = [arrow_type(pa, type_) for type_ in types]
+        self._readers = [_OUT.get(type_) for type_ in types]
+        self.schema = pa.schema(list(zip(names, self._arrow_types, strict=True)))
+
+    def encode(self, rows: Sequence[Row]) -> bytes:
+        """Physical rows as one stream."""
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(self._arrow_types)
+        arrays = [
+            self._pa.array(_read(stored, read), type=type_)
+            for stored, type_, read in zip(columns, self._arrow_types, self._readers, strict=True)
+        ]
+        return self._stream(self._pa.record_batch(arrays, schema=self.schema))
+
+    def encode_batch(self, batch: Any) -> Iterator[tuple[int, bytes]]:
+        """A batch of columns as SQLite stores them: (rows, stream) of pieces that are not huge."""
+        pa = self._pa
+        arrays = []
+        for stored, type_, read in zip(
+            batch.columns, self._arrow_types, self._readers, strict=True
+        ):
+            if pa.types.is_boolean(type_) or pa.types.is_timestamp(type_):
+                arrays.append(stored.cast(pa.int64()).cast(type_))
+            elif read is not None:
+                arrays.append(pa.array(_read(stored.to_pylist(), read), type=type_))
+            else:
+                arrays.append(stored.cast(type_))
+        whole = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        step = max(1, whole.num_rows * PIECE_BYTES // max(whole.nbytes, PIECE_BYTES))
+        for start in range(0, whole.num_rows, step):
+            piece = whole.slice(start, step)
+            yield piece.num_rows, self._stream(piece)
+
+    def _stream(self, batch: Any) -> bytes:
+        sink = self._pa.BufferOutputStream()
+        with self._pa.ipc.new_stream(sink, self.schema) as writer:
+            writer.write_batch(batch)
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
+
+
+def _read(stored: Sequence[Any], read: Callable[[Any], Any] | None) -> Sequence[Any]:
+    if read is None:
+        return stored
+    return [None if value is None else read(value) for value in stored]

@@ -1,0 +1,154 @@
+"""Text fields of a COPY to rows as SQLite stores them, column by column.
+
+A column is read by one call over all its fields: a loop over rows would cost more than the reading.
+Whatever the quick way cannot vouch for is read again, field by field, to say where it is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cairn.model.buckets import buckets_function
+from cairn.model.catalog import Catalog
+from cairn.model.errors import CairnError, NotNullViolation
+from cairn.model.schema import Column, Table
+from cairn.model.values import (
+    INT64_MAX,
+    INT64_MIN,
+    ColumnType,
+    parse_text,
+    physical_reader,
+    to_physical,
+)
+
+Fields = Sequence[str | None]
+Row = tuple[Any, ...]
+ReadColumn = Callable[[Sequence[str]], Sequence[Any]]
+
+
+class RowMaker:
+    """Lines of fields to physical rows: the bucket first, then the table's columns in its order."""
+
+    def __init__(self, table: Table, names: Sequence[str], catalog: Catalog) -> None:
+        assert table.sharding is not None
+        self._table = table
+        self._columns = [_column(table, name) for name in names]
+        for column in table.columns:
+            if column.name not in names and (
+                is_required(table, column) or column.name in table.sharding.columns
+            ):
+                raise NotNullViolation(f'COPY must fill column "{column.name}"')
+        self._required = [is_required(table, column) for column in self._columns]
+        self._readers = [_column_reader(column.type) for column in self._columns]
+        place = {name: at for at, name in enumerate(names)}
+        self._order = [place.get(column.name) for column in table.columns]
+        key = [place[name] for name in table.sharding.columns]
+        types = [self._columns[at].type for at in key]
+        self._key = [(at, physical_reader(type_)) for at, type_ in zip(key, types, strict=True)]
+        tier = catalog.tiers[table.sharding.tier]
+        self._buckets = buckets_function(types, tier.bucket_count, tier.hash_version)
+
+    @property
+    def insert_sql(self) -> str:
+        marks = ", ".join("?" * (len(self._table.columns) + 1))
+        return f"INSERT INTO {self._table.physical_name} VALUES ({marks})"
+
+    def rows(self, lines: Sequence[Fields]) -> list[Row]:
+        """All of them, or an error: `find_bad_line` tells which line is to blame."""
+        if not lines:
+            return []
+        columns = [self._read(at, fields) for at, fields in enumerate(zip(*lines, strict=True))]
+        parts = [
+            columns[at] if read is None else [None if v is None else read(v) for v in columns[at]]
+            for at, read in self._key
+        ]
+        empty = [None] * len(lines)
+        wide = (empty if at is None else columns[at] for at in self._order)
+        return list(zip(self._buckets(parts), *wide, strict=True))
+
+    def _read(self, at: int, fields: Fields) -> Sequence[Any]:
+        read = self._readers[at]
+        if None not in fields:
+            return read(fields)  # type: ignore[arg-type]
+        if self._required[at]:
+            raise _missing(self._columns[at], self._table)
+        there = iter(read([field for field in fields if field is not None]))
+        return [None if field is None else next(there) for field in fields]
+
+
+def find_bad_line(
+    table: Table, names: Sequence[str], lines: Sequence[Fields], first: int
+) -> CairnError | None:
+    """The first field that is no value, with its line; `first` is the number of line one."""
+    columns = [_column(table, name) for name in names]
+    for number, fields in enumerate(lines, first):
+        for column, field in zip(columns, fields, strict=True):
+            try:
+                if field is None and is_required(table, column):
+                    raise _missing(column, table)
+                if field is not None:
+                    to_physical(column.type, parse_text(column.type, field))
+            except CairnError as problem:
+                problem.detail = f"COPY {table.name}, line {number}, column {column.name}"
+                return problem
+    return None
+
+
+def is_required(table: Table, column: Column) -> bool:
+    return not column.nullable or column.name in table.primary_key
+
+
+def _column(table: Table, name: str) -> Column:
+    found = table.column(name)
+    assert found is not None  # the plan has named it
+    return found
+
+
+def _missing(column: Column, table: Table) -> NotNullViolation:
+    return NotNullViolation(
+        f'null value in column "{column.name}" of relation "{table.name}" violates '
+        "not-null constraint"
+    )
+
+
+def _column_reader(type_: ColumnType) -> ReadColumn:
+    match type_:
+        case ColumnType.INTEGER:
+            return lambda fields: _integers(type_, INT64_MIN, fields)
+        case ColumnType.UNSIGNED:
+            return lambda fields: _integers(type_, 0, fields)
+        case ColumnType.DOUBLE:
+            return _doubles
+        case ColumnType.STRING:
+            return lambda fields: fields  # the parser has refused what is no text
+    return lambda fields: _one_by_one(type_, fields)
+
+
+def _one_by_one(type_: ColumnType, fields: Sequence[str]) -> list[Any]:
+    return [to_physical(type_, parse_text(type_, field)) for field in fields]
+
+
+def _is_plain(fields: Sequence[str]) -> bool:
+    """Whether Python's idea of a number cannot be wider than SQL's: no `1_000`, no `١٢`."""
+    text = "".join(fields)
+    return text.isascii() and "_" not in text
+
+
+def _integers(type_: ColumnType, low: int, fields: Sequence[str]) -> Sequence[Any]:
+    if not fields or not _is_plain(fields):
+        return _one_by_one(type_, fields)
+    values = list(map(int, fields))
+    if low <= min(values) and max(values) <= INT64_MAX:
+        return values
+    return _one_by_one(type_, fields)
+
+
+def _doubles(fields: Sequence[str]) -> Sequence[Any]:
+    if not _is_plain(fields):
+        return _one_by_one(ColumnType.DOUBLE, fields)
+    values = [float(field) + 0.0 for field in fields]  # -0.0 becomes 0.0 (DESIGN 5.2)
+    if math.isfinite(sum(values)):
+        return values
+    return _one_by_one(ColumnType.DOUBLE, fields)

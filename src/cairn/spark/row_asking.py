@@ -1,0 +1,109 @@
+"""Asking replicasets for changes and rows, and where they all stand at one moment."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from cairn.model.errors import CairnError, Unreachable
+from cairn.spark import cluster
+from cairn.spark.cluster import MOVED, REPLAN_S
+from cairn.spark.options import Options
+
+CHUNK = 5_000
+BUCKETS_AT_ONCE = 20  # of a snapshot, in one answer
+LOST = "PC005"  # the row log does not have the position any more
+Vclock = dict[str, int]
+Ranges = tuple[tuple[int, int], ...]
+
+
+class Standing(msgspec.Struct):
+    """Positions of the replicasets, and who owned what when they were taken."""
+
+    positions: dict[str, Vclock]
+    owners: dict[str, Ranges]
+
+
+class RowAsker:
+    """Talks to masters about one table. Holds no connection: it is pickled to every task."""
+
+    def __init__(self, options: Options, table: str, tier: str) -> None:
+        self._options, self._table, self._tier = options, table, tier
+
+    def replicasets(self) -> list[str]:
+        """The owners; and who owns nothing any more, but may have changes to tell."""
+        topology = cluster.pool(self._options.dsn).topology
+        owners = [owner.uuid for owner in cluster.owners(self._options.dsn, self._tier)]
+        others = [
+            uuid
+            for uuid, each in topology.view.replicasets.items()
+            if each.tier in (None, self._tier) and topology.master(uuid) is not None
+        ]
+        return sorted({*owners, *others})
+
+    def owned(self, uuid: str) -> Ranges:
+        owners = cluster.owners(self._options.dsn, self._tier)
+        return next((owner.ranges for owner in owners if owner.uuid == uuid), ())
+
+    def standing(self, where: str = "latest") -> Standing:
+        """Where everybody's log ends, or begins. Asked again while two claim the same bucket.
+
+        Else one asked before a move and one asked after it would tell the later changes of a
+        bucket without the earlier ones.
+        """
+        until = time.monotonic() + REPLAN_S
+        while True:
+            answers = {uuid: self.ask(uuid, where) for uuid in self.replicasets()}
+            owners: dict[str, Ranges] = {
+                uuid: tuple((low, high) for low, high in answer["buckets"])
+                for uuid, answer in answers.items()
+            }
+            if not _overlap(owners):
+                return Standing({uuid: each["after"] for uuid, each in answers.items()}, owners)
+            if time.monotonic() > until:
+                raise Unreachable("two replicasets claim the same buckets; is one of them behind?")
+            cluster.wait_for_news(self._options.dsn, 0.1)
+
+    def ask(self, uuid: str, after: Any, limit: int = CHUNK) -> Any:
+        """Changes after a position, from the replicaset's master."""
+        return self._call(uuid, f"cairn_rows({_text(self._table)}, {_json(after)}, {limit})")
+
+    def rows_at(self, uuid: str, at: Vclock, ranges: Ranges) -> Iterator[list[Any]]:
+        """Rows of these buckets as of a position, some at a time."""
+        for low, high in ranges:
+            for start in range(low, high + 1, BUCKETS_AT_ONCE):
+                end = min(start + BUCKETS_AT_ONCE - 1, high)
+                text = f"cairn_rows_at({_text(self._table)}, {_json(at)}, {start}, {end})"
+                yield self._call(uuid, text)["rows"]
+
+    def _call(self, uuid: str, text: str) -> Any:
+        """Of the replicaset's master, waiting for a new one for a while."""
+        until = time.monotonic() + REPLAN_S
+        while True:
+            master = cluster.pool(self._options.dsn).topology.master(uuid)
+            try:
+                if master is None or not master.address:
+                    raise Unreachable(f"replicaset {uuid} has no master")
+                return cluster.call(self._options.dsn, f"CALL {text}", master.address)
+            except CairnError as problem:
+                if problem.sqlstate not in MOVED or time.monotonic() > until:
+                    raise
+            cluster.wait_for_news(self._options.dsn, 0.3)
+
+
+def _overlap(owners: dict[str, Ranges]) -> bool:
+    ordered = sorted(each for ranges in owners.values() for each in ranges)
+    return any(one[1] >= other[0] for one, other in pairwise(ordered))
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _json(value: Any) -> str:
+    return _text(json.dumps(value))

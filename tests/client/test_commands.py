@@ -1,0 +1,82 @@
+"""`cairn watch` and `cairn explain-route`, by what they print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cairn.cli.route import run_explain_route
+from cairn.cli.talking import TalkProblem
+from cairn.cli.watch import Lines
+
+from .fake_cluster import FakeCluster
+
+SELECT = "SELECT id, v FROM t WHERE id = $1"
+
+
+def event(**fields: Any) -> dict[str, Any]:
+    return {"op": "replace", "timestamp": "now", "raft": {"term": 2, "index": 7}, **fields}
+
+
+def test_names_and_addresses_are_shown_beside_uuids() -> None:
+    lines = Lines()
+    lines.of(event(map="replicaset", replicaset_uuid="u-r1", name="r1", tier="default"))
+    joined = lines.of(
+        event(
+            map="instance",
+            instance_uuid="u-i1",
+            replicaset_uuid="u-r1",
+            name="i1",
+            address="127.0.0.1:4327",
+            current_state="Online",
+        )
+    )
+    assert joined == (
+        "now      2:7 replace instance     instance=i1 (u-i1) at 127.0.0.1:4327 "
+        "replicaset=r1 (u-r1) current_state=Online"
+    )
+    assert lines.of(event(map="instance", instance_uuid="u-i1", current_state="Offline")) == (
+        "now      2:7 replace instance     instance=i1 (u-i1) at 127.0.0.1:4327 "
+        "current_state=Offline"
+    )
+    ids = {"start": 1, "end": 9}
+    moved = event(map="bucket", tier="t", bucket_id=ids, current_replicaset_uuid="u-r1")
+    assert (
+        lines.of(moved) == "now      2:7 replace bucket       tier=t bucket_id=1–9 owner=r1 (u-r1)"
+    )
+    assert lines.of({"map": "heartbeat", "raft": {"term": 2, "index": 7}}) is None
+
+
+def test_a_route_is_told(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    key = cluster.key_of("i2")
+    assert run_explain_route(SELECT, [str(key)], cluster.dsn(), None) == 0
+    assert "→ r2 → i2" in capsys.readouterr().out
+
+
+def test_missing_parameters_are_named_with_their_part_in_the_route(cluster: FakeCluster) -> None:
+    with pytest.raises(TalkProblem) as caught:
+        run_explain_route("INSERT INTO t VALUES ($1, $2)", ["7"], cluster.dsn(), None)
+    assert caught.value.exit_code == 2
+    assert str(caught.value) == (
+        "the statement takes 2 parameters, 1 were given\n"
+        "  $1 int8, part 1 of 1 of the distribution key\n"
+        "  $2 text"
+    )
+
+
+def test_bad_sql_is_the_servers_error_and_exit_code_1(cluster: FakeCluster) -> None:
+    with pytest.raises(TalkProblem, match="42601: syntax error at selekt") as caught:
+        run_explain_route("selekt 1", [], cluster.dsn(), None)
+    assert caught.value.exit_code == 1
+    with pytest.raises(TalkProblem, match="22P02: invalid input syntax") as caught:
+        run_explain_route(SELECT, ["x"], cluster.dsn(), None)
+    assert caught.value.exit_code == 1
+
+
+def test_a_cluster_that_is_not_there_is_exit_code_3(cluster: FakeCluster) -> None:
+    dsn = cluster.dsn("i1")
+    cluster.stop("i1")
+    with pytest.raises(TalkProblem) as caught:
+        run_explain_route("SELECT 1", [], dsn, None)
+    assert caught.value.exit_code == 3

@@ -1,0 +1,132 @@
+"""COPY through a real instance: what goes in comes out, and a bad line is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+import psycopg
+import pytest
+
+from tests.cluster.harness import PASSWORD, Cluster
+
+pytestmark = pytest.mark.cluster
+
+COLUMNS = "id INTEGER, n UNSIGNED, d DOUBLE, m DECIMAL, s TEXT, u UUID, t DATETIME, b BOOLEAN"
+LINES = [
+    "1\t0\t1.5\t1.50\tplain\t6b6b1c9e-7a43-4a0b-9d1f-0c6f1f0a7b11\t2024-01-02 03:04:05+00\tt",
+    "-7\t9223372036854775807\t-0\t-12345678901234567890.125\ttab\\tand\\\\slash\t"
+    "00000000-0000-0000-0000-000000000000\t1969-12-31 23:59:59.5+00\tfalse",
+    " 42\t\\N\t\\N\t\\N\t\\N\t\\N\t\\N\t\\N",
+]
+
+
+@pytest.fixture
+def connection(cluster: Cluster) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+    dsn = f"postgresql://admin:{PASSWORD}@127.0.0.1:{cluster['i1'].pg_port}/cairn"
+    with psycopg.connect(dsn, autocommit=True) as made:
+        yield made
+        assert made.execute("SELECT 1").fetchall() == [(1,)]  # the session has gone on
+
+
+@pytest.fixture(params=["DISTRIBUTED BY (id)", "DISTRIBUTED GLOBALLY"])
+def table(
+    connection: psycopg.Connection[tuple[object, ...]], request: pytest.FixtureRequest
+) -> Iterator[str]:
+    name = "copied"
+    connection.execute(f"CREATE TABLE {name} ({COLUMNS}, PRIMARY KEY (id)) {request.param}")
+    yield name
+    connection.execute(f"DROP TABLE {name}")
+
+
+def copy_in(
+    connection: psycopg.Connection[tuple[object, ...]], statement: str, data: str | bytes
+) -> int:
+    cursor = connection.cursor()
+    with cursor.copy(statement) as copy:  # type: ignore[call-overload]
+        copy.write(data)
+    return cursor.rowcount
+
+
+def test_rows_of_every_type_come_back_as_they_were(
+    connection: psycopg.Connection[tuple[object, ...]], table: str
+) -> None:
+    assert copy_in(connection, f"COPY {table} FROM STDIN", "\n".join(LINES)) == 3
+    rows = connection.execute(f"SELECT id, n, d, m, s, b FROM {table} ORDER BY id").fetchall()
+    assert rows == [
+        (-7, 2**63 - 1, 0.0, Decimal("-12345678901234567890.125"), "tab\tand\\slash", False),
+        (1, 0, 1.5, Decimal("1.5"), "plain", True),
+        (42, None, None, None, None, None),
+    ]
+    with connection.cursor().copy(f"COPY {table} TO STDOUT") as copy:
+        out = sorted(bytes(line).decode() for line in copy)
+    connection.execute(f"DELETE FROM {table}")
+    assert copy_in(connection, f"COPY {table} FROM STDIN", "".join(out)) == 3
+    with connection.cursor().copy(f"COPY {table} TO STDOUT") as copy:
+        assert sorted(bytes(line).decode() for line in copy) == out
+
+
+@pytest.mark.parametrize(
+    ("bad", "sqlstate"),
+    [
+        ("x", "22P02"),
+        ("1_000", "22P02"),
+        ("١٢", "22P02"),
+        ("9223372036854775808", "22003"),
+        ("\\N", "23502"),
+        ("5\t6", "22P04"),
+    ],
+)
+def test_a_bad_key_is_refused_with_its_line(
+    connection: psycopg.Connection[tuple[object, ...]], table: str, bad: str, sqlstate: str
+) -> None:
+    with pytest.raises(psycopg.Error) as told:
+        copy_in(connection, f"COPY {table} (id) FROM STDIN", f"1\n2\n{bad}\n4\n")
+    assert told.value.sqlstate == sqlstate
+    assert connection.execute(f"SELECT count(*) FROM {table}").fetchall() == [(0,)]
+    assert "line 3" in (told.value.diag.message_detail or "")
+
+
+def test_rows_go_to_every_owner_in_whatever_pieces_they_come(
+    connection: psycopg.Connection[tuple[object, ...]], cluster: Cluster
+) -> None:
+    connection.execute("CREATE TABLE pieces (id INT PRIMARY KEY, s TEXT) DISTRIBUTED BY (id)")
+    try:
+        data = "".join(f"{n},row {n}\n" for n in range(60_000)).encode()
+        cursor = connection.cursor()
+        with cursor.copy("COPY pieces FROM STDIN (FORMAT csv)") as copy:
+            for start in range(0, len(data), 7_777):
+                copy.write(data[start : start + 7_777])
+        assert cursor.rowcount == 60_000
+        for name in ("i1", "i2"):
+            query = "SELECT count(*), min(id), max(id) FROM pieces"
+            assert cluster[name].sql(query) == [(60_000, 0, 59_999)]
+    finally:
+        connection.execute("DROP TABLE pieces")
+
+
+def test_a_copy_that_fails_late_says_how_many_rows_are_stored(
+    connection: psycopg.Connection[tuple[object, ...]],
+) -> None:
+    connection.execute("CREATE TABLE late (id INT PRIMARY KEY, s TEXT) DISTRIBUTED BY (id)")
+    try:
+        data = "".join(f"{n}\trow {n}\n" for n in range(60_000)) + "17\tagain\n"
+        with pytest.raises(psycopg.errors.UniqueViolation) as told:
+            copy_in(connection, "COPY late FROM STDIN", data)
+        [(stored,)] = connection.execute("SELECT count(*) FROM late").fetchall()
+        assert 0 < int(str(stored)) < 60_000
+        assert f"{stored} rows that came before are stored" in str(told.value.diag.message_hint)
+    finally:
+        connection.execute("DROP TABLE late")
+
+
+def test_a_client_that_gives_up_leaves_nothing_of_a_short_copy(
+    connection: psycopg.Connection[tuple[object, ...]], table: str
+) -> None:
+    class GivenUp(Exception):
+        pass
+
+    with pytest.raises(GivenUp), connection.cursor().copy(f"COPY {table} (id) FROM STDIN") as copy:
+        copy.write("1\n2\n3\n")
+        raise GivenUp
+    assert connection.execute(f"SELECT count(*) FROM {table}").fetchall() == [(0,)]

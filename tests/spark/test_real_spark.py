@@ -1,0 +1,135 @@
+"""On separate executors: nothing is lost or doubled when one of them, or an instance, is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from cairn.client.settings import parse_dsn
+from cairn.client.sync_pool import SyncPool
+from cairn.spark.staging import STAGE
+from tests.cluster.harness import PASSWORD, Cluster, eventually
+from tests.spark import real_spark
+from tests.spark.real_spark import PADDING, RealSpark
+
+pytestmark = pytest.mark.slow  # three JVMs: more than a minute
+Rows = list[tuple[int, str]]
+NAMES = ("i1", "i2", "i3")
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSpark]:
+    made = RealSpark(tmp_path_factory.mktemp("executors"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One replicaset of two has all buckets; the third instance makes a majority of voters."""
+    made = Cluster(tmp_path_factory.mktemp("pairs"), "pairs", "--init-replication-factor", "2")
+    made.start(*NAMES)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def cluster_dsn(pairs: Cluster) -> str:
+    hosts = ",".join(f"127.0.0.1:{pairs[name].pg_port}" for name in NAMES)
+    return f"postgresql://admin:{PASSWORD}@{hosts}/cairn"
+
+
+@pytest.fixture(scope="module")
+def pool(cluster_dsn: str) -> Iterator[SyncPool]:
+    with SyncPool(parse_dsn(cluster_dsn)).open() as found:
+        yield found
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> Path:
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    return folder
+
+
+def both_are_half_way(marks: Path) -> bool:
+    return len(list(marks.glob("half-*"))) == 2
+
+
+def content(pool: SyncPool, table: str) -> Rows:
+    text = b"".join(pool.copy_out(f"COPY {table} TO STDOUT")).decode()
+    return sorted((int(key), word) for key, word in (x.split("\t") for x in text.splitlines()))
+
+
+def wanted(count: int) -> Rows:
+    return [(number, f"{number}{PADDING}") for number in range(count)]
+
+
+def in_files(folder: Path) -> Rows:
+    found = pq.read_table(folder)
+    return sorted(zip(found["id"].to_pylist(), found["s"].to_pylist(), strict=True))
+
+
+def owner_of_all(cluster: Cluster) -> dict[str, Any]:
+    """The replicaset that has the buckets, as somebody who lives tells it."""
+    node = next(each for each in cluster.nodes.values() if each.process.poll() is None)
+    return next(each for each in node.status()["replicasets"] if each["buckets"])
+
+
+def has_everything(cluster: Cluster, owner: dict[str, Any]) -> bool:
+    clocks = [
+        cluster[name].sql("CALL cairn_replication()")[0][0]["vclock"] for name in owner["members"]
+    ]
+    return all(clock == clocks[0] for clock in clocks)
+
+
+def test_rows_written_by_executors_are_read_by_executors(
+    real: RealSpark, pool: SyncPool, cluster_dsn: str, tmp_path: Path
+) -> None:
+    pool.execute("CREATE TABLE plain (id INTEGER PRIMARY KEY, s TEXT)")
+    real.run(real_spark.write, cluster_dsn, "plain", 5000, {}, None).result(120)
+    assert content(pool, "plain") == wanted(5000)
+    real.run(
+        real_spark.read, cluster_dsn, "plain", str(tmp_path / "out"), {"splits": "3"}, None
+    ).result(120)
+    assert in_files(tmp_path / "out") == wanted(5000)
+
+
+def test_a_staged_write_survives_the_death_of_an_executor(
+    real: RealSpark, pool: SyncPool, cluster_dsn: str, marks: Path
+) -> None:
+    pool.execute("CREATE TABLE killed (id INTEGER PRIMARY KEY, s TEXT)")
+    job = real.run(real_spark.write, cluster_dsn, "killed", 20_000, {}, str(marks))
+    eventually(lambda: both_are_half_way(marks), "both tasks half-way", 60)
+    eventually(lambda: pool.fetch(f"SELECT count(*) FROM {STAGE}")[0][0] > 0, "staged chunks")
+    real.kill_an_executor()
+    (marks / "go").touch()
+    job.result(120)
+    assert content(pool, "killed") == wanted(20_000)
+    assert pool.fetch(f"SELECT count(*) FROM {STAGE}") == [(0,)]
+
+
+def test_a_read_survives_the_death_of_the_instance_it_reads_from(
+    real: RealSpark, pairs: Cluster, pool: SyncPool, cluster_dsn: str, marks: Path, tmp_path: Path
+) -> None:
+    """The rows are far more than what fits between the instance and the waiting tasks."""
+    pool.execute("CREATE TABLE wide (id INTEGER PRIMARY KEY, s TEXT)")
+    rows = [(number, f"{number}:" + "x" * 400) for number in range(100_000)]
+    pool.copy_in("COPY wide FROM STDIN", [f"{key}\t{word}\n".encode() for key, word in rows])
+    owner = owner_of_all(pairs)
+    eventually(lambda: has_everything(pairs, owner), "the replica has all rows")
+    job = real.run(
+        real_spark.read, cluster_dsn, "wide", str(tmp_path / "out"), {"splits": "2"}, str(marks)
+    )
+    eventually(lambda: both_are_half_way(marks), "both tasks reading", 60)
+    pairs[owner["master"]].kill()
+    (marks / "go").touch()
+    assert job.result(120) == 2
+    assert in_files(tmp_path / "out") == rows
+    assert [name for name in owner["members"] if name != owner["master"]] == [
+        owner_of_all(pairs)["master"]
+    ]
