@@ -65,7 +65,9 @@ def render(status: dict[str, Any]) -> Any:
             row["state"],
             str(row["buckets"]),
         )
-    people = Table("instance", "replicaset", "state", "raft", "lag", "pg", "domain", box=None)
+    people = Table(
+        "instance", "replicaset", "state", "raft", "lag", "rows behind", "pg", "domain", box=None
+    )
     for row in status["instances"]:
         state = row["current_state"]
         if state != row["target_state"]:
@@ -77,10 +79,17 @@ def render(status: dict[str, Any]) -> Any:
             Text(state, style="green" if state.startswith("Online(") else "red"),
             f"{role} {row['raft_id']}",
             "?" if row["lag"] is None else str(row["lag"]),
+            "?" if row.get("lag_rows") is None else str(row["lag_rows"]),
             row["addresses"]["pg"] or "",
             ", ".join(f"{key}={value}" for key, value in row["failure_domain"].items()),
         )
-    return Group(head, sets, Text(), people)
+    stopped = [
+        f"{row['name']} stopped following {link['upstream']}: {link['problem']}\n"
+        for row in status["instances"]
+        for link in row.get("links", [])
+        if link["state"] == "stopped"
+    ]
+    return Group(head, sets, Text(), people, Text("".join(stopped), style="red"))
 
 
 def _governor_line(governor: dict[str, Any]) -> str:

@@ -49,6 +49,7 @@ def plan(view: ClusterView) -> Action:
         for each in view.queue
         if each.status == "failed"
     ]
+    blocked += view.stopped_links
     for tier in sorted(view.cluster.tiers):
         if view.cluster.tiers[tier].bucket_count and not view.cluster.tier_buckets(tier):
             blocked += [f"waiting for {why}" for why in waiting_for(view.cluster, tier)]

@@ -36,6 +36,7 @@ class ClusterView(msgspec.Struct, frozen=True):
     has_queue: bool = True  # whether the catalogue knows `_pico_governor_queue`
     queue: tuple[QueuedOperation, ...] = ()  # in id order
     upgrade: tuple[QueuedOperation, ...] = ()  # batches of versions not yet in the catalogue
+    stopped_links: tuple[str, ...] = ()  # what instances say of upstreams they cannot follow
     version: str = ""  # of the catalogue, once the present upgrade is through
 
     @property

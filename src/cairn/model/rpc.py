@@ -121,6 +121,14 @@ class StatusResponse(msgspec.Struct, frozen=True):
     role: str
     governor: dict[str, Any] = {}
     voters: tuple[int, ...] = ()
+    links: list[dict[str, Any]] = []  # upstreams of the row log, as `_cairn_link` shows them
+
+
+class LinkReport(msgspec.Struct, frozen=True):
+    """ "I follow these no longer, and why"; empty: all is well again."""
+
+    instance: str
+    stopped: tuple[str, ...] = ()
 
 
 class LeaseRequest(msgspec.Struct, frozen=True):

@@ -156,6 +156,31 @@ GOVERNOR_STATUS = _table(
     about="what the governor does, as seen on this instance",
 )
 
+CAIRN_LINK = _table(
+    603,
+    "_cairn_link",
+    "upstream:S state:S problem:S? lag_rows:U lag_s:D? records:U twice:U bytes:U",
+    "upstream",
+    local=True,
+    about="whom this instance follows, how far behind it is, and what is wrong",
+)
+CAIRN_TRAFFIC = _table(
+    604,
+    "_cairn_traffic",
+    "direction:S peer:S origin:S records:U bytes:U twice:U",
+    "direction peer origin",
+    local=True,
+    about="row-log records that crossed each link of this instance, by origin (in or out)",
+)
+CAIRN_DIVERGED = _table(
+    605,
+    "_cairn_diverged",
+    "origin:S epoch:U lsn:U n:U op:S table_name:S key:S old:S? new:S?",
+    "origin epoch lsn n",
+    local=True,
+    about="changes of masters that were replaced: part of no history, kept for people",
+)
+
 #: Replicated through Raft, in the order in which they are created.
 GLOBAL_TABLES: tuple[Table, ...] = (
     PICO_TABLE,
@@ -171,7 +196,14 @@ GLOBAL_TABLES: tuple[Table, ...] = (
     PICO_DB_CONFIG,
     PICO_BUCKET,
 )
-LOCAL_TABLES: tuple[Table, ...] = (CAIRN_EVENT, ROUTING, GOVERNOR_STATUS)
+LOCAL_TABLES: tuple[Table, ...] = (
+    CAIRN_EVENT,
+    ROUTING,
+    GOVERNOR_STATUS,
+    CAIRN_LINK,
+    CAIRN_TRAFFIC,
+    CAIRN_DIVERGED,
+)
 SYSTEM_TABLES = GLOBAL_TABLES + LOCAL_TABLES
 BY_ID = {table.id: table for table in SYSTEM_TABLES}
 

@@ -174,7 +174,7 @@ class Execution:
                 callback(done)
 
         instance.data.submit_call(
-            lambda: self._write(request), settle, alone=is_long, quick=is_quick
+            lambda: self._write(request, is_quick), settle, alone=is_long, quick=is_quick
         )
 
     async def _confirm(self, response: WriteResponse, callback: Done) -> None:
@@ -200,8 +200,8 @@ class Execution:
         self.start_write(request, done)
         return future
 
-    def _write(self, request: WriteRequest) -> WriteResponse:
-        """On the writer's thread, inside the group's transaction."""
+    def _write(self, request: WriteRequest, is_quick: bool = False) -> WriteResponse:
+        """Behind the one writer, inside the group's transaction."""
         store = self._instance.data.store
         store.check_master()
         store.check_version(request.table, request.version)
@@ -213,6 +213,14 @@ class Execution:
             if known is not None:
                 return WriteResponse(known, 0)
         connection = store.connection
+        is_new_row = (
+            is_quick
+            and request.sql.startswith("INSERT INTO ")
+            and "DO UPDATE" not in request.sql  # it may meet an old row of any size
+            and request.operation is None
+            and not request.check_only
+            and request.must_change is None
+        )
 
         def run() -> int:
             if request.is_bulk:
@@ -235,7 +243,10 @@ class Execution:
             return count
 
         try:
-            count, lsn = store.statement(run)
+            if is_new_row:
+                count, lsn = store.insert_row(request.sql, request.rows[0])
+            else:
+                count, lsn = store.statement(run)
         except _TakenBack as checked:
             return WriteResponse(checked.count, 0)
         except apsw.ConstraintError as problem:

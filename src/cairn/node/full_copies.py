@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -14,12 +13,13 @@ from cairn.model.topology import Instance as InstanceRow
 from cairn.model.topology import Replicaset
 from cairn.net.peers import Peers
 from cairn.node.data_plane import DataPlane
-from cairn.replication.applier import Damaged
-from cairn.storage.row_log import CopyHead, CopySource, CopyTarget
+from cairn.node.links import LinkStatus
+from cairn.replication.applier import LogRefused
+from cairn.storage.full_copy import CopyHead, CopySource, CopyTarget
 
 log = logging.getLogger("cairn.replication")
 
-COPY_ROWS = 5_000
+COPY_BYTES = 4 * 1024 * 1024  # of one piece: one commit at the other end
 COPY_IDLE_S = 60.0
 
 
@@ -35,19 +35,8 @@ class CopyPiece(msgspec.Struct, frozen=True):
     copy_id: int
     head: CopyHead | None = None
     table_id: int = 0
-    rows: list[tuple[Any, ...]] = []
+    rows: list[bytes] = []  # in blocks
     is_last: bool = False
-
-
-class LinkStatus(msgspec.Struct):
-    """One upstream, as `cairn status` and the view show it."""
-
-    upstream: str = ""
-    state: str = "off"  # off | follow | copying | stopped
-    lag_rows: int = 0
-    records: int = 0
-    twice: int = 0  # records that came although they were here already
-    problem: str | None = None
 
 
 class FullCopies:
@@ -61,7 +50,10 @@ class FullCopies:
     _copies: dict[int, tuple[CopySource, float]]
     _next_copy: int
 
-    def _check_peer(self, replicaset_uuid: str) -> None:
+    def _check_peer(self, replicaset_uuid: str, subscriber: str) -> None:
+        raise AssertionError("given by the class above")
+
+    async def _complete(self) -> None:
         raise AssertionError("given by the class above")
 
     async def _copy_from(
@@ -69,35 +61,36 @@ class FullCopies:
     ) -> None:
         link.state = "copying"
         log.info("taking a full copy of %s from %s", replicaset.name, master.name)
-        target = CopyTarget(self.data.store)
+        target = CopyTarget(self.data.store, master.name)
         piece = await self._piece(master, CopyRequest(0, self._uuid, replicaset.uuid))
-        head = piece.head
+        head, following = piece.head, CopyRequest(piece.copy_id, self._uuid, replicaset.uuid)
         if head is None:
-            raise Damaged(f"{master.name} began a full copy without a head")
+            raise LogRefused(f"{master.name} began a full copy without a head")
         await self.data.run(_doing(lambda: target.begin(head)), alone=True)
-        rows = 0
+        piece = await self._piece(master, following)
         while not piece.is_last:
-            request = CopyRequest(piece.copy_id, self._uuid, replicaset.uuid)
-            piece = await self._piece(master, request)
-            if piece.rows:
-                table_id, content = piece.table_id, piece.rows
+            # The next piece is read and sent while this one is written.
+            coming = asyncio.ensure_future(self._piece(master, following))
+            try:
+                now = piece
                 await self.data.run(
-                    _doing(lambda t=table_id, c=content: target.rows(t, c)),  # type: ignore[misc]
+                    _doing(lambda p=now: target.rows(p.table_id, p.rows)),  # type: ignore[misc]
                     alone=True,
                 )
-                rows += len(piece.rows)
+                piece = await coming
+            finally:
+                coming.cancel()
         await self.data.run(_doing(lambda: target.finish(head)), alone=True)
         self._must_copy = False
-        log.info("the full copy has %d rows and stands at %s", rows, head.vclock)
+        link.problem = None
+        log.info("the full copy has %d rows and stands at %s", target.count, head.vclock)
 
     async def _piece(self, master: InstanceRow, request: CopyRequest) -> CopyPiece:
         return await self._peers.call(master.raft_id, "copy_rows", request, CopyPiece, 30.0)
 
     async def handle_copy(self, request: CopyRequest) -> CopyPiece:
-        self._check_peer(request.replicaset)
-        await self._entered.wait()
-        if self._must_copy:
-            raise NoMaster("this instance has no complete rows itself")
+        self._check_peer(request.replicaset, request.subscriber)
+        await self._complete()
         now = asyncio.get_running_loop().time()
         for copy_id, (source, used) in list(self._copies.items()):
             if now - used > COPY_IDLE_S:
@@ -113,7 +106,7 @@ class FullCopies:
             raise NoMaster("this copy was given up; begin anew")
         source, _ = self._copies[request.copy_id]
         self._copies[request.copy_id] = (source, now)
-        chunk = await asyncio.to_thread(source.chunk, COPY_ROWS)
+        chunk = await asyncio.to_thread(source.chunk, COPY_BYTES)
         if chunk is None:
             del self._copies[request.copy_id]
             return CopyPiece(request.copy_id, is_last=True)

@@ -31,6 +31,7 @@ from cairn.governor.view import ClusterView, QueuedOperation
 from cairn.model import ops
 from cairn.model.errors import CairnError, CasRetry, NotLeader, TimedOut
 from cairn.model.ranges import Predicate, one_key
+from cairn.model.rpc import Empty, LinkReport
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_INSTANCE
 from cairn.model.topology import Grade
 from cairn.node.governor_steps import Steps
@@ -40,6 +41,7 @@ from cairn.raft.types import ConfChangeSingle, ConfChangeV2, ProposalDropped
 log = logging.getLogger("cairn.governor")
 
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.25, 30.0
+REPORT_S = 5.0  # how long a report of stopped links is believed; it is repeated every second
 IDLE_LOOK_S = 1.0  # an idle governor looks again even if nobody woke it
 
 
@@ -62,6 +64,7 @@ class GovernorRunner:
         self.on_status: Callable[[GovernorStatus], None] = lambda status: None
         self._wake = asyncio.Event()
         self._backoff: dict[tuple[str, str], tuple[float, float]] = {}  # → (until, pause)
+        self._stopped: dict[str, tuple[float, tuple[str, ...]]] = {}  # instance → (until, why)
 
     def wake(self) -> None:
         self._wake.set()
@@ -104,8 +107,24 @@ class GovernorRunner:
             has_queue=PICO_GOVERNOR_QUEUE.name in steps.state.catalog.tables,
             queue=steps.state.queue(),
             upgrade=self._missing_upgrade(),
+            stopped_links=self._stopped_links(now),
             version=str(steps.state.cluster.properties.get("cluster_version", "")),
         )
+
+    def note_links(self, report: LinkReport) -> Empty:
+        """An instance cannot follow an upstream. Nothing the governor could mend; it says so."""
+        if not self.steps.runner.is_leader:
+            raise NotLeader(leader=self.steps.runner.leader_id or None)
+        until = asyncio.get_running_loop().time() + REPORT_S
+        changed = self._stopped.get(report.instance, (0.0, ()))[1] != report.stopped
+        self._stopped[report.instance] = (until, report.stopped)
+        if changed:
+            self.wake()
+        return Empty()
+
+    def _stopped_links(self, now: float) -> tuple[str, ...]:
+        found = [why for until, why in self._stopped.values() if until > now]
+        return tuple(sorted(line for lines in found for line in lines))
 
     def _missing_upgrade(self) -> tuple[QueuedOperation, ...]:
         """Operations of versions after the catalogue's that are not in the queue yet."""

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
-from uuid import UUID
 
 import msgspec
 
@@ -19,6 +18,7 @@ from cairn.model.rpc import (
     IndexResponse,
     JoinRequest,
     LeaseRequest,
+    LinkReport,
     PromiseRequest,
     ReplicatedRequest,
     SchemaChangeRequest,
@@ -28,7 +28,7 @@ from cairn.model.rpc import (
     VclockRequest,
     WaitIndexRequest,
 )
-from cairn.model.system_tables import GOVERNOR_STATUS, PICO_INSTANCE, ROUTING
+from cairn.model.system_tables import PICO_INSTANCE
 from cairn.model.topology import Grade, Position
 from cairn.model.topology import Instance as InstanceRow
 from cairn.net.handshake import Identity, Refused
@@ -37,13 +37,14 @@ from cairn.net.peers import Peers
 from cairn.node.data_plane import DataPlane
 from cairn.node.full_copies import CopyRequest
 from cairn.node.global_state import GlobalState
-from cairn.node.governor_runner import GovernorRunner, GovernorStatus
+from cairn.node.governor_runner import GovernorRunner
 from cairn.node.governor_steps import Steps
 from cairn.node.leases import LeaseGiver, LeaseHolder
+from cairn.node.local_tables import LocalTables
 from cairn.node.membership import Membership
 from cairn.node.proposals import Proposer
 from cairn.node.raft_runner import RaftRunner
-from cairn.node.replication_runner import Replication
+from cairn.node.replication_runner import BEAT_S, Replication
 from cairn.node.runtime import Runtime, spawn
 from cairn.node.sentinel import Sentinel
 from cairn.raft.types import Role
@@ -52,7 +53,7 @@ from cairn.storage.data_store import DataStore
 from cairn.storage.raft_store import RaftStore
 from cairn.storage.sqlite import explained
 from cairn.storage.state_machine import Applied, StateMachine
-from cairn.storage.writer import Disk, GroupOf, Job
+from cairn.storage.writer import Disk, GroupOf
 
 log = logging.getLogger("cairn.instance")
 T = TypeVar("T")
@@ -112,7 +113,13 @@ class Instance:
             self.data,
             runtime,
         )
-        self.replication.on_routes = self._write_routing
+        self.local = LocalTables(
+            self.name, store, self._raft_disk, self.state, self.replication, runtime
+        )
+        self._told_stopped: tuple[str, ...] = ()
+        self.replication.on_routes = self.local.write_routes
+        self.replication.on_diverged = self.local.write_diverged
+        self.replication.on_beat = self._on_beat
         self.sentinel = Sentinel(self.name, self.state, self.runner, self._update_instance)
         self.governor = GovernorRunner(
             Steps(
@@ -126,7 +133,7 @@ class Instance:
             )
         )
         self.contacts: list[str] = []  # addresses given at start, for when all others have moved
-        self.governor.on_status = self._write_governor
+        self.governor.on_status = self.local.write_governor
         self.on_applied: list[Callable[[list[Applied]], None]] = []
         self.on_installed: list[Callable[[list[str], list[str]], None]] = []
         self.on_close: list[Callable[[], None]] = []
@@ -152,6 +159,7 @@ class Instance:
     def start(self) -> None:
         self.peers.learn(self.state.peer_addresses())
         self.runner.start()
+        self.local.write_diverged()
         for coroutine, name in (
             (self.governor.run(), "governor"),
             (self.sentinel.run(), "sentinel"),
@@ -235,39 +243,23 @@ class Instance:
             log.warning("this instance was expelled")
             self.finish(5)
 
-    def _write_governor(self, status: GovernorStatus) -> None:
-        """`governor_status` as SQL sees it on this instance."""
-        row = (
-            self.name,
-            status.step,
-            status.subject,
-            "; ".join(status.blocked_by),
-            status.since,
-            status.next_retry_s,
-            status.last_error,
-            status.steps_done,
+    def _on_beat(self) -> None:
+        """Once a second: links are shown, and what is wrong with them is told to the leader."""
+        self.local.write_links()
+        stopped = tuple(
+            f"{self.name} stopped following {link.upstream}: {link.problem}"
+            for _, link in sorted(self.replication.links.items())
+            if link.state == "stopped"
         )
-        name = GOVERNOR_STATUS.physical_name
+        if stopped or self._told_stopped:
+            self._told_stopped = stopped
+            spawn(self._report(LinkReport(self.name, stopped)), "link report")
 
-        def write() -> None:
-            marks = ", ".join("?" * len(row))
-            self.store.connection.execute(f"INSERT OR REPLACE INTO {name} VALUES ({marks})", row)
-
-        self._raft_disk.submit(Job(write, lambda _: None, must_sync=False))
-
-    def _write_routing(self) -> None:
-        """`_routing` as SQL sees it: rebuilt from what replication knows, never the other way."""
-        rows = [
-            (UUID(subscriber).bytes, UUID(source).bytes, UUID(via).bytes, depth)
-            for subscriber, source, via, depth in self.replication.routing.table()
-        ]
-
-        def write() -> None:
-            name = ROUTING.physical_name
-            self.store.connection.execute(f"DELETE FROM {name}")
-            self.store.connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", rows)
-
-        self._raft_disk.submit(Job(write, lambda _: None, must_sync=False))
+    async def _report(self, report: LinkReport) -> None:
+        try:
+            await self.ask_leader("report_links", report, Empty, BEAT_S)
+        except CairnError as problem:
+            log.debug("the leader was not told of stopped links: %s", problem)
 
     def _on_role(self) -> None:
         core = self.runner.core
@@ -340,6 +332,7 @@ class Instance:
             "subscribe": self.replication.handle_subscribe,
             "copy_rows": self.replication.handle_copy,
             "apply_schema_change": self.data.change_schema,
+            "report_links": self.governor.note_links,
             "status": lambda _: self.status(),
         }
         types: dict[str, type[Any]] = {
@@ -356,6 +349,7 @@ class Instance:
             "subscribe": Subscribe,
             "copy_rows": CopyRequest,
             "apply_schema_change": SchemaChangeRequest,
+            "report_links": LinkReport,
             "status": Empty,
         }
         handlers: dict[str, Handler] = {
@@ -403,6 +397,7 @@ class Instance:
             role=core.role.name.lower(),
             governor=msgspec.to_builtins(self.governor.status),
             voters=core.conf.voters,
+            links=self.replication.view(),
         )
 
 

@@ -12,43 +12,39 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cairn.model.errors import (
-    CairnError,
-    NoMaster,
-    OutcomeUnknown,
-    PeerRefused,
-    TimedOut,
-)
-from cairn.model.records import Vclock, covers
+import msgspec
+
+from cairn.model.errors import CairnError, NoMaster, PeerRefused, TimedOut
+from cairn.model.records import Packed, Vclock, covers
 from cairn.model.rpc import Empty, ReplicatedRequest, VclockRequest, VclockResponse
 from cairn.model.topology import Instance as InstanceRow
 from cairn.model.topology import Replicaset
 from cairn.net.peers import Peers
 from cairn.node.data_plane import DataPlane
-from cairn.node.full_copies import FullCopies, LinkStatus
+from cairn.node.full_copies import FullCopies
 from cairn.node.global_state import GlobalState
+from cairn.node.links import LinkStatus, Traffic
 from cairn.node.raft_runner import RaftRunner
 from cairn.node.runtime import Runtime, spawn
-from cairn.replication.applier import Damaged, History, LogGap, NotHistory
-from cairn.replication.relay import LogTooShort, Rows, Subscribe, has_news, select
+from cairn.node.sync_counting import SyncCounting
+from cairn.replication.applier import History, LogRefused, NotHistory, OtherHistory, check_origins
+from cairn.replication.relay import LogTooShort, Rows, Subscribe, check_history, has_news, select
 from cairn.replication.routing import Effect, Publish, Routing
-from cairn.storage.row_log import Applier, CopySource, LogReader
+from cairn.storage.full_copy import CopySource
+from cairn.storage.row_log import Applier, LogReader
 
 log = logging.getLogger("cairn.replication")
 
 PULL_S = 0.5  # how long a relay holds a pull without news: also the heartbeat
 CALL_S = 5.0
 BATCH = 500
-COPY_ROWS = 5_000
-COPY_IDLE_S = 60.0
+BATCH_BYTES = 2 * 1024 * 1024  # of one origin; a single record may be longer
 REFUSED_PAUSE_S = 5.0
-SYNC_S = 5.0
 MAINTAIN_S = 5.0
 BEAT_S = 1.0
-KEEP_RECORDS = 100_000  # of each origin, for streams and for those who were away for a while
 
 
-class Replication(FullCopies):
+class Replication(FullCopies, SyncCounting):
     def __init__(
         self,
         name: str,
@@ -79,7 +75,9 @@ class Replication(FullCopies):
         self._seen_routes: dict[str, int] = {}
         self._vclocks: dict[str, Vclock] = {}  # of upstreams, as last heard
         self.on_routes: Callable[[], None] = lambda: None
-        self.relayed: dict[str, int] = {}  # subscriber uuid → records sent
+        self.on_beat: Callable[[], None] = lambda: None
+        self.on_diverged: Callable[[], None] = lambda: None
+        self.relayed: dict[str, dict[str, Traffic]] = {}  # subscriber uuid → origin → what was sent
         self._wake = asyncio.Event()
 
     def close(self) -> None:
@@ -118,10 +116,12 @@ class Replication(FullCopies):
             log.error("the tail past the cut could not be undone: %s", done.exception())
             self._must_copy = True
         elif done.result() is None:
-            log.warning("this instance diverged in a schema change: it takes a full copy")
+            log.warning("this instance diverged in what cannot be undone: it takes a full copy")
             self._must_copy = True
+            self.on_diverged()
         elif done.result():
             tail = done.result()
+            self.on_diverged()
             log.warning(
                 "%d records past the cut of epoch %d were put aside in _cairn_diverged: %s",
                 len(tail),
@@ -130,6 +130,23 @@ class Replication(FullCopies):
             )
         self._entered.set()
         self._wake.set()
+
+    def view(self) -> list[dict[str, Any]]:
+        """The links for `cairn status`."""
+        now = self._runtime.boot_clock()
+        return [
+            {
+                "upstream": link.upstream,
+                "state": link.state,
+                "problem": link.problem,
+                "lag_rows": link.lag_rows,
+                "lag_s": link.lag_s(now),
+                "records": link.records,
+                "twice": link.twice,
+                "bytes": link.bytes,
+            }
+            for _, link in sorted(self.links.items())
+        ]
 
     # --- following the upstreams ----------------------------------------------------------------
 
@@ -172,6 +189,7 @@ class Replication(FullCopies):
                 self.on_routes()
             self._routes_version += 1
             self.data.announce()
+            self.on_beat()
 
     async def _follow(self, name: str, uuid: str) -> None:
         link = self.links.setdefault(uuid, LinkStatus(upstream=name))
@@ -184,16 +202,43 @@ class Replication(FullCopies):
                     log.warning("%s: %s", name, problem)
                     self._must_copy = True
                 await asyncio.sleep(0.2)
-            except (LogGap, NotHistory, Damaged) as problem:
-                if link.problem != str(problem):
-                    log.error("stopped following %s: %s", name, problem)
-                link.state, link.problem = "stopped", str(problem)
-                self._lost(uuid)
+            except OtherHistory as problem:
+                self._stopped(link, uuid, problem)
+                if self._is_master(name):
+                    await self._start_anew(name, problem.origin)
+                else:
+                    await asyncio.sleep(1.0)
+            except LogRefused as problem:
+                self._stopped(link, uuid, problem)
                 await asyncio.sleep(REFUSED_PAUSE_S)
+            except (PeerRefused, msgspec.DecodeError) as problem:
+                self._stopped(link, uuid, problem)
+                await asyncio.sleep(1.0)
             except CairnError as problem:
                 link.state, link.problem = "off", str(problem)
                 self._lost(uuid)
                 await asyncio.sleep(0.1)
+
+    def _stopped(self, link: LinkStatus, uuid: str, problem: Exception) -> None:
+        """What came must not be applied. The governor is told with the next heartbeat."""
+        if link.problem != str(problem):
+            log.error("stopped following %s: %s", link.upstream, problem)
+        link.state, link.problem = "stopped", str(problem)
+        self._lost(uuid)
+
+    async def _start_anew(self, master: str, origin: str) -> None:
+        """The master has another log than we: ours is put aside, its rows are taken whole."""
+        epoch = self._reader.epochs_at(self.data.vclock).get(origin, 0)
+        aside = await self.data.run(lambda: self._applier.put_aside(origin, epoch), alone=True)
+        log.warning(
+            "%d records of epoch %d of %s were noted in _cairn_diverged; a copy of %s follows",
+            len(aside),
+            epoch,
+            origin,
+            master,
+        )
+        self._must_copy = True
+        self.on_diverged()
 
     def _is_master(self, name: str) -> bool:
         found = self._replicaset()
@@ -214,36 +259,39 @@ class Replication(FullCopies):
             raise NoMaster(f"{name} is no member any more")
         if self._must_copy and self._is_master(name):
             await self._copy_from(row, found[1], link)
-        data = self.data
+            return  # the next pull begins with a fresh look at where we stand
+        vclock, asked_at = dict(self.data.vclock), self._runtime.boot_clock()
         request = Subscribe(
             self._uuid,
             found[1].uuid,
-            dict(data.vclock),
+            vclock,
             self._origins_at(uuid),
             BATCH,
             PULL_S,
             self.acks,
             self._history.epoch,
             self._seen_routes.get(uuid, 0),
+            self._reader.epochs_at(vclock),
         )
         answer = await self._peers.call(row.raft_id, "subscribe", request, Rows, CALL_S)
+        check_origins(answer.records, request.origins, self._uuid)
         self._heard(uuid, answer)
-        link.state, link.problem = "follow", None
         if answer.records:
-            await self._apply(answer, link)
-        link.lag_rows = sum(
-            max(lsn - data.vclock.get(origin, 0), 0) for origin, lsn in answer.vclock.items()
-        )
+            await self._apply(request, answer, link)
+        link.state, link.problem = "follow", None
+        link.compared(self.data.vclock, answer.vclock, asked_at)
 
-    async def _apply(self, answer: Rows, link: LinkStatus) -> None:
+    async def _apply(self, request: Subscribe, answer: Rows, link: LinkStatus) -> None:
         applier = self._applier
-        known = sum(
-            record.lsn <= self.data.vclock.get(record.origin, 0) for record in answer.records
-        )
-        # Judged by the epoch that the writer has entered when it gets there, not by today's.
-        applied = await self.data.run(lambda: applier.apply(answer.records, applier.history))
-        link.records += len(answer.records)
-        link.twice += known
+        link.took(answer.records, self.data.vclock)
+        try:
+            # Judged by the epoch that the writer has entered when it gets there, not by today's.
+            applied = await self.data.run(lambda: applier.apply(answer.records, applier.history))
+        except LogRefused as problem:
+            is_behind = isinstance(problem, NotHistory) and answer.entered < self._history.epoch
+            if request.epoch == self._history.epoch and not is_behind:
+                raise
+            applied = 0  # a new epoch came between question and answer: ask again
         if not applied:
             await asyncio.sleep(0.02)  # it has to wait for Raft or for the rest of an epoch
 
@@ -292,36 +340,47 @@ class Replication(FullCopies):
     # --- relaying -------------------------------------------------------------------------------
 
     async def handle_subscribe(self, request: Subscribe) -> Rows:
-        self._check_peer(request.replicaset)
-        await self._entered.wait()
-        if self._must_copy:
-            raise NoMaster("this instance has no complete rows itself")
-        self._acknowledge(request)
+        self._check_peer(request.replicaset, request.subscriber)
+        await self._complete()
         data = self.data
+        if request.epoch == self._history.epoch:
+            check_history(request, data.vclock, self._reader.epoch_at)
+        self._acknowledge(request)
         if not has_news(request, data.vclock) and request.seen_routes == self._routes_version:
             await data.wait_moved(request.wait_s)
+            await self._complete()  # an epoch may have come meanwhile
         vclock = dict(data.vclock)
-        records = select(request, vclock, self._reader.oldest, self._reader.read)
-        self.relayed[request.subscriber] = self.relayed.get(request.subscriber, 0) + len(records)
+        records = select(request, vclock, self._reader.oldest, self._read)
+        sent = self.relayed.setdefault(request.subscriber, {})
+        for record in records:
+            sent.setdefault(record.origin, Traffic()).count(record)
         version = self._routes_version
         routes = None
         if request.seen_routes != version:
             routes = self.routing.publications()
-        return Rows(records, vclock, data.epoch, version, routes)
+        return Rows(records, vclock, data.epoch, version, routes, self._history.epoch)
 
-    def _check_peer(self, replicaset_uuid: str) -> None:
+    async def _complete(self) -> None:
+        """Rows are given only by an instance that has them all, of the present history."""
+        await self._entered.wait()
+        if self._must_copy:
+            raise NoMaster("this instance has no complete rows itself")
+
+    def _read(self, origin: str, after: int, limit: int) -> list[Packed]:
+        return self._reader.packed(origin, after, limit, BATCH_BYTES)
+
+    def _check_peer(self, replicaset_uuid: str, subscriber: str) -> None:
+        """Rows never cross replicasets."""
         found = self._replicaset()
-        if found is None or found[1].uuid != replicaset_uuid:
-            raise PeerRefused("rows are not sent across replicasets")
-
-    def _acknowledge(self, request: Subscribe) -> None:
-        if request.epoch != self._history.epoch:
-            return  # lsns may be used again after a cut: an older ack says nothing of them
-        self.acks[request.subscriber] = request.vclock
-        for uuid, vclock in request.acks.items():
-            if uuid != self._uuid:
-                self.acks[uuid] = vclock
-        self._release_acks()
+        row = self._state.cluster.by_uuid(subscriber)
+        if found is None or row is None:
+            raise NoMaster("this instance does not know its replicaset or the subscriber yet")
+        mine, theirs = found[1], row.replicaset_name
+        if mine.uuid != replicaset_uuid or theirs != mine.name:
+            raise PeerRefused(
+                f"{row.name} of {theirs} asked {self._name} of {mine.name} for rows: "
+                "rows never cross replicasets"
+            )
 
     # --- keeping the log short ------------------------------------------------------------------
 
@@ -333,82 +392,6 @@ class Replication(FullCopies):
                 upto = self.prunable(origin, lsn)
                 if upto >= self._reader.oldest(origin) > 0:
                     await self.data.run(lambda o=origin, u=upto: self.data.store.prune(o, u))  # type: ignore[misc]
-
-    def prunable(self, origin: str, lsn: int) -> int:
-        """The last lsn that need not be kept: all members have it and streams had their time."""
-        bound = int(self._state.setting("row_log_max", 1_000_000))
-        found = self._replicaset()
-        members = found[1].members if found is not None else ()
-        have = [
-            self.acks.get(row.uuid, {}).get(origin, 0)
-            for name in members
-            if name != self._name and (row := self._state.cluster.instances.get(name)) is not None
-        ]
-        wanted = min([lsn, *have])
-        return max(min(wanted, lsn - KEEP_RECORDS), lsn - bound)
-
-    # --- sync -----------------------------------------------------------------------------------
-
-    def is_sync(self) -> bool:
-        return self.data.fence.is_sync
-
-    def safe_lsn(self) -> int:
-        """The lsn of our own that a majority of the recorded members has (rule 10)."""
-        found = self._replicaset()
-        if found is None:
-            return 0
-        have = []
-        for name in found[1].members:
-            if name == self._name:
-                have.append(self.data.vclock.get(self._uuid, 0))
-                continue
-            row = self._state.cluster.instances.get(name)
-            acked = self.acks.get(row.uuid, {}) if row is not None else {}
-            have.append(acked.get(self._uuid, 0))
-        have.sort(reverse=True)
-        return have[len(have) // 2] if have else 0
-
-    async def wait_safe(self, lsn: int) -> None:
-        """Until a majority has `lsn`; never a silent change to async."""
-        if not lsn or self.safe_lsn() >= lsn:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._ack_waiters.append((lsn, future))
-        try:
-            async with asyncio.timeout(SYNC_S):
-                await future
-        except TimeoutError:
-            raise OutcomeUnknown(
-                "the row is durable here, but a majority of the replicaset has not confirmed it",
-                detail=f"missing: {', '.join(self.missing_members(lsn))}",
-                hint="look whether the row is there before trying again",
-            ) from None
-
-    def missing_members(self, lsn: int) -> list[str]:
-        found = self._replicaset()
-        if found is None:
-            return []
-        return [
-            name
-            for name in found[1].members
-            if name != self._name
-            and (row := self._state.cluster.instances.get(name)) is not None
-            and self.acks.get(row.uuid, {}).get(self._uuid, 0) < lsn
-        ]
-
-    def _release_acks(self) -> None:
-        if not self._ack_waiters:
-            return
-        safe = self.safe_lsn()
-        still = []
-        for lsn, future in self._ack_waiters:
-            if future.done():
-                continue
-            if lsn <= safe:
-                future.set_result(None)
-            else:
-                still.append((lsn, future))
-        self._ack_waiters = still
 
     # --- what the governor asks -----------------------------------------------------------------
 
@@ -429,8 +412,9 @@ class Replication(FullCopies):
         deadline = asyncio.get_running_loop().time() + request.timeout_s
         while self._must_copy or not covers(self.data.vclock, there.vclock):
             if asyncio.get_running_loop().time() > deadline:
-                lag = self.links.get(master.uuid, LinkStatus()).lag_rows
-                raise TimedOut(f"waiting for rows of {master.name}: {lag} behind")
+                link = self.links.get(master.uuid, LinkStatus())
+                why = link.problem or f"{link.lag_rows} behind"
+                raise TimedOut(f"waiting for rows of {master.name}: {why}")
             await asyncio.sleep(0.02)
         return Empty()
 

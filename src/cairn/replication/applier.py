@@ -79,8 +79,14 @@ class OtherHistory(LogRefused):
     def __init__(self, *, origin: str, lsn: int, here: int, there: int) -> None:
         super().__init__(
             f"record {origin}:{lsn} is of epoch {here} at the upstream, the subscriber has it of "
-            f"epoch {there}"
+            f"epoch {there}",
+            detail=origin,
         )
+
+    @property
+    def origin(self) -> str:
+        """From the detail, which is what crosses the wire."""
+        return self.detail or ""
 
 
 def judge(record: Record | Packed, vclock: Vclock, history: History) -> Verdict:

@@ -44,6 +44,7 @@ class Rows(msgspec.Struct, frozen=True):
     epoch: int
     routes_version: int = 0
     routes: list[Publication] | None = None  # None: as the subscriber has seen them
+    entered: int = 0  # the epoch that the relay knows of: in an older one it may have a tail
 
 
 class LogTooShort(CairnError):

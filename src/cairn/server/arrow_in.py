@@ -72,11 +72,7 @@ class BatchDecoder:
 
     def decode(self, data: bytes) -> list[Row]:
         """Rows in the table's own order; NULL where COPY names no column."""
-        pa = self._pa
-        try:
-            table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
-        except pa.ArrowInvalid as problem:
-            raise InvalidText(f"not an Arrow IPC stream: {problem}") from None
+        table = self._table_of(data)
         if table.num_columns != len(self._columns):
             raise InvalidText(
                 f"the stream has {table.num_columns} columns, COPY names {len(self._columns)}"
@@ -91,6 +87,17 @@ class BatchDecoder:
                 strict=True,
             )
         )
+
+    def _table_of(self, data: bytes) -> Any:
+        """Messages that came together are given as one: there may be several streams in it."""
+        pa = self._pa
+        source, found = pa.BufferReader(data), []
+        try:
+            while source.tell() < len(data):
+                found.append(pa.ipc.open_stream(source).read_all())
+            return found[0] if len(found) == 1 else pa.concat_tables(found)
+        except pa.ArrowInvalid as problem:
+            raise InvalidText(f"not an Arrow IPC stream: {problem}") from None
 
     def _buckets(self, table: Any, columns: list[list[Any]]) -> list[int]:
         if not table.num_rows:

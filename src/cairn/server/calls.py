@@ -167,10 +167,21 @@ def _instance(
         "voter": row.raft_id in chief.voters,
         "leader": row.raft_id == chief.raft_id and chief.role == "leader",
         "lag": None if said is None else max(chief.applied - said.applied, 0),
+        "lag_rows": None if said is None else _lag_rows(cluster, row, said),
+        "links": [] if said is None else said.links,
         "persisted": None if said is None else said.persisted,
         "committed": None if said is None else said.committed,
         "applied": None if said is None else said.applied,
     }
+
+
+def _lag_rows(cluster: Any, row: InstanceRow, said: StatusResponse) -> int | None:
+    """Records of the row log that a replica lacks; a master lacks none."""
+    master = cluster.replicasets[row.replicaset_name].current_master_name
+    if master == row.name:
+        return 0
+    lags = {link["upstream"]: link["lag_rows"] for link in said.links if link["state"] == "follow"}
+    return lags.get(master, max(lags.values(), default=None))
 
 
 async def _expel(
@@ -222,8 +233,8 @@ async def _replication(session: Connection) -> Any:
     return {
         "vclock": replication.data.vclock,
         "epoch": replication.data.epoch,
-        "links": [msgspec.to_builtins(link) for link in replication.links.values()],
-        "relayed": replication.relayed,
+        "links": replication.view(),
+        "relayed": msgspec.to_builtins(replication.relayed),
         "acks": replication.acks,
         "safe_lsn": replication.safe_lsn(),
     }

@@ -47,7 +47,9 @@ class Lane:
 
     def finish(self) -> None:
         if self._copy is not None:
-            self._copy.finish()
+            count = self._copy.finish()
+            if count != self._rows:
+                raise CairnError(f"the server took {count} of {self._rows} rows")
         self._copy, self._rows = None, 0
         self.kept.clear()
 

@@ -6,6 +6,7 @@ PySpark's launcher asks for the module `jdk.incubator.vector`, which that small 
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import re
@@ -73,7 +74,8 @@ def java_home() -> str | None:
 
 def _wrapped(java: Path) -> Path:
     """A directory that looks like a JAVA_HOME, with our launcher in it."""
-    home = Path(tempfile.gettempdir()) / f"cairn-java-{os.getuid()}-{abs(hash(str(java))):x}"
+    digest = hashlib.sha256(str(java).encode()).hexdigest()[:12]
+    home = Path(tempfile.gettempdir()) / f"cairn-java-{os.getuid()}-{digest}"
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)
     text = _LAUNCHER.replace("{java}", str(java))

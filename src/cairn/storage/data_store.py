@@ -225,6 +225,14 @@ class DataStore:
 
     # --- writing --------------------------------------------------------------------------------
 
+    def insert_row(self, sql: str, row: Sequence[Any]) -> tuple[int, int]:
+        """One short new row. SQLite takes a failed one back by itself: no savepoint is needed."""
+        self._changes.clear()
+        self.connection.execute(sql, row)
+        if not self._changes:
+            return 0, 0
+        return 1, self._log(Body(Kind.ROWS, self._now(), self.take_changes()))
+
     def statement(self, run: Callable[[], int], *, kind: Kind = Kind.ROWS) -> tuple[int, int]:
         """One statement in its savepoint: rows changed, and the lsn of its record (0: none)."""
         self._changes.clear()

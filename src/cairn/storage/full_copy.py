@@ -100,10 +100,14 @@ class CopyTarget:
             store.apply_shape(Shape(table_id, None))
         for table in ("row_log", "vclock", "done_operation"):
             store.connection.execute(f"DELETE FROM {table}")
-        for shape in head.shapes:
-            store.apply_shape(Shape(shape.table_id, shape.table))
-        store.take_changes()
-        store.reload()
+        try:
+            for shape in head.shapes:
+                store.apply_shape(Shape(shape.table_id, shape.table))
+        except apsw.SQLError as problem:
+            raise LogRefused(f"full copy from {self._upstream}: {problem}") from None
+        finally:
+            store.take_changes()
+            store.reload()
 
     def rows(self, table_id: int, blocks: list[bytes]) -> None:
         connection = self._store.connection

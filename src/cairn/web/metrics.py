@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cairn.model.topology import Grade
+from cairn.node.instance import Instance
 from cairn.server.service import Service
 
 
@@ -14,9 +17,10 @@ def metrics(service: Service) -> str:
 
     def put(name: str, kind: str, about: str, value: float, **labels: str) -> None:
         marks = ",".join(f'{key}="{text}"' for key, text in labels.items())
-        lines.append(f"# HELP cairn_{name} {about}")
-        lines.append(f"# TYPE cairn_{name} {kind}")
-        lines.append(f"cairn_{name}{'{' + marks + '}' if marks else ''} {value:g}")
+        if (head := f"# TYPE cairn_{name} {kind}") not in lines:  # once for all its labels
+            lines.append(f"# HELP cairn_{name} {about}")
+            lines.append(head)
+        lines.append(f"cairn_{name}{'{' + marks + '}' if marks else ''} {value:.17g}")
 
     online = row is not None and row.current_state.grade is Grade.ONLINE
     put("instance_online", "gauge", "1 when this instance is Online", online)
@@ -41,12 +45,56 @@ def metrics(service: Service) -> str:
     put("topology_subscribers", "gauge", "service connections", len(service.feed.view()))
     put("topology_events_sent_total", "counter", "events told", service.feed.events_sent)
     put("topology_subscribers_dropped_total", "counter", "slow ones", service.feed.dropped)
-    for link in instance.replication.links.values():
-        put(
-            "replication_lag_rows",
-            "gauge",
-            "records behind an upstream",
-            link.lag_rows,
-            upstream=link.upstream,
-        )
+    _put_links(instance, put)
     return "\n".join(lines) + "\n"
+
+
+def _put_links(instance: Instance, put: Callable[..., None]) -> None:
+    """Rows between replicas: lag and state of each link, what crossed it by origin."""
+    replication, now = instance.replication, instance.runtime.boot_clock()
+    names = {row.uuid: row.name for row in instance.state.cluster.instances.values()}
+    links = list(replication.links.values())
+    for link in links:
+        about = "records behind an upstream"
+        put("replication_lag_rows", "gauge", about, link.lag_rows, upstream=link.upstream)
+    for link in links:
+        about = "seconds since everything of an upstream was here"
+        lag_s = link.lag_s(now)
+        if lag_s is not None:
+            put("replication_lag_seconds", "gauge", about, lag_s, upstream=link.upstream)
+    for link in links:
+        about = "1 when an upstream is not followed because of what it sent"
+        stopped = link.state == "stopped"
+        put("replication_link_stopped", "gauge", about, stopped, upstream=link.upstream)
+    for field, about in (
+        ("records", "records that came from an upstream"),
+        ("bytes", "bytes of records that came from an upstream"),
+        ("twice", "records that came although they were here"),
+    ):
+        for link in links:
+            for origin, seen in link.origins.items():
+                marks = {"upstream": link.upstream, "origin": names.get(origin, origin)}
+                put(
+                    f"replication_received_{field}_total",
+                    "counter",
+                    about,
+                    getattr(seen, field),
+                    **marks,
+                )
+    for field, about in (
+        ("records", "records sent to a subscriber"),
+        ("bytes", "bytes of records sent to a subscriber"),
+    ):
+        for subscriber, origins in replication.relayed.items():
+            for origin, sent in origins.items():
+                marks = {
+                    "subscriber": names.get(subscriber, subscriber),
+                    "origin": names.get(origin, origin),
+                }
+                put(
+                    f"replication_relayed_{field}_total",
+                    "counter",
+                    about,
+                    getattr(sent, field),
+                    **marks,
+                )

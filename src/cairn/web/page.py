@@ -50,6 +50,9 @@ async function look() {
         else if (i.voter) row.append(el('span', 'tag', 'voter'));
         row.append(el('span', 'mute', i.addresses.pg ?? ''));
         if (i.lag) row.append(el('span', 'mute', `lag ${i.lag}`));
+        if (i.lag_rows) row.append(el('span', 'mute', `${i.lag_rows} rows behind`));
+        for (const l of (i.links ?? []).filter(l => l.state === 'stopped'))
+          row.append(el('span', 'Offline', `stopped following ${l.upstream}: ${l.problem}`));
         box.append(row);
       }
       sets.append(box);

@@ -1,0 +1,61 @@
+"""What passes over this instance's links: counted per peer and origin, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from cairn.model.records import Packed, Vclock
+
+
+class Traffic(msgspec.Struct):
+    """Records of one origin that crossed one link, in one direction."""
+
+    records: int = 0
+    bytes: int = 0
+    twice: int = 0  # that came although they were here already
+
+    def count(self, record: Packed, *, twice: bool = False) -> None:
+        self.records += 1
+        self.bytes += len(record.body)
+        self.twice += twice
+
+
+class LinkStatus(msgspec.Struct):
+    """One upstream, as `_cairn_link` and `cairn status` show it."""
+
+    upstream: str = ""
+    state: str = "off"  # off | follow | copying | stopped
+    lag_rows: int = 0
+    problem: str | None = None
+    origins: dict[str, Traffic] = {}
+    equal_at: float | None = None  # when we were last known to have all that the upstream had
+
+    @property
+    def records(self) -> int:
+        return sum(each.records for each in self.origins.values())
+
+    @property
+    def twice(self) -> int:
+        return sum(each.twice for each in self.origins.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.bytes for each in self.origins.values())
+
+    def took(self, records: Iterable[Packed], vclock: Vclock) -> None:
+        """Count what came; `vclock` is where we stood before."""
+        for record in records:
+            known = record.lsn <= vclock.get(record.origin, 0)
+            self.origins.setdefault(record.origin, Traffic()).count(record, twice=known)
+
+    def compared(self, mine: Vclock, theirs: Vclock, asked_at: float) -> None:
+        """How far behind the upstream we are, as of the moment of the question."""
+        self.lag_rows = sum(max(lsn - mine.get(origin, 0), 0) for origin, lsn in theirs.items())
+        if self.lag_rows == 0:
+            self.equal_at = asked_at
+
+    def lag_s(self, now: float) -> float | None:
+        """Seconds since we last had everything; None: never yet."""
+        return None if self.equal_at is None else max(now - self.equal_at, 0.0)

@@ -1,0 +1,111 @@
+"""Who has which of our rows durably: what sync mode waits for and what the log may forget."""
+
+from __future__ import annotations
+
+import asyncio
+
+from cairn.model.errors import OutcomeUnknown
+from cairn.model.records import Vclock
+from cairn.model.topology import Instance as InstanceRow
+from cairn.model.topology import Replicaset
+from cairn.node.data_plane import DataPlane
+from cairn.node.global_state import GlobalState
+from cairn.replication.applier import History
+from cairn.replication.relay import Subscribe
+
+SYNC_S = 5.0
+KEEP_RECORDS = 100_000  # of each origin, for streams and for those who were away for a while
+
+
+class SyncCounting:
+    """Acknowledgements of one epoch. `Replication` is built on it and brings them in."""
+
+    data: DataPlane
+    acks: dict[str, Vclock]  # subscriber uuid → what it has durably
+    _name: str
+    _uuid: str
+    _state: GlobalState
+    _history: History
+    _ack_waiters: list[tuple[int, asyncio.Future[None]]]
+
+    def _replicaset(self) -> tuple[InstanceRow, Replicaset] | None:
+        raise AssertionError("given by the class above")
+
+    def is_sync(self) -> bool:
+        return self.data.fence.is_sync
+
+    def _acknowledge(self, request: Subscribe) -> None:
+        if request.epoch != self._history.epoch:
+            return  # lsns may be used again after a cut: an older ack says nothing of them
+        self.acks[request.subscriber] = request.vclock
+        for uuid, vclock in request.acks.items():
+            if uuid != self._uuid:
+                self.acks[uuid] = vclock
+        self._release_acks()
+
+    def _acked(self, name: str, origin: str) -> int:
+        row = self._state.cluster.instances.get(name)
+        return 0 if row is None else self.acks.get(row.uuid, {}).get(origin, 0)
+
+    def _members(self) -> tuple[str, ...]:
+        """As recorded in Raft: not those that happen to be alive (rule 10)."""
+        found = self._replicaset()
+        return () if found is None else found[1].members
+
+    def safe_lsn(self) -> int:
+        """The lsn of our own that a majority of the recorded members has (rule 10)."""
+        have = [
+            self.data.vclock.get(self._uuid, 0)
+            if name == self._name
+            else self._acked(name, self._uuid)
+            for name in self._members()
+        ]
+        have.sort(reverse=True)
+        return have[len(have) // 2] if have else 0
+
+    async def wait_safe(self, lsn: int) -> None:
+        """Until a majority has `lsn`; never a silent change to async."""
+        if not lsn or self.safe_lsn() >= lsn:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ack_waiters.append((lsn, future))
+        try:
+            async with asyncio.timeout(SYNC_S):
+                await future
+        except TimeoutError:
+            raise OutcomeUnknown(
+                "the row is durable here, but a majority of the replicaset has not confirmed it",
+                detail=f"missing: {', '.join(self.missing_members(lsn))}",
+                hint="look whether the row is there before trying again",
+            ) from None
+
+    def missing_members(self, lsn: int) -> list[str]:
+        return [
+            name
+            for name in self._members()
+            if name != self._name and self._acked(name, self._uuid) < lsn
+        ]
+
+    def _release_acks(self) -> None:
+        if not self._ack_waiters:
+            return
+        safe = self.safe_lsn()
+        still = []
+        for lsn, future in self._ack_waiters:
+            if future.done():
+                continue
+            if lsn <= safe:
+                future.set_result(None)
+            else:
+                still.append((lsn, future))
+        self._ack_waiters = still
+
+    def prunable(self, origin: str, lsn: int) -> int:
+        """The last lsn that need not be kept: all members have it and streams had their time.
+
+        One record always stays: it says of which epoch this log is.
+        """
+        bound = int(self._state.setting("row_log_max", 1_000_000))
+        have = [self._acked(name, origin) for name in self._members() if name != self._name]
+        wanted = min([lsn, *have])
+        return min(max(min(wanted, lsn - KEEP_RECORDS), lsn - bound), lsn - 1)
