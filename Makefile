@@ -69,6 +69,7 @@ bench-raft: setup
 bench-cluster: setup
 	$(BIN)/python bench/cluster.py
 	$(BIN)/python bench/migrations.py
+	$(BIN)/python bench/replication.py
 
 bench-sql: setup
 	$(BIN)/python bench/sql.py

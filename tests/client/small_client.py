@@ -14,7 +14,7 @@ from cairn.pgwire.client import PgClient
 class SmallClient:
     def __init__(self, address, user, password=None):
         self.account = {"user": user, "password": password, "random_bytes": os.urandom}
-        self.masters, self.addresses, self.owners, self.keys, self.links = {}, {}, {}, {}, {}
+        self.masters, self.instances, self.owners, self.keys, self.links = {}, {}, {}, {}, {}
         self.service = self.connect(address, {"smart_connector": "0.1"})
 
     def connect(self, address, asked_for):
@@ -34,13 +34,22 @@ class SmallClient:
         match json.loads(notice.message):
             case {"map": "replicaset", "replicaset_uuid": uuid, "current_master_uuid": master}:
                 self.masters[uuid] = master
-            case {"map": "instance", "instance_uuid": uuid, "address": address}:
-                self.addresses[uuid] = address
+            case {"map": "instance", "instance_uuid": uuid, **told}:
+                self.instances.setdefault(uuid, {}).update(told)  # only what changed is told
+                self.links.pop(self.instances[uuid].get("address"), None)  # of an earlier life
             case {"map": "bucket", "tier": tier, "bucket_id": ids, "current_replicaset_uuid": uuid}:
                 buckets = range(ids["start"], ids["end"] + 1)
                 self.owners.setdefault(tier, {}).update(dict.fromkeys(buckets, uuid))
             case {"query": sql, "tier": tier, "dk_meta": parts}:
                 self.keys[sql] = tier, [number - 1 for number, _ in parts]
+
+    def online(self):
+        """Instances that may be asked, by uuid."""
+        return {
+            uuid: told["address"]
+            for uuid, told in self.instances.items()
+            if told["op"] == "replace" and told["current_state"] == "Online"
+        }
 
     def prepared(self, address, sql):
         if address not in self.links:
@@ -52,12 +61,14 @@ class SmallClient:
     def execute(self, sql, *params):
         while select.select([self.service.socket], [], [], 0)[0]:  # events that came meanwhile
             self.service.receive(self.service.socket.recv(1 << 16))
-        link = self.prepared(next(iter(self.addresses.values())), sql)  # any: tells the key
+        online = self.online()
+        link = self.prepared(next(iter(online.values())), sql)  # any of them tells the key
         tier, parts = self.keys[sql]
         if parts:
             key = b"".join(encoded(params[at]) for at in parts)
             bucket = mmh3.hash(key, 13, signed=False) % len(self.owners[tier]) + 1
-            link = self.prepared(self.addresses[self.masters[self.owners[tier][bucket]]], sql)
+            master = online.get(self.masters[self.owners[tier][bucket]])
+            link = self.prepared(master, sql) if master else link  # anyone passes it on
         return self.talk(link, link.execute_prepared(sql, params))[-1].rows
 
 

@@ -19,7 +19,7 @@ def event(**fields: Any) -> dict[str, Any]:
     return {"op": "replace", "timestamp": "now", "raft": {"term": 2, "index": 7}, **fields}
 
 
-def test_names_and_addresses_are_shown_beside_uuids() -> None:
+def test_names_and_addresses_are_shown_instead_of_uuids() -> None:
     lines = Lines()
     lines.of(event(map="replicaset", replicaset_uuid="u-r1", name="r1", tier="default"))
     joined = lines.of(
@@ -33,19 +33,34 @@ def test_names_and_addresses_are_shown_beside_uuids() -> None:
         )
     )
     assert joined == (
-        "now      2:7 replace instance     instance=i1 (u-i1) at 127.0.0.1:4327 "
-        "replicaset=r1 (u-r1) current_state=Online"
+        "now      2:7 replace instance     instance=i1 at 127.0.0.1:4327 "
+        "replicaset=r1 current_state=Online"
     )
-    assert lines.of(event(map="instance", instance_uuid="u-i1", current_state="Offline")) == (
-        "now      2:7 replace instance     instance=i1 (u-i1) at 127.0.0.1:4327 "
-        "current_state=Offline"
+    gone = event(map="instance", current_state="Offline", instance_uuid="u-i1")
+    assert lines.of(gone) == (
+        "now      2:7 replace instance     instance=i1 at 127.0.0.1:4327 current_state=Offline"
     )
     ids = {"start": 1, "end": 9}
     moved = event(map="bucket", tier="t", bucket_id=ids, current_replicaset_uuid="u-r1")
-    assert (
-        lines.of(moved) == "now      2:7 replace bucket       tier=t bucket_id=1–9 owner=r1 (u-r1)"
-    )
+    assert lines.of(moved) == "now      2:7 replace bucket       tier=t bucket_id=1–9 owner=r1"
+    stranger = event(map="replicaset", replicaset_uuid="u-r9", current_master_uuid="u-i9")
+    assert lines.of(stranger) == ("now      2:7 replace replicaset   replicaset=u-r9 master=u-i9")
     assert lines.of({"map": "heartbeat", "raft": {"term": 2, "index": 7}}) is None
+
+
+def test_uuids_are_shown_beside_names_when_asked_for() -> None:
+    lines = Lines(verbose=True)
+    row = event(map="replicaset", replicaset_uuid="u-r1", name="r1", tier="default")
+    assert lines.of(row) == ("now      2:7 replace replicaset   replicaset=r1 (u-r1) tier=default")
+
+
+def test_what_has_no_position_is_shown_without_one() -> None:
+    tiers = [{"name": "default", "bucket_count": 3000, "hash_version": 2}]
+    hello = Lines().of({"map": "hello", "cluster_uuid": "u", "version": "0.2", "tiers": tiers})
+    assert hello is not None
+    assert hello.split() == (
+        ["hello", "cluster_uuid=u", "version=0.2", "tiers=default", "(3000", "buckets)"]
+    )
 
 
 def test_a_route_is_told(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cairn.model.topology import Grade
+
 from .fake_cluster import FakeCluster
 from .small_client import SmallClient
 
@@ -21,6 +23,19 @@ def test_the_small_client_routes_and_follows(cluster: FakeCluster) -> None:
     key = cluster.key_of("i1")
     assert client.execute("SELECT id, v FROM t WHERE id = $1", key)
     assert cluster.instances["i2"].executed[-1] == ("select", [key])
+
+
+def test_the_small_client_does_not_need_an_instance_that_is_down(cluster: FakeCluster) -> None:
+    client = SmallClient(cluster.instances["i2"].address, "admin")
+    client.execute("INSERT INTO t VALUES ($1, $2)", cluster.key_of("i1"), "one")
+    cluster.stop("i1")  # the first one it was told of
+    cluster.set_grade("i1", Grade.OFFLINE)
+    key = cluster.key_of("i2")
+    client.execute("INSERT INTO t VALUES ($1, $2)", key, "two")
+    assert client.execute("SELECT id, v FROM t WHERE id = $1", key) == [(key, "two")]
+    cluster.set_master("r1", "i3")
+    assert client.execute("SELECT id, v FROM t WHERE id = $1", cluster.key_of("i1"))
+    assert cluster.instances["i3"].executed[-1] == ("select", [cluster.key_of("i1")])
 
 
 def test_the_tutorial_shows_this_code() -> None:

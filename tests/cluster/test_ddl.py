@@ -116,7 +116,7 @@ def test_a_dead_replicaset_makes_ddl_refuse_at_once(new_cluster: Make) -> None:
     victim = next(name for name in cluster.nodes if name != leader)
     cluster[victim].kill()
     eventually(lambda: cluster.states(leader)[victim] == "Offline", "the dead one Offline")
-    with pytest.raises(psycopg.Error, match="no live master"):
+    with pytest.raises(psycopg.Error, match="no live instance"):
         cluster[leader].sql("ALTER TABLE t ADD COLUMN b INT")
     cluster[victim].start()
     cluster.wait_online("i1", "i2", "i3", via=leader)
@@ -124,3 +124,46 @@ def test_a_dead_replicaset_makes_ddl_refuse_at_once(new_cluster: Make) -> None:
         lambda: cluster[leader].sql("ALTER TABLE t ADD COLUMN IF NOT EXISTS b INT") == [],
         "the change when all are back",
     )
+
+
+@pytest.mark.parametrize("where", ["DISTRIBUTED BY (a)", "DISTRIBUTED GLOBALLY"])
+def test_a_not_null_column_is_added_to_an_empty_table_only_and_then_enforced(
+    three: Cluster, where: str
+) -> None:
+    node = three["i1"]
+    node.sql(f"CREATE TABLE must (a INT PRIMARY KEY) {where}")
+    try:
+        node.sql("INSERT INTO must VALUES (1), (2), (3), (4), (5), (6)")
+        with pytest.raises(psycopg.Error, match=r"null values|empty table only"):
+            node.sql("ALTER TABLE must ADD COLUMN b INT NOT NULL")
+        node.sql("DELETE FROM must")
+        node.sql("ALTER TABLE must ADD COLUMN b INT NOT NULL")
+        for statement in (
+            "INSERT INTO must VALUES (1, NULL)",
+            "INSERT INTO must (a) VALUES (1)",
+            "INSERT INTO must VALUES (1, 1), (2, NULL), (3, 3)",
+        ):
+            with pytest.raises(psycopg.errors.NotNullViolation, match='column "b"'):
+                three["i2"].sql(statement)
+        node.sql("INSERT INTO must VALUES (1, 1), (2, 2)")
+        with pytest.raises(psycopg.errors.NotNullViolation, match='column "b"'):
+            three["i3"].sql("UPDATE must SET b = NULL")
+        assert node.sql("SELECT a, b FROM must ORDER BY a") == [(1, 1), (2, 2)]
+    finally:
+        node.sql("DROP TABLE must")
+
+
+def test_duplicates_keep_a_global_table_from_a_unique_index_and_nothing_else(
+    three: Cluster,
+) -> None:
+    node = three["i1"]
+    node.sql("CREATE TABLE twins (a INT PRIMARY KEY, b INT) DISTRIBUTED GLOBALLY")
+    try:
+        node.sql("INSERT INTO twins VALUES (1, 7), (2, 7)")
+        with pytest.raises(psycopg.errors.UniqueViolation, match="some rows have the same key"):
+            node.sql("CREATE UNIQUE INDEX twins_b ON twins (b)")
+        node.sql("INSERT INTO twins VALUES (3, 8)")
+        node.sql("CREATE INDEX plain_b ON twins (b)")
+        assert node.sql("SELECT count(*) FROM twins WHERE b = 7") == [(2,)]
+    finally:
+        node.sql("DROP TABLE twins")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 
-from tests.cluster.harness import Cluster, eventually, free_ports
+from cairn.cli import expel
+from cairn.cli.talking import NO_PASSWORD
+from tests.cluster.harness import PASSWORD, Cluster, Node, eventually, free_ports
 
 pytestmark = pytest.mark.cluster
 Make = Callable[..., Cluster]
@@ -142,6 +147,38 @@ def test_an_expelled_instance_is_forgotten_and_told_so_when_it_starts_again(
     newcomer = cluster.add("i4").start(peers=cluster["i1"].peer)
     cluster.wait_online("i1", "i2", "i4")
     assert {row["name"]: row["raft_id"] for row in newcomer.status()["instances"]}["i4"] == 4
+
+
+def cairn(node: Node, *words: str, password: str = PASSWORD) -> subprocess.CompletedProcess[str]:
+    """A command of ours that talks to this instance; its text."""
+    dsn = f"postgresql://admin@127.0.0.1:{node.pg_port}/cairn"
+    return subprocess.run(
+        [sys.executable, "-m", "cairn.cli.main", *words, "--dsn", dsn],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+        env={**os.environ, "PGPASSWORD": password},
+    )
+
+
+def test_an_instance_may_be_expelled_through_its_own_address(
+    new_cluster: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = new_cluster("--init-replication-factor", "3").start("i1", "i2", "i3")
+    ended = cairn(cluster["i2"], "expel", "i2")
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("i2 is expelled\n", "", 0)
+    assert cluster["i2"].wait_exit() == 5
+    told = cairn(cluster["i1"], "status")
+    pg = [f"127.0.0.1:{cluster[name].pg_port}" for name in ("i1", "i3")]
+    assert told.returncode == 0 and all(address in told.stdout for address in pg)
+    refused = cairn(cluster["i1"], "status", password="")
+    assert refused.stderr == f"cairn: {NO_PASSWORD}\n" and refused.returncode == 1
+    # Had it stayed with the instance that goes, the others would say how it ended.
+    monkeypatch.setattr(expel, "_elsewhere", lambda talk, *_: talk)
+    dsn = f"postgresql://admin:{PASSWORD}@127.0.0.1:{cluster['i3'].pg_port}/cairn"
+    assert expel.run_expel("i3", dsn, None, force=False, timeout_s=20.0) == 0
+    assert capsys.readouterr().out == "i3 is expelled\n"
 
 
 def test_the_last_owner_of_buckets_is_not_expelled_without_force(new_cluster: Make) -> None:

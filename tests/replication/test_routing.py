@@ -10,7 +10,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cairn.replication.routing import SILENCE_TICKS, Publish, Resubscribe, Route, Routing
+from cairn.replication.routing import (
+    SILENCE_TICKS,
+    Publication,
+    Publish,
+    Resubscribe,
+    Route,
+    Routing,
+)
 
 
 class Net:
@@ -145,6 +152,31 @@ def test_two_that_lost_their_source_do_not_believe_each_other() -> None:
     net.settle()
     net.check()
     assert all("S" not in {r.source for r in net.nodes[n].own.routes} for n in "AB")
+
+
+def test_rows_of_a_dead_publisher_go_with_its_heartbeat() -> None:
+    """Nobody is left to delete them, and those who have them would tell each other for ever."""
+    net = Net(["A", "B", "C"])
+    for upstream, downstream in (("A", "B"), ("B", "C"), ("C", "A"), ("C", "B")):
+        net.connect(upstream, downstream)
+    net.settle()
+    assert {row[0] for row in net.nodes["B"].table()} == {"A", "B", "C"}
+    net.cut("A", "B")
+    net.cut("C", "A")
+    net.settle()
+    assert {row[0] for row in net.nodes["B"].table()} == {"B", "C"}
+    assert {row[0] for row in net.nodes["C"].table()} == {"B", "C"}
+
+
+def test_older_news_of_a_publisher_never_replace_newer_ones() -> None:
+    """They may take a longer way and arrive late; a new life of the publisher is newer still."""
+    node = Routing("C", 1)
+    node.connected("B")
+    old, new = Publication("B", 5, 1, (Route("A", "A", 1),)), Publication("B", 5, 2)
+    reborn = Publication("B", 6, 0, (Route("A", "A", 1),))
+    for news, rows in ((old, 1), (new, 0), (old, 0), (reborn, 1), (new, 1)):
+        node.received("B", [news])
+        assert len([row for row in node.table() if row[0] == "B"]) == rows
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from cairn.model.topology import Tier
+from cairn.node.instance import Instance
 from cairn.sim.cluster.load import Load
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.world import World
@@ -92,3 +95,32 @@ class Triple:
                 node.start()
         await self.world.settled()
         await self.load.check(may_lose=may_lose)
+
+
+def hold(node: SimNode) -> Callable[[], None]:
+    """From now on nothing that is queued to the writer of rows is written; how to let it go on."""
+    assert node.instance is not None and node.process is not None
+    disk: Any = node.instance.data._disk
+    context = node.process.context
+    disk._begin = lambda: None
+
+    def release() -> None:
+        vars(disk).pop("_begin", None)
+        context.run(disk._begin)
+
+    return release
+
+
+def played(mode: str, script: Callable[[Triple], Awaitable[None]]) -> None:
+    scene = Triple(mode)
+
+    async def run() -> None:
+        await scene.ready()
+        await script(scene)
+
+    scene.world.run(run)
+
+
+def inside(node: SimNode) -> Instance:
+    assert node.instance is not None
+    return node.instance

@@ -22,6 +22,14 @@ from tests.sim_cluster.scenes import Triple
 Patch = pytest.MonkeyPatch
 
 
+class Slow(Boot):
+    """Has its rows and its links for a while before it asks to be Online."""
+
+    async def activate(self, instance: Instance, reason: str) -> None:
+        await asyncio.sleep(3.0)
+        await super().activate(instance, reason)
+
+
 # --- the scripts ----------------------------------------------------------------------------------
 
 
@@ -57,6 +65,32 @@ async def a_record_arrives_after_the_seal(scene: Triple, patch: Patch) -> None:
     await asyncio.sleep(0.2)
     scene.mend(master, third)
     await asyncio.sleep(3.0)
+    await scene.calm()
+    assert writing.done()
+
+
+async def a_promised_member_loses_power(scene: Triple, patch: Patch) -> None:
+    """Rule 1: the promise was answered, so it outlives whatever happens to who gave it."""
+    await scene.ready()
+    master, leader, third = scene.master, scene.leader, scene.third
+    named = governor_steps.Steps._name_master
+    sealed = asyncio.Event()
+
+    async def late(self: Any, *arguments: Any) -> None:
+        sealed.set()
+        await asyncio.sleep(2.5)  # the naming takes its time
+        await named(self, *arguments)
+
+    patch.setattr(governor_steps.Steps, "_name_master", late)
+    scene.cut(master, third)
+    scene.cut(master, leader)
+    writing = scene.load.write(master, 2)
+    await asyncio.wait_for(sealed.wait(), 20.0)
+    third.crash(power=True)
+    third.boot_class = Slow  # before it asks to be Online, which would void the naming
+    scene.mend(master, third)
+    third.start()
+    await asyncio.sleep(6.0)
     await scene.calm()
     assert writing.done()
 
@@ -116,11 +150,6 @@ async def a_demoted_master_restarts(scene: Triple, patch: Patch) -> None:
         await asyncio.sleep(1.5)
         await name(self, *arguments)
 
-    class Slow(Boot):
-        async def activate(self, instance: Instance, reason: str) -> None:
-            await asyncio.sleep(3.0)
-            await super().activate(instance, reason)
-
     patch.setattr(governor_steps.Steps, "_name_master", held)
     master.stop()
     await asyncio.wait_for(told.wait(), 20.0)
@@ -144,6 +173,14 @@ async def a_demoted_master_restarts(scene: Triple, patch: Patch) -> None:
 
 def no_seal(patch: Patch) -> None:
     def promise(self: DataStore, epoch: int) -> tuple[int, Vclock]:
+        return self.last_epoch, dict(self.vclock)
+
+    patch.setattr(DataStore, "promise", promise)
+
+
+def promise_in_memory(patch: Patch) -> None:
+    def promise(self: DataStore, epoch: int) -> tuple[int, Vclock]:
+        self.promised = max(self.promised, epoch)
         return self.last_epoch, dict(self.vclock)
 
     patch.setattr(DataStore, "promise", promise)
@@ -212,12 +249,14 @@ def _only_fence(store: DataStore) -> None:
 Script = Callable[[Triple, Patch], Awaitable[None]]
 SCRIPTS: dict[str, tuple[str, Script]] = {
     "a record arrives after the seal": ("sync", a_record_arrives_after_the_seal),
+    "a promised member loses power": ("sync", a_promised_member_loses_power),
     "a tail comes back": ("async", a_tail_comes_back),
     "an answer is late": ("sync", an_answer_is_late),
     "a demoted master restarts": ("async", a_demoted_master_restarts),
 }
 BUGS: dict[str, tuple[str, Callable[[Patch], None]]] = {
     "no seal": ("a record arrives after the seal", no_seal),
+    "promise in memory": ("a promised member loses power", promise_in_memory),
     "ack of refused records": ("a record arrives after the seal", refused_records_are_acknowledged),
     "no cut": ("a tail comes back", no_cut),
     "lease from receipt": ("an answer is late", lease_from_receipt),

@@ -17,7 +17,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-config_app = typer.Typer(help="Configuration files.", no_args_is_help=True)
+config_app = typer.Typer(
+    help="Configuration files.\n\nExample: cairn config default -o cairn.yaml",
+    short_help="Configuration files.",
+    no_args_is_help=True,
+)
 app.add_typer(config_app, name="config")
 
 Dsn = Annotated[
@@ -48,7 +52,7 @@ def _main(
     """A distributed SQL database whose clients always know the way."""
 
 
-@app.command(name="run", add_help_option=False)
+@app.command(name="run", add_help_option=False, short_help="Run one instance (cairn run --help).")
 def _run() -> None:
     """Run one instance until SIGTERM or Ctrl-C (see `cairn run --help`)."""
     from cairn.cli.run import main
@@ -73,7 +77,7 @@ def _config_default(
             file.write(default_file())
 
 
-@app.command()
+@app.command(short_help="Start a real cluster on this machine.")
 def demo(
     instances: Annotated[int, typer.Option(help="how many instances")] = 4,
     replication_factor: Annotated[int, typer.Option(help="copies of each row")] = 2,
@@ -84,6 +88,9 @@ def demo(
         str | None, typer.Option("--exec", help="run this when ready, then stop the cluster")
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="leave it running")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="with --detach: for machines, as in DIR/demo.json")
+    ] = False,
     stop: Annotated[bool, typer.Option("--stop", help="end a detached demo in --dir")] = False,
     sample: Annotated[
         str | None, typer.Option(help="CSV file to load through Spark when ready")
@@ -93,7 +100,8 @@ def demo(
 
     Example: cairn demo --instances 4 --exec "psql \\$CAIRN_DSN -c 'select 1'"
     """
-    from cairn.cli.demo import DemoOptions, run_demo, stop_demo
+    from cairn.cli.demo import DemoOptions, run_demo
+    from cairn.cli.demo_stop import stop_demo
 
     if replication_mode not in ("async", "sync"):
         typer.echo(f"--replication-mode {replication_mode}: async or sync", err=True)
@@ -109,11 +117,12 @@ def demo(
         command,
         detach,
         sample,
+        as_json,
     )
     raise typer.Exit(run_demo(options))
 
 
-@app.command()
+@app.command(short_help="Show instances, replicasets, the leader, the governor.")
 def status(
     dsn: Dsn = None,
     password_file: PasswordFile = None,
@@ -122,6 +131,8 @@ def status(
 ) -> None:
     """Show instances, grades, replicasets, voters, the leader and what the governor does.
 
+    In a pipe it is the same text, never wrapped; with --watch one after the other.
+
     Example: cairn status --dsn postgresql://admin@127.0.0.1:4327/cairn --watch
     """
     from cairn.cli.status import show_status
@@ -129,7 +140,7 @@ def status(
     _finish(lambda: show_status(dsn, password_file, as_json=as_json, watch=watch))
 
 
-@app.command()
+@app.command(short_help="Remove an instance from the cluster for good.")
 def expel(
     instance: Annotated[str, typer.Argument(help="name or uuid")],
     dsn: Dsn = None,
@@ -146,13 +157,14 @@ def expel(
     _finish(lambda: run_expel(instance, dsn, password_file, force=force, timeout_s=timeout))
 
 
-@app.command()
+@app.command(short_help="Follow topology events until Ctrl-C.")
 def watch(
     dsn: Dsn = None,
     password_file: PasswordFile = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="events as they are, a line each")
     ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="uuids too")] = False,
 ) -> None:
     """Follow topology events as they are committed, until Ctrl-C.
 
@@ -160,10 +172,10 @@ def watch(
     """
     from cairn.cli.watch import run_watch
 
-    _finish(lambda: run_watch(dsn, password_file, as_json=as_json))
+    _finish(lambda: run_watch(dsn, password_file, as_json=as_json, verbose=verbose))
 
 
-@app.command(name="explain-route")
+@app.command(name="explain-route", short_help="Tell where the smart driver would send a statement.")
 def explain_route(
     sql: Annotated[str, typer.Argument(help="a statement with $1, $2, …")],
     params: Annotated[list[str] | None, typer.Argument(help="its parameters")] = None,
@@ -179,7 +191,7 @@ def explain_route(
     _finish(lambda: run_explain_route(sql, params or [], dsn, password_file))
 
 
-@app.command()
+@app.command(short_help="Put numbered SQL files into the governor's queue.")
 def migrate(
     words: Annotated[
         list[str], typer.Argument(help="SQL files; or: status, retry ID, skip ID", metavar="FILES…")
@@ -291,7 +303,7 @@ def dump(
     )
 
 
-@app.command()
+@app.command(short_help="Write a table's changes to Parquet files as they come.")
 def follow(
     table: Annotated[str, typer.Argument(help="whose changes")],
     to: Annotated[str, typer.Option(help="directory for Parquet files")],
@@ -322,7 +334,7 @@ def follow(
     )
 
 
-@app.command()
+@app.command(short_help="Write what happened to the cluster as an HTML page.")
 def report(
     out: Annotated[str, typer.Option(help="the page to write")] = "report.html",
     dsn: Dsn = None,
@@ -343,7 +355,7 @@ def report(
     )
 
 
-@app.command()
+@app.command(short_help="Run the Raft core under the seeded simulator.")
 def simulate(
     seed: Annotated[int | None, typer.Option(help="repeat one seed")] = None,
     seeds: Annotated[int, typer.Option(help="how many seeds")] = 100,

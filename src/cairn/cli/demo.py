@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from cairn.cli.demo_stop import STOP_S
 from cairn.cli.talking import Talk, TalkProblem, Target
 
 READY_S = 60.0
-STOP_S = 15.0
 DEFAULT_PASSWORD = "T0psecret1"
 
 
@@ -35,6 +35,7 @@ class DemoOptions:
     command: str | None
     detach: bool
     sample: str | None = None
+    as_json: bool = False
 
 
 class Demo:
@@ -238,7 +239,8 @@ def run_demo(options: DemoOptions) -> int:
     if not 1 <= options.base_port <= 65535 - 2000 - options.instances:
         sys.stderr.write("cairn demo: --base-port is 1 to 63000\n")
         return 2
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGINT):  # one started with & has SIGINT ignored
+        signal.signal(number, _interrupt)
     demo = Demo(options)
     try:
         demo.start()
@@ -253,7 +255,10 @@ def run_demo(options: DemoOptions) -> int:
     if options.detach:
         if options.sample is not None:
             load_sample(demo, options.sample)
-        print(json.dumps(demo.facts(), indent=2))
+        if options.as_json:
+            print(json.dumps(demo.facts(), indent=2))
+        else:
+            _welcome(demo, took_s)
         return 0
     try:
         if options.command is None:
@@ -311,58 +316,28 @@ def _interrupt(number: int, frame: Any) -> None:
 
 def _welcome(demo: Demo, took_s: float) -> None:
     count = len(demo.names)
-    print(f"{count} instances are Online after {took_s:.1f} s; files in {demo.dir}\n")
+    kept = " (removed when it stops; --dir keeps them)" if demo.is_temporary else ""
+    who = "1 instance is" if count == 1 else f"{count} instances are"
+    print(f"{who} Online after {took_s:.1f} s; files in {demo.dir}{kept}\n")
     print(f"  psql '{demo.dsn(demo.pg(0))}'")
     print(f"  psql '{demo.dsn(demo.pg(0))}?options=smart_connector%3D0.1'   # topology notices")
-    print(f"  cairn status --dsn '{demo.dsn(demo.pg(0))}'\n")
+    print(f"  {_cairn()} status --dsn '{demo.dsn(demo.pg(0))}'\n")
     if count == 2:
         print("two instances are two voters: if one dies, nobody can lead. Use three or more.\n")
-    print("Ctrl-C stops the cluster.", flush=True)
+    if demo.options.detach:
+        stop = shlex.join(["demo", "--stop", "--dir", str(demo.dir)])
+        print(f"it runs on; {_cairn()} {stop} stops it.", flush=True)
+    else:
+        print("Ctrl-C stops the cluster.", flush=True)
 
 
-def stop_demo(directory: str | None) -> int:
-    """End a detached demo by the pids it wrote down, and nothing else."""
-    if directory is None:
-        sys.stderr.write("cairn demo --stop needs --dir\n")
-        return 2
-    path = Path(directory) / "demo.json"
-    if not path.exists():
-        sys.stderr.write(f"cairn demo: no demo in {directory}\n")
-        return 1
-    pids = [
-        instance["pid"]
-        for instance in json.loads(path.read_text())["instances"]
-        if _is_ours(instance["pid"], directory)
-    ]
-    for pid in pids:
-        _signal(pid, signal.SIGTERM)
-    deadline = time.monotonic() + STOP_S
-    while any(_is_ours(pid, directory) for pid in pids):
-        if time.monotonic() > deadline:
-            for pid in pids:
-                _signal(pid, signal.SIGKILL)
-            break
-        time.sleep(0.05)
-    path.unlink()
-    return 0
-
-
-def _is_ours(pid: int, directory: str) -> bool:
-    """A pid may have been given to a stranger since: its command line must name our directory."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    ours = str(Path(directory).absolute()).encode()
-    return state != "Z" and any(word.startswith(ours) for word in words)
-
-
-def _signal(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return
+def _cairn() -> str:
+    """How to call this very command from a shell."""
+    ours = Path(sys.executable).with_name("cairn")
+    on_path = shutil.which("cairn")
+    if not ours.exists() or (on_path and Path(on_path).samefile(ours)):
+        return "cairn"
+    return shlex.quote(str(ours))
 
 
 def _tail(path: Path, lines: int = 15) -> str:

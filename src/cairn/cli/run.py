@@ -85,12 +85,36 @@ def _child(flags: dict[str, Any], tell: Callable[[dict[str, Any]], None], lifeli
 
     try:
         config = load(flags, os.environ)
+        _check_hosts(config)
     except ConfigProblem as problem:
         sys.stderr.write(f"cairn run: {problem}\n")
         return 2
     from cairn.node.child import run
 
     return run(config, tell, lifeline, _open_faces)
+
+
+def _check_hosts(config: InstanceConfig) -> None:
+    """A word that is no address of this machine is told before anything is made."""
+    import socket
+
+    from cairn.model.errors import ConfigProblem
+
+    listening = (
+        ("--listen", config.listen),
+        ("--pg-listen", config.pg_listen),
+        ("--http-listen", config.http_listen),
+    )
+    for flag, address in listening:
+        host = address.rpartition(":")[0].strip("[]")
+        try:
+            if host:
+                socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            raise ConfigProblem(
+                f"{flag} {address}: there is no host {host}; write HOST:PORT, such as "
+                f"127.0.0.1:{address.rpartition(':')[2]}"
+            ) from None
 
 
 async def _open_faces(instance: Instance, config: InstanceConfig) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 from cairn.cli.talking import Talk, Target
 
+_NEVER_WRAP = 100_000  # columns, where nobody looks: a pipe or a file
+
 
 def fetch_status(talk: Talk) -> dict[str, Any]:
     found: dict[str, Any] = talk.call("CALL cairn_status()")
@@ -24,14 +26,17 @@ def show_status(dsn: str | None, password_file: str | None, *, as_json: bool, wa
         from rich.console import Console
         from rich.live import Live
 
-        console = Console()
+        is_terminal = sys.stdout.isatty()
+        console = Console(width=None if is_terminal else _NEVER_WRAP)
         if not watch:
             console.print(render(fetch_status(talk)))
             return 0
-        if as_json or not sys.stdout.isatty():
-            while True:
+        while as_json or not is_terminal:
+            if as_json:
                 print(json.dumps(fetch_status(talk), ensure_ascii=False), flush=True)
-                time.sleep(1.0)
+            else:
+                console.print(render(fetch_status(talk)))
+            time.sleep(1.0)
         with Live(console=console, auto_refresh=False) as live:
             while True:
                 live.update(render(fetch_status(talk)), refresh=True)
@@ -42,7 +47,7 @@ def show_status(dsn: str | None, password_file: str | None, *, as_json: bool, wa
 
 def render(status: dict[str, Any]) -> Any:
     from rich.console import Group
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
     cluster, raft, governor = status["cluster"], status["raft"], status["governor"]
@@ -52,7 +57,8 @@ def render(status: dict[str, Any]) -> Any:
         style="not bold",
     )
     head.append(_governor_line(governor), style="not bold")
-    sets = Table("replicaset", "tier", "master", "epoch", "weight", "state", "buckets", box=None)
+    titles = ("replicaset", "tier", "master", "epoch", "weight", "state", "buckets")
+    sets = Table(*(Column(title, overflow="fold") for title in titles), box=None)
     for row in status["replicasets"]:
         sets.add_row(
             row["name"],
@@ -65,14 +71,43 @@ def render(status: dict[str, Any]) -> Any:
             row["state"],
             str(row["buckets"]),
         )
+    people = _instances(status["instances"])
+    stopped = [
+        f"{row['name']} stopped following {link['upstream']}: {link['problem']}\n"
+        for row in status["instances"]
+        for link in row.get("links", [])
+        if link["state"] == "stopped"
+    ]
+    stopped += [
+        f"writes at {row['name']} wait for {', '.join(row['waits_for'])}\n"
+        for row in status["instances"]
+        if row.get("waits_for")
+    ]
+    return Group(head, sets, Text(), people, Text("".join(stopped), style="red"))
+
+
+def _instances(rows: list[dict[str, Any]]) -> Any:
+    """`state` and `pg` are shown whole however narrow the terminal; an empty `domain` is not."""
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    states = [_state(row) for row in rows]
+    addresses = [row["addresses"]["pg"] or "" for row in rows]
+    with_domain = any(row["failure_domain"] for row in rows)
     people = Table(
-        "instance", "replicaset", "state", "raft", "lag", "rows behind", "pg", "domain", box=None
+        Column("instance", overflow="fold"),
+        Column("replicaset", overflow="fold"),
+        Column("state", no_wrap=True, min_width=max(map(len, states), default=0)),
+        Column("raft", overflow="fold"),
+        Column("lag", overflow="fold"),  # entries of the Raft log
+        Column("behind", overflow="fold"),  # rows of its master
+        Column("pg", no_wrap=True, min_width=max(map(len, addresses), default=0)),
+        *([Column("domain", overflow="fold")] if with_domain else []),
+        box=None,
     )
-    for row in status["instances"]:
-        state = row["current_state"]
-        if state != row["target_state"]:
-            state += f" → {row['target_state']}"
+    for row, state, address in zip(rows, states, addresses, strict=True):
         role = "leader" if row["leader"] else "voter" if row["voter"] else "learner"
+        domain = ", ".join(f"{key}={value}" for key, value in row["failure_domain"].items())
         people.add_row(
             row["name"],
             row["replicaset"],
@@ -80,16 +115,15 @@ def render(status: dict[str, Any]) -> Any:
             f"{role} {row['raft_id']}",
             "?" if row["lag"] is None else str(row["lag"]),
             "?" if row.get("lag_rows") is None else str(row["lag_rows"]),
-            row["addresses"]["pg"] or "",
-            ", ".join(f"{key}={value}" for key, value in row["failure_domain"].items()),
+            address,
+            *([domain] if with_domain else []),
         )
-    stopped = [
-        f"{row['name']} stopped following {link['upstream']}: {link['problem']}\n"
-        for row in status["instances"]
-        for link in row.get("links", [])
-        if link["state"] == "stopped"
-    ]
-    return Group(head, sets, Text(), people, Text("".join(stopped), style="red"))
+    return people
+
+
+def _state(row: dict[str, Any]) -> str:
+    current, target = row["current_state"], row["target_state"]
+    return f"{current}" if current == target else f"{current} → {target}"
 
 
 def _governor_line(governor: dict[str, Any]) -> str:

@@ -44,6 +44,7 @@ def lock_directory(directory: Path) -> int | None:
 
 def supervise(child: Child, directory: Path) -> int:
     """Run the child until it ends; the exit code is its own."""
+    made = _missing(directory)
     try:
         lock = lock_directory(directory)
     except OSError as problem:
@@ -54,11 +55,30 @@ def supervise(child: Child, directory: Path) -> int:
             f"cairn run: --instance-dir {directory}: another instance runs in this directory\n"
         )
         return 2
+    code = 1
     try:
-        return _supervise(child, directory)
+        code = _supervise(child, directory)
     finally:
         with contextlib.suppress(OSError):
             (directory / "cairn.pid").unlink()
+        if code and made:
+            _remove_unused(made)
+    return code
+
+
+def _missing(directory: Path) -> list[Path]:
+    """The directories that are not there yet, the innermost first."""
+    return [each for each in (directory, *directory.parents) if not each.exists()]
+
+
+def _remove_unused(made: list[Path]) -> None:
+    """After a failed start: directories we made, if the instance put nothing into them."""
+    with contextlib.suppress(OSError):
+        if [each.name for each in made[0].iterdir()] != ["lock"]:
+            return
+        (made[0] / "lock").unlink()
+        for each in made:
+            each.rmdir()
 
 
 def _supervise(child: Child, directory: Path) -> int:

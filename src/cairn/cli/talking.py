@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from copy import copy
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -13,14 +14,16 @@ from cairn.pgwire.client import PgClient
 
 DEFAULT_DSN = "postgresql://admin@127.0.0.1:4327/cairn"
 CONNECT_S = 5.0
+NO_PASSWORD = "no password was given: PGPASSWORD, --password-file or in the DSN"
 
 
 class TalkProblem(Exception):
     """What to print and with which code to exit: 1 failed, 3 unreachable, 4 unknown end."""
 
-    def __init__(self, message: str, exit_code: int = 1) -> None:
+    def __init__(self, message: str, exit_code: int = 1, *, sqlstate: str = "") -> None:
         super().__init__(message)
         self.exit_code = exit_code
+        self.sqlstate = sqlstate  # the server's, when it was the server that said no
 
 
 class Target:
@@ -44,6 +47,12 @@ class Target:
                     f"--password-file {password_file}: {problem.strerror}", 2
                 ) from None
 
+    def at(self, address: str) -> Target:
+        """The same account at another instance."""
+        other = copy(self)
+        other.hosts = [_host(address)]
+        return other
+
 
 def _host(word: str) -> tuple[str, int]:
     host, _, port = word.rpartition(":")
@@ -66,7 +75,13 @@ class Talk:
         self._socket = self._dial(target)
         self.notices: list[str] = []
         self._pg.on_notice.append(lambda notice: self.notices.append(notice.message))
-        self._exchange(self._pg.connect(), CONNECT_S)
+        try:
+            self._exchange(self._pg.connect(), CONNECT_S)
+        except TalkProblem as problem:
+            self.close()
+            if not target.password and problem.sqlstate.startswith("28"):
+                raise TalkProblem(NO_PASSWORD, sqlstate=problem.sqlstate) from None
+            raise
 
     @staticmethod
     def _dial(target: Target) -> socket.socket:
@@ -96,14 +111,14 @@ class Talk:
         except OSError as problem:
             raise TalkProblem(f"the connection was lost: {problem}", 3) from None
         except CairnError as problem:
-            raise TalkProblem(_sentence(problem)) from None
+            raise _told(problem) from None
 
     def rows(self, sql: str, params: tuple[Any, ...] = (), timeout_s: float = 10.0) -> list[Any]:
         self._exchange(self._pg.execute(sql, list(params)), timeout_s)
         try:
             return list(self._pg.take_rows())
         except CairnError as problem:
-            raise TalkProblem(_sentence(problem)) from None
+            raise _told(problem) from None
 
     def call(self, text: str, timeout_s: float = 10.0) -> Any:
         """A `CALL cairn_…`: its answer is one JSON value."""
@@ -111,7 +126,7 @@ class Talk:
         try:
             return self._pg.take_rows()[0][0]
         except CairnError as problem:
-            raise TalkProblem(_sentence(problem)) from None
+            raise _told(problem) from None
 
     def wait_notices(self, timeout_s: float) -> list[str]:
         """Notices that arrive by themselves, at most `timeout_s` later."""
@@ -128,7 +143,7 @@ class Talk:
             try:
                 self._pg.receive(data)
             except CairnError as problem:
-                raise TalkProblem(_sentence(problem), 3) from None
+                raise _told(problem, 3) from None
         found, self.notices = self.notices, []
         return found
 
@@ -136,8 +151,8 @@ class Talk:
         self._socket.close()
 
 
-def _sentence(problem: CairnError) -> str:
+def _told(problem: CairnError, exit_code: int = 1) -> TalkProblem:
     text = problem.message
     if problem.hint:
         text += f" ({problem.hint})"
-    return text
+    return TalkProblem(text, exit_code, sqlstate=problem.sqlstate)

@@ -17,9 +17,11 @@ _UUIDS = {
 }
 
 
-def run_watch(dsn: str | None, password_file: str | None, *, as_json: bool) -> int:
+def run_watch(
+    dsn: str | None, password_file: str | None, *, as_json: bool, verbose: bool = False
+) -> int:
     talk = Talk(Target(dsn, password_file), {"smart_connector": "0.2"})
-    lines = Lines()
+    lines = Lines(verbose=verbose)
     try:
         while True:
             texts = talk.wait_notices(3600.0)
@@ -31,16 +33,18 @@ def run_watch(dsn: str | None, password_file: str | None, *, as_json: bool) -> i
                     print(text, flush=True)
                 elif (line := lines.of(event)) is not None:
                     print(line, flush=True)
-    except KeyboardInterrupt:
-        return 0
     finally:
         talk.close()
 
 
 class Lines:
-    """Events as lines for people. Remembers names and addresses: an event has what changed only."""
+    """Events as lines for people. Remembers names and addresses: an event has what changed only.
 
-    def __init__(self) -> None:
+    Uuids are shown where no name is known; beside the names only when `verbose`.
+    """
+
+    def __init__(self, *, verbose: bool = False) -> None:
+        self._verbose = verbose
         self._names: dict[str, str] = {}
         self._addresses: dict[str, str] = {}
 
@@ -56,16 +60,22 @@ class Lines:
             return None
         self.learn(event)
         raft = event.get("raft") or {}
-        place = f"{raft.get('term', '')}:{raft.get('index', '')}".rjust(8)
-        words = [self._word(key, value) for key, value in event.items() if key not in _LEFT_OUT]
+        place = (f"{raft['term']}:{raft['index']}" if raft else "").rjust(8)
+        subject = f"{event['map']}_uuid"  # the one it is about comes first
+        keys = [key for key in event if key not in _LEFT_OUT]
+        keys.sort(key=lambda key: key != subject)
+        words = [self._word(key, event[key]) for key in keys]
         head = f"{event.get('timestamp', '')} {place} {event.get('op', ''):8}{event['map']:13}"
         return head + " ".join(words)
 
     def _word(self, key: str, value: Any) -> str:
+        if key == "tiers":
+            tiers = (f"{tier['name']} ({tier['bucket_count']} buckets)" for tier in value)
+            return f"tiers={', '.join(tiers)}"
         if key not in _UUIDS:
             return f"{key}={_short(value)}"
         name, address = self._names.get(value), self._addresses.get(value)
-        shown = f"{name} ({value})" if name else str(value)
+        shown = f"{name} ({value})" if name and self._verbose else name or str(value)
         return f"{_UUIDS[key]}={shown}" + (f" at {address}" if address else "")
 
 

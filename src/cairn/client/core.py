@@ -1,7 +1,8 @@
 """The driver's logic, shared by both faces: route, prepare, execute, and what to do when it fails.
 
 The rule about failures: what was certainly not executed is tried again, on the new owner, for
-`retry_for_s`; what may have been executed is not, unless it only reads.
+`retry_for_s`; what may have been executed is not, unless it only reads. A read is also tried again
+when the instance it went to could not reach the one that has the rows.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from cairn.topology.routing_table import RoutingTable
 
 #: Certainly not executed: not the owner, not the leader, no master, not Online yet.
 NOT_EXECUTED: Final = frozenset(("PC001", "PC002", "PC003", "57P03"))
+#: Another instance did not answer the one that was asked: a write may have arrived there.
+DID_NOT_ANSWER: Final = frozenset(("58000", "08001", "08006"))
 INVALIDATED: Final = "42999"
 NO_STATEMENT: Final = "26000"
 _READS: Final = re.compile(r"\s*(select|values|show|explain|table)\b", re.IGNORECASE)
@@ -267,7 +270,7 @@ class Core:
         if isinstance(error, ServerError) and error.sqlstate == OutcomeUnknown.sqlstate:
             self.stats.outcome_unknown += 1
             raise OutcomeUnknown(error.message, detail=error.detail, hint=error.hint) from error
-        if isinstance(error, ServerError) and not lost and error.sqlstate not in NOT_EXECUTED:
+        if isinstance(error, ServerError) and not lost and not attempt.may_repeat(error.sqlstate):
             raise error
         attempt.check_repeatable(error, lost)
         self.stats.retries[error.sqlstate] += 1
@@ -329,6 +332,11 @@ class Attempt:
         self.only_reads = _READS.match(sql) is not None
         self.reprepared = False
         self.sent = False  # whether it may have been executed
+
+    def may_repeat(self, sqlstate: str) -> bool:
+        """Whether what the server says allows to try again."""
+        harmless = self.only_reads or not self.sent  # not sent: it was being prepared
+        return sqlstate in NOT_EXECUTED or (harmless and sqlstate in DID_NOT_ANSWER)
 
     def check_repeatable(self, error: CairnError, lost: bool) -> None:
         """Raise unless it was certainly not executed, or only reads; and unless time is up."""

@@ -139,6 +139,10 @@ class SyncPool:
         rows = self.run(sql, params, **options).rows
         return rows[0] if rows else None
 
+    def fetchval(self, sql: str, *params: Any, **options: Any) -> Any:
+        row = self.fetchrow(sql, *params, **options)
+        return row[0] if row else None
+
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
         return cast(int, self._drive(execute_many(self._core, sql, list(rows))))
 

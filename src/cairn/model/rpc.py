@@ -121,6 +121,7 @@ class StatusResponse(msgspec.Struct, frozen=True):
     role: str
     governor: dict[str, Any] = {}
     voters: tuple[int, ...] = ()
+    waits_for: tuple[str, ...] = ()  # members without whom its sync writes do not end
     links: list[dict[str, Any]] = []  # upstreams of the row log, as `_cairn_link` shows them
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import apsw
@@ -17,6 +17,7 @@ from cairn.model.errors import (
     CairnError,
     NoMaster,
     NotInPrerequisiteState,
+    NotNullViolation,
     TimedOut,
     UniqueViolation,
 )
@@ -49,6 +50,7 @@ class DataPlane:
         self._state, self._runner = state, runner
         self.fence = Fence()
         self.epoch, self.vclock = store.position()  # as of the last finished group
+        self.versions = store.versions  # of tables, likewise: rows of a later one are not seen yet
         self._watchers: list[asyncio.Future[None]] = []
         self.follow(state.cluster)
 
@@ -95,7 +97,7 @@ class DataPlane:
 
         def guarded() -> Any:
             try:
-                return work(), store.last_epoch, store.vclock.copy()
+                return work(), store.last_epoch, store.vclock.copy(), store.versions
             except CairnError as problem:
                 return problem
 
@@ -103,7 +105,7 @@ class DataPlane:
             if isinstance(result, CairnError):
                 callback(result)
                 return
-            value, self.epoch, self.vclock = result
+            value, self.epoch, self.vclock, self.versions = result
             if self._watchers:
                 self.announce()
             callback(value)
@@ -149,7 +151,7 @@ class DataPlane:
         if replicaset is None:
             return Fence()
         is_master = replicaset.current_master_name == replicaset.target_master_name == self._name
-        ranges = tuple(
+        ranges = _merged(
             (bucket.start, bucket.end)
             for bucket in cluster.owned(replicaset.name)
             if bucket.is_writable
@@ -238,8 +240,21 @@ class DataPlane:
             log.warning("table %d: %s (again at the next change)", shape.table_id, problem)
 
 
+def _merged(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Neighbours as one: who asks for buckets across their border asks for one range."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if found and found[-1][1] + 1 == start:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((start, end))
+    return tuple(found)
+
+
 def _refusal(problem: apsw.Error) -> CairnError:
     """Why a schema change cannot be made here, in words that a client may see."""
+    if "CHECK constraint" in str(problem):
+        return NotNullViolation("a NOT NULL column can be added to an empty table only")
     if isinstance(problem, apsw.ConstraintError):
         return UniqueViolation("could not create unique index: some rows have the same key")
     return CairnError(f"{type(problem).__name__}: {problem}")

@@ -14,7 +14,6 @@ from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     CairnError,
     CasRetry,
-    NoMaster,
     OutcomeUnknown,
     PartialWrite,
     PlanOutdated,
@@ -268,7 +267,7 @@ class Dispatcher(GlobalWrites):
             return await instance.peers.call(target, "write_rows", request, WriteResponse, WRITE_S)
         except Unreachable as problem:
             if "cannot connect" in problem.message or "is not known" in problem.message:
-                raise NoMaster(f"the master of {replicaset} cannot be reached") from None
+                raise self._no_answer(replicaset, target, problem) from None
             raise _unknown(f"the master of {replicaset}", problem) from None
 
     async def _write_all(self, requests: Callable[[], dict[str, WriteRequest]]) -> int:

@@ -59,8 +59,7 @@ class Execution:
         """May this instance answer it now?"""
         data = self._instance.data
         for table, version in request.tables.items():
-            have = data.store.tables.get(table)
-            if have is None or have.schema_version != version:
+            if data.versions.get(table) != version:
                 raise TableUnderDdl("the table's schema is changing on this instance; try again")
         fence = data.fence
         if request.bucket is not None and not fence.owns(request.bucket):
@@ -250,7 +249,10 @@ class Execution:
         except _TakenBack as checked:
             return WriteResponse(checked.count, 0)
         except apsw.ConstraintError as problem:
-            verdict = translate(str(problem), self._instance.state.catalog)
+            only = request.rows[0] if len(request.rows) == 1 and not request.more else None
+            if not request.sql.startswith("INSERT INTO "):
+                only = None
+            verdict = translate(str(problem), self._instance.state.catalog, only)
             raise verdict or constraint_error(problem) from None
         except apsw.Error as problem:
             raise CairnError(f"{type(problem).__name__}: {problem}") from None

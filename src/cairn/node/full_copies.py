@@ -92,10 +92,6 @@ class FullCopies:
         self._check_peer(request.replicaset, request.subscriber)
         await self._complete()
         now = asyncio.get_running_loop().time()
-        for copy_id, (source, used) in list(self._copies.items()):
-            if now - used > COPY_IDLE_S:
-                source.close()
-                del self._copies[copy_id]
         if request.copy_id == 0:
             source = await asyncio.to_thread(CopySource, self.data.store.path)
             copy_id = self._next_copy
@@ -111,6 +107,14 @@ class FullCopies:
             del self._copies[request.copy_id]
             return CopyPiece(request.copy_id, is_last=True)
         return CopyPiece(request.copy_id, table_id=chunk[0], rows=chunk[1])
+
+    def drop_idle_copies(self) -> None:
+        """Who asks no more has gone; its read transaction would keep the log of SQLite for ever."""
+        now = asyncio.get_running_loop().time()
+        for copy_id, (source, used) in list(self._copies.items()):
+            if now - used > COPY_IDLE_S:
+                source.close()
+                del self._copies[copy_id]
 
 
 def _doing(work: Callable[[], None]) -> Callable[[], int]:

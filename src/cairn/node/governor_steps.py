@@ -244,8 +244,15 @@ class Steps:
                 await asyncio.sleep(0.1)
         if left:
             raise NotLeader("leadership was lost before all masters had answered")
-        predicate = self.proposer.predicate(())
-        await self.proposer.cas(ops.DdlCommit(action.schema_version), predicate)
+        try:
+            predicate = self.proposer.predicate(())
+            await self.proposer.cas(ops.DdlCommit(action.schema_version), predicate)
+        except CairnError as problem:
+            if not problem.sqlstate.startswith("23"):
+                raise
+            # The rows of a global table forbid it, on every instance: it must not stay for ever.
+            await self._abort(action.schema_version, problem.message, "")
+            return
         log.info("schema version %d is committed", action.schema_version)
 
     def _schema_deadline(self, version: int) -> float:

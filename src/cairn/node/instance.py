@@ -398,6 +398,7 @@ class Instance:
             governor=msgspec.to_builtins(self.governor.status),
             voters=core.conf.voters,
             links=self.replication.view(),
+            waits_for=tuple(self.replication.waits_for()),
         )
 
 

@@ -16,10 +16,9 @@ class Traffic(msgspec.Struct):
     bytes: int = 0
     twice: int = 0  # that came although they were here already
 
-    def count(self, record: Packed, *, twice: bool = False) -> None:
+    def count(self, record: Packed) -> None:
         self.records += 1
         self.bytes += len(record.body)
-        self.twice += twice
 
 
 class LinkStatus(msgspec.Struct):
@@ -44,11 +43,14 @@ class LinkStatus(msgspec.Struct):
     def bytes(self) -> int:
         return sum(each.bytes for each in self.origins.values())
 
-    def took(self, records: Iterable[Packed], vclock: Vclock) -> None:
-        """Count what came; `vclock` is where we stood before."""
+    def took(self, records: Iterable[Packed]) -> None:
         for record in records:
-            known = record.lsn <= vclock.get(record.origin, 0)
-            self.origins.setdefault(record.origin, Traffic()).count(record, twice=known)
+            self.origins.setdefault(record.origin, Traffic()).count(record)
+
+    def dropped(self, records: Iterable[Packed]) -> None:
+        """They were here already, by another link."""
+        for record in records:
+            self.origins[record.origin].twice += 1
 
     def compared(self, mine: Vclock, theirs: Vclock, asked_at: float) -> None:
         """How far behind the upstream we are, as of the moment of the question."""

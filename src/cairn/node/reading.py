@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cairn.model.errors import NoMaster, NotOwner, PlanOutdated, TableUnderDdl
+from cairn.model.errors import NoMaster, NotOwner, PlanOutdated, TableUnderDdl, Unreachable
 from cairn.model.rpc import ReadRequest, ReadResponse
 from cairn.node.execution import Execution
 from cairn.node.hops import Answered, Hop, Hops
@@ -60,7 +60,7 @@ class Reads:
             return None
         if not fence.owns(args[0]):  # type: ignore[arg-type]
             return None  # the first binding is the bucket
-        have = data.store.versions
+        have = data.versions
         for table, version in tables.items():
             if have.get(table) != version:
                 return None
@@ -177,10 +177,22 @@ class Reads:
             self.local += 1
             return await self.execution.read(request, cancelled)
         self.forwarded += 1
-        answer = await instance.peers.call(
-            target, "read_rows", request, ReadResponse, READ_S, must_end=True
-        )
+        try:
+            answer = await instance.peers.call(
+                target, "read_rows", request, ReadResponse, READ_S, must_end=True
+            )
+        except Unreachable as problem:  # a read may be asked again, of whoever follows
+            raise self._no_answer(replicaset, target, problem) from None
         return answer.rows
+
+    def _no_answer(self, replicaset: str, target: int, problem: Unreachable) -> NoMaster:
+        row = self.instance.state.cluster.by_raft_id(target)
+        name = row.name if row is not None else str(target)
+        return NoMaster(
+            f"instance {name} of replicaset {replicaset} does not answer",
+            detail=problem.message,
+            hint="a new master is named within seconds: repeat the statement",
+        )
 
     async def _gather(
         self,

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.errors import CairnError, NoMaster, PeerRefused, TimedOut
-from cairn.model.records import Packed, Vclock, covers
+from cairn.model.errors import CairnError, NoMaster, TimedOut
+from cairn.model.records import Vclock, covers
 from cairn.model.rpc import Empty, ReplicatedRequest, VclockRequest, VclockResponse
 from cairn.model.topology import Instance as InstanceRow
 from cairn.model.topology import Replicaset
@@ -25,10 +25,16 @@ from cairn.node.full_copies import FullCopies
 from cairn.node.global_state import GlobalState
 from cairn.node.links import LinkStatus, Traffic
 from cairn.node.raft_runner import RaftRunner
+from cairn.node.relaying import Relaying
 from cairn.node.runtime import Runtime, spawn
-from cairn.node.sync_counting import SyncCounting
-from cairn.replication.applier import History, LogRefused, NotHistory, OtherHistory, check_origins
-from cairn.replication.relay import LogTooShort, Rows, Subscribe, check_history, has_news, select
+from cairn.replication.applier import (
+    History,
+    LogRefused,
+    NotHistory,
+    OtherHistory,
+    check_origins,
+)
+from cairn.replication.relay import LogTooShort, Rows, Subscribe
 from cairn.replication.routing import Effect, Publish, Routing
 from cairn.storage.full_copy import CopySource
 from cairn.storage.row_log import Applier, LogReader
@@ -38,13 +44,12 @@ log = logging.getLogger("cairn.replication")
 PULL_S = 0.5  # how long a relay holds a pull without news: also the heartbeat
 CALL_S = 5.0
 BATCH = 500
-BATCH_BYTES = 2 * 1024 * 1024  # of one origin; a single record may be longer
 REFUSED_PAUSE_S = 5.0
 MAINTAIN_S = 5.0
 BEAT_S = 1.0
 
 
-class Replication(FullCopies, SyncCounting):
+class Replication(Relaying, FullCopies):
     def __init__(
         self,
         name: str,
@@ -67,7 +72,7 @@ class Replication(FullCopies, SyncCounting):
         self._entered.set()
         self._must_copy = bool(data.store.get("copying"))
         self.acks: dict[str, Vclock] = {}  # subscriber uuid → what it has durably
-        self._ack_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._ack_waiters: list[tuple[int, asyncio.Future[None], float]] = []
         self.links: dict[str, LinkStatus] = {}  # by upstream uuid
         incarnation = int(runtime.wall_clock().timestamp() * 1000)
         self.routing = Routing(uuid, incarnation)
@@ -208,12 +213,9 @@ class Replication(FullCopies, SyncCounting):
                     await self._start_anew(name, problem.origin)
                 else:
                     await asyncio.sleep(1.0)
-            except LogRefused as problem:
+            except (LogRefused, msgspec.DecodeError) as problem:
                 self._stopped(link, uuid, problem)
                 await asyncio.sleep(REFUSED_PAUSE_S)
-            except (PeerRefused, msgspec.DecodeError) as problem:
-                self._stopped(link, uuid, problem)
-                await asyncio.sleep(1.0)
             except CairnError as problem:
                 link.state, link.problem = "off", str(problem)
                 self._lost(uuid)
@@ -283,10 +285,12 @@ class Replication(FullCopies, SyncCounting):
 
     async def _apply(self, request: Subscribe, answer: Rows, link: LinkStatus) -> None:
         applier = self._applier
-        link.took(answer.records, self.data.vclock)
+        link.took(answer.records)
         try:
             # Judged by the epoch that the writer has entered when it gets there, not by today's.
-            applied = await self.data.run(lambda: applier.apply(answer.records, applier.history))
+            done = await self.data.run(lambda: applier.apply(answer.records, applier.history))
+            link.dropped(done.known)
+            applied = done.applied
         except LogRefused as problem:
             is_behind = isinstance(problem, NotHistory) and answer.entered < self._history.epoch
             if request.epoch == self._history.epoch and not is_behind:
@@ -337,57 +341,13 @@ class Replication(FullCopies, SyncCounting):
         if effects:
             self.on_routes()
 
-    # --- relaying -------------------------------------------------------------------------------
-
-    async def handle_subscribe(self, request: Subscribe) -> Rows:
-        self._check_peer(request.replicaset, request.subscriber)
-        await self._complete()
-        data = self.data
-        if request.epoch == self._history.epoch:
-            check_history(request, data.vclock, self._reader.epoch_at)
-        self._acknowledge(request)
-        if not has_news(request, data.vclock) and request.seen_routes == self._routes_version:
-            await data.wait_moved(request.wait_s)
-            await self._complete()  # an epoch may have come meanwhile
-        vclock = dict(data.vclock)
-        records = select(request, vclock, self._reader.oldest, self._read)
-        sent = self.relayed.setdefault(request.subscriber, {})
-        for record in records:
-            sent.setdefault(record.origin, Traffic()).count(record)
-        version = self._routes_version
-        routes = None
-        if request.seen_routes != version:
-            routes = self.routing.publications()
-        return Rows(records, vclock, data.epoch, version, routes, self._history.epoch)
-
-    async def _complete(self) -> None:
-        """Rows are given only by an instance that has them all, of the present history."""
-        await self._entered.wait()
-        if self._must_copy:
-            raise NoMaster("this instance has no complete rows itself")
-
-    def _read(self, origin: str, after: int, limit: int) -> list[Packed]:
-        return self._reader.packed(origin, after, limit, BATCH_BYTES)
-
-    def _check_peer(self, replicaset_uuid: str, subscriber: str) -> None:
-        """Rows never cross replicasets."""
-        found = self._replicaset()
-        row = self._state.cluster.by_uuid(subscriber)
-        if found is None or row is None:
-            raise NoMaster("this instance does not know its replicaset or the subscriber yet")
-        mine, theirs = found[1], row.replicaset_name
-        if mine.uuid != replicaset_uuid or theirs != mine.name:
-            raise PeerRefused(
-                f"{row.name} of {theirs} asked {self._name} of {mine.name} for rows: "
-                "rows never cross replicasets"
-            )
-
     # --- keeping the log short ------------------------------------------------------------------
 
     async def maintain(self) -> None:
         """Forget records that everybody has; past the bound, even those that somebody lacks."""
         while True:
             await asyncio.sleep(MAINTAIN_S)
+            self.drop_idle_copies()
             for origin, lsn in list(self.data.vclock.items()):
                 upto = self.prunable(origin, lsn)
                 if upto >= self._reader.oldest(origin) > 0:

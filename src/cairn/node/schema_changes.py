@@ -43,7 +43,13 @@ log = logging.getLogger("cairn.ddl")
 #: More for the same entry, asked at the position of each proposal; it may refuse it.
 Extra = Callable[[], Iterable[ops.Dml]]
 
+FAILOVER_S = 10.0  # how long a change waits for a master that is being named
+
 _SCHEMA = (ops.SCHEMA_RANGE, whole_table(system.PICO_TABLE.id), whole_table(system.PICO_INDEX.id))
+
+
+class _BeingNamed(NoMaster):
+    """There will be a master in a moment: members that can be one are alive."""
 
 
 class SchemaChanges:
@@ -73,12 +79,18 @@ class SchemaChanges:
         loop = asyncio.get_running_loop()
         limit_s = plan.timeout or float(self._state.setting("sql_ddl_timeout", 60.0))
         deadline = loop.time() + limit_s
+        failover_by = min(deadline, loop.time() + FAILOVER_S)
         while True:
             await self._catch_up(deadline)
             if self._state.pending_ddl() is None:
-                version = await self._prepare(
-                    plan, user, governor_op_id, is_upgrade, deadline, claim
-                )
+                try:
+                    version = await self._prepare(
+                        plan, user, governor_op_id, is_upgrade, deadline, claim
+                    )
+                except _BeingNamed:  # the governor itself must not wait for what it has to do
+                    if governor_op_id is not None or loop.time() >= failover_by:
+                        raise
+                    version = 0
                 if version is None:
                     return False
                 if version:
@@ -157,12 +169,22 @@ class SchemaChanges:
                 and master.current_state.grade is Grade.ONLINE
                 and master.target_state.grade is Grade.ONLINE
             )
-            if not alive and cluster.owned(replicaset.name):
-                raise NoMaster(
-                    f"replicaset {replicaset.name} has no live master, the schema cannot be "
-                    "changed now",
-                    hint="start one of its instances, or expel them",
+            if alive or not cluster.owned(replicaset.name):
+                continue
+            if any(
+                member.current_state.grade is Grade.ONLINE
+                and member.target_state.grade is Grade.ONLINE
+                for member in cluster.members(replicaset.name)
+            ):
+                raise _BeingNamed(
+                    f"replicaset {replicaset.name} is being given a new master",
+                    hint="try again in a few seconds",
                 )
+            raise NoMaster(
+                f"replicaset {replicaset.name} has no live instance, the schema cannot be "
+                "changed now",
+                hint="start one of its instances; expelling them loses its rows",
+            )
 
     async def _wait_end(self, version: int, deadline: float) -> None:
         loop = asyncio.get_running_loop()

@@ -14,6 +14,7 @@ from cairn.replication.applier import History
 from cairn.replication.relay import Subscribe
 
 SYNC_S = 5.0
+SLOW_S = 0.5  # a write that waits longer is worth a word in `cairn status`
 KEEP_RECORDS = 100_000  # of each origin, for streams and for those who were away for a while
 
 
@@ -26,7 +27,7 @@ class SyncCounting:
     _uuid: str
     _state: GlobalState
     _history: History
-    _ack_waiters: list[tuple[int, asyncio.Future[None]]]
+    _ack_waiters: list[tuple[int, asyncio.Future[None], float]]  # lsn, who waits, since when
 
     def _replicaset(self) -> tuple[InstanceRow, Replicaset] | None:
         raise AssertionError("given by the class above")
@@ -67,8 +68,9 @@ class SyncCounting:
         """Until a majority has `lsn`; never a silent change to async."""
         if not lsn or self.safe_lsn() >= lsn:
             return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._ack_waiters.append((lsn, future))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._ack_waiters.append((lsn, future, loop.time()))
         try:
             async with asyncio.timeout(SYNC_S):
                 await future
@@ -78,6 +80,12 @@ class SyncCounting:
                 detail=f"missing: {', '.join(self.missing_members(lsn))}",
                 hint="look whether the row is there before trying again",
             ) from None
+
+    def waits_for(self) -> list[str]:
+        """Members without whom writes do not come to an end just now."""
+        long_ago = asyncio.get_running_loop().time() - SLOW_S
+        held = [lsn for lsn, future, since in self._ack_waiters if since < long_ago]
+        return self.missing_members(min(held)) if held else []
 
     def missing_members(self, lsn: int) -> list[str]:
         return [
@@ -91,13 +99,14 @@ class SyncCounting:
             return
         safe = self.safe_lsn()
         still = []
-        for lsn, future in self._ack_waiters:
+        for waiter in self._ack_waiters:
+            lsn, future, _ = waiter
             if future.done():
                 continue
             if lsn <= safe:
                 future.set_result(None)
             else:
-                still.append((lsn, future))
+                still.append(waiter)
         self._ack_waiters = still
 
     def prunable(self, origin: str, lsn: int) -> int:

@@ -63,6 +63,10 @@ class WrongOrigin(LogRefused):
         )
 
 
+class OtherReplicaset(LogRefused):
+    """Said by a relay: rows never cross replicasets."""
+
+
 class Damaged(LogRefused):
     """A record cannot be read, or does not fit the rows it is about."""
 

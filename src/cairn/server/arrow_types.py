@@ -13,7 +13,7 @@ from cairn.model.decimals import decode_decimal
 from cairn.model.errors import Unsupported
 from cairn.model.values import ColumnType
 
-BATCH_ROWS = 20_000
+BATCH_ROWS = 50_000
 PIECE_BYTES = 4 * 1024 * 1024  # of one message: wide rows make smaller batches
 Row = tuple[Any, ...]
 

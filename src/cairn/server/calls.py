@@ -169,6 +169,7 @@ def _instance(
         "lag": None if said is None else max(chief.applied - said.applied, 0),
         "lag_rows": None if said is None else _lag_rows(cluster, row, said),
         "links": [] if said is None else said.links,
+        "waits_for": [] if said is None else list(said.waits_for),
         "persisted": None if said is None else said.persisted,
         "committed": None if said is None else said.committed,
         "applied": None if said is None else said.applied,

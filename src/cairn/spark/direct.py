@@ -18,7 +18,7 @@ from cairn.spark import cluster, staging
 from cairn.spark.cluster import REPLAN_S, UNSURE, CopyIn, Owner
 from cairn.spark.filters import quote
 from cairn.spark.options import Options
-from cairn.spark.splitting import Splitter, to_stream
+from cairn.spark.splitting import Splitter, gathered, to_stream
 from cairn.spark.tables import TableInfo
 
 ACK_ROWS = 200_000  # rows of one COPY: what a lane has to keep until it is acknowledged
@@ -99,7 +99,7 @@ class DirectWrite:
 
     def _copy(self, batches: Iterator[Any]) -> int:
         splitter, rows = Splitter(self._table, self._owners), 0
-        for batch in batches:
+        for batch in gathered(batches):
             for at, part in splitter.chunks(batch):
                 self._through(self._lanes[at], part)
                 rows += part.num_rows

@@ -29,7 +29,7 @@ h3{font-size:.95rem;margin:1.2rem 0 .4rem} .dim{color:var(--dim)} p{margin:.4rem
 .wide{overflow-x:auto} table{border-collapse:collapse;font-size:13px;margin:.5rem 0}
 td,th{padding:.25rem 1.6rem .25rem 0;text-align:left;border-bottom:1px solid var(--line);
 white-space:nowrap} th{color:var(--dim);font-weight:500} td.n,th.n{text-align:right}
-svg{display:block;width:100%;min-width:34rem;height:auto} svg text{font:12px system-ui,sans-serif;
+svg{display:block;width:100%;min-width:48rem;height:auto} svg text{font:12px system-ui,sans-serif;
 fill:var(--ink)} svg text.dim{fill:var(--dim)} svg line{stroke:var(--line)}
 .cards{display:flex;gap:.8rem;flex-wrap:wrap;margin-top:1rem}
 .card{background:var(--card);padding:.6rem 1.1rem;border-radius:6px;min-width:6.5rem}

@@ -20,7 +20,7 @@ from cairn.spark.direct import DirectWrite
 from cairn.spark.filters import quote
 from cairn.spark.options import Options
 from cairn.spark.plainly import plainly
-from cairn.spark.splitting import Splitter, to_stream
+from cairn.spark.splitting import Splitter, gathered, to_stream
 from cairn.spark.tables import TableInfo, check_writable
 
 
@@ -75,7 +75,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
         slots = staging.slots(self._owners, self._table)
         rows, chunks = 0, []
         splitter = Splitter(self._table, self._owners)
-        for batch in iterator:
+        for batch in gathered(iterator):
             for at, part in splitter.chunks(batch, staging.CHUNK_ROWS):
                 chunks.append(task.keep(slots[at], to_stream(part, "zstd"), part.num_rows))
                 rows += part.num_rows

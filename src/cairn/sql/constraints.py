@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, NotNullViolation, UniqueViolation
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
+from cairn.model.values import from_physical
 
 _PLACE = re.compile(r"(?:\w+\.)?t(\d+)\.(\w+)")
 _INDEX = re.compile(r"index '(\w+)'")
 
 
-def translate(message: str, catalog: Catalog) -> CairnError | None:
-    """The error behind "UNIQUE constraint failed: t1024.c0"; None for other errors."""
+def translate(
+    message: str, catalog: Catalog, row: Sequence[Any] | None = None
+) -> CairnError | None:
+    """The error behind "UNIQUE constraint failed: t1024.c0"; None for other errors.
+
+    `row` is the physical row that was to be inserted, when there was just one.
+    """
     places = _PLACE.findall(message)
     if "constraint failed" not in message or not places:
         return None
@@ -21,7 +29,7 @@ def translate(message: str, catalog: Catalog) -> CairnError | None:
     if table is None:
         return None
     columns = [_column_name(table, column) for _, column in places]
-    if "NOT NULL" in message:
+    if "NOT NULL" in message or "CHECK" in message:  # the one check there is (storage/ddl.py)
         return NotNullViolation(
             f'null value in column "{columns[0]}" of relation "{table.name}" violates not-null '
             "constraint"
@@ -31,9 +39,21 @@ def translate(message: str, catalog: Catalog) -> CairnError | None:
         index = _index_name(table, named, catalog)
         return UniqueViolation(
             f'Duplicate key exists in unique index "{index}" in space "{table.name}"',
-            detail=f"columns: {', '.join(named)}",
+            detail=_key_detail(table, named, row),
         )
     return None
+
+
+def _key_detail(table: Table, named: list[str], row: Sequence[Any] | None) -> str:
+    if row is None or len(row) != len(table.columns) + 1:
+        return f"columns: {', '.join(named)}"
+    values = []
+    for name in named:
+        at = table.position(name)
+        value = from_physical(table.columns[at].type, row[at + 1])
+        text = str(value)
+        values.append(text if len(text) <= 60 else text[:57] + "...")
+    return f"Key ({', '.join(named)})=({', '.join(values)}) already exists."
 
 
 def _column_name(table: Table, physical: str) -> str:

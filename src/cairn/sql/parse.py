@@ -148,7 +148,7 @@ def parse_query(found: list[Token], text: str) -> exp.Expr:
         raise TooComplex("the statement is nested too deeply") from None
     except (ValueError, TypeError, AttributeError, KeyError, IndexError) as problem:
         # Some mangled statements are past sqlglot's own error handling.
-        raise SyntaxProblem("syntax error", detail=str(problem)) from None
+        raise SyntaxProblem("syntax error") from problem
     if len(trees) != 1 or trees[0] is None:
         raise SyntaxProblem("cannot insert multiple commands into a prepared statement")
     tree = trees[0]
@@ -168,8 +168,14 @@ def _syntax(errors: list[dict[str, object]], source: str, found: list[Token]) ->
     offset = sum(len(each) + 1 for each in lines[: line - 1]) + col - len(word)
     if not word:
         return SyntaxProblem("syntax error at end of input", position=len(source) + 1)
-    description = str(first.get("description") or "")
-    detail = None if "Unexpected token" in description else description
-    return SyntaxProblem(
-        f'syntax error at or near "{word}"', position=max(offset, 0) + 1, detail=detail
-    )
+    if _is_behind(str(first.get("description") or "")):
+        after = [token for token in found if token.start >= offset + len(word)]
+        if not after:
+            return SyntaxProblem("syntax error at end of input", position=len(source) + 1)
+        word, offset = after[0].text, after[0].start
+    return SyntaxProblem(f'syntax error at or near "{word}"', position=max(offset, 0) + 1)
+
+
+def _is_behind(description: str) -> bool:
+    """Whether sqlglot names the last token that was right, because something lacks behind it."""
+    return description.startswith(("Required keyword", "Expecting")) or "SENTINEL" in description

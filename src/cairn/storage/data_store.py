@@ -115,7 +115,7 @@ class DataStore:
             raise damaged(path, str(problem)) from None
         self.fence = Fence()
         self._changes: list[RowChange] = []
-        self.versions: dict[int, int] = {}
+        self.versions: dict[int, int] = {}  # replaced, never changed: readers keep what they saw
         self.reload()
         self.connection.preupdate_hook(self._on_change)
 
@@ -357,7 +357,8 @@ class DataStore:
             if have is not None:
                 execute(f"DROP TABLE {have.physical_name}")
                 execute("DELETE FROM local_table WHERE id = ?", (have.id,))
-                del self.tables[have.id], self.versions[have.id]
+                del self.tables[have.id]
+                self.versions = {key: v for key, v in self.versions.items() if key != have.id}
                 self.indexes.pop(have.id, None)
             return
         if have is None:
@@ -370,7 +371,7 @@ class DataStore:
         body = msgspec.msgpack.encode((want, shape.indexes))
         execute("INSERT OR REPLACE INTO local_table VALUES (?, ?)", (want.id, body))
         self.tables[want.id] = want
-        self.versions[want.id] = want.schema_version
+        self.versions = {**self.versions, want.id: want.schema_version}
         self.indexes[want.id] = shape.indexes
 
     def _match_columns(self, have: Table, want: Table) -> None:

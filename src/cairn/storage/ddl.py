@@ -13,7 +13,13 @@ import msgspec
 
 from cairn.model import ops, rows
 from cairn.model import system_tables as system
-from cairn.model.errors import DuplicateTable, NotInPrerequisiteState, UndefinedTable
+from cairn.model.errors import (
+    DuplicateTable,
+    NotInPrerequisiteState,
+    NotNullViolation,
+    UndefinedTable,
+    UniqueViolation,
+)
 from cairn.model.schema import Index, Table, create_index_sql, create_table_sql, physical_column
 from cairn.model.values import SQLITE_TYPES
 
@@ -81,6 +87,8 @@ def _prepare(machine: StateMachine, op: ops.DdlPrepare) -> list[Change]:
         changes += _put_property(machine, "last_table_id", table.id)
     else:
         table = _table(machine, ops.table_of(ddl))
+        if table.is_global:
+            _check_global(machine, table, ddl)
         changes += _put_table(machine, msgspec.structs.replace(table, operable=False))
         if isinstance(ddl, ops.CreateIndex):
             index = msgspec.structs.replace(
@@ -213,13 +221,50 @@ def _rename_column(machine: StateMachine, table: Table, old: str, new: str) -> l
 
 
 def add_columns_sql(table: Table, columns: tuple[Any, ...]) -> list[str]:
-    """NOT NULL is checked by SQL: SQLite adds such a column only with a default."""
-    first = len(table.columns)
-    return [
-        f"ALTER TABLE {table.physical_name} "
-        f"ADD COLUMN {physical_column(first + at)} {SQLITE_TYPES[column.type]}"
-        for at, column in enumerate(columns)
-    ]
+    """NOT NULL as a check: SQLite adds such a column only with a default, whatever rows there are.
+
+    The check fails on a table that has rows, as it should, and is named so that its error can be
+    told like that of a column that was there from the beginning.
+    """
+    found = []
+    for at, column in enumerate(columns, len(table.columns)):
+        name = physical_column(at)
+        text = f"ALTER TABLE {table.physical_name} ADD COLUMN {name} {SQLITE_TYPES[column.type]}"
+        if not column.nullable:
+            text += f' CONSTRAINT "{table.physical_name}.{name}" CHECK ({name} IS NOT NULL)'
+        found.append(text)
+    return found
+
+
+def _check_global(machine: StateMachine, table: Table, ddl: ops.Ddl) -> None:
+    """What rows forbid is refused when the change is prepared: its commit must not fail.
+
+    No row comes in between, since the table takes none until the change has ended.
+    """
+    execute = machine.connection.execute
+    if isinstance(ddl, ops.AddColumns):
+        required = [column.name for column in ddl.columns if not column.nullable]
+        query = f"SELECT 1 FROM {table.physical_name} LIMIT 1"
+        if required and execute(query).fetchone() is not None:
+            raise not_addable(required[0], table.name)
+    if isinstance(ddl, ops.CreateIndex) and ddl.index.unique:
+        names = [physical_column(table.position(name)) for name in ddl.index.columns]
+        known = " AND ".join(f"{name} IS NOT NULL" for name in names)
+        query = (
+            f"SELECT 1 FROM {table.physical_name} WHERE {known} "
+            f"GROUP BY {', '.join(names)} HAVING count(*) > 1 LIMIT 1"
+        )
+        if execute(query).fetchone() is not None:
+            raise UniqueViolation(
+                f'could not create unique index "{ddl.index.name}": some rows have the same key'
+            )
+
+
+def not_addable(column: str, table: str) -> NotNullViolation:
+    return NotNullViolation(
+        f'column "{column}" of relation "{table}" contains null values',
+        hint="a NOT NULL column can be added to an empty table only",
+    )
 
 
 def _put_table(machine: StateMachine, table: Table) -> list[Change]:

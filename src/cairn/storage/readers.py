@@ -95,7 +95,8 @@ Cancelled = threading.Event
 def too_many(row_max: int) -> MotionLimit:
     return MotionLimit(
         f"Exceeded maximum number of rows ({row_max}) in virtual table: {row_max + 1}",
-        hint="narrow the query, raise sql_motion_row_max, or read the table through Spark",
+        hint="narrow the query, or allow more rows to be gathered: SET sql_motion_row_max = 100000 "
+        "(ALTER SYSTEM SET … for everybody); whole tables leave by COPY or through Spark",
     )
 
 

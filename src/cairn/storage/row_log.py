@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import msgspec
@@ -143,6 +143,13 @@ class _Writes:
         self.delete = f"DELETE FROM {table.physical_name} WHERE {where}"
 
 
+class Outcome(NamedTuple):
+    """What became of records that came: how many were applied, which were here already."""
+
+    applied: int
+    known: list[Packed]
+
+
 class Applier:
     """Puts records of other origins into the tables, on the writer's thread."""
 
@@ -151,14 +158,14 @@ class Applier:
         self._writes: dict[tuple[int, int], _Writes] = {}
         self.history = History()  # the epoch that was entered, in the writer's own order
 
-    def apply(self, records: Sequence[Packed], history: History) -> int:
-        """How many were applied; stops quietly at the first that has to wait.
+    def apply(self, records: Sequence[Packed], history: History) -> Outcome:
+        """Apply what may be; stops quietly at the first that has to wait.
 
         What must not be applied raises `LogRefused`; everything before it stays applied.
         """
         store = self._store
         history = msgspec.structs.replace(history, promised=store.promised)
-        done = 0
+        done, known = 0, []
         with store.unobserved():
             for record in records:
                 verdict = judge(record, store.vclock, history)
@@ -167,7 +174,9 @@ class Applier:
                 if verdict is Verdict.APPLY:
                     self._apply_whole(record)
                     done += 1
-        return done
+                else:
+                    known.append(record)
+        return Outcome(done, known)
 
     def _apply_whole(self, record: Packed) -> None:
         """All of a record or nothing of it."""

@@ -1,0 +1,60 @@
+"""`cairn demo --stop`: the end of a detached demo."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+STOP_S = 15.0
+
+
+def stop_demo(directory: str | None) -> int:
+    """End a detached demo by the pids it wrote down, and nothing else."""
+    if directory is None:
+        sys.stderr.write("cairn demo --stop needs --dir\n")
+        return 2
+    path = Path(directory) / "demo.json"
+    if not path.exists():
+        sys.stderr.write(f"cairn demo: no demo in {directory}\n")
+        return 1
+    found = {
+        instance["name"]: instance["pid"]
+        for instance in json.loads(path.read_text())["instances"]
+        if _is_ours(instance["pid"], directory)
+    }
+    pids = list(found.values())
+    for pid in pids:
+        _signal(pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_S
+    while any(_is_ours(pid, directory) for pid in pids):
+        if time.monotonic() > deadline:
+            for pid in pids:
+                _signal(pid, signal.SIGKILL)
+            break
+        time.sleep(0.05)
+    path.unlink()
+    told = f"stopped {', '.join(found)}" if found else "no instance was running"
+    print(f"{told}; files stay in {path.parent.absolute()}")
+    return 0
+
+
+def _is_ours(pid: int, directory: str) -> bool:
+    """A pid may have been given to a stranger since: its command line must name our directory."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    ours = str(Path(directory).absolute()).encode()
+    return state != "Z" and any(word.startswith(ours) for word in words)
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,129 @@
+"""Commands by what a person sees: the status table, failed starts, the demo's words."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from cairn.cli import status
+from cairn.cli.app import app
+from cairn.cli.demo import Demo, DemoOptions, _welcome
+from cairn.cli.demo_stop import stop_demo
+from cairn.cli.talking import Target
+
+CAIRN = [sys.executable, "-m", "cairn.cli.main"]
+
+
+def instance(name: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "raft_id": 1,
+        "replicaset": "default_1",
+        "current_state": "Online(1)",
+        "target_state": "Online(1)",
+        "failure_domain": {},
+        "addresses": {"pg": "database-17.example.org:4327"},
+        "leader": False,
+        "voter": True,
+        "lag": 0,
+        "lag_rows": 0,
+        **fields,
+    }
+
+
+def shown(width: int, *instances: dict[str, Any]) -> str:
+    picture = {
+        "cluster": {"name": "demo", "version": "1", "uuid": "u"},
+        "raft": {"leader": "i1", "term": 1, "index": 1},
+        "governor": {"step": "idle"},
+        "replicasets": [],
+        "instances": list(instances),
+    }
+    console = Console(width=width, file=io.StringIO())
+    console.print(status.render(picture))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_states_and_addresses_are_never_cut(width: int) -> None:
+    going = instance("i2", current_state="Offline(12)", target_state="Online(13)")
+    text = shown(width, instance("i1"), going)
+    assert text.count("database-17.example.org:4327") == 2
+    assert "Offline(12) → Online(13)" in text and "…" not in text
+
+
+def test_domains_are_shown_where_somebody_has_one() -> None:
+    assert "domain" not in shown(120, instance("i1"))
+    with_domain = shown(120, instance("i1", failure_domain={"DC": "MSK"}), instance("i2"))
+    assert "domain" in with_domain and "DC=MSK" in with_domain
+
+
+def test_help_tells_every_command_whole() -> None:
+    told = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output
+    assert "explain-route" in told and "..." not in told.partition("Commands:")[2]
+    assert "Example: cairn config default" in CliRunner().invoke(app, ["config", "--help"]).output
+
+
+def test_a_target_may_be_moved_to_another_instance() -> None:
+    target = Target("postgresql://ann:pw@h1:1/cairn", None)
+    other = target.at("h2:2")
+    assert (other.user, other.password, other.hosts) == ("ann", "pw", [("h2", 2)])
+    assert target.hosts == [("h1", 1)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--listen", "banana"], "--listen banana:3301: there is no host banana; write HOST:PORT"),
+        (["--pg-listen", "pear:99"], "--pg-listen pear:99: there is no host pear"),
+        (["--log-level", "loud"], "--log-level loud"),
+    ],
+)
+def test_a_start_that_fails_says_why_and_leaves_nothing(
+    tmp_path: Path, flags: list[str], said: str
+) -> None:
+    folder = tmp_path / "new" / "i1"
+    command = [*CAIRN, "run", "--instance-dir", str(folder), *flags]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2 and said in ended.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_directory_that_was_there_stays(tmp_path: Path) -> None:
+    command = [*CAIRN, "run", "--instance-dir", str(tmp_path), "--log-level", "loud"]
+    assert subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 2
+    assert tmp_path.exists()
+
+
+def options(directory: str | None, *, detach: bool = False) -> DemoOptions:
+    return DemoOptions(3, 1, "async", 4327, directory, None, detach)
+
+
+def test_a_demo_says_what_becomes_of_its_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _welcome(Demo(options(str(tmp_path), detach=True)), 1.0)
+    told = capsys.readouterr().out
+    assert "removed when" not in told and f"demo --stop --dir {tmp_path}" in told
+    demo = Demo(options(None))
+    try:
+        _welcome(demo, 1.0)
+    finally:
+        os.rmdir(demo.dir)
+    told = capsys.readouterr().out
+    assert "(removed when it stops; --dir keeps them)" in told and "Ctrl-C stops" in told
+
+
+def test_stop_says_what_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "demo.json").write_text('{"instances": [{"name": "i1", "pid": 0}]}')
+    assert stop_demo(str(tmp_path)) == 0
+    assert f"no instance was running; files stay in {tmp_path}" in capsys.readouterr().out

@@ -1,0 +1,332 @@
+"""The data plane with one rule taken out at a time, and the test that has to notice.
+
+`python -m tests.replication.run_mutants` changes a copy of the source and runs that test on it.
+Bugs that need a script of their own are planted in `tests/sim_cluster/test_planted.py`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+APPLIER = "replication/applier.py"
+RELAY = "replication/relay.py"
+ROUTING = "replication/routing.py"
+RUNNER = "node/replication_runner.py"
+RELAYING = "node/relaying.py"
+SYNC = "node/sync_counting.py"
+LEASES = "node/leases.py"
+EXECUTION = "node/execution.py"
+DATA_STORE = "storage/data_store.py"
+ROW_LOG = "storage/row_log.py"
+FULL_COPY = "storage/full_copy.py"
+STREAMS = "server/row_changes.py"
+
+UNIT = "tests/replication/test_"
+SIM = "tests/sim_cluster/test_data_rules.py::test_"
+LINKS = "tests/sim_cluster/test_refused_links.py::test_"
+
+
+class Mutant(msgspec.Struct, frozen=True):
+    rule: str
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+MUTANTS = tuple(
+    Mutant(*each)
+    for each in (
+        # --- epochs, cuts and seals ---------------------------------------------------------------
+        (
+            *("1", "a sealed record is applied", APPLIER),
+            *("elif record.epoch < history.promised:", "elif False:"),
+            UNIT + "applier.py::test_a_record_is_applied_in_its_epoch_after_all_before_it",
+        ),
+        (
+            *("1", "a promise is in memory only", DATA_STORE),
+            *('self.put("promised_epoch", epoch)', "pass"),
+            UNIT + "row_log.py::test_a_promise_outlives_a_restart",
+        ),
+        (
+            *("2", "a record past the cut is applied", APPLIER),
+            *("if record.lsn > history.cut.get(record.origin, 0):", "if False:"),
+            UNIT + "applier.py::test_a_record_past_the_cut_is_refused_by_name",
+        ),
+        (
+            *("2", "a tail past the cut stays", ROW_LOG, "if not limits:", "if True:"),
+            UNIT + "row_log.py::test_a_tail_past_the_cut_is_undone_and_kept_aside",
+        ),
+        (
+            *("2", "a tail is undone and forgotten", ROW_LOG),
+            *(
+                "            store.set_aside(record)\n        wanted",
+                "            pass\n        wanted",
+            ),
+            UNIT + "row_log.py::test_a_tail_past_the_cut_is_undone_and_kept_aside",
+        ),
+        (
+            *("2", "a missed cut is not noticed", RELAYING),
+            *(
+                "if request.epoch == self._history.epoch:\n            check",
+                "if False:\n            check",
+            ),
+            LINKS + "a_log_that_tells_another_history_is_put_aside_and_the_rows_are_copied",
+        ),
+        (
+            *("2", "a full copy forgets its epochs", FULL_COPY),
+            *("store.put(COPIED_EPOCHS, _encode(epochs))", "pass"),
+            UNIT + "row_log.py::test_a_copy_without_a_log_still_knows_its_epoch",
+        ),
+        (
+            *("3", "an epoch begins before the earlier one ends", APPLIER),
+            *("elif not covers(vclock, history.cut):", "elif False:"),
+            UNIT + "applier.py::test_a_record_is_applied_in_its_epoch_after_all_before_it",
+        ),
+        (
+            *("3", "a gap is not noticed", APPLIER, "if record.lsn > have + 1:", "if False:"),
+            UNIT + "applier.py::test_a_gap_is_refused_by_name",
+        ),
+        (
+            *("3", "a record seen twice is applied twice", APPLIER),
+            *("if record.lsn <= have:", "if False:"),
+            UNIT + "row_log.py::test_records_seen_twice_are_applied_once",
+        ),
+        (
+            *("1", "an answer of one is enough for a seal", "governor/rules/leaving.py"),
+            *("needed=majority if is_sync else max(len(members), 1)", "needed=1"),
+            UNIT + "governor.py::test_a_seal_takes_a_majority_of_the_recorded_members_in_sync_mode",
+        ),
+        # --- rows and schema ----------------------------------------------------------------------
+        (
+            *("4", "another schema version is taken", ROW_LOG),
+            *("if table is None or table.schema_version != version:", "if table is None:"),
+            UNIT + "row_log.py::test_a_record_that_does_not_fit_changes_nothing",
+        ),
+        (
+            *("4", "a change of no row is content", ROW_LOG, "if found != wanted:", "if False:"),
+            UNIT + "row_log.py::test_a_record_that_does_not_fit_changes_nothing",
+        ),
+        (
+            *("4", "a schema change leaves no record", DATA_STORE),
+            *("self._log(Body(Kind.DDL, self._now(), shape=shape))", "pass"),
+            UNIT + "row_log.py::test_a_schema_change_is_applied_at_its_place",
+        ),
+        (
+            *("4", "half a schema change stays in memory", ROW_LOG, "if is_ddl:", "if False:"),
+            UNIT
+            + "row_log.py::test_a_schema_change_that_fails_half_way_leaves_the_table_as_it_was",
+        ),
+        # --- the writer decides -------------------------------------------------------------------
+        (
+            *("5", "mastership is not checked by the writer", EXECUTION),
+            *(
+                "        store.check_master()\n        store.check_version",
+                "        store.check_version",
+            ),
+            SIM + "a_write_that_was_queued_before_the_demotion_is_refused_after_it",
+        ),
+        (
+            *("8", "a fence waits behind queued writes", "node/data_plane.py"),
+            *("must_sync=False, is_urgent=True, is_quick=True", "must_sync=False, is_quick=True"),
+            SIM + "a_write_that_was_queued_before_the_demotion_is_refused_after_it",
+        ),
+        (
+            *("8", "one writer for rows and Raft", "node/instance.py"),
+            'self.runtime.disk(store.connection, "data writer", self.fail, GroupOf(store))',
+            "self._raft_disk",
+            SIM + "a_long_statement_stops_neither_raft_nor_the_instances_state",
+        ),
+        # --- leases -------------------------------------------------------------------------------
+        (
+            *("9", "no lease is needed to write", DATA_STORE),
+            *("if not self.lease_held(fence.epoch):", "if False:"),
+            SIM + "a_write_without_a_lease_is_not_executed",
+        ),
+        (
+            *("9", "no lease is needed to acknowledge", EXECUTION),
+            *("elif not instance.lease.is_held(fence.epoch):", "elif False:"),
+            SIM + "a_write_whose_lease_ends_during_the_commit_is_told_as_unknown",
+        ),
+        (
+            *("9", "no lease is needed to begin a read", EXECUTION),
+            "list[Row]:\n        self.check_read(request)\n        rows = self.reader.quick",
+            "list[Row]:\n        rows = self.reader.quick",
+            SIM + "a_read_without_a_lease_is_refused_before_it_begins",
+        ),
+        (
+            *("9", "no lease is needed to answer a read", EXECUTION),
+            *("        self.check_read(request)  # still ours", "        # still ours"),
+            SIM + "a_read_whose_lease_ends_while_it_runs_is_no_answer",
+        ),
+        (
+            *("9", "a lease outlives its epoch", LEASES),
+            *("if replicaset.epoch != request.epoch:", "if False:"),
+            SIM + "a_lease_is_bound_to_name_incarnation_and_epoch",
+        ),
+        (
+            *("9", "a leader that lost its quorum grants", LEASES),
+            *("await self._runner.read_index(LEASE_S)", "pass"),
+            SIM + "a_leader_that_nobody_hears_grants_no_lease",
+        ),
+        (
+            *("9", "a new leader does not wait", LEASES),
+            *("self._leader_since = self._runtime.boot_clock()", "self._leader_since = 0.0"),
+            SIM + "a_new_leader_waits_one_lease_time_before_it_names_a_master",
+        ),
+        # --- sync ---------------------------------------------------------------------------------
+        (
+            *("10", "the master's own disk is enough", SYNC),
+            *("have[len(have) // 2]", "have[0]"),
+            SIM + "a_sync_write_is_acknowledged_when_a_majority_has_it_on_disk",
+        ),
+        (
+            *("10", "what was received is acknowledged", RUNNER),
+            "        link.took(answer.records)\n",
+            "        link.took(answer.records)\n"
+            "        claimed = {record.origin: record.lsn for record in answer.records}\n"
+            "        self.data.vclock = {**self.data.vclock, **claimed}\n"
+            "        uuid = next(u for u, known in self.links.items() if known is link)\n"
+            "        spawn(self._pull(link.upstream, uuid, link))\n",
+            SIM + "a_sync_write_is_acknowledged_when_a_majority_has_it_on_disk",
+        ),
+        (
+            *("10", "only the living count", SYNC),
+            "return () if found is None else found[1].members",
+            "return () if found is None else tuple(n for n in found[1].members if "
+            'self._state.cluster.instances[n].current_state.grade.value == "Online")',
+            SIM + "a_majority_is_one_of_the_recorded_members_not_of_the_living",
+        ),
+        (
+            *("10", "an acknowledgement of another epoch counts", SYNC),
+            *("if request.epoch != self._history.epoch:", "if False:"),
+            SIM + "an_acknowledgement_of_another_epoch_is_not_counted",
+        ),
+        (
+            *("10", "a read does not wait for the majority", EXECUTION),
+            "await replication.wait_safe(self._instance.data.vclock.get(self._uuid, 0))",
+            "pass",
+            SIM + "a_read_is_held_until_what_it_saw_cannot_be_taken_away",
+        ),
+        # --- connections, judges, governor --------------------------------------------------------
+        (
+            *("16", "a relay leaves its cursor open", ROW_LOG),
+            *("        cursor.close()", "        self._kept = cursor"),
+            UNIT
+            + "row_log.py::test_a_relay_reads_to_the_end_of_what_fits_and_sees_what_came_since",
+        ),
+        (
+            *("16", "a scan leaves its cursor open", "storage/readers.py"),
+            "            for row in self.connection.execute(sql, args):",
+            "            self._kept = self.connection.execute(sql, args)\n"
+            "            for row in self._kept:",
+            UNIT + "streams_and_readers.py::test_a_scan_stopped_at_its_limit_leaves_no_cursor_open",
+        ),
+        (
+            *("17", "time that was slept through counts", "node/raft_runner.py"),
+            *("min(int(late / TICK_S), MAX_CATCH_UP - 1)", "int(late / TICK_S)"),
+            SIM + "a_leader_that_stood_still_takes_nobody_for_dead",
+        ),
+        (
+            *("18", "a stuck subject stops all", "governor/plan.py"),
+            *("if (action.step, action.subject) not in view.waiting:", "if True:"),
+            UNIT + "governor.py::test_a_replicaset_whose_seal_fails_holds_up_no_other",
+        ),
+        (
+            *("18", "the governor says nothing of stopped links", "governor/plan.py"),
+            *("blocked += view.stopped_links", "pass"),
+            LINKS + "what_must_not_be_applied_stops_the_link_and_everybody_can_see_it",
+        ),
+        # --- streams ------------------------------------------------------------------------------
+        (
+            *("19", "moved rows are told as changes", STREAMS),
+            *("if record.kind != Kind.ROWS:", "if record.kind == Kind.DDL:"),
+            UNIT + "streams_and_readers.py::test_rows_that_only_moved_are_not_told_as_changes",
+        ),
+        (
+            *("19", "a position past the cut is silent", STREAMS),
+            *("if known > vclock.get(origin, 0):", "if False:"),
+            UNIT + "streams_and_readers.py::test_a_position_past_a_cut_is_lost_and_says_so",
+        ),
+        # --- routing ------------------------------------------------------------------------------
+        (
+            *("22", "routing news are records", RUNNER),
+            "            await asyncio.sleep(BEAT_S)\n",
+            "            await asyncio.sleep(BEAT_S)\n"
+            "            record = lambda: self.data.store.statement(lambda: 0, kind=3)\n"
+            "            await self.data.run(record)\n",
+            SIM + "routing_news_move_no_vclock",
+        ),
+        (
+            *("22", "rows of a dead publisher live on", ROUTING),
+            *("if self._ticks - heard_at > SILENCE_TICKS", "if False"),
+            UNIT + "routing.py::test_rows_of_a_dead_publisher_go_with_its_heartbeat",
+        ),
+        (
+            *("22", "older news replace newer ones", ROUTING),
+            *("and each.age <= known.age)", "and each.age == known.age)"),
+            UNIT + "routing.py::test_older_news_of_a_publisher_never_replace_newer_ones",
+        ),
+        # --- smaller ------------------------------------------------------------------------------
+        (
+            *("23", "an old incarnation gets a lease", LEASES),
+            *("if instance.target_state.incarnation != request.incarnation:", "if False:"),
+            SIM + "a_lease_is_bound_to_name_incarnation_and_epoch",
+        ),
+        (
+            *("23", "a record of any size", DATA_STORE),
+            *("if len(data) > RECORD_MAX_BYTES:", "if False:"),
+            UNIT + "row_log.py::test_a_statement_too_big_for_one_message_is_refused",
+        ),
+        (
+            *(
+                "23",
+                "an answer of any size",
+                ROW_LOG,
+                "if found and size > max_bytes:",
+                "if False:",
+            ),
+            UNIT
+            + "row_log.py::test_a_relay_reads_to_the_end_of_what_fits_and_sees_what_came_since",
+        ),
+        (
+            *("23", "a full copy of several moments", FULL_COPY),
+            *('self._connection.execute("BEGIN")', "pass"),
+            UNIT + "row_log.py::test_a_full_copy_is_of_one_moment_and_the_log_goes_on_from_there",
+        ),
+        (
+            *("23", "a full copy is kept for who has gone", RUNNER),
+            *("            self.drop_idle_copies()\n", ""),
+            SIM + "a_full_copy_that_nobody_goes_on_with_is_given_up",
+        ),
+        (
+            *("23", "a full copy without done operations", FULL_COPY),
+            '[(OPERATIONS, "SELECT id, rows FROM done_operation")]',
+            "[(0, '')][:0]",
+            UNIT + "row_log.py::test_a_full_copy_is_of_one_moment_and_the_log_goes_on_from_there",
+        ),
+        # --- what must not be sent or taken -------------------------------------------------------
+        (
+            *("seed", "a subscriber gets its own rows", RELAY),
+            "return [origin for origin in asked if origin != request.subscriber]",
+            "return list(asked)",
+            UNIT + "relay.py::test_nobody_gets_his_own_rows_even_if_he_asks_for_them",
+        ),
+        (
+            *("bad input", "any origin is taken", RUNNER),
+            *("check_origins(answer.records, request.origins, self._uuid)", "pass"),
+            LINKS + "what_must_not_be_applied_stops_the_link_and_everybody_can_see_it",
+        ),
+        (
+            *("bad input", "a damaged record stops the instance", ROW_LOG),
+            *("if isinstance(problem, _MISFITS):", "if False:"),
+            UNIT + "row_log.py::test_a_record_that_does_not_fit_changes_nothing",
+        ),
+        (
+            *("bad input", "rows cross replicasets", RELAYING),
+            *("if mine.uuid != replicaset_uuid or theirs != mine.name:", "if False:"),
+            LINKS + "a_peer_of_another_replicaset_gets_no_rows",
+        ),
+    )
+)

@@ -1,0 +1,70 @@
+"""`python -m tests.replication.run_mutants [text]`: every rule taken out once, and who noticed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.replication.mutants import MUTANTS, Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def is_caught(mutant: Mutant, source: Path) -> bool:
+    """Whether the test fails on a copy of the source that lacks the rule."""
+    path = source / "cairn" / mutant.file
+    text = path.read_text()
+    if text.count(mutant.old) != 1:
+        raise SystemExit(f"{mutant.name}: {mutant.file} has {mutant.old!r} not once")
+    path.write_text(text.replace(mutant.old, mutant.new))
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-x", "-q", "--timeout=120", mutant.test],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+        )
+    finally:
+        path.write_text(text)
+    if done.returncode not in (0, 1):
+        raise SystemExit(done.stdout.decode()[-2000:])
+    return done.returncode == 1
+
+
+def check_whole(chosen: list[Mutant]) -> None:
+    """A test that fails anyway would catch everything."""
+    tests = sorted({mutant.test for mutant in chosen})
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", *tests], cwd=ROOT)
+    if done.returncode:
+        raise SystemExit("these tests must pass on the source as it is")
+
+
+def main() -> int:
+    chosen = [mutant for mutant in MUTANTS if not sys.argv[1:] or sys.argv[1] in mutant.name]
+    width = max(len(mutant.name) for mutant in chosen)
+    escaped = 0
+    check_whole(chosen)
+    with tempfile.TemporaryDirectory() as directory:
+        source = Path(directory) / "src"
+        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        for mutant in chosen:
+            begun = time.monotonic()
+            caught = is_caught(mutant, source)
+            escaped += not caught
+            how = "caught" if caught else "NOT CAUGHT"
+            took = time.monotonic() - begun
+            test = mutant.test.rpartition("::")[2]
+            print(
+                f"{mutant.rule:9} {mutant.name:{width}} {how:10} {took:5.1f} s  {test}", flush=True
+            )
+    print(f"{len(chosen) - escaped} of {len(chosen)} caught")
+    return 1 if escaped else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

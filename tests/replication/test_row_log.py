@@ -1,0 +1,274 @@
+"""The row log on disk: one record a statement, applied whole and only where it fits (rule 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+import msgspec
+import pytest
+
+from cairn.model.errors import LimitExceeded
+from cairn.model.records import Kind, Packed, RowChange, RowOp, Shape
+from cairn.replication.applier import Damaged, LogGap, LogRefused
+from cairn.storage import data_store
+from cairn.storage.full_copy import CopySource, CopyTarget
+from tests.replication.builders import BY_B, TABLE, WIDER, Site, inserted, packed
+
+Sites = Callable[..., list[Site]]
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Iterator[Sites]:
+    made: list[Site] = []
+
+    def make(*names: str) -> list[Site]:
+        made.extend(Site(tmp_path, name) for name in names)
+        return made
+
+    yield make
+    for site in made:
+        site.close()
+
+
+@pytest.fixture
+def pair(sites: Sites) -> tuple[Site, Site]:
+    """A master in epoch 1 with a table and one row, and a replica that has both."""
+    master, replica = sites("A", "B")
+    master.master(1)
+    replica.enter(1)
+    master.create()
+    master.insert(1)
+    assert replica.follow(master) == 2
+    return master, replica
+
+
+# --- records --------------------------------------------------------------------------------------
+
+
+def test_each_statement_leaves_one_record_and_lsns_have_no_gaps(pair: tuple[Site, Site]) -> None:
+    master, _ = pair
+    with pytest.raises(apsw.ConstraintError):
+        master.insert(1)  # a failed statement uses no lsn
+    assert master.run(f"UPDATE {TABLE.physical_name} SET c1 = 'y' WHERE c0 = 9") == (0, 0)
+    master.run(f"INSERT INTO {TABLE.physical_name} VALUES (1, 2, 'x'), (1, 3, 'x')")
+    assert [record.lsn for record in master.log_of("A")] == [1, 2, 3]
+
+
+def test_a_statement_too_big_for_one_message_is_refused(
+    pair: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master, _ = pair
+    monkeypatch.setattr(data_store, "RECORD_MAX_BYTES", 1_000)
+    with pytest.raises(LimitExceeded):
+        master.insert(2, "x" * 2_000)
+    assert master.rows() == [(1, "x")]
+    assert master.insert(2) == 3
+
+
+def test_a_relay_reads_to_the_end_of_what_fits_and_sees_what_came_since(
+    pair: tuple[Site, Site],
+) -> None:
+    """Rule 16: a half-read cursor would hold the connection in the past."""
+    master, _ = pair
+    for key in range(2, 9):
+        master.insert(key, "x" * 100)
+    assert [record.lsn for record in master.reader.packed("A", 0, 100, 150)] == [1]
+    assert [record.lsn for record in master.reader.packed("A", 2, 100, 350)] == [3, 4]
+    master.insert(9)
+    assert master.log_of("A")[-1].lsn == 10
+
+
+# --- a schema change has its place in the log (rule 4) --------------------------------------------
+
+
+def test_a_schema_change_is_applied_at_its_place(pair: tuple[Site, Site]) -> None:
+    master, replica = pair
+    master.insert(2)
+    master.reshape(Shape(TABLE.id, WIDER, (BY_B,)))
+    master.run(f"INSERT INTO {TABLE.physical_name} VALUES (1, 3, 'x', 7)")
+    master.reshape(Shape(TABLE.id, msgspec.structs.replace(WIDER, schema_version=3), truncate=True))
+    master.run(f"INSERT INTO {TABLE.physical_name} VALUES (1, 4, 'x', 8)")
+    kinds = [msgspec.msgpack.decode(record.body)[0] for record in master.log_of("A")]
+    assert kinds == [Kind.DDL, Kind.ROWS, Kind.ROWS, Kind.DDL, Kind.ROWS, Kind.DDL, Kind.ROWS]
+    for record in master.log_of("A", 2):
+        assert replica.take([record]) == 1
+    assert replica.rows() == master.rows() == [(4, "x", 8)]
+    assert replica.store.tables == master.store.tables
+
+
+def test_a_schema_change_that_fails_half_way_leaves_the_table_as_it_was(
+    pair: tuple[Site, Site],
+) -> None:
+    _, replica = pair
+    twice = (BY_B, msgspec.structs.replace(BY_B, id=2, columns=("b",), unique=True))
+    replica.take([packed("A", 1, 3, inserted(2))])  # two rows with one b: the index cannot be made
+    with pytest.raises(Damaged):
+        replica.take([packed("A", 1, 4, kind=Kind.DDL, shape=Shape(TABLE.id, WIDER, twice))])
+    change = inserted(1, version=2)  # a row that is there, after the table was widened
+    with pytest.raises(Damaged):
+        replica.take([packed("A", 1, 4, change, kind=Kind.DDL, shape=Shape(TABLE.id, WIDER))])
+    assert replica.store.tables == {TABLE.id: TABLE}
+    assert replica.take([packed("A", 1, 4, inserted(3))]) == 1
+    assert replica.rows() == [(1, "x"), (2, "x"), (3, "x")]
+
+
+# --- what does not fit is refused, with origin and lsn --------------------------------------------
+
+CHANGED = RowChange(TABLE.id, 1, RowOp.UPDATE, (1, 5, "x"), (1, 5, "y"))
+BAD = {
+    "no such table": (packed("A", 1, 3, inserted(2, table=7)), "this instance has no such table"),
+    "another schema": (packed("A", 1, 3, inserted(2, version=2)), "this instance has schema 1"),
+    "a row that is not there": (packed("A", 1, 3, CHANGED), "changed 0 rows of table t instead"),
+    "a row that is there": (packed("A", 1, 3, inserted(1)), "UNIQUE constraint failed"),
+    "a wrong type": (packed("A", 1, 3, inserted("no number")), "cannot store TEXT"),  # type: ignore[arg-type]
+    "too few columns": (
+        packed("A", 1, 3, RowChange(TABLE.id, 1, RowOp.INSERT, None, (1, 2))),
+        "BindingsError",
+    ),
+    "half a change": (packed("A", 1, 3, RowChange(TABLE.id, 1, 2, None, (1, 2, "x"))), "half told"),
+    "an unknown change": (packed("A", 1, 3, RowChange(TABLE.id, 1, 9, None, (1, 2, ""))), "kind 9"),
+    "a value of no type": (packed("A", 1, 3, inserted(2, {})), "does not fit"),  # type: ignore[arg-type]
+    "no shape": (packed("A", 1, 3, kind=Kind.DDL), "has no shape"),
+    "no body": (Packed("A", 1, 3, b"\xc1"), "cannot be read"),
+    "a body cut short": (Packed("A", 1, 3, packed("A", 1, 3, inserted(2)).body[:-2]), "cannot be"),
+    "bulk rows that do not fit": (
+        packed("A", 1, 3, bulk=(TABLE.id, 1, [(1, 2, "x"), (1, 1, "x")])),
+        "UNIQUE constraint failed",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", sorted(BAD))
+def test_a_record_that_does_not_fit_changes_nothing(pair: tuple[Site, Site], what: str) -> None:
+    _, replica = pair
+    bad, why = BAD[what]
+    with pytest.raises(Damaged) as refused:
+        replica.take([bad])
+    assert str(refused.value).startswith("record A:3 ")
+    assert why in str(refused.value)
+    assert replica.rows() == [(1, "x")]
+    assert (replica.store.vclock, replica.log_of("A", 2)) == ({"A": 2}, [])
+    assert replica.take([packed("A", 1, 3, inserted(2))]) == 1  # and the next good one follows
+
+
+def test_what_came_before_a_bad_record_stays(pair: tuple[Site, Site]) -> None:
+    _, replica = pair
+    good, bad = packed("A", 1, 3, inserted(2)), packed("A", 1, 5, inserted(3))
+    with pytest.raises(LogGap):
+        replica.take([good, bad])
+    assert (replica.rows(), replica.store.vclock) == ([(1, "x"), (2, "x")], {"A": 3})
+
+
+def test_records_seen_twice_are_applied_once(pair: tuple[Site, Site]) -> None:
+    master, replica = pair
+    master.insert(2)
+    assert replica.take(master.log_of("A")) == 1
+    assert replica.take(master.log_of("A")) == 0
+    assert replica.rows() == [(1, "x"), (2, "x")]
+
+
+# --- epochs ---------------------------------------------------------------------------------------
+
+
+def test_a_promise_outlives_a_restart(pair: tuple[Site, Site]) -> None:
+    """Rule 1: it is durable before it is answered."""
+    _, replica = pair
+    assert replica.group(lambda: replica.store.promise(2)) == (1, {"A": 2})
+    replica.reopen()
+    replica.enter(1)
+    assert replica.take([packed("A", 1, 3, inserted(2))]) == 0
+    assert replica.rows() == [(1, "x")]
+
+
+def test_a_tail_past_the_cut_is_undone_and_kept_aside(pair: tuple[Site, Site]) -> None:
+    """Rule 2."""
+    master, replica = pair
+    master.run(f"UPDATE {TABLE.physical_name} SET c1 = 'tail' WHERE c0 = 1")
+    master.run(f"DELETE FROM {TABLE.physical_name}")
+    master.insert(5)
+    replica.enter(2, A=2)
+    replica.master(2)
+    replica.insert(2)
+    assert [record.lsn for record in master.enter(2, A=2)] == [5, 4, 3]
+    assert master.rows() == [(1, "x")]
+    assert master.diverged() == [("A", 1, 3), ("A", 1, 4), ("A", 1, 5)]
+    assert master.follow(replica) == 1
+    assert master.rows() == replica.rows() == [(1, "x"), (2, "x")]
+    master.enter(3, A=2, B=1)
+    master.master(3)
+    assert master.insert(6) == 3  # the lsn is used again, in another epoch
+    assert [(record.epoch, record.lsn) for record in master.log_of("A")] == [(1, 1), (1, 2), (3, 3)]
+
+
+def test_a_schema_change_past_the_cut_asks_for_a_copy_and_is_kept_aside(
+    pair: tuple[Site, Site],
+) -> None:
+    master, _ = pair
+    master.insert(2)
+    master.reshape(Shape(TABLE.id, WIDER))
+    assert master.enter(2, A=2) is None
+    assert master.diverged() == [("A", 1, 3), ("A", 1, 4)]
+
+
+def copied(source: Site, target: Site, max_bytes: int = 1 << 20) -> CopyTarget:
+    reading, writing = CopySource(source.path), CopyTarget(target.store, source.name)
+    target.group(lambda: writing.begin(reading.head))
+    while (chunk := reading.chunk(max_bytes)) is not None:
+        target.group(lambda piece=chunk: writing.rows(*piece))  # type: ignore[misc]
+    target.group(lambda: writing.finish(reading.head))
+    return writing
+
+
+def test_a_copy_without_a_log_still_knows_its_epoch(pair: tuple[Site, Site]) -> None:
+    """It was taken of a master with a tail that nobody else has."""
+    master, replica = pair
+    master.insert(2)
+    copied(master, replica)
+    assert replica.rows() == [(1, "x"), (2, "x")]
+    assert replica.reader.epochs_at(replica.store.vclock) == {"A": 1}
+    assert replica.enter(2, A=2) is None
+
+
+# --- full copies ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_bytes", [1, 500, 1 << 20])
+def test_a_full_copy_is_of_one_moment_and_the_log_goes_on_from_there(
+    pair: tuple[Site, Site], max_bytes: int
+) -> None:
+    """Rule 23: its cut is read in the transaction that reads the rows."""
+    master, replica = pair
+    master.reshape(Shape(TABLE.id, msgspec.structs.replace(TABLE, schema_version=2), (BY_B,)))
+    for key in range(2, 300):
+        master.insert(key)
+
+    def note() -> int:
+        master.store.put_operation("operation", 7)
+        return 0
+
+    master.group(lambda: master.store.statement(note))
+    reading, writing = CopySource(master.path), CopyTarget(replica.store, "A")
+    master.insert(1_000)  # too late for the copy
+    replica.group(lambda: writing.begin(reading.head))
+    while (chunk := reading.chunk(max_bytes)) is not None:
+        replica.group(lambda piece=chunk: writing.rows(*piece))  # type: ignore[misc]
+    replica.group(lambda: writing.finish(reading.head))
+    assert writing.count == 299
+    assert replica.store.operation("operation") == 7
+    assert replica.store.indexes == master.store.indexes
+    assert replica.follow(master) == 1
+    assert replica.rows() == master.rows()
+    assert replica.store.vclock == master.store.vclock
+
+
+def test_a_copy_that_does_not_fit_is_refused(pair: tuple[Site, Site]) -> None:
+    master, replica = pair
+    writing = CopyTarget(replica.store, "A")
+    head = CopySource(master.path).head
+    replica.group(lambda: writing.begin(head))
+    for table, blocks in ((7, [b"\x90"]), (TABLE.id, [b"\xc1"]), (TABLE.id, [b"\x91\x91\x01"])):
+        with pytest.raises(LogRefused, match="full copy from A"):
+            replica.group(lambda t=table, b=blocks: writing.rows(t, b))  # type: ignore[misc]
+    assert replica.store.get("copying") == 1

@@ -1,0 +1,124 @@
+"""Scan workers: the same batches from either driver, and several messages in one."""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from cairn.client.sync_pool import SyncPool
+from cairn.model.values import ColumnType
+from cairn.server import scan_worker
+from cairn.server.scan_worker import END, FAILED, HEAD, ScanRequest
+from cairn.spark import cluster
+from cairn.spark.splitting import to_stream
+
+TYPES = (
+    ColumnType.INTEGER, ColumnType.STRING, ColumnType.DOUBLE, ColumnType.BOOLEAN,
+    ColumnType.UUID, ColumnType.DATETIME,
+)  # fmt: skip
+NAMES = ("i", "s", "d", "b", "g", "w")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Rows whose first batch would mislead who guesses types from it: nothing but NULL."""
+    path = tmp_path / "data.db"
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("CREATE TABLE raft_stand_in (x)")
+    columns = "b INTEGER, c0 INTEGER, c1 TEXT, c2 REAL, c3 INTEGER, c4 BLOB, c5 INTEGER"
+    connection.execute(f"CREATE TABLE t1 ({columns}) STRICT")
+    full = [(i, f"ä{i}", i / 2, i % 2, bytes([i % 256] * 16), i * 10**6) for i in range(100)]
+    rows = [(1, None, None, None, None, None, None)] * 60_000
+    rows += [(2, *row) for row in full]
+    connection.executemany("INSERT INTO t1 VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+    connection.commit()
+    connection.close()
+    return path
+
+
+def ask(data: Path, sql: str, *args: Any) -> ScanRequest:
+    return ScanRequest(str(data), str(data), sql, args, NAMES, TYPES)
+
+
+def answer(request: ScanRequest) -> list[tuple[int, bytes]]:
+    body = msgspec.msgpack.encode(request)
+    out = io.BytesIO()
+    scan_worker.serve(io.BytesIO(len(body).to_bytes(4, "little") + body), out)
+    found, left = [], out.getvalue()
+    while left:
+        kind, size = HEAD.unpack(left[: HEAD.size])
+        found.append((kind, left[HEAD.size : HEAD.size + size]))
+        left = left[HEAD.size + size :]
+    return found
+
+
+def table_of(pieces: list[tuple[int, bytes]]) -> pa.Table:
+    assert pieces[-1] == (END, b"")
+    return pa.concat_tables(pa.ipc.open_stream(piece).read_all() for _, piece in pieces[:-1])
+
+
+SQL = "SELECT c0, c1, c2, c3, c4, c5 FROM t1 WHERE b BETWEEN ? AND ?"
+
+
+def test_both_ways_of_reading_give_the_same_columns(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_driver = table_of(answer(ask(data, SQL, 1, 2)))
+    monkeypatch.setattr(scan_worker, "_driver", lambda: None)
+    by_cursor = table_of(answer(ask(data, SQL, 1, 2)))
+    assert by_driver.equals(by_cursor)
+    assert by_driver.num_rows == 60_100
+    last = by_driver.slice(60_099).to_pylist()[0]
+    assert (last["s"], last["d"], last["b"], last["g"][:8]) == ("ä99", 49.5, True, "63636363")
+
+
+def test_an_empty_answer_has_its_columns(data: Path) -> None:
+    found = table_of(answer(ask(data, SQL, 7, 8)))
+    assert (found.num_rows, found.column_names) == (0, list(NAMES))
+
+
+def test_what_plain_sqlite_might_understand_otherwise_is_left_to_ours(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_worker, "_driver", lambda: pytest.fail("asked the driver"))
+    for condition in ("lower(c1) = 'ä1'", "c1 LIKE 'Ä1'"):
+        answer(ask(data, f"{SQL} AND {condition}", 1, 2))
+
+
+def test_what_goes_wrong_is_told_and_the_worker_stays(data: Path) -> None:
+    [(kind, said)] = answer(ask(data / "nowhere", SQL, 1, 2))
+    assert kind == FAILED and said
+
+
+def test_a_worker_ends_with_its_instance() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cairn.server.scan_worker"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait(20) == 0
+
+
+def test_messages_that_arrive_together_are_all_taken(
+    dsn: str, pool: SyncPool, table: Callable[[str], str]
+) -> None:
+    name = table("id INTEGER PRIMARY KEY")
+    copy = cluster.CopyIn(
+        dsn, cluster.any_address(dsn), f"COPY {name} (id) FROM STDIN (FORMAT arrow)", 30
+    )
+    for start in range(0, 3000, 10):
+        batch = pa.record_batch([pa.array(range(start, start + 10))], names=["id"])
+        copy.send(to_stream(batch))
+    assert copy.finish() == 3000
+    assert pool.fetch(f"SELECT count(*), sum(id) FROM {name}") == [(3000, 4498500)]
