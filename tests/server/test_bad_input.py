@@ -343,3 +343,18 @@ def test_explain_raw_shows_the_buckets_that_are_asked(cluster: Cluster) -> None:
         text = "\n".join(line for (line,) in lines)
         assert "bucket_id = 1934" in text or "bucket = 1934" in text
         assert "SCAN" not in text
+
+
+def test_limits_set_by_alter_system_hold_for_those_who_connect_after(cluster: Cluster) -> None:
+    node = cluster["i1"]
+    node.sql("ALTER SYSTEM SET pg_statement_max = 3")
+    try:
+        with Raw(node.pg_port, 30) as connection:
+            connection.log_in()
+            for number in range(3):
+                connection.send(parse("SELECT 1", f"s{number}"), SYNC).until(b"Z")
+            told = connection.send(parse("SELECT 1", "s3"), SYNC).until(b"Z")
+            [problem] = [fields(body)["M"] for kind, body in told if kind == b"E"]
+            assert problem.startswith("Statement storage is full. Current size limit: 3.")
+    finally:
+        node.sql("ALTER SYSTEM RESET pg_statement_max")

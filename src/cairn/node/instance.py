@@ -43,7 +43,7 @@ from cairn.node.leases import LeaseGiver, LeaseHolder
 from cairn.node.local_tables import LocalTables
 from cairn.node.membership import Membership
 from cairn.node.proposals import Proposer
-from cairn.node.raft_runner import RaftRunner
+from cairn.node.raft_runner import LOG_BYTES_MAX, LOG_ENTRIES_MAX, RaftRunner
 from cairn.node.replication_runner import BEAT_S, Replication
 from cairn.node.runtime import Runtime, spawn
 from cairn.node.sentinel import Sentinel
@@ -211,6 +211,8 @@ class Instance:
 
     def _on_applied(self, done: list[Applied]) -> None:
         self.state.follow(done)
+        self.runner.entries_max = int(self.state.setting("raft_wal_count_max", LOG_ENTRIES_MAX))
+        self.runner.bytes_max = int(self.state.setting("raft_wal_size_max", LOG_BYTES_MAX))
         self.proposer.applied(done)
         self._topology_changed()
         if any(

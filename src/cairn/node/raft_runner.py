@@ -44,7 +44,7 @@ TICK_S = 0.1
 ELECTION_TICKS = 10
 HEARTBEAT_TICKS = 2
 MAX_CATCH_UP = 2  # ticks made good after a stall; more would make a paused node campaign at once
-LOG_ENTRIES_MAX, LOG_BYTES_MAX, LOG_TAIL = 16_384, 32 * 1024 * 1024, 2_000
+LOG_ENTRIES_MAX, LOG_BYTES_MAX, LOG_TAIL = 16_384, 64 * 1024 * 1024, 2_000
 
 
 class RaftRunner:
@@ -90,6 +90,7 @@ class RaftRunner:
         self.bad_messages = 0
         self.persisted_index = self.view.last_index()
         self._compacting = False
+        self.entries_max, self.bytes_max = LOG_ENTRIES_MAX, LOG_BYTES_MAX  # see ALTER SYSTEM
         self._closed = False
 
     # --- life ---------------------------------------------------------------------------------
@@ -375,9 +376,10 @@ class RaftRunner:
 
     def _maybe_compact(self) -> None:
         kept = self.view.last_index() - self.view.first_index() + 1
-        if self._compacting or (kept <= LOG_ENTRIES_MAX and self.view.bytes <= LOG_BYTES_MAX):
+        if self._compacting or (kept <= self.entries_max and self.view.bytes <= self.bytes_max):
             return
-        upto = min(self.applied_index, self.view.last_index() - LOG_TAIL)
+        tail = min(LOG_TAIL, self.entries_max // 2)  # for those who are a little behind
+        upto = min(self.applied_index, self.view.last_index() - tail)
         if upto >= self.view.first_index():
             self.compact(upto)
 

@@ -54,8 +54,10 @@ class Connection(asyncio.Protocol):
             tls_available=service.tls is not None,
             require_tls=service.tls is not None,
         )
+        setting = service.instance.state.setting
         self.book: StatementBook[Cached] = StatementBook(
-            max_statements=100_000, max_portals=100_000
+            max_statements=int(setting("pg_statement_max", 100_000)),
+            max_portals=int(setting("pg_portal_max", 100_000)),
         )
         self.login: Login | None = None
         self.user, self.user_id = "", 0

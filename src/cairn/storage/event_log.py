@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from cairn.model import rows
@@ -86,9 +87,17 @@ class EventLog:
             self._since_prune = 0
             self._prune()
 
+    def _kept(self) -> int:
+        """`topology_events_max`, as set at this position of the log."""
+        query = f"SELECT c2 FROM {system.PICO_DB_CONFIG.physical_name} WHERE c0 = ? AND c1 = ''"
+        row = self._connection.execute(query, ("topology_events_max",)).fetchone()
+        value = None if row is None or row[0] is None else json.loads(row[0])
+        return value if isinstance(value, int) and value >= 0 else KEEP
+
     def _prune(self) -> None:
         row = self._connection.execute(
-            f"SELECT c0, c1 FROM {_TABLE} ORDER BY c0 DESC, c1 DESC LIMIT 1 OFFSET {KEEP}"
+            f"SELECT c0, c1 FROM {_TABLE} ORDER BY c0 DESC, c1 DESC LIMIT 1 OFFSET ?",
+            (self._kept(),),
         ).fetchone()
         if row is None:
             return
