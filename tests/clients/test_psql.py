@@ -45,6 +45,14 @@ def test_a_table_is_described(psql: Run, fresh: str) -> None:
     assert f"{fresh}_name" in listed and f"{fresh}_pkey" in listed
 
 
+def test_rights_on_a_table_are_listed(psql: Run, fresh: str) -> None:
+    psql("CREATE USER reader WITH PASSWORD 'Passw0rd1'")
+    psql(f"GRANT READ ON TABLE {fresh} TO reader")
+    psql(f"GRANT WRITE ON TABLE {fresh} TO reader")
+    assert "reader=rawd/admin" in psql(rf"\dp {fresh}")
+    psql("DROP USER reader")
+
+
 def test_a_table_that_is_not_there_is_not_described(psql: Run) -> None:
     assert psql(r"\d nowhere") == 'Did not find any relation named "nowhere".\n'
 

@@ -129,6 +129,26 @@ def _fixed() -> Iterator[tuple[str, Values]]:
         )
 
 
+#: Our rights in the letters of PostgreSQL's access lists; what has none is left out there.
+_LETTERS = {"read": "r", "write": "awd", "drop": "D", "alter": "t"}
+
+
+def _rights(catalog: Catalog, table: Table, owner: str) -> str | None:
+    """Who may do what with the table, as \\dp shows it: `user=rights/grantor`, one each."""
+    names = {user.id: user.name for user in catalog.users.values()}
+    found: dict[str, str] = {}
+    for right in sorted(catalog.privileges, key=lambda each: (each.grantee_id, each.privilege)):
+        if right.object_type == "table" and right.object_id == table.id:
+            name = names.get(right.grantee_id, str(right.grantee_id))
+            found[name] = found.get(name, "") + _LETTERS.get(right.privilege, "")
+    if not found:
+        return None
+    listed = ",".join(
+        f"{'' if name == 'public' else name}={rights}/{owner}" for name, rights in found.items()
+    )
+    return "{" + listed + "}"
+
+
 def _role(catalog: Catalog, user: User) -> Iterator[tuple[str, Values]]:
     is_super = user.id in (ADMIN_ID, SUPER_ID)
     creates = is_super or catalog.allows(user.id, "create", "user", -1)
@@ -155,10 +175,8 @@ def _role(catalog: Catalog, user: User) -> Iterator[tuple[str, Values]]:
 
 def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Values]]:
     space, schema = (SYSTEM_SCHEMA, "pg_catalog") if table.is_system else (PUBLIC_SCHEMA, "public")
-    yield (
-        "pg_class",
-        _class(table.id, table.name, space, "r", table.owner, len(table.columns)),
-    )
+    row = _class(table.id, table.name, space, "r", table.owner, len(table.columns))
+    yield "pg_class", {**row, "relacl": _rights(catalog, table, owner)}
     named = {"table_catalog": DATABASE, "table_schema": schema, "table_name": table.name}
     yield "information_schema_tables", {**named, "table_type": "BASE TABLE"}
     yield "pg_tables", {"schemaname": schema, "tablename": table.name, "tableowner": owner}
