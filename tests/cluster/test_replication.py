@@ -111,3 +111,23 @@ def test_a_newcomer_takes_a_full_copy_with_schema_and_indexes(new_cluster: Make)
     query = "SELECT count(*) FROM t WHERE b = 'b7' OPTION (read_preference = any)"
     eventually(lambda: third.sql(query) == [(1,)], "the newcomer's own rows")
     assert second.sql(query) == [(1,)]
+
+
+def test_a_replica_says_how_old_its_rows_may_be(new_cluster: Make, tmp_path: Any) -> None:
+    cluster = new_cluster("--config", config(tmp_path, "async")).start("i1", "i2", "i3")
+    cluster["i1"].sql("CREATE TABLE t (a INT PRIMARY KEY) DISTRIBUTED BY (a)")
+    cluster["i1"].sql("INSERT INTO t VALUES (1), (2), (3)")
+    query = "SELECT count(*) FROM t OPTION (read_preference = any)"
+    [(master,)] = cluster["i1"].sql("SELECT current_master_name FROM _pico_replicaset")
+    for name in cluster.nodes:
+        eventually(lambda n=name: cluster[n].sql(query) == [(3,)], f"{name} has the rows")
+        with cluster[name].connect() as connection:
+            connection.execute("SELECT count(*) FROM t")
+            assert connection.info.parameter_status("read_staleness_ms") is None
+            connection.execute(query)
+            told = connection.info.parameter_status("read_staleness_ms")
+            if name == master:
+                assert told is None
+            else:
+                assert told is not None and 0 <= int(told) < 60_000
+                assert connection.execute("SHOW read_staleness_ms").fetchone() == (told,)

@@ -272,3 +272,12 @@ def test_a_copy_that_does_not_fit_is_refused(pair: tuple[Site, Site]) -> None:
         with pytest.raises(LogRefused, match="full copy from A"):
             replica.group(lambda t=table, b=blocks: writing.rows(t, b))  # type: ignore[misc]
     assert replica.store.get("copying") == 1
+
+
+def test_the_mean_size_of_records_is_that_of_the_newest(pair: tuple[Site, Site]) -> None:
+    """Retention counts bytes by it: a record of COPY has many rows."""
+    master, _ = pair
+    for key in range(10, 30):
+        master.run(f"INSERT INTO {TABLE.physical_name} VALUES (1, ?, ?)", key, "x" * 5_000)
+    assert 4_000 < master.reader.mean_bytes("A") < 5_100
+    assert master.reader.mean_bytes("nobody") == 0.0

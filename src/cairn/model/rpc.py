@@ -204,6 +204,7 @@ class ReadRequest(msgspec.Struct, frozen=True):
 
 class ReadResponse(msgspec.Struct, frozen=True):
     rows: list[tuple[Any, ...]]
+    stale_s: float | None = None  # of a replica: how long ago it last had all of its master's rows
 
 
 class WriteRequest(msgspec.Struct, frozen=True):

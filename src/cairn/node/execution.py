@@ -130,13 +130,20 @@ class Execution:
         if rows is None or (request.row_max and len(rows) > request.row_max):
             return self._handle_long_read(request)
         self.check_read(request)
-        return ReadResponse(rows)
+        return ReadResponse(rows, self.stale_s(request))
+
+    def stale_s(self, request: ReadRequest) -> float | None:
+        """How old the rows of this replica may be; None for those of a master."""
+        if request.preference == "leader" or not request.tables:
+            return None
+        return self._instance.replication.stale_s()
 
     async def _handle_long_read(self, request: ReadRequest) -> ReadResponse:
         """When the asking instance stops waiting, the scan stops as well."""
         flag = Cancelled()
         try:
-            return ReadResponse(await self.read(request, flag))
+            rows = await self.read(request, flag)
+            return ReadResponse(rows, self.stale_s(request))
         except asyncio.CancelledError:
             flag.set()
             raise

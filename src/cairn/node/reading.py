@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import msgspec
 
 from cairn.model.errors import NoMaster, NotOwner, PlanOutdated, TableUnderDdl, Unreachable
 from cairn.model.rpc import ReadRequest, ReadResponse
@@ -24,6 +25,19 @@ PLAIN_MERGE = re.compile(r"SELECT (r\d+)\.x0 AS x0(?:, \1\.x(\d+) AS x\2)* FROM 
 _RETRIED = (NotOwner, NoMaster, TableUnderDdl)
 
 Params = Sequence[Any]
+
+
+class How(msgspec.Struct):
+    """How a read shall be answered, and how old the answer turned out to be."""
+
+    preference: str = "leader"
+    row_max: int = 0
+    cancelled: Cancelled = msgspec.field(default_factory=Cancelled)
+    stale_s: float | None = None  # of the oldest part that a replica gave
+
+    def came(self, stale_s: float | None) -> None:
+        if stale_s is not None:
+            self.stale_s = max(stale_s, self.stale_s or 0.0)
 
 
 class Reads:
@@ -98,15 +112,10 @@ class Reads:
         plan: plans.ReadPlan,
         params: Params,
         tables: dict[int, int],
-        *,
-        preference: str = "leader",
-        row_max: int = 0,
-        cancelled: Cancelled | None = None,
+        how: How | None = None,
     ) -> list[Row]:
-        flag = cancelled or threading.Event()
-        rows: list[Row] = await self._following(
-            lambda: self._read(plan, params, tables, preference, row_max, flag)
-        )
+        manner = how or How()
+        rows: list[Row] = await self._following(lambda: self._read(plan, params, tables, manner))
         return rows
 
     async def _following(self, attempt: Callable[[], Any]) -> Any:
@@ -126,56 +135,51 @@ class Reads:
         plan: plans.ReadPlan,
         params: Params,
         tables: dict[int, int],
-        preference: str,
-        row_max: int,
-        cancelled: Cancelled,
+        how: How,
     ) -> list[Row]:
         self._check_versions(tables)
         if isinstance(plan, plans.PointRead):
-            return await self._point_read(plan, params, tables, preference, cancelled)
+            return await self._point_read(plan, params, tables, how)
         values = list(params)
         for step in plan.steps:
-            found = await self._read(step.plan, values, tables, preference, row_max, cancelled)
+            found = await self._read(step.plan, values, tables, how)
             values = [*values, *[None] * (step.number - len(values))]
             values[step.number - 1] = step.value(found)
         if len(plan.fragments) == 1 and PLAIN_MERGE.fullmatch(plan.sql):
-            return await self._gather(
-                plan.fragments[0], values, tables, preference, row_max, cancelled
-            )
+            return await self._gather(plan.fragments[0], values, tables, how)
         gathered = []
         for fragment in plan.fragments:
-            rows = await self._gather(fragment, values, tables, preference, row_max, cancelled)
+            rows = await self._gather(fragment, values, tables, how)
             gathered.append((len(fragment.types), rows))
-        return await self.execution.merge(gathered, plan.sql, plan.bind(values), cancelled)
+        return await self.execution.merge(gathered, plan.sql, plan.bind(values), how.cancelled)
 
     async def _point_read(
         self,
         plan: plans.PointRead,
         params: Params,
         tables: dict[int, int],
-        preference: str,
-        cancelled: Cancelled,
+        how: How,
     ) -> list[Row]:
         args = plan.bind(params)
         if plan.bucket is None:
             rows = self.execution.reader.quick(plan.sql, args)
             if rows is None:
-                rows = await self.execution.scan(plan.sql, args, 0, cancelled)
+                rows = await self.execution.scan(plan.sql, args, 0, how.cancelled)
             return rows
         bucket = plan.bucket(params)
         assert plan.tier is not None
         replicaset = self.routes.owner(plan.tier, bucket)
-        request = ReadRequest(plan.sql, args, tables, bucket, preference=preference)
-        return await self._read_at(replicaset, request, cancelled)
+        request = ReadRequest(plan.sql, args, tables, bucket, preference=how.preference)
+        return await self._read_at(replicaset, request, how)
 
-    async def _read_at(
-        self, replicaset: str, request: ReadRequest, cancelled: Cancelled
-    ) -> list[Row]:
+    async def _read_at(self, replicaset: str, request: ReadRequest, how: How) -> list[Row]:
         instance = self.instance
         target = self.routes.reader(replicaset, request.preference, instance.raft_id)
         if target == instance.raft_id:
             self.local += 1
-            return await self.execution.read(request, cancelled)
+            rows = await self.execution.read(request, how.cancelled)
+            how.came(self.execution.stale_s(request))
+            return rows
         self.forwarded += 1
         try:
             answer = await instance.peers.call(
@@ -183,6 +187,7 @@ class Reads:
             )
         except Unreachable as problem:  # a read may be asked again, of whoever follows
             raise self._no_answer(replicaset, target, problem) from None
+        how.came(answer.stale_s)
         return answer.rows
 
     def _no_answer(self, replicaset: str, target: int, problem: Unreachable) -> NoMaster:
@@ -199,9 +204,7 @@ class Reads:
         fragment: plans.Fragment,
         params: Params,
         tables: dict[int, int],
-        preference: str,
-        row_max: int,
-        cancelled: Cancelled,
+        how: How,
     ) -> list[Row]:
         targets = self._targets(fragment, params)
         args = fragment.bind(params)
@@ -214,17 +217,17 @@ class Reads:
                     args,
                     asked,
                     ranges=ranges,
-                    preference=preference,
-                    row_max=row_max,
+                    preference=how.preference,
+                    row_max=how.row_max,
                 ),
-                cancelled,
+                how,
             )
             for replicaset, ranges in targets.items()
         ]
         answers = await asyncio.gather(*calls)
         rows = answers[0] if len(answers) == 1 else [row for rows in answers for row in rows]
-        if row_max and len(rows) > row_max:
-            raise too_many(row_max)
+        if how.row_max and len(rows) > how.row_max:
+            raise too_many(how.row_max)
         return rows
 
     def _targets(self, fragment: plans.Fragment, params: Params) -> dict[str, Ranges]:

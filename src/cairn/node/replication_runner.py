@@ -47,6 +47,7 @@ BATCH = 500
 REFUSED_PAUSE_S = 5.0
 MAINTAIN_S = 5.0
 BEAT_S = 1.0
+NEVER_S = 1e6  # how stale a replica is that has never had everything
 
 
 class Replication(Relaying, FullCopies):
@@ -341,6 +342,16 @@ class Replication(Relaying, FullCopies):
         if effects:
             self.on_routes()
 
+    def stale_s(self) -> float | None:
+        """Seconds since this replica last had everything; None for a master, who always has."""
+        found = self._replicaset()
+        if found is None or found[1].current_master_name == self._name:
+            return None
+        master = self._state.cluster.instances.get(found[1].current_master_name)
+        link = self.links.get(master.uuid) if master is not None else None
+        lag_s = None if link is None else link.lag_s(asyncio.get_running_loop().time())
+        return NEVER_S if lag_s is None else lag_s
+
     # --- keeping the log short ------------------------------------------------------------------
 
     async def maintain(self) -> None:
@@ -349,7 +360,7 @@ class Replication(Relaying, FullCopies):
             await asyncio.sleep(MAINTAIN_S)
             self.drop_idle_copies()
             for origin, lsn in list(self.data.vclock.items()):
-                upto = self.prunable(origin, lsn)
+                upto = self.prunable(origin, lsn, self._reader.mean_bytes(origin))
                 if upto >= self._reader.oldest(origin) > 0:
                     await self.data.run(lambda o=origin, u=upto: self.data.store.prune(o, u))  # type: ignore[misc]
 

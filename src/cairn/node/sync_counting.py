@@ -16,6 +16,7 @@ from cairn.replication.relay import Subscribe
 SYNC_S = 5.0
 SLOW_S = 0.5  # a write that waits longer is worth a word in `cairn status`
 KEEP_RECORDS = 100_000  # of each origin, for streams and for those who were away for a while
+KEEP_BYTES = 256 * 1024 * 1024  # the same in bytes: a record of COPY has many rows
 
 
 class SyncCounting:
@@ -109,12 +110,13 @@ class SyncCounting:
                 still.append(waiter)
         self._ack_waiters = still
 
-    def prunable(self, origin: str, lsn: int) -> int:
+    def prunable(self, origin: str, lsn: int, mean_bytes: float) -> int:
         """The last lsn that need not be kept: all members have it and streams had their time.
 
         One record always stays: it says of which epoch this log is.
         """
+        keep = min(KEEP_RECORDS, int(KEEP_BYTES / max(mean_bytes, 1.0)) + 1)
         bound = int(self._state.setting("row_log_max", 1_000_000))
         have = [self._acked(name, origin) for name in self._members() if name != self._name]
         wanted = min([lsn, *have])
-        return min(max(min(wanted, lsn - KEEP_RECORDS), lsn - bound), lsn - 1)
+        return min(max(min(wanted, lsn - keep), lsn - bound), lsn - 1)

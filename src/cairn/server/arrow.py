@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.model.errors import NotOwner
 from cairn.model.rpc import ReadResponse
+from cairn.node.reading import How
 from cairn.node.routes import Ranges
 from cairn.server import scan_pool, scans
 from cairn.server.arrow_in import BatchDecoder
@@ -120,8 +121,7 @@ async def _gathered(
         query.prepared.plan,  # type: ignore[arg-type]
         values,
         query.sharded,
-        preference=session.preference,
-        cancelled=session.cancelled,
+        How(session.preference, cancelled=session.cancelled),
     )
     encode = _encode(query)
     for start in range(0, len(rows), BATCH_ROWS):

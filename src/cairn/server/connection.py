@@ -274,6 +274,13 @@ class Connection(asyncio.Protocol):
             with contextlib.suppress(ValueError):
                 self.row_max = int(value)
 
+    def tell_staleness(self, stale_s: float | None) -> None:
+        """Rows of a replica: how old they may be, as a parameter that every driver can read."""
+        if stale_s is not None:
+            told = str(round(stale_s * 1000))
+            self.parameters["read_staleness_ms"] = told
+            self.pg.parameter_status("read_staleness_ms", told)
+
     def reset_parameter(self, name: str) -> None:
         if name.lower() == "all":
             self.parameters.clear()

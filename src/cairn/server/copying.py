@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cairn.model.errors import CairnError, QueryCanceled, Unsupported
 from cairn.model.values import OIDS, parse_text
+from cairn.node.reading import How
 from cairn.pgwire.copy import CopyParser
 from cairn.pgwire.copy_out import copy_encoder, header_line
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail
@@ -88,8 +89,7 @@ async def _gathered(
         query.prepared.plan,  # type: ignore[arg-type]
         query.prepared.start((), session.now()),
         query.sharded,
-        preference=session.preference,
-        cancelled=session.cancelled,
+        How(session.preference, cancelled=session.cancelled),
     )
 
     async def pieces() -> AsyncIterator[tuple[int, bytes]]:

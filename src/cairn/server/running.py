@@ -18,6 +18,7 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.topology import ConnectionType
+from cairn.node.reading import How
 from cairn.server.settings import show, show_all
 from cairn.server.statements import Cached
 from cairn.sql import plans
@@ -90,14 +91,13 @@ async def _run(session: Connection, cached: Cached, params: Sequence[Any]) -> Ou
     values = prepared.start(params, session.now())
     hints = _hop_hint(session, plan, values) if session.wants_hints else ()
     if isinstance(plan, _READS):
-        rows = await service.dispatcher.read(
-            plan,
-            values,
-            cached.sharded,
+        how = How(
             preference=str(prepared.options.get("read_preference", session.preference)),
             row_max=_row_max(session, cached),
             cancelled=session.cancelled,
         )
+        rows = await service.dispatcher.read(plan, values, cached.sharded, how)
+        session.tell_staleness(how.stale_s)
         if session.cancelled.is_set():
             raise QueryCanceled("canceling statement due to user request")
         return Outcome(rows, len(rows), prepared.complete(len(rows)), hints)

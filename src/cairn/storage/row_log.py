@@ -35,6 +35,10 @@ _EPOCH = (
     "SELECT epoch FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?) AND lsn = ?"
 )
 _NEWEST = "SELECT epoch FROM row_log WHERE origin = ? ORDER BY lsn DESC LIMIT 1"
+_MEAN = (
+    "SELECT avg(size) FROM (SELECT length(body) AS size FROM row_log WHERE origin = "
+    "(SELECT id FROM origin WHERE uuid = ?) ORDER BY lsn DESC LIMIT 500)"
+)
 _OLDEST = "SELECT min(lsn) FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?)"
 _ALL = "SELECT o.uuid, l.epoch, l.lsn, l.body FROM row_log l JOIN origin o ON l.origin = o.id"
 
@@ -77,6 +81,11 @@ class LogReader:
             found.append(Packed(origin, epoch, lsn, body))
         cursor.close()  # a half-read cursor would keep this connection in the past (rule 16)
         return found
+
+    def mean_bytes(self, origin: str) -> float:
+        """Size of the newest records, on average; only their headers are read."""
+        found: Any = self.connection.execute(_MEAN, (origin,)).fetchone()
+        return found[0] or 0.0
 
     def epoch_at(self, origin: str, lsn: int) -> int:
         """0: the record is not here any more."""
