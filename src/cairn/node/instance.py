@@ -34,6 +34,7 @@ from cairn.model.topology import Instance as InstanceRow
 from cairn.net.handshake import Identity, Refused
 from cairn.net.link import Handler, Link
 from cairn.net.peers import Peers
+from cairn.node.ballots import BallotRequest
 from cairn.node.data_plane import DataPlane
 from cairn.node.full_copies import CopyRequest
 from cairn.node.global_state import GlobalState
@@ -331,6 +332,7 @@ class Instance:
             "promise": self.data.promise,
             "vclock": self.data.position,
             "replicated": self.replication.handle_replicated,
+            "ballot": self.replication.handle_ballot,
             "subscribe": self.replication.handle_subscribe,
             "copy_rows": self.replication.handle_copy,
             "apply_schema_change": self.data.change_schema,
@@ -348,6 +350,7 @@ class Instance:
             "promise": PromiseRequest,
             "vclock": VclockRequest,
             "replicated": ReplicatedRequest,
+            "ballot": BallotRequest,
             "subscribe": Subscribe,
             "copy_rows": CopyRequest,
             "apply_schema_change": SchemaChangeRequest,

@@ -28,6 +28,7 @@ class LinkStatus(msgspec.Struct):
     state: str = "off"  # off | follow | copying | stopped
     lag_rows: int = 0
     problem: str | None = None
+    knows_lists: bool = True  # an older peer sends everything, and we drop what others give
     origins: dict[str, Traffic] = {}
     equal_at: float | None = None  # when we were last known to have all that the upstream had
 

@@ -20,12 +20,12 @@ from cairn.model.rpc import Empty, ReplicatedRequest, VclockRequest, VclockRespo
 from cairn.model.topology import Instance as InstanceRow
 from cairn.model.topology import Replicaset
 from cairn.net.peers import Peers
+from cairn.node.ballots import Ballot, Ballots, only
 from cairn.node.data_plane import DataPlane
 from cairn.node.full_copies import FullCopies
 from cairn.node.global_state import GlobalState
 from cairn.node.links import LinkStatus, Traffic
 from cairn.node.raft_runner import RaftRunner
-from cairn.node.relaying import Relaying
 from cairn.node.runtime import Runtime, spawn
 from cairn.replication.applier import (
     History,
@@ -50,7 +50,7 @@ BEAT_S = 1.0
 NEVER_S = 1e6  # how stale a replica is that has never had everything
 
 
-class Replication(Relaying, FullCopies):
+class Replication(Ballots, FullCopies):
     def __init__(
         self,
         name: str,
@@ -80,6 +80,8 @@ class Replication(Relaying, FullCopies):
         self._routes_version = incarnation  # never one that a subscriber has seen before
         self._seen_routes: dict[str, int] = {}
         self._vclocks: dict[str, Vclock] = {}  # of upstreams, as last heard
+        self._ballots: dict[str, Ballot] = {}
+        self._silent: set[str] = set()
         self.on_routes: Callable[[], None] = lambda: None
         self.on_beat: Callable[[], None] = lambda: None
         self.on_diverged: Callable[[], None] = lambda: None
@@ -263,12 +265,15 @@ class Replication(Relaying, FullCopies):
         if self._must_copy and self._is_master(name):
             await self._copy_from(row, found[1], link)
             return  # the next pull begins with a fresh look at where we stand
+        if uuid not in self._ballots:
+            await self._ask_ballot(row, found[1], link)
+        taken = self._origins_at(uuid)
         vclock, asked_at = dict(self.data.vclock), self._runtime.boot_clock()
         request = Subscribe(
             self._uuid,
             found[1].uuid,
             vclock,
-            self._origins_at(uuid),
+            taken if link.knows_lists else (),
             BATCH,
             PULL_S,
             self.acks,
@@ -278,6 +283,8 @@ class Replication(Relaying, FullCopies):
         )
         answer = await self._peers.call(row.raft_id, "subscribe", request, Rows, CALL_S)
         check_origins(answer.records, request.origins, self._uuid)
+        if not link.knows_lists:
+            answer = only(answer, taken)
         self._heard(uuid, answer)
         if answer.records:
             await self._apply(request, answer, link)
@@ -330,6 +337,7 @@ class Replication(Relaying, FullCopies):
                 self.on_routes()
 
     def _lost(self, uuid: str) -> None:
+        self._no_ballot(uuid)
         self._vclocks.pop(uuid, None)
         self._seen_routes.pop(uuid, None)
         self._carry_out(self.routing.disconnected(uuid))
