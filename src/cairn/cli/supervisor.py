@@ -42,6 +42,9 @@ def lock_directory(directory: Path) -> int | None:
     return handle
 
 
+_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
 def supervise(child: Child, directory: Path) -> int:
     """Run the child until it ends; the exit code is its own."""
     made = _missing(directory)
@@ -95,8 +98,10 @@ def _run_once(child: Child, directory: Path) -> tuple[int, list[dict[str, Any]]]
     ipc_read, ipc_write = os.pipe()
     life_read, life_write = os.pipe()
     child_pid: list[int] = []  # filled after the fork; a signal before it ends us both
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in _PASSED_ON:
         signal.signal(number, lambda received, frame: _pass_on(child_pid, received))
+    # A signal that reached the child before Python has tidied up after the fork would be forgotten.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     pid = os.fork()
     if pid == 0:
         os.close(ipc_read)
@@ -105,6 +110,7 @@ def _run_once(child: Child, directory: Path) -> tuple[int, list[dict[str, Any]]]
     os.close(ipc_write)
     os.close(life_read)
     child_pid.append(pid)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
     _write_pids(directory, pid)
     messages = _read_messages(ipc_read)
     status = _wait(pid)
@@ -119,6 +125,7 @@ def _become_child(child: Child, ipc: int, lifeline: int) -> None:
         # Until the instance handles signals itself, one of them simply ends it.
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
         signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
         os.setpgid(0, 0)
         _die_with_parent()
 
