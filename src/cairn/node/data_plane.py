@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import apsw
@@ -32,6 +32,7 @@ from cairn.model.rpc import (
 from cairn.model.schema import Table
 from cairn.node.global_state import GlobalState
 from cairn.node.raft_runner import RaftRunner
+from cairn.node.routes import merged
 from cairn.node.runtime import spawn
 from cairn.storage.data_store import DataStore, Fence
 from cairn.storage.writer import Disk, Job
@@ -151,7 +152,7 @@ class DataPlane:
         if replicaset is None:
             return Fence()
         is_master = replicaset.current_master_name == replicaset.target_master_name == self._name
-        ranges = _merged(
+        ranges = merged(
             (bucket.start, bucket.end)
             for bucket in cluster.owned(replicaset.name)
             if bucket.is_writable
@@ -238,17 +239,6 @@ class DataPlane:
             await self.run(lambda: self._reshape(shape), alone=True)
         except CairnError as problem:
             log.warning("table %d: %s (again at the next change)", shape.table_id, problem)
-
-
-def _merged(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Neighbours as one: who asks for buckets across their border asks for one range."""
-    found: list[tuple[int, int]] = []
-    for start, end in sorted(ranges):
-        if found and found[-1][1] + 1 == start:
-            found[-1] = (found[-1][0], end)
-        else:
-            found.append((start, end))
-    return tuple(found)
 
 
 def _refusal(problem: apsw.Error) -> CairnError:

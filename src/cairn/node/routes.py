@@ -90,3 +90,14 @@ class Routes:
         return NotInPrerequisiteState(
             f"tier {tier} has no buckets yet: waiting for {why}", sqlstate="57P03"
         )
+
+
+def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Neighbours as one: who asks for buckets across their border asks for one range."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if found and found[-1][1] + 1 == start:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((start, end))
+    return tuple(found)

@@ -13,12 +13,12 @@ from cairn.model.errors import (
     CairnError,
     DatatypeMismatch,
     InvalidText,
-    NotNullViolation,
     Unsupported,
 )
 from cairn.model.schema import Table
 from cairn.model.values import ColumnType, physical_reader, to_physical
 from cairn.server.arrow_types import Row, load_pyarrow
+from cairn.server.copy_rows import check_filled, is_required, missing
 
 #: What a column of a key is brought to before it is hashed.
 _KEY_TYPES: dict[ColumnType, Callable[[Any], Any]] = {
@@ -45,7 +45,7 @@ class BatchDecoder:
         self._table, self._names = table, list(names)
         key = table.sharding.columns
         self._key = [self._names.index(name) for name in key if name in self._names]
-        self._check_filled()
+        check_filled(table, names)
         self._key_types = types = [self._columns[at].type for at in self._key]
         self._key_parts = list(zip(self._key, types, strict=True))
         self._tier = tier.bucket_count, tier.hash_version
@@ -53,22 +53,6 @@ class BatchDecoder:
         self._key_readers = [physical_reader(type_) for type_ in types]
         order = {name: at for at, name in enumerate(self._names)}
         self._order = [order.get(column.name) for column in table.columns]
-
-    def _check_filled(self) -> None:
-        sharding = self._table.sharding
-        assert sharding is not None
-        for column in self._table.columns:
-            must = not column.nullable or column.name in (
-                *self._table.primary_key,
-                *sharding.columns,
-            )
-            if must and column.name not in self._names:
-                raise NotNullViolation(f'COPY must fill column "{column.name}"')
-
-    @property
-    def insert_sql(self) -> str:
-        marks = ", ".join("?" * (len(self._table.columns) + 1))
-        return f"INSERT INTO {self._table.physical_name} VALUES ({marks})"
 
     def decode(self, data: bytes) -> list[Row]:
         """Rows in the table's own order; NULL where COPY names no column."""
@@ -116,12 +100,8 @@ class BatchDecoder:
 
     def _physical(self, at: int, array: Any) -> list[Any]:
         column = self._columns[at]
-        must = not column.nullable or column.name in self._table.primary_key
-        if must and array.null_count:
-            raise NotNullViolation(
-                f'null value in column "{column.name}" of relation "{self._table.name}" violates '
-                "not-null constraint"
-            )
+        if is_required(self._table, column) and array.null_count:
+            raise missing(column, self._table)
         try:
             return _stored(self._pa, column.type, array)
         except (self._pa.ArrowInvalid, self._pa.ArrowNotImplementedError) as problem:

@@ -22,6 +22,7 @@ from cairn.model.errors import (
 )
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.server.arrow import BatchDecoder
+from cairn.server.copy_rows import insert_sql
 
 if TYPE_CHECKING:
     from cairn.server.session import Session
@@ -97,7 +98,7 @@ async def _insert(
     except (binascii.Error, ValueError):
         raise InvalidParameter("the chunk is not base64") from None
     rows = await asyncio.to_thread(decoder.decode, data)
-    sql = decoder.insert_sql.replace("INSERT", verb, 1)
+    sql = insert_sql(table).replace("INSERT", verb, 1)
     if conflict == "same":
         sql += _unless_same(table)
     assert table.sharding is not None

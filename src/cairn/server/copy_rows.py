@@ -35,11 +35,7 @@ class RowMaker:
         assert table.sharding is not None
         self._table = table
         self._columns = [_column(table, name) for name in names]
-        for column in table.columns:
-            if column.name not in names and (
-                is_required(table, column) or column.name in table.sharding.columns
-            ):
-                raise NotNullViolation(f'COPY must fill column "{column.name}"')
+        check_filled(table, names)
         self._required = [is_required(table, column) for column in self._columns]
         self._readers = [_column_reader(column.type) for column in self._columns]
         place = {name: at for at, name in enumerate(names)}
@@ -49,11 +45,6 @@ class RowMaker:
         self._key = [(at, physical_reader(type_)) for at, type_ in zip(key, types, strict=True)]
         tier = catalog.tiers[table.sharding.tier]
         self._buckets = buckets_function(types, tier.bucket_count, tier.hash_version)
-
-    @property
-    def insert_sql(self) -> str:
-        marks = ", ".join("?" * (len(self._table.columns) + 1))
-        return f"INSERT INTO {self._table.physical_name} VALUES ({marks})"
 
     def rows(self, lines: Sequence[Fields]) -> list[Row]:
         """All of them, or an error: `find_bad_line` tells which line is to blame."""
@@ -73,7 +64,7 @@ class RowMaker:
         if None not in fields:
             return read(fields)  # type: ignore[arg-type]
         if self._required[at]:
-            raise _missing(self._columns[at], self._table)
+            raise missing(self._columns[at], self._table)
         there = iter(read([field for field in fields if field is not None]))
         return [None if field is None else next(there) for field in fields]
 
@@ -87,13 +78,28 @@ def find_bad_line(
         for column, field in zip(columns, fields, strict=True):
             try:
                 if field is None and is_required(table, column):
-                    raise _missing(column, table)
+                    raise missing(column, table)
                 if field is not None:
                     to_physical(column.type, parse_text(column.type, field))
             except CairnError as problem:
                 problem.detail = f"COPY {table.name}, line {number}, column {column.name}"
                 return problem
     return None
+
+
+def insert_sql(table: Table) -> str:
+    """One physical row, the bucket first."""
+    marks = ", ".join("?" * (len(table.columns) + 1))
+    return f"INSERT INTO {table.physical_name} VALUES ({marks})"
+
+
+def check_filled(table: Table, names: Sequence[str]) -> None:
+    """COPY has no defaults: what must not be NULL has to be among its columns."""
+    assert table.sharding is not None
+    for column in table.columns:
+        must = is_required(table, column) or column.name in table.sharding.columns
+        if must and column.name not in names:
+            raise NotNullViolation(f'COPY must fill column "{column.name}"')
 
 
 def is_required(table: Table, column: Column) -> bool:
@@ -106,7 +112,7 @@ def _column(table: Table, name: str) -> Column:
     return found
 
 
-def _missing(column: Column, table: Table) -> NotNullViolation:
+def missing(column: Column, table: Table) -> NotNullViolation:
     return NotNullViolation(
         f'null value in column "{column.name}" of relation "{table.name}" violates '
         "not-null constraint"

@@ -14,7 +14,7 @@ from cairn.pgwire.copy import CopyParser
 from cairn.pgwire.copy_out import copy_encoder, header_line
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail
 from cairn.server import arrow, running
-from cairn.server.copy_rows import Fields, RowMaker, find_bad_line, is_required
+from cairn.server.copy_rows import Fields, RowMaker, find_bad_line, insert_sql, is_required
 from cairn.server.statements import Cached
 from cairn.sql import plans
 
@@ -143,10 +143,10 @@ class CopyIn:
         catalog = session.service.catalog
         if _is_arrow(plan.options):
             decoder = arrow.BatchDecoder(plan.table, plan.columns, catalog)
-            self._decode, self._sql = decoder.decode, decoder.insert_sql
+            self._decode, self._sql = decoder.decode, insert_sql(plan.table)
         elif not plan.table.is_global:
             self._maker = RowMaker(plan.table, plan.columns, catalog)
-            self._sql = self._maker.insert_sql
+            self._sql = insert_sql(plan.table)
 
     async def run(self) -> int:
         """Until the client is done; the number of rows taken."""

@@ -18,7 +18,6 @@ from cairn.model.records import Kind, Record, RowChange, RowOp, Vclock
 from cairn.model.schema import BUCKET_COLUMN, Table
 from cairn.model.values import ColumnType, from_physical
 from cairn.server.bulk import quoted, sharded_table
-from cairn.server.scans import along
 from cairn.storage.row_log import LogReader
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ async def rows_at(session: Session, name: str, at: str, low: int, high: int) -> 
     def check() -> None:
         execution.check_lease()
         fence = instance.data.fence
-        if not fence.owns_all(along(((low, high),), fence.ranges)):
+        if not fence.owns_all(((low, high),)):
             raise NotOwner(f"buckets {low} to {high} do not all belong to this replicaset")
 
     check()

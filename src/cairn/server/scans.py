@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.model.errors import QueryCanceled
 from cairn.model.rpc import ReadRequest
-from cairn.node.routes import Ranges
+from cairn.node.routes import Ranges, merged
 from cairn.server.arrow_types import BATCH_ROWS, Row
 from cairn.server.statements import Cached
 from cairn.sql import plans
@@ -67,43 +67,14 @@ def targets_of(
     if buckets is None:
         return routes.all_ranges(fragment.tier)
     return {
-        replicaset: joined(owned)
+        replicaset: merged((bucket, bucket) for bucket in owned)
         for replicaset, owned in routes.group(fragment.tier, buckets).items()
     }
-
-
-def joined(buckets: Sequence[int]) -> Ranges:
-    """Sorted buckets as few ranges."""
-    found: list[tuple[int, int]] = []
-    for bucket in buckets:
-        if found and found[-1][1] + 1 == bucket:
-            found[-1] = (found[-1][0], bucket)
-        else:
-            found.append((bucket, bucket))
-    return tuple(found)
-
-
-def along(ranges: Ranges, owned: Ranges) -> Ranges:
-    """Ranges cut where the owned ones meet: an owner is asked about each of its ranges alone.
-
-    What is not owned stays as it is, to be refused.
-    """
-    found: list[tuple[int, int]] = []
-    for low, high in ranges:
-        inside = sorted(
-            (max(low, start), min(high, end))
-            for start, end in owned
-            if max(low, start) <= min(high, end)
-        )
-        covered = sum(end - start + 1 for start, end in inside)
-        found += inside if covered == high - low + 1 else [(low, high)]
-    return tuple(found)
 
 
 def read_request(
     session: Connection, query: Cached, fragment: plans.Fragment, values: list[Any], ranges: Ranges
 ) -> ReadRequest:
-    ranges = along(ranges, session.service.instance.data.fence.ranges)
     return ReadRequest(
         fragment.with_ranges(list(ranges)),
         fragment.bind(values),
