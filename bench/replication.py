@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from typing import Any
 import apsw
 import psycopg
 from clients_common import PASSWORD, head, load, table
+from postgres import free_port
 
 SECONDS = int(os.environ.get("SECONDS", "15"))
 ROWS = int(os.environ.get("ROWS", "1000000"))
@@ -59,7 +59,7 @@ class Member:
     def __init__(self, directory: Path, name: str, factor: int, peer: str, run: list[str]) -> None:
         self.name, self.dir = name, directory / name
         self.dir.mkdir()
-        self.peer, self.port = f"127.0.0.1:{_free_port()}", _free_port()
+        self.peer, self.port = f"127.0.0.1:{free_port()}", free_port()
         with (self.dir / "cairn.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -91,12 +91,6 @@ class Member:
         """The supervisor; its child ends with it."""
         self._process.kill()
         self._process.wait(10)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def until(condition: Callable[[], bool], what: str, limit_s: float = 300.0) -> float:

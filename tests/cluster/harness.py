@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -20,15 +22,23 @@ PASSWORD = "T0psecret1"
 WAIT_S = 30.0
 
 
+# Below the ports the system gives to outgoing connections (32768 and up), and never one twice: a
+# port that was merely free when asked could be given to a second instance, or to somebody's
+# connection, before the first listens on it.
+_PORTS = range(10_000, 32_000)
+_next_port = itertools.count(random.SystemRandom().randrange(len(_PORTS)))
+
+
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    found: list[int] = []
+    for at in itertools.islice(_next_port, len(_PORTS)):
+        if len(found) == count:
+            return found
+        port = _PORTS[at % len(_PORTS)]
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+    raise AssertionError(f"no {count} free ports from {_PORTS.start} to {_PORTS.stop}")
 
 
 def eventually(condition: Callable[[], T], what: str, timeout_s: float = WAIT_S) -> T:

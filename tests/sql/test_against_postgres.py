@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from cairn.model.errors import CairnError
+from tests.cluster.harness import free_ports
 
 from .corpus import ERRORS, ORDERED, PLAIN, ROWS, TABLES, WRITES, lines
 from .generate import Generator
@@ -39,12 +39,6 @@ def _binaries() -> Path | None:
     return found if (found / "initdb").exists() else None
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Any]:
     """A private server in a directory of its own; stopped by its own pg_ctl whatever happens."""
@@ -56,7 +50,7 @@ def postgres() -> Iterator[Any]:
     if os.geteuid() == 0:  # PostgreSQL refuses root
         as_user = ["runuser", "-u", "postgres", "--"]
         shutil.chown(home, "postgres", "postgres")
-    data, port = f"{home}/data", _free_port()
+    data, port = f"{home}/data", free_ports(1)[0]
 
     def run(*command: str) -> None:
         subprocess.run([*as_user, *command], check=True, capture_output=True, cwd=home)
