@@ -8,6 +8,7 @@ from decimal import Decimal
 import psycopg
 import pytest
 
+from cairn.server.copying import CHUNK_ROWS
 from tests.cluster.harness import PASSWORD, Cluster
 
 pytestmark = pytest.mark.cluster
@@ -92,15 +93,15 @@ def test_rows_go_to_every_owner_in_whatever_pieces_they_come(
 ) -> None:
     connection.execute("CREATE TABLE pieces (id INT PRIMARY KEY, s TEXT) DISTRIBUTED BY (id)")
     try:
-        data = "".join(f"{n},row {n}\n" for n in range(60_000)).encode()
+        data = "".join(f"{n},row {n}\n" for n in range(130_000)).encode()
         cursor = connection.cursor()
         with cursor.copy("COPY pieces FROM STDIN (FORMAT csv)") as copy:
             for start in range(0, len(data), 7_777):
                 copy.write(data[start : start + 7_777])
-        assert cursor.rowcount == 60_000
+        assert cursor.rowcount == 130_000
         for name in ("i1", "i2"):
             query = "SELECT count(*), min(id), max(id) FROM pieces"
-            assert cluster[name].sql(query) == [(60_000, 0, 59_999)]
+            assert cluster[name].sql(query) == [(130_000, 0, 129_999)]
     finally:
         connection.execute("DROP TABLE pieces")
 
@@ -110,11 +111,11 @@ def test_a_copy_that_fails_late_says_how_many_rows_are_stored(
 ) -> None:
     connection.execute("CREATE TABLE late (id INT PRIMARY KEY, s TEXT) DISTRIBUTED BY (id)")
     try:
-        data = "".join(f"{n}\trow {n}\n" for n in range(60_000)) + "17\tagain\n"
+        data = "".join(f"{n}\trow {n}\n" for n in range(CHUNK_ROWS + 5_000)) + "17\tagain\n"
         with pytest.raises(psycopg.errors.UniqueViolation) as told:
             copy_in(connection, "COPY late FROM STDIN", data)
         [(stored,)] = connection.execute("SELECT count(*) FROM late").fetchall()
-        assert 0 < int(str(stored)) < 60_000
+        assert 0 < int(str(stored)) <= CHUNK_ROWS
         assert f"{stored} rows that came before are stored" in str(told.value.diag.message_hint)
     finally:
         connection.execute("DROP TABLE late")

@@ -217,7 +217,7 @@ class DataPlane:
             return 0
 
         try:
-            self.store.statement(change)
+            self.store.statement(change, alone=True)
         except apsw.Error as problem:
             raise _refusal(problem) from None
 

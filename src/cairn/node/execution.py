@@ -180,7 +180,7 @@ class Execution:
                 callback(done)
 
         instance.data.submit_call(
-            lambda: self._write(request, is_quick), settle, alone=is_long, quick=is_quick
+            lambda: self._write(request, is_quick, is_long), settle, alone=is_long, quick=is_quick
         )
 
     async def _confirm(self, response: WriteResponse, callback: Done) -> None:
@@ -206,7 +206,7 @@ class Execution:
         self.start_write(request, done)
         return future
 
-    def _write(self, request: WriteRequest, is_quick: bool = False) -> WriteResponse:
+    def _write(self, request: WriteRequest, is_quick: bool, is_alone: bool) -> WriteResponse:
         """Behind the one writer, inside the group's transaction."""
         store = self._instance.data.store
         store.check_master()
@@ -252,7 +252,7 @@ class Execution:
             if is_new_row:
                 count, lsn = store.insert_row(request.sql, request.rows[0])
             else:
-                count, lsn = store.statement(run)
+                count, lsn = store.statement(run, alone=is_alone)
         except _TakenBack as checked:
             return WriteResponse(checked.count, 0)
         except apsw.ConstraintError as problem:

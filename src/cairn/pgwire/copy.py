@@ -10,6 +10,7 @@ from cairn.pgwire.problems import bad_utf8
 
 CopyFormat: TypeAlias = Literal["text", "csv"]
 CopyRow: TypeAlias = list[str | None]
+Columns: TypeAlias = list[list[str | None]]
 
 _ESCAPES: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _ESCAPE: Final = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
@@ -35,19 +36,6 @@ def check_options(fmt: str, delimiter: str, null: str, quote: str = '"', escape:
         raise InvalidParameter(f'COPY delimiter cannot be "{delimiter}"')
     if delimiter in null or (fmt == "csv" and (delimiter == quote or quote in null)):
         raise InvalidParameter("COPY delimiter, quote and null must not contain each other")
-
-
-def may_have_null(lines: str, delimiter: str, null: str) -> bool:
-    """Whether `null` is anywhere in whole lines; as nothing at all, between two marks."""
-    if null:
-        return null in lines
-    return (
-        lines.startswith((delimiter, "\n"))
-        or delimiter * 2 in lines
-        or "\n" + delimiter in lines
-        or delimiter + "\n" in lines
-        or "\n\n" in lines
-    )
 
 
 class CopyParser:
@@ -85,6 +73,14 @@ class CopyParser:
 
     def feed(self, chunk: bytes) -> list[CopyRow]:
         """The rows that `chunk` completes."""
+        return _turned(self.feed_columns(chunk))
+
+    def finish(self) -> list[CopyRow]:
+        """The stream ended: the last line may lack its newline."""
+        return _turned(self.finish_columns())
+
+    def feed_columns(self, chunk: bytes) -> Columns:
+        """The same column by column, which is how a bulk is read quickly; `[]` for no rows."""
         if self.ended:
             return []
         data = self._rest + chunk if self._rest else chunk
@@ -92,36 +88,35 @@ class CopyParser:
         self._rest = data[border:]
         if len(self._rest) > _MAX_ROW_BYTES:
             raise self._bad("a line is longer than 256 MiB")
-        return self._rows(data[:border]) if border else []
+        return self._columns(data[:border]) if border else []
 
-    def finish(self) -> list[CopyRow]:
-        """The stream ended: the last line may lack its newline."""
+    def finish_columns(self) -> Columns:
         if self.ended:
             return []
         rest, self._rest = self._rest, b""
-        rows = self._rows(rest + b"\n") if rest else []
+        columns = self._columns(rest + b"\n") if rest else []
         if self._open and self.fmt == "csv":
             raise self._bad("unterminated CSV quoted field", self.line)
-        if self._open:  # a backslash was the last thing: before a newline, it keeps it
-            whole = "\n".join(self._open)[:-1] if rest else "\n".join([*self._open, ""])
-            rows.append(self._checked(self._text_row(whole), self.line))
-            self._open = []
-        return rows
+        if not self._open:
+            return columns
+        # A backslash was the last thing: before a newline, it keeps it.
+        whole = "\n".join(self._open)[:-1] if rest else "\n".join([*self._open, ""])
+        row = self._checked(self._text_row(whole), self.line)
+        self._open = []
+        return _turned([*_turned(columns), row])
 
-    def _rows(self, data: bytes) -> list[CopyRow]:
+    def _columns(self, data: bytes) -> Columns:
         text = self._decoded(data)
         if self._header:
             _, _, text = text.partition("\n")
             self._header = False
             self.line += 1
-        lines = text.split("\n")
-        lines.pop()  # what is behind the last newline: nothing
         mark = self.quote if self.fmt == "csv" else "\\"
-        if mark not in text and "\\." not in text and not self._open:
-            if "\r" in text:
-                return self._plain_rows([*map(self._without_cr, lines)], self.null != "\\N")
-            return self._plain_rows(lines, may_have_null(text, self.delimiter, self.null))
-        return self._careful_rows(lines, mark)
+        if mark in text or "\\." in text or self._open:
+            return _turned(self._careful_rows(text.split("\n")[:-1], mark))
+        if "\r" in text:
+            text = "\n".join([*map(self._without_cr, text.split("\n")[:-1]), ""])
+        return self._plain_columns(text)
 
     def _decoded(self, data: bytes) -> str:
         try:
@@ -142,17 +137,24 @@ class CopyParser:
             raise self._bad('literal carriage return found in data: use "\\r"')
         return line
 
-    def _plain_rows(self, lines: list[str], look_for_null: bool) -> list[CopyRow]:
-        """No quote and no backslash anywhere: split is enough."""
-        delimiter, null = self.delimiter, self.null
-        rows: list[CopyRow] = [line.split(delimiter) for line in lines]  # type: ignore[misc]
-        if look_for_null:
-            rows = [[None if value == null else value for value in row] for row in rows]
-        if set(map(len, rows)) - {self.ncols}:
-            for number, row in enumerate(rows, self.line + 1):
-                self._checked(row, number)
-        self.line += len(rows)
-        return rows
+    def _plain_columns(self, text: str) -> Columns:
+        """No quote and no backslash anywhere: one split is enough.
+
+        A field of its own for each line end shows that every line has as many fields as it should.
+        """
+        count, width, delimiter = text.count("\n"), self.ncols + 1, self.delimiter
+        fields: list[str | None] = text.replace("\n", f"{delimiter}\n{delimiter}").split(delimiter)  # type: ignore[assignment]
+        fields.pop()  # what is behind the last newline: nothing
+        if len(fields) != count * width or fields[self.ncols :: width].count("\n") != count:
+            for number, line in enumerate(text.split("\n"), self.line + 1):
+                self._checked(line.split(delimiter), number)  # type: ignore[arg-type]
+        self.line += count
+        columns = [fields[at::width] for at in range(self.ncols)] if count else []
+        null = self.null
+        return [
+            [None if value == null else value for value in column] if null in column else column
+            for column in columns
+        ]
 
     def _careful_rows(self, lines: list[str], mark: str) -> list[CopyRow]:
         rows: list[CopyRow] = []
@@ -254,6 +256,11 @@ class CopyParser:
 
     def _bad(self, what: str, line: int | None = None) -> BadCopy:
         return BadCopy(what, detail=f"COPY, line {line or self.line + 1}")
+
+
+def _turned(lines: list[list[str | None]]) -> list[list[str | None]]:
+    """Rows to columns, and back."""
+    return [list(line) for line in zip(*lines, strict=True)]
 
 
 def _unescaped(match: re.Match[str]) -> str:

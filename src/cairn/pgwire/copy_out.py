@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from cairn.pgwire import oids
-from cairn.pgwire.copy import CopyFormat, check_options, may_have_null
+from cairn.pgwire.copy import CopyFormat, check_options
 from cairn.pgwire.encoders import float_text
 from cairn.pgwire.formats import text_encoder
 from cairn.pgwire.messages import HEADER
@@ -28,6 +28,19 @@ _COPY_DATA: Final = HEADER.pack  # of kind 100, which is `d`
 _HEADS: Final = tuple(_COPY_DATA(100, length + 5) for length in range(512))
 _INTEGERS: Final = frozenset((oids.INT2, oids.INT4, oids.INT8, oids.OID))
 _TEXTS: Final = frozenset((oids.TEXT, oids.VARCHAR, oids.NAME, oids.BPCHAR, oids.UNKNOWN))
+
+
+def _may_have_null(lines: str, delimiter: str, null: str) -> bool:
+    """Whether `null` is anywhere in whole lines; as nothing at all, between two marks."""
+    if null:
+        return null in lines
+    return (
+        lines.startswith((delimiter, "\n"))
+        or delimiter * 2 in lines
+        or "\n" + delimiter in lines
+        or delimiter + "\n" in lines
+        or "\n\n" in lines
+    )
 
 
 def copy_encoder(
@@ -67,7 +80,7 @@ def copy_encoder(
             any(mark in text for mark in marks)
             or text.count("\n") != len(batch)
             or text.count(delimiter) != len(batch) * (columns - 1)
-            or (fmt == "csv" and may_have_null(text, delimiter, null))
+            or (fmt == "csv" and _may_have_null(text, delimiter, null))
         )
         if not needs_care:
             data = text.replace(_NULL, null).encode()

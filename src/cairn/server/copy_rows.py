@@ -23,7 +23,7 @@ from cairn.model.values import (
     to_physical,
 )
 
-Fields = Sequence[str | None]
+Fields = Sequence[str | None]  # of one column
 Row = tuple[Any, ...]
 ReadColumn = Callable[[Sequence[str]], Sequence[Any]]
 
@@ -46,16 +46,16 @@ class RowMaker:
         tier = catalog.tiers[table.sharding.tier]
         self._buckets = buckets_function(types, tier.bucket_count, tier.hash_version)
 
-    def rows(self, lines: Sequence[Fields]) -> list[Row]:
-        """All of them, or an error: `find_bad_line` tells which line is to blame."""
-        if not lines:
+    def rows(self, read: Sequence[Fields]) -> list[Row]:
+        """Rows of columns, or an error: `find_bad_line` tells which line is to blame."""
+        if not read:
             return []
-        columns = [self._read(at, fields) for at, fields in enumerate(zip(*lines, strict=True))]
+        columns = [self._read(at, fields) for at, fields in enumerate(read)]
         parts = [
-            columns[at] if read is None else [None if v is None else read(v) for v in columns[at]]
-            for at, read in self._key
+            columns[at] if given is None else [None if v is None else given(v) for v in columns[at]]
+            for at, given in self._key
         ]
-        empty = [None] * len(lines)
+        empty = [None] * len(read[0])
         wide = (empty if at is None else columns[at] for at in self._order)
         return list(zip(self._buckets(parts), *wide, strict=True))
 
@@ -70,11 +70,11 @@ class RowMaker:
 
 
 def find_bad_line(
-    table: Table, names: Sequence[str], lines: Sequence[Fields], first: int
+    table: Table, names: Sequence[str], read: Sequence[Fields], first: int
 ) -> CairnError | None:
     """The first field that is no value, with its line; `first` is the number of line one."""
     columns = [_column(table, name) for name in names]
-    for number, fields in enumerate(lines, first):
+    for number, fields in enumerate(zip(*read, strict=True), first):
         for column, field in zip(columns, fields, strict=True):
             try:
                 if field is None and is_required(table, column):

@@ -21,9 +21,10 @@ from cairn.sql import plans
 if TYPE_CHECKING:
     from cairn.server.connection import Connection
 
-CHUNK_ROWS = 25_000
+CHUNK_ROWS = 60_000  # neighbours by bucket share pages: fewer of them are written twice
 CHUNK_BYTES = 8 * 1024 * 1024
 OUT_ROWS = 2_000
+PIECE_BYTES = 64 * 1024  # read in one go: what fits the processor's cache is read twice as fast
 
 
 def _format(options: dict[str, str]) -> Literal["text", "csv"]:
@@ -192,13 +193,15 @@ class CopyIn:
                 await self._add(await asyncio.to_thread(self._decode, stream), len(stream))
         elif data:
             whole = b"".join(data)
-            await self._add(self._read(self._parser.feed(whole)), len(whole))
+            for at in range(0, len(whole), PIECE_BYTES):
+                piece = whole[at : at + PIECE_BYTES]
+                await self._add(self._read(self._parser.feed_columns(piece)), len(piece))
         if isinstance(last, CopyData):
             return False
         if isinstance(last, CopyFail):
             raise QueryCanceled(f"COPY from stdin failed: {last.message}")
         if self._decode is None:
-            await self._add(self._read(self._parser.finish()), 0)
+            await self._add(self._read(self._parser.finish_columns()), 0)
         await self._write()
         await self._written()
         return True
@@ -211,14 +214,14 @@ class CopyIn:
         if self._bytes >= CHUNK_BYTES:
             await self._write()
 
-    def _read(self, lines: Sequence[Fields]) -> list[Any]:
+    def _read(self, read: Sequence[Fields]) -> list[Any]:
         try:
             if self._maker is not None:
-                return self._maker.rows(lines)
-            return [self._values(fields) for fields in lines]
+                return self._maker.rows(read)
+            return [self._values(fields) for fields in zip(*read, strict=True)]
         except (CairnError, ValueError, OverflowError):
-            first = self._parser.line - len(lines) + 1
-            found = find_bad_line(self._table, self._plan.columns, lines, first)
+            first = self._parser.line - len(read[0]) + 1
+            found = find_bad_line(self._table, self._plan.columns, read, first)
             if found is None:
                 raise
             raise found from None

@@ -40,7 +40,7 @@ from cairn.model.schema import (
     physical_column,
 )
 from cairn.storage.ddl import add_columns_sql
-from cairn.storage.sqlite import check_file, damaged, open_writer
+from cairn.storage.sqlite import check_file, damaged, insert_many, open_writer
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS local_state (key TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
@@ -60,6 +60,8 @@ CREATE TABLE IF NOT EXISTS done_operation (id TEXT PRIMARY KEY, rows INTEGER NOT
     STRICT, WITHOUT ROWID;
 """
 _INSERT_RECORD = "INSERT INTO row_log(origin, lsn, epoch, body) VALUES (?, ?, ?, ?)"
+#: Filled as rows are touched: what does not fit is read and written more than once by bulk work.
+CACHE_KIB = 64 * 1024
 #: A record has to fit into one message between instances (rule 23).
 RECORD_MAX_BYTES = 48 * 1024 * 1024
 _OPS = {"INSERT": RowOp.INSERT, "UPDATE": RowOp.UPDATE, "DELETE": RowOp.DELETE}
@@ -105,6 +107,7 @@ class DataStore:
         self.path, self.origin = path, origin
         self._now, self.lease_held = now_micros, lease_held
         self.connection = open_writer(path)
+        self.connection.pragma("cache_size", -CACHE_KIB)
         register(self.connection)
         if raft is not None:  # statements that change rows may read global tables
             self.connection.execute(f"ATTACH 'file:{raft}?mode=ro' AS raft")
@@ -233,27 +236,42 @@ class DataStore:
             return 0, 0
         return 1, self._log(Body(Kind.ROWS, self._now(), self.take_changes()))
 
-    def statement(self, run: Callable[[], int], *, kind: Kind = Kind.ROWS) -> tuple[int, int]:
-        """One statement in its savepoint: rows changed, and the lsn of its record (0: none)."""
+    def statement(
+        self, run: Callable[[], int], *, kind: Kind = Kind.ROWS, alone: bool = False
+    ) -> tuple[int, int]:
+        """One statement, whole or not at all: rows changed, and the lsn of its record (0: none).
+
+        A savepoint makes SQLite copy every page that is touched; the only statement of its
+        transaction (`alone`) is taken back with that instead.
+        """
         self._changes.clear()
         self._operation: tuple[str, int] | None = None
         self._bulk: tuple[int, int, list[tuple[Any, ...]]] | None = None
         before = self.vclock.get(self.origin, 0)
-        self.connection.execute("SAVEPOINT statement")
+        if not alone:
+            self.connection.execute("SAVEPOINT statement")
         try:
             count = run()
             body = Body(kind, self._now(), self.take_changes(), None, self._operation, self._bulk)
             lsn = self._log(body)
         except BaseException:
             if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK TO statement")
-                self.connection.execute("RELEASE statement")
+                self._take_back(alone)
             self._changes.clear()
             if self.vclock.get(self.origin, 0) != before:
                 self.vclock[self.origin] = before
             raise
-        self.connection.execute("RELEASE statement")
+        if not alone:
+            self.connection.execute("RELEASE statement")
         return count, lsn
+
+    def _take_back(self, alone: bool) -> None:
+        if alone:
+            self.connection.execute("ROLLBACK")
+            self.connection.execute("BEGIN IMMEDIATE")  # for whoever ends the transaction
+        else:
+            self.connection.execute("ROLLBACK TO statement")
+            self.connection.execute("RELEASE statement")
 
     def _log(self, body: Body) -> int:
         is_empty = not body.changes and body.operation is None and body.bulk is None
@@ -291,7 +309,7 @@ class DataStore:
     def bulk_insert(self, table: int, sql: str, rows: Sequence[tuple[Any, ...]]) -> int:
         """Many plain inserts: what they change is what they are, the hook need not tell."""
         with self.unobserved():
-            self.connection.executemany(sql, rows)
+            insert_many(self.connection, sql, rows)
         self._bulk = (table, self.versions.get(table, 0), list(rows))
         return len(rows)
 
@@ -366,7 +384,8 @@ class DataStore:
         else:
             self._match_columns(have, want)
             if shape.truncate:
-                execute(f"DELETE FROM {want.physical_name}")
+                with self.unobserved():  # page by page, not row by row
+                    execute(f"DELETE FROM {want.physical_name}")
         self._match_indexes(want, shape.indexes)
         body = msgspec.msgpack.encode((want, shape.indexes))
         execute("INSERT OR REPLACE INTO local_table VALUES (?, ?)", (want.id, body))

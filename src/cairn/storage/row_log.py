@@ -26,6 +26,7 @@ from cairn.model.records import (
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.replication.applier import Damaged, History, LogRefused, Verdict, diverged, judge
 from cairn.storage.data_store import DataStore
+from cairn.storage.sqlite import insert_many
 
 _READ = (
     "SELECT epoch, lsn, body FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?) "
@@ -239,7 +240,7 @@ class Applier:
     ) -> None:
         writes, connection = self._writes_for(record, table_id, version), self._store.connection
         before = connection.total_changes()
-        connection.executemany(writes.insert, rows)
+        insert_many(connection, writes.insert, rows)
         self._check_count(record, connection.total_changes() - before, len(rows), table_id)
 
     def _change(self, record: Packed | Record, change: RowChange) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -11,7 +14,9 @@ from cairn.model.errors import DiskFull, StorageDamaged
 
 BUSY_TIMEOUT_MS = 10_000
 CHECKPOINT_PAGES = 2000
+BULK_CHECKPOINT_PAGES = 16_000  # while commits are large: the next ones touch the same pages again
 RESERVED = (CHECKPOINT_PAGES + 500) * (4096 + 24)  # bytes of the log up to its next beginning
+INSERT_ROWS, INSERT_VALUES = 32, 1024  # that one step of a bulk takes, at most
 _DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 
 
@@ -78,6 +83,26 @@ def damaged(path: Path, why: str) -> StorageDamaged:
         hint="restore the directory from a copy, or expel this instance, "
         "empty its directory and let it join again under a new name",
     )
+
+
+def insert_many(connection: apsw.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Many rows by one `INSERT … VALUES (?, …)`, several to a step.
+
+    SQLite runs without Python's lock meanwhile: the longer a step, the more the other threads get
+    done, and each step is looked up, bound and reset at a price of its own.
+    """
+    if not rows:
+        return
+    width = len(rows[0])
+    together = max(1, min(INSERT_ROWS, INSERT_VALUES // width))
+    whole = len(rows) - len(rows) % together
+    if whole:
+        flat = [*chain.from_iterable(rows[:whole])]
+        size = together * width
+        marks = sql[sql.rindex("(") :]
+        steps = (flat[at : at + size] for at in range(0, len(flat), size))
+        connection.executemany(sql + f", {marks}" * (together - 1), steps)
+    connection.executemany(sql, rows[whole:])
 
 
 def is_disk_full(problem: BaseException) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import apsw
 
-from cairn.storage.sqlite import CHECKPOINT_PAGES, reserve
+from cairn.storage.sqlite import BULK_CHECKPOINT_PAGES, CHECKPOINT_PAGES, reserve
 
 GATHER_S = 0.0002
 MAX_GROUP = 512  # statements of one transaction: bounds how long the first one waits
@@ -137,6 +137,7 @@ class WriterThread:
         self._commit_s = 2 * QUICK_COMMIT_S  # what the last commits took, on average
         self._slow_until = 0.0
         self._pages = 0  # of the write-ahead log
+        self._added = 0  # by the last commit
         self.groups = 0
         self.jobs = 0
         connection.set_wal_hook(self._on_wal)  # instead of checkpoints inside a commit
@@ -266,11 +267,15 @@ class WriterThread:
             self.jobs += len(jobs)
             self._last = len(jobs)
         _deliver(jobs)
-        if self._pages >= CHECKPOINT_PAGES and not self._is_busy and not self._open:
+        if self._is_log_long() and not self._is_busy and not self._open:
             self._is_busy = True
             self._work.put((self._checkpoint, []))
         elif self._queue and not self._is_busy and not self._is_planned:
             self._begin_gathering()
+
+    def _is_log_long(self) -> bool:
+        is_bulk = self._added >= CHECKPOINT_PAGES // 4
+        return self._pages >= (BULK_CHECKPOINT_PAGES if is_bulk else CHECKPOINT_PAGES)
 
     def _fail(self, problem: BaseException) -> None:
         self._is_over = True
@@ -300,6 +305,7 @@ class WriterThread:
             self._slow_until = begun + took + SLOW_S
 
     def _on_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:
+        self._added = pages - self._pages if pages > self._pages else pages
         self._pages = pages
         return 0
 
