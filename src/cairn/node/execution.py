@@ -27,8 +27,10 @@ from cairn.model.rpc import ReadRequest, ReadResponse, WriteRequest, WriteRespon
 from cairn.node.instance import Instance
 from cairn.node.runtime import spawn
 from cairn.sql.constraints import translate
+from cairn.storage.data_store import DataStore, Fence
 from cairn.storage.readers import Cancelled, Merger, Row, RowReader
 from cairn.storage.state_machine import constraint_error
+from cairn.storage.writer import Job
 
 SCAN_THREADS = 4
 QUICK_BYTES = 65_536  # a longer value is not written on the event loop
@@ -41,6 +43,7 @@ class Execution:
 
     def __init__(self, instance: Instance, register: Callable[[apsw.Connection], None]) -> None:
         self._instance, self._register = instance, register
+        self.data = instance.data
         self._uuid = instance.identity.instance_uuid
         self._data: Path = instance.data.store.path
         self._raft: Path = instance.store.path
@@ -152,36 +155,36 @@ class Execution:
 
     def start_write(self, request: WriteRequest, callback: Done) -> None:
         """Queue a write; `callback` has its verdict after the commit and the second lease check."""
-        instance = self._instance
+        data = self._instance.data
+        fence = data.fence
+        if _is_quick(request):
+            write = _OneRow(self, data.store, fence, request, callback)
+            data.submit_job(Job(write.run, write.done, is_quick=True))
+            return
         is_long = request.ranges is not None or len(request.rows) > 1000
-        is_quick = (
-            request.ranges is None
-            and len(request.rows) == 1
-            and not request.more
-            and not any(
-                type(value) in _SIZED and len(value) > QUICK_BYTES for value in request.rows[0]
-            )
+        data.submit_call(
+            lambda: self._write(request, False, is_long),
+            lambda done: self.settle(done, fence, request, callback),
+            alone=is_long,
         )
-        fence = instance.data.fence
 
-        def settle(done: WriteResponse | CairnError) -> None:
-            if isinstance(done, CairnError) or request.check_only:
-                callback(done)
-            elif not instance.lease.is_held(fence.epoch):
-                callback(
-                    OutcomeUnknown(
-                        "the write was committed here while this master lost its lease",
-                        hint="look whether the rows are there before trying again",
-                    )
+    def settle(
+        self, done: WriteResponse | CairnError, fence: Fence, request: WriteRequest, callback: Done
+    ) -> None:
+        """After the commit: is it still ours to say that it happened?"""
+        if isinstance(done, CairnError) or request.check_only:
+            callback(done)
+        elif not self._instance.lease.is_held(fence.epoch):
+            callback(
+                OutcomeUnknown(
+                    "the write was committed here while this master lost its lease",
+                    hint="look whether the rows are there before trying again",
                 )
-            elif fence.is_sync and done.lsn:
-                spawn(self._confirm(done, callback), "sync write")
-            else:
-                callback(done)
-
-        instance.data.submit_call(
-            lambda: self._write(request, is_quick, is_long), settle, alone=is_long, quick=is_quick
-        )
+            )
+        elif fence.is_sync and done.lsn:
+            spawn(self._confirm(done, callback), "sync write")
+        else:
+            callback(done)
 
     async def _confirm(self, response: WriteResponse, callback: Done) -> None:
         """Sync mode: acknowledged when a majority of the members has it (rule 10)."""
@@ -205,6 +208,9 @@ class Execution:
 
         self.start_write(request, done)
         return future
+
+    def write_row(self, request: WriteRequest) -> WriteResponse:
+        return self._write(request, True, False)
 
     def _write(self, request: WriteRequest, is_quick: bool, is_alone: bool) -> WriteResponse:
         """Behind the one writer, inside the group's transaction."""
@@ -264,6 +270,49 @@ class Execution:
         except apsw.Error as problem:
             raise CairnError(f"{type(problem).__name__}: {problem}") from None
         return WriteResponse(count, lsn)
+
+
+def _is_quick(request: WriteRequest) -> bool:
+    """Whether it touches one short row by its key: short enough for the event loop."""
+    if request.ranges is not None or len(request.rows) != 1 or request.more:
+        return False
+    for value in request.rows[0]:  # a hot path: quicker than any()
+        if type(value) in _SIZED and len(value) > QUICK_BYTES:
+            return False
+    return True
+
+
+class _OneRow:
+    """The write of one row on its way through the writer: one small object instead of closures."""
+
+    __slots__ = ("_callback", "_execution", "_fence", "_request", "_store")
+
+    def __init__(
+        self,
+        execution: Execution,
+        store: DataStore,
+        fence: Fence,
+        request: WriteRequest,
+        callback: Done,
+    ) -> None:
+        self._execution, self._store, self._fence = execution, store, fence
+        self._request, self._callback = request, callback
+
+    def run(self) -> Any:
+        store = self._store
+        try:
+            response = self._execution.write_row(self._request)
+        except CairnError as problem:
+            return problem
+        return response, store.last_epoch, store.vclock.copy(), store.versions
+
+    def done(self, result: Any) -> None:
+        if isinstance(result, CairnError):
+            self._callback(result)
+            return
+        execution = self._execution
+        execution.data.arrived(*result[1:])
+        execution.settle(result[0], self._fence, self._request, self._callback)
 
 
 class _TakenBack(Exception):

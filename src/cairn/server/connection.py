@@ -183,7 +183,8 @@ class Connection(asyncio.Protocol):
             if work is not None:
                 task = asyncio.get_running_loop().create_task(self._work(work))
                 self._working = task
-        self._flush()
+        if not self._waiting or self._closing:  # or what is said so far goes out with the answer
+            self._flush()
 
     async def _work(self, work: Coroutine[Any, Any, None]) -> None:
         self._flush()

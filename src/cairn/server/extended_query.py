@@ -8,34 +8,26 @@ from typing import Any
 
 from cairn.model.errors import (
     CairnError,
-    NoMaster,
-    NotOwner,
     QueryCanceled,
     StatementInvalidated,
-    TableUnderDdl,
     Unreachable,
 )
 from cairn.model.rpc import ReadResponse, WriteResponse
-from cairn.pgwire.extended import Portal, Statement
-from cairn.pgwire.formats import decode_params
-from cairn.pgwire.frontend import DESCRIBE_UNNAMED, EXECUTE_UNNAMED
-from cairn.pgwire.messages import BIND_COMPLETE
-from cairn.pgwire.requests import SYNC, Bind, Close, Describe, Execute, Flush, Parse, Sync
+from cairn.pgwire.extended import Portal
+from cairn.pgwire.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
 from cairn.server import running
+from cairn.server.at_once import MOVING, AtOnce
 from cairn.server.copying import CopyIn, copy_out
-from cairn.server.entering import Entering
 from cairn.server.metadata import metadata_notice
 from cairn.server.running import Outcome
 from cairn.server.statements import Cached
 from cairn.sql import plans
 
-#: A write that certainly was not executed, because its rows are elsewhere or changing.
-_MOVING = (NotOwner, NoMaster, TableUnderDdl)
 #: A read may be asked again in any case.
-_ANYWHERE = (*_MOVING, Unreachable)
+_ANYWHERE = (*MOVING, Unreachable)
 
 
-class ExtendedQuery(Entering):
+class ExtendedQuery(AtOnce):
     """Statements and portals of one connection, and running what they hold."""
 
     def _on_parse(self, request: Parse) -> None:
@@ -57,52 +49,10 @@ class ExtendedQuery(Entering):
         catalog = self.service.catalog
         if not statement.plan.is_fresh(catalog):
             self._refresh(statement, catalog)
-        if self._read_at_once(request, statement):
+        if self._run_at_once(request, statement):
             return
         self.book.bind(request)
         self.pg.bind_complete()
-
-    def _read_at_once(self, request: Bind, statement: Statement[Cached]) -> bool:
-        """Bind, [Describe,] Execute and Sync of a point read that is ours: the hottest path.
-
-        False leaves everything to the ordinary handlers; nothing has been said by then.
-        """
-        requests = self.pg.requests
-        at = 1 if requests and requests[0] is DESCRIBE_UNNAMED else 0
-        if len(requests) < at + 2 or requests[at] is not EXECUTE_UNNAMED:
-            return False
-        cached = statement.plan
-        prepared = cached.prepared
-        plan = prepared.plan
-        signature = statement.signature
-        if (
-            type(plan) is not plans.PointRead
-            or requests[at + 1] is not SYNC
-            or request.portal
-            or prepared.hidden
-            or self.status != "I"
-            or self.preference != "leader"
-            or len(request.params) != len(signature.param_oids)
-        ):
-            return False
-        shape = signature.shape(request.param_formats, request.result_formats)
-        values = decode_params(shape.decoders, request.params) if request.params else []
-        self._check(cached)
-        found = self.service.dispatcher.point_read_here(plan, values, cached.sharded)
-        if found is None:
-            return False
-        rows = found if cached.convert is None else cached.convert(found)
-        pg = self.pg
-        pg.raw(BIND_COMPLETE + shape.description if at else BIND_COMPLETE)
-        if rows:
-            encode = shape.encode_row
-            pg.raw(encode(rows[0]) if len(rows) == 1 else b"".join(map(encode, rows)))
-        pg.command_complete(prepared.complete(len(rows)))
-        for _ in range(at + 2):
-            requests.popleft()
-        self.book.sync(in_transaction=False)
-        pg.ready("I")
-        return True
 
     def _refresh(self, statement: Any, catalog: Any) -> None:
         """The schema moved: an error for those who asked for it, a new plan for the others."""
@@ -153,7 +103,7 @@ class ExtendedQuery(Entering):
         values = prepared.start(portal.values, self.now()) if prepared.hidden else portal.values
 
         def done(result: WriteResponse | CairnError) -> None:
-            if self._is_back(portal, 0, result, _MOVING) and isinstance(result, WriteResponse):
+            if self._is_back(portal, 0, result, MOVING) and isinstance(result, WriteResponse):
                 self.wrote()
                 self.pg.command_complete(prepared.complete(result.row_count))
                 self._pump()

@@ -138,6 +138,7 @@ class WriterThread:
         self._slow_until = 0.0
         self._pages = 0  # of the write-ahead log
         self._added = 0  # by the last commit
+        self._is_full = False  # whether SQLite knows that every commit shall be synced
         self.groups = 0
         self.jobs = 0
         connection.set_wal_hook(self._on_wal)  # instead of checkpoints inside a commit
@@ -220,8 +221,10 @@ class WriterThread:
 
     def _run_here(self, job: Job) -> None:
         if not self._open:
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.execute("BEGIN IMMEDIATE")
+            if not self._is_full:
+                self._connection.execute("PRAGMA synchronous = FULL")
+                self._is_full = True
+            self._connection.execute("BEGIN")  # nobody else writes: no lock has to be fought for
         self._open.append(job)
         job.result = job.run()
 
@@ -294,6 +297,7 @@ class WriterThread:
             self._tell(self._finished, jobs)
 
     def _run_group(self, jobs: list[Job]) -> None:
+        self._is_full = False
         self._group(self._connection, jobs)
 
     def _commit(self, jobs: list[Job]) -> None:

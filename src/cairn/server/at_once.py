@@ -1,0 +1,115 @@
+"""Bind, [Describe,] Execute and Sync of one row by its key, taken together: the hottest path.
+
+Drivers send the four messages as one; answering them as one saves three turns of the ordinary
+handlers. Whatever is not plainly such a statement is left to those, with nothing said by then.
+"""
+
+from __future__ import annotations
+
+from cairn.model.errors import CairnError, NoMaster, NotOwner, TableUnderDdl
+from cairn.model.rpc import WriteResponse
+from cairn.pgwire.extended import Shape, Statement
+from cairn.pgwire.formats import decode_params
+from cairn.pgwire.frontend import DESCRIBE_UNNAMED, EXECUTE_UNNAMED
+from cairn.pgwire.messages import BIND_COMPLETE
+from cairn.pgwire.requests import SYNC, Bind
+from cairn.server.entering import Entering
+from cairn.server.statements import Cached
+from cairn.sql import plans
+
+#: A write that certainly was not executed, because its rows are elsewhere or changing.
+MOVING = (NotOwner, NoMaster, TableUnderDdl)
+
+
+class AtOnce(Entering):
+    """Reads and writes of one row that is ours."""
+
+    def _run_at_once(self, request: Bind, statement: Statement[Cached]) -> bool:
+        """False leaves everything to the ordinary handlers."""
+        requests = self.pg.requests
+        described = 1 if requests and requests[0] is DESCRIBE_UNNAMED else 0
+        if len(requests) < described + 2 or requests[described] is not EXECUTE_UNNAMED:
+            return False
+        cached = statement.plan
+        prepared = cached.prepared
+        kind = type(prepared.plan)
+        signature = statement.signature
+        if (
+            (kind is not plans.PointRead and kind is not plans.PointWrite)
+            or requests[described + 1] is not SYNC
+            or request.portal
+            or prepared.hidden
+            or self.status != "I"
+            or len(request.params) != len(signature.param_oids)
+        ):
+            return False
+        shape = signature.shape(request.param_formats, request.result_formats)
+        values = decode_params(shape.decoders, request.params) if request.params else []
+        if kind is plans.PointRead:
+            return self._read_at_once(cached, shape, values, described)
+        if signature.columns is not None:
+            return False
+        return self._write_at_once(request, cached, shape, values, described)
+
+    def _read_at_once(
+        self, cached: Cached, shape: Shape, values: list[object], described: int
+    ) -> bool:
+        if self.preference != "leader":
+            return False
+        self._check(cached)
+        prepared = cached.prepared
+        found = self.service.dispatcher.point_read_here(
+            prepared.plan,  # type: ignore[arg-type]
+            values,
+            cached.sharded,
+        )
+        if found is None:
+            return False
+        rows = found if cached.convert is None else cached.convert(found)
+        pg = self.pg
+        pg.raw(BIND_COMPLETE + shape.description if described else BIND_COMPLETE)
+        if rows:
+            encode = shape.encode_row
+            pg.raw(encode(rows[0]) if len(rows) == 1 else b"".join(map(encode, rows)))
+        self._end_at_once(prepared.complete(len(rows)), described)
+        return True
+
+    def _write_at_once(
+        self, request: Bind, cached: Cached, shape: Shape, values: list[object], described: int
+    ) -> bool:
+        """Nothing is said and nothing taken from the line before the writer calls back."""
+        self._check(cached)
+        prepared = cached.prepared
+
+        def done(result: WriteResponse | CairnError) -> None:
+            self._waiting = False
+            if self._closing:
+                return
+            if isinstance(result, MOVING):  # it was not executed: the long way follows its rows
+                self.book.bind(request)
+                self.pg.bind_complete()
+            else:
+                self.pg.raw(BIND_COMPLETE + shape.description if described else BIND_COMPLETE)
+                if isinstance(result, CairnError):
+                    self._failed(result)
+                else:
+                    self._end_at_once(prepared.complete(result.row_count), described)
+            self._pump()
+
+        self._waiting = self.service.dispatcher.point_write_here(
+            prepared.plan,  # type: ignore[arg-type]
+            values,
+            done,
+        )
+        return self._waiting
+
+    def _end_at_once(self, tag: str, described: int) -> None:
+        """CommandComplete and ReadyForQuery; their requests leave the line."""
+        self.pg.command_complete(tag)
+        for _ in range(described + 2):
+            self.pg.requests.popleft()
+        self.book.sync(in_transaction=False)
+        self.pg.ready("I")
+
+    def _check(self, cached: Cached) -> None:
+        raise NotImplementedError
