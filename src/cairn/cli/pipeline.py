@@ -20,6 +20,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from cairn.cli.talking import DEFAULT_DSN
+from cairn.model.dsn import split_dsn
 from cairn.model.errors import CairnError, Unreachable
 
 MASTER = "local[*,4]"
@@ -199,18 +200,18 @@ def sentence(problem: Exception) -> str:
 
 
 def _with_password(dsn: str | None, password_file: str | None) -> str:
-    from urllib.parse import quote, urlsplit, urlunsplit
+    from urllib.parse import quote
 
     text = dsn or os.environ.get("CAIRN_DSN") or DEFAULT_DSN
     password = os.environ.get("PGPASSWORD")
     if password_file:
         password = Path(password_file).read_text().strip()
-    parts = urlsplit(text)
-    account, _, hosts = parts.netloc.rpartition("@")
-    if password and ":" not in account:
-        account = f"{account or 'admin'}:{quote(password, safe='')}"
-        return urlunsplit(parts._replace(netloc=f"{account}@{hosts}"))
-    return text
+    parts = split_dsn(text)
+    if not password or parts is None or parts.password:
+        return text
+    account = f"{quote(parts.user or 'admin', safe='')}:{quote(password, safe='')}"
+    scheme, _, rest = text.partition("://")
+    return f"{scheme}://{account}@{rest.rpartition('@')[2] if parts.user else rest}"
 
 
 @contextlib.contextmanager

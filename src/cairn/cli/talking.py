@@ -7,8 +7,8 @@ import socket
 from copy import copy
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
+from cairn.model.dsn import split_dsn
 from cairn.model.errors import CairnError
 from cairn.pgwire.client import PgClient
 
@@ -30,15 +30,13 @@ class Target:
     """A parsed DSN; several hosts are tried in order."""
 
     def __init__(self, dsn: str | None, password_file: str | None) -> None:
-        parts = urlsplit(dsn or DEFAULT_DSN)
-        if parts.scheme not in ("postgresql", "postgres"):
+        parts = split_dsn(dsn or DEFAULT_DSN)
+        if parts is None or parts.scheme not in ("postgresql", "postgres"):
             raise TalkProblem(f"--dsn {dsn}: write postgresql://user@host:port/cairn", 2)
-        account, _, hosts = parts.netloc.rpartition("@")
-        user, _, password = account.partition(":")
-        self.user = unquote(user) or "admin"
-        self.hosts = [_host(word) for word in hosts.split(",") if word]
-        self.options = dict(parse_qsl(parts.query))
-        self.password = unquote(password) or os.environ.get("PGPASSWORD", "")
+        self.user = parts.user or "admin"
+        self.hosts = [_host(word) for word in parts.hosts]
+        self.options = dict(parts.options)
+        self.password = parts.password or os.environ.get("PGPASSWORD", "")
         if password_file:
             try:
                 self.password = Path(password_file).read_text().strip()

@@ -8,10 +8,10 @@ import os
 import ssl
 from fnmatch import fnmatch
 from typing import Any, Literal, TypeAlias
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
+from cairn.model.dsn import split_dsn
 from cairn.model.errors import InvalidParameter
 from cairn.pgwire.client import PgClient
 from cairn.pgwire.client_auth import ChannelBinding
@@ -101,20 +101,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_dsn(dsn: str, **more: Any) -> Settings:
     """`postgresql://user:password@host1:port1,host2/db?sslmode=…&options=…`; keywords win."""
-    parts = urlsplit(dsn)
-    if parts.scheme not in ("postgresql", "postgres", "cairn"):
-        raise InvalidParameter(f"not a DSN: {parts.scheme}://…", hint="postgresql://user@host/db")
-    login, _, hosts = parts.netloc.rpartition("@")
-    user, _, password = login.partition(":")
+    parts = split_dsn(dsn)
+    if parts is None or parts.scheme not in ("postgresql", "postgres", "cairn"):
+        named = f"{parts.scheme}://…" if parts is not None else "it has no scheme://"
+        raise InvalidParameter(f"not a DSN: {named}", hint="postgresql://user@host/db")
     found: dict[str, Any] = {
-        "hosts": tuple(_with_port(host) for host in hosts.split(",") if host),
-        "user": unquote(user) or "admin",
-        "password": unquote(password) or None,
+        "hosts": tuple(map(_with_port, parts.hosts)),
+        "user": parts.user or "admin",
+        "password": parts.password or None,
     }
-    if parts.path.strip("/"):
-        found["database"] = unquote(parts.path.strip("/"))
+    if parts.database:
+        found["database"] = parts.database
     options: dict[str, str] = dict(more.pop("options", {}))
-    for name, value in parse_qsl(parts.query):
+    for name, value in parts.options:
         if name in _NAMED:
             found[name] = value
         elif name == "connect_timeout":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -66,6 +67,9 @@ class Packed(msgspec.Struct, frozen=True, array_like=True):
     body: bytes
 
 
+Bulk = tuple[int, int, list[tuple[Any, ...]]]  # table, version, rows inserted
+
+
 class Body(msgspec.Struct, frozen=True, array_like=True):
     """What is stored beside (origin, epoch, lsn)."""
 
@@ -74,15 +78,27 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
     changes: tuple[RowChange, ...] = ()
     shape: Shape | None = None
     operation: tuple[str, int] | None = None
-    bulk: tuple[int, int, list[tuple[Any, ...]]] | None = None  # table, version, rows inserted
+    bulk: Bulk | None = None
 
 
+_HEAD_BYTES = {0xDC: 3, 0xDD: 5}  # of an array in MessagePack; one for those up to 15
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Body).decode
 
 
 def encode_body(body: Body) -> bytes:
     return _encode(body)
+
+
+def pack_rows(rows: Sequence[Any]) -> bytes:
+    """A block of the rows of a bulk, for `join_rows`."""
+    return _encode(rows)
+
+
+def join_rows(packed: Sequence[bytes], count: int) -> list[tuple[Any, ...]]:
+    """Blocks as the one list of a body, packed already: only `encode_body` can read it."""
+    bare = [block[_HEAD_BYTES.get(block[0], 1) :] for block in packed]
+    return msgspec.Raw(b"\xdd" + count.to_bytes(4, "big") + b"".join(bare))  # type: ignore[return-value]
 
 
 def decode_body(data: bytes) -> Body:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from operator import itemgetter
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -35,7 +36,6 @@ log = logging.getLogger("cairn.sql")
 
 WRITE_S = 30.0
 KEYED_ATTEMPTS = 5
-_bucket_first = itemgetter(0)
 
 
 class Dispatcher(GlobalWrites):
@@ -137,63 +137,38 @@ class Dispatcher(GlobalWrites):
         rows: list[tuple[int, plans.Row]],
         operation: str | None,
     ) -> int:
-        return await self.insert_rows(plan.table, plan.tier, plan.sql, rows, operation)
+        by_bucket: dict[int, list[Row]] = {}
+        for bucket, row in rows:
+            by_bucket.setdefault(bucket, []).append(row)
+        return await self.insert_rows(plan.table, plan.tier, plan.sql, by_bucket, operation)
 
     async def insert_rows(
         self,
         table: Table,
         tier: str,
         sql: str,
-        rows: list[tuple[int, plans.Row]],
+        rows: dict[int, list[Row]],
         operation: str | None = None,
+        is_bulk: bool = False,
     ) -> int:
-        """Physical rows with their buckets, each to the replicaset that owns it."""
-        by_bucket: dict[int, list[Row]] = {}
-        for bucket, row in rows:
-            by_bucket.setdefault(bucket, []).append(row)
+        """Physical rows by their buckets, each to the replicaset that owns it.
+
+        Neighbours on disk go in together, so that fewer pages are touched.
+        """
 
         def requests() -> dict[str, WriteRequest]:
             self._check_operable(table)
-            found: dict[str, WriteRequest] = {}
-            for owner, buckets in self.routes.group(tier, by_bucket).items():
-                found[owner] = WriteRequest(
-                    table.id,
-                    table.schema_version,
-                    sql,
-                    tuple(row for bucket in buckets for row in by_bucket[bucket]),
-                    buckets=buckets,
-                    operation=operation,
-                )
-            return found
-
-        return await self._write_all(requests)
-
-    async def insert_bulk(
-        self, table: Table, tier: str, sql: str, rows: list[tuple[Any, ...]]
-    ) -> int:
-        """Plain inserts of physical rows, their buckets first; what COPY brings."""
-
-        def requests() -> dict[str, WriteRequest]:
-            self._check_operable(table)
-            owned = self.routes.group(tier, set(map(_bucket_first, rows)))
-            found = dict.fromkeys(owned, rows)
-            if len(owned) > 1:
-                owner_of = {bucket: name for name, part in owned.items() for bucket in part}
-                found = {owner: [] for owner in owned}
-                for row in rows:
-                    found[owner_of[row[0]]].append(row)
-            for part in found.values():
-                part.sort(key=_bucket_first)  # neighbours on disk: fewer pages are touched
             return {
                 owner: WriteRequest(
                     table.id,
                     table.schema_version,
                     sql,
-                    tuple(part),
-                    buckets=owned[owner],
-                    is_bulk=True,
+                    tuple(chain.from_iterable(map(rows.__getitem__, buckets))),
+                    buckets=buckets,
+                    operation=operation,
+                    is_bulk=is_bulk,
                 )
-                for owner, part in found.items()
+                for owner, buckets in self.routes.group(tier, rows).items()
             }
 
         return await self._write_all(requests)
@@ -303,6 +278,12 @@ class Dispatcher(GlobalWrites):
             return_exceptions=True,
         )
         return _judge(dict(zip(wanted, answers, strict=True)))
+
+
+def put_by_bucket(rows: Iterable[Row], found: defaultdict[int, list[Row]]) -> None:
+    """Physical rows, which begin with their bucket, as `insert_rows` wants them."""
+    for row in rows:
+        found[row[0]].append(row)
 
 
 def _keyed_requests(

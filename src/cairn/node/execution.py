@@ -237,6 +237,8 @@ class Execution:
         def run() -> int:
             if request.is_bulk:
                 count = store.bulk_insert(request.table, request.sql, request.rows)
+                if request.operation is not None:
+                    store.put_operation(request.operation, count)
                 if request.check_only:
                     raise _TakenBack(count)
                 return count

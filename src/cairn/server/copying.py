@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from cairn.model.errors import CairnError, QueryCanceled, Unsupported
 from cairn.model.values import OIDS, parse_text
+from cairn.node.dispatch import put_by_bucket
 from cairn.node.reading import How
 from cairn.pgwire.copy import CopyParser
 from cairn.pgwire.copy_out import copy_encoder, header_line
@@ -135,8 +137,9 @@ class CopyIn:
             for at, name in enumerate(plan.columns)
             if (column := plan.table.column(name)) is not None and is_required(plan.table, column)
         ]
-        self._rows: list[Any] = []
-        self._bytes = 0  # of the rows at hand, as they came
+        self._rows: defaultdict[int, list[Any]] = defaultdict(list)  # by bucket; 0 if global
+        self._held = 0  # how many they are
+        self._bytes = 0  # the same as they came
         self._count = 0  # rows stored
         self._writing: asyncio.Task[int] | None = None
         self._sql = ""
@@ -196,6 +199,7 @@ class CopyIn:
             for at in range(0, len(whole), PIECE_BYTES):
                 piece = whole[at : at + PIECE_BYTES]
                 await self._add(self._read(self._parser.feed_columns(piece)), len(piece))
+                await asyncio.sleep(0)  # others want to be answered, the writer to begin
         if isinstance(last, CopyData):
             return False
         if isinstance(last, CopyFail):
@@ -207,12 +211,16 @@ class CopyIn:
         return True
 
     async def _add(self, rows: list[Any], size: int) -> None:
-        self._rows.extend(rows)
         self._bytes += size
-        while len(self._rows) >= CHUNK_ROWS:
-            await self._write()
-        if self._bytes >= CHUNK_BYTES:
-            await self._write()
+        for at in range(0, len(rows), CHUNK_ROWS):
+            part = rows if len(rows) <= CHUNK_ROWS else rows[at : at + CHUNK_ROWS]
+            self._held += len(part)
+            if self._sql:
+                put_by_bucket(part, self._rows)
+            else:
+                self._rows[0] += part
+            if self._held >= CHUNK_ROWS or self._bytes >= CHUNK_BYTES:
+                await self._write()
 
     def _read(self, read: Sequence[Fields]) -> list[Any]:
         try:
@@ -238,10 +246,10 @@ class CopyIn:
     async def _write(self) -> None:
         """Give the rows at hand to their owners, once the chunk before is stored."""
         await self._written()
-        if not self._rows:
+        if not self._held:
             return
-        chunk, self._rows = self._rows[:CHUNK_ROWS], self._rows[CHUNK_ROWS:]
-        self._bytes = 0
+        chunk, self._rows = self._rows, defaultdict(list)
+        self._held = self._bytes = 0
         self._writing = asyncio.get_running_loop().create_task(self._store(chunk))
 
     async def _written(self) -> None:
@@ -254,14 +262,16 @@ class CopyIn:
         with contextlib.suppress(CairnError):
             await self._written()
 
-    async def _store(self, chunk: list[Any]) -> int:
+    async def _store(self, chunk: dict[int, list[Any]]) -> int:
         insert = self._plan.insert
         assert insert is not None
         dispatcher = self._session.service.dispatcher
         plan = insert.plan
         if isinstance(plan, plans.PointWrite | plans.ShardedInsert):
-            return await dispatcher.insert_bulk(plan.table, plan.tier, self._sql, chunk)
+            return await dispatcher.insert_rows(
+                plan.table, plan.tier, self._sql, chunk, is_bulk=True
+            )
         if not isinstance(plan, plans.GlobalWrite):
             raise Unsupported("COPY into this table is not supported")
-        rows: list[Sequence[Any]] = [insert.start(values) for values in chunk]
+        rows: list[Sequence[Any]] = [insert.start(values) for values in chunk[0]]
         return await dispatcher.insert_global(plan, rows, self._session.user_id, running.DML_S)

@@ -23,6 +23,7 @@ from cairn.model.errors import (
 )
 from cairn.model.records import (
     Body,
+    Bulk,
     Kind,
     Packed,
     Record,
@@ -31,6 +32,8 @@ from cairn.model.records import (
     Shape,
     Vclock,
     encode_body,
+    join_rows,
+    pack_rows,
 )
 from cairn.model.schema import (
     Index,
@@ -246,7 +249,7 @@ class DataStore:
         """
         self._changes.clear()
         self._operation: tuple[str, int] | None = None
-        self._bulk: tuple[int, int, list[tuple[Any, ...]]] | None = None
+        self._bulk: Bulk | None = None
         before = self.vclock.get(self.origin, 0)
         if not alone:
             self.connection.execute("SAVEPOINT statement")
@@ -308,9 +311,10 @@ class DataStore:
 
     def bulk_insert(self, table: int, sql: str, rows: Sequence[tuple[Any, ...]]) -> int:
         """Many plain inserts: what they change is what they are, the hook need not tell."""
+        packed: list[bytes] = []
         with self.unobserved():
-            insert_many(self.connection, sql, rows)
-        self._bulk = (table, self.versions.get(table, 0), list(rows))
+            insert_many(self.connection, sql, rows, lambda block: packed.append(pack_rows(block)))
+        self._bulk = (table, self.versions.get(table, 0), join_rows(packed, len(rows)))
         return len(rows)
 
     def pending_changes(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ BUSY_TIMEOUT_MS = 10_000
 CHECKPOINT_PAGES = 2000
 BULK_CHECKPOINT_PAGES = 16_000  # while commits are large: the next ones touch the same pages again
 RESERVED = (CHECKPOINT_PAGES + 500) * (4096 + 24)  # bytes of the log up to its next beginning
-INSERT_ROWS, INSERT_VALUES = 32, 1024  # that one step of a bulk takes, at most
+INSERT_ROWS, INSERT_VALUES = 64, 1024  # that one step of a bulk takes, at most
+INSERT_STEPS = 16  # of one block
 _DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 
 
@@ -85,24 +86,39 @@ def damaged(path: Path, why: str) -> StorageDamaged:
     )
 
 
-def insert_many(connection: apsw.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+def insert_many(
+    connection: apsw.Connection,
+    sql: str,
+    rows: Sequence[Sequence[Any]],
+    seen: Callable[[Sequence[Sequence[Any]]], Any] = lambda block: None,
+) -> None:
     """Many rows by one `INSERT … VALUES (?, …)`, several to a step.
 
     SQLite runs without Python's lock meanwhile: the longer a step, the more the other threads get
-    done, and each step is looked up, bound and reset at a price of its own.
+    done, and each step is looked up, bound and reset at a price of its own. `seen` gets all rows
+    in blocks: while a block is in the processor's cache, whatever else is done to it is cheap.
     """
     if not rows:
         return
     width = len(rows[0])
     together = max(1, min(INSERT_ROWS, INSERT_VALUES // width))
+    size = together * width
     whole = len(rows) - len(rows) % together
+
+    def steps() -> Iterator[list[Any]]:
+        for start in range(0, whole, together * INSERT_STEPS):
+            block = rows[start : min(start + together * INSERT_STEPS, whole)]
+            seen(block)
+            flat = [*chain.from_iterable(block)]
+            for at in range(0, len(flat), size):
+                yield flat[at : at + size]
+
     if whole:
-        flat = [*chain.from_iterable(rows[:whole])]
-        size = together * width
         marks = sql[sql.rindex("(") :]
-        steps = (flat[at : at + size] for at in range(0, len(flat), size))
-        connection.executemany(sql + f", {marks}" * (together - 1), steps)
-    connection.executemany(sql, rows[whole:])
+        connection.executemany(sql + f", {marks}" * (together - 1), steps())
+    if rest := rows[whole:]:
+        seen(rest)
+        connection.executemany(sql, rest)
 
 
 def is_disk_full(problem: BaseException) -> bool:
