@@ -9,6 +9,7 @@ from cairn.model.errors import CairnError
 from cairn.pgwire import messages as m
 
 _TAGS: Final[dict[str, bytes]] = {}  # CommandComplete of tags seen, up to a bound
+_ENDS: Final[dict[str, bytes]] = {}  # the same with ReadyForQuery
 _MAX_TAGS: Final = 1024
 
 
@@ -73,6 +74,15 @@ class Answers:
             if len(_TAGS) < _MAX_TAGS:
                 _TAGS[tag] = made
         self._out.append(made)
+
+    def complete_and_ready(self, head: bytes, tag: str) -> None:
+        """What came before, CommandComplete, and ReadyForQuery outside of a transaction."""
+        made = _ENDS.get(tag)
+        if made is None:
+            made = m.command_complete(tag) + m.READY["I"]
+            if len(_ENDS) < _MAX_TAGS:
+                _ENDS[tag] = made
+        self._out.append(head + made)
 
     def copy_in_response(self, fmt: int, ncols: int) -> None:
         self._out.append(_copy_response(b"G", fmt, ncols))

@@ -31,7 +31,7 @@ _MAX_SHAPES: Final = 64  # combinations of format codes remembered per statement
 class Shape:
     """A signature under given format codes: ready-made decoders, encoder and description."""
 
-    __slots__ = ("decoders", "description", "encode_row", "result_formats")
+    __slots__ = ("bound", "decoders", "description", "encode_row", "result_formats")
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Shape:
     ) -> None:
         self.decoders, self.result_formats = decoders, result_formats
         self.encode_row, self.description = encode_row, description
+        self.bound = m.BIND_COMPLETE + description  # the answer to Bind and Describe
 
 
 class Signature:

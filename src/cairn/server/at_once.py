@@ -66,12 +66,13 @@ class AtOnce(Entering):
         if found is None:
             return False
         rows = found if cached.convert is None else cached.convert(found)
-        pg = self.pg
-        pg.raw(BIND_COMPLETE + shape.description if described else BIND_COMPLETE)
-        if rows:
-            encode = shape.encode_row
-            pg.raw(encode(rows[0]) if len(rows) == 1 else b"".join(map(encode, rows)))
-        self._end_at_once(prepared.complete(len(rows)), described)
+        head = shape.bound if described else BIND_COMPLETE
+        encode = shape.encode_row
+        if len(rows) == 1:
+            self._say_at_once(head + encode(rows[0]), prepared.complete(1), described)
+        else:
+            head += b"".join(map(encode, rows))
+            self._say_at_once(head, prepared.complete(len(rows)), described)
         return True
 
     def _write_at_once(
@@ -89,11 +90,12 @@ class AtOnce(Entering):
                 self.book.bind(request)
                 self.pg.bind_complete()
             else:
-                self.pg.raw(BIND_COMPLETE + shape.description if described else BIND_COMPLETE)
+                head = shape.bound if described else BIND_COMPLETE
                 if isinstance(result, CairnError):
+                    self.pg.raw(head)
                     self._failed(result)
                 else:
-                    self._end_at_once(prepared.complete(result.row_count), described)
+                    self._say_at_once(head, prepared.complete(result.row_count), described)
             self._pump()
 
         self._waiting = self.service.dispatcher.point_write_here(
@@ -103,13 +105,17 @@ class AtOnce(Entering):
         )
         return self._waiting
 
-    def _end_at_once(self, tag: str, described: int) -> None:
-        """CommandComplete and ReadyForQuery; their requests leave the line."""
-        self.pg.command_complete(tag)
-        for _ in range(described + 2):
-            self.pg.requests.popleft()
+    def _say_at_once(self, head: bytes, tag: str, described: int) -> None:
+        """The whole answer, with CommandComplete and ReadyForQuery; the requests leave the line."""
+        pg = self.pg
+        pg.complete_and_ready(head, tag)
+        requests = pg.requests
+        if len(requests) == described + 2:
+            requests.clear()
+        else:
+            for _ in range(described + 2):
+                requests.popleft()
         self.book.sync(in_transaction=False)
-        self.pg.ready("I")
 
     def _check(self, cached: Cached) -> None:
         raise NotImplementedError
