@@ -25,7 +25,8 @@ from cairn.sql import plans
 from cairn.sql.api import Prepared, prepare
 from cairn.sql.constraints import translate
 from cairn.sql.functions import register
-from cairn.sql.render import Renderer, Slots
+from cairn.sql.render import Renderer
+from cairn.sql.slots import Slots
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LATE = {
@@ -34,6 +35,8 @@ LATE = {
     "pico_tier_name": "default",
     "current_user": "admin",
     "pg_backend_pid": 7,
+    "random": 0.25,
+    "gen_random_uuid": bytes(range(16)),
 }
 
 
@@ -65,6 +68,10 @@ class Cluster:
         edges = [round(bucket_count * k / replicasets) for k in range(replicasets + 1)]
         self.ranges = [(edges[k] + 1, edges[k + 1]) for k in range(replicasets)]
         self.asked: list[int] = []  # replicasets asked by the last statement
+        self.telling: plans.Returning | None = None
+        self.clause = ""
+        self.told: list[Any] = []
+        self.inserted: list[Any] = []
         for table in system_tables.SYSTEM_TABLES:
             self._create(table)
 
@@ -118,10 +125,10 @@ class Cluster:
                 assert bindings[0] == bucket
                 return self._write([(self.owner(bucket), plan.sql, bindings)])
             case plans.ShardedInsert():
-                rows = plan.rows(values)
+                self.inserted = rows = plan.rows(values)
                 return self._write([(self.owner(b), plan.sql, row) for b, row in rows])
             case plans.InsertSelect():
-                rows = plan.rows(self.read(plan.read, values))
+                self.inserted = rows = plan.rows(self.read(plan.read, values))
                 return self._write([(self.owner(b), plan.sql, row) for b, row in rows])
             case plans.ScatterWrite():
                 self._steps(plan.steps, values)
@@ -132,6 +139,8 @@ class Cluster:
                 return self._write(work)
             case plans.KeyedWrite():
                 return self._keyed(plan, values)
+            case plans.Returning():
+                return self._returning(plan, values)
             case plans.GlobalWrite():
                 return self._global(plan, values)
             case plans.DdlPlan():
@@ -186,7 +195,9 @@ class Cluster:
             for at, sql, bindings in work:
                 self.asked.append(at)
                 node = self.nodes[at]
-                node.execute(sql, bindings)
+                told = self.telling is not None and self.telling.is_told(sql)
+                clause = self.clause if told else ""
+                self.told += node.execute(sql + clause, bindings).fetchall()
                 count += node.changes()
         except BaseException:
             for node in self.everyone():
@@ -197,6 +208,15 @@ class Cluster:
                 node.execute("RELEASE s")
         self._mirror()
         return count
+
+    def _returning(self, plan: plans.Returning, values: list[Any]) -> list[Any]:
+        """The write with its clause, and what it told in the order of INSERT."""
+        self.telling, self.clause, self.told = plan, plan.clause(values), []
+        try:
+            self._execute(plan.write, values)
+            return plan.arranged(self.told, self.inserted)
+        finally:
+            self.telling = None
 
     def _keyed(self, plan: plans.KeyedWrite, values: list[Any]) -> int:
         changes = plan.changes(self.read(plan.read, values))
@@ -214,7 +234,7 @@ class Cluster:
         self._write(work)
         return len(changes)
 
-    def _global(self, plan: plans.GlobalWrite, values: list[Any]) -> int:
+    def _global(self, plan: plans.GlobalWrite, values: list[Any]) -> Any:
         def read(sql: str, bindings: Any) -> list[Any]:
             return self.nodes[0].execute(sql, bindings).fetchall()
 
@@ -226,7 +246,7 @@ class Cluster:
         for node in self.everyone():
             for op in change.ops:
                 apply_op(node, plan.table, op)
-        return change.row_count
+        return change.row_count if change.rows is None else list(change.rows)
 
     def _ddl(self, plan: plans.DdlPlan) -> ops.Ddl | None:
         used = [table.id for table in self.catalog.tables.values()]

@@ -66,6 +66,32 @@ def ready(cluster: Cluster, text: str) -> Prepared:
             ),
         ),
         (
+            "GRANT SELECT, INSERT, UPDATE ON t TO bob",
+            "GRANT",
+            AclPlan(
+                "grant",
+                privilege="read",
+                more=("write",),
+                object_type="table",
+                object_name="t",
+                grantee="bob",
+            ),
+        ),
+        (
+            "REVOKE ALL PRIVILEGES ON TABLE t FROM bob",
+            "REVOKE",
+            AclPlan(
+                "revoke",
+                privilege="read",
+                more=("write", "create", "alter", "drop"),
+                object_type="table",
+                object_name="t",
+                grantee="bob",
+            ),
+        ),
+        ("GRANT LOGIN TO bob", "GRANT", AclPlan("alter_user", "bob", login=True)),
+        ("REVOKE LOGIN FROM bob", "REVOKE", AclPlan("alter_user", "bob", login=False)),
+        (
             "GRANT admins TO bob",
             "GRANT ROLE",
             AclPlan(

@@ -13,9 +13,11 @@ import msgspec
 from cairn.cli.talking import TalkProblem
 from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, SyntaxProblem, TooComplex, Unsupported
+from cairn.pgwire.scram import make_verifier, parse_verifier
 from cairn.sql.api import prepare, split
 from cairn.sql.lexer import Token, tokens
 from cairn.sql.parse import parse_query, take_options
+from cairn.sql.passwords import is_verifier, password_in, with_password_hidden
 
 #: Statements that leave nothing behind, or that belong to a session.
 _NOT_QUEUED = (
@@ -52,7 +54,12 @@ def read_files(files: list[str], batch: str | None) -> dict[str, list[Operation]
 
 
 def is_same(one: str, other: str) -> bool:
-    """The same statement, comments and blanks aside."""
+    """The same statement, comments and blanks aside; `one` is what the queue has kept of it."""
+    kept, clear = password_in(one), password_in(other)
+    if kept is not None and clear is not None and is_verifier(kept.value):
+        known = parse_verifier(kept.value)
+        mine = make_verifier(clear.value, salt=known.salt, iterations=known.iterations)
+        other = with_password_hidden(other, lambda _: str(mine))
     return [each.text for each in tokens(one)] == [each.text for each in tokens(other)]
 
 

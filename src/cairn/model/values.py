@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -38,10 +38,32 @@ class ColumnType(enum.StrEnum):
     MAP = "map"
     ARRAY = "array"
     ANY = "any"
+    # Lists of one type: parameters and results have them, columns do not.
+    BOOLEANS = "boolean[]"
+    INTEGERS = "integer[]"
+    DOUBLES = "double[]"
+    DECIMALS = "decimal[]"
+    STRINGS = "string[]"
+    UUIDS = "uuid[]"
+    DATETIMES = "datetime[]"
 
     @property
     def is_scalar(self) -> bool:
-        return self not in (ColumnType.MAP, ColumnType.ARRAY, ColumnType.ANY)
+        others = (ColumnType.MAP, ColumnType.ARRAY, ColumnType.ANY)
+        return self not in others and self not in ELEMENTS
+
+
+#: A list's type to that of what is in it.
+ELEMENTS: dict[ColumnType, ColumnType] = {
+    ColumnType.BOOLEANS: ColumnType.BOOLEAN,
+    ColumnType.INTEGERS: ColumnType.INTEGER,
+    ColumnType.DOUBLES: ColumnType.DOUBLE,
+    ColumnType.DECIMALS: ColumnType.DECIMAL,
+    ColumnType.STRINGS: ColumnType.STRING,
+    ColumnType.UUIDS: ColumnType.UUID,
+    ColumnType.DATETIMES: ColumnType.DATETIME,
+}
+LISTS: dict[ColumnType, ColumnType] = {of: list_ for list_, of in ELEMENTS.items()}
 
 
 #: Type OIDs told to clients; canonical, whatever the client declared.
@@ -57,6 +79,13 @@ OIDS: dict[ColumnType, int] = {
     ColumnType.MAP: 114,
     ColumnType.ARRAY: 114,
     ColumnType.ANY: 114,
+    ColumnType.BOOLEANS: 1000,
+    ColumnType.INTEGERS: 1016,
+    ColumnType.DOUBLES: 1022,
+    ColumnType.DECIMALS: 1231,
+    ColumnType.STRINGS: 1009,
+    ColumnType.UUIDS: 2951,
+    ColumnType.DATETIMES: 1185,
 }
 
 TYPE_OF_OID: dict[int, ColumnType] = {
@@ -78,6 +107,18 @@ TYPE_OF_OID: dict[int, ColumnType] = {
     1082: ColumnType.DATETIME,
     114: ColumnType.MAP,
     3802: ColumnType.MAP,
+    1000: ColumnType.BOOLEANS,
+    1005: ColumnType.INTEGERS,
+    1007: ColumnType.INTEGERS,
+    1016: ColumnType.INTEGERS,
+    1028: ColumnType.INTEGERS,
+    1021: ColumnType.DOUBLES,
+    1022: ColumnType.DOUBLES,
+    1231: ColumnType.DECIMALS,
+    1009: ColumnType.STRINGS,
+    1015: ColumnType.STRINGS,
+    2951: ColumnType.UUIDS,
+    1185: ColumnType.DATETIMES,
 }
 
 #: How a column of the type is declared in a STRICT table.
@@ -200,6 +241,51 @@ _FROM_PHYSICAL: dict[ColumnType, Callable[[Any], Any] | None] = {
     ColumnType.ARRAY: json.loads,
     ColumnType.ANY: json.loads,
 }
+
+
+def list_text(values: Iterable[Physical]) -> str:
+    """Physical values as one JSON text, which SQLite can take apart; blobs are spelled in hex."""
+    given = list(values)
+    if not any(isinstance(value, (bytes, float)) for value in given):
+        return json.dumps(given, separators=(",", ":"), ensure_ascii=False)
+    found: list[str] = []
+    for value in given:
+        if isinstance(value, bytes):
+            found.append(f'"{value.hex()}"')
+        elif isinstance(value, float) and math.isinf(value):
+            found.append("9e999" if value > 0 else "-9e999")
+        else:
+            found.append(json.dumps(value, ensure_ascii=False))
+    return f"[{','.join(found)}]"
+
+
+def list_values(of: ColumnType, text: str) -> list[Physical]:
+    """The physical values behind `list_text`."""
+    found: list[Physical] = json.loads(text)
+    if SQLITE_TYPES[of] != "BLOB":
+        return found
+    return [None if value is None else bytes.fromhex(str(value)) for value in found]
+
+
+def _list_writer(of: ColumnType) -> Callable[[Any], str]:
+    def write(values: Any) -> str:
+        if not isinstance(values, list):
+            raise InvalidText(f'invalid input for type {of}[]: "{values}"')
+        if any(isinstance(value, list) for value in values):
+            raise InvalidText("arrays of more than one dimension are not supported")
+        return list_text(to_physical(of, value) for value in values)
+
+    return write
+
+
+def _list_reader(of: ColumnType) -> Callable[[str], list[Any]]:
+    return lambda text: [from_physical(of, value) for value in list_values(of, text)]
+
+
+for _list, _of in ELEMENTS.items():
+    SQLITE_TYPES[_list] = "TEXT"
+    _TO_PHYSICAL[_list] = _list_writer(_of)
+    _FROM_PHYSICAL[_list] = _list_reader(_of)
 
 
 def to_physical(type_: ColumnType, value: Any) -> Physical:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from cairn.model import ops, rows
@@ -60,15 +61,17 @@ def access_ops(
         case "drop_user" | "drop_role":
             return _drop(plan, catalog)
         case "grant" | "grant_role":
-            right = _right(plan, catalog)
-            if right in catalog.privileges:
-                return ()
-            return (ops.Insert(system.PICO_PRIVILEGE.id, rows.privilege_row(right, grantor)),)
+            return tuple(
+                ops.Insert(system.PICO_PRIVILEGE.id, rows.privilege_row(right, grantor))
+                for right in _rights(plan, catalog)
+                if right not in catalog.privileges
+            )
         case "revoke" | "revoke_role":
-            right = _right(plan, catalog)
-            if right not in catalog.privileges:
-                return ()
-            return (ops.Delete(system.PICO_PRIVILEGE.id, _right_key(right)),)
+            return tuple(
+                ops.Delete(system.PICO_PRIVILEGE.id, _right_key(right))
+                for right in _rights(plan, catalog)
+                if right in catalog.privileges
+            )
     raise AssertionError(plan.action)
 
 
@@ -153,6 +156,13 @@ def _drop(plan: AclPlan, catalog: Catalog) -> tuple[ops.Dml, ...]:
     return (*found, ops.Delete(system.PICO_USER.id, (user.id,)))
 
 
+def _rights(plan: AclPlan, catalog: Catalog) -> list[Privilege]:
+    return [
+        _right(replace(plan, privilege=privilege), catalog)
+        for privilege in (plan.privilege, *plan.more)
+    ]
+
+
 def _right(plan: AclPlan, catalog: Catalog) -> Privilege:
     grantee = _user(catalog, plan.grantee)
     assert plan.privilege is not None and plan.object_type is not None
@@ -204,6 +214,8 @@ def checked_setting(key: str, value: Any) -> Any:
         )
     if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
         raise InvalidParameter(f"invalid value for '{key}': it cannot be negative")
+    if key.startswith("governor_") and not value:
+        raise InvalidParameter(f"invalid value for '{key}': it must be above zero")
     if key == "replication_graph" and any(
         len(word.split(">")) != 2 for word in str(value).split(",") if word.strip()
     ):

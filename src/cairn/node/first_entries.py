@@ -44,7 +44,7 @@ SETTINGS: dict[str, Any] = {
     "governor_common_rpc_timeout": 3.0,
     "governor_rpc_batch_size": 200,
     "sql_motion_row_max": 5000,
-    "sql_vdbe_opcode_max": 45_000,
+    "sql_vdbe_opcode_max": 0,  # no limit
     "sql_ddl_timeout": 60.0,
     "ddl_apply_timeout": 30.0,
     "read_preference": "leader",

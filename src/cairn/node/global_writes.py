@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,9 +12,11 @@ import msgspec
 from cairn.model import ops
 from cairn.model.errors import CasRetry, NotLeader, TimedOut
 from cairn.model.ranges import Predicate
+from cairn.model.system_tables import PICO_GOVERNOR_QUEUE as _QUEUE
 from cairn.node.protected import check_writable
 from cairn.node.reading import Params, Reads
 from cairn.sql import plans
+from cairn.sql.passwords import with_password_hidden
 
 ROWS_OF_ENTRY = 200  # of a COPY
 Planned = tuple[Predicate, plans.GlobalChange]
@@ -21,6 +24,9 @@ Planned = tuple[Predicate, plans.GlobalChange]
 
 class GlobalWrites(Reads):
     """What the coordinator does with rows that every instance has."""
+
+    #: A password to what may be kept of it; set by whoever can make that.
+    hide_password: Callable[[str], str] | None = None
 
     async def write_global(
         self,
@@ -32,6 +38,22 @@ class GlobalWrites(Reads):
         extra_ops: Callable[[], Iterable[ops.Dml]] = tuple,
         **options: Any,
     ) -> int:
+        """Rows changed; see `change_global`."""
+        change = await self.change_global(
+            plan, params, user, timeout_s, extra_ops=extra_ops, **options
+        )
+        return change.row_count
+
+    async def change_global(
+        self,
+        plan: plans.GlobalWrite,
+        params: Params,
+        user: int,
+        timeout_s: float,
+        *,
+        extra_ops: Callable[[], Iterable[ops.Dml]] = tuple,
+        **options: Any,
+    ) -> plans.GlobalChange:
         """Plan, propose, and plan again if somebody was quicker.
 
         `extra_ops` go into the same entry; asked anew at each position, they may refuse it.
@@ -49,10 +71,30 @@ class GlobalWrites(Reads):
             else:
                 change = plan.execute(read_local, params)
             check_writable(plan.table, change.ops, is_upgrade=bool(options.get("is_upgrade")))
-            whole = plans.GlobalChange((*change.ops, *extra), change.ranges, change.row_count)
-            return predicate, whole
+            return predicate, replace(change, ops=(*self._hidden(change.ops), *extra))
 
         return await self._propose(planned, user, timeout_s)
+
+    def _hidden(self, changes: tuple[ops.Dml, ...]) -> tuple[ops.Dml, ...]:
+        """A queued CREATE USER keeps the verifier: no table has a password in clear."""
+        hide = self.hide_password
+        if hide is None or not any(change.table == _QUEUE.id for change in changes):
+            return changes
+        at = _QUEUE.position("op")
+
+        def text(value: Any) -> Any:
+            return with_password_hidden(value, hide) if isinstance(value, str) else value
+
+        found: list[ops.Dml] = []
+        for change in changes:
+            if isinstance(change, ops.Insert | ops.Replace) and change.table == _QUEUE.id:
+                row = (*change.row[:at], text(change.row[at]), *change.row[at + 1 :])
+                change = msgspec.structs.replace(change, row=row)
+            elif isinstance(change, ops.Update) and change.table == _QUEUE.id:
+                sets = tuple((n, text(value) if n == at else value) for n, value in change.changes)
+                change = msgspec.structs.replace(change, changes=sets)
+            found.append(change)
+        return tuple(found)
 
     async def insert_global(
         self, plan: plans.GlobalWrite, rows: list[Params], user: int, timeout_s: float
@@ -69,31 +111,31 @@ class GlobalWrites(Reads):
                 sum(one.row_count for one in found),
             )
             check_writable(plan.table, change.ops)
-            return predicate, change
+            return predicate, replace(change, ops=self._hidden(change.ops))
 
         count = 0
         for start in range(0, len(rows), ROWS_OF_ENTRY):
             part = rows[start : start + ROWS_OF_ENTRY]
-            count += await self._propose(planned, user, timeout_s)
+            count += (await self._propose(planned, user, timeout_s)).row_count
         return count
 
     async def _propose(
         self, planned: Callable[[], Awaitable[Planned]], user: int, timeout_s: float
-    ) -> int:
+    ) -> plans.GlobalChange:
         instance = self.instance
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while True:
             predicate, change = await planned()
             if not change.ops:
-                return change.row_count
+                return change
             predicate = msgspec.structs.replace(predicate, ranges=change.ranges)
             left_s = max(deadline - loop.time(), 0.01)
             try:
                 await instance.proposer.cas(
                     ops.Batch(change.ops), predicate, timeout_s=left_s, user=user
                 )
-                return change.row_count
+                return change
             except (CasRetry, NotLeader):
                 if loop.time() >= deadline:
                     raise TimedOut(

@@ -44,7 +44,7 @@ from cairn.raft.types import ConfChangeV2
 
 log = logging.getLogger("cairn.governor")
 
-RPC_S = 3.0
+RPC_S, OP_S, BATCH = 3.0, 3.0, 200  # until the cluster's own settings are known
 GRACE_S = 0.1  # after the first answer, how long others of the same question are waited for
 HAND_OVER_S = 2.0
 
@@ -72,6 +72,16 @@ class Steps:
     def timestamp(self) -> str:
         return timestamp(self._runtime)
 
+    @property
+    def rpc_s(self) -> float:
+        """How long an instance may take to answer."""
+        return float(self.state.setting("governor_common_rpc_timeout", RPC_S)) or RPC_S
+
+    @property
+    def op_s(self) -> float:
+        """How long an entry of the governor's own may take to be applied."""
+        return float(self.state.setting("governor_raft_op_timeout", OP_S)) or OP_S
+
     async def ask(
         self, name: str, method: str, body: Any, answer: type[Any], timeout_s: float
     ) -> Any:
@@ -87,18 +97,28 @@ class Steps:
     async def ask_all(
         self, names: tuple[str, ...], method: str, body: Any, answer: type[Any]
     ) -> dict[str, Any]:
-        """Answers by name; once one has come, the slow ones get a moment and no more."""
+        """Answers by name, of so many at a time as `governor_rpc_batch_size` says."""
+        size = int(self.state.setting("governor_rpc_batch_size", BATCH)) or BATCH
+        found: dict[str, Any] = {}
+        for start in range(0, len(names), size):
+            found |= await self._ask_some(names[start : start + size], method, body, answer)
+        return found
+
+    async def _ask_some(
+        self, names: tuple[str, ...], method: str, body: Any, answer: type[Any]
+    ) -> dict[str, Any]:
+        """Once one answer has come, the slow ones get a moment and no more."""
 
         async def one(name: str) -> Any:
             try:
-                return await self.ask(name, method, body, answer, RPC_S)
+                return await self.ask(name, method, body, answer, self.rpc_s)
             except CairnError as problem:
                 return problem
 
         tasks = {asyncio.ensure_future(one(name)): name for name in names}
         waiting = set(tasks)
         found: dict[str, Any] = {}
-        patience = RPC_S + 1.0
+        patience = self.rpc_s + 1.0
         while waiting:
             done, waiting = await asyncio.wait(
                 waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED
@@ -116,7 +136,8 @@ class Steps:
     # --- proposals ------------------------------------------------------------------------------
 
     async def propose(self, action: Propose, view: ClusterView) -> None:
-        await self.proposer.cas(ops.Batch(action.ops), self._predicate(view, action.ranges))
+        predicate = self._predicate(view, action.ranges)
+        await self.proposer.cas(ops.Batch(action.ops), predicate, timeout_s=self.op_s)
 
     def _predicate(self, view: ClusterView, ranges: Any) -> Predicate:
         """At the position the view was taken: a stale plan loses."""
@@ -126,8 +147,8 @@ class Steps:
 
     async def change_configuration(self, change: ConfChangeV2) -> None:
         index, _ = self.runner.propose_conf_change(change)
-        await self.runner.wait_applied(index, RPC_S)
-        deadline = asyncio.get_running_loop().time() + RPC_S
+        await self.runner.wait_applied(index, self.op_s)
+        deadline = asyncio.get_running_loop().time() + self.op_s
         while self.runner.conf.voters_outgoing:
             if asyncio.get_running_loop().time() > deadline:
                 raise TimedOut("the joint configuration was not left in time")
@@ -144,14 +165,14 @@ class Steps:
     async def caught_up(self, names: tuple[str, ...]) -> dict[str, CairnError | None]:
         """Who has applied what the leader had committed when asked."""
         index = self.runner.core.log.committed
-        body = WaitIndexRequest(index, RPC_S)
+        body = WaitIndexRequest(index, self.rpc_s)
         found = await self.ask_all(names, "wait_index", body, IndexResponse)
         return {name: _problem(answer) for name, answer in found.items()}
 
     # --- rows -----------------------------------------------------------------------------------
 
     async def have_rows(self, names: tuple[str, ...]) -> dict[str, CairnError | None]:
-        body = ReplicatedRequest(self.runner.applied_index, RPC_S)
+        body = ReplicatedRequest(self.runner.applied_index, self.rpc_s)
         found = await self.ask_all(names, "replicated", body, Empty)
         return {name: _problem(answer) for name, answer in found.items()}
 
@@ -159,14 +180,14 @@ class Steps:
         """The demotion is in Raft; the old one's last record, once its writer knows, is the cut."""
         index = self.runner.applied_index
         final: VclockResponse = await self.ask(
-            action.old, "vclock", VclockRequest(index, RPC_S), VclockResponse, RPC_S
+            action.old, "vclock", VclockRequest(index, self.rpc_s), VclockResponse, self.rpc_s
         )
         reached: VclockResponse = await self.ask(
             action.heir,
             "vclock",
-            VclockRequest(index, RPC_S, final.vclock),
+            VclockRequest(index, self.rpc_s, final.vclock),
             VclockResponse,
-            RPC_S + 1.0,
+            self.rpc_s + 1.0,
         )
         await self._name_master(action.replicaset, action.heir, reached.vclock, view)
 
@@ -206,7 +227,8 @@ class Steps:
             cut=vclock,
         )
         ranges = (replicaset_range(replicaset), whole_table(PICO_INSTANCE.id))
-        await self.proposer.cas(ops.Batch((put_replicaset(named),)), self._predicate(view, ranges))
+        predicate = self._predicate(view, ranges)
+        await self.proposer.cas(ops.Batch((put_replicaset(named),)), predicate, timeout_s=self.op_s)
         log.info("%s: master is %s, epoch %d", name, heir, named.epoch)
 
     # --- schema ---------------------------------------------------------------------------------
@@ -218,7 +240,7 @@ class Steps:
             for replicaset in action.replicasets
         }
         body = SchemaChangeRequest(
-            self.runner.applied_index, self.runner.term, action.schema_version, RPC_S
+            self.runner.applied_index, self.runner.term, action.schema_version, self.rpc_s
         )
         deadline = self._schema_deadline(action.schema_version)
         left = tuple(dict.fromkeys(masters.values()))
@@ -246,7 +268,9 @@ class Steps:
             raise NotLeader("leadership was lost before all masters had answered")
         try:
             predicate = self.proposer.predicate(())
-            await self.proposer.cas(ops.DdlCommit(action.schema_version), predicate)
+            await self.proposer.cas(
+                ops.DdlCommit(action.schema_version), predicate, timeout_s=self.op_s
+            )
         except CairnError as problem:
             if not problem.sqlstate.startswith("23"):
                 raise
@@ -285,7 +309,7 @@ class Steps:
     ) -> None:
         log.warning("schema version %d is aborted: %s", version, reason)
         op = ops.DdlAbort(version, reason, instance, is_verdict)
-        await self.proposer.cas(op, self.proposer.predicate(()))
+        await self.proposer.cas(op, self.proposer.predicate(()), timeout_s=self.op_s)
 
 
 def _problem(answer: Any) -> CairnError | None:

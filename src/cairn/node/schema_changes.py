@@ -35,6 +35,7 @@ from cairn.node.first_entries import MakeVerifier
 from cairn.node.instance import Instance
 from cairn.node.runtime import spawn
 from cairn.node.upgrades import FIRST_UPGRADE_TABLE_ID
+from cairn.sql.passwords import is_verifier
 from cairn.sql.plans import AclPlan, AlterSystemPlan, DdlPlan
 from cairn.storage.state_machine import Applied
 
@@ -265,7 +266,7 @@ class SchemaChanges:
         )
         limit_s = plan.timeout or 10.0
         await self._propose(
-            lambda: access_ops(plan, self._state.catalog, user, self._verifier),
+            lambda: access_ops(plan, self._state.catalog, user, self.verifier),
             ranges,
             limit_s,
             user,
@@ -274,7 +275,10 @@ class SchemaChanges:
         if plan.wait_applied == "globally" and extra is None:
             await self._wait_everywhere(asyncio.get_running_loop().time() + limit_s)
 
-    def _verifier(self, password: str) -> str:
+    def verifier(self, password: str) -> str:
+        """What is kept of a password; the verifier of one is taken as it is, as PostgreSQL does."""
+        if is_verifier(password):
+            return password
         check_password(password, self._state.catalog)
         return self._make_verifier(password)
 

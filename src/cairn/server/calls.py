@@ -42,11 +42,13 @@ async def call(session: Connection, text: bytes) -> Any:
     """The answer of a call, as a JSON value."""
     found = _CALL.fullmatch(text)
     if found is None:
-        raise SyntaxProblem("write CALL cairn_name(argument, …)")
+        raise SyntaxProblem("syntax error in CALL", hint="write CALL cairn_name(argument, …)")
     name = found[1].decode().lower()
     function = CALLS.get(name)
     if function is None:
-        raise UndefinedFunction(f"there is no call {name}; known: {', '.join(sorted(CALLS))}")
+        raise UndefinedFunction(
+            f"procedure {name} does not exist", hint=f"known: {', '.join(sorted(CALLS))}"
+        )
     needs_admin, work = function
     if needs_admin and not session.service.catalog.allows(session.user_id, "alter", "universe", 0):
         raise AccessDenied(f"Execute access to {name} is denied for user '{session.user}'")

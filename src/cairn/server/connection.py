@@ -7,7 +7,6 @@ leaves as one write. The first request that has to wait stops the line behind it
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
 from collections.abc import Coroutine
@@ -64,8 +63,7 @@ class Connection(asyncio.Protocol):
         self.status = "I"
         self.written = 0  # statements committed inside the open block
         self.parameters: dict[str, str] = {}
-        self.preference = "leader"
-        self.row_max: int | None = None
+        self.preference = str(setting("read_preference", "leader"))
         self.wants_metadata = False
         self.wants_hints = False  # "you are one hop away" notices (0.2)
         self.wants_invalidation = ""  # "", "seed" or "named": which text the error has
@@ -271,9 +269,6 @@ class Connection(asyncio.Protocol):
         self.parameters[key] = value
         if key == "read_preference":
             self.preference = value
-        if key == "sql_motion_row_max":
-            with contextlib.suppress(ValueError):
-                self.row_max = int(value)
 
     def tell_staleness(self, stale_s: float | None) -> None:
         """Rows of a replica: how old they may be, as a parameter that every driver can read."""
@@ -283,13 +278,15 @@ class Connection(asyncio.Protocol):
             self.pg.parameter_status("read_staleness_ms", told)
 
     def reset_parameter(self, name: str) -> None:
-        if name.lower() == "all":
+        key = name.lower()
+        if key == "all":
             self.parameters.clear()
-            self.preference, self.row_max, self.timeout_s = "leader", None, 0.0
         else:
-            self.parameters.pop(name.lower(), None)
-            if name.lower() == "statement_timeout":
-                self.timeout_s = 0.0
+            self.parameters.pop(key, None)
+        if key in ("all", "read_preference"):
+            self.preference = str(self.service.instance.state.setting("read_preference", "leader"))
+        if key in ("all", "statement_timeout"):
+            self.timeout_s = 0.0
 
     def take_copy_messages(self) -> list[CopyData | CopyDone | CopyFail]:
         """What has arrived for the COPY that is running; everything else stays in the line."""

@@ -24,6 +24,13 @@ from cairn.server.login import Login, read_flag
 log = logging.getLogger("cairn.pg")
 
 
+#: Parameters that a client may give with its startup message.
+_SETTABLE = (
+    *("read_preference", "forward", "sql_motion_row_max", "sql_vdbe_opcode_max"),
+    "statement_timeout",
+)
+
+
 class Entering(Connection):
     """The part of a connection before it may ask anything."""
 
@@ -79,12 +86,9 @@ class Entering(Connection):
         elif read_flag(options, "pico_stmt_invalidation"):
             self.wants_invalidation = "named"
         self.wants_hints = read_flag(options, "smart_connector_hints")
-        if "read_preference" in options:
-            self.set_parameter("read_preference", options["read_preference"])
-        if "sql_motion_row_max" in options:
-            self.set_parameter("sql_motion_row_max", options["sql_motion_row_max"])
-        if "statement_timeout" in options:
-            self.set_parameter("statement_timeout", options["statement_timeout"])
+        for name in _SETTABLE:
+            if name in options:
+                self.set_parameter(name, options[name])
         if "application_name" in options:
             self.parameters["application_name"] = options["application_name"]
 

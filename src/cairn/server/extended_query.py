@@ -22,6 +22,7 @@ from cairn.server.metadata import metadata_notice
 from cairn.server.running import Outcome
 from cairn.server.statements import Cached
 from cairn.sql import plans
+from cairn.sql.api import Prepared
 
 #: A read may be asked again in any case.
 _ANYWHERE = (*MOVING, Unreachable)
@@ -110,18 +111,20 @@ class ExtendedQuery(AtOnce):
 
         dispatcher = self.service.dispatcher
         self._waiting = dispatcher.point_write_here(plan, values, done)
-        if not self._waiting and not self.wants_hints:
+        if not self._waiting and self._may_hop(prepared):
             self._waiting = dispatcher.point_write_away(plan, values, done) is not None
         return self._waiting
+
+    def _may_hop(self, prepared: Prepared) -> bool:
+        """Whether nothing has to be looked at before the owner is asked."""
+        return not (self.wants_hints or prepared.options or "forward" in self.parameters)
 
     def _start_hop(
         self, portal: Portal[Cached], cached: Cached, plan: plans.PointRead, max_rows: int
     ) -> bool:
         """A read of one bucket that is elsewhere; with a time limit or hints it needs a task."""
-        if self.timeout_s or self.wants_hints:
-            return False
         prepared = cached.prepared
-        if "read_preference" in prepared.options:
+        if self.timeout_s or not self._may_hop(prepared):
             return False
         values = prepared.start(portal.values, self.now()) if prepared.hidden else portal.values
 

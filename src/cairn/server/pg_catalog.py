@@ -35,7 +35,11 @@ Row = tuple[Any, ...]
 MAX_STEPS = 2_000  # of SQLite's machine, in thousands: about a second
 
 _BEGINNING = re.compile(rb"\s*(select|with)\b", re.IGNORECASE)
-_MENTION = re.compile(rb"pg_|information_schema", re.IGNORECASE)
+_MENTION = re.compile(rb"pg_|information_schema|::\s*reg|to_reg", re.IGNORECASE)
+_LOOKUPS = (
+    *("regclass", "regtype", "regnamespace", "regproc", "regprocedure"),
+    *("to_regclass", "to_regtype"),
+)
 _MISSING = re.compile(r"no such (table|column|function): (.+)")
 _DECLARED = {"INTEGER": ColumnType.INTEGER, "BOOLEAN": ColumnType.BOOLEAN}
 
@@ -48,10 +52,10 @@ def is_catalog_query(text: bytes) -> bool:
         found = tokens(text.decode())
     except (CairnError, UnicodeDecodeError):
         return False
-    return any(
-        token.is_word("from", "join") and _names_catalog(found[at + 1 : at + 4])
-        for at, token in enumerate(found)
-    )
+    sources = [at for at, token in enumerate(found) if token.is_word("from", "join")]
+    if not sources:  # `SELECT 't'::regclass::oid`
+        return any(token.is_word(*_LOOKUPS) for token in found)
+    return any(_names_catalog(found[at + 1 : at + 4]) for at in sources)
 
 
 def _names_catalog(following: list[Token]) -> bool:
@@ -68,6 +72,8 @@ def prepare(text: str, param_oids: Sequence[int]) -> Prepared:
     from cairn.server.pg_translate import names_and_types, translate
     from cairn.sql.parse import parse_query
 
+    if "typeinfo_tree" in text:
+        return _asyncpg_types(text)
     found = tokens(text)
     while found and found[-1].is_op(";"):
         found.pop()
@@ -86,6 +92,30 @@ def prepare(text: str, param_oids: Sequence[int]) -> Prepared:
         ]
     out = tuple(OutColumn(name, kind or ColumnType.STRING) for name, kind in columns)
     return Prepared(text, "SELECT", CatalogRead(sql), tuple(types), out)
+
+
+_OID_ARRAY = 1028  # the only array of numbers that asyncpg can send before it has asked this
+
+
+def _asyncpg_types(text: str) -> Prepared:
+    """What asyncpg asks before its first array: the element types behind some type numbers.
+
+    Its own text walks through composite types and ranges, of which there are none here.
+    """
+    sql = (
+        "SELECT oid, 'pg_catalog' AS ns, typname AS name, 'b' AS kind, NULL AS basetype, "
+        "nullif(typelem, 0) AS elemtype, ',' AS elemdelim, NULL AS range_subtype, "
+        "NULL AS attrtypoids, NULL AS attrnames, 0 AS depth, NULL AS basetype_name, "
+        "format_type(nullif(typelem, 0)) AS elemtype_name, NULL AS range_subtype_name "
+        "FROM pg_type WHERE pg_any(oid, ?1)"
+    )
+    numbers = ("oid", "elemtype", "depth")
+    columns = tuple(
+        OutColumn(name, ColumnType.INTEGER if name in numbers else ColumnType.STRING)
+        for name, _ in _describe(sql)
+    )
+    types = (ColumnType.INTEGERS,)
+    return Prepared(text, "SELECT", CatalogRead(sql), types, columns, param_oids=(_OID_ARRAY,))
 
 
 def _describe(sql: str) -> list[tuple[str, ColumnType | None]]:
@@ -209,7 +239,10 @@ class PgCatalog:
 def _bindings(sql: str, params: Sequence[Any]) -> tuple[Any, ...]:
     """Only as many as the text mentions: SQLite refuses the others."""
     used = max((int(number) for number in re.findall(r"\?(\d+)", sql)), default=0)
-    return tuple(
-        value if isinstance(value, (int, str, float, type(None))) else str(value)
-        for value in params[:used]
-    )
+    return tuple(_bound(value) for value in params[:used])
+
+
+def _bound(value: Any) -> Any:
+    if isinstance(value, list):
+        return "{" + ",".join(map(str, value)) + "}"
+    return value if isinstance(value, (int, str, float, type(None))) else str(value)

@@ -11,23 +11,30 @@ import apsw
 
 import cairn
 from cairn.model.catalog import Catalog
+from cairn.model.errors import UndefinedFunction, UndefinedTable
 from cairn.model.schema import Index, Table
 from cairn.server import settings
-from cairn.server.pg_schema import DATABASE, TYPES
+from cairn.server.pg_schema import DATABASE, TABLES, TYPES
 from cairn.server.pg_tables import about, all_indexes, definition, index_oid
 
 _ARRAY_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)')
+CATALOG_OID = 12_000  # from here on, PostgreSQL's own tables
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_$]*")
 _NOTHING = (
     "pg_get_expr pg_get_viewdef pg_get_triggerdef pg_get_ruledef pg_get_partkeydef "
     "pg_get_statisticsobjdef_columns pg_get_serial_sequence pg_tablespace_location "
     "shobj_description pg_get_function_result pg_get_function_arguments pg_relation_size "
     "pg_table_size pg_total_relation_size pg_database_size pg_size_pretty inet_server_addr "
-    "pg_my_temp_schema"
+    "pg_my_temp_schema pg_get_function_identity_arguments pg_get_function_sqlbody "
+    "pg_get_functiondef pg_options_to_table pg_stat_get_numscans pg_get_statisticsobjdef "
+    "pg_describe_object pg_postmaster_start_time"
 )
 _TRUE = (
     "pg_table_is_visible pg_type_is_visible pg_function_is_visible has_table_privilege "
-    "has_schema_privilege has_database_privilege has_column_privilege has_any_column_privilege"
+    "has_schema_privilege has_database_privilege has_column_privilege has_any_column_privilege "
+    "pg_statistics_obj_is_visible pg_conversion_is_visible pg_opclass_is_visible "
+    "pg_opfamily_is_visible pg_operator_is_visible pg_collation_is_visible pg_ts_config_is_visible "
+    "pg_ts_dict_is_visible pg_ts_parser_is_visible pg_ts_template_is_visible"
 )
 _FALSE = (
     "pg_relation_is_publishable pg_is_other_temp_schema row_security_active pg_is_in_recovery "
@@ -83,7 +90,11 @@ class Functions:
             "pg_regtype": _regtype,
             "pg_regtype_name": lambda oid: _format_type(_regtype(oid)),
             "to_regclass": self._regclass,
-            "pg_regclass": self._regclass,
+            "pg_regclass": self._named_regclass,
+            "pg_regproc": _regproc,
+            "pg_regprocedure": _regproc,
+            "getdatabaseencoding": lambda: "UTF8",
+            "pg_char_to_encoding": lambda *_: 6,
             "pg_regclass_name": lambda oid: self._relation_name(self._regclass(oid)),
             "pg_regnamespace": lambda value: (
                 {"pg_catalog": 11, "public": 2200}.get(value, value)
@@ -99,6 +110,10 @@ class Functions:
             ),
             "col_description": lambda *_: None,
             "quote_ident": quoted,
+            "json_build_object": lambda *pairs: json.dumps(
+                dict(zip(pairs[::2], pairs[1::2], strict=False))
+            ),
+            "quote_literal": lambda text: None if text is None else f"'{text}'",
             "current_user": lambda: self.user,
             "session_user": lambda: self.user,
             "current_schema": lambda: "public",
@@ -123,6 +138,16 @@ class Functions:
         if table is not None:
             return table.id
         return next((oid for oid, (_, index) in self._indexes.items() if index.name == name), None)
+
+    def _named_regclass(self, value: Any) -> int | None:
+        """A cast: unlike `to_regclass`, a name that nothing has is an error."""
+        found = self._regclass(value)
+        if found is not None or value is None:
+            return found
+        name = str(value).rpartition(".")[2].strip('"')
+        if name in TABLES:
+            return CATALOG_OID + list(TABLES).index(name)
+        raise UndefinedTable(f'relation "{value}" does not exist')
 
     def _relation_name(self, oid: int | None) -> str | None:
         if oid is None:
@@ -201,6 +226,13 @@ def _regtype(value: Any) -> int | None:
         if name in (f"{shown}[]", f"{internal}[]", f"_{internal}"):
             return array
     return None
+
+
+def _regproc(value: Any) -> Any:
+    """There are no functions with a body to look at."""
+    if value is None or isinstance(value, int) or str(value).isdigit():
+        return value
+    raise UndefinedFunction(f'function "{value}" does not exist')
 
 
 class _ArrayAgg:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cairn.server.pg_empty import COLUMNS, EMPTY
+
 SYSTEM_SCHEMA, PUBLIC_SCHEMA, INFORMATION_SCHEMA = 11, 2200, 13000
 DATABASE, HEAP, BTREE = "cairn", 2, 403
 
@@ -95,6 +97,10 @@ TABLES: dict[str, str] = {
     ),
 }
 
+for _table, _columns in COLUMNS.items():
+    TABLES[_table] += f" {_columns}"
+TABLES.update(EMPTY)
+
 #: oid → (name in format_type, internal name, length, category, oid of its array)
 TYPES: dict[int, tuple[str, str, int, str, int]] = {
     16: ("boolean", "bool", 1, "B", 1000),
@@ -131,5 +137,5 @@ def columns_of(table: str) -> list[tuple[str, str]]:
 
 def schema_sql() -> Iterator[str]:
     for table in TABLES:
-        declared = ", ".join(f"{name} {kind}" for name, kind in columns_of(table))
+        declared = ", ".join(f'"{name}" {kind}' for name, kind in columns_of(table))
         yield f"CREATE TABLE {table} ({declared})"

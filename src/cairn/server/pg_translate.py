@@ -23,7 +23,7 @@ _COMPARISONS: dict[str, type[exp.Expr]] = {
     "~~": exp.Like,
 }
 _INTEGERS = {"oid", "int", "integer", "int2", "int4", "int8", "bigint", "smallint", "xid"}
-_LOOKUPS = {"regclass", "regtype", "regnamespace"}
+_LOOKUPS = {"regclass", "regtype", "regnamespace", "regproc", "regprocedure"}
 _NAMED = {"pg_regclass", "pg_regtype"}  # as text they give a name
 _SET_FUNCTIONS = {"unnest", "generate_series"}
 _NUMBER_FUNCTIONS = {"array_length", "array_upper", "length", "char_length", "row_number"}
@@ -42,7 +42,19 @@ _VISIBILITY = ("pg_table_is_visible", "pg_relation_is_publishable", "pg_is_in_re
 
 def translate(tree: exp.Expr) -> str:
     """The text for SQLite; what it cannot say is refused by name."""
-    return _rewrite(tree.copy()).sql(dialect="sqlite", normalize_functions=False)
+    copy = tree.copy()
+    for select in copy.find_all(exp.Select):
+        if select.parent is None or isinstance(select.parent, exp.SetOperation):
+            for item in select.expressions:
+                _show_by_name(item)
+    return _rewrite(copy).sql(dialect="sqlite", normalize_functions=False)
+
+
+def _show_by_name(item: exp.Expr) -> None:
+    """`oid::regclass` is shown as a name; inside a query it is a number."""
+    node = item.this if isinstance(item, exp.Alias) else item
+    if isinstance(node, exp.Cast) and _type_name(node.to) in ("regclass", "regtype"):
+        node.replace(exp.Cast(this=node.copy(), to=exp.DataType.build("text")))
 
 
 def names_and_types(tree: exp.Expr) -> list[tuple[str, ColumnType | None]] | None:
@@ -126,6 +138,13 @@ def _set_function(node: exp.Table) -> exp.Expr:
     """`unnest(a) x` and `generate_series(1, n) x`: a column named like the alias."""
     call, alias = node.this, node.args.get("alias")
     name = str(getattr(call, "this", "")).lower()
+    if isinstance(call, exp.Anonymous) and name in TABLES:  # `pg_timezone_names()`
+        node.set("this", exp.to_identifier(name))
+        node.set("db", None)
+        return node
+    if isinstance(call, exp.Anonymous) and name.startswith("pg_"):
+        nothing = exp.alias_(exp.Null(), node.alias or name)
+        return exp.select(nothing).where(exp.false()).subquery(node.alias or name)
     if not isinstance(call, exp.Anonymous) or name not in _SET_FUNCTIONS:
         raise Unsupported(
             "this function in FROM is not supported in queries on pg_catalog",
@@ -177,6 +196,8 @@ def _regexp(node: exp.RegexpLike | exp.RegexpILike) -> exp.Expr:
 
 def _column(node: exp.Column) -> exp.Expr:
     """`pg_catalog.pg_class.relname` without its schema."""
+    if node.name.lower() == "tableoid":
+        return exp.Null()  # which table it is, is never asked for anything that has rows
     if node.args.get("db") is not None:
         node.set("db", None)
     return node
@@ -195,7 +216,7 @@ def _cast(node: exp.Cast) -> exp.Expr:
         return _call(f"{inner.this}_name", *inner.expressions)
     if word in _INTEGERS:
         return exp.Cast(this=inner, to=exp.DataType.build("integer"))
-    if word in ("text", "name", "varchar", "char", "regproc"):
+    if word in ("text", "name", "varchar", "char"):
         return exp.Cast(this=inner, to=exp.DataType.build("text"))
     return exp.Paren(this=inner)
 

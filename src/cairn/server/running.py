@@ -12,13 +12,17 @@ import msgspec
 from cairn.model.errors import (
     CairnError,
     InFailedTransaction,
+    InvalidParameter,
     PlanOutdated,
     QueryCanceled,
     StatementInvalidated,
     Unsupported,
 )
 from cairn.model.topology import ConnectionType
+from cairn.node.limits import LimitedReads
 from cairn.node.reading import How
+from cairn.node.returning import Returner
+from cairn.server.forwarding import check_forward
 from cairn.server.settings import show, show_all
 from cairn.server.statements import Cached
 from cairn.sql import plans
@@ -54,7 +58,7 @@ def run_at_once(session: Connection, cached: Cached, params: Sequence[Any]) -> O
     """The outcome without waiting for anybody, for what can have one; None for the rest."""
     prepared = cached.prepared
     plan = prepared.plan
-    if type(plan) is plans.PointRead and session.preference == "leader":
+    if type(plan) is plans.PointRead and session.preference == "leader" and not prepared.options:
         if prepared.hidden:
             params = prepared.start(params, session.now())
         rows = session.service.dispatcher.point_read_here(plan, params, cached.sharded)
@@ -90,13 +94,21 @@ async def _run(session: Connection, cached: Cached, params: Sequence[Any]) -> Ou
     service = session.service
     values = prepared.start(params, session.now())
     hints = _hop_hint(session, plan, values) if session.wants_hints else ()
+    preference = str(prepared.options.get("read_preference", session.preference))
+    check_forward(session, cached, values, preference)
+    if isinstance(plan, plans.Returning):
+        rows = await Returner(service.dispatcher, plan, values).run(values, cached.sharded)
+        session.wrote()
+        return Outcome(rows, len(rows), prepared.complete(len(rows)), hints)
     if isinstance(plan, _READS):
         how = How(
-            preference=str(prepared.options.get("read_preference", session.preference)),
-            row_max=_row_max(session, cached),
+            preference=preference,
+            row_max=_setting(session, cached, values, "sql_motion_row_max", 5000),
             cancelled=session.cancelled,
         )
-        rows = await service.dispatcher.read(plan, values, cached.sharded, how)
+        most = _setting(session, cached, values, "sql_vdbe_opcode_max", 0)
+        reads = LimitedReads(service.dispatcher, most) if most else service.dispatcher
+        rows = await reads.read(plan, values, cached.sharded, how)
         session.tell_staleness(how.stale_s)
         if session.cancelled.is_set():
             raise QueryCanceled("canceling statement due to user request")
@@ -106,11 +118,11 @@ async def _run(session: Connection, cached: Cached, params: Sequence[Any]) -> Ou
         session.wrote()
         return Outcome(None, count, prepared.complete(count), hints)
     if isinstance(plan, plans.GlobalWrite):
-        count = await service.dispatcher.write_global(
+        change = await service.dispatcher.change_global(
             plan, values, session.user_id, DML_S, tables=cached.sharded
         )
         session.wrote()
-        return Outcome(None, count, prepared.complete(count))
+        return Outcome(change.rows, change.row_count, prepared.complete(change.row_count))
     if isinstance(plan, plans.ExplainPlan):
         lines = await asyncio.to_thread(_explain, session, plan, values)
         return Outcome([(line,) for line in lines], len(lines), prepared.complete(len(lines)))
@@ -119,6 +131,8 @@ async def _run(session: Connection, cached: Cached, params: Sequence[Any]) -> Ou
 
 def _hop_hint(session: Connection, plan: plans.Plan, values: Sequence[Any]) -> tuple[str, ...]:
     """ "You are one hop away": who owns the bucket of a statement that came to the wrong one."""
+    if isinstance(plan, plans.Returning):
+        plan = plan.write
     if not isinstance(plan, plans.PointRead | plans.PointWrite) or plan.bucket is None:
         return ()
     assert plan.tier is not None
@@ -182,10 +196,21 @@ def _check_grant(session: Connection, plan: plans.AclPlan) -> None:
         )
 
 
-def _row_max(session: Connection, cached: Cached) -> int:
-    asked = cached.prepared.options.get("sql_motion_row_max", session.row_max)
+def _setting(
+    session: Connection, cached: Cached, values: Sequence[Any], name: str, default: int
+) -> int:
+    """A limit as the statement's OPTION has it, else the session, else the cluster."""
+    asked: Any = cached.prepared.options.get(name)
+    if isinstance(asked, int):  # OPTION (name = $1)
+        asked = values[asked - 1]
+        if asked is None or asked < 0:
+            raise InvalidParameter(
+                f"expected option {name} to be a non-negative integer, got: {asked}"
+            )
     if asked is None:
-        asked = session.service.instance.state.setting("sql_motion_row_max", 5000)
+        asked = session.parameters.get(name)
+    if asked is None:
+        asked = session.service.instance.state.setting(name, default)
     return int(asked)
 
 
@@ -194,8 +219,8 @@ def _explain(session: Connection, plan: plans.ExplainPlan, values: Sequence[Any]
 
     state = session.service.instance.state
     options = {
-        "sql_vdbe_opcode_max": int(state.setting("sql_vdbe_opcode_max", 45_000)),
-        "sql_motion_row_max": int(state.setting("sql_motion_row_max", 5_000)),
+        name: int(session.parameters.get(name) or state.setting(name, default))
+        for name, default in (("sql_vdbe_opcode_max", 0), ("sql_motion_row_max", 5_000))
     }
     reader = session.service.execution.thread_reader()
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import uuid
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -14,7 +17,9 @@ from cairn.model.cluster import Cluster
 from cairn.model.errors import InvalidParameter
 from cairn.model.rpc import ReadRequest, WriteRequest
 from cairn.model.system_tables import PICO_USER
+from cairn.model.values import datetime_to_micros
 from cairn.net.link import Handler
+from cairn.node import limits, returning
 from cairn.node.config import InstanceConfig
 from cairn.node.dispatch import Dispatcher
 from cairn.node.execution import Execution
@@ -28,13 +33,14 @@ from cairn.server.pg_catalog import PgCatalog
 from cairn.server.statements import StatementCache
 from cairn.server.tls import ServerTls
 from cairn.sql import functions
-from cairn.sql.bind_functions import LATE_FUNCTIONS
+from cairn.sql.function_list import LATE_FUNCTIONS
 from cairn.storage.state_machine import Applied
 
 if TYPE_CHECKING:
     from cairn.server.connection import Connection
 
 MAX_CONNECTIONS = 15_000
+_CHANCE = random.SystemRandom()
 
 
 class Service:
@@ -53,6 +59,7 @@ class Service:
         self.schema_changes = SchemaChanges(
             instance, lambda password: str(make_verifier(password, salt=os.urandom(16)))
         )
+        self.dispatcher.hide_password = self.schema_changes.verifier
         self.queue = QueueRunner(instance, self.dispatcher, self.schema_changes)
         self.feed = Feed(self)
         instance.handlers.update(self._handlers())
@@ -70,6 +77,10 @@ class Service:
         return {
             "read_rows": decoding(ReadRequest, self.execution.handle_read),
             "write_rows": decoding(WriteRequest, self.execution.write),
+            limits.METHOD: decoding(limits.LimitedRequest, limits.handler(self.execution)),
+            returning.METHOD: decoding(
+                returning.ReturningRequest, returning.handler(self.execution)
+            ),
         }
 
     def close(self) -> None:
@@ -127,6 +138,9 @@ class Service:
             "pg_get_userbyid": self._user_name,
             "pg_table_is_visible": lambda *_: 1,
             "pg_encoding_to_char": lambda *_: "UTF8",
+            "random": lambda *_: _CHANCE.random(),
+            "gen_random_uuid": lambda *_: uuid.uuid4().bytes,
+            "clock_timestamp": lambda *_: datetime_to_micros(datetime.now(UTC)),
         }
         return {name: known.get(name, _nothing) for name in LATE_FUNCTIONS}
 

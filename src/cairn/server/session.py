@@ -58,7 +58,8 @@ class Session(ExtendedQuery):
 
     def _try_at_once(self, cached: Cached) -> Outcome | None:
         if cached.prepared.param_types:
-            raise CairnError("there is no parameter $1", sqlstate="42P02")
+            place = cached.text.decode(errors="replace").find("$") + 1
+            raise CairnError("there is no parameter $1", sqlstate="42P02", position=place or None)
         return running.run_at_once(self, cached, ())
 
     async def _run_call(self, text: bytes) -> None:

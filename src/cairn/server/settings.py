@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, InvalidParameter
+from cairn.sql.parse import check_choice
 
 if TYPE_CHECKING:
     from cairn.server.connection import Connection
@@ -42,9 +43,11 @@ DEFAULTS: dict[str, str] = {
     "idle_in_transaction_session_timeout": "0",
     "in_hot_standby": "off",
     "client_min_messages": "notice",
-    "read_preference": "leader",
+    "forward": "on",
     "jit": "off",
 }
+#: Settings of the cluster that a session may have otherwise, with what they are by themselves.
+_COUNTS = ("sql_motion_row_max", "sql_vdbe_opcode_max")
 _FIXED = {"server_version", "server_encoding", "integer_datetimes", "server_version_num"}
 
 
@@ -96,10 +99,9 @@ def check(name: str, value: str) -> str:
         raise InvalidParameter(
             f'invalid value for parameter "client_encoding": "{value}"', hint="UTF8 is spoken"
         )
-    if key == "read_preference" and value not in ("leader", "replica", "any"):
-        raise InvalidParameter(
-            f"unknown read_preference value: '{value}', expected one of leader, replica, any"
-        )
+    if key in _COUNTS and not value.strip("'").isdigit():
+        raise InvalidParameter(f"value for option {key} should be positive")
+    check_choice(key, value)
     return value
 
 

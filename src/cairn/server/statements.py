@@ -41,7 +41,8 @@ class Cached:
 
     def __init__(self, text: bytes, oids: tuple[int, ...], prepared: Prepared, catalog: Catalog):
         self.text, self.oids, self.prepared = text, oids, prepared
-        params = [OIDS[type_] for type_ in prepared.param_types]
+        told = prepared.param_oids or [OIDS[type_] for type_ in prepared.param_types]
+        params = list(told)
         for at, declared in enumerate(oids[: len(params)]):
             if declared:
                 params[at] = declared  # the client's own word stays in ParameterDescription

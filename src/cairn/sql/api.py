@@ -24,7 +24,7 @@
 
 Rows are physical values of `prepared.columns`; `model.values.from_physical` turns them back.
 Connections that run any of this need `functions.register(connection)`, and those of the instance
-that was asked also the functions named in `bind_functions.LATE_FUNCTIONS`. A constraint error of
+that was asked also the functions named in `function_list.LATE_FUNCTIONS`. A constraint error of
 SQLite becomes ours through `constraints.translate`. Nothing here does I/O or reads a clock.
 """
 
@@ -44,8 +44,9 @@ from cairn.sql.ddl_common import Right
 from cairn.sql.lexer import Token, split, tokens
 from cairn.sql.plan_copy import CopyStatement, parse_copy
 from cairn.sql.plan_ddl import parse_ddl
-from cairn.sql.plan_other import parse_other, refuse_by_name
+from cairn.sql.plan_other import parse_other
 from cairn.sql.plans import CopyPlan, EmptyPlan, ExplainPlan, OutColumn, Plan
+from cairn.sql.refusals import refuse_by_name
 
 __all__ = ["Prepared", "prepare", "split"]
 
@@ -73,6 +74,7 @@ class Prepared:
     hidden: int = 0  # parameters after the client's: the time, then values of steps
     uses_now: bool = False
     bound: Any = field(default=None, repr=False)
+    param_oids: tuple[int, ...] = ()  # what to tell of parameters, when not what their types say
 
     def start(self, params: Sequence[Any], now: datetime | None = None) -> list[Any]:
         """The client's values with room for those that running fills in."""
@@ -142,8 +144,9 @@ def _prepare(
 
 def _explain(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_id: int) -> Prepared:
     facets: list[str] = []
-    if cursor.looking_at("analyze"):
-        raise Unsupported("EXPLAIN ANALYZE is not supported")
+    for word in ("analyze", "verbose"):
+        if cursor.looking_at(word):
+            raise Unsupported(f"EXPLAIN {word.upper()} is not supported")
     token = cursor.peek()
     following = cursor.peek(1)
     words = (*_FACETS, "analyze", "verbose", "costs", "format")
@@ -179,8 +182,8 @@ def _copy(found: CopyStatement, text: str, catalog: Catalog, user_id: int) -> Pr
     if found.table is None:
         assert found.query is not None
         query = prepare(found.query, catalog, user_id=user_id)
-        if not query.columns:
-            raise Unsupported("COPY of a statement without rows is not supported")
+        if not query.columns or query.tag != "SELECT":
+            raise Unsupported(f"COPY of {query.tag or 'nothing'} is not supported")
         if query.param_types:
             raise SyntaxProblem("COPY cannot have parameters")
     else:

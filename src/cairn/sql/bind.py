@@ -13,7 +13,7 @@ from cairn.model.errors import (
     SyntaxProblem,
     UndefinedColumn,
 )
-from cairn.sql import bind_pg, bind_predicates  # noqa: F401 (they add their handlers)
+from cairn.sql import bind_operators, bind_pg, bind_predicates  # noqa: F401 (they add their handlers)
 from cairn.sql.bind_calls import ordered
 from cairn.sql.bind_expr import bind_boolean, bind_expr
 from cairn.sql.bind_from import bind_ctes, bind_join, bind_relation
@@ -25,6 +25,7 @@ from cairn.sql.bind_sets import (
     order_positions,
 )
 from cairn.sql.dialect import walk_position
+from cairn.sql.distinct_on import first_of_each
 from cairn.sql.ir import (
     Agg,
     Col,
@@ -50,7 +51,7 @@ from cairn.sql.ir import (
 from cairn.sql.naming import column_name
 from cairn.sql.scope import Scope
 from cairn.sql.tree import allow, name_of, refuse
-from cairn.sql.typing_rules import JSON, S, plain
+from cairn.sql.typing_rules import INCOMPARABLE, S, plain
 
 _SELECT_ARGS = frozenset(
     (
@@ -121,7 +122,7 @@ def _bind_select(scope: Scope, tree: exp.Select) -> Select:
     if not tree.expressions:
         raise SyntaxProblem("syntax error: SELECT names no columns")
     scope.no_aggregates = scope.no_windows = None
-    items = _bind_items(scope, tree.expressions)
+    items = bind_items(scope, tree.expressions)
     group = _bind_group(scope, tree.args.get("group"), items)
     having = None
     if tree.args.get("having") is not None:
@@ -129,16 +130,31 @@ def _bind_select(scope: Scope, tree: exp.Select) -> Select:
         having = bind_boolean(scope, tree.args["having"].this, "HAVING")
         scope.no_windows = None
     distinct = tree.args.get("distinct")
-    if distinct is not None and distinct.args.get("on") is not None:
-        raise refuse(distinct, "DISTINCT ON")
+    on = _bind_distinct_on(scope, distinct, items)
     order = _bind_select_order(scope, tree.args.get("order"), items)
     limit, offset = bind_limits(scope, tree)
-    _check_comparable(items, distinct is not None, group)
-    select = Select(items, source, where, group, having, distinct is not None, order, limit, offset)
-    return _check_grouping(select)
+    is_distinct = distinct is not None and not on
+    _check_comparable(items, is_distinct, (*(group or ()), *on))
+    select = Select(items, source, where, group, having, is_distinct, order, limit, offset)
+    checked = _check_grouping(select)
+    return first_of_each(scope.binder, checked, on) if on else checked
 
 
-def _bind_items(scope: Scope, nodes: list[exp.Expr]) -> tuple[Item, ...]:
+def _bind_distinct_on(
+    scope: Scope, node: exp.Expr | None, items: tuple[Item, ...]
+) -> tuple[Expr, ...]:
+    on = node.args.get("on") if node is not None else None
+    if on is None:
+        return ()
+    found = []
+    for each in on.expressions if isinstance(on, exp.Tuple) else [on]:
+        inner = each.this if isinstance(each, exp.Paren) else each
+        expr = _ordinal(inner, items, "DISTINCT ON") or _alias_match(inner, items)
+        found.append(expr if expr is not None else bind_expr(scope, inner))
+    return tuple(found)
+
+
+def bind_items(scope: Scope, nodes: list[exp.Expr]) -> tuple[Item, ...]:
     found: list[Item] = []
     for node in nodes:
         if isinstance(node, exp.Star):
@@ -234,7 +250,7 @@ def _check_comparable(
 ) -> None:
     exprs = [*(item.expr for item in items if distinct), *(group or ())]
     for expr in exprs:
-        if expr.type in JSON:
+        if expr.type in INCOMPARABLE:
             raise CairnError(
                 f"could not identify an equality operator for type {expr.type}", sqlstate="42883"
             )
@@ -247,10 +263,12 @@ def _check_grouping(select: Select) -> Select:
     grouped = select.group is not None or any(map(has_aggregate, (*exprs, *having)))
     if select.distinct:
         shown = {item.expr for item in select.items}
-        if any(each.expr not in shown for each in select.order):
+        hidden = [each.expr for each in select.order if each.expr not in shown]
+        if hidden:
             raise CairnError(
                 "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
                 sqlstate="42P10",
+                position=hidden[0].place if isinstance(hidden[0], Col) else None,
             )
     if not grouped and not having:
         return select
@@ -283,7 +301,8 @@ def _check_grouped(expr: Any, group: list[Expr], inside: set[int], keyed: set[in
         if expr.rel not in keyed:
             raise GroupingProblem(
                 f'column "{expr.name}" must appear in the GROUP BY clause or be used in an '
-                "aggregate function"
+                "aggregate function",
+                position=expr.place,
             )
         group.append(expr)
     if isinstance(expr, Window):

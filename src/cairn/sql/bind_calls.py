@@ -5,9 +5,10 @@ from __future__ import annotations
 from sqlglot import exp
 
 from cairn.model.errors import CairnError, GroupingProblem, SyntaxProblem, Unsupported
-from cairn.model.values import ColumnType
+from cairn.model.values import ELEMENTS, ColumnType
 from cairn.sql.bind_expr import HANDLERS, bind_boolean, bind_expr, statement_date, statement_time
 from cairn.sql.bind_functions import AGGREGATES, RANKING, Aggregation, scalar
+from cairn.sql.bind_lists import LIST_FUNCTIONS, ROW_FUNCTIONS, item_of, list_function
 from cairn.sql.dialect import walk_position
 from cairn.sql.ir import (
     Agg,
@@ -23,6 +24,7 @@ from cairn.sql.ir import (
 from cairn.sql.scope import MAX_ARGUMENTS, Scope
 from cairn.sql.tree import bind_query, name_of, refuse
 from cairn.sql.typing_rules import (
+    INCOMPARABLE,
     JSON,
     B,
     I,
@@ -43,7 +45,7 @@ def _call(scope: Scope, node: exp.Anonymous) -> Expr:
     if name in AGGREGATES:
         return _aggregate(scope, node, None)
     if name in RANKING:
-        raise CairnError(f"window function {name} requires an OVER clause", sqlstate="42P20")
+        raise CairnError(f"window function {name} requires an OVER clause", sqlstate="42809")
     args = list(node.expressions)
     if len(args) > MAX_ARGUMENTS:
         raise CairnError(
@@ -51,7 +53,15 @@ def _call(scope: Scope, node: exp.Anonymous) -> Expr:
         )
     if any(isinstance(arg, (exp.Distinct, exp.Star, exp.Order)) for arg in args):
         raise refuse(node, f"{name} with DISTINCT, * or ORDER BY")
+    if name in ROW_FUNCTIONS:
+        raise Unsupported(
+            f"{name} is supported in FROM only",
+            hint=f"write SELECT … FROM {name}(…)",
+            position=walk_position(node),
+        )
     bound = [bind_expr(scope, arg) for arg in args]
+    if name in LIST_FUNCTIONS:
+        return list_function(scope.binder, name, bound, walk_position(node))
     return scalar(scope.binder, name, bound, walk_position(node))
 
 
@@ -135,7 +145,7 @@ def _window(scope: Scope, node: exp.Window) -> Expr:
 
 
 def _ranking(scope: Scope, name: str, args: list[Expr]) -> Agg:
-    sizes = {"ntile": (1,), "lag": (1, 2, 3), "lead": (1, 2, 3)}
+    sizes = {"ntile": (1,), "lag": (1, 2, 3), "lead": (1, 2, 3), "nth_value": (2,)}
     wanted = sizes.get(name, (1,) if name.endswith("_value") else (0,))
     if len(args) not in wanted:
         raise CairnError(f"wrong number of arguments for {name}", sqlstate="42883")
@@ -192,7 +202,7 @@ def bind_order(scope: Scope, node: exp.Expr) -> tuple[Order, ...]:
 def ordered(scope: Scope, expr: Expr, node: exp.Expr) -> Order:
     if expr.type is None:
         expr = scope.binder.coerce(expr, S)
-    if expr.type in JSON:
+    if expr.type in INCOMPARABLE:
         raise CairnError(
             f"could not identify an ordering operator for type {expr.type}", sqlstate="42883"
         )
@@ -215,12 +225,17 @@ def _exists(scope: Scope, node: exp.Exists) -> Expr:
 
 def _bracket(scope: Scope, node: exp.Bracket) -> Expr:
     inner = bind_expr(scope, node.this)
-    if len(node.expressions) != 1 or inner.type not in JSON:
+    is_list = inner.type in ELEMENTS
+    if len(node.expressions) != 1 or not (is_list or inner.type in JSON):
         raise refuse(node, "this subscript")
     key = bind_expr(scope, node.expressions[0])
+    if is_list and key.type is None:
+        key = scope.binder.coerce(key, I)
     if key.type is I:
         if isinstance(key, Const) and isinstance(key.value, int):
             key = Const(I, key.value + 1)  # sqlglot counts from 0
+        if is_list:
+            return item_of(inner, key)
         return Call(ColumnType.ANY, "c_index", (inner, key))
     return Call(ColumnType.ANY, "c_index", (inner, scope.binder.coerce(key, S)))
 

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from sqlglot import exp
 
 from cairn.model.errors import (
-    CairnError,
     DuplicateColumn,
     SyntaxProblem,
-    UndefinedColumn,
-    Unsupported,
 )
-from cairn.model.schema import BUCKET_COLUMN, Table
+from cairn.model.schema import Table
 from cairn.model.values import ColumnType
 from cairn.sql.bind import bind_query
+from cairn.sql.bind_changes import (
+    FAIL,
+    Conflict,
+    OnConflict,
+    Sets,
+    add_target,
+    bind_assignments,
+    bind_conflict,
+    bind_returning,
+    stored,
+)
 from cairn.sql.bind_expr import bind_boolean, bind_expr
 from cairn.sql.bind_from import bind_ctes, bind_relation
 from cairn.sql.bind_sets import assign
 from cairn.sql.dialect import walk_position
 from cairn.sql.ir import (
-    Call,
     Col,
     Const,
     Derived,
@@ -35,11 +42,9 @@ from cairn.sql.ir import (
     Select,
     output,
 )
-from cairn.sql.scope import Scope
+from cairn.sql.scope import Scope, no_column
 from cairn.sql.tree import allow, name_of, refuse
 from cairn.sql.typing_rules import S, plain
-
-OnConflict = Literal["fail", "nothing", "replace"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,12 @@ class BoundInsert:
     table: Table
     rows: tuple[tuple[Expr, ...], ...] | None
     query: Query | None
-    on_conflict: OnConflict
+    conflict: Conflict = FAIL
+    returning: tuple[Item, ...] | None = None
+
+    @property
+    def on_conflict(self) -> OnConflict:
+        return self.conflict.action
 
 
 @dataclass(frozen=True)
@@ -59,45 +69,50 @@ class BoundChange:
     scan: Scan
     source: Rel  # the scan itself, joined with FROM when there is one
     where: Expr | None
-    sets: tuple[tuple[int, Expr], ...] | None
+    sets: Sets | None
+    returning: tuple[Item, ...] | None = None
 
     def select(self, items: tuple[Item, ...]) -> Select:
         return Select(items, self.source, self.where)
 
 
-def stored(expr: Expr, type_: ColumnType) -> Expr:
-    """The value as the column takes it: rules that only storing has."""
-    if type_ is ColumnType.DECIMAL:
-        return Call(type_, "store_n", (expr,))
-    if type_ is ColumnType.UNSIGNED:
-        return Call(ColumnType.INTEGER, "store_u", (expr,))
-    return expr
-
-
 def bind_insert(scope: Scope, tree: exp.Insert) -> BoundInsert:
-    allow(tree, {"this", "expression", "conflict", "with_", "stored"})
+    allow(tree, {"this", "expression", "conflict", "with_", "stored", "returning"})
     target = tree.this
-    names: list[str] | None = None
+    names: list[exp.Expr] | None = None
     if isinstance(target, exp.Schema):
-        names = [name_of(each) for each in target.expressions]
-        target = target.this
+        names, target = list(target.expressions), target.this
     table = target_table(scope, target)
-    places = target_places(table, names, walk_position(tree))
+    alias = target.args.get("alias")
+    shown = name_of(alias.this) if alias is not None else table.name
+    places = _listed_places(table, names)
     if tree.args.get("default"):
         raise refuse(tree, "INSERT DEFAULT VALUES")
-    on_conflict = _on_conflict(tree.args.get("conflict"))
+    conflict = bind_conflict(scope, table, shown, tree.args.get("conflict"))
+    returning = _insert_returning(scope, table, shown, tree)
     source = tree.expression
     bind_ctes(scope, tree)
     if isinstance(source, exp.Values) and not source.args.get("order"):
-        listed = names is not None
-        rows = tuple(
-            _value_row(scope, table, places, row, listed=listed) for row in source.expressions
-        )
-        return BoundInsert(table, rows, None, on_conflict)
+        rows = tuple(_value_row(scope, table, places, row, names) for row in source.expressions)
+        return BoundInsert(table, rows, None, conflict, returning)
     if source is None:
         raise SyntaxProblem("INSERT needs VALUES or a query")
     query = bind_query(scope, source)
-    return BoundInsert(table, None, _arranged(scope, table, places, query), on_conflict)
+    return BoundInsert(table, None, _arranged(scope, table, places, query), conflict, returning)
+
+
+def _insert_returning(
+    scope: Scope, table: Table, alias: str, tree: exp.Insert
+) -> tuple[Item, ...] | None:
+    inner = Scope(scope.binder, scope.parent)
+    rel = add_target(inner, table, alias)
+    return bind_returning(inner, tree.args.get("returning"), rel, is_joined=False)
+
+
+def _listed_places(table: Table, names: list[exp.Expr] | None) -> list[int]:
+    if names is None:
+        return target_places(table, None)
+    return target_places(table, [(name_of(each), walk_position(each)) for each in names])
 
 
 def target_table(scope: Scope, node: exp.Expr) -> Table:
@@ -109,61 +124,61 @@ def target_table(scope: Scope, node: exp.Expr) -> Table:
     return scope.binder.table(name, walk_position(node))
 
 
-def target_places(table: Table, names: list[str] | None, position: int | None) -> list[int]:
+def target_places(table: Table, names: list[tuple[str, int | None]] | None) -> list[int]:
+    """Where in the table the named columns are; each name comes with its place in the text."""
     if names is None:
         return list(range(len(table.columns)))
     found = []
-    for name in names:
+    for name, position in names:
         column = table.column(name)
         if column is None:
-            raise UndefinedColumn(f'column with name "{name}" not found', position=position)
+            raise no_column(name, [each.name for each in table.columns], position, table)
         place = table.position(name)
         if place in found:
-            raise DuplicateColumn(f'column "{name}" specified more than once')
+            raise DuplicateColumn(f'column "{name}" specified more than once', position=position)
         found.append(place)
     return found
 
 
-def _on_conflict(node: exp.Expr | None) -> OnConflict:
-    if node is None:
-        return "fail"
-    action = str(node.args.get("action") or "").upper().split()[-1:]
-    if action == ["UPDATE"]:
-        raise refuse(node, "ON CONFLICT DO UPDATE")
-    allow(node, {"action", "duplicate"})
-    match action:
-        case ["NOTHING"]:
-            return "nothing"
-        case ["REPLACE"]:
-            return "replace"
-        case ["FAIL"]:
-            return "fail"
-    raise SyntaxProblem("ON CONFLICT needs DO NOTHING, DO REPLACE or DO FAIL")
-
-
 def _value_row(
-    scope: Scope, table: Table, places: list[int], node: exp.Expr, *, listed: bool
+    scope: Scope,
+    table: Table,
+    places: list[int],
+    node: exp.Expr,
+    names: list[exp.Expr] | None,
 ) -> tuple[Expr, ...]:
     cells = node.expressions if isinstance(node, exp.Tuple) else [node]
+    listed = None if names is None else [walk_position(each) for each in names]
+    check_width(len(places), [walk_position(cell) for cell in cells], listed)
     bound = [
         None
         if isinstance(cell, (exp.Column, exp.Var)) and cell.name.upper() == "DEFAULT"
         else bind_expr(scope, cell)
         for cell in cells
     ]
-    return value_row(scope, table, places, bound, listed=listed)
+    return value_row(scope, table, places, bound)
+
+
+def check_width(
+    width: int, cells: Sequence[int | None], names: Sequence[int | None] | None
+) -> None:
+    """As many values as columns; `cells` and `names` are where they stand in the text."""
+    if len(cells) > width:
+        raise SyntaxProblem(
+            "INSERT has more expressions than target columns", position=cells[width]
+        )
+    if names is not None and len(cells) < len(names):
+        raise SyntaxProblem(
+            "INSERT has more target columns than expressions", position=names[len(cells)]
+        )
 
 
 def value_row(
-    scope: Scope, table: Table, places: list[int], cells: list[Expr | None], *, listed: bool
+    scope: Scope, table: Table, places: list[int], cells: list[Expr | None]
 ) -> tuple[Expr, ...]:
     """One VALUES row in table order; None stands for DEFAULT."""
-    if len(cells) > len(places):
-        raise SyntaxProblem("INSERT has more expressions than target columns")
     if len(cells) < len(places):
         # Without a column list PostgreSQL fills the rest with defaults; ours are all NULL.
-        if listed:
-            raise SyntaxProblem("INSERT has more target columns than expressions")
         places = places[: len(cells)]
     row: list[Expr] = [Const(plain(each.type), None) for each in table.columns]
     for place, cell in zip(places, cells, strict=True):
@@ -200,7 +215,7 @@ def _arranged(scope: Scope, table: Table, places: list[int], query: Query) -> Qu
 
 
 def bind_update(scope: Scope, tree: exp.Update) -> BoundChange:
-    allow(tree, {"this", "expressions", "from_", "where", "with_"})
+    allow(tree, {"this", "expressions", "from_", "where", "with_", "returning"})
     bind_ctes(scope, tree)
     scan = bind_relation(scope, tree.this)
     if not isinstance(scan, Scan):
@@ -211,50 +226,36 @@ def bind_update(scope: Scope, tree: exp.Update) -> BoundChange:
         source = Join("inner", scan, other, None)
     if not tree.expressions:
         raise SyntaxProblem("syntax error at end of input: UPDATE needs SET")
-    sets = tuple(_assignment(scope, scan.table, node) for node in tree.expressions)
-    places = [place for place, _ in sets]
-    for place in places:
-        if places.count(place) > 1:
-            raise SyntaxProblem(
-                f'multiple assignments to same column "{scan.table.columns[place].name}"'
-            )
-    return BoundChange(scan, source, _where(scope, tree), sets)
-
-
-def _assignment(scope: Scope, table: Table, node: exp.Expr) -> tuple[int, Expr]:
-    if not isinstance(node, exp.EQ) or not isinstance(node.this, exp.Column):
-        raise refuse(node, "this form of SET")
-    name = name_of(node.this.this)
-    if name == BUCKET_COLUMN and table.column(name) is None:
-        raise CairnError('column "bucket_id" cannot be updated', sqlstate="428C9")
-    column = table.column(name)
-    if column is None:
-        raise UndefinedColumn(f'column with name "{name}" not found', position=walk_position(node))
-    if name in table.primary_key:
-        raise Unsupported(
-            f'unable to update primary key column "{name}"',
-            hint="delete the row and insert it with its new key",
-            position=walk_position(node),
-        )
-    if isinstance(node.expression, exp.Column) and node.expression.name.upper() == "DEFAULT":
-        return table.position(name), Const(plain(column.type), None)
-    scope.no_aggregates = scope.no_windows = "UPDATE"
-    expr = assign(scope, bind_expr(scope, node.expression), column.type, name)
-    return table.position(name), stored(expr, column.type)
+    sets = bind_assignments(scope, scan.table, tree.expressions)
+    return _change(scope, tree, scan, source, sets)
 
 
 def bind_delete(scope: Scope, tree: exp.Delete) -> BoundChange:
-    allow(tree, {"this", "where", "with_"})
+    for table in tree.args.get("tables") or ():
+        raise SyntaxProblem(
+            f'syntax error at or near "{table.name}"',
+            hint="write DELETE FROM",
+            position=walk_position(table),
+        )
+    allow(tree, {"this", "where", "with_", "using", "returning"})
     bind_ctes(scope, tree)
     scan = bind_relation(scope, tree.this)
     if not isinstance(scan, Scan):
         raise refuse(tree, "DELETE from this")
-    return BoundChange(scan, scan, _where(scope, tree), None)
+    source: Rel = scan
+    for other in tree.args.get("using") or ():
+        source = Join("inner", source, bind_relation(scope, other), None)
+    return _change(scope, tree, scan, source, None)
 
 
-def _where(scope: Scope, tree: exp.Expr) -> Expr | None:
-    node = tree.args.get("where")
-    if node is None:
-        return None
-    scope.no_aggregates = scope.no_windows = "WHERE"
-    return bind_boolean(scope, node.this, "WHERE")
+def _change(
+    scope: Scope, tree: exp.Expr, scan: Scan, source: Rel, sets: Sets | None
+) -> BoundChange:
+    where = None
+    if tree.args.get("where") is not None:
+        scope.no_aggregates = scope.no_windows = "WHERE"
+        where = bind_boolean(scope, tree.args["where"].this, "WHERE")
+    returning = bind_returning(
+        scope, tree.args.get("returning"), scan.rel, is_joined=source is not scan
+    )
+    return BoundChange(scan, source, where, sets, returning)

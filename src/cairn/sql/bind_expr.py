@@ -9,8 +9,8 @@ from typing import Any
 from sqlglot import exp
 
 from cairn.model.decimals import decode_decimal, encode_decimal
-from cairn.model.errors import CairnError, SyntaxProblem
-from cairn.model.values import INT64_MAX, INT64_MIN, ColumnType
+from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
+from cairn.model.values import INT64_MAX, INT64_MIN, LISTS, ColumnType
 from cairn.sql.bind_functions import scalar
 from cairn.sql.dialect import walk_position
 from cairn.sql.ir import (
@@ -28,7 +28,7 @@ from cairn.sql.tree import name_of, refuse
 from cairn.sql.typing_rules import (
     ASSIGNMENT,
     EXPLICIT,
-    JSON,
+    INCOMPARABLE,
     RANK,
     B,
     D,
@@ -93,15 +93,15 @@ def boolean(scope: Scope, expr: Expr, what: str) -> Expr:
 def _literal(scope: Scope, node: exp.Literal) -> Expr:
     text = str(node.this)
     if node.is_string:
-        return string(text)
+        return string(text, walk_position(node))
     return number(text)
 
 
-def string(text: str) -> Const:
+def string(text: str, place: int | None = None) -> Const:
     """A quoted literal: its type is not known before it meets something."""
     if "\x00" in text:
         raise CairnError("a string cannot contain a zero byte", sqlstate="22021")
-    return Const(None, text)
+    return Const(None, text, place)
 
 
 def number(text: str) -> Const:
@@ -161,7 +161,7 @@ def compare(scope: Scope, name: str, left: Expr, right: Expr) -> Expr:
         type_ = common_type((left.type, right.type), "comparison") or S
     except CairnError:
         raise no_operator(name, left.type, right.type) from None
-    if type_ in JSON:
+    if type_ in INCOMPARABLE:
         raise no_operator(name, left.type, right.type)
     mixed = {left.type, right.type} == {I, D}
     if mixed and not isinstance(left, (Const, Param)) and not isinstance(right, (Const, Param)):
@@ -249,9 +249,18 @@ def cast_type(node: exp.DataType) -> tuple[ColumnType, list[int]]:
             if not each.name.isdigit():
                 raise SyntaxProblem(f'syntax error at or near "{each.name}"')
             sizes.append(int(each.name))
+    if word in ("interval", "time", "timetz", "bytea", "varbinary", "money", "inet", "xml"):
+        hint = "add it to a time: now() + INTERVAL '1 day'" if word == "interval" else None
+        raise Unsupported(f"type {word} is not supported", hint=hint)
     if word == "array":
-        return ColumnType.ARRAY, []
-    return plain(type_word(word)), sizes
+        inner = [each for each in node.expressions if isinstance(each, exp.DataType)]
+        if not inner:
+            return ColumnType.ARRAY, []
+        of, _ = cast_type(inner[0])
+        if of not in LISTS:
+            raise Unsupported(f"arrays of {of} are not supported")
+        return LISTS[of], []
+    return plain(type_word(word, walk_position(node))), sizes
 
 
 def _cast(scope: Scope, node: exp.Cast) -> Expr:

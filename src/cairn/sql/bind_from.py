@@ -10,6 +10,7 @@ from cairn.model.errors import (
     UndefinedColumn,
 )
 from cairn.sql.bind_expr import bind_boolean, compare
+from cairn.sql.bind_lists import rows_of
 from cairn.sql.bind_sets import bind_values
 from cairn.sql.dialect import walk_position
 from cairn.sql.ir import (
@@ -37,6 +38,8 @@ def bind_ctes(scope: Scope, tree: exp.Expr) -> None:
     for cte in with_.expressions:
         alias = cte.args["alias"]
         name = name_of(alias.this)
+        if isinstance(cte.this, (exp.Insert, exp.Update, exp.Delete)):
+            raise refuse(cte.this, f"{type(cte.this).__name__.upper()} in WITH")
         if name in scope.ctes:
             raise CairnError(f'WITH query name "{name}" specified more than once', sqlstate="42712")
         inner = Scope(scope.binder, scope.parent)
@@ -75,8 +78,11 @@ def _derived(scope: Scope, query: Query, alias: str, columns: list[str]) -> Rel:
 
 def _table(scope: Scope, node: exp.Table) -> Rel:
     allow(node, {"this", "alias", "db", "joins", "only"})
+    if isinstance(node.this, exp.Anonymous):
+        name = str(node.this.this).lower()
+        return _function(scope, name, list(node.this.expressions), node)
     if not isinstance(node.this, exp.Identifier):
-        raise refuse(node, "a function in FROM")
+        raise refuse(node, "this in FROM")
     name, position = name_of(node.this), walk_position(node)
     schema = name_of(node.args["db"]) if node.args.get("db") else None
     alias = node.args.get("alias")
@@ -100,6 +106,15 @@ def _table(scope: Scope, node: exp.Table) -> Rel:
     return Scan(rel, table, shown)
 
 
+def _function(scope: Scope, name: str, args: list[exp.Expr], node: exp.Expr) -> Rel:
+    """`generate_series(1, 5) AS g(n)`; an alias of the table is the column's name too."""
+    query = rows_of(scope, name, args, walk_position(node))
+    alias = node.args.get("alias")
+    shown = name_of(alias.this) if alias is not None and alias.this else name
+    columns = [name_of(each) for each in (alias.args.get("columns") or ())] if alias else []
+    return _derived(scope, query, shown, columns or [shown])
+
+
 def bind_relation(scope: Scope, node: exp.Expr) -> Rel:
     found: Rel
     if isinstance(node, exp.Table):
@@ -116,6 +131,10 @@ def bind_relation(scope: Scope, node: exp.Expr) -> Rel:
         columns = [name_of(each) for each in (alias.args.get("columns") or ())] if alias else []
         shown = name_of(alias.this) if alias is not None else f"*{scope.binder.next_rel()}"
         found = _derived(scope, query, shown, columns)
+    elif isinstance(node, exp.Unnest):
+        if node.args.get("offset"):
+            raise refuse(node, "WITH ORDINALITY")
+        found = _function(scope, "unnest", list(node.expressions), node)
     elif isinstance(node, exp.Values):
         alias = node.args.get("alias")
         query = bind_values(Scope(scope.binder, scope.parent), node)
@@ -123,7 +142,7 @@ def bind_relation(scope: Scope, node: exp.Expr) -> Rel:
         shown = name_of(alias.this) if alias is not None else f"*{scope.binder.next_rel()}"
         found = _derived(scope, query, shown, columns)
     else:
-        raise refuse(node, f"{type(node).__name__} in FROM")
+        raise refuse(node, f"{type(node).__name__.upper()} in FROM")
     for join in node.args.get("joins") or ():
         found = bind_join(scope, found, join)
     return found

@@ -4,103 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from cairn.model.errors import CairnError, DatatypeMismatch
-from cairn.model.values import ColumnType
-from cairn.sql.ir import Agg, Call, Case, Const, Expr, Order, Param
-from cairn.sql.scope import Binder
+from cairn.model.errors import CairnError, DatatypeMismatch, SyntaxProblem, Unsupported
+from cairn.model.values import LISTS, ColumnType
+from cairn.sql.function_list import ABSENT, INSTEAD, LATE_FUNCTIONS, PLAIN
+from cairn.sql.ir import Agg, Call, Case, Const, Expr, Order, Param, Type
+from cairn.sql.scope import Binder, nearest
 from cairn.sql.typing_rules import (
     ASSIGNMENT,
+    INCOMPARABLE,
     JSON,
+    POSTGRES_NAMES,
     RANK,
     B,
     D,
     I,
     N,
     S,
-    T,
     can_cast,
     common_type,
     fold,
     no_function,
 )
 
-#: Answered by the instance that was asked: the node registers these on its own connections.
-LATE_FUNCTIONS: dict[str, ColumnType] = {
-    "version": S,
-    "pico_instance_uuid": S,
-    "pico_instance_name": S,
-    "pico_replicaset_name": S,
-    "pico_tier_name": S,
-    "pico_instance_dir": S,
-    "pico_config_file_path": S,
-    "pico_raft_leader_id": I,
-    "pico_raft_leader_uuid": S,
-    "pico_instance_health_status": S,
-    "_pico_bucket": ColumnType.ARRAY,
-    "current_user": S,
-    "session_user": S,
-    "current_schema": S,
-    "current_database": S,
-    "current_catalog": S,
-    "pg_backend_pid": I,
-    "pg_get_userbyid": S,
-    "pg_table_is_visible": B,
-    "pg_get_expr": S,
-    "pg_get_indexdef": S,
-    "pg_get_constraintdef": S,
-    "pg_encoding_to_char": S,
-    "obj_description": S,
-    "col_description": S,
-    "shobj_description": S,
-    "format_type": S,
-    "has_table_privilege": B,
-    "has_schema_privilege": B,
-    "pg_is_in_recovery": B,
-    "current_setting": S,
-    "set_config": S,
-    "quote_ident": S,
-    "pg_advisory_unlock_all": S,
+_MULTI = {
+    *("concat", "concat_ws", "greatest", "least", "coalesce", "nullif", "json_extract_path"),
+    *("btrim", "ltrim", "rtrim", "pg_typeof"),
 }
-
-Signature = tuple[str, tuple[ColumnType, ...], ColumnType]
-
-#: Overloads in the order in which they are tried: (our function, argument types, result).
-PLAIN: dict[str, list[Signature]] = {
-    "lower": [("c_lower", (S,), S)],
-    "upper": [("c_upper", (S,), S)],
-    "length": [("c_length", (S,), I)],
-    "char_length": [("c_length", (S,), I)],
-    "character_length": [("c_length", (S,), I)],
-    "reverse": [("c_reverse", (S,), S)],
-    "replace": [("c_replace", (S, S, S), S)],
-    "repeat": [("c_repeat", (S, I), S)],
-    "left": [("c_left", (S, I), S)],
-    "right": [("c_right", (S, I), S)],
-    "lpad": [("c_lpad", (S, I), S), ("c_lpad", (S, I, S), S)],
-    "rpad": [("c_rpad", (S, I), S), ("c_rpad", (S, I, S), S)],
-    "strpos": [("c_position", (S, S), I)],
-    "instr": [("c_position", (S, S), I)],
-    "substr": [("c_substr", (S, I), S), ("c_substr", (S, I, I), S)],
-    "substring": [
-        ("c_substr", (S, I), S),
-        ("c_substr", (S, I, I), S),
-        ("c_substring_regexp", (S, S), S),
-        ("c_substring_similar", (S, S, S), S),
-    ],
-    "abs": [("i_abs", (I,), I), ("n_abs", (N,), N), ("abs", (D,), D)],
-    "sign": [("n_sign", (N,), N), ("sign", (D,), D)],
-    "floor": [("n_floor", (N,), N), ("d_floor", (D,), D)],
-    "ceil": [("n_ceil", (N,), N), ("d_ceil", (D,), D)],
-    "ceiling": [("n_ceil", (N,), N), ("d_ceil", (D,), D)],
-    "trunc": [("n_trunc", (N,), N), ("d_trunc", (D,), D), ("n_trunc", (N, I), N)],
-    "round": [("n_round", (N,), N), ("d_round", (D,), D), ("n_round", (N, I), N)],
-    "sqrt": [("d_sqrt", (D,), D)],
-    "power": [("d_power", (D, D), D)],
-    "mod": [("i_mod", (I, I), I), ("n_mod", (N, N), N)],
-    "to_char": [("c_to_char", (T, S), S)],
-    "to_date": [("c_to_date", (S, S), T)],
-}
-_MULTI = {"concat", "greatest", "least", "coalesce", "nullif", "json_extract_path"}
+_TRIMS = {"btrim": "both", "ltrim": "leading", "rtrim": "trailing"}
 
 
 def scalar(binder: Binder, name: str, args: Sequence[Expr], position: int | None) -> Expr:
@@ -118,7 +48,17 @@ def scalar(binder: Binder, name: str, args: Sequence[Expr], position: int | None
             target, wanted, result = max(fitting, key=lambda each: _as_text(args, each[1]))
             given = tuple(binder.coerce(a, w) for a, w in zip(args, wanted, strict=True))
             return folded(Call(result, target, given))
-    raise no_function(name, [arg.type for arg in args], position)
+    raise _no_such(name, [arg.type for arg in args], position)
+
+
+def _no_such(name: str, types: list[Type], position: int | None) -> CairnError:
+    if name in ABSENT:
+        return Unsupported(
+            f"function {name} is not supported", hint=INSTEAD.get(name), position=position
+        )
+    known = (*PLAIN, *_MULTI, *AGGREGATES, *RANKING, *LATE_FUNCTIONS)
+    near = None if name in PLAIN else nearest(name, known)
+    return no_function(name, types, position, near)
 
 
 def folded(call: Call) -> Expr:
@@ -142,6 +82,14 @@ def _multi(binder: Binder, name: str, args: Sequence[Expr], position: int | None
     if name == "concat" and args:
         given = tuple(binder.coerce(arg, S, ASSIGNMENT) for arg in args)
         return Call(S, "c_concat", given)
+    if name == "concat_ws" and len(args) > 1:
+        given = tuple(binder.coerce(arg, S, ASSIGNMENT) for arg in args)
+        return Call(S, "c_concat_ws", given)
+    if name in _TRIMS and len(args) in (1, 2):
+        chars = binder.coerce(args[1], S) if len(args) == 2 else Const(S, " ")
+        return folded(Call(S, "c_trim", (binder.coerce(args[0], S), chars, Const(S, _TRIMS[name]))))
+    if name == "pg_typeof" and len(args) == 1:
+        return Const(S, POSTGRES_NAMES[args[0].type])
     if name == "json_extract_path" and len(args) > 1 and args[0].type in JSON:
         keys = tuple(binder.coerce(arg, S) for arg in args[1:])
         return Call(ColumnType.ANY, "c_json_path", (args[0], *keys))
@@ -149,7 +97,9 @@ def _multi(binder: Binder, name: str, args: Sequence[Expr], position: int | None
         type_ = common_type([arg.type for arg in args], "NULLIF") or S
         left, right = (binder.coerce(arg, type_) for arg in args)
         return Case(type_, ((Call(B, "=", (left, right)), Const(type_, None)),), left)
-    if name in ("coalesce", "greatest", "least") and args:
+    if name in ("coalesce", "greatest", "least") and not args:
+        raise SyntaxProblem('syntax error at or near ")"', position=position)
+    if name in ("coalesce", "greatest", "least"):
         type_ = common_type([arg.type for arg in args], name.upper()) or S
         given = tuple(binder.coerce(arg, type_) for arg in args)
         if len(given) == 1:
@@ -172,14 +122,23 @@ def _extreme(type_: ColumnType, name: str, args: tuple[Expr, ...]) -> Expr:
 
 # --- aggregates -----------------------------------------------------------------------------------
 
-AGGREGATES = {"count", "sum", "total", "avg", "min", "max", "group_concat", "string_agg"}
+AGGREGATES = {
+    *("count", "sum", "total", "avg", "min", "max", "group_concat", "string_agg", "array_agg"),
+    *("bool_and", "bool_or", "every"),
+}
+_SPREADS = {"stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"}
+AGGREGATES |= _SPREADS
+_OF_BOOLEANS = {"bool_and": "min", "every": "min", "bool_or": "max"}
 RANKING: dict[str, ColumnType | None] = {
     "row_number": I,
     "rank": I,
     "dense_rank": I,
+    "percent_rank": D,
+    "cume_dist": D,
     "ntile": I,
     "first_value": None,
     "last_value": None,
+    "nth_value": None,
     "lag": None,
     "lead": None,
 }
@@ -213,10 +172,18 @@ class Aggregation:
             raise no_function(name, [arg.type for arg in args], position)
         arg = args[0] if args[0].type else self.binder.coerce(args[0], S)
         if name in ("min", "max"):
-            if arg.type in (B, *JSON) or arg.type is None:
+            if arg.type in (B, *INCOMPARABLE) or arg.type is None:
                 raise no_function(name, [arg.type], position)
             return make(Agg(arg.type, name, (arg,), False, self.filter, ()))
-        if arg.type not in RANK:
+        if name in _OF_BOOLEANS and arg.type is B:
+            return make(Agg(B, _OF_BOOLEANS[name], (arg,), False, self.filter, ()))
+        if name == "array_agg" and arg.type in LISTS:
+            if self.distinct and not self.order:
+                self.order = (Order(arg),)  # PostgreSQL sorts to find what is distinct
+            return make(self._agg(LISTS[arg.type], "a_agg", arg))
+        if name in _SPREADS and arg.type in RANK:
+            return self._spread(make, arg)
+        if arg.type not in RANK or name not in ("sum", "total", "avg"):
             raise no_function(name, [arg.type], position)
         result = self._average(make, arg) if name == "avg" else self._sum(make, arg)
         if name == "total":
@@ -233,6 +200,16 @@ class Aggregation:
             return make(self._agg(N, "n_sum", self.binder.coerce(arg, N)))
         high, low = self._halves(make, arg)
         return Call(N, "n_sum2", (high, low))
+
+    def _spread(self, make: Maker, arg: Expr) -> Expr:
+        if self.distinct:
+            raise Unsupported(f"{self.name} with DISTINCT is not supported")
+        value = self.binder.coerce(arg, N, ASSIGNMENT)
+        total = make(self._agg(N, "n_sum", value))
+        squares = make(self._agg(N, "n_sum", Call(N, "n_mul", (value, value))))
+        count = make(self._agg(I, "count", value))
+        found = Call(N, "n_spread", (total, squares, count, Const(S, self.name)))
+        return Call(D, "d_of_n", (found,)) if arg.type is D else found
 
     def _halves(self, make: Maker, arg: Expr) -> tuple[Expr, Expr]:
         high = make(self._agg(I, "sum", Call(I, ">>", (arg, _SHIFT))))
@@ -270,5 +247,5 @@ class Aggregation:
                     position=position,
                 )
             packed = Call(S, "s_pack", (value, separator))
-            return make(Agg(S, "s_agg", (packed,), True, self.filter, order))
+            return make(Agg(S, "s_agg", (packed,), True, self.filter, order or (Order(value),)))
         return make(self._agg(S, "concat", value, separator))

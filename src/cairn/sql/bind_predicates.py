@@ -8,8 +8,9 @@ from typing import cast as typed
 from sqlglot import exp
 
 from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
-from cairn.model.values import ColumnType
+from cairn.model.values import ELEMENTS, LISTS, ColumnType
 from cairn.sql.bind_expr import HANDLERS, bind_boolean, bind_expr, compare
+from cairn.sql.dialect import walk_position
 from cairn.sql.ir import (
     Call,
     Const,
@@ -21,7 +22,7 @@ from cairn.sql.ir import (
 from cairn.sql.scope import Scope
 from cairn.sql.tree import bind_query, refuse
 from cairn.sql.typing_rules import (
-    JSON,
+    INCOMPARABLE,
     RANK,
     B,
     S,
@@ -43,6 +44,11 @@ _COMPARE: dict[type[Any], str] = {
 
 def _comparison(scope: Scope, node: exp.Binary) -> Expr:
     name = _COMPARE[type(node)]
+    right = node.right
+    if isinstance(right, exp.Anonymous) and str(right.this).lower() in ("all", "some"):
+        # Of anything but a query sqlglot takes these for functions.
+        kind = exp.All if str(right.this).lower() == "all" else exp.Any
+        node.set("expression", kind(this=right.expressions[0]))
     if isinstance(node.right, (exp.Any, exp.All)):
         return _quantified(scope, name, node)
     left_row, right_row = row_parts(node.left), row_parts(node.right)
@@ -78,18 +84,50 @@ def _row_comparison(scope: Scope, name: str, node: exp.Binary) -> Expr:
 
 
 def _quantified(scope: Scope, name: str, node: exp.Binary) -> Expr:
-    """`= ANY (query)` is IN, `<> ALL (query)` is NOT IN; the others are rare and refused."""
+    """`= ANY (…)` is IN, `<> ALL (…)` is NOT IN, whether of a query or of an array."""
     query = node.right.this
     while isinstance(query, (exp.Subquery, exp.Paren)):
         query = query.this
-    wanted = ("=", exp.Any) if isinstance(node.right, exp.Any) else ("<>", exp.All)
-    if name == wanted[0] and isinstance(query, exp.Array) and query.expressions:
+    is_any = isinstance(node.right, exp.Any)
+    is_in = name == ("=" if is_any else "<>")
+    if isinstance(query, exp.Array) and query.expressions:
+        if not is_in:
+            kind = type(node)
+            parts = [
+                bind_expr(scope, kind(this=node.left, expression=e)) for e in query.expressions
+            ]
+            return Call(B, "or" if is_any else "and", tuple(parts))
         found = bind_expr(scope, exp.In(this=node.left, expressions=query.expressions))
-        return found if name == "=" else Call(B, "not", (found,))
-    if name != wanted[0] or not isinstance(query, exp.Query):
-        raise refuse(node, f"{name} {type(node.right).__name__.upper()}")
-    found = _in_query(scope, [node.left], query)
-    return found if name == "=" else Call(B, "not", (found,))
+    elif not is_in:
+        raise Unsupported(
+            f"{name} {type(node.right).__name__.upper()} is not supported",
+            hint="compare with the min() or max() of it",
+            position=walk_position(node),
+        )
+    elif isinstance(query, exp.Query):
+        found = _in_query(scope, [node.left], query)
+    else:
+        found = _in_list(scope, bind_expr(scope, node.left), bind_expr(scope, query), node)
+    return found if is_any else Call(B, "not", (found,))
+
+
+def _in_list(scope: Scope, value: Expr, items: Expr, node: exp.Expr) -> Expr:
+    """`value = ANY(items)`; an array without a type, as drivers send it, takes the value's."""
+    if items.type is None:
+        items = scope.binder.coerce(items, LISTS.get(value.type or S, ColumnType.STRINGS))
+    of = ELEMENTS.get(items.type or S)
+    if of is None:
+        raise CairnError(
+            "op ANY/ALL (array) requires array on right side",
+            sqlstate="42809",
+            position=walk_position(node),
+        )
+    try:
+        type_ = common_type((value.type, of), "ANY") or S
+    except CairnError:
+        raise no_operator("=", value.type, of, position=walk_position(node)) from None
+    coerce = scope.binder.coerce
+    return Call(B, "any_of", (coerce(value, type_), coerce(items, LISTS[type_])))
 
 
 def _is(scope: Scope, node: exp.Is) -> Expr:
@@ -107,7 +145,11 @@ def _is(scope: Scope, node: exp.Is) -> Expr:
         word = "is_true" if what.this else "is_false"
         found = Call(B, word, (bind_boolean(scope, inner, "IS TRUE"),))
     else:
-        raise refuse(node)
+        raise SyntaxProblem(
+            f'syntax error at or near "{what.name}"',
+            hint="IS takes [NOT] NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM",
+            position=walk_position(what),
+        )
     return found
 
 
@@ -146,7 +188,7 @@ def _in(scope: Scope, node: exp.In) -> Expr:
         type_ = common_type([value.type, *(each.type for each in bound)], "IN") or S
     except CairnError:
         raise no_operator("in", value.type, *(each.type for each in bound)) from None
-    if type_ in JSON:
+    if type_ in INCOMPARABLE:
         raise no_operator("=", value.type, bound[0].type)
     coerce = scope.binder.coerce
     return Call(B, "in", (coerce(value, type_), *(coerce(each, type_) for each in bound)))
@@ -199,10 +241,25 @@ def _like(scope: Scope, node: exp.Expr) -> Expr:
     name = names.get(type(node))
     if name is None:
         raise refuse(node)
+    if isinstance(node.expression, (exp.Any, exp.All)):
+        return _like_each(scope, node)
     values = [bind_expr(scope, node.this), bind_expr(scope, node.expression)]
     if any(each.type not in (None, S) for each in values):
         raise no_operator("like", *(each.type for each in values))
     return Call(B, name, (*(scope.binder.coerce(each, S) for each in values), escape))
+
+
+def _like_each(scope: Scope, node: exp.Expr) -> Expr:
+    """`LIKE ANY (ARRAY[…])`."""
+    query = node.expression.this
+    while isinstance(query, exp.Paren):
+        query = query.this
+    if not isinstance(query, exp.Array) or not query.expressions:
+        raise refuse(node, "LIKE ANY of anything but ARRAY[…]")
+    word = "or" if isinstance(node.expression, exp.Any) else "and"
+    kind = type(node)
+    parts = [bind_expr(scope, kind(this=node.this, expression=e)) for e in query.expressions]
+    return Call(B, word, tuple(parts))
 
 
 HANDLERS.update(

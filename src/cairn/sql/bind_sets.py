@@ -15,6 +15,7 @@ from cairn.model.errors import (
 from cairn.model.values import ColumnType
 from cairn.sql.bind_calls import ordered
 from cairn.sql.bind_expr import bind_expr
+from cairn.sql.dialect import walk_position
 from cairn.sql.ir import (
     Col,
     Const,
@@ -29,7 +30,7 @@ from cairn.sql.ir import (
 )
 from cairn.sql.scope import Scope
 from cairn.sql.tree import allow, bind_query, name_of, refuse
-from cairn.sql.typing_rules import JSON, I, S, common_type, plain
+from cairn.sql.typing_rules import INCOMPARABLE, I, S, common_type, plain
 
 SET_OPERATIONS: dict[type[Any], str] = {
     exp.Union: "UNION",
@@ -44,7 +45,7 @@ def bind_limits(scope: Scope, tree: exp.Expr) -> tuple[Expr | None, Expr | None]
     for node, what in ((limit, "LIMIT"), (offset, "OFFSET")):
         inner = None
         if isinstance(node, exp.Fetch):
-            inner = node.args.get("count")
+            inner = _fetched(node)
         elif node is not None:
             inner = node.expression
         if inner is None or (isinstance(inner, exp.Var) and inner.name.upper() == "ALL"):
@@ -57,6 +58,15 @@ def bind_limits(scope: Scope, tree: exp.Expr) -> tuple[Expr | None, Expr | None]
             )
         found.append(None if isinstance(expr, Const) and expr.value is None else expr)
     return found[0], found[1]
+
+
+def _fetched(node: exp.Fetch) -> exp.Expr:
+    """`FETCH FIRST [n] ROWS ONLY`; without a number it is one row."""
+    options = node.args.get("limit_options")
+    if options is not None and (options.args.get("with_ties") or options.args.get("percent")):
+        raise refuse(node, "FETCH … WITH TIES or PERCENT")
+    found: exp.Expr = node.args.get("count") or exp.Literal.number(1)
+    return found
 
 
 def bind_values(scope: Scope, tree: exp.Values) -> Query:
@@ -86,15 +96,24 @@ def bind_set_operation(scope: Scope, tree: exp.Expr) -> Query:
     right = bind_query(scope, tree.args["expression"])
     ours, theirs = output(left), output(right)
     word = SET_OPERATIONS[type(tree)]
+    second = tree.args["expression"]
     if len(ours) != len(theirs):
-        raise SyntaxProblem(f"each {word} query must have the same number of columns")
+        raise SyntaxProblem(
+            f"each {word} query must have the same number of columns",
+            position=walk_position(second),
+        )
     types = []
-    for (_, a), (_, b) in zip(_known(left), _known(right), strict=True):
-        types.append(common_type((a, b), word) or S)
+    for at, ((_, a), (_, b)) in enumerate(zip(_known(left), _known(right), strict=True)):
+        try:
+            types.append(common_type((a, b), word) or S)
+        except CairnError as error:
+            listed = second.expressions if isinstance(second, exp.Select) else ()
+            error.position = walk_position(listed[at]) if at < len(listed) else None
+            raise
     every = not tree.args.get("distinct", True)
     if every and word != "UNION":
         raise refuse(tree, f"{word} ALL")
-    if not every and any(type_ in JSON for type_ in types):
+    if not every and any(type_ in INCOMPARABLE for type_ in types):
         raise CairnError("could not identify an equality operator for type json", sqlstate="42883")
     names = tuple(name for name, _ in ours)
     order = tuple(order_positions(tree, list(zip(names, types, strict=True)), scope))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from typing import Any
 
 from cairn.model.buckets import bucket_function
 from cairn.model.catalog import Catalog
 from cairn.model.errors import InvalidParameter
 from cairn.model.schema import Table
-from cairn.model.values import ColumnType
+from cairn.model.values import LISTS, ColumnType
 from cairn.sql.closed import evaluator, value_of
 from cairn.sql.ir import (
     BUCKET_AT,
@@ -36,6 +37,7 @@ from cairn.sql.ir import (
 )
 
 Params = Sequence[Any]
+Choice = Callable[[Params], Sequence[Any]]
 BucketSet = Callable[[Params], frozenset[int] | None]  # None: every bucket
 MAX_COMBINATIONS = 512  # past it the whole storage is asked, as in the reference
 
@@ -263,21 +265,18 @@ def _key_combinations(
     catalog: Catalog, scan: Scan, parts: list[Expr], classes: dict[Expr, set[Expr]]
 ) -> BucketSet | None:
     table = scan.table
-    choices: list[list[Callable[[Params], Any]]] = []
+    choices: list[Choice] = []
     for at in key_positions(table):
         found = _values_of(scan.rel, at, table.columns[at].type, parts, classes)
         if found is None:
             return None
         choices.append(found)
-    total = 1
-    for choice in choices:
-        total *= len(choice)
-    if total > MAX_COMBINATIONS:
-        return None
     hash_key = hasher(catalog, table)
 
-    def buckets(params: Params) -> frozenset[int]:
-        values = [[value(params) for value in choice] for choice in choices]
+    def buckets(params: Params) -> frozenset[int] | None:
+        values = [choice(params) for choice in choices]
+        if prod(map(len, values)) > MAX_COMBINATIONS:
+            return None
         return frozenset(hash_key(key) for key in product(*values) if None not in key)
 
     return buckets
@@ -285,21 +284,30 @@ def _key_combinations(
 
 def _values_of(
     rel: int, at: int, type_: ColumnType, parts: list[Expr], classes: dict[Expr, set[Expr]]
-) -> list[Callable[[Params], Any]] | None:
+) -> Choice | None:
+    """What a part of the key may be, from `=`, `IN (…)` and `= ANY(array)`."""
     plain = ColumnType.INTEGER if type_ is ColumnType.UNSIGNED else type_
     one = _closed_equal(rel, at, classes)
     if one is not None:
         value = value_of(one, plain)
-        return [value] if value is not None else None
+        return None if value is None else lambda params: [value(params)]
     for part in parts:
-        if isinstance(part, Call) and part.name == "in":
-            column, *items = part.args
-            if isinstance(column, Col) and column.rel == rel and column.at == at:
-                values = [value_of(item, plain) for item in items]
-                known = [value for value in values if value is not None]
-                if len(known) == len(values):
-                    return known
+        if not isinstance(part, Call) or part.name not in ("in", "any_of"):
+            continue
+        column, *items = part.args
+        if not (isinstance(column, Col) and column.rel == rel and column.at == at):
+            continue
+        if part.name == "any_of":
+            return _listed(value_of(items[0], LISTS[plain]))
+        values = [value_of(item, plain) for item in items]
+        known = [value for value in values if value is not None]
+        if len(known) == len(values) <= MAX_COMBINATIONS:
+            return lambda params: [value(params) for value in known]
     return None
+
+
+def _listed(values: Callable[[Params], Any] | None) -> Choice | None:
+    return None if values is None else lambda params: values(params) or ()
 
 
 def _by_bucket_id(catalog: Catalog, scan: Scan, part: Expr) -> BucketSet | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
@@ -15,14 +15,23 @@ from cairn.sql.api import Prepared
 from cairn.sql.bind import bind_query
 from cairn.sql.bind_dml import BoundChange, BoundInsert, bind_delete, bind_insert, bind_update
 from cairn.sql.ir import Expr, Param, output, rewrite, scans_in
-from cairn.sql.lexer import Token
+from cairn.sql.lexer import Token, syntax_error
 from cairn.sql.metadata import metadata
 from cairn.sql.parse import parse_query, take_options
-from cairn.sql.plan_global import plan_global_change, plan_global_insert
+from cairn.sql.plan_global import plan_global_change
+from cairn.sql.plan_global_insert import plan_global_insert
 from cairn.sql.plan_read import Numbers, plan_read
 from cairn.sql.plan_write import plan_change, plan_insert
-from cairn.sql.plans import OutColumn, Plan
+from cairn.sql.plans import (
+    ROW_WRITES,
+    InsertSelect,
+    OutColumn,
+    Plan,
+    Returning,
+    ShardedInsert,
+)
 from cairn.sql.quick_insert import quick_insert
+from cairn.sql.row_sql import key_columns, returning_clause
 from cairn.sql.scope import NOW, Binder, Scope
 from cairn.sql.typing_rules import S
 
@@ -39,6 +48,7 @@ def compile_query(
     found: list[Token], text: str, catalog: Catalog, param_oids: Sequence[int]
 ) -> Prepared:
     found, options = take_options(found, text)
+    _check_insert(found, text)
     result = _quick(found, catalog, param_oids)
     if result is None:
         result = _bind(parse_query(found, text), catalog, param_oids)
@@ -72,6 +82,19 @@ def compile_query(
         binder.uses_now,
         bound,
     )
+
+
+def _check_insert(found: list[Token], text: str) -> None:
+    """`INSERT INTO t VALUE (1)`: sqlglot takes VALUE for VALUES."""
+    if not found[0].is_word("insert"):
+        return
+    depth = 0
+    for at, token in enumerate(found[3:], 3):
+        depth += token.is_op("(") - token.is_op(")")
+        if depth == 0 and token.is_word("values", "select", "with", "table", "default"):
+            return
+        if depth == 0 and token.is_word("value") and at + 1 < len(found):
+            raise syntax_error(token, text)
 
 
 def _quick(found: list[Token], catalog: Catalog, param_oids: Sequence[int]) -> _Result | None:
@@ -115,11 +138,26 @@ def _with_now(bound: Bound, number: int) -> Bound:
     def moved(node: Any) -> Any:
         return None if node is None else rewrite(node, change)
 
+    def moved_sets(sets: Any) -> Any:
+        return sets and tuple((at, moved(expr)) for at, expr in sets)
+
     if isinstance(bound, BoundInsert):
-        return BoundInsert(bound.table, moved(bound.rows), moved(bound.query), bound.on_conflict)
+        conflict = replace(
+            bound.conflict,
+            sets=moved_sets(bound.conflict.sets),
+            where=moved(bound.conflict.where),
+        )
+        return BoundInsert(
+            bound.table, moved(bound.rows), moved(bound.query), conflict, moved(bound.returning)
+        )
     if isinstance(bound, BoundChange):
-        sets = bound.sets and tuple((at, moved(expr)) for at, expr in bound.sets)
-        return BoundChange(bound.scan, moved(bound.source), moved(bound.where), sets)
+        return BoundChange(
+            bound.scan,
+            moved(bound.source),
+            moved(bound.where),
+            moved_sets(bound.sets),
+            moved(bound.returning),
+        )
     return moved(bound)
 
 
@@ -132,6 +170,17 @@ def _is_sharded(bound: Bound) -> bool:
 
 
 def _plan(bound: Bound, catalog: Catalog, numbers: Numbers) -> Plan:
+    write = _plan_statement(bound, catalog, numbers)
+    items = getattr(bound, "returning", None)
+    if items is None or not isinstance(write, ROW_WRITES):
+        return write
+    table = bound.table if isinstance(bound, BoundInsert) else bound.scan.table
+    in_order = isinstance(write, (ShardedInsert, InsertSelect))
+    clause = returning_clause(table, items, keyed=in_order)
+    return Returning(write, clause, len(items), len(key_columns(table)) if in_order else 0)
+
+
+def _plan_statement(bound: Bound, catalog: Catalog, numbers: Numbers) -> Plan:
     if isinstance(bound, BoundInsert):
         if bound.table.is_global:
             return plan_global_insert(bound, catalog, numbers)
@@ -150,6 +199,8 @@ def _description(bound: Bound) -> tuple[str, tuple[OutColumn, ...], tuple[Any, .
     if isinstance(bound, BoundInsert):
         tag, node = "INSERT", (bound.rows or (), *([bound.query] if bound.query else []))
         rights[("write", "table", bound.table.id, bound.table.name)] = None
+        if bound.conflict.action == "update" or bound.returning is not None:
+            rights[("read", "table", bound.table.id, bound.table.name)] = None
     elif isinstance(bound, BoundChange):
         tag = "DELETE" if bound.sets is None else "UPDATE"
         exprs: list[Expr] = [expr for _, expr in bound.sets or ()]
@@ -157,9 +208,14 @@ def _description(bound: Bound) -> tuple[str, tuple[OutColumn, ...], tuple[Any, .
         table = bound.scan.table
         rights[("write", "table", table.id, table.name)] = None
         # A bare DELETE FROM t looks at no value; anything else reads the table too.
-        node = (bound.source, *exprs, *where) if exprs or where else ()
+        looks = exprs or where or bound.returning is not None
+        node = (bound.source, *exprs, *where) if looks else ()
     else:
         columns = tuple(OutColumn(name, type_) for name, type_ in output(bound))
+    if isinstance(bound, (BoundInsert, BoundChange)) and bound.returning is not None:
+        columns = tuple(
+            OutColumn(item.name, item.expr.type or ColumnType.STRING) for item in bound.returning
+        )
     for scan in scans_in(node):
         rights[("read", "table", scan.table.id, scan.table.name)] = None
     return tag, columns, tuple(rights)

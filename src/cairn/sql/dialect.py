@@ -41,10 +41,27 @@ class Cairn(Postgres):
                 if name in {"CAST", "EXTRACT", "POSITION", "TRIM"}
             },
             "SUBSTRING": lambda self: self._parse_cairn_substring(),
+            "OVERLAY": lambda self: self._parse_cairn_overlay(),
         }
         CONFLICT_ACTIONS = {
             "DO": [("NOTHING",), ("REPLACE",), ("FAIL",), ("UPDATE",)],
         }
+
+        def _parse_cairn_overlay(self) -> exp.Expr:
+            """`(s PLACING t FROM 1 FOR 2)` or a list of arguments."""
+            args: list[Any] = [self._parse_bitwise()]
+            if self._match_text_seq("PLACING"):
+                args.append(self._parse_bitwise())
+                self._match(TokenType.FROM)
+                args.append(self._parse_bitwise())
+                if self._match(TokenType.FOR):
+                    args.append(self._parse_bitwise())
+            else:
+                while self._match(TokenType.COMMA):
+                    args.append(self._parse_bitwise())
+            if None in args:
+                self.raise_error("Expected an expression")
+            return exp.Anonymous(this="overlay", expressions=args)
 
         def _parse_cairn_substring(self) -> exp.Expr:
             """`(s, 1, 2)`, `(s FROM 1 FOR 2)`, `(s FOR 2)`, `(s SIMILAR p ESCAPE e)`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cairn.model.decimals import decode_decimal
@@ -38,6 +39,7 @@ from cairn.sql.plans import (
     KeyedWrite,
     PointRead,
     PointWrite,
+    Returning,
     ScatterRead,
     ScatterWrite,
     ShardedInsert,
@@ -45,7 +47,7 @@ from cairn.sql.plans import (
 from cairn.sql.typing_rules import NAMES
 
 QueryPlan = Callable[[str, tuple[Any, ...]], Sequence[Sequence[Any]]]
-DEFAULT_OPTIONS = {"sql_vdbe_opcode_max": 45000, "sql_motion_row_max": 5000}
+DEFAULT_OPTIONS = {"sql_vdbe_opcode_max": 0, "sql_motion_row_max": 5000}
 _RULE = "─" * 70
 
 
@@ -62,6 +64,8 @@ def explain_lines(
 
     `params` may be None when the statement is explained without values.
     """
+    if isinstance(prepared.plan, Returning):
+        prepared = replace(prepared, plan=prepared.plan.write)
     shown = {**DEFAULT_OPTIONS, **(options or {})}
     parts: list[tuple[str, list[str]]] = []
     for facet in facets or ("logical", "buckets"):
@@ -381,6 +385,8 @@ class Tree:
             return "(" + f" {name} ".join(args) + ")"
         if name == "in":
             return f"{args[0]} in ({', '.join(args[1:])})"
+        if name == "any_of":
+            return f"{args[0]} = any({args[1]})"
         symbol = _INFIX.get(name[2:]) if name[1:2] == "_" else None
         if symbol and len(args) == 2:
             return f"({args[0]} {symbol} {args[1]})"

@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 from cairn.model.decimals import decode_decimal
-from cairn.model.errors import CairnError, CardinalityViolation, InvalidText, OutOfRange
+from cairn.model.errors import CardinalityViolation, InvalidText, OutOfRange
 from cairn.model.values import (
     ColumnType,
     from_physical,
+    list_text,
     micros_to_datetime,
     parse_text,
     to_physical,
 )
-from cairn.sql import numbers, texts
+from cairn.sql import lists, maths, numbers, texts, time_formats, times, words
 from cairn.sql.numbers import strict
-
-MICROS_PER_DAY = 86_400_000_000
+from cairn.sql.times import MICROS_PER_DAY
 
 
 def double_text(value: float) -> str:
@@ -74,11 +75,20 @@ def _parser(type_: ColumnType) -> Callable[..., Any]:
 _NUMERIC = (ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.DECIMAL)
 
 
+_DATE = re.compile(
+    r"\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}:\d\d(:\d\d(\.\d+)?)?([+-]\d\d(:?\d\d)?|Z)?)?"
+)
+
+
 @strict
 def t_parse(text: str) -> Any:
     try:
         return to_physical(ColumnType.DATETIME, parse_text(ColumnType.DATETIME, text))
     except InvalidText:
+        if _DATE.fullmatch(text.strip()):
+            raise InvalidText(
+                f'date/time field value out of range: "{text}"', sqlstate="22008"
+            ) from None
         raise InvalidText(
             f'invalid input syntax for type timestamp with time zone: "{text}"', sqlstate="22007"
         ) from None
@@ -152,25 +162,21 @@ class PackedConcat:
         return "".join(self.parts) if self.parts else None
 
 
-def _field(micros: int, name: str) -> Any:
-    value = micros_to_datetime(micros)
-    match name:
-        case "year" | "month" | "day" | "hour" | "minute":
-            return getattr(value, name)
-        case "second":
-            return value.second + value.microsecond / 1e6
-        case "dow":
-            return value.isoweekday() % 7
-        case "doy":
-            return value.timetuple().tm_yday
-        case "epoch":
-            return micros / 1e6
-    raise CairnError(f'unit "{name}" not recognized for type timestamp', sqlstate="22023")
+class ListAgg:
+    """`array_agg`: NULLs stay, no rows give NULL."""
 
+    def __init__(self) -> None:
+        self.values: list[Any] = []
 
-@strict
-def n_extract(micros: int, name: str) -> Any:
-    return to_physical(ColumnType.DECIMAL, _field(micros, name))
+    def add(self, value: Any) -> None:
+        self.values.append(value)
+
+    def remove(self, value: Any) -> None:
+        """A frame moved on: rows leave it in the order in which they came."""
+        self.values.pop(0)
+
+    def value(self) -> str | None:
+        return list_text(self.values) if self.values else None
 
 
 def c_concat(*parts: str | None) -> str:
@@ -179,9 +185,9 @@ def c_concat(*parts: str | None) -> str:
 
 _ROW_FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function
-    for module in (numbers, texts)
+    for module in (numbers, maths, texts, words, times, time_formats)
     for name, function in vars(module).items()
-    if name[:2] in ("i_", "d_", "n_", "c_") or name.startswith("store_")
+    if name[:2] in ("i_", "d_", "n_", "c_", "t_") or name.startswith("store_")
 }
 
 #: Every scalar function: SQLite calls it by this name, constant folding calls it directly.
@@ -209,7 +215,6 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "b_of_i": strict(lambda value: 1 if value else 0),
     "i_of_b": strict(int),
     "t_date": strict(lambda micros: micros - micros % MICROS_PER_DAY),
-    "n_extract": n_extract,
     "only_row": only_row,
     "s_pack": s_pack,
     "c_lower": strict(str.lower),
@@ -218,6 +223,7 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "c_reverse": strict(lambda text: text[::-1]),
     "c_concat": c_concat,
 }
+SCALARS.update(lists.scalars(SCALARS))
 
 
 def register(connection: Any) -> None:
@@ -227,6 +233,7 @@ def register(connection: Any) -> None:
     connection.create_window_function(
         "n_sum", _window(numbers.DecimalSum, numbers.DecimalSum.remove), 1
     )
+    connection.create_window_function("a_agg", _window(ListAgg, ListAgg.remove), 1)
     connection.create_aggregate_function("s_agg", _aggregate(PackedConcat), 1)
 
 

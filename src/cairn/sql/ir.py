@@ -7,7 +7,7 @@ wherever it is moved; planning moves expressions between replicasets and coordin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from cairn.model.schema import Table
@@ -25,6 +25,7 @@ class Expr:
 @dataclass(frozen=True, slots=True)
 class Const(Expr):
     value: Physical  # in physical form once the type is known
+    place: int | None = field(default=None, compare=False, repr=False)  # in the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Col(Expr):
     at: int
     name: str
     nullable: bool = True
+    place: int | None = field(default=None, compare=False, repr=False)  # in the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,11 @@ class Values:
     offset: Expr | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Unnest(Values):
+    """A row for each value of a list; `rows` holds that one expression."""
+
+
 Query = Select | SetOp | Values
 
 TRUE, FALSE = Const(ColumnType.BOOLEAN, 1), Const(ColumnType.BOOLEAN, 0)
@@ -187,7 +194,7 @@ def _fields(cls: Any) -> tuple[str, ...]:
     found = _FIELDS.get(cls)
     if found is None:
         names = (each.name for each in fields(cls))
-        found = tuple(name for name in names if name not in ("type", "table", "alias"))
+        found = tuple(name for name in names if name not in ("type", "table", "alias", "place"))
         _FIELDS[cls] = found
     return found
 

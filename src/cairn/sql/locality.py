@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cairn.model.values import ColumnType
-from cairn.sql.bind_functions import LATE_FUNCTIONS
 from cairn.sql.buckets import equal_classes, key_positions
+from cairn.sql.function_list import LATE_FUNCTIONS
 from cairn.sql.ir import (
     Call,
     Col,

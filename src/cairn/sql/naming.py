@@ -26,6 +26,11 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.Extract: "extract",
     exp.CurrentUser: "current_user",
     exp.Boolean: "bool",
+    exp.Array: "array",
+    exp.SessionUser: "session_user",
+    exp.CurrentSchema: "current_schema",
+    exp.CurrentCatalog: "current_catalog",
+    exp.AtTimeZone: "timezone",
 }
 
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from cairn.model.errors import CairnError, SyntaxProblem, TooComplex, Unsupported
+from cairn.model.errors import (
+    CairnError,
+    InvalidParameter,
+    SyntaxProblem,
+    TooComplex,
+    UndefinedFunction,
+    Unsupported,
+)
 from cairn.sql.lexer import Token, syntax_error
 
 if TYPE_CHECKING:
@@ -58,9 +66,27 @@ def take_options(found: list[Token], text: str) -> tuple[list[Token], Options]:
     return found[: at - 1], Options(values)
 
 
+CHOICES = {
+    "read_preference": ("leader", "replica", "any"),
+    "forward": ("on", "off", "ro_to_rw"),
+}
+
+
+def check_choice(name: str, value: str) -> None:
+    """Refuse a value that is none of those that an option takes."""
+    known = CHOICES.get(name)
+    if known is not None and value not in known:
+        raise InvalidParameter(
+            f"unknown {name} value: '{value}', expected one of {', '.join(known)}"
+        )
+
+
 def _check_option(name: str, value: str | int) -> None:
     if name not in OPTION_NAMES:
         raise SyntaxProblem(f"unknown option {name}", hint=f"known: {', '.join(OPTION_NAMES)}")
+    if name in CHOICES and isinstance(value, int):
+        raise SyntaxProblem(f"option {name} cannot be a parameter")
+    check_choice(name, str(value))
     if name.startswith("sql_") and isinstance(value, str) and not value.isdigit():
         raise CairnError(
             f"expected option {name} to be a non-negative integer, got: {value}",
@@ -76,8 +102,7 @@ def query_text(found: list[Token], text: str) -> str:
     parts, at, marks, numbered = [], 0, 0, False
     for index, token in enumerate(found):
         following = found[index + 1] if index + 1 < len(found) else None
-        if token.is_op(",") and _ends_list(following):
-            raise syntax_error(following, text)
+        _check_place(found, index, text)
         gap = text[at : token.start]
         # A comment may look like an optimizer's hint, which sqlglot would take for part of it.
         parts.append(gap if gap.isspace() else _NOT_NEWLINE.sub(" ", gap))
@@ -89,13 +114,43 @@ def query_text(found: list[Token], text: str) -> str:
             numbered = True
         elif token.kind == "string" and token.text[0] != "'":
             shown = "'" + token.value.replace("'", "''") + "'"
-        elif _in_hint(found, index):
+        elif _in_hint(found, index) or _is_interval(token, following):
             shown = ""
+        elif token.is_op("@"):
+            raise Unsupported(
+                "the operator @ is not supported", hint="use abs()", position=token.start + 1
+            )
+        if index and _is_interval(found[index - 1], token):
+            # sqlglot reads one number and one unit of it, and forgets the rest.
+            shown += "::interval"
         parts.append(shown.ljust(len(token.text)))
         at = token.start + len(token.text)
     if marks and numbered:
         raise SyntaxProblem("invalid parameters usage. Got $n and ? parameters in one query!")
     return "".join(parts)
+
+
+def _check_place(found: list[Token], index: int, text: str) -> None:
+    """What sqlglot would let pass: a comma too many, `IN ()`, `==`."""
+    token = found[index]
+    following = found[index + 1] if index + 1 < len(found) else None
+    if token.is_op(",") and _ends_list(following):
+        raise syntax_error(following, text)
+    if following is None:
+        return
+    if token.is_op("(") and following.is_op(")") and index and found[index - 1].is_word("in"):
+        raise syntax_error(following, text)
+    if token.is_op("=") and following.is_op("=") and following.start == token.start + 1:
+        raise UndefinedFunction(
+            "operator does not exist: ==", hint="write =", position=token.start + 1
+        )
+
+
+def _is_interval(token: Token, following: Token | None) -> bool:
+    """`INTERVAL '1 day'`, with its unit inside the quotes."""
+    if not token.is_word("interval") or following is None or following.kind != "string":
+        return False
+    return not following.value.strip().lstrip("+-").replace(".", "", 1).isdigit()
 
 
 def _ends_list(following: Token | None) -> bool:
@@ -168,14 +223,34 @@ def _syntax(errors: list[dict[str, object]], source: str, found: list[Token]) ->
     offset = sum(len(each) + 1 for each in lines[: line - 1]) + col - len(word)
     if not word:
         return SyntaxProblem("syntax error at end of input", position=len(source) + 1)
-    if _is_behind(str(first.get("description") or "")):
-        after = [token for token in found if token.start >= offset + len(word)]
-        if not after:
-            return SyntaxProblem("syntax error at end of input", position=len(source) + 1)
-        word, offset = after[0].text, after[0].start
-    return SyntaxProblem(f'syntax error at or near "{word}"', position=max(offset, 0) + 1)
+    is_last = not any(token.start >= offset + len(word) for token in found)
+    if is_last and _lacks(str(first.get("description") or "")):
+        return SyntaxProblem("syntax error at end of input", position=len(source) + 1)
+    slip, hint = _slip(found, offset), None
+    if slip is not None:
+        at, hint = slip[0], f'Perhaps you meant "{slip[1]}".'
+        if at and found[at - 1].is_op("*"):  # anywhere else it could be an alias
+            word, offset = found[at].text, found[at].start
+    return SyntaxProblem(
+        f'syntax error at or near "{word}"', hint=hint, position=max(offset, 0) + 1
+    )
 
 
-def _is_behind(description: str) -> bool:
-    """Whether sqlglot names the last token that was right, because something lacks behind it."""
+def _lacks(description: str) -> bool:
+    """Whether sqlglot misses something behind the token that it names."""
     return description.startswith(("Required keyword", "Expecting")) or "SENTINEL" in description
+
+
+_KEYWORDS = ("FROM", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "OFFSET", "VALUES", "UNION")
+
+
+def _slip(found: list[Token], offset: int) -> tuple[int, str] | None:
+    """A keyword with a slip in it, shortly before the place where reading failed: `FORM t`."""
+    before = [at for at, token in enumerate(found) if token.start <= offset][-3:]
+    for at in reversed(before):
+        word = found[at].value.upper()
+        if found[at].kind == "word" and word not in _KEYWORDS:
+            near = get_close_matches(word, _KEYWORDS, n=1, cutoff=0.74)
+            if near:
+                return at, near[0]
+    return None

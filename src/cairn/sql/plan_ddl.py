@@ -59,6 +59,8 @@ def parse_ddl(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement | 
 def drop_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     quiet = cursor.accept("if", "exists")
     name = cursor.name()
+    _only_one(cursor, "DROP TABLE")
+    cursor.accept_one("cascade", "restrict")  # nothing depends on a table but its indexes
     tail = finish(cursor)
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
@@ -70,8 +72,19 @@ def drop_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     )
 
 
+def _only_one(cursor: Cursor, what: str) -> None:
+    token = cursor.peek()
+    if token is not None and token.is_op(","):
+        raise Unsupported(
+            f"{what} of several tables is not supported",
+            hint="write a statement for each",
+            position=token.start + 1,
+        )
+
+
 def truncate(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     name = cursor.name()
+    _only_one(cursor, "TRUNCATE")
     tail = finish(cursor)
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
@@ -140,6 +153,9 @@ def _rename_column(old: str, new: str) -> Make:
 def _add_columns(cursor: Cursor) -> Make:
     wanted: list[tuple[Column, bool]] = []
     while cursor.accept("add"):
+        word = cursor.accept_one("constraint", "primary", "unique", "check", "foreign")
+        if word is not None:
+            raise Unsupported(f"ALTER TABLE _ ADD {word.upper()} is not supported")
         cursor.accept("column")
         quiet = cursor.accept("if", "not", "exists")
         definition = Definition()

@@ -41,17 +41,22 @@ def find_index(catalog: Catalog, name: str) -> Index | None:
 
 
 def create_index(cursor: Cursor, catalog: Catalog, *, unique: bool) -> DdlStatement:
+    if cursor.accept("concurrently"):
+        raise Unsupported("CREATE INDEX CONCURRENTLY is not supported", hint="leave the word out")
     quiet = cursor.accept("if", "not", "exists")
-    name = cursor.name()
+    name = "" if cursor.looking_at("on") else cursor.name()
     cursor.expect("on")
     table_name = cursor.name()
     kind = cursor.name() if cursor.accept("using") else "tree"
     if kind not in ("tree", "btree"):
         raise Unsupported(f"index type {kind} is not supported", hint="use tree, the default")
-    columns = cursor.names()
+    columns = _columns(cursor)
     if cursor.accept("with"):
         raise Unsupported("options of an index are not supported")
+    if cursor.looking_at("where"):
+        raise Unsupported("an index of some rows (WHERE) is not supported")
     tail = finish(cursor)
+    name = name or _free_name(catalog, f"{table_name}_{'_'.join(columns)}_idx")
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         if find_index(now, name) is not None:
@@ -81,6 +86,27 @@ def create_index(cursor: Cursor, catalog: Catalog, *, unique: bool) -> DdlStatem
     assert found is not None
     _check_index(found, columns, unique)
     return ddl_statement("CREATE INDEX", tail, build, found, "create")
+
+
+def _columns(cursor: Cursor) -> list[str]:
+    """The columns; an expression among them is refused by name."""
+    first, second = cursor.peek(1), cursor.peek(2)
+    if first is not None and (first.is_op("(") or (second is not None and second.is_op("("))):
+        raise Unsupported(
+            "an index of expressions is not supported",
+            hint="index the columns themselves",
+            position=first.start + 1,
+        )
+    return cursor.names()
+
+
+def _free_name(catalog: Catalog, wanted: str) -> str:
+    """As PostgreSQL names an index that nobody named: t_a_b_idx, then t_a_b_idx1."""
+    name, number = wanted, 0
+    while find_index(catalog, name) is not None:
+        number += 1
+        name = f"{wanted}{number}"
+    return name
 
 
 def _check_index(table: Table, columns: list[str], unique: bool) -> None:

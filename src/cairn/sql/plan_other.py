@@ -12,6 +12,7 @@ from cairn.sql.plans import AclPlan, AlterSystemPlan, SessionPlan
 
 PRIVILEGES = ("read", "write", "execute", "login", "create", "drop", "alter")
 _AS_PRIVILEGE = {"select": "read", "insert": "write", "update": "write", "delete": "write"}
+_ALL = ("read", "write", "create", "alter", "drop")
 _METHODS = ("md5", "chap-sha1", "scram-sha256", "scram-sha-256")
 
 
@@ -119,8 +120,9 @@ def _revoke(cursor: Cursor, catalog: Catalog) -> OtherStatement:
 
 def _rights(cursor: Cursor, catalog: Catalog, action: str, link: str) -> OtherStatement:
     """`GRANT READ ON TABLE t TO u`, `GRANT CREATE TABLE TO u`, `GRANT role TO u`."""
-    following = cursor.peek(1)
-    if following is not None and following.is_word(link):
+    following, first = cursor.peek(1), cursor.peek()
+    is_login = first is not None and first.is_word("login")  # a right, though it stands alone
+    if following is not None and following.is_word(link) and not is_login:
         role = cursor.name()
         cursor.expect(link)
         plan = AclPlan(
@@ -131,11 +133,9 @@ def _rights(cursor: Cursor, catalog: Catalog, action: str, link: str) -> OtherSt
             grantee=cursor.name(),
         )
         return _acl(f"{action.upper()} ROLE", cursor, plan)
-    privilege = cursor.take().value
-    privilege = _AS_PRIVILEGE.get(privilege, privilege)
-    if privilege not in PRIVILEGES:
-        cursor.at -= 1
-        raise cursor.error()
+    if is_login:
+        return _login(cursor, catalog, action, link)
+    privilege, *more = _privileges(cursor)
     object_type: str | None
     object_name: str | None = None
     if cursor.accept("on"):
@@ -143,20 +143,46 @@ def _rights(cursor: Cursor, catalog: Catalog, action: str, link: str) -> OtherSt
         object_name = cursor.name()
     else:
         object_type = cursor.accept_one("table", "user", "role", "procedure")
-        if object_type is None and privilege != "login":
+        if object_type is None:
             raise cursor.error()
-        object_type = object_type or "universe"
     if object_type == "procedure":
         raise Unsupported("procedures are not supported")
     cursor.expect(link)
     plan = AclPlan(
         action,
         privilege=privilege,
+        more=tuple(more),
         object_type=object_type,
         object_name=object_name,
         grantee=cursor.name(),
     )
     return _acl(action.upper(), cursor, plan)
+
+
+def _privileges(cursor: Cursor) -> list[str]:
+    """`SELECT, INSERT` or `ALL [PRIVILEGES]`, in our words and each once."""
+    if cursor.accept("all"):
+        cursor.accept("privileges")
+        return list(_ALL)
+    found: list[str] = []
+    while True:
+        word = cursor.take().value
+        privilege = _AS_PRIVILEGE.get(word, word)
+        if privilege not in PRIVILEGES:
+            cursor.at -= 1
+            raise cursor.error()
+        found.append(privilege)
+        if not cursor.accept_op(","):
+            return list(dict.fromkeys(found))
+
+
+def _login(cursor: Cursor, catalog: Catalog, action: str, link: str) -> OtherStatement:
+    """`GRANT LOGIN TO u` is `ALTER USER u WITH LOGIN` in other words."""
+    cursor.expect("login")
+    cursor.expect(link)
+    name = cursor.name()
+    plan = AclPlan("alter_user", name, login=action == "grant")
+    return _acl(action.upper(), cursor, plan, (("alter", "user", _user_id(catalog, name), name),))
 
 
 # --- settings -------------------------------------------------------------------------------------
@@ -331,66 +357,3 @@ _HANDLERS = (
     (("create", "schema"), _schema("CREATE SCHEMA")),
     (("drop", "schema"), _schema("DROP SCHEMA")),
 )
-
-#: Statements of the reference, or of PostgreSQL, that Cairn refuses by name.
-REFUSED: tuple[tuple[str, ...], ...] = (
-    ("create", "procedure"),
-    ("drop", "procedure"),
-    ("alter", "procedure"),
-    ("create", "plugin"),
-    ("drop", "plugin"),
-    ("alter", "plugin"),
-    ("create", "view"),
-    ("create", "sequence"),
-    ("create", "function"),
-    ("create", "trigger"),
-    ("create", "type"),
-    ("create", "extension"),
-    ("create", "database"),
-    ("create", "materialized"),
-    ("create", "temp"),
-    ("create", "temporary"),
-    ("create", "or"),
-    ("audit", "policy"),
-    ("alter", "role"),
-    ("call",),
-    ("do",),
-    ("backup",),
-    ("restore",),
-    ("merge",),
-    ("vacuum",),
-    ("analyze",),
-    ("lock",),
-    ("declare",),
-    ("fetch",),
-    ("move",),
-    ("close",),
-    ("listen",),
-    ("notify",),
-    ("unlisten",),
-    ("prepare",),
-    ("execute",),
-    ("savepoint",),
-    ("release",),
-    ("checkpoint",),
-    ("cluster",),
-    ("comment",),
-    ("reindex",),
-    ("refresh",),
-    ("import",),
-    ("load",),
-    ("reassign",),
-    ("security",),
-    ("drop",),
-    ("create",),
-    ("alter",),
-)
-
-
-def refuse_by_name(cursor: Cursor) -> Unsupported | None:
-    for words in REFUSED:
-        if cursor.looking_at(*words):
-            shown = [token.value for token in cursor.tokens[:2] if token.kind == "word"]
-            count = 2 if len(words) == 2 or words[0] in ("create", "drop", "alter") else 1
-            return Unsupported(f"{' '.join(shown[:count]).upper()} is not supported")
-    return None

@@ -56,7 +56,8 @@ from cairn.sql.locality import (
 )
 from cairn.sql.merging import aggregates_in, can_merge, merged_aggregate, substitute_block
 from cairn.sql.plans import Fragment, PointRead, ReadPlan, ScatterRead, Step
-from cairn.sql.render import Renderer, Slots
+from cairn.sql.render import Renderer
+from cairn.sql.slots import Slots
 from cairn.sql.typing_rules import B, I
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cairn.model.catalog import Catalog
-from cairn.model.errors import NotNullViolation
+from cairn.model.errors import NotNullViolation, Unsupported
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.model.values import ColumnType, from_physical, physical_reader
-from cairn.sql.bind_dml import BoundChange, BoundInsert, OnConflict
+from cairn.sql.bind_dml import BoundChange, BoundInsert
 from cairn.sql.buckets import (
     Key,
     common_key,
@@ -24,6 +25,7 @@ from cairn.sql.ir import (
     Call,
     Col,
     Const,
+    Derived,
     Expr,
     Item,
     Join,
@@ -47,39 +49,10 @@ from cairn.sql.plans import (
     ScatterWrite,
     ShardedInsert,
 )
-from cairn.sql.render import Params, Renderer, Slots
+from cairn.sql.render import Renderer
+from cairn.sql.row_sql import check_each_once, delete_sql, insert_sql, update_sql, upsert_sql
+from cairn.sql.slots import Params, Slots
 from cairn.sql.typing_rules import plain
-
-
-def insert_sql(table: Table, on_conflict: OnConflict, values: Sequence[str] | None = None) -> str:
-    """INSERT of one physical row. DO REPLACE answers to the key; other unique indexes fail."""
-    columns = table.physical_columns
-    shown = values or [f"?{at + 1}" for at in range(len(columns))]
-    text = f"INSERT INTO {table.physical_name} ({', '.join(columns)}) VALUES ({', '.join(shown)})"
-    if on_conflict == "nothing":
-        return text + " ON CONFLICT DO NOTHING"
-    if on_conflict == "replace":
-        key = key_columns(table)
-        sets = ", ".join(f"{name} = excluded.{name}" for name in columns if name not in key)
-        what = f"DO UPDATE SET {sets}" if sets else "DO NOTHING"
-        return f"{text} ON CONFLICT ({', '.join(key)}) {what}"
-    return text
-
-
-def key_columns(table: Table) -> list[str]:
-    names = [physical_column(at) for at in table.key_positions]
-    return names if table.is_global else [BUCKET_COLUMN, *names]
-
-
-def delete_sql(table: Table) -> str:
-    where = " AND ".join(f"{name} = ?{at + 1}" for at, name in enumerate(key_columns(table)))
-    return f"DELETE FROM {table.physical_name} WHERE {where}"
-
-
-def update_sql(table: Table, changed: list[int]) -> str:
-    sets = [f"{physical_column(at)} = ?{n}" for n, at in enumerate(changed, 1)]
-    keys = [f"{name} = ?{n}" for n, name in enumerate(key_columns(table), len(changed) + 1)]
-    return f"UPDATE {table.physical_name} SET {', '.join(sets)} WHERE {' AND '.join(keys)}"
 
 
 def unwrapped(expr: Expr) -> Expr:
@@ -135,22 +108,54 @@ def plan_insert(bound: BoundInsert, catalog: Catalog, numbers: Numbers) -> Plan:
             return _sharded_insert(bound, catalog, known)
         types = tuple(plain(column.type) for column in table.columns)
         names = tuple(column.name for column in table.columns)
-        query: Any = Values(bound.rows, names, types)
+        query: Any = _values_select(Values(bound.rows, names, types), numbers)
     else:
         query = bound.query
-    read = plan_read(query, catalog, numbers)
+    # Parameters of DO UPDATE come along as further columns of each row.
+    slots = _Collected(len(table.physical_columns))
+    sql = upsert_sql(table, bound.conflict, slots)
+    read = plan_read(_with_columns(query, slots.found), catalog, numbers)
     place = bucket_of_row(catalog, table)
+    width = len(table.columns)
 
     def rows(found: Rows) -> list[tuple[int, Row]]:
+        check_each_once(bound.conflict, table, found)
         result = []
         for row in found:
-            check_not_null(table, row)
+            check_not_null(table, row[:width])
             bucket = place(row)
             result.append((bucket, (bucket, *row)))
         return result
 
-    sql = insert_sql(table, bound.on_conflict)
     return InsertSelect(read, table, tier, bound.on_conflict, sql, rows)
+
+
+def _values_select(values: Values, numbers: Numbers) -> Select:
+    rel = numbers.next_rel()
+    columns = zip(values.names, values.types, strict=True)
+    items = tuple(Item(name, Col(type_, rel, at, name)) for at, (name, type_) in enumerate(columns))
+    return Select(items, Derived(rel, values, "", values.names))
+
+
+class _Collected(Slots):
+    """Remembers parameters in the order of their places."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__(first)
+        self.found: list[Param] = []
+
+    def param(self, param: Param) -> str:
+        if param not in self.found:
+            self.found.append(param)
+        return super().param(param)
+
+
+def _with_columns(query: Any, params: list[Param]) -> Any:
+    if not params:
+        return query
+    if isinstance(query, Select) and query.group is None and not query.distinct:
+        return replace(query, items=(*query.items, *(Item("", param) for param in params)))
+    raise Unsupported("a parameter in ON CONFLICT DO UPDATE after this query is not supported")
 
 
 def _point_insert(bound: BoundInsert, catalog: Catalog, key: Key) -> PointWrite:
@@ -166,7 +171,7 @@ def _point_insert(bound: BoundInsert, catalog: Catalog, key: Key) -> PointWrite:
             source = evaluator(cell)
             assert source is not None
             values.append(slots.computed(("cell", at), source))
-    sql = insert_sql(bound.table, bound.on_conflict, values)
+    sql = upsert_sql(bound.table, bound.conflict, slots, values)
     return PointWrite(sql, slots.bind(), bucket, bound.table.sharding.tier, bound.table)
 
 
@@ -176,23 +181,21 @@ def _sharded_insert(
     table = bound.table
     assert table.sharding is not None
     place = bucket_of_row(catalog, table)
+    slots = Slots(len(table.physical_columns))
+    sql = upsert_sql(table, bound.conflict, slots)
+    more = slots.bind()
 
     def rows(params: Params) -> list[tuple[int, Row]]:
-        result = []
+        result, extra = [], more(params)
         for row in cells:
             values = tuple([cell(params) for cell in row])
             check_not_null(table, values)
             bucket = place(values)
-            result.append((bucket, (bucket, *values)))
+            result.append((bucket, (bucket, *values, *extra)))
+        check_each_once(bound.conflict, table, (row[1:] for _, row in result))
         return result
 
-    return ShardedInsert(
-        table,
-        table.sharding.tier,
-        bound.on_conflict,
-        insert_sql(table, bound.on_conflict),
-        rows,
-    )
+    return ShardedInsert(table, table.sharding.tier, bound.on_conflict, sql, rows)
 
 
 # --- UPDATE and DELETE ----------------------------------------------------------------------------
@@ -216,14 +219,16 @@ def plan_change(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> Plan:
     assert table.sharding is not None
     check_operable([bound.scan])
     moves = any(table.columns[at].name in table.sharding.columns for at, _ in bound.sets or ())
+    # SQLite has no DELETE … USING: its rows are found first.
+    joined_delete = bound.sets is None and bound.source is not bound.scan
     key = change_key(bound)
-    if not moves and key is not None:
+    if not moves and key is not None and not joined_delete:
         slots = Slots()
         bucket = key_bucket(catalog, key)
         mark = slots.computed("bucket", bucket)
         sql = render_change(bound, Renderer(slots, bucket=mark))
         return PointWrite(sql, slots.bind(), bucket, table.sharding.tier, table)
-    if not moves:
+    if not moves and not joined_delete:
         gather = Gather(catalog, numbers)
         taken = _with_steps(bound, gather)
         query = change_reads(taken)

@@ -12,7 +12,7 @@ from cairn.model.ops import Ddl, Dml
 from cairn.model.ranges import KeyRange
 from cairn.model.schema import Table
 from cairn.model.values import ColumnType, Physical, from_physical
-from cairn.sql.render import Bind, Params, Ranges, with_ranges
+from cairn.sql.slots import Bind, Params, Ranges, with_ranges
 
 if TYPE_CHECKING:
     from cairn.sql.api import Prepared
@@ -88,7 +88,7 @@ class ScatterRead:
 
 
 ReadPlan = PointRead | ScatterRead
-OnConflict = Literal["fail", "nothing", "replace"]
+OnConflict = Literal["fail", "nothing", "replace", "update"]
 
 
 @dataclass(frozen=True)
@@ -167,6 +167,39 @@ class KeyedWrite:
     changes: Callable[[Rows], list[Change]]
 
 
+RowWrite = PointWrite | ShardedInsert | ScatterWrite | InsertSelect | KeyedWrite
+ROW_WRITES = (PointWrite, ShardedInsert, ScatterWrite, InsertSelect, KeyedWrite)
+
+
+@dataclass(frozen=True)
+class Returning:
+    """A write whose changed rows are the answer: the owners add `clause` to their statements.
+
+    Of each row that comes back the first `width` values are the answer. With `key_width` so many
+    more follow, bucket and primary key: by them the rows are brought into the order of INSERT.
+    """
+
+    write: RowWrite
+    clause: Callable[[Params], str]
+    width: int
+    key_width: int = 0
+
+    def is_told(self, sql: str) -> bool:
+        """Whether the rows of this one of the plan's statements are part of the answer."""
+        write = self.write
+        moves = isinstance(write, KeyedWrite) and write.insert_sql is not None
+        return not (moves and isinstance(write, KeyedWrite) and sql == write.delete_sql)
+
+    def arranged(self, rows: Rows, inserted: Sequence[tuple[int, Row]]) -> list[Row]:
+        """The answer, in the order of `inserted` when there is one."""
+        if not self.key_width:
+            return [tuple(row) for row in rows]
+        places = [0, *(at + 1 for at in self.write.table.key_positions)]
+        order = {tuple(row[at] for at in places): n for n, (_, row) in enumerate(inserted)}
+        found = sorted(rows, key=lambda row: order.get(tuple(row[self.width :]), 0))
+        return [tuple(row[: self.width]) for row in found]
+
+
 @dataclass(frozen=True)
 class GlobalWrite:
     """DML on a global table. `execute` reads through the callback and says what to propose."""
@@ -175,6 +208,7 @@ class GlobalWrite:
     execute: Callable[[ReadLocal, Params], GlobalChange]
     read: ReadPlan | None = None  # INSERT … SELECT from sharded tables: run first, rows passed on
     execute_rows: Callable[[ReadLocal, Params, Rows], GlobalChange] | None = None
+    returns: bool = False  # the change carries rows
 
 
 @dataclass(frozen=True)
@@ -182,6 +216,7 @@ class GlobalChange:
     ops: tuple[Dml, ...]
     ranges: tuple[KeyRange, ...]
     row_count: int
+    rows: tuple[Row, ...] | None = None  # what RETURNING asked for
 
 
 @dataclass(frozen=True)
@@ -206,6 +241,7 @@ class AclPlan:
     login: bool | None = None
     new_name: str | None = None
     privilege: str | None = None
+    more: tuple[str, ...] = ()  # further rights of the same statement
     object_type: str | None = None
     object_name: str | None = None  # None: all objects of the type
     grantee: str | None = None
@@ -267,6 +303,7 @@ Plan = (
     | ScatterWrite
     | InsertSelect
     | KeyedWrite
+    | Returning
     | GlobalWrite
     | DdlPlan
     | AclPlan

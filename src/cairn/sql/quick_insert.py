@@ -6,7 +6,8 @@ Whatever looks different in any way is left to sqlglot, errors included.
 
 from __future__ import annotations
 
-from cairn.sql.bind_dml import BoundInsert, OnConflict, target_places, value_row
+from cairn.sql.bind_changes import Conflict, OnConflict
+from cairn.sql.bind_dml import BoundInsert, check_width, target_places, value_row
 from cairn.sql.bind_expr import number, string
 from cairn.sql.cursor import Cursor
 from cairn.sql.ir import FALSE, NULL, TRUE, Expr
@@ -34,20 +35,23 @@ def quick_insert(found: list[Token], scope: Scope) -> BoundInsert | None:
     if rows is None or action is None:
         return None
     table = scope.binder.table(target.value, target.start + 1)
-    places = target_places(table, names, target.start + 1)
+    places = target_places(table, names)
+    listed = None if names is None else [place for _, place in names]
+    for row in rows:
+        if len(row) != len(places):
+            check_width(len(places), [cell.start + 1 for cell in row], listed)
     bound = tuple(
-        value_row(scope, table, places, [_cell(scope, cell) for cell in row], listed=bool(names))
-        for row in rows
+        value_row(scope, table, places, [_cell(scope, cell) for cell in row]) for row in rows
     )
-    return BoundInsert(table, bound, None, action)
+    return BoundInsert(table, bound, None, Conflict(action))
 
 
-def _names(cursor: Cursor) -> list[str] | None:
+def _names(cursor: Cursor) -> list[tuple[str, int | None]] | None:
     if not cursor.accept_op("("):
         return None
-    names = []
+    names: list[tuple[str, int | None]] = []
     while (token := cursor.peek()) is not None and token.kind in ("word", "quoted"):
-        names.append(token.value)
+        names.append((token.value, token.start + 1))
         cursor.at += 1
         if cursor.accept_op(")"):
             return names
@@ -106,7 +110,7 @@ def _cell(scope: Scope, token: Token) -> Expr:
     if token.kind == "param":
         return scope.binder.param(int(token.value), token.start + 1)
     if token.kind == "string":
-        return string(token.value)
+        return string(token.value, token.start + 1)
     if token.kind == "number":
         return number(token.value)
     return _WORDS[token.value]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from cairn.model.schema import BUCKET_COLUMN, physical_column
-from cairn.model.values import ColumnType, Physical, to_physical
+from cairn.model.values import SQLITE_TYPES, ColumnType, Physical
 from cairn.sql.ir import (
     BUCKET_AT,
     Agg,
@@ -27,86 +25,12 @@ from cairn.sql.ir import (
     Select,
     SetOp,
     SubQuery,
+    Unnest,
     Values,
     Window,
     has_aggregate,
 )
-
-Params = Sequence[Any]
-Bind = Callable[[Params], tuple[Physical, ...]]
-Ranges = list[tuple[int, int]]
-_MARK = re.compile(r"/\*buckets:(\w+)\*/")
-
-
-class Slots:
-    """The `?n` of one SQLite statement and where their values come from."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[object, int] = {}
-        self._sources: list[Callable[[Params], Physical]] = []
-
-    def param(self, param: Param) -> str:
-        number = self._numbers.get(param)
-        if number is None:
-            assert param.type is not None
-            type_, at = param.type, param.number - 1
-            number = self._add(param, lambda params: to_physical(type_, params[at]))
-        return f"?{number}"
-
-    def computed(self, key: object, source: Callable[[Params], Physical]) -> str:
-        number = self._numbers.get(key) or self._add(key, source)
-        return f"?{number}"
-
-    def _add(self, key: object, source: Callable[[Params], Physical]) -> int:
-        self._sources.append(source)
-        self._numbers[key] = len(self._sources)
-        return len(self._sources)
-
-    def bind(self) -> Bind:
-        """Parameters to SQLite's bindings; hot shapes have functions of their own."""
-        sources = tuple(self._sources)
-        if not sources:
-            return lambda params: ()
-        if len(sources) == 1:
-            only = sources[0]
-            return lambda params: (only(params),)
-        if len(sources) == 2:
-            first, second = sources
-            return lambda params: (first(params), second(params))
-        return lambda params: tuple([source(params) for source in sources])
-
-
-def with_ranges(sql: str, ranges: Ranges | None) -> str:
-    """Put bucket ranges in place of the marks; None means every bucket that is here."""
-
-    def predicate(match: re.Match[str]) -> str:
-        if ranges is None:
-            return "1"
-        return _bucket_condition(f"{match.group(1)}.{BUCKET_COLUMN}", ranges)
-
-    return _MARK.sub(predicate, sql)
-
-
-def _bucket_condition(column: str, ranges: Ranges) -> str:
-    """Neighbours become one range; a long list becomes IN, as a chain of ORs has a limit."""
-    merged: Ranges = []
-    for low, high in sorted(ranges):
-        if merged and merged[-1][1] + 1 >= low:
-            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
-        else:
-            merged.append((low, high))
-    if len(merged) > _MOST_RANGES:
-        every = ", ".join(str(each) for low, high in merged for each in range(low, high + 1))
-        return f"({column} IN ({every}))"
-    parts = [
-        f"{column} = {low}" if low == high else f"{column} BETWEEN {low} AND {high}"
-        for low, high in merged
-    ]
-    return f"({' OR '.join(parts)})" if parts else "0"
-
-
-_MOST_RANGES = 100
-
+from cairn.sql.slots import Slots
 
 _INFIX = {"=", "<>", "<", "<=", ">", ">=", ">>", "&"}
 _RENAMED = {"is": "IS", "is_not": "IS NOT"}
@@ -147,6 +71,7 @@ class Renderer:
         self.slots = slots
         self.bucket = bucket  # `?n` of the one bucket that every sharded table is read in
         self.marks = marks  # leave marks for `with_ranges`
+        self.aliases: dict[int, str] = {}  # relations that are not called r<number>
 
     # --- expressions ---
 
@@ -157,7 +82,8 @@ class Renderer:
             case Param():
                 return self.slots.param(node)
             case Col():
-                return f"r{node.rel}.{self.column(node)}"
+                alias = self.aliases.get(node.rel, f"r{node.rel}")
+                return f"{alias}.{self.column(node)}" if alias else self.column(node)
             case Call():
                 return self._call(node)
             case Case(whens=whens, default=default):
@@ -187,6 +113,10 @@ class Renderer:
             return _balanced(f" {name.upper()} ", args)
         if name == "in":
             return f"({args[0]} IN ({', '.join(args[1:])}))"
+        if name == "any_of":
+            # A list that is NULL makes the answer NULL, as one with nothing but NULL in it does.
+            list_ = f"coalesce({args[1]}, '[null]')"
+            return f"({args[0]} IN (SELECT {_value_of(node.args[0].type)} FROM json_each({list_})))"
         if name == "||":
             return _balanced(" || ", args)
         if name in _RENAMED:
@@ -288,6 +218,10 @@ class Renderer:
         return f"c_limit({self.expr(expr)})"
 
     def _values(self, node: Values) -> str:
+        if isinstance(node, Unnest):
+            list_ = self.expr(node.rows[0][0])
+            text = f"SELECT {_value_of(node.types[0])} AS x0 FROM json_each({list_})"
+            return text + self._tail(node)
         rows = ", ".join(f"({', '.join(self.expr(cell) for cell in row)})" for row in node.rows)
         names = ", ".join(f"column{at + 1} AS x{at}" for at in range(len(node.names)))
         return f"SELECT {names} FROM (VALUES {rows})" + self._tail(node)
@@ -374,6 +308,11 @@ class Renderer:
         return f"{name} AS {alias}", [condition]
 
 
+def _value_of(type_: ColumnType | None) -> str:
+    """How a value of a list is read in SQLite; JSON has no blobs, so they are spelled in hex."""
+    return "unhex(value)" if type_ and SQLITE_TYPES[type_] == "BLOB" else "value"
+
+
 def _balanced(operator: str, parts: list[str]) -> str:
     """A chain of one operator; long ones as a balanced tree, for SQLite limits their depth."""
     if len(parts) <= 32:
@@ -392,7 +331,8 @@ def _may_be_null(expr: Expr) -> bool:
 def _one_row(query: Query) -> bool:
     """Whether a query can never give a second row."""
     if not isinstance(query, Select):
-        return isinstance(query, Values) and len(query.rows) == 1
+        several = isinstance(query, Unnest)
+        return isinstance(query, Values) and len(query.rows) == 1 and not several
     if isinstance(query.limit, Const) and query.limit.value in (0, 1):
         return True
     if query.source is None:

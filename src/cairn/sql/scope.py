@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from cairn.model.catalog import Catalog
@@ -110,7 +111,12 @@ class Binder:
     def table(self, name: str, position: int | None = None) -> Table:
         found = self.catalog.table(name)
         if found is None:
-            raise UndefinedTable(f'table with name "{name}" not found', position=position)
+            near = nearest(name, (each for each in self.catalog.tables if each[0] != "_"))
+            raise UndefinedTable(
+                f'table with name "{name}" not found',
+                hint=None if near is None else f'Perhaps you meant the table "{near}".',
+                position=position,
+            )
         self.tables[found.id] = found
         return found
 
@@ -167,15 +173,22 @@ class Scope:
             visible = self.by_alias(alias, position)
             found = _in_relation(visible, name)
             if found is None:
-                raise UndefinedColumn(f'column with name "{name}" not found', position=position)
-            return found
+                raise no_column(name, visible.names, position, alias)
+            return replace(found, place=position)
         scope: Scope | None = self
         while scope is not None:
             expr = scope._own_column(name, position)
             if expr is not None:
-                return expr
+                return replace(expr, place=position) if isinstance(expr, Col) else expr
             scope = scope.parent
-        raise UndefinedColumn(f'column with name "{name}" not found', position=position)
+        owner, near = self._nearest_column(name)
+        raise no_column(name, near, position, owner)
+
+    def _nearest_column(self, name: str) -> tuple[str | None, list[str]]:
+        """Alias and name of the column that looks most like it."""
+        places = {column: each.alias for each in reversed(self.visible) for column in each.names}
+        near = nearest(name, places)
+        return (None, []) if near is None else (places[near], [near])
 
     def _own_column(self, name: str, position: int | None) -> Expr | None:
         if name in self.merged:
@@ -188,6 +201,26 @@ class Scope:
         if len(hits) > 1:
             raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=position)
         return hits[0] if hits else None
+
+
+def no_column(
+    name: str, known: Iterable[str], position: int | None, table: Table | str | None = None
+) -> UndefinedColumn:
+    """The error for a column that is not there, with the one that may have been meant."""
+    near = nearest(name, known)
+    owner = table.name if isinstance(table, Table) else table
+    shown = f"{owner}.{near}" if owner else near
+    return UndefinedColumn(
+        f'column with name "{name}" not found',
+        hint=None if near is None else f'Perhaps you meant to reference the column "{shown}".',
+        position=position,
+    )
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """What somebody may have wanted to type."""
+    found = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return found[0] if found else None
 
 
 def _in_relation(visible: Visible, name: str) -> Col | None:

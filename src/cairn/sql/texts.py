@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from cairn.model.errors import CairnError, InvalidParameter, InvalidText
-from cairn.model.values import datetime_to_micros, micros_to_datetime
+from cairn.model.values import datetime_to_micros
 from cairn.sql.numbers import strict
 
 _FLAGS = re.DOTALL
@@ -111,7 +111,7 @@ def c_substring_similar(text: str, pattern: str, escape: str) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def _regexp(pattern: str, flags: int = 0) -> re.Pattern[str]:
+def regexp(pattern: str, flags: int = 0) -> re.Pattern[str]:
     try:
         return re.compile(pattern, flags)
     except re.error as problem:
@@ -120,7 +120,7 @@ def _regexp(pattern: str, flags: int = 0) -> re.Pattern[str]:
 
 @strict
 def c_substring_regexp(text: str, pattern: str) -> str | None:
-    found = _regexp(pattern).search(text)
+    found = regexp(pattern).search(text)
     if found is None:
         return None
     return found.group(1) if found.re.groups else found.group()
@@ -128,12 +128,12 @@ def c_substring_regexp(text: str, pattern: str) -> str | None:
 
 @strict
 def c_regexp(text: str, pattern: str) -> int:
-    return 1 if _regexp(pattern).search(text) else 0
+    return 1 if regexp(pattern).search(text) else 0
 
 
 @strict
 def c_iregexp(text: str, pattern: str) -> int:
-    return 1 if _regexp(pattern, re.IGNORECASE).search(text) else 0
+    return 1 if regexp(pattern, re.IGNORECASE).search(text) else 0
 
 
 @strict
@@ -250,11 +250,6 @@ def _strftime(pattern: str) -> str:
         return word[1:-1] if word[0] == '"' else _FORMAT[word.upper()]
 
     return _PIECE.sub(piece, pattern)
-
-
-@strict
-def c_to_char(micros: int, pattern: str) -> str:
-    return micros_to_datetime(micros).strftime(_strftime(pattern))
 
 
 @strict

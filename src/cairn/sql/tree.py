@@ -13,6 +13,24 @@ from cairn.sql.ir import (
 )
 from cairn.sql.scope import Scope
 
+#: What people call it, where sqlglot's class has another name.
+_SHOWN = {
+    "Lock": "FOR UPDATE",
+    "TableSample": "TABLESAMPLE",
+    "WithinGroup": "WITHIN GROUP",
+    "GroupingSets": "GROUPING SETS",
+    "Tuple": "a row as a value",
+    "AtIndex": "AT",
+    "MatchRecognize": "MATCH_RECOGNIZE",
+    "Qualify": "QUALIFY",
+    "PropertyEQ": ":=",
+    "Bracket": "a subscript",
+}
+_HINTS = {
+    "Lock": "each statement commits by itself; UPDATE … WHERE says what must still hold",
+    "Lateral": "write a correlated sub-query in the select list",
+}
+
 
 def name_of(node: Any) -> str:
     """An identifier as PostgreSQL folds it."""
@@ -22,8 +40,10 @@ def name_of(node: Any) -> str:
 
 
 def refuse(node: exp.Expr, what: str | None = None) -> Unsupported:
+    kind = type(node).__name__
+    shown = what or _SHOWN.get(kind, kind.upper())
     return Unsupported(
-        f"{what or type(node).__name__.upper()} is not supported", position=walk_position(node)
+        f"{shown} is not supported", hint=_HINTS.get(kind), position=walk_position(node)
     )
 
 
@@ -39,5 +59,7 @@ def allow(node: exp.Expr, names: frozenset[str] | set[str]) -> None:
     for key, value in node.args.items():
         if key not in names and value and value is not True:
             shown = value[0] if isinstance(value, list) else value
+            if type(shown).__name__ in _SHOWN:
+                raise refuse(shown)
             what = type(shown).__name__ if isinstance(shown, exp.Expr) else key
             raise refuse(node, f"{what.upper()} in {type(node).__name__.upper()}")

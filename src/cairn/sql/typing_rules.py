@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cairn.model.errors import CairnError, DatatypeMismatch, UndefinedFunction, UndefinedObject
-from cairn.model.values import ColumnType, Physical
+from cairn.model.errors import (
+    CairnError,
+    DatatypeMismatch,
+    UndefinedFunction,
+    UndefinedObject,
+    Unsupported,
+)
+from cairn.model.values import ELEMENTS, LISTS, ColumnType, Physical
 from cairn.sql.functions import SCALARS
 from cairn.sql.ir import Call, Const, Expr, Type
+from cairn.sql.lists import LETTERS
 
 B, I, D, N = ColumnType.BOOLEAN, ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.DECIMAL  # noqa: E741
 S, U, T = ColumnType.STRING, ColumnType.UUID, ColumnType.DATETIME
 JSON = (ColumnType.MAP, ColumnType.ARRAY, ColumnType.ANY)
+INCOMPARABLE = (*JSON, *ELEMENTS)
 RANK = {I: 1, N: 2, D: 3}  # int → decimal → double
 
 #: How the types are called in sentences, as in the reference.
@@ -29,6 +37,19 @@ NAMES: dict[Type, str] = {
     ColumnType.ANY: "any",
     None: "unknown",
 }
+NAMES.update({list_: f"{NAMES[of]}[]" for list_, of in ELEMENTS.items()})
+
+#: How PostgreSQL calls them.
+POSTGRES_NAMES: dict[Type, str] = {
+    **NAMES,
+    B: "boolean",
+    I: "integer",
+    ColumnType.UNSIGNED: "integer",
+    D: "double precision",
+    T: "timestamp with time zone",
+    **dict.fromkeys(JSON, "json"),
+}
+POSTGRES_NAMES.update({list_: f"{POSTGRES_NAMES[of]}[]" for list_, of in ELEMENTS.items()})
 
 #: Spellings in CREATE TABLE and CAST; lengths and precisions are read and ignored by tables.
 TYPE_WORDS: dict[str, ColumnType] = {
@@ -85,6 +106,17 @@ for _json in JSON:
         if _other is not _json:
             _CASTS[(_json, _other)] = ("", IMPLICIT)
 
+for _list in (ColumnType.INTEGERS, ColumnType.DOUBLES, ColumnType.STRINGS):
+    _CASTS[(_list, ColumnType.ARRAY)] = ("", ASSIGNMENT)  # their inside is JSON already
+for _list, _letter in LETTERS.items():
+    _CASTS[(S, _list)] = (f"{_letter}_list", EXPLICIT)
+    _CASTS[(_list, S)] = (f"s_of_{_letter}_list", ASSIGNMENT)
+    for _rank in RANK:
+        # Lists are cast like what is in them.
+        if ELEMENTS[_list] in RANK and ELEMENTS[_list] is not _rank:
+            _name, _level = _CASTS[(ELEMENTS[_list], _rank)]
+            _CASTS[(_list, LISTS[_rank])] = (f"{_name}_list", _level)
+
 #: How a quoted literal becomes a value of the type.
 PARSERS: dict[ColumnType, str] = {
     to: name for (source, to), (name, _) in _CASTS.items() if source is S
@@ -98,6 +130,14 @@ def plain(type_: ColumnType) -> ColumnType:
 
 def type_word(word: str, position: int | None = None) -> ColumnType:
     found = TYPE_WORDS.get(word)
+    if word in ("serial", "bigserial", "smallserial"):
+        raise Unsupported(
+            f"{word.upper()} is not supported: there are no sequences",
+            hint="use UUID and gen_random_uuid(), or keys of your own",
+            position=position,
+        )
+    if word in ("bytea", "time", "timetz", "interval", "money", "inet", "cidr", "xml", "bit"):
+        raise Unsupported(f"type {word} is not supported", position=position)
     if found is None:
         raise UndefinedObject(f'type "{word}" does not exist', position=position)
     return found
@@ -136,7 +176,11 @@ def cast(expr: Expr, to: ColumnType, level: int = IMPLICIT) -> Expr:
         assert isinstance(expr, Const)
         if expr.value is None:
             return Const(to, None)
-        return Const(to, literal(str(expr.value), to))
+        try:
+            return Const(to, literal(str(expr.value), to), expr.place)
+        except CairnError as error:
+            error.position = error.position or expr.place
+            raise
     found = _CASTS.get((source, to))
     if found is None or found[1] > level:
         word = "cast" if level == EXPLICIT else "assign"
@@ -182,10 +226,17 @@ def no_operator(name: str, *types: Type, position: int | None = None) -> Undefin
     )
 
 
-def no_function(name: str, types: Iterable[Type], position: int | None = None) -> CairnError:
-    shown = ", ".join(NAMES[type_] for type_ in types)
+def no_function(
+    name: str, types: Iterable[Type], position: int | None = None, near: str | None = None
+) -> CairnError:
+    """PostgreSQL's words; `near` is the function that may have been meant."""
+    shown = ", ".join(POSTGRES_NAMES[type_] for type_ in types)
+    hint = (
+        "No function matches the given name and argument types. "
+        "You might need to add explicit type casts."
+    )
     return UndefinedFunction(
-        f"could not resolve function overload for {name}({shown})",
-        hint="check the name and the argument types",
+        f"function {name}({shown}) does not exist",
+        hint=hint if near is None else f'Perhaps you meant the function "{near}".',
         position=position,
     )

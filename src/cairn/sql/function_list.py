@@ -1,0 +1,138 @@
+"""The functions that SQL knows by name, and those of PostgreSQL that it refuses by name."""
+
+from __future__ import annotations
+
+from cairn.model.values import ColumnType
+from cairn.sql.typing_rules import B, D, I, N, S, T, U
+
+#: Answered by the instance that was asked: the node registers these on its own connections.
+LATE_FUNCTIONS: dict[str, ColumnType] = {
+    "version": S,
+    "pico_instance_uuid": S,
+    "pico_instance_name": S,
+    "pico_replicaset_name": S,
+    "pico_tier_name": S,
+    "pico_instance_dir": S,
+    "pico_config_file_path": S,
+    "pico_raft_leader_id": I,
+    "pico_raft_leader_uuid": S,
+    "pico_instance_health_status": S,
+    "_pico_bucket": ColumnType.ARRAY,
+    "current_user": S,
+    "session_user": S,
+    "current_schema": S,
+    "current_database": S,
+    "current_catalog": S,
+    "pg_backend_pid": I,
+    "pg_get_userbyid": S,
+    "pg_table_is_visible": B,
+    "pg_get_expr": S,
+    "pg_get_indexdef": S,
+    "pg_get_constraintdef": S,
+    "pg_encoding_to_char": S,
+    "obj_description": S,
+    "col_description": S,
+    "shobj_description": S,
+    "format_type": S,
+    "has_table_privilege": B,
+    "has_schema_privilege": B,
+    "pg_is_in_recovery": B,
+    "current_setting": S,
+    "set_config": S,
+    "pg_advisory_unlock_all": S,
+    "random": D,
+    "gen_random_uuid": U,
+    "clock_timestamp": T,
+}
+
+Signature = tuple[str, tuple[ColumnType, ...], ColumnType]
+
+#: Overloads in the order in which they are tried: (our function, argument types, result).
+PLAIN: dict[str, list[Signature]] = {
+    "lower": [("c_lower", (S,), S)],
+    "upper": [("c_upper", (S,), S)],
+    "length": [("c_length", (S,), I)],
+    "char_length": [("c_length", (S,), I)],
+    "character_length": [("c_length", (S,), I)],
+    "reverse": [("c_reverse", (S,), S)],
+    "replace": [("c_replace", (S, S, S), S)],
+    "repeat": [("c_repeat", (S, I), S)],
+    "left": [("c_left", (S, I), S)],
+    "right": [("c_right", (S, I), S)],
+    "lpad": [("c_lpad", (S, I), S), ("c_lpad", (S, I, S), S)],
+    "rpad": [("c_rpad", (S, I), S), ("c_rpad", (S, I, S), S)],
+    "strpos": [("c_position", (S, S), I)],
+    "instr": [("c_position", (S, S), I)],
+    "substr": [("c_substr", (S, I), S), ("c_substr", (S, I, I), S)],
+    "substring": [
+        ("c_substr", (S, I), S),
+        ("c_substr", (S, I, I), S),
+        ("c_substring_regexp", (S, S), S),
+        ("c_substring_similar", (S, S, S), S),
+    ],
+    "abs": [("i_abs", (I,), I), ("n_abs", (N,), N), ("abs", (D,), D)],
+    "sign": [("n_sign", (N,), N), ("sign", (D,), D)],
+    "floor": [("n_floor", (N,), N), ("d_floor", (D,), D)],
+    "ceil": [("n_ceil", (N,), N), ("d_ceil", (D,), D)],
+    "ceiling": [("n_ceil", (N,), N), ("d_ceil", (D,), D)],
+    "trunc": [("n_trunc", (N,), N), ("d_trunc", (D,), D), ("n_trunc", (N, I), N)],
+    "round": [("n_round", (N,), N), ("d_round", (D,), D), ("n_round", (N, I), N)],
+    "sqrt": [("d_sqrt", (D,), D)],
+    "power": [("d_power", (D, D), D)],
+    "div": [("n_quotient", (N, N), N)],
+    "mod": [("i_mod", (I, I), I), ("n_mod", (N, N), N)],
+    "to_char": [("c_to_char", (T, S), S)],
+    "to_date": [("c_to_date", (S, S), T)],
+    "to_timestamp": [("t_of_epoch", (D,), T), ("c_to_date", (S, S), T)],
+    "date_trunc": [("t_trunc", (S, T), T)],
+    "date_part": [("d_part", (S, T), D)],
+    "make_date": [("t_made", (I, I, I), T)],
+    "initcap": [("c_initcap", (S,), S)],
+    "split_part": [("c_split_part", (S, S, I), S)],
+    "md5": [("c_md5", (S,), S)],
+    "chr": [("c_chr", (I,), S)],
+    "ascii": [("c_ascii", (S,), I)],
+    "translate": [("c_translate", (S, S, S), S)],
+    "starts_with": [("c_starts_with", (S, S), B)],
+    "octet_length": [("c_octets", (S,), I)],
+    "bit_length": [("c_bits", (S,), I)],
+    "quote_ident": [("c_quote_ident", (S,), S)],
+    "quote_literal": [("c_quote_literal", (S,), S)],
+    "overlay": [("c_overlay", (S, S, I), S), ("c_overlay", (S, S, I, I), S)],
+    "regexp_replace": [
+        ("c_regexp_replace", (S, S, S), S),
+        ("c_regexp_replace", (S, S, S, S), S),
+    ],
+    "pow": [("d_power", (D, D), D)],
+    "exp": [("d_exp", (D,), D)],
+    "ln": [("d_ln", (D,), D)],
+    "log": [("d_log", (D,), D)],
+    "log10": [("d_log", (D,), D)],
+    "cbrt": [("d_cbrt", (D,), D)],
+    **{name: [(f"d_{name}", (D,), D)] for name in ("sin", "cos", "tan", "asin", "acos", "atan")},
+    **{name: [(f"d_{name}", (D,), D)] for name in ("degrees", "radians")},
+    "atan2": [("d_atan2", (D, D), D)],
+    "pi": [("d_pi", (), D)],
+    "gcd": [("i_gcd", (I, I), I)],
+    "lcm": [("i_lcm", (I, I), I)],
+}
+
+#: What PostgreSQL has and Cairn has not: refused by name, for it is no slip of the pen.
+_ABSENT = (
+    "age array_append array_cat array_position array_prepend array_remove corr covar_pop "
+    "covar_samp currval decode encode format json_agg json_build_array json_build_object jsonb_agg "
+    "jsonb_build_object json_object_agg lastval localtime make_interval make_timestamp "
+    "make_timestamptz mode nextval percentile_cont percentile_disc pg_sleep regexp_match "
+    "regexp_matches regexp_split_to_array regexp_split_to_table row row_to_json setseed setval "
+    "sha256 statement_timestamp string_to_array string_to_table "
+    "timeofday to_hex to_json to_jsonb to_number transaction_timestamp unistr uuid_generate_v4 "
+    "width_bucket xmlagg "
+)
+ABSENT = frozenset(_ABSENT.split())
+INSTEAD = {
+    "age": "extract(epoch FROM a) - extract(epoch FROM b) gives seconds",
+    "uuid_generate_v4": "use gen_random_uuid()",
+    "nextval": "there are no sequences: use gen_random_uuid(), or keys of your own",
+    "statement_timestamp": "use now()",
+    "transaction_timestamp": "use now()",
+}

@@ -1,0 +1,87 @@
+"""The `?n` of SQLite statements, and the marks where bucket ranges go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cairn.model.schema import BUCKET_COLUMN
+from cairn.model.values import Physical, to_physical
+from cairn.sql.ir import Param
+
+Params = Sequence[Any]
+Bind = Callable[[Params], tuple[Physical, ...]]
+Ranges = list[tuple[int, int]]
+_MARK = re.compile(r"/\*buckets:(\w+)\*/")
+
+
+class Slots:
+    """The `?n` of one SQLite statement and where their values come from."""
+
+    def __init__(self, first: int = 0) -> None:
+        self._first = first  # so many places are taken by values of others
+        self._numbers: dict[object, int] = {}
+        self._sources: list[Callable[[Params], Physical]] = []
+
+    def param(self, param: Param) -> str:
+        number = self._numbers.get(param)
+        if number is None:
+            assert param.type is not None
+            type_, at = param.type, param.number - 1
+            number = self._add(param, lambda params: to_physical(type_, params[at]))
+        return f"?{number}"
+
+    def computed(self, key: object, source: Callable[[Params], Physical]) -> str:
+        number = self._numbers.get(key) or self._add(key, source)
+        return f"?{number}"
+
+    def _add(self, key: object, source: Callable[[Params], Physical]) -> int:
+        self._sources.append(source)
+        self._numbers[key] = number = self._first + len(self._sources)
+        return number
+
+    def bind(self) -> Bind:
+        """Parameters to SQLite's bindings; hot shapes have functions of their own."""
+        sources = tuple(self._sources)
+        if not sources:
+            return lambda params: ()
+        if len(sources) == 1:
+            only = sources[0]
+            return lambda params: (only(params),)
+        if len(sources) == 2:
+            first, second = sources
+            return lambda params: (first(params), second(params))
+        return lambda params: tuple([source(params) for source in sources])
+
+
+def with_ranges(sql: str, ranges: Ranges | None) -> str:
+    """Put bucket ranges in place of the marks; None means every bucket that is here."""
+
+    def predicate(match: re.Match[str]) -> str:
+        if ranges is None:
+            return "1"
+        return _bucket_condition(f"{match.group(1)}.{BUCKET_COLUMN}", ranges)
+
+    return _MARK.sub(predicate, sql)
+
+
+def _bucket_condition(column: str, ranges: Ranges) -> str:
+    """Neighbours become one range; a long list becomes IN, as a chain of ORs has a limit."""
+    merged: Ranges = []
+    for low, high in sorted(ranges):
+        if merged and merged[-1][1] + 1 >= low:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+        else:
+            merged.append((low, high))
+    if len(merged) > _MOST_RANGES:
+        every = ", ".join(str(each) for low, high in merged for each in range(low, high + 1))
+        return f"({column} IN ({every}))"
+    parts = [
+        f"{column} = {low}" if low == high else f"{column} BETWEEN {low} AND {high}"
+        for low, high in merged
+    ]
+    return f"({' OR '.join(parts)})" if parts else "0"
+
+
+_MOST_RANGES = 100

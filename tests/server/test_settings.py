@@ -1,0 +1,138 @@
+"""Settings of the cluster that hold, and secrets that no table has in clear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.cluster.harness import PASSWORD, Cluster, eventually
+
+
+def connect(port: int, user: str = "admin", password: str = PASSWORD, **options: Any) -> Any:
+    dsn = f"postgresql://{user}:{password}@127.0.0.1:{port}/cairn"
+    return psycopg.connect(dsn, autocommit=True, **options)
+
+
+LONG = "SELECT count(*) FROM generate_series(1, 200000)"
+LIMIT = "Reached a limit on max executed vdbe opcodes. Limit: 1000"
+
+
+def test_a_statement_has_its_limit_of_steps(port: int) -> None:
+    with connect(port) as sql:
+        assert sql.execute(LONG).fetchone() == (200000,)
+        sql.execute("SET sql_vdbe_opcode_max = 1000")
+        with pytest.raises(psycopg.errors.ProgramLimitExceeded, match=LIMIT):
+            sql.execute(LONG)
+        assert sql.execute(f"{LONG} OPTION (sql_vdbe_opcode_max = 0)").fetchone() == (200000,)
+        sql.execute("RESET sql_vdbe_opcode_max")
+        with pytest.raises(psycopg.errors.ProgramLimitExceeded, match=LIMIT):
+            sql.execute(f"{LONG} OPTION (sql_vdbe_opcode_max = %s)", (1000,))
+
+
+def test_rows_of_others_are_counted_where_they_are(cluster: Cluster) -> None:
+    with connect(cluster["i1"].pg_port, options="sql_vdbe_opcode_max=3000") as sql:
+        sql.execute("DROP TABLE IF EXISTS counted")
+        sql.execute("CREATE TABLE counted (id INT PRIMARY KEY, n INT)")
+        sql.execute(
+            "INSERT INTO counted SELECT k, k FROM generate_series(1, 2000) AS k "
+            "OPTION (sql_vdbe_opcode_max = 0)"
+        )
+        with pytest.raises(psycopg.errors.ProgramLimitExceeded, match="Limit: 3000"):
+            sql.execute("SELECT sum(n) FROM counted WHERE n % 7 = 3")
+        assert sql.execute("SELECT n FROM counted WHERE id = 5").fetchone() == (5,)
+        sql.execute("DROP TABLE counted")
+
+
+def test_a_parameter_may_be_an_option(port: int) -> None:
+    with connect(port) as sql, pytest.raises(psycopg.errors.ProgramLimitExceeded):
+        sql.execute("SELECT name FROM _pico_tier UNION ALL SELECT 'x'")
+        sql.execute("DROP TABLE IF EXISTS some")
+        sql.execute("CREATE TABLE some (id INT PRIMARY KEY)")
+        sql.execute("INSERT INTO some SELECT k FROM generate_series(1, 10) AS k")
+        sql.execute("SELECT id FROM some OPTION (sql_motion_row_max = %s)", (3,))
+
+
+def test_the_cluster_says_whom_to_read_from(port: int) -> None:
+    with connect(port) as sql:
+        sql.execute("ALTER SYSTEM SET read_preference = 'any'")
+        with connect(port) as later:
+            assert later.execute("SHOW read_preference").fetchone() == ("any",)
+            later.execute("SET read_preference = leader")
+            later.execute("RESET read_preference")
+            assert later.execute("SHOW read_preference").fetchone() == ("any",)
+        sql.execute("ALTER SYSTEM RESET read_preference")
+
+
+def test_login_is_granted_and_revoked(port: int) -> None:
+    with connect(port) as sql:
+        sql.execute("DROP USER IF EXISTS visitor")
+        sql.execute("CREATE USER visitor WITH PASSWORD 'Passw0rd1'")
+        sql.execute("REVOKE LOGIN FROM visitor")
+        with pytest.raises(psycopg.OperationalError):
+            connect(port, "visitor", "Passw0rd1")
+        sql.execute("GRANT LOGIN TO visitor")
+        connect(port, "visitor", "Passw0rd1").close()
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+            sql.execute("REVOKE LOGIN FROM admin")
+        sql.execute("DROP USER visitor")
+
+
+def test_a_queued_password_is_not_kept_in_clear(port: int) -> None:
+    with connect(port) as sql:
+        sql.execute("DROP USER IF EXISTS late")
+        insert = (
+            "INSERT INTO _pico_governor_queue (id, batch_id, op, op_format, status, kind, "
+            "description) VALUES (%s, 'secret', %s, 'sql', 'pending', 'custom', '')"
+        )
+        sql.execute(insert, (7001, "CREATE USER late WITH PASSWORD 'Passw0rd1'"))
+        [(kept,)] = sql.execute("SELECT op FROM _pico_governor_queue WHERE id = 7001").fetchall()
+        assert kept.startswith("CREATE USER late WITH PASSWORD 'SCRAM-SHA-256$")
+
+        def is_done() -> bool:
+            query = "SELECT status FROM _pico_governor_queue WHERE id = 7001"
+            return bool(sql.execute(query).fetchall() == [("done",)])
+
+        eventually(is_done, "the user of the queue")
+        connect(port, "late", "Passw0rd1").close()
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="too short"):
+            sql.execute(insert, (7002, "ALTER USER late WITH PASSWORD 'x'"))
+        sql.execute("DELETE FROM _pico_governor_queue WHERE id = 7001")
+        sql.execute("DROP USER late")
+
+
+def refusal(connection: Any, query: str, key: int) -> str:
+    try:
+        return "" if connection.execute(query, (key,)).fetchall() == [(key,)] else "other rows"
+    except psycopg.Error as problem:
+        return f"{problem.sqlstate}: {problem}"
+
+
+def test_a_statement_goes_no_farther_than_it_may(cluster: Cluster) -> None:
+    first, second = (connect(cluster[name].pg_port) for name in ("i1", "i2"))
+    with first, second:
+        first.execute("DROP TABLE IF EXISTS near")
+        first.execute("CREATE TABLE near (id INT PRIMARY KEY)")
+        first.execute("INSERT INTO near SELECT k FROM generate_series(1, 20) AS k")
+        query = "SELECT id FROM near WHERE id = %s OPTION (forward = off)"
+        here, away = [], []
+        for key in range(1, 21):
+            problem = refusal(first, query, key)
+            (here if problem == "" else away).append(key)
+            assert problem == "" or 'try using "forward = ro_to_rw"' in problem
+        assert here and away
+        hop = "SELECT id FROM near WHERE id = %s OPTION (forward = ro_to_rw)"
+        assert first.execute(hop, (away[0],)).fetchall() == [(away[0],)]
+        first.execute("SET forward = off")
+        with pytest.raises(psycopg.Error, match="buckets span multiple nodes"):
+            first.execute("SELECT count(*) FROM near")
+        with pytest.raises(psycopg.Error, match="not present on the current node"):
+            first.execute("DELETE FROM near WHERE id = %s", (away[0],))
+        assert first.execute("DELETE FROM near WHERE id = %s", (here[0],)).rowcount == 1
+        assert first.execute("SELECT count(*) > 0 FROM _pico_tier").fetchone() == (True,)
+        first.execute("RESET forward")
+        assert first.execute("SELECT count(*) FROM near").fetchone() == (19,)
+        with pytest.raises(psycopg.Error, match="unknown forward value: 'up'"):
+            first.execute("SELECT 1 OPTION (forward = up)")
+        first.execute("DROP TABLE near")

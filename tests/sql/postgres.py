@@ -1,0 +1,174 @@
+"""A private PostgreSQL, and the same statement on it and on three replicasets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn.model.errors import CairnError
+from tests.cluster.harness import free_ports
+
+from .corpus import ROWS, TABLES
+from .harness import Cluster
+
+psycopg = pytest.importorskip("psycopg")
+BINARIES = Path("/usr/lib/postgresql/15/bin")
+
+
+def _binaries() -> Path | None:
+    if (BINARIES / "initdb").exists():
+        return BINARIES
+    config = shutil.which("pg_config")
+    if config is None:
+        return None
+    found = Path(subprocess.check_output([config, "--bindir"], text=True).strip())
+    return found if (found / "initdb").exists() else None
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Any]:
+    """A private server in a directory of its own; stopped by its own pg_ctl whatever happens."""
+    binaries = _binaries()
+    if binaries is None:
+        pytest.skip("PostgreSQL's server is not installed")
+    home = tempfile.mkdtemp(prefix="cairn-pg-")
+    as_user: list[str] = []
+    if os.geteuid() == 0:  # PostgreSQL refuses root
+        as_user = ["runuser", "-u", "postgres", "--"]
+        shutil.chown(home, "postgres", "postgres")
+    data, port = f"{home}/data", free_ports(1)[0]
+
+    def run(*command: str) -> None:
+        subprocess.run([*as_user, *command], check=True, capture_output=True, cwd=home)
+
+    initdb = str(binaries / "initdb")
+    run(initdb, "-D", data, "-A", "trust", "-U", "admin", "--no-sync", "-E", "UTF8",
+        "--locale=C")  # fmt: skip
+    options = f"-k {home} -h 127.0.0.1 -p {port} -c fsync=off -c timezone=UTC"
+    control = str(binaries / "pg_ctl")
+    try:
+        run(control, "-D", data, "-w", "-t", "60", "-l", f"{home}/log", "-o", options, "start")
+        yield psycopg.connect(
+            host="127.0.0.1", port=port, user="admin", dbname="postgres", autocommit=True
+        )
+    finally:
+        subprocess.run(
+            [*as_user, control, "-D", data, "-m", "immediate", "stop"],
+            check=False,
+            capture_output=True,
+            cwd=home,
+        )
+        shutil.rmtree(home, ignore_errors=True)
+
+
+class Both:
+    """One statement, two databases."""
+
+    def __init__(self, postgres: Any) -> None:
+        self.cluster, self.postgres = Cluster(), postgres
+        for ours, theirs in TABLES:
+            name = theirs.split()[2]
+            postgres.execute(f"DROP TABLE IF EXISTS {name}")
+            postgres.execute(theirs)
+            self.cluster.run(ours)
+        for statement in ROWS:
+            postgres.execute(statement)
+            self.cluster.run(statement)
+        self.cluster._mirror()
+
+    def theirs(self, text: str, params: list[Any] | None = None) -> tuple[str, list[Any]]:
+        try:
+            if params:
+                cursor = psycopg.RawCursor(self.postgres).execute(text.encode(), params)
+            else:
+                cursor = self.postgres.execute(text.encode())
+        except psycopg.Error as error:
+            return str(error.sqlstate), []
+        return "", cursor.fetchall() if cursor.description else [cursor.rowcount]
+
+    def ours(self, text: str, params: list[Any] | None = None) -> tuple[str, list[Any]]:
+        try:
+            values = params or []
+            result = self.cluster.run(text, values, [_oid(value) for value in values])
+        except CairnError as error:
+            return error.sqlstate, []
+        except Exception as error:  # a bug of ours: reported with its statement
+            return f"crash {error!r}", []
+        return "", result if isinstance(result, list) else [result]
+
+
+def _oid(value: Any) -> int:
+    """The type that psycopg declares for a value."""
+    if isinstance(value, bool):
+        return 16
+    if isinstance(value, list):
+        return {int: 1016, str: 1009, Decimal: 1231}[type(value[0])] if value else 1016
+    return {int: 21, Decimal: 1700}.get(type(value), 0)
+
+
+@pytest.fixture(scope="module")
+def both(postgres: Any) -> Both:
+    return Both(postgres)
+
+
+def _same_value(a: Any, b: Any) -> bool:
+    if isinstance(a, bool) or isinstance(b, bool) or a is None or b is None:
+        return a is b
+    if isinstance(a, float) or isinstance(b, float):
+        x, y = float(a), float(b)
+        return x == y or abs(x - y) <= 1e-9 * max(abs(x), abs(y))
+    if isinstance(a, datetime) and isinstance(b, datetime):
+        return a.astimezone(UTC) == b.astimezone(UTC)
+    if isinstance(a, Decimal) and isinstance(b, Decimal) and len(b.as_tuple().digits) > 15:
+        # The scale of a quotient follows its operands' zeros, which Cairn does not keep.
+        return abs(a - b) <= abs(b) * Decimal("1e-15")
+    return bool(a == b)
+
+
+def _key(row: Any) -> str:
+    def shown(value: Any) -> str:
+        if isinstance(value, datetime):
+            return value.astimezone(UTC).isoformat()
+        if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+            return f"{float(value):.6g}"
+        return repr(value)
+
+    return "|".join(map(shown, row)) if isinstance(row, tuple) else shown(row)
+
+
+def difference(ours: list[Any], theirs: list[Any], *, ordered: bool) -> str | None:
+    """What differs between two results, or None."""
+    if len(ours) != len(theirs):
+        return f"{len(ours)} rows, PostgreSQL has {len(theirs)}: {ours[:5]} / {theirs[:5]}"
+    if not ordered:
+        ours, theirs = sorted(ours, key=_key), sorted(theirs, key=_key)
+    for mine, other in zip(ours, theirs, strict=True):
+        left = mine if isinstance(mine, tuple) else (mine,)
+        right = other if isinstance(other, tuple) else (other,)
+        if len(left) != len(right) or not all(map(_same_value, left, right)):
+            return f"{mine} / {other}"
+    return None
+
+
+def compare(both: Both, text: str, *, ordered: bool, params: list[Any] | None = None) -> str | None:
+    theirs, ours = both.theirs(text, params), both.ours(text, params)
+    if theirs[0] or ours[0]:
+        if theirs[0][:2] == ours[0][:2]:
+            return None
+        return f"{text} {params or ''}\n    ours: {ours}\n    PostgreSQL: {theirs}"
+    found = difference(ours[1], theirs[1], ordered=ordered)
+    return None if found is None else f"{text} {params or ''}\n    {found}"
+
+
+def report(problems: list[str | None]) -> None:
+    found = [problem for problem in problems if problem]
+    assert not found, f"{len(found)} of {len(problems)} differ:\n" + "\n".join(found[:40])

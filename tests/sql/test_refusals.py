@@ -1,0 +1,61 @@
+"""What is not there is refused by its own name, with a way out where there is one."""
+
+from __future__ import annotations
+
+import pytest
+
+from cairn.model.errors import CairnError
+
+from .harness import Cluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    made = Cluster()
+    made.run("CREATE TABLE t (a INT PRIMARY KEY, s TEXT, f DATETIME)")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("SELECT f - f FROM t", "the difference of two times is not supported", "extract(epoch"),
+        ("SELECT corr(a, a) FROM t", "function corr is not supported", None),
+        ("SELECT age(f) FROM t", "function age is not supported", "gives seconds"),
+        ("SELECT unnest(ARRAY[1])", "unnest is supported in FROM only", "FROM unnest"),
+        ("SELECT * FROM json_each('{}')", "json_each in FROM is not supported", "generate_series"),
+        ("SELECT a FROM t FETCH FIRST 2 ROWS WITH TIES", "FETCH … WITH TIES or PERCENT", None),
+        ("SELECT a FROM t FOR UPDATE", "FOR UPDATE is not supported", "each statement commits"),
+        ("SELECT a FROM t WHERE a > ALL (SELECT 1)", "> ALL is not supported", "min() or max()"),
+        ("SELECT @ 5", "the operator @ is not supported", "abs()"),
+        ("SELECT f AT TIME ZONE 'CET' FROM t", "AT TIME ZONE of anything but 'UTC'", "UTC"),
+        ("SELECT '1 day'::interval", "type interval is not supported", "add it to a time"),
+        ("CREATE TABLE u (id SERIAL PRIMARY KEY)", "SERIAL is not supported", "gen_random_uuid"),
+        ("CREATE INDEX i ON t (lower(s))", "an index of expressions", "columns themselves"),
+        ("CREATE INDEX i ON t (s) WHERE a > 1", "an index of some rows", None),
+        ("CREATE INDEX CONCURRENTLY i ON t (s)", "CREATE INDEX CONCURRENTLY", "leave the word"),
+        ("ALTER TABLE t ADD CONSTRAINT c CHECK (a > 0)", "ALTER TABLE _ ADD CONSTRAINT", None),
+        ("ALTER TABLE t ADD PRIMARY KEY (a)", "ALTER TABLE _ ADD PRIMARY", None),
+        ("DROP TABLE t, u", "DROP TABLE of several tables", "a statement for each"),
+        ("TRUNCATE t, u", "TRUNCATE of several tables", "a statement for each"),
+        ("EXPLAIN VERBOSE SELECT 1", "EXPLAIN VERBOSE is not supported", None),
+        ("MERGE INTO t USING u ON true", "MERGE is not supported", "ON CONFLICT"),
+        ("PREPARE q AS SELECT 1", "PREPARE is not supported", "drivers"),
+        ("UPDATE t SET s = 'x' FROM t AS u RETURNING *", "RETURNING of another table's", "name"),
+        ("INSERT INTO t (a) VALUES (1) RETURNING random()", "a function that depends on", None),
+    ],
+)
+def test_it_is_refused_by_name(cluster: Cluster, text: str, message: str, hint: str | None) -> None:
+    with pytest.raises(CairnError) as found:
+        cluster.run(text)
+    assert found.value.sqlstate == "0A000" and found.value.message.startswith(message)
+    assert hint is None or hint in (found.value.hint or "")
+
+
+def test_an_index_without_a_name_gets_one() -> None:
+    cluster = Cluster()
+    cluster.run("CREATE TABLE t (a INT PRIMARY KEY, b INT, c INT)")
+    for _ in range(2):
+        cluster.run("CREATE INDEX ON t (b, c)")
+    names = [index.name for index in cluster.catalog.indexes[cluster.catalog.tables["t"].id]]
+    assert names == ["t_b_c_idx", "t_b_c_idx1"]
