@@ -4,8 +4,9 @@
 
 Read: rows of (bigint, 32 characters, double) into `noop`, 4 partitions. Write: the same rows,
 4 partitions, into an empty table. JDBC is tuned: fetchsize 10000, batchsize 10000 and
-reWriteBatchedInserts. Ratios are what to look at: the machine is shared. Then hashing end to end,
-the latency of streams, and the memory of the instances while many more rows are read.
+reWriteBatchedInserts. Each takes its turn, several times. Ratios are what to look at: the machine
+is shared. Then hashing end to end, the latency of streams, and the memory of the instances while
+many more rows are read.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -30,6 +32,7 @@ JARS = ("/usr/share/java/postgresql.jar", os.environ.get("PGJDBC", ""))
 CAIRN = [sys.executable, "-m", "cairn.cli.main"]
 COLUMNS = "id INTEGER PRIMARY KEY, name TEXT, v DOUBLE"
 PARTITIONS, CORES = 4, 2
+WRITE_ROUNDS, READ_ROUNDS = 3, 8  # reads are short: the JVM compiles for the first few
 
 
 def timed(work: Callable[[], Any]) -> float:
@@ -111,13 +114,27 @@ class Jdbc:
         return timed(lambda: frame.write.format("noop").mode("overwrite").save())
 
 
-def best(work: Callable[[], float], times: int = 3) -> float:
-    return min(work() for _ in range(times))
+def in_turn(rounds: int, works: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
+    """Seconds of each, one after the other, again and again: load and a warming JVM hit all."""
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            times[name].append(work())
+    return times
 
 
-def line(name: str, rows: int, seconds: float, against: float | None) -> None:
-    ratio = "" if against is None else f"{against / seconds:8.2f}x"
-    print(f"{name:<34} {seconds:8.2f} s {rows / seconds:12,.0f} rows/s {ratio}", flush=True)
+def table(rows: int, times: dict[str, list[float]], peer: str) -> None:
+    """The best of each, with ratios of the best and of the medians to the peer's."""
+    for name, mine in times.items():
+        ratio = ""
+        if name != peer and peer in times:
+            of_best = min(times[peer]) / min(mine)
+            ratio = f"{of_best:8.2f}x ({median(times[peer]) / median(mine):.2f}x of medians)"
+        print(f"{name:<34} {min(mine):8.2f} s {rows / min(mine):12,.0f} rows/s {ratio}", flush=True)
+
+
+def line(name: str, rows: int, seconds: float) -> None:
+    table(rows, {name: [seconds]}, "")
 
 
 def main() -> None:
@@ -171,20 +188,19 @@ def measure(spark: Any, frame: Any, rows: int, cairn: Cairn, jdbc: Jdbc | None) 
     warm = frame.limit(20_000)
     cairn.write(warm, "direct")
     cairn.write(warm, "staged")
-    peer = None
+    writes: dict[str, Callable[[], float]] = {
+        "write  cairn, staged": lambda: cairn.write(frame, "staged"),
+        "write  cairn, direct": lambda: cairn.write(frame, "direct"),
+    }
+    reads: dict[str, Callable[[], float]] = {"read   cairn": lambda: cairn.read(spark)}
     if jdbc is not None:
         jdbc.write(warm)
-        peer = best(lambda: jdbc.write(frame), 2)
-        line("write  JDBC, tuned", rows, peer, None)
-    line("write  cairn, staged", rows, best(lambda: cairn.write(frame, "staged"), 2), peer)
-    line("write  cairn, direct", rows, best(lambda: cairn.write(frame, "direct"), 2), peer)
-    peer = None
-    if jdbc is not None:
-        peer = best(lambda: jdbc.read(spark, rows))
-        line("read   JDBC, fetchsize 10000", rows, peer, None)
-    line("read   cairn", rows, best(lambda: cairn.read(spark)), peer)
-    hashed = best(lambda: hash_all(frame, cairn))
-    line("hash   bucket_id() in Spark, per core", rows // CORES, hashed, None)
+        writes = {"write  JDBC, tuned": lambda: jdbc.write(frame), **writes}
+        reads = {"read   JDBC, fetchsize 10000": lambda: jdbc.read(spark, rows), **reads}
+    table(rows, in_turn(WRITE_ROUNDS, writes), "write  JDBC, tuned")
+    table(rows, in_turn(READ_ROUNDS, reads), "read   JDBC, fetchsize 10000")
+    hashed = min(hash_all(frame, cairn) for _ in range(3))
+    line("hash   bucket_id() in Spark, per core", rows // CORES, hashed)
 
 
 def hash_all(frame: Any, cairn: Cairn) -> float:
@@ -253,10 +269,10 @@ def measure_memory(spark: Any, rows: int, cairn: Cairn) -> None:
     frame = spark.range(0, rows, 1, PARTITIONS).select(
         "id", f.md5(f.col("id").cast("string")).alias("name"), (f.col("id") * 0.5).alias("v")
     )
-    line("write  cairn, direct", rows, cairn.write(frame, "direct"), None)
+    line("write  cairn, direct", rows, cairn.write(frame, "direct"))
     with Sampler(cairn.pids) as sampler:
         took = cairn.read(spark)
-    line("read   cairn", rows, took, None)
+    line("read   cairn", rows, took)
     for pid in cairn.pids:
         own, workers = sampler.own[pid], sampler.workers[pid]
         print(f"memory of an instance during it: {own[0]:.0f} MB before, at most {max(own):.0f}, "

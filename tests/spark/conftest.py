@@ -69,6 +69,35 @@ def pool(dsn: str) -> Iterator[SyncPool]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def pairs(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Any]:
+    """Replicasets of two whose instances may be killed; the module's NAMES says how many."""
+    from cairn.spark import cluster
+    from tests.cluster.harness import Cluster
+
+    made = Cluster(tmp_path_factory.mktemp("pairs"), "pairs", "--init-replication-factor", "2")
+    made.start(*request.module.NAMES)
+    yield made
+    cluster.close_all()
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def pairs_dsn(pairs: Any) -> str:
+    from tests.cluster.harness import PASSWORD
+
+    hosts = ",".join(f"127.0.0.1:{node.pg_port}" for node in pairs.nodes.values())
+    return f"postgresql://admin:{PASSWORD}@{hosts}/cairn"
+
+
+@pytest.fixture(scope="module")
+def pairs_pool(pairs_dsn: str) -> Iterator[SyncPool]:
+    with SyncPool(parse_dsn(pairs_dsn)).open() as found:
+        yield found
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from cairn.spark import session

@@ -93,10 +93,15 @@ def _descendants(root: int) -> set[int]:
 # --- jobs, run in the driver's process ------------------------------------------------------------
 
 
-def write(dsn: str, table: str, count: int, options: dict[str, str], marks: str | None) -> None:
+def write(
+    dsn: str, table: str, count: int, options: dict[str, str], marks: str | None,
+    shuffle: bool = False,
+) -> None:  # fmt: skip
     """Rows (i, TEXT of i) of two tasks; each waits half-way, with `marks`, until it may go on."""
     spark = _spark()
     frame = spark.range(0, count, 1, 2).selectExpr("id", f"concat(id, '{PADDING}') AS s")
+    if shuffle:
+        frame = frame.repartition(2, "id")
     if marks is not None:
         frame = spark.createDataFrame(
             frame.rdd.mapPartitions(_waiting(marks, count // 4)), frame.schema

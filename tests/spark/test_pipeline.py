@@ -10,6 +10,7 @@ import pytest
 
 from cairn.cli import pipeline
 from cairn.client.sync_pool import SyncPool
+from cairn.spark import cluster
 
 
 def test_a_csv_with_bad_lines_is_loaded_and_they_are_put_aside(
@@ -60,6 +61,16 @@ def test_the_report_is_one_page_with_everything_in_it(spark: Any, dsn: str, tmp_
     assert "<svg" in text and "Availability" in text and "i1" in text and "r2" in text
     assert "http" not in text.replace("http-equiv", "")
     assert spark.read.parquet(str(tables / "intervals")).count() >= 2
+
+
+def test_the_report_says_who_led_raft_in_which_term(spark: Any, dsn: str, tmp_path: Path) -> None:
+    page, tables = tmp_path / "report.html", tmp_path / "tables"
+    assert pipeline.report(str(page), dsn=dsn, tables_to=str(tables)) == 0
+    raft = cluster.call(dsn, "CALL cairn_status()")["raft"]
+    leaders = spark.read.parquet(str(tables / "leaders")).orderBy("term").collect()
+    assert len({row["term"] for row in leaders}) == len(leaders)
+    assert (leaders[-1]["term"], leaders[-1]["leader"]) == (raft["term"], raft["leader"])
+    assert f"{raft['leader']} leads term {raft['term']}" in page.read_text()
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from cairn.client.settings import parse_dsn
 from cairn.client.sync_pool import SyncPool
-from cairn.spark.staging import STAGE
-from tests.cluster.harness import PASSWORD, Cluster, eventually
+from cairn.spark.staging import COMMIT, STAGE
+from tests.cluster.harness import Cluster, eventually
 from tests.spark import real_spark
 from tests.spark.real_spark import PADDING, RealSpark
 
 pytestmark = pytest.mark.slow  # three JVMs: more than a minute
 Rows = list[tuple[int, str]]
-NAMES = ("i1", "i2", "i3")
+SMALL = {"batchBytes": "500000"}  # some rows leave before the tasks are half-way
+NAMES = ("i1", "i2", "i3")  # one replicaset of two with all buckets, and one more voter
 
 
 @pytest.fixture(scope="module")
@@ -26,27 +26,6 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSpark]:
     made = RealSpark(tmp_path_factory.mktemp("executors"))
     yield made
     made.close()
-
-
-@pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One replicaset of two has all buckets; the third instance makes a majority of voters."""
-    made = Cluster(tmp_path_factory.mktemp("pairs"), "pairs", "--init-replication-factor", "2")
-    made.start(*NAMES)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def cluster_dsn(pairs: Cluster) -> str:
-    hosts = ",".join(f"127.0.0.1:{pairs[name].pg_port}" for name in NAMES)
-    return f"postgresql://admin:{PASSWORD}@{hosts}/cairn"
-
-
-@pytest.fixture(scope="module")
-def pool(cluster_dsn: str) -> Iterator[SyncPool]:
-    with SyncPool(parse_dsn(cluster_dsn)).open() as found:
-        yield found
 
 
 @pytest.fixture
@@ -88,42 +67,68 @@ def has_everything(cluster: Cluster, owner: dict[str, Any]) -> bool:
 
 
 def test_rows_written_by_executors_are_read_by_executors(
-    real: RealSpark, pool: SyncPool, cluster_dsn: str, tmp_path: Path
+    real: RealSpark, pairs_pool: SyncPool, pairs_dsn: str, tmp_path: Path
 ) -> None:
-    pool.execute("CREATE TABLE plain (id INTEGER PRIMARY KEY, s TEXT)")
-    real.run(real_spark.write, cluster_dsn, "plain", 5000, {}, None).result(120)
-    assert content(pool, "plain") == wanted(5000)
+    pairs_pool.execute("CREATE TABLE plain (id INTEGER PRIMARY KEY, s TEXT)")
+    real.run(real_spark.write, pairs_dsn, "plain", 5000, {}, None).result(120)
+    assert content(pairs_pool, "plain") == wanted(5000)
     real.run(
-        real_spark.read, cluster_dsn, "plain", str(tmp_path / "out"), {"splits": "3"}, None
+        real_spark.read, pairs_dsn, "plain", str(tmp_path / "out"), {"splits": "3"}, None
     ).result(120)
     assert in_files(tmp_path / "out") == wanted(5000)
 
 
 def test_a_staged_write_survives_the_death_of_an_executor(
-    real: RealSpark, pool: SyncPool, cluster_dsn: str, marks: Path
+    real: RealSpark, pairs_pool: SyncPool, pairs_dsn: str, marks: Path
 ) -> None:
-    pool.execute("CREATE TABLE killed (id INTEGER PRIMARY KEY, s TEXT)")
-    job = real.run(real_spark.write, cluster_dsn, "killed", 20_000, {}, str(marks))
+    pairs_pool.execute("CREATE TABLE killed (id INTEGER PRIMARY KEY, s TEXT)")
+    job = real.run(real_spark.write, pairs_dsn, "killed", 20_000, SMALL, str(marks))
     eventually(lambda: both_are_half_way(marks), "both tasks half-way", 60)
-    eventually(lambda: pool.fetch(f"SELECT count(*) FROM {STAGE}")[0][0] > 0, "staged chunks")
+    eventually(lambda: pairs_pool.fetch(f"SELECT count(*) FROM {STAGE}")[0][0] > 0, "staged chunks")
     real.kill_an_executor()
     (marks / "go").touch()
     job.result(120)
-    assert content(pool, "killed") == wanted(20_000)
-    assert pool.fetch(f"SELECT count(*) FROM {STAGE}") == [(0,)]
+    assert content(pairs_pool, "killed") == wanted(20_000)
+    assert pairs_pool.fetch(f"SELECT count(*) FROM {STAGE}") == [(0,)]
+
+
+def test_a_direct_write_survives_a_stage_that_is_run_again(
+    real: RealSpark, pairs_pool: SyncPool, pairs_dsn: str, marks: Path
+) -> None:
+    """Shuffled rows are lost with an executor: the stage begins anew, its tasks at attempt 0.
+
+    So many that the server stores some before the tasks are half-way.
+    """
+    pairs_pool.execute("CREATE TABLE shuffled (id INTEGER PRIMARY KEY, s TEXT)")
+    options = {"commit": "direct", **SMALL}
+    job = real.run(real_spark.write, pairs_dsn, "shuffled", 200_000, options, str(marks), True)
+    eventually(lambda: both_are_half_way(marks), "both tasks half-way", 60)
+    eventually(
+        lambda: pairs_pool.fetch("SELECT count(*) FROM shuffled")[0][0] > 0, "rows of both tasks"
+    )
+    real.kill_an_executor()
+    (marks / "go").touch()
+    job.result(120)
+    assert content(pairs_pool, "shuffled") == wanted(200_000)
+    assert pairs_pool.fetch(f"SELECT count(*) FROM {COMMIT} WHERE state = 'begun'") == [(0,)]
 
 
 def test_a_read_survives_the_death_of_the_instance_it_reads_from(
-    real: RealSpark, pairs: Cluster, pool: SyncPool, cluster_dsn: str, marks: Path, tmp_path: Path
+    real: RealSpark,
+    pairs: Cluster,
+    pairs_pool: SyncPool,
+    pairs_dsn: str,
+    marks: Path,
+    tmp_path: Path,
 ) -> None:
     """The rows are far more than what fits between the instance and the waiting tasks."""
-    pool.execute("CREATE TABLE wide (id INTEGER PRIMARY KEY, s TEXT)")
+    pairs_pool.execute("CREATE TABLE wide (id INTEGER PRIMARY KEY, s TEXT)")
     rows = [(number, f"{number}:" + "x" * 400) for number in range(100_000)]
-    pool.copy_in("COPY wide FROM STDIN", [f"{key}\t{word}\n".encode() for key, word in rows])
+    pairs_pool.copy_in("COPY wide FROM STDIN", [f"{key}\t{word}\n".encode() for key, word in rows])
     owner = owner_of_all(pairs)
     eventually(lambda: has_everything(pairs, owner), "the replica has all rows")
     job = real.run(
-        real_spark.read, cluster_dsn, "wide", str(tmp_path / "out"), {"splits": "2"}, str(marks)
+        real_spark.read, pairs_dsn, "wide", str(tmp_path / "out"), {"splits": "2"}, str(marks)
     )
     eventually(lambda: both_are_half_way(marks), "both tasks reading", 60)
     pairs[owner["master"]].kill()

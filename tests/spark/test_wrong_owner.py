@@ -183,7 +183,7 @@ def test_a_write_whose_buckets_move_half_way_is_complete(
     try:
         with ThreadPoolExecutor(1) as thread:
             moved = thread.submit(move_half_way)
-            writing(slow, name, commit=commit)
+            writing(slow, name, commit=commit, batchBytes=500_000)
             moved.result()
     finally:
         spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50000")

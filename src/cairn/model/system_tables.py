@@ -181,6 +181,15 @@ CAIRN_DIVERGED = _table(
     about="changes of masters that were replaced: part of no history, kept for people",
 )
 
+CAIRN_LEADER = _table(
+    606,
+    "_cairn_leader",
+    "term:U raft_id:U instance:S? since:S",
+    "term",
+    local=True,
+    about="who led Raft in which term, as this instance has seen it (a term has one leader)",
+)
+
 #: Replicated through Raft, in the order in which they are created.
 GLOBAL_TABLES: tuple[Table, ...] = (
     PICO_TABLE,
@@ -203,6 +212,7 @@ LOCAL_TABLES: tuple[Table, ...] = (
     CAIRN_LINK,
     CAIRN_TRAFFIC,
     CAIRN_DIVERGED,
+    CAIRN_LEADER,
 )
 SYSTEM_TABLES = GLOBAL_TABLES + LOCAL_TABLES
 BY_ID = {table.id: table for table in SYSTEM_TABLES}

@@ -266,10 +266,10 @@ class Instance:
 
     def _on_role(self) -> None:
         core = self.runner.core
-        if core.role is Role.LEADER:
-            log.info("this instance leads Raft in term %d", core.term)
-        elif core.leader:
-            log.info("instance %d leads Raft in term %d", core.leader, core.term)
+        if core.leader:
+            who = "this instance" if core.role is Role.LEADER else f"instance {core.leader}"
+            log.info("%s leads Raft in term %d", who, core.term)
+            self.local.write_leader(core.term, core.leader)
         self.governor.wake()
 
     # --- asking the leader ------------------------------------------------------------------------

@@ -19,10 +19,11 @@ from cairn.model.values import from_physical
 from cairn.node.global_state import GlobalState
 from cairn.node.governor_runner import GovernorStatus
 from cairn.node.replication_runner import Replication
-from cairn.node.runtime import Runtime
+from cairn.node.runtime import Runtime, timestamp
 from cairn.storage.raft_store import RaftStore
 from cairn.storage.writer import Disk, Job
 
+MAX_LEADERS = 10_000  # terms kept
 MAX_DIVERGED = 10_000  # records shown; `data.db` keeps all of them
 _OPS = {RowOp.INSERT: "insert", RowOp.UPDATE: "update", RowOp.DELETE: "delete"}
 Rows = list[tuple[Any, ...]]
@@ -67,6 +68,23 @@ class LocalTables:
             status.steps_done,
         )
         self._put(system.GOVERNOR_STATUS, [row])
+
+    def write_leader(self, term: int, raft_id: int) -> None:
+        """A leader is known: kept for good, because no later table tells of it."""
+        row = self._state.cluster.by_raft_id(raft_id)  # None: not told to us yet
+        kept = (term, raft_id, None if row is None else row.name, timestamp(self._runtime))
+        table = system.CAIRN_LEADER.physical_name
+
+        def write() -> None:
+            execute = self._store.connection.execute
+            execute(f"INSERT OR IGNORE INTO {table} VALUES (?, ?, ?, ?)", kept)
+            execute(
+                f"DELETE FROM {table} WHERE c0 <= (SELECT c0 FROM {table} ORDER BY c0 DESC "
+                "LIMIT 1 OFFSET ?)",
+                (MAX_LEADERS,),
+            )
+
+        self._disk.submit(Job(write, lambda _: None, must_sync=False))
 
     def write_routes(self) -> None:
         rows: Rows = [

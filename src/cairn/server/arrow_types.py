@@ -13,7 +13,7 @@ from cairn.model.decimals import decode_decimal
 from cairn.model.errors import Unsupported
 from cairn.model.values import ColumnType
 
-BATCH_ROWS = 50_000
+BATCH_ROWS = 16_384  # what fits a processor's cache goes through five processes faster
 PIECE_BYTES = 4 * 1024 * 1024  # of one message: wide rows make smaller batches
 Row = tuple[Any, ...]
 
@@ -69,6 +69,8 @@ class BatchEncoder:
         self._arrow_types = [arrow_type(pa, type_) for type_ in types]
         self._readers = [_OUT.get(type_) for type_ in types]
         self.schema = pa.schema(list(zip(names, self._arrow_types, strict=True)))
+        self._head_bytes = self.schema.serialize().size + 64  # and the mark of the end
+        self._room = pa.allocate_buffer(0)
 
     def encode(self, rows: Sequence[Row]) -> bytes:
         """Physical rows as one stream."""
@@ -77,10 +79,13 @@ class BatchEncoder:
             self._pa.array(_read(stored, read), type=type_)
             for stored, type_, read in zip(columns, self._arrow_types, self._readers, strict=True)
         ]
-        return self._stream(self._pa.record_batch(arrays, schema=self.schema))
+        return bytes(self._stream(self._pa.record_batch(arrays, schema=self.schema)))
 
-    def encode_batch(self, batch: Any) -> Iterator[tuple[int, bytes]]:
-        """A batch of columns as SQLite stores them: (rows, stream) of pieces that are not huge."""
+    def encode_batch(self, batch: Any) -> Iterator[tuple[int, memoryview]]:
+        """A batch of columns as SQLite stores them: (rows, stream) of pieces that are not huge.
+
+        A piece is good until the next one is asked for: they share their memory.
+        """
         pa = self._pa
         arrays = []
         for stored, type_, read in zip(
@@ -98,12 +103,16 @@ class BatchEncoder:
             piece = whole.slice(start, step)
             yield piece.num_rows, self._stream(piece)
 
-    def _stream(self, batch: Any) -> bytes:
-        sink = self._pa.BufferOutputStream()
-        with self._pa.ipc.new_stream(sink, self.schema) as writer:
+    def _stream(self, batch: Any) -> memoryview:
+        """Written into memory that is used again and again: fresh pages cost more than the copy."""
+        pa = self._pa
+        size = self._head_bytes + pa.ipc.get_record_batch_size(batch)
+        if self._room.size < size:
+            self._room = pa.allocate_buffer(size + size // 4)
+        sink = pa.FixedSizeBufferWriter(self._room)
+        with pa.ipc.new_stream(sink, self.schema) as writer:
             writer.write_batch(batch)
-        data: bytes = sink.getvalue().to_pybytes()
-        return data
+        return memoryview(self._room)[: sink.tell()]
 
 
 def _read(stored: Sequence[Any], read: Callable[[Any], Any] | None) -> Sequence[Any]:

@@ -30,7 +30,7 @@ log = logging.getLogger("cairn.scan")
 COMMAND = (sys.executable, "-m", "cairn.server.scan_worker")
 KEPT = 4  # idle workers
 IDLE_S = 60.0
-BUFFER = 8 * 1024 * 1024  # read ahead of a slow client
+BUFFER = 1024 * 1024  # read ahead of a slow client; more is moved about in memory all the time
 _idle: WeakKeyDictionary[Service, list[Worker]] = WeakKeyDictionary()
 
 

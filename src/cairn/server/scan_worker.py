@@ -54,7 +54,10 @@ class CannotRun(Exception):
     """The statement needs what only the instance has; nothing was read."""
 
 
-def batches(request: ScanRequest, encoder: BatchEncoder) -> Iterator[tuple[int, bytes]]:
+Piece = tuple[int, bytes | memoryview]  # rows and their IPC stream
+
+
+def batches(request: ScanRequest, encoder: BatchEncoder) -> Iterator[Piece]:
     """(rows, IPC stream) of the answer's pieces."""
     if not _OURS.search(request.sql):
         driver = _driver()
@@ -74,7 +77,7 @@ def _driver() -> tuple[Any, Any] | None:
 
 def _by_driver(
     driver: Any, adbc: Any, request: ScanRequest, encoder: BatchEncoder
-) -> Iterator[tuple[int, bytes]]:
+) -> Iterator[Piece]:
     import pyarrow as pa
 
     with (
@@ -108,7 +111,7 @@ def _typed_row(request: ScanRequest) -> str:
     )
 
 
-def _by_cursor(request: ScanRequest, encoder: BatchEncoder) -> Iterator[tuple[int, bytes]]:
+def _by_cursor(request: ScanRequest, encoder: BatchEncoder) -> Iterator[Piece]:
     import apsw
 
     from cairn.sql import functions
@@ -138,7 +141,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 def _answer(request: ScanRequest, answers: BinaryIO) -> None:
-    def put(kind: int, data: bytes) -> None:
+    def put(kind: int, data: bytes | memoryview) -> None:
         answers.write(HEAD.pack(kind, len(data)))
         answers.write(data)
 

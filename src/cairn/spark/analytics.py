@@ -26,8 +26,7 @@ class Findings(msgspec.Struct):
     failovers: list[dict[str, Any]]
     moves: list[dict[str, Any]]
     ownership: list[dict[str, Any]]
-    terms: list[dict[str, Any]]
-    leader: str | None  # the name of the Raft leader of now
+    leaders: list[dict[str, Any]]  # of Raft, by term: who, since when, events of the term
     skew: dict[str, list[tuple[int, int, int]]]  # table → (bucket, rows, bytes)
     hot_keys: dict[str, list[tuple[str, int]]]  # table → (distribution key, rows), most first
     names: dict[str, str]  # uuid → name of instances and replicasets
@@ -45,10 +44,10 @@ def analyse(spark: Any, dsn: str) -> Findings:
     )  # fmt: skip
     topology = cluster.pool(dsn).topology
     skew, hot_keys, frames = measure(spark, dsn)
-    terms = _terms(events)
+    leaders = _leaders(spark, dsn, events)
     frames |= {
         "intervals": intervals, "masters": masters, "failovers": failovers, "moves": moves,
-        "terms": terms,
+        "leaders": leaders,
     }  # fmt: skip
     return Findings(
         cluster=topology.cluster_uuid or "",
@@ -57,8 +56,7 @@ def analyse(spark: Any, dsn: str) -> Findings:
         failovers=_rows(failovers.orderBy("term", "index")),
         moves=_rows(moves.orderBy("term", "index")),
         ownership=_ownership(topology),
-        terms=_rows(terms.orderBy("term")),
-        leader=cluster.call(dsn, "CALL cairn_status()")["raft"]["leader"],
+        leaders=_rows(leaders.orderBy("term")),
         skew=skew,
         hot_keys=hot_keys,
         names=_names(events, topology),
@@ -148,13 +146,19 @@ def _failovers(masters: Any, intervals: Any) -> Any:
     )  # fmt: skip
 
 
-def _terms(events: Any) -> Any:
-    """Raft's terms, each with the events it made: every new term is an election."""
+def _leaders(spark: Any, dsn: str, events: Any) -> Any:
+    """Raft's leaders by term. A term has one, so what the instances saw only adds up."""
     from pyspark.sql import functions as f
 
-    return events.groupBy("term").agg(
-        f.min("ts").alias("begin"), f.max("ts").alias("end"), f.count("*").alias("events")
+    known = cluster.ask_everybody(dsn, "SELECT term, raft_id, instance, since FROM _cairn_leader")
+    raw = spark.createDataFrame(known, "term bigint, raft_id bigint, instance string, since string")
+    seen = raw.groupBy("term", "raft_id").agg(
+        f.max("instance").alias("known_name"), f.min(f.to_timestamp("since")).alias("since")
     )
+    name = f.coalesce("known_name", f.concat(f.lit("instance "), "raft_id")).alias("leader")
+    told = events.groupBy("term").agg(f.count("*").alias("events"))
+    joined = seen.join(told, "term", "left")
+    return joined.select("term", name, "since", f.coalesce("events", f.lit(0)).alias("events"))
 
 
 def _ownership(topology: Any) -> list[dict[str, Any]]:

@@ -4,7 +4,8 @@ One COPY per owner carries chunks, and those it has not acknowledged are kept. W
 master was killed, buckets moved), they are sent again to whoever owns them now. The broken COPY
 may have written some of them, so a row that is already there exactly as sent is accepted; one
 with the same key and other values is still a conflict. The same holds for all rows of a task that
-Spark runs again, unless its first run met a conflict: that is noted in the cluster.
+Spark runs again, unless its first run met a conflict. That a task has begun and that it met a
+conflict is noted in the cluster: Spark does not tell a task that its whole stage is run again.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class DirectWrite:
         owners: Sequence[Owner],
         names: Sequence[str],
         write_id: str,
-        is_repeated: bool,
+        part: int,
     ) -> None:
         self._options, self._table, self._names = options, table, list(names)
         self._owners = list(owners)
@@ -78,10 +79,10 @@ class DirectWrite:
         self._lanes = [Lane(options, sql, owner) for owner in owners]
         self._conflict = options.on_conflict
         self._write_id = write_id
-        if is_repeated and self._conflict == "error":
+        if self._conflict == "error" and staging.has_begun(options.dsn, write_id, part):
             self._conflict = "same"
-            if staging.has_conflict(options.dsn, write_id):
-                raise UniqueViolation("Duplicate key: an earlier run of this task met it")
+            if (met := staging.noted_conflict(options.dsn, write_id)) is not None:
+                raise UniqueViolation(met)
 
     def write(self, batches: Iterator[Any]) -> int:
         """The number of rows taken."""
@@ -91,7 +92,8 @@ class DirectWrite:
             return self._copy(batches)
         except CairnError as problem:
             if problem.sqlstate == UniqueViolation.sqlstate:
-                staging.note_conflict(self._options.dsn, self._write_id)
+                sentence = f"{problem.message} {problem.detail or ''}".strip()
+                staging.note_conflict(self._options.dsn, self._write_id, sentence)
             raise
         finally:
             for lane in self._lanes:
@@ -99,7 +101,7 @@ class DirectWrite:
 
     def _copy(self, batches: Iterator[Any]) -> int:
         splitter, rows = Splitter(self._table, self._owners), 0
-        for batch in gathered(batches):
+        for batch in gathered(batches, self._options.batch_bytes):
             for at, part in splitter.chunks(batch):
                 self._through(self._lanes[at], part)
                 rows += part.num_rows

@@ -16,7 +16,7 @@ _COMMITS = ("staged", "direct")
 _KNOWN = {
     "dsn", "table", "query", "columns", "splits", "readfrom", "pushdown", "decimalscale",
     "onconflict", "commit", "writeid", "stream", "startingoffset", "maxrowspertrigger",
-    "failondataloss", "timeout", "where", "path", "checkpointlocation",
+    "failondataloss", "timeout", "batchbytes", "where", "path", "checkpointlocation",
 }  # fmt: skip
 MAX_DECIMAL_SCALE = 38
 
@@ -36,6 +36,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     on_conflict: str = "error"
     commit: str = "staged"
     write_id: str | None = None
+    batch_bytes: int = 32 * 1024 * 1024  # sorted by bucket and sent together
     stream: str | None = None
     starting_offset: str = "earliest"
     max_rows: int = 0  # of a micro-batch; 0: all there is
@@ -65,6 +66,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         on_conflict=_one_of(words, "onConflict", _CONFLICTS, "error"),
         commit=_one_of(words, "commit", _COMMITS, "staged"),
         write_id=words.get("writeid"),
+        batch_bytes=_integer(words, "batchBytes", 32 * 1024 * 1024),
         stream=words.get("stream"),
         starting_offset=words.get("startingoffset", "earliest"),
         max_rows=_integer(words, "maxRowsPerTrigger", 0),

@@ -86,6 +86,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
             yield from self._read(partition)
 
     def _read(self, partition: Any) -> Iterator[Any]:
+        cluster.settle()
         want = wanted_schema(self._schema)
         if isinstance(partition, BucketPartition):
             yield from self._read_ranges(partition, want)

@@ -172,20 +172,23 @@ def masters(found: Findings) -> str:
 
 
 def leadership(found: Findings) -> str:
-    """Terms: each one that begins is an election. Events do not say who won it."""
-    if not found.terms:
-        return "<p class=dim>No events.</p>"
+    """Who led Raft when: each new term is an election."""
+    if not found.leaders:
+        return "<p class=dim>No leader was seen.</p>"
     begin, end = _span(found)
-    drawn = []
-    for at, row in enumerate(found.terms):
-        until = found.terms[at + 1]["begin"] if at + 1 < len(found.terms) else end
-        is_last = at + 1 == len(found.terms)
-        word = f"term {row['term']}" + (f" · {found.leader} leads" if is_last else "")
-        title = f"term {row['term']}: {row['events']} events from {row['begin']:%H:%M:%S}"
-        drawn.append((row["begin"], until, f"c{at % 8}", title, word))
-    count = len(found.terms) - 1
-    said = "no election since the first event" if count == 0 else f"terms begun since: {count}"
-    return lanes([("cluster", drawn)], begin, end) + f"<p class=dim>{said}</p>"
+    names = sorted({row["leader"] for row in found.leaders})
+    drawn, rows = [], []
+    for at, row in enumerate(found.leaders):
+        is_last = at + 1 == len(found.leaders)
+        since, until = row["since"], end if is_last else found.leaders[at + 1]["since"]
+        title = f"{row['leader']} leads term {row['term']} from {since:%H:%M:%S}"
+        colour = f"c{names.index(row['leader']) % 8}"
+        drawn.append((max(since, begin), max(until, begin), colour, title, row["leader"]))
+        span = (until - since).total_seconds()
+        rows.append((row["term"], row["leader"], f"{since:%Y-%m-%d %H:%M:%S}", _seconds(span),
+                     row["events"]))  # fmt: skip
+    head = ("term", "leader", "since", "for", "topology events")
+    return lanes([("cluster", drawn)], begin, end) + _table(head, rows, (0, 3, 4))
 
 
 # --- where things are -----------------------------------------------------------------------------

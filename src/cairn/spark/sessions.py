@@ -14,6 +14,7 @@ SETTINGS: dict[str, str] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.speculation": "false",
     "spark.sql.session.timeZone": "UTC",
+    "spark.python.unix.domain.socket.enabled": "true",  # cheaper than TCP for rows; 4.1 and later
 }
 _WHY: dict[str, str] = {
     "spark.sql.python.filterPushdown.enabled": (

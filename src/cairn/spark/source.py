@@ -8,6 +8,7 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.datasource import DataSource
 
 from cairn.model.errors import InvalidParameter, UndefinedTable
+from cairn.spark import cluster
 from cairn.spark.options import Options, read_options
 from cairn.spark.plainly import plainly
 from cairn.spark.reader import PushingReader, QueryReader, TableReader, query_schema
@@ -20,6 +21,7 @@ class CairnSource(DataSource):  # type: ignore[misc]
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
+        cluster.settle()
         with plainly():
             self._options: Options = read_options(dict(options))
 

@@ -13,20 +13,24 @@ from cairn.model.errors import InvalidText, NotNullViolation
 from cairn.spark.cluster import Owner
 from cairn.spark.tables import TableInfo
 
-CHUNK_ROWS = 10_000  # what one statement inserts at the server
+CHUNK_ROWS = 20_000  # of one message to the server
+CHUNK_BYTES = 8 * 1024 * 1024  # wide rows make smaller chunks
 
 
-GROUP_BATCHES = 4  # of Spark's, sorted together: more rows of a bucket at once, fewer pages
+def gathered(batches: Iterable[Any], most_bytes: int) -> Iterator[Any]:
+    """Spark's batches in larger ones: rows of a bucket lie together in the table.
 
-
-def gathered(batches: Iterable[Any]) -> Iterator[Any]:
-    """Spark's batches in larger ones: rows of a bucket lie together in the table."""
+    The more rows of a bucket come at once, the fewer pages are written twice: 8 MB cost the
+    server a quarter more time than 32 MB.
+    """
     waiting: list[Any] = []
+    size = 0
     for batch in batches:
         waiting.append(batch)
-        if len(waiting) == GROUP_BATCHES:
+        size += batch.nbytes
+        if size >= most_bytes:
             yield from _joined(waiting)
-            waiting = []
+            waiting, size = [], 0
     if waiting:
         yield from _joined(waiting)
 
@@ -59,8 +63,9 @@ class Splitter:
     def chunks(self, batch: Any, most: int = CHUNK_ROWS) -> Iterator[tuple[int, Any]]:
         """(owner's number, at most a chunk of its rows)."""
         for at, part in self.split(batch):
-            for start in range(0, part.num_rows, most):
-                yield at, part.slice(start, most)
+            step = max(1, min(most, part.num_rows * CHUNK_BYTES // max(part.nbytes, 1)))
+            for start in range(0, part.num_rows, step):
+                yield at, part.slice(start, step)
 
     def split(self, batch: Any) -> Iterator[tuple[int, Any]]:
         """(owner's number, its rows)."""

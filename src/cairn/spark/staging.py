@@ -10,8 +10,9 @@ accepted.
 from __future__ import annotations
 
 import base64
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -26,7 +27,8 @@ from cairn.spark.options import Options
 from cairn.spark.tables import TableInfo
 
 STAGE, COMMIT = "cairn_spark_stage", "cairn_spark_commit"
-CHUNK_ROWS = 25_000  # kept in one row of the stage, compressed, and promoted at once
+CHUNK_ROWS = 60_000  # kept in one row of the stage, compressed, and promoted at once
+AT_ONCE = 2  # chunks that an owner promotes: it reads one while it writes the other
 ORPHANS_S = 24 * 3600  # chunks of writes that never ended are swept after this
 _UNIQUE = "23505"
 _CREATE = (
@@ -80,7 +82,9 @@ def prepare(dsn: str, write_id: str) -> bool:
     pool = cluster.pool(dsn)
     for text in _CREATE:
         pool.execute(text)
-    pool.execute(f"DELETE FROM {STAGE} WHERE created < {_now() - ORPHANS_S}")
+    old = _now() - ORPHANS_S
+    pool.execute(f"DELETE FROM {STAGE} WHERE created < {old}")
+    pool.execute(f"DELETE FROM {COMMIT} WHERE state = 'begun' AND created < {old}")
     row = pool.fetchrow(f"SELECT state, manifest FROM {COMMIT} WHERE write_id = $1", write_id)
     if row is None:
         return False
@@ -146,13 +150,21 @@ def _finish(dsn: str, write_id: str, state: str, manifest: Manifest, is_resumed:
     by_slot: dict[int, list[Chunk]] = {}
     for chunk in manifest.chunks:
         by_slot.setdefault(chunk.slot, []).append(chunk)
+    has_failed = threading.Event()
 
-    def promote_all(chunks: list[Chunk]) -> None:
+    def promote_all(chunks: Iterator[Chunk]) -> None:
         for chunk in chunks:
-            _promote(dsn, write_id, manifest, chunk, is_resumed)
+            if has_failed.is_set():
+                return
+            try:
+                _promote(dsn, write_id, manifest, chunk, is_resumed)
+            except BaseException:
+                has_failed.set()
+                raise
 
-    with ThreadPoolExecutor(max(len(by_slot), 1), "promote") as threads:
-        list(threads.map(promote_all, by_slot.values()))
+    with ThreadPoolExecutor(max(len(by_slot) * AT_ONCE, 1), "promote") as threads:
+        shared = [iter(chunks) for chunks in by_slot.values()]  # `next` of a list's is atomic
+        list(threads.map(promote_all, shared * AT_ONCE))
     pool.run(update, ("done", write_id))
     pool.run(f"DELETE FROM {STAGE} WHERE write_id = $1", (write_id,))
 
@@ -191,25 +203,49 @@ def abandon(dsn: str, write_id: str) -> None:
         pool.run(f"DELETE FROM {STAGE} WHERE write_id = $1", (write_id,))
 
 
-def note_conflict(dsn: str, write_id: str) -> None:
+# --- direct writes --------------------------------------------------------------------------------
+
+
+def prepare_direct(dsn: str) -> None:
+    cluster.pool(dsn).execute(_CREATE[1])
+
+
+def has_begun(dsn: str, write_id: str, part: int) -> bool:
+    """Whether a task was begun before; it is noted now."""
+    row = (f"{write_id}/{part}", "begun", write_id, _now())
+
+    def insert(_: bool) -> bool:
+        try:
+            cluster.pool(dsn).run(f"INSERT INTO {COMMIT} VALUES ($1, $2, $3, $4)", row)
+        except CairnError as problem:
+            if problem.sqlstate != _UNIQUE:
+                raise
+            return True  # if only our own answer was lost, taking it for a repetition does no harm
+        return False
+
+    return cluster.persistently(dsn, insert)
+
+
+def forget_direct(dsn: str, write_id: str) -> None:
+    """All its tasks are done."""
+    sql = f"DELETE FROM {COMMIT} WHERE state = 'begun' AND manifest = $1"
+    cluster.pool(dsn).run(sql, (write_id,))
+
+
+def note_conflict(dsn: str, write_id: str, sentence: str) -> None:
     """A direct write met a row that was there before it: its repetitions shall fail, too."""
-    pool = cluster.pool(dsn)
-    pool.execute(_CREATE[1])
+    row = (write_id, "conflict", sentence, _now())
     try:
-        pool.run(f"INSERT INTO {COMMIT} VALUES ($1, 'conflict', '', $2)", (write_id, _now()))
+        cluster.pool(dsn).run(f"INSERT INTO {COMMIT} VALUES ($1, $2, $3, $4)", row)
     except CairnError as problem:
         if problem.sqlstate != _UNIQUE:
             raise
 
 
-def has_conflict(dsn: str, write_id: str) -> bool:
-    sql = f"SELECT count(*) FROM {COMMIT} WHERE write_id = $1 AND state = 'conflict'"
-    try:
-        return bool(cluster.pool(dsn).fetch(sql, write_id)[0][0])
-    except CairnError as problem:
-        if problem.sqlstate != "42P01":
-            raise
-        return False  # nobody has staged or noted anything yet
+def noted_conflict(dsn: str, write_id: str) -> str | None:
+    sql = f"SELECT manifest FROM {COMMIT} WHERE write_id = $1 AND state = 'conflict'"
+    row = cluster.pool(dsn).fetchrow(sql, write_id)
+    return None if row is None else str(row[0])
 
 
 def ingest(

@@ -126,7 +126,8 @@ def as_wanted(batch: Any, want: Any) -> Any:
                 array = array.cast(field.type)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
                 raise DatatypeMismatch(
-                    f'column "{field.name}" does not fit {field.type}: {problem}',
+                    f'column "{field.name}" does not fit {field.type}, it comes as {array.type}: '
+                    f"{problem}",
                     hint="give .schema(…) or option decimalScale that holds its values",
                 ) from None
         arrays.append(array)

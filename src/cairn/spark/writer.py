@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from cairn.model.errors import CairnError
 from cairn.spark import cluster, staging
 from cairn.spark.direct import DirectWrite
 from cairn.spark.filters import quote
@@ -45,7 +47,9 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._is_done = False  # a write with this id was committed before
         if self._is_staged:
             self._is_done = staging.prepare(options.dsn, self._write_id)
-        elif overwrite:
+            return
+        staging.prepare_direct(options.dsn)
+        if overwrite:
             cluster.pool(options.dsn).execute(f"TRUNCATE TABLE {quote(table.name)}")
 
     # --- in a task ------------------------------------------------------------------------------
@@ -55,15 +59,16 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
             return self._write(iterator)
 
     def _write(self, iterator: Iterator[Any]) -> Written:
+        cluster.settle()
         if self._is_done:
             for _ in iterator:
                 pass
             return Written(0, [])
         if self._is_staged:
             return self._stage(iterator)
-        is_repeated = TaskContext.get().attemptNumber() > 0
+        part = TaskContext.get().partitionId()
         work = DirectWrite(
-            self._options, self._table, self._owners, self._names, self._write_id, is_repeated
+            self._options, self._table, self._owners, self._names, self._write_id, part
         )
         return Written(work.write(iterator), [])
 
@@ -75,7 +80,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
         slots = staging.slots(self._owners, self._table)
         rows, chunks = 0, []
         splitter = Splitter(self._table, self._owners)
-        for batch in gathered(iterator):
+        for batch in gathered(iterator, self._options.batch_bytes):
             for at, part in splitter.chunks(batch, staging.CHUNK_ROWS):
                 chunks.append(task.keep(slots[at], to_stream(part, "zstd"), part.num_rows))
                 rows += part.num_rows
@@ -84,6 +89,9 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
     # --- on the driver, at the end --------------------------------------------------------------
 
     def commit(self, messages: list[Any]) -> None:
+        if not self._is_staged:
+            with plainly():
+                staging.forget_direct(self._options.dsn, self._write_id)
         if not self._is_staged or self._is_done:
             return
         manifest = staging.Manifest(
@@ -97,6 +105,10 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
             staging.commit(self._options.dsn, self._write_id, manifest)
 
     def abort(self, messages: list[Any]) -> None:
-        """Messages may be missing although their tasks have written: clean by write id."""
+        """Messages may be missing although their tasks have written: clean by write id.
+
+        Never fails: what led here is what the user has to see, and orphans are swept later.
+        """
         if self._is_staged and not self._is_done:
-            staging.abandon(self._options.dsn, self._write_id)
+            with suppress(CairnError):
+                staging.abandon(self._options.dsn, self._write_id)
