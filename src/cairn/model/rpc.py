@@ -200,6 +200,7 @@ class ReadRequest(msgspec.Struct, frozen=True):
     ranges: tuple[tuple[int, int], ...] | None = None
     preference: str = "leader"  # leader | replica | any
     row_max: int = 0  # 0: no limit
+    opcode_max: int = 0  # steps of SQLite's machine, likewise
 
 
 class ReadResponse(msgspec.Struct, frozen=True):
@@ -221,8 +222,11 @@ class WriteRequest(msgspec.Struct, frozen=True):
     must_change: int | None = None  # rows that `sql` has to find; else nothing is done
     operation: str | None = None  # recorded with the rows; a repeated one is skipped
     is_bulk: bool = False  # plain inserts: the record is made from the input, not by the hook
+    returning: str = ""  # clause added to those statements whose rows are wanted back
+    told: tuple[int, ...] = ()  # which they are: 0 is `sql`, then `more`
 
 
 class WriteResponse(msgspec.Struct, frozen=True):
     row_count: int
     lsn: int
+    rows: tuple[tuple[Any, ...], ...] = ()  # what RETURNING told

@@ -81,9 +81,10 @@ class Execution:
 
     async def read(self, request: ReadRequest, cancelled: Cancelled | None = None) -> list[Row]:
         self.check_read(request)
-        rows = self.reader.quick(request.sql, request.args)
+        most = request.opcode_max
+        rows = None if most else self.reader.quick(request.sql, request.args)
         if rows is None:
-            rows = await self.scan(request.sql, request.args, request.row_max, cancelled)
+            rows = await self.scan(request.sql, request.args, request.row_max, cancelled, most)
         self.check_read(request)  # still ours, still with a lease: only now it is an answer
         replication = self._instance.replication
         if request.preference == "leader" and request.tables and replication.is_sync():
@@ -92,13 +93,18 @@ class Execution:
         return rows
 
     async def scan(
-        self, sql: str, args: Sequence[Any], row_max: int, cancelled: Cancelled | None
+        self,
+        sql: str,
+        args: Sequence[Any],
+        row_max: int,
+        cancelled: Cancelled | None,
+        opcode_max: int = 0,
     ) -> list[Row]:
         """On a thread with a connection of its own."""
         flag = cancelled or threading.Event()
 
         def work() -> list[Row]:
-            return self.thread_reader().rows(sql, args, row_max, flag)
+            return self.thread_reader().rows(sql, args, row_max, flag, opcode_max)
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
@@ -115,18 +121,19 @@ class Execution:
         sql: str,
         args: Sequence[Any],
         cancelled: Cancelled,
+        opcode_max: int = 0,
     ) -> list[Row]:
         def work() -> list[Row]:
             merger: Merger | None = getattr(self._local, "merger", None)
             if merger is None:
                 merger = self._local.merger = Merger(self._raft, self._register)
-            return merger.merge(gathered, sql, args, cancelled)
+            return merger.merge(gathered, sql, args, cancelled, opcode_max)
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def handle_read(self, request: ReadRequest) -> ReadResponse | Awaitable[ReadResponse]:
         """For another instance: at once if it is quick, or later."""
-        if self._instance.data.fence.is_sync:
+        if self._instance.data.fence.is_sync or request.opcode_max:
             return self._handle_long_read(request)
         self.check_read(request)
         rows = self.reader.quick(request.sql, request.args)
@@ -224,43 +231,14 @@ class Execution:
             known = store.operation(request.operation)
             if known is not None:
                 return WriteResponse(known, 0)
-        connection = store.connection
-        is_new_row = (
-            is_quick
-            and request.sql.startswith("INSERT INTO ")
-            and "DO UPDATE" not in request.sql  # it may meet an old row of any size
-            and request.operation is None
-            and not request.check_only
-            and request.must_change is None
-        )
-
-        def run() -> int:
-            if request.is_bulk:
-                count = store.bulk_insert(request.table, request.sql, request.rows)
-                if request.operation is not None:
-                    store.put_operation(request.operation, count)
-                if request.check_only:
-                    raise _TakenBack(count)
-                return count
-            for at, (sql, rows) in enumerate(((request.sql, request.rows), *request.more)):
-                if len(rows) == 1:
-                    connection.execute(sql, rows[0])
-                elif rows:
-                    connection.executemany(sql, rows)
-                if at == 0 and request.must_change not in (None, store.pending_changes()):
-                    raise CasRetry("a row changed between reading and writing; try again")
-            count = store.count_rows()
-            if request.operation is not None:
-                store.put_operation(request.operation, count)
-            if request.check_only:
-                raise _TakenBack(count)
-            return count
-
+        rows: list[Row] = []
         try:
-            if is_new_row:
+            if is_quick and _is_new_row(request):
                 count, lsn = store.insert_row(request.sql, request.rows[0])
             else:
-                count, lsn = store.statement(run, alone=is_alone)
+                count, lsn = store.statement(
+                    lambda: _carry_out(store, request, rows), alone=is_alone
+                )
         except _TakenBack as checked:
             return WriteResponse(checked.count, 0)
         except apsw.ConstraintError as problem:
@@ -271,7 +249,7 @@ class Execution:
             raise verdict or constraint_error(problem) from None
         except apsw.Error as problem:
             raise CairnError(f"{type(problem).__name__}: {problem}") from None
-        return WriteResponse(count, lsn)
+        return WriteResponse(count, lsn, tuple(rows)) if rows else WriteResponse(count, lsn)
 
 
 def _is_quick(request: WriteRequest) -> bool:
@@ -282,6 +260,41 @@ def _is_quick(request: WriteRequest) -> bool:
         if type(value) in _SIZED and len(value) > QUICK_BYTES:
             return False
     return True
+
+
+def _is_new_row(request: WriteRequest) -> bool:
+    """Whether SQLite itself takes it back when it fails, so that no savepoint is needed."""
+    return (
+        request.sql.startswith("INSERT INTO ")
+        and "DO UPDATE" not in request.sql  # it may meet an old row of any size
+        and request.operation is None
+        and not request.check_only
+        and request.must_change is None
+        and not request.returning
+    )
+
+
+def _carry_out(store: DataStore, request: WriteRequest, told: list[Row]) -> int:
+    """Rows changed; those that are wanted back are put into `told`."""
+    if request.is_bulk:
+        count = store.bulk_insert(request.table, request.sql, request.rows)
+    else:
+        for at, (sql, rows) in enumerate(((request.sql, request.rows), *request.more)):
+            if request.returning and at in request.told:
+                for row in rows:
+                    told += store.connection.execute(sql + request.returning, row).fetchall()
+            elif len(rows) == 1:
+                store.connection.execute(sql, rows[0])
+            elif rows:
+                store.connection.executemany(sql, rows)
+            if at == 0 and request.must_change not in (None, store.pending_changes()):
+                raise CasRetry("a row changed between reading and writing; try again")
+        count = store.count_rows()
+    if request.operation is not None:
+        store.put_operation(request.operation, count)
+    if request.check_only:
+        raise _TakenBack(count)
+    return count
 
 
 class _OneRow:

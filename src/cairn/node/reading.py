@@ -32,6 +32,7 @@ class How(msgspec.Struct):
 
     preference: str = "leader"
     row_max: int = 0
+    opcode_max: int = 0
     cancelled: Cancelled = msgspec.field(default_factory=Cancelled)
     stale_s: float | None = None  # of the oldest part that a replica gave
 
@@ -151,7 +152,9 @@ class Reads:
         for fragment in plan.fragments:
             rows = await self._gather(fragment, values, tables, how)
             gathered.append((len(fragment.types), rows))
-        return await self.execution.merge(gathered, plan.sql, plan.bind(values), how.cancelled)
+        return await self.execution.merge(
+            gathered, plan.sql, plan.bind(values), how.cancelled, how.opcode_max
+        )
 
     async def _point_read(
         self,
@@ -161,15 +164,18 @@ class Reads:
         how: How,
     ) -> list[Row]:
         args = plan.bind(params)
+        most = how.opcode_max
         if plan.bucket is None:
-            rows = self.execution.reader.quick(plan.sql, args)
+            rows = None if most else self.execution.reader.quick(plan.sql, args)
             if rows is None:
-                rows = await self.execution.scan(plan.sql, args, 0, how.cancelled)
+                rows = await self.execution.scan(plan.sql, args, 0, how.cancelled, most)
             return rows
         bucket = plan.bucket(params)
         assert plan.tier is not None
         replicaset = self.routes.owner(plan.tier, bucket)
-        request = ReadRequest(plan.sql, args, tables, bucket, preference=how.preference)
+        request = ReadRequest(
+            plan.sql, args, tables, bucket, preference=how.preference, opcode_max=most
+        )
         return await self._read_at(replicaset, request, how)
 
     async def _read_at(self, replicaset: str, request: ReadRequest, how: How) -> list[Row]:
@@ -219,6 +225,7 @@ class Reads:
                     ranges=ranges,
                     preference=how.preference,
                     row_max=how.row_max,
+                    opcode_max=how.opcode_max,
                 ),
                 how,
             )

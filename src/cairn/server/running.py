@@ -19,7 +19,6 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.topology import ConnectionType
-from cairn.node.limits import LimitedReads
 from cairn.node.reading import How
 from cairn.node.returning import Returner
 from cairn.server.forwarding import check_forward
@@ -104,11 +103,10 @@ async def _run(session: Connection, cached: Cached, params: Sequence[Any]) -> Ou
         how = How(
             preference=preference,
             row_max=_setting(session, cached, values, "sql_motion_row_max", 5000),
+            opcode_max=_setting(session, cached, values, "sql_vdbe_opcode_max", 0),
             cancelled=session.cancelled,
         )
-        most = _setting(session, cached, values, "sql_vdbe_opcode_max", 0)
-        reads = LimitedReads(service.dispatcher, most) if most else service.dispatcher
-        rows = await reads.read(plan, values, cached.sharded, how)
+        rows = await service.dispatcher.read(plan, values, cached.sharded, how)
         session.tell_staleness(how.stale_s)
         if session.cancelled.is_set():
             raise QueryCanceled("canceling statement due to user request")

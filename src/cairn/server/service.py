@@ -19,7 +19,6 @@ from cairn.model.rpc import ReadRequest, WriteRequest
 from cairn.model.system_tables import PICO_USER
 from cairn.model.values import datetime_to_micros
 from cairn.net.link import Handler
-from cairn.node import limits, returning
 from cairn.node.config import InstanceConfig
 from cairn.node.dispatch import Dispatcher
 from cairn.node.execution import Execution
@@ -77,10 +76,6 @@ class Service:
         return {
             "read_rows": decoding(ReadRequest, self.execution.handle_read),
             "write_rows": decoding(WriteRequest, self.execution.write),
-            limits.METHOD: decoding(limits.LimitedRequest, limits.handler(self.execution)),
-            returning.METHOD: decoding(
-                returning.ReturningRequest, returning.handler(self.execution)
-            ),
         }
 
     def close(self) -> None:

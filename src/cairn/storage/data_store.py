@@ -45,6 +45,7 @@ from cairn.model.schema import (
 from cairn.storage.ddl import add_columns_sql
 from cairn.storage.sqlite import check_file, damaged, insert_many, open_writer
 
+#: The log is a table with rowids: in one without, each comparison of keys reads whole bodies.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS local_state (key TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS vclock (origin TEXT PRIMARY KEY, lsn INTEGER NOT NULL)
@@ -53,7 +54,7 @@ CREATE TABLE IF NOT EXISTS origin (id INTEGER PRIMARY KEY, uuid TEXT NOT NULL UN
 CREATE TABLE IF NOT EXISTS row_log (
     origin INTEGER NOT NULL, lsn INTEGER NOT NULL, epoch INTEGER NOT NULL, body BLOB NOT NULL,
     PRIMARY KEY (origin, lsn)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE TABLE IF NOT EXISTS local_table (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS _cairn_diverged (
     origin TEXT NOT NULL, epoch INTEGER NOT NULL, lsn INTEGER NOT NULL, body BLOB NOT NULL,

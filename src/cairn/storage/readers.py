@@ -14,7 +14,7 @@ from typing import Any
 
 import apsw
 
-from cairn.model.errors import CairnError, MotionLimit, QueryCanceled
+from cairn.model.errors import CairnError, LimitExceeded, MotionLimit, QueryCanceled
 
 Row = tuple[Any, ...]
 Register = Callable[[apsw.Connection], None]
@@ -67,10 +67,18 @@ class RowReader:
         except apsw.Error as problem:
             raise translated(problem) from None
 
-    def rows(self, sql: str, args: Sequence[Any], row_max: int, cancelled: Cancelled) -> list[Row]:
-        """All rows, however long it takes, unless cancelled or too many."""
+    def rows(
+        self,
+        sql: str,
+        args: Sequence[Any],
+        row_max: int,
+        cancelled: Cancelled,
+        opcode_max: int = 0,
+    ) -> list[Row]:
+        """All rows, however long it takes, unless cancelled, too many or at too many steps."""
         self._is_quick = False
-        self.connection.set_progress_handler(cancelled.is_set, 10_000)
+        steps = _Steps(cancelled, opcode_max)
+        self.connection.set_progress_handler(steps, steps.every)
         try:
             found: list[Row] = []
             for row in self.connection.execute(sql, args):
@@ -79,7 +87,7 @@ class RowReader:
                     raise too_many(row_max)
             return found
         except apsw.InterruptError:
-            raise QueryCanceled("canceling statement due to user request") from None
+            raise steps.problem() from None
         except apsw.Error as problem:
             raise translated(problem) from None
         finally:
@@ -90,6 +98,30 @@ class RowReader:
 
 
 Cancelled = threading.Event
+
+
+class _Steps:
+    """Asked by SQLite every so many steps of its machine whether to stop a statement."""
+
+    def __init__(self, cancelled: Cancelled, opcode_max: int) -> None:
+        self._is_cancelled, self._most = cancelled.is_set, opcode_max
+        self.every = min(1_000, opcode_max) if opcode_max else 10_000
+        self._count = 0
+
+    def __call__(self) -> bool:
+        self._count += self.every
+        return self._is_over() or self._is_cancelled()
+
+    def _is_over(self) -> bool:
+        return 0 < self._most < self._count
+
+    def problem(self) -> CairnError:
+        if not self._is_over():
+            return QueryCanceled("canceling statement due to user request")
+        return LimitExceeded(
+            f"Reached a limit on max executed vdbe opcodes. Limit: {self._most}",
+            hint="narrow the statement, or allow more: SET sql_vdbe_opcode_max (0: no limit)",
+        )
 
 
 def too_many(row_max: int) -> MotionLimit:
@@ -123,10 +155,11 @@ class Merger:
         sql: str,
         args: Sequence[Any],
         cancelled: Cancelled,
+        opcode_max: int = 0,
     ) -> list[Row]:
         """`gathered` holds, for each table m0, m1, …, its width and its rows."""
-        connection = self.connection
-        connection.set_progress_handler(cancelled.is_set, 10_000)
+        connection, steps = self.connection, _Steps(cancelled, opcode_max)
+        connection.set_progress_handler(steps, steps.every)
         try:
             connection.execute("BEGIN")
             for at, (width, rows) in enumerate(gathered):
@@ -136,7 +169,7 @@ class Merger:
                 connection.executemany(f"INSERT INTO m{at} VALUES ({marks})", rows)
             return connection.execute(sql, args).fetchall()
         except apsw.InterruptError:
-            raise QueryCanceled("canceling statement due to user request") from None
+            raise steps.problem() from None
         except apsw.Error as problem:
             raise translated(problem) from None
         finally:
