@@ -180,3 +180,29 @@ def test_a_log_of_reserved_size_is_read_after_a_crash(tmp_path: Path) -> None:
     assert after.execute("SELECT count(*), sum(a) FROM t").fetchall() == [(20, 190)]
     assert after.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     connection.close()
+
+
+@pytest.mark.parametrize("somebody_reads", [False, True])
+def test_a_disk_that_is_not_quick_is_waited_for_only_while_nobody_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, somebody_reads: bool
+) -> None:
+    monkeypatch.setattr(writer, "QUICK_COMMIT_S", 0.0)  # every disk is slower than that
+    monkeypatch.setattr(writer, "PATIENT_COMMIT_S", 60.0)
+    monkeypatch.setattr(writer, "SLOW_S", 0.0)
+    places: list[str] = []
+
+    async def play(desk: Desk) -> None:
+        commit, reads = desk.writer._commit, iter(range(1000))
+
+        def seen(jobs: list[Job]) -> None:
+            places.append(threading.current_thread().name)
+            commit(jobs)
+
+        desk.writer._commit = seen  # type: ignore[method-assign]
+        desk.writer.reads = lambda: next(reads) if somebody_reads else 7
+        for n in range(10):
+            desk.put(f"{n}", is_quick=True)
+            await desk.until(n + 1)
+
+    scene(play, tmp_path / "x.db")
+    assert set(places[1:]) == {"writer" if somebody_reads else "MainThread"}

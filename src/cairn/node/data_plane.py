@@ -110,6 +110,10 @@ class DataPlane:
 
         self._disk.submit(Job(guarded, done, is_urgent=urgent, is_alone=alone))
 
+    def share_with(self, reads: Callable[[], int]) -> None:
+        """The writer learns how many reads the event loop answers: not to be in their way."""
+        self._disk.reads = reads
+
     def submit_job(self, job: Job) -> None:
         """For the hottest path, which has made its own; `arrived` is to be told afterwards."""
         self._disk.submit(job)

@@ -49,6 +49,7 @@ class Execution:
         self._raft: Path = instance.store.path
         self.reader = RowReader(self._data, self._raft, register)
         register(instance.data.store.connection)
+        instance.data.share_with(lambda: self.reader.count)
         self._pool = ThreadPoolExecutor(SCAN_THREADS, thread_name_prefix="scan")
         self._local = threading.local()
 

@@ -39,6 +39,7 @@ class RowReader:
         self.connection.pragma("cache_size", -32_000)
         self._is_quick = False
         self._begun = 0.0
+        self.count = 0  # of quick reads
 
     def _is_late(self) -> bool:
         return monotonic() - self._begun > QUICK_S
@@ -49,6 +50,7 @@ class RowReader:
             self._is_quick = True
             self.connection.set_progress_handler(self._is_late, LOOK_EVERY)
         self._begun = monotonic()
+        self.count += 1
         try:
             return self.connection.execute(sql, args).fetchall()
         except apsw.InterruptError:

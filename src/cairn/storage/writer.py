@@ -24,6 +24,7 @@ GATHER_S = 0.0002
 MAX_GROUP = 512  # statements of one transaction: bounds how long the first one waits
 RESERVE_AFTER_S = 1.0  # after the start, which should not wait for it
 QUICK_COMMIT_S = 0.0005  # a disk that takes no longer may be waited for on the event loop
+PATIENT_COMMIT_S = 0.002  # the same as long as nobody reads
 SLOW_S = 2.0  # how long the thread commits after a commit that took much longer than that
 SLICE = 64  # short statements run in one go: bounds how long the event loop is busy with them
 
@@ -52,6 +53,8 @@ class Job:
 
 class Disk(Protocol):
     """Takes jobs in order. A thread in life, a virtual disk under the simulator."""
+
+    reads: Callable[[], int]
 
     def submit(self, job: Job) -> None: ...
 
@@ -136,6 +139,9 @@ class WriterThread:
         self._last = 0  # size of the group before
         self._commit_s = 2 * QUICK_COMMIT_S  # what the last commits took, on average
         self._slow_until = 0.0
+        self.reads: Callable[[], int] = lambda: 0  # how many the event loop has answered
+        self._read = 0
+        self._patience_s = QUICK_COMMIT_S
         self._pages = 0  # of the write-ahead log
         self._added = 0  # by the last commit
         self._is_full = False  # whether SQLite knows that every commit shall be synced
@@ -217,7 +223,10 @@ class WriterThread:
             self._work.put((step, jobs))
 
     def _is_disk_quick(self) -> bool:
-        return self._commit_s < QUICK_COMMIT_S and monotonic() >= self._slow_until
+        """Whether waiting here costs less than waking a thread and being woken by it."""
+        read, self._read = self._read, self.reads()
+        self._patience_s = PATIENT_COMMIT_S if read == self._read else QUICK_COMMIT_S
+        return self._commit_s < self._patience_s and monotonic() >= self._slow_until
 
     def _run_here(self, job: Job) -> None:
         if not self._open:
@@ -305,7 +314,7 @@ class WriterThread:
         self._connection.execute("COMMIT")
         took = monotonic() - begun
         self._commit_s += (took - self._commit_s) / 8
-        if took > 10 * QUICK_COMMIT_S:
+        if took > 10 * self._patience_s:
             self._slow_until = begun + took + SLOW_S
 
     def _on_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:

@@ -102,6 +102,7 @@ class VirtualDisk:
         self.path = Path(connection.filename)
         self.synced = self._log_size()
         self.groups = self.jobs = 0
+        self.reads: Callable[[], int] = lambda: 0  # of no interest here: nothing waits on the loop
 
     def submit(self, job: Job) -> None:
         if job.is_urgent:
