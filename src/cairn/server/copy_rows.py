@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from cairn.model.buckets import buckets_function
 from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, NotNullViolation
@@ -26,6 +28,8 @@ from cairn.model.values import (
 Fields = Sequence[str | None]  # of one column
 Row = tuple[Any, ...]
 ReadColumn = Callable[[Sequence[str]], Sequence[Any]]
+_decode_integers = msgspec.json.Decoder(list[int]).decode
+_decode_doubles = msgspec.json.Decoder(list[float]).decode
 
 
 class RowMaker:
@@ -136,25 +140,24 @@ def _one_by_one(type_: ColumnType, fields: Sequence[str]) -> list[Any]:
     return [to_physical(type_, parse_text(type_, field)) for field in fields]
 
 
-def _is_plain(fields: Sequence[str]) -> bool:
-    """Whether Python's idea of a number cannot be wider than SQL's: no `1_000`, no `١٢`."""
-    text = "".join(fields)
-    return text.isascii() and "_" not in text
+def _numbers(decode: Callable[[str], list[Any]], fields: Sequence[str]) -> list[Any] | None:
+    """Read as one list of JSON, which knows neither `1_000` nor `١٢`; None: not so plain."""
+    try:
+        values = decode(f"[{','.join(fields)}]")
+    except msgspec.DecodeError:
+        return None
+    return values if len(values) == len(fields) else None  # a field had a comma in it
 
 
 def _integers(type_: ColumnType, low: int, fields: Sequence[str]) -> Sequence[Any]:
-    if not fields or not _is_plain(fields):
-        return _one_by_one(type_, fields)
-    values = list(map(int, fields))
-    if low <= min(values) and max(values) <= INT64_MAX:
+    values = _numbers(_decode_integers, fields)
+    if values and low <= min(values) and max(values) <= INT64_MAX:
         return values
     return _one_by_one(type_, fields)
 
 
 def _doubles(fields: Sequence[str]) -> Sequence[Any]:
-    if not _is_plain(fields):
+    values = _numbers(_decode_doubles, fields)
+    if values is None or not math.isfinite(sum(values)):
         return _one_by_one(ColumnType.DOUBLE, fields)
-    values = [float(field) + 0.0 for field in fields]  # -0.0 becomes 0.0 (DESIGN 5.2)
-    if math.isfinite(sum(values)):
-        return values
-    return _one_by_one(ColumnType.DOUBLE, fields)
+    return [value + 0.0 for value in values]  # -0.0 becomes 0.0 (DESIGN 5.2)
