@@ -337,6 +337,13 @@ def _parse_int(text: str) -> int:
     return _integer(int(_number(text)))
 
 
+def _parse_double(text: str) -> float:
+    value = float(_number(text))
+    if math.isinf(value) and "inf" not in text.lower():  # it was too big, not infinite
+        raise OutOfRange(f'"{text}" is out of range for type double precision')
+    return value
+
+
 def parse_datetime(text: str) -> datetime:
     """ISO 8601 or PostgreSQL's spelling (`2024-01-02 03:04:05+00`); UTC where no zone is given."""
     word = text.strip()
@@ -353,7 +360,7 @@ _PARSERS: dict[ColumnType, Callable[[str], Any]] = {
     ColumnType.BOOLEAN: _parse_bool,
     ColumnType.INTEGER: _parse_int,
     ColumnType.UNSIGNED: lambda text: _unsigned(int(_number(text))),
-    ColumnType.DOUBLE: lambda text: float(_number(text)),
+    ColumnType.DOUBLE: _parse_double,
     ColumnType.DECIMAL: parse_decimal,
     ColumnType.STRING: str,
     ColumnType.UUID: lambda text: UUID(text.strip()),
