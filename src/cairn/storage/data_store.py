@@ -7,8 +7,7 @@ made by the preupdate hook from what SQLite really changed (rule 4).
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +26,13 @@ from cairn.model.records import (
     Kind,
     Packed,
     Record,
-    RowChange,
-    RowOp,
     Shape,
     Vclock,
     encode_body,
     join_rows,
     pack_rows,
 )
-from cairn.model.schema import (
-    Index,
-    Table,
-    create_index_sql,
-    create_table_sql,
-    physical_column,
-)
-from cairn.storage.ddl import add_columns_sql
+from cairn.storage.shapes import RowTables
 from cairn.storage.sqlite import check_file, damaged, insert_many, open_writer
 
 #: The log is a table with rowids: in one without, each comparison of keys reads whole bodies.
@@ -68,9 +58,6 @@ _INSERT_RECORD = "INSERT INTO row_log(origin, lsn, epoch, body) VALUES (?, ?, ?,
 CACHE_KIB = 64 * 1024
 #: A record has to fit into one message between instances (rule 23).
 RECORD_MAX_BYTES = 48 * 1024 * 1024
-_OPS = {"INSERT": RowOp.INSERT, "UPDATE": RowOp.UPDATE, "DELETE": RowOp.DELETE}
-
-_decode_shape = msgspec.msgpack.Decoder(tuple[Table, tuple[Index, ...]]).decode
 
 
 class Fence(msgspec.Struct, frozen=True):
@@ -94,7 +81,7 @@ class Fence(msgspec.Struct, frozen=True):
         )
 
 
-class DataStore:
+class DataStore(RowTables):
     """Everything that touches `data.db` for writing. Lives on the writer's thread."""
 
     def __init__(
@@ -121,8 +108,7 @@ class DataStore:
             self.connection.close()
             raise damaged(path, str(problem)) from None
         self.fence = Fence()
-        self._changes: list[RowChange] = []
-        self.versions: dict[int, int] = {}  # replaced, never changed: readers keep what they saw
+        super().__init__()
         self.reload()
         self.connection.preupdate_hook(self._on_change)
 
@@ -140,15 +126,6 @@ class DataStore:
         self.promised = int(self.get("promised_epoch", 0))
         self.last_epoch = int(self.get("last_epoch", 0))
 
-    def reload_tables(self) -> None:
-        """As the open transaction sees them: after a schema change that was taken back."""
-        self.tables: dict[int, Table] = {}
-        self.indexes: dict[int, tuple[Index, ...]] = {}
-        found: list[Any] = self.connection.execute("SELECT id, body FROM local_table").fetchall()
-        for table_id, body in found:
-            self.tables[table_id], self.indexes[table_id] = _decode_shape(body)
-        self.versions = {table_id: table.schema_version for table_id, table in self.tables.items()}
-
     def get(self, key: str, default: Any = None) -> Any:
         row = self.connection.execute(
             "SELECT value FROM local_state WHERE key = ?", (key,)
@@ -157,37 +134,6 @@ class DataStore:
 
     def put(self, key: str, value: Any) -> None:
         self.connection.execute("INSERT OR REPLACE INTO local_state VALUES (?, ?)", (key, value))
-
-    # --- the hook -----------------------------------------------------------------------------
-
-    def _on_change(self, update: Any) -> None:
-        name = update.table_name
-        if name[0] != "t" or not name[1:].isdigit():
-            return
-        table = int(name[1:])
-        self._changes.append(
-            RowChange(
-                table,
-                self.versions.get(table, 0),
-                _OPS[update.op],
-                None if update.op == "INSERT" else tuple(update.old),
-                None if update.op == "DELETE" else tuple(update.new),
-            )
-        )
-
-    @contextlib.contextmanager
-    def unobserved(self) -> Iterator[None]:
-        """For changes that somebody has told already: the hook need not tell them again."""
-        self.connection.preupdate_hook(None)
-        try:
-            yield
-        finally:
-            self.connection.preupdate_hook(self._on_change)
-
-    def take_changes(self) -> tuple[RowChange, ...]:
-        found = tuple(self._changes)
-        self._changes.clear()
-        return found
 
     # --- checks inside the transaction ----------------------------------------------------------
 
@@ -318,19 +264,6 @@ class DataStore:
         self._bulk = (table, self.versions.get(table, 0), join_rows(packed, len(rows)))
         return len(rows)
 
-    def pending_changes(self) -> int:
-        """Rows changed so far by the statement that is running."""
-        return len(self._changes)
-
-    def count_rows(self) -> int:
-        """Rows a client is told of. REPLACE counts once, delete plus insert of one row too."""
-        if len(self._changes) == 1:
-            return 1
-        inserts = sum(change.op == RowOp.INSERT for change in self._changes)
-        deletes = sum(change.op == RowOp.DELETE for change in self._changes)
-        updates = len(self._changes) - inserts - deletes
-        return updates + max(inserts, deletes)
-
     def operation(self, operation: str) -> int | None:
         """Rows of an operation that was carried out before; None when it was not."""
         query = "SELECT rows FROM done_operation WHERE id = ?"
@@ -366,55 +299,6 @@ class DataStore:
         self._changes.clear()
         self._log(Body(Kind.DDL, self._now(), shape=shape))
         return True
-
-    def differs(self, shape: Shape) -> bool:
-        have = self.tables.get(shape.table_id)
-        if shape.table is None or have is None:
-            return have is not shape.table
-        return have.schema_version != shape.table.schema_version
-
-    def apply_shape(self, shape: Shape) -> None:
-        execute = self.connection.execute
-        have, want = self.tables.get(shape.table_id), shape.table
-        if want is None:
-            if have is not None:
-                execute(f"DROP TABLE {have.physical_name}")
-                execute("DELETE FROM local_table WHERE id = ?", (have.id,))
-                del self.tables[have.id]
-                self.versions = {key: v for key, v in self.versions.items() if key != have.id}
-                self.indexes.pop(have.id, None)
-            return
-        if have is None:
-            execute(create_table_sql(want))
-        else:
-            self._match_columns(have, want)
-            if shape.truncate:
-                with self.unobserved():  # page by page, not row by row
-                    execute(f"DELETE FROM {want.physical_name}")
-        self._match_indexes(want, shape.indexes)
-        body = msgspec.msgpack.encode((want, shape.indexes))
-        execute("INSERT OR REPLACE INTO local_table VALUES (?, ?)", (want.id, body))
-        self.tables[want.id] = want
-        self.versions = {**self.versions, want.id: want.schema_version}
-        self.indexes[want.id] = shape.indexes
-
-    def _match_columns(self, have: Table, want: Table) -> None:
-        """Columns are added at the end; taking one away only undoes an aborted change."""
-        for text in add_columns_sql(have, want.columns[len(have.columns) :]):
-            self.connection.execute(text)
-        for at in range(len(want.columns), len(have.columns)):
-            name = physical_column(at)
-            self.connection.execute(f"ALTER TABLE {want.physical_name} DROP COLUMN {name}")
-
-    def _match_indexes(self, table: Table, wanted: tuple[Index, ...]) -> None:
-        have = {index.id: index for index in self.indexes.get(table.id, ())}
-        keep = {index.id for index in wanted}
-        for index in have.values():
-            if index.id not in keep:
-                self.connection.execute(f"DROP INDEX IF EXISTS {index.physical_name}")
-        for index in wanted:
-            if index.id not in have:
-                self.connection.execute(create_index_sql(table, index))
 
     # --- epochs ---------------------------------------------------------------------------------
 
@@ -469,17 +353,6 @@ class DataStore:
     def cut_vclock(self, origin: str, lsn: int) -> None:
         self._dirty.add(origin)
         self.vclock[origin] = lsn
-
-    def build_indexes(self, shape: Shape) -> None:
-        """After a full copy: indexes are made once, over all rows."""
-        assert shape.table is not None
-        for index in shape.indexes:
-            self.connection.execute(create_index_sql(shape.table, index))
-        body = msgspec.msgpack.encode((shape.table, shape.indexes))
-        self.connection.execute(
-            "INSERT OR REPLACE INTO local_table VALUES (?, ?)", (shape.table_id, body)
-        )
-        self.indexes[shape.table_id] = shape.indexes
 
 
 def _body(record: Record) -> Body:
