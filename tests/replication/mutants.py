@@ -146,13 +146,13 @@ MUTANTS = tuple(
         ),
         (
             *("9", "no lease is needed to acknowledge", EXECUTION),
-            *("elif not instance.lease.is_held(fence.epoch):", "elif False:"),
+            *("elif not self._instance.lease.is_held(fence.epoch):", "elif False:"),
             SIM + "a_write_whose_lease_ends_during_the_commit_is_told_as_unknown",
         ),
         (
             *("9", "no lease is needed to begin a read", EXECUTION),
-            "list[Row]:\n        self.check_read(request)\n        rows = self.reader.quick",
-            "list[Row]:\n        rows = self.reader.quick",
+            "list[Row]:\n        self.check_read(request)\n        most = ",
+            "list[Row]:\n        most = ",
             SIM + "a_read_without_a_lease_is_refused_before_it_begins",
         ),
         (
