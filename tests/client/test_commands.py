@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cairn.cli import pipeline
 from cairn.cli.route import run_explain_route
-from cairn.cli.talking import TalkProblem
+from cairn.cli.talking import TalkProblem, Target
 from cairn.cli.watch import Lines
 
 from .fake_cluster import FakeCluster
@@ -74,10 +76,15 @@ def test_missing_parameters_are_named_with_their_part_in_the_route(cluster: Fake
         run_explain_route("INSERT INTO t VALUES ($1, $2)", ["7"], cluster.dsn(), None)
     assert caught.value.exit_code == 2
     assert str(caught.value) == (
-        "the statement takes 2 parameters, 1 were given\n"
+        "the statement takes 2 parameters, 1 was given\n"
         "  $1 int8, part 1 of 1 of the distribution key\n"
         "  $2 text"
     )
+
+
+def test_one_parameter_is_one(cluster: FakeCluster) -> None:
+    with pytest.raises(TalkProblem, match="the statement takes 1 parameter, 0 were given"):
+        run_explain_route(SELECT, [], cluster.dsn(), None)
 
 
 def test_bad_sql_is_the_servers_error_and_exit_code_1(cluster: FakeCluster) -> None:
@@ -95,3 +102,40 @@ def test_a_cluster_that_is_not_there_is_exit_code_3(cluster: FakeCluster) -> Non
     with pytest.raises(TalkProblem) as caught:
         run_explain_route("SELECT 1", [], dsn, None)
     assert caught.value.exit_code == 3
+
+
+def test_the_pipelines_commands_end_with_3_when_nobody_answers(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    dsn = cluster.dsn("i1")
+    cluster.stop("i1")
+    assert pipeline.dump("t", str(tmp_path / "out"), dsn=dsn) == 3
+    assert "cannot reach 127.0.0.1:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dsn", ["ann:old@h:1", "ann@h:1", "ann:old@h1:1,h2:2", "h:1"])
+def test_the_password_file_beats_the_dsn_which_beats_the_environment(
+    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"postgresql://{dsn}/cairn?sslmode=disable"
+    monkeypatch.setenv("PGPASSWORD", "of the environment")
+    in_dsn = "old" if "old" in dsn else "of the environment"
+    assert Target(text, None).password == in_dsn
+    assert Target(pipeline._with_password(text, None), None).password == in_dsn
+    file = tmp_path / "password"
+    file.write_text("p@ss/w:rd\n")
+    monkeypatch.delenv("PGPASSWORD")
+    given = Target(text, str(file))
+    passed_on = Target(pipeline._with_password(text, str(file)), None)
+    assert given.password == passed_on.password == "p@ss/w:rd"
+    assert given.settings == passed_on.settings
+
+
+def test_what_is_wrong_without_spark_is_told_without_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = str(tmp_path / "missing.csv")
+    assert pipeline.load([missing], "t", dsn="postgresql://127.0.0.1:1/cairn") == 2
+    assert "no such file" in capsys.readouterr().err
+    assert pipeline.dump("t", str(tmp_path), dsn="postgresql://127.0.0.1:1/cairn") == 2
+    assert "--overwrite" in capsys.readouterr().err

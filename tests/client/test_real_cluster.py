@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from cairn.client import connect, sync
 from cairn.client.metadata import Metadata
 from cairn.model.errors import CairnError
+from tests.cluster.as_peer import AsPeer
 
 from .driving import until
 from .small_client import SmallClient
@@ -47,10 +48,10 @@ def free_base_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     given = os.environ.get("CAIRN_DSNS") or os.environ.get("CAIRN_DSN")
     if given:
-        yield given
+        yield {"dsns": given}
         return
     directory = str(tmp_path_factory.mktemp("demo"))
     base = str(free_base_port())
@@ -59,10 +60,23 @@ def dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     assert done.returncode == 0, done.stderr
     try:
         facts = json.loads((Path(directory) / "demo.json").read_text())
-        yield facts.get("dsns") or facts["dsn"]
+        yield facts
     finally:
         stop = [str(CAIRN), "demo", "--stop", "--dir", directory]
         subprocess.run(stop, capture_output=True, timeout=60, check=False)
+
+
+@pytest.fixture(scope="module")
+def dsn(demo: dict[str, Any]) -> str:
+    return str(demo["dsns"])
+
+
+@pytest.fixture(scope="module")
+def as_peer(demo: dict[str, Any]) -> AsPeer:
+    if "dir" not in demo:
+        pytest.skip("the service password of a cluster that was given is not known")
+    secret = (Path(demo["dir"]) / "service.password").read_text()
+    return AsPeer([each["peer"] for each in demo["instances"]], "demo", secret)
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -239,7 +253,7 @@ def test_copy_is_split_by_the_driver(dsn: str) -> None:
         assert "not executed (23505" in str(caught.value.detail)
 
 
-def test_a_hop_is_told_and_waiting_bucket_events_count_at_once(dsn: str) -> None:
+def test_a_hop_is_told_and_waiting_bucket_events_count_at_once(dsn: str, as_peer: AsPeer) -> None:
     """All of r1's buckets are given to r2 and back; the driver waits 15 s with bucket events."""
 
     async def test() -> None:
@@ -250,8 +264,7 @@ def test_a_hop_is_told_and_waiting_bucket_events_count_at_once(dsn: str) -> None
             routes = {key: str(await pool.explain_route(text, key)) for key in range(50)}
             key = next(key for key, route in routes.items() if "→ r1 →" in route)
             assert await pool.fetch(text, key) == []
-            give = "UPDATE _pico_bucket SET current_replicaset_name = {} WHERE bucket_id_start = 1"
-            await admin.execute(give.format("'r2'"))
+            await asyncio.to_thread(as_peer.give_buckets, "r2")
             try:
                 await until(lambda: len(pool.topology.batch) > 0)
                 assert "→ r1 →" in str(await pool.explain_route(text, key))
@@ -259,7 +272,7 @@ def test_a_hop_is_told_and_waiting_bucket_events_count_at_once(dsn: str) -> None
                 assert pool.stats.hints == {"flushed": 1}
                 assert "→ r2 →" in str(await pool.explain_route(text, key))
             finally:
-                await admin.execute(give.format("'r1'"))
+                await asyncio.to_thread(as_peer.give_buckets, "r1")
 
     run(test)
 

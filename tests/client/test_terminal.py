@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from cairn.cli import status
+from cairn.cli import migrate, status
 from cairn.cli.app import app
 from cairn.cli.demo import Demo, DemoOptions, _welcome
 from cairn.cli.demo_stop import stop_demo
@@ -71,6 +71,30 @@ def test_help_tells_every_command_whole() -> None:
     told = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output
     assert "explain-route" in told and "..." not in told.partition("Commands:")[2]
     assert "Example: cairn config default" in CliRunner().invoke(app, ["config", "--help"]).output
+
+
+class Queue:
+    """A connection whose queue has one long operation."""
+
+    OP = "INSERT INTO a_table_with_a_long_name VALUES ('[red]', 'and some more words')"
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return [(1000, "001_a_batch.sql", "done", "custom", "what for", None, self.OP)]
+
+
+def test_the_queue_is_not_wrapped_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert migrate.show(Queue(), as_json=False) == 0  # type: ignore[arg-type]
+    header, row = capsys.readouterr().out.splitlines()
+    assert row.split() == ["1000", "001_a_batch.sql", "custom", "done", *Queue.OP.split()]
+    assert header.split() == ["id", "batch", "kind", "status", "operation"]
+
+
+def test_a_demo_with_a_wrong_flag_says_who_speaks() -> None:
+    ended = CliRunner().invoke(app, ["demo", "--replication-mode", "both"])
+    assert (ended.exit_code, ended.output) == (
+        2,
+        "cairn demo: --replication-mode both: async or sync\n",
+    )
 
 
 def test_a_target_may_be_moved_to_another_instance() -> None:

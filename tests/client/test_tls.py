@@ -7,9 +7,11 @@ import shutil
 import ssl
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cairn.cli.talking import Talk, TalkProblem, Target
 from cairn.client import aio_wire, flows, sync_wire
 from cairn.client.settings import parse_dsn
 from cairn.model.errors import CairnError
@@ -68,3 +70,35 @@ def test_a_server_without_tls_is_refused_when_it_is_required() -> None:
         with pytest.raises(CairnError) as caught:
             sync_wire.open_wire(wrong, wrong.hosts[0], {})
         assert caught.value.sqlstate == "28P01"
+
+
+def talked(port: int, more: str) -> list[Any]:
+    """What `cairn status` and its like get to hear."""
+    talk = Talk(Target(f"postgresql://alice:secret@127.0.0.1:{port}/x?{more}", None))
+    try:
+        return talk.rows("echo $1::int8", (5,))
+    finally:
+        talk.close()
+
+
+def test_commands_encrypt_as_the_driver_does(tls: ssl.SSLContext, tmp_path: Path) -> None:
+    with echo_server(tls) as (port, _):
+        for mode in ("", "sslmode=prefer", "sslmode=require"):
+            assert talked(port, mode) == [(5,)]
+        trusted = f"sslmode=verify-ca&sslrootcert={tmp_path / 'crt'}"
+        assert talked(port, trusted) == [(5,)]
+        for mode in ("verify-ca", "verify-full"):
+            with pytest.raises(TalkProblem, match="certificate verify failed") as caught:
+                talked(port, f"sslmode={mode}")
+            assert caught.value.exit_code == 3
+        with pytest.raises(TalkProblem, match="sslrootcert") as caught:
+            talked(port, "sslmode=verify-ca&sslrootcert=/nonexist")
+        assert caught.value.exit_code == 2
+    with pytest.raises(TalkProblem, match="sslmode=maybe: use one of disable") as caught:
+        talked(1, "sslmode=maybe")
+    assert caught.value.exit_code == 2
+    with echo_server() as (port, _):
+        for mode in ("sslmode=disable", "sslmode=prefer"):
+            assert talked(port, mode) == [(5,)]
+        with pytest.raises(TalkProblem, match="does not support TLS"):
+            talked(port, "sslmode=require")

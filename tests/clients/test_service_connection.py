@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.as_peer import AsPeer
 from tests.cluster.harness import Cluster, Node, eventually
 from tests.server.raw import Raw, fields, message, startup_packet
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
-ADDRESS = (
-    "UPDATE _pico_peer_address SET address = %s WHERE raft_id = %s AND connection_type = 'pgproto'"
-)
 SEED_FIELDS = {
     "replicaset": {"op", "map", "timestamp", "raft", "replicaset_uuid", "current_master_uuid"},
     "instance": {
@@ -105,11 +103,12 @@ def moved_address(cluster: Cluster, to: str) -> Iterator[dict[str, Any]]:
     where = (raft_id, "pgproto")
     query = "SELECT address FROM _pico_peer_address WHERE raft_id = %s AND connection_type = %s"
     ((was,),) = node.sql(query, where)
-    node.sql(ADDRESS, (to, raft_id))
+    as_peer = AsPeer([each.peer for each in cluster.nodes.values()], cluster.name)
+    as_peer.set_address(raft_id, to)
     try:
         yield {"op": "replace", "map": "instance", "instance_uuid": uuid, "address": to}
     finally:
-        node.sql(ADDRESS, (was, raft_id))
+        as_peer.set_address(raft_id, was)
 
 
 def test_a_change_is_told_everywhere_with_only_what_changed(cluster: Cluster) -> None:

@@ -184,9 +184,13 @@ class Cluster:
         for name in names:
             self.add(name)
         self.peers = ",".join(self.nodes[name].peer for name in names)
-        for name in names:
-            self.nodes[name].start()
-        self.wait_online(*names)
+        try:
+            for name in names:
+                self.nodes[name].start()
+            self.wait_online(*names)
+        except BaseException:
+            self.close()  # whoever called has no cluster to close yet
+            raise
         return self
 
     def states(self, via: str) -> dict[str, str]:

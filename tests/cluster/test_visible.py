@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.cluster.harness import Cluster, eventually, free_ports
+from tests.cluster.harness import PASSWORD, Cluster, eventually, free_ports
 from tests.cluster.proxy import ProxiedCluster
 
 pytestmark = pytest.mark.cluster
@@ -110,3 +113,26 @@ def test_rows_of_a_master_that_was_replaced_can_be_read_where_they_were_written(
     cluster[master].kill()
     cluster[master].start()
     eventually(lambda: told() == expected, "the same after a restart")
+
+
+def test_watch_goes_on_at_another_instance(
+    new_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    cluster = new_cluster().start("i1", "i2", "i3")
+    dsn = f"postgresql://admin:{PASSWORD}@127.0.0.1:{cluster['i1'].pg_port}/cairn"
+    told, said = tmp_path / "events", tmp_path / "remarks"
+    with told.open("wb") as out, said.open("wb") as err:
+        command = [sys.executable, "-m", "cairn.cli.main", "watch", "--dsn", dsn]
+        watch = subprocess.Popen(command, stdout=out, stderr=err)
+    try:
+        eventually(lambda: "snapshot_end" in told.read_text(), "the snapshot")
+        cluster["i1"].kill()
+        offline = f"instance=i1 at 127.0.0.1:{cluster['i1'].pg_port} current_state=Offline"
+        eventually(lambda: offline in told.read_text(), "what happened to i1, told by another")
+        assert "cairn: following 127.0.0.1:" in said.read_text()
+        assert told.read_text().count("snapshot_end") == 1  # it was resumed, not begun anew
+        watch.send_signal(signal.SIGINT)
+        assert watch.wait(10) == 130
+    finally:
+        watch.kill()
+        watch.wait()

@@ -57,6 +57,8 @@ def test_a_parameter_may_be_an_option(port: int) -> None:
 def test_the_cluster_says_whom_to_read_from(port: int) -> None:
     with connect(port) as sql:
         sql.execute("ALTER SYSTEM SET read_preference = 'any'")
+        assert sql.execute("SHOW read_preference").fetchone() == ("leader",)  # as it still reads
+        assert ("read_preference", "leader") in [row[:2] for row in sql.execute("SHOW ALL")]
         with connect(port) as later:
             assert later.execute("SHOW read_preference").fetchone() == ("any",)
             later.execute("SET read_preference = leader")

@@ -7,6 +7,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from struct import pack
@@ -15,6 +16,7 @@ import asyncpg
 import psycopg
 import pytest
 
+from cairn.cli.talking import Talk, TalkProblem, Target
 from cairn.model.errors import ConfigProblem
 from cairn.node.config import InstanceConfig, load
 from cairn.server.tls import from_config
@@ -93,6 +95,20 @@ def test_the_certificate_can_be_verified(node: Node, files: Path) -> None:
         assert connection.execute("SELECT 1").fetchone() == (1,)
     with pytest.raises(psycopg.OperationalError, match="certificate verify failed"):
         node.connect(sslmode="verify-full", sslrootcert=f"{files}/client.crt")
+
+
+@pytest.mark.parametrize("command", ["status", "migrate status"])
+def test_commands_encrypt_as_the_dsn_says(node: Node, files: Path, command: str) -> None:
+    def run(more: str) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-m", "cairn.cli.main", *command.split(), "--dsn", dsn(node, more)]
+        return subprocess.run(words, capture_output=True, text=True, timeout=30)
+
+    trusted = f"sslmode=verify-full&sslrootcert={files}/ca.crt"
+    assert run(trusted).returncode == 0
+    other = run(f"sslmode=verify-full&sslrootcert={files}/client.crt")
+    assert other.returncode == 3 and "certificate verify failed" in other.stderr
+    plain = run("sslmode=disable")
+    assert plain.returncode == 1 and "requires the client to use ssl" in plain.stderr
 
 
 def test_the_channel_is_bound_to_the_password(node: Node) -> None:
@@ -175,6 +191,10 @@ def test_clients_must_show_a_certificate_when_an_authority_is_given(
         eventually(lambda: connected(node, sslmode="require", **own), "a login with a certificate")
         with pytest.raises(psycopg.OperationalError):
             node.connect(sslmode="require", sslcert="/nowhere")
+        shown = "&".join(f"{name}={path}" for name, path in own.items())
+        Talk(Target(dsn(node, f"sslmode=require&{shown}"), None)).close()
+        with pytest.raises(TalkProblem):
+            Talk(Target(dsn(node, "sslmode=require"), None))
     finally:
         node.cluster.close()
 

@@ -22,6 +22,7 @@ from cairn.spark.plainly import CairnSparkError
 from cairn.spark.reader import TableReader
 from cairn.spark.staging import STAGE
 from cairn.spark.tables import describe, spark_schema
+from tests.cluster.as_peer import AsPeer
 from tests.cluster.harness import eventually
 from tests.spark.real_spark import _waiting
 
@@ -32,8 +33,8 @@ COLUMNS = "id INTEGER PRIMARY KEY, s TEXT"
 class Buckets:
     """The first range, which one replicaset gives to the other."""
 
-    def __init__(self, pool: SyncPool) -> None:
-        self._pool = pool
+    def __init__(self, pool: SyncPool, as_peer: AsPeer) -> None:
+        self._pool, self._as_peer = pool, as_peer
         self.one, self.other = sorted(
             name for (name,) in pool.fetch("SELECT name FROM _pico_replicaset")
         )
@@ -42,9 +43,7 @@ class Buckets:
         )
 
     def give(self, name: str) -> None:
-        self._pool.execute(
-            f"UPDATE _pico_bucket SET current_replicaset_name = '{name}' WHERE bucket_id_start = 1"
-        )
+        self._as_peer.give_buckets(name)
 
     def move(self, *tables: str) -> None:
         """As a move ends: the new owner has the rows, the old one keeps a copy of no meaning."""
@@ -68,8 +67,9 @@ class Buckets:
 
 
 @pytest.fixture
-def buckets(pool: SyncPool, dsn: str) -> Iterator[Buckets]:
-    found = Buckets(pool)
+def buckets(pool: SyncPool, dsn: str, demo: dict[str, Any]) -> Iterator[Buckets]:
+    secret = (Path(demo["dir"]) / "service.password").read_text()
+    found = Buckets(pool, AsPeer([each["peer"] for each in demo["instances"]], "demo", secret))
     yield found
     found.give(found.one)
     eventually(lambda: len(cluster.owners(dsn, "default")) == 2, "the owners of old")

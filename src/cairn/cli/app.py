@@ -73,8 +73,12 @@ def _config_default(
     if output is None:
         typer.echo(default_file(), nl=False)
     else:
-        with open(output, "w") as file:
-            file.write(default_file())
+        try:
+            with open(output, "w") as file:
+                file.write(default_file())
+        except OSError as problem:
+            typer.echo(f"cairn: -o {output}: {problem.strerror}", err=True)
+            raise typer.Exit(2) from None
 
 
 @app.command(short_help="Start a real cluster on this machine.")
@@ -104,7 +108,7 @@ def demo(
     from cairn.cli.demo_stop import stop_demo
 
     if replication_mode not in ("async", "sync"):
-        typer.echo(f"--replication-mode {replication_mode}: async or sync", err=True)
+        typer.echo(f"cairn demo: --replication-mode {replication_mode}: async or sync", err=True)
         raise typer.Exit(2)
     if stop:
         raise typer.Exit(stop_demo(directory))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cairn.cli.demo_stop import STOP_S
+from cairn.cli.demo_stop import STOP_S, end_all
 from cairn.cli.talking import Talk, TalkProblem, Target
 
 READY_S = 60.0
@@ -70,7 +70,7 @@ class Demo:
     # --- life -------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self.dir.mkdir(parents=True, exist_ok=True)
+        self.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._check_ports()
         secret = self.dir / "service.password"
         if not secret.exists():
@@ -80,7 +80,7 @@ class Demo:
         peers = ",".join(self.peer(at) for at in range(min(3, len(self.names))))
         for at, name in enumerate(self.names):
             folder = self.dir / name
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
             self._let_first_found(at, folder)
             log = (folder / "cairn.log").open("ab")
             arguments = [
@@ -159,7 +159,9 @@ class Demo:
         }
 
     def _write_json(self) -> None:
-        (self.dir / "demo.json").write_text(json.dumps(self.facts(), indent=2) + "\n")
+        path = self.dir / "demo.json"
+        path.touch(mode=0o600)  # it has the password
+        path.write_text(json.dumps(self.facts(), indent=2) + "\n")
 
     def wait_ready(self) -> float:
         """Seconds until everybody is Online and every replicaset has its share of buckets."""
@@ -210,6 +212,7 @@ class Demo:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        end_all(self.dir)
         if self.is_temporary:
             shutil.rmtree(self.dir, ignore_errors=True)
 
@@ -297,7 +300,9 @@ def load_sample(demo: Demo, file: str) -> None:
     table = Path(file).stem
     print(f"loading {file} into {table} through Spark …", flush=True)
     cairn = [sys.executable, "-m", "cairn.cli.main"]
-    report = str(demo.dir / "report.html")
+    kept = Path("demo-data") if demo.is_temporary else demo.dir  # it shall outlive the cluster
+    kept.mkdir(exist_ok=True)
+    report = str(kept / "report.html")
     load = ["load", file, "--table", table, "--create", "--key", "id", "--write-id", "demo-sample"]
     types = Path(file).with_suffix(".ddl")
     if types.exists():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import signal
 import sys
@@ -21,25 +21,31 @@ def stop_demo(directory: str | None) -> int:
     if not path.exists():
         sys.stderr.write(f"cairn demo: no demo in {directory}\n")
         return 1
-    found = {
-        instance["name"]: instance["pid"]
-        for instance in json.loads(path.read_text())["instances"]
-        if _is_ours(instance["pid"], directory)
-    }
-    pids = list(found.values())
-    for pid in pids:
-        _signal(pid, signal.SIGTERM)
-    deadline = time.monotonic() + STOP_S
-    while any(_is_ours(pid, directory) for pid in pids):
-        if time.monotonic() > deadline:
-            for pid in pids:
-                _signal(pid, signal.SIGKILL)
-            break
-        time.sleep(0.05)
+    found = end_all(Path(directory))
     path.unlink()
     told = f"stopped {', '.join(found)}" if found else "no instance was running"
     print(f"{told}; files stay in {path.parent.absolute()}")
     return 0
+
+
+def end_all(directory: Path) -> list[str]:
+    """End every instance below the directory, also one that was started again by hand."""
+    found: dict[str, int] = {}
+    for file in sorted(directory.glob("*/cairn.pid")):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            pid = int(file.read_text().split()[0])  # the supervisor's
+            if _is_ours(pid, str(directory)):
+                found[file.parent.name] = pid
+    for pid in found.values():
+        _signal(pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_S
+    while any(_is_ours(pid, str(directory)) for pid in found.values()):
+        if time.monotonic() > deadline:
+            for pid in found.values():
+                _signal(pid, signal.SIGKILL)
+            break
+        time.sleep(0.05)
+    return list(found)
 
 
 def _is_ours(pid: int, directory: str) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from typing import Any
 
 from cairn.cli.migration_files import Operation, is_same, read_files
-from cairn.cli.talking import Talk, TalkProblem, Target
+from cairn.cli.talking import NEVER_WRAP, Talk, TalkProblem, Target
 
 FIRST_ID = 1000  # below are the system's own
 
@@ -171,6 +172,7 @@ def show(talk: Talk, *, as_json: bool) -> int:
         print(json.dumps(rows, indent=2, ensure_ascii=False))
     else:
         from rich.console import Console
+        from rich.markup import escape
         from rich.table import Table
 
         table = Table("id", "batch", "kind", "status", "operation", box=None)
@@ -182,9 +184,9 @@ def show(talk: Talk, *, as_json: bool) -> int:
                 row["batch_id"],
                 row["kind"],
                 f"[{colours.get(row['status'], 'default')}]{row['status']}[/]",
-                text if len(text) < 80 else text[:77] + "…",
+                escape(text if len(text) < 80 else text[:77] + "…"),
             )
-        Console().print(table)
+        Console(width=None if sys.stdout.isatty() else NEVER_WRAP).print(table)
     return 1 if any(row["status"] == "failed" for row in rows) else 0
 
 

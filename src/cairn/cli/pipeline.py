@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from cairn.cli.talking import DEFAULT_DSN
+from cairn.cli.talking import DEFAULT_DSN, Talk, TalkProblem, Target, password_of
 from cairn.model.dsn import split_dsn
 from cairn.model.errors import CairnError, Unreachable
 
@@ -58,7 +59,16 @@ def load(
             facts["rows put aside"] = f"{done.bad} in {done.bad_file}"
         return facts
 
-    return _run(f"loading {table}", dsn, password_file, master, work)
+    missing = [file for file in files if _is_missing(file)]
+    if missing:
+        _console.print(f"cairn: {missing[0]}: no such file", markup=False)
+        return WRONG_USAGE
+    return _run(f"loading {table}", dsn, password_file, master, work, None if create else table)
+
+
+def _is_missing(file: str) -> bool:
+    """As far as it can be known here: patterns and other file systems are Spark's."""
+    return "://" not in file and not set("*?[{") & set(file) and not Path(file).exists()
 
 
 def dump(
@@ -87,7 +97,10 @@ def dump(
         size = sum(each.stat().st_size for each in Path(to).rglob("*.parquet"))
         return {"table": table, "rows": rows, "files": to, "MB": round(size / 1e6, 1)}
 
-    return _run(f"dumping {table}", dsn, password_file, master, work)
+    if Path(to).exists() and not overwrite:
+        _console.print(f"cairn: {to} is there already: --overwrite replaces it", markup=False)
+        return WRONG_USAGE
+    return _run(f"dumping {table}", dsn, password_file, master, work, table)
 
 
 def follow(
@@ -160,9 +173,19 @@ def _run(
     password_file: str | None,
     master: str,
     work: Callable[[Any, str], dict[str, Any]],
+    table: str | None = None,
 ) -> int:
-    """Start Spark, show progress, print a summary or one sentence of why not."""
+    """Start Spark, show progress, print a summary or one sentence of why not.
+
+    What can be found out beforehand (`table` is the one that has to exist) costs no start of Spark.
+    """
     begun = time.monotonic()
+    try:
+        where = _with_password(dsn, password_file)
+        _knock(where, table)
+    except TalkProblem as problem:
+        _console.print(f"cairn: {problem}", markup=False, soft_wrap=True)
+        return problem.exit_code
     try:
         from cairn.spark import session
     except ImportError as problem:
@@ -173,20 +196,37 @@ def _run(
         spark = session(master, name=f"cairn {title}")
         spark.sparkContext.setLogLevel("OFF")
         with progress(spark, title):
-            facts = work(spark, _with_password(dsn, password_file))
+            facts = work(spark, where)
     except CairnError as problem:
         hint = f" ({problem.hint})" if problem.hint else ""
         _console.print(f"cairn: {problem.message}{hint}", markup=False)
         return UNREACHABLE if isinstance(problem, Unreachable) else FAILED
     except Exception as problem:
-        _console.print(f"cairn: {sentence(problem)}", markup=False)
-        return FAILED
+        told = sentence(problem)
+        _console.print(f"cairn: {told}", markup=False)
+        return UNREACHABLE if told.startswith(f"[{Unreachable.sqlstate}]") else FAILED
     seconds = time.monotonic() - begun
     rows = facts.get("rows written", facts.get("rows"))
     if isinstance(rows, int) and seconds > 0:
         facts["rows/s"] = round(rows / seconds)
     _print(title, {**facts, "seconds": round(seconds, 1)})
     return 0
+
+
+def _knock(where: str, table: str | None) -> None:
+    """Who cannot be reached, or does not let us in, is told before Spark is started for it."""
+    try:
+        talk = Talk(Target(where, None))
+        try:
+            if table is not None:
+                quoted = table.replace('"', '""')
+                talk.rows(f'SELECT 1 FROM "{quoted}" WHERE 1 = 0')
+        finally:
+            talk.close()
+    except TalkProblem as problem:
+        told = problem.exit_code in (WRONG_USAGE, UNREACHABLE) or problem.sqlstate == "42P01"
+        if told or problem.sqlstate.startswith("28"):
+            raise  # the driver has more patience with anything else
 
 
 def sentence(problem: Exception) -> str:
@@ -203,15 +243,16 @@ def _with_password(dsn: str | None, password_file: str | None) -> str:
     from urllib.parse import quote
 
     text = dsn or os.environ.get("CAIRN_DSN") or DEFAULT_DSN
-    password = os.environ.get("PGPASSWORD")
-    if password_file:
-        password = Path(password_file).read_text().strip()
     parts = split_dsn(text)
-    if not password or parts is None or parts.password:
+    if parts is None:
+        return text
+    password = password_of(parts.password, password_file)
+    if not password:
         return text
     account = f"{quote(parts.user or 'admin', safe='')}:{quote(password, safe='')}"
     scheme, _, rest = text.partition("://")
-    return f"{scheme}://{account}@{rest.rpartition('@')[2] if parts.user else rest}"
+    hosts = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    return f"{scheme}://{account}@{hosts.rpartition('@')[2]}{rest[len(hosts) :]}"
 
 
 @contextlib.contextmanager

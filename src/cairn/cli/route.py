@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cairn.cli.talking import DEFAULT_DSN, TalkProblem, Target
+from cairn.cli.talking import TalkProblem, Target
 from cairn.client.metadata import Metadata
-from cairn.client.settings import parse_dsn
 from cairn.client.sync_pool import SyncPool
-from cairn.model.errors import CairnError, InvalidParameter
+from cairn.model.errors import CairnError
 from cairn.model.values import TYPE_OF_OID, parse_text
 from cairn.pgwire.oids import TYPE_NAMES
 
@@ -25,13 +24,8 @@ def value_of(oid: int, text: str) -> Any:
 def run_explain_route(
     sql: str, params: list[str], dsn: str | None, password_file: str | None
 ) -> int:
-    target = Target(dsn, password_file)
     try:
-        settings = parse_dsn(dsn or DEFAULT_DSN, password=target.password or None)
-    except InvalidParameter as problem:
-        raise TalkProblem(str(problem), 2) from None
-    try:
-        pool = SyncPool(settings).open()
+        pool = SyncPool(Target(dsn, password_file).settings).open()
     except CairnError as problem:
         raise TalkProblem(str(problem), 3) from None
     with pool:
@@ -48,7 +42,9 @@ def run_explain_route(
 
 def _needed(oids: Sequence[int], params: list[str], metadata: Metadata) -> str:
     """Which parameters the statement takes, and what each is to its route."""
-    lines = [f"the statement takes {len(oids)} parameters, {len(params)} were given"]
+    takes = "1 parameter" if len(oids) == 1 else f"{len(oids)} parameters"
+    given = "1 was given" if len(params) == 1 else f"{len(params)} were given"
+    lines = [f"the statement takes {takes}, {given}"]
     for number, oid in enumerate(oids, 1):
         key = ""
         if number - 1 in metadata.positions:

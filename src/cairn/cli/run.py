@@ -71,15 +71,55 @@ def main(arguments: list[str]) -> int:
     flags = {
         name.replace("_", "-"): value for name, value in vars(found).items() if value is not None
     }
-    name = flags.get("instance-name") or os.environ.get("CAIRN_INSTANCE_NAME") or "cairn-instance"
-    given = flags.get("instance-dir") or os.environ.get("CAIRN_INSTANCE_DIR")
-    directory = Path(given or f"./{name}").absolute()
+    directory = _directory(flags)
+    if directory is None:
+        return 2
     from cairn.cli.supervisor import supervise
 
     return supervise(lambda tell, lifeline: _child(flags, tell, lifeline), directory)
 
 
+def _directory(flags: dict[str, Any]) -> Path | None:
+    """Where the instance's files are, as `load` will have it; None: it was said why not."""
+    given = flags.get("instance-dir") or os.environ.get("CAIRN_INSTANCE_DIR")
+    if not given and (flags.get("config") or os.environ.get("CAIRN_CONFIG")):
+        given = _directory_by_file(flags)
+        return Path(given) if given else None
+    name = flags.get("instance-name") or os.environ.get("CAIRN_INSTANCE_NAME") or "cairn-instance"
+    return Path(given or f"./{name}").absolute()
+
+
+def _directory_by_file(flags: dict[str, Any]) -> str:
+    """A child reads the file and tells: what that takes is not for the supervisor's memory."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            config = _load(flags)
+            code = 2 if config is None else 0
+            os.write(writing, b"" if config is None else os.fsencode(config.instance_dir))
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as stream:
+        found = stream.read()
+    os.waitpid(pid, 0)
+    return os.fsdecode(found)
+
+
 def _child(flags: dict[str, Any], tell: Callable[[dict[str, Any]], None], lifeline: int) -> int:
+    config = _load(flags)
+    if config is None:
+        return 2
+    from cairn.node.child import run
+
+    return run(config, tell, lifeline, _open_faces)
+
+
+def _load(flags: dict[str, Any]) -> InstanceConfig | None:
+    """The configuration; None: it was said what is wrong with it."""
     from cairn.model.errors import ConfigProblem
     from cairn.node.config import load
 
@@ -88,10 +128,8 @@ def _child(flags: dict[str, Any], tell: Callable[[dict[str, Any]], None], lifeli
         _check_hosts(config)
     except ConfigProblem as problem:
         sys.stderr.write(f"cairn run: {problem}\n")
-        return 2
-    from cairn.node.child import run
-
-    return run(config, tell, lifeline, _open_faces)
+        return None
+    return config
 
 
 def _check_hosts(config: InstanceConfig) -> None:

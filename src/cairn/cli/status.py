@@ -7,9 +7,7 @@ import sys
 import time
 from typing import Any
 
-from cairn.cli.talking import Talk, Target
-
-_NEVER_WRAP = 100_000  # columns, where nobody looks: a pipe or a file
+from cairn.cli.talking import NEVER_WRAP, Talk, Target
 
 
 def fetch_status(talk: Talk) -> dict[str, Any]:
@@ -27,7 +25,7 @@ def show_status(dsn: str | None, password_file: str | None, *, as_json: bool, wa
         from rich.live import Live
 
         is_terminal = sys.stdout.isatty()
-        console = Console(width=None if is_terminal else _NEVER_WRAP)
+        console = Console(width=None if is_terminal else NEVER_WRAP)
         if not watch:
             console.print(render(fetch_status(talk)))
             return 0

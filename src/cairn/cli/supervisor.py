@@ -32,7 +32,7 @@ def drop_db(directory: Path) -> None:
 
 def lock_directory(directory: Path) -> int | None:
     """A lock held as long as this process lives; None when another instance has it."""
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -59,6 +59,7 @@ def supervise(child: Child, directory: Path) -> int:
         )
         return 2
     code = 1
+    os.umask(0o077)  # the files have rows and password verifiers: ours alone, the child's too
     try:
         code = _supervise(child, directory)
     finally:

@@ -8,12 +8,17 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from cairn.client.settings import certificate_hash, parse_dsn, split_address
 from cairn.model.dsn import split_dsn
-from cairn.model.errors import CairnError
+from cairn.model.errors import CairnError, InvalidParameter
 from cairn.pgwire.client import PgClient
 
 DEFAULT_DSN = "postgresql://admin@127.0.0.1:4327/cairn"
+SCHEMES = ("postgresql", "postgres", "cairn")
 CONNECT_S = 5.0
+NEVER_WRAP = 100_000  # columns, where nobody looks: a pipe or a file
 NO_PASSWORD = "no password was given: PGPASSWORD, --password-file or in the DSN"
 
 
@@ -27,54 +32,69 @@ class TalkProblem(Exception):
 
 
 class Target:
-    """A parsed DSN; several hosts are tried in order."""
+    """A DSN as the driver reads it, TLS included; several hosts are tried in order."""
 
     def __init__(self, dsn: str | None, password_file: str | None) -> None:
         parts = split_dsn(dsn or DEFAULT_DSN)
-        if parts is None or parts.scheme not in ("postgresql", "postgres"):
+        if parts is None or parts.scheme not in SCHEMES:
             raise TalkProblem(f"--dsn {dsn}: write postgresql://user@host:port/cairn", 2)
-        self.user = parts.user or "admin"
-        self.hosts = [_host(word) for word in parts.hosts]
-        self.options = dict(parts.options)
-        self.password = parts.password or os.environ.get("PGPASSWORD", "")
-        if password_file:
-            try:
-                self.password = Path(password_file).read_text().strip()
-            except OSError as problem:
-                raise TalkProblem(
-                    f"--password-file {password_file}: {problem.strerror}", 2
-                ) from None
+        try:
+            self.settings = parse_dsn(
+                dsn or DEFAULT_DSN, password=password_of(parts.password, password_file) or None
+            )
+        except (InvalidParameter, ValueError) as problem:
+            raise TalkProblem(f"--dsn: {problem}", 2) from None
+
+    @property
+    def user(self) -> str:
+        return self.settings.user
+
+    @property
+    def password(self) -> str:
+        return self.settings.password or ""
+
+    @property
+    def hosts(self) -> list[tuple[str, int]]:
+        return [split_address(host) for host in self.settings.hosts]
 
     def at(self, address: str) -> Target:
         """The same account at another instance."""
         other = copy(self)
-        other.hosts = [_host(address)]
+        other.settings = msgspec.structs.replace(self.settings, hosts=(address,))
         return other
 
 
-def _host(word: str) -> tuple[str, int]:
-    host, _, port = word.rpartition(":")
-    if not host:
-        return word, 4327
-    return host.strip("[]"), int(port)
+def password_of(in_dsn: str, password_file: str | None) -> str:
+    """The file beats the DSN, which beats PGPASSWORD."""
+    if password_file:
+        try:
+            return Path(password_file).read_text().strip()
+        except OSError as problem:
+            raise TalkProblem(f"--password-file {password_file}: {problem.strerror}", 2) from None
+    return in_dsn or os.environ.get("PGPASSWORD", "")
 
 
 class Talk:
     """A blocking connection for commands. Every wait has an end."""
 
     def __init__(self, target: Target, params: dict[str, str] | None = None) -> None:
+        settings = target.settings
         self._pg = PgClient(
             target.user,
             random_bytes=os.urandom,
             password=target.password,
             database="cairn",
             params=params or {},
+            tls=settings.tls,
+            channel_binding=settings.channel_binding,
         )
-        self._socket = self._dial(target)
+        self._socket, host = self._dial(target)
         self.notices: list[str] = []
         self._pg.on_notice.append(lambda notice: self.notices.append(notice.message))
         try:
             self._exchange(self._pg.connect(), CONNECT_S)
+            if self._pg.needs_tls:
+                self._exchange(self._pg.tls_started(self._encrypt(target, host)), CONNECT_S)
         except TalkProblem as problem:
             self.close()
             if not target.password and problem.sqlstate.startswith("28"):
@@ -82,15 +102,28 @@ class Talk:
             raise
 
     @staticmethod
-    def _dial(target: Target) -> socket.socket:
+    def _dial(target: Target) -> tuple[socket.socket, str]:
         problem: OSError | None = None
         for host, port in target.hosts:
             try:
-                return socket.create_connection((host, port), timeout=CONNECT_S)
+                return socket.create_connection((host, port), timeout=CONNECT_S), host
             except OSError as trouble:
                 problem = trouble
         tried = ", ".join(f"{host}:{port}" for host, port in target.hosts)
         raise TalkProblem(f"cannot reach {tried}: {problem}", 3)
+
+    def _encrypt(self, target: Target, host: str) -> bytes | None:
+        """The rest is under TLS; what the certificate gives for channel binding."""
+        try:
+            context = target.settings.ssl_context()
+        except OSError as problem:
+            raise TalkProblem(f"sslrootcert, sslcert or sslkey of the DSN: {problem}", 2) from None
+        try:
+            encrypted = context.wrap_socket(self._socket, server_hostname=host)
+        except OSError as problem:
+            raise TalkProblem(f"no TLS with {host}: {problem}", 3) from None
+        self._socket = encrypted
+        return certificate_hash(encrypted.getpeercert(True))
 
     def _exchange(self, outgoing: bytes, timeout_s: float) -> None:
         self._socket.settimeout(timeout_s)
@@ -98,7 +131,7 @@ class Talk:
             while True:
                 if outgoing:
                     self._socket.sendall(outgoing)
-                if self._pg.is_idle:
+                if self._pg.is_idle or self._pg.needs_tls:
                     return
                 data = self._socket.recv(65536)
                 if not data:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 from typing import Any
 
-from cairn.cli.talking import Talk, Target
+from cairn.cli.talking import Talk, TalkProblem, Target
 
+GO_ON_S = 15.0  # how long another instance is looked for
+_ASKED = {"smart_connector": "0.2"}
 _LEFT_OUT = ("op", "map", "timestamp", "raft", "n", "last", "name", "address")
 _UUIDS = {
     "instance_uuid": "instance",
@@ -20,21 +24,57 @@ _UUIDS = {
 def run_watch(
     dsn: str | None, password_file: str | None, *, as_json: bool, verbose: bool = False
 ) -> int:
-    talk = Talk(Target(dsn, password_file), {"smart_connector": "0.2"})
-    lines = Lines(verbose=verbose)
+    target, lines = Target(dsn, password_file), Lines(verbose=verbose)
+    talk = Talk(target, _ASKED)
+    position = ""  # of the last entry that was told whole
+    left_out: tuple[str, ...] = ()
     try:
         while True:
-            texts = talk.wait_notices(3600.0)
+            try:
+                texts = talk.wait_notices(3600.0)
+            except TalkProblem as problem:
+                talk = _go_on(target, lines, position, problem)
+                left_out = ("hello", "snapshot_end")
+                continue
             events = [json.loads(text) for text in texts]
             for event in events:
                 lines.learn(event)  # a snapshot names masters before it tells of them
+                position = _position(event) or position
             for text, event in zip(texts, events, strict=True):
                 if as_json:
                     print(text, flush=True)
-                elif (line := lines.of(event)) is not None:
+                elif event["map"] not in left_out and (line := lines.of(event)) is not None:
                     print(line, flush=True)
     finally:
         talk.close()
+
+
+def _position(event: dict[str, Any]) -> str:
+    raft = event.get("raft")
+    if raft and (event.get("last") or event["map"] in ("snapshot_end", "heartbeat")):
+        return f"{raft['term']}:{raft['index']}"
+    return ""
+
+
+def _go_on(target: Target, lines: Lines, position: str, problem: TalkProblem) -> Talk:
+    """The instance is gone: its successor tells what came after the last whole entry."""
+    if problem.exit_code != 3:
+        raise problem
+    print(f"cairn: {problem}; asking another instance", file=sys.stderr, flush=True)
+    asked = {**_ASKED, **({"smart_connector_after": position} if position else {})}
+    deadline = time.monotonic() + GO_ON_S
+    while time.monotonic() < deadline:
+        for address in dict.fromkeys((*target.settings.hosts, *lines.addresses())):
+            if not target.settings.allows(address):
+                continue  # the password goes only where the user would send it
+            try:
+                talk = Talk(target.at(address), asked)
+            except TalkProblem:
+                continue
+            print(f"cairn: following {address}", file=sys.stderr, flush=True)
+            return talk
+        time.sleep(0.3)
+    raise problem
 
 
 class Lines:
@@ -54,6 +94,9 @@ class Lines:
         if own is not None:
             self._names[own] = event.get("name") or self._names.get(own, "")
             self._addresses[own] = event.get("address") or self._addresses.get(own, "")
+
+    def addresses(self) -> list[str]:
+        return [address for address in self._addresses.values() if address]
 
     def of(self, event: dict[str, Any]) -> str | None:
         if event["map"] == "heartbeat":

@@ -89,6 +89,22 @@ class NotLeader(CairnError):
         self.leader = leader
 
 
+class NoQuorum(CairnError):
+    """Nobody leads Raft; `missing` are the voters that cannot be reached, as far as is known."""
+
+    sqlstate = "PC002"
+
+    def __init__(self, *, voters: tuple[str, ...], missing: tuple[str, ...]) -> None:
+        needed = len(voters) // 2 + 1
+        of = f"{needed} of the voters {', '.join(voters)} must run"
+        if missing:
+            text, hint = f"{', '.join(missing)} cannot be reached", f"start what is missing: {of}"
+        else:
+            text, hint = "an election has not ended", f"repeat the statement; {of}"
+        super().__init__(f"there is no Raft leader: {text}", hint=hint)
+        self.voters, self.missing = voters, missing
+
+
 class CasRetry(CairnError):
     """A compare-and-swap definitely did not happen: read again at a newer position and retry."""
 

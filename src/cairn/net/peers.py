@@ -120,6 +120,10 @@ class Peers:
     def is_connected(self, raft_id: int) -> bool:
         return self._addresses.get(raft_id, "") in self._links
 
+    def is_linked(self, raft_id: int) -> bool:
+        """Whether there is any link to it, dialled by us or by it."""
+        return self.is_connected(raft_id) or self._other_link(raft_id) is not None
+
     # --- sending ------------------------------------------------------------------------------
 
     def tell(self, raft_id: int, method: str, body: bytes) -> bool:

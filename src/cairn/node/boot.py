@@ -52,6 +52,11 @@ from cairn.topology.discovery import Discovery, DiscoveryState
 log = logging.getLogger("cairn.boot")
 
 DISCOVERY_ROUND_S = 0.1
+NO_ADMIN = (
+    "this cluster is founded without an admin password: nobody can log in, and there is no way to "
+    "set one later. Stop all instances, remove their directories, and start them again with "
+    "--admin-password-file FILE or the variable CAIRN_ADMIN_PASSWORD"
+)
 DISCOVERY_CALL_S = 2.0
 SAY_EVERY_S = 5.0
 JOIN_CALL_S = 12.0
@@ -204,6 +209,8 @@ class Boot:
 
     def start_boot(self, path: Path) -> RaftStore:
         """Write the first entries of the log. No Raft node yet: postjoin applies them."""
+        if not self.config.admin_password:
+            log.warning(NO_ADMIN)
         uuid = self._own_uuid()
         row = first_instance(self.config, uuid, self.runtime.uuid())
         cluster_uuid = self.runtime.uuid()

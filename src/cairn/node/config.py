@@ -12,6 +12,7 @@ import msgspec
 
 from cairn.model.errors import ConfigProblem
 from cairn.model.topology import Tier
+from cairn.node.config_file import dig, read_file, whole
 
 PEER_PORT, PG_PORT, HTTP_PORT = 3301, 4327, 5327
 
@@ -103,7 +104,8 @@ def parse_failure_domain(text: str | Mapping[str, Any]) -> dict[str, str]:
 
 def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> InstanceConfig:
     """One configuration from flags, environment and file; a problem names its source."""
-    file = _read_file(flags.get("config") or environment.get("CAIRN_CONFIG"))
+    known = (key for _, key in SOURCES.values())
+    file = read_file(flags.get("config") or environment.get("CAIRN_CONFIG"), known)
 
     def pick(flag: str) -> Any:
         variable, key = SOURCES[flag]
@@ -111,7 +113,7 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> InstanceCo
             return flags[flag]
         if environment.get(variable):
             return environment[variable]
-        return _dig(file, key)
+        return dig(file, key)
 
     name = pick("instance-name")
     listen = with_port(str(pick("listen") or f"127.0.0.1:{PEER_PORT}"), PEER_PORT)
@@ -122,7 +124,7 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> InstanceCo
     directory = pick("instance-dir") or (f"./{name}" if name else "./cairn-instance")
     if file and flags.get("init-replication-factor") is not None:
         raise ConfigProblem("--init-replication-factor and --config exclude each other")
-    if file and _dig(file, "cluster.name") is None:
+    if file and dig(file, "cluster.name") is None:
         raise ConfigProblem("cluster.name is missing in the file given by --config")
     tiers = _tiers(file, pick("init-replication-factor"))
     tier = str(pick("tier") or "default")
@@ -162,35 +164,6 @@ def _number(value: Any, flag: str) -> float:
         raise ConfigProblem(f"{flag} {value!r} is no number of seconds") from None
 
 
-def _read_file(path: str | None) -> dict[str, Any]:
-    if not path:
-        return {}
-    try:
-        text = Path(path).read_text()
-    except OSError as problem:
-        raise ConfigProblem(f"--config {path}: {problem.strerror}") from None
-    import yaml
-
-    try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as problem:
-        raise ConfigProblem(f"--config {path}: {problem}") from None
-    if not isinstance(found, dict):
-        raise ConfigProblem(f"--config {path}: a mapping is expected at the top")
-    unknown = set(found) - {"cluster", "instance"}
-    if unknown:
-        raise ConfigProblem(f"--config {path}: unknown key {sorted(unknown)[0]}")
-    return found
-
-
-def _dig(tree: Any, dotted: str) -> Any:
-    for key in dotted.split("."):
-        if not isinstance(tree, dict):
-            return None
-        tree = tree.get(key)
-    return tree
-
-
 def _peers(value: Any, advertise: str) -> tuple[str, ...]:
     if value is None:
         return (advertise,)
@@ -203,25 +176,30 @@ def _peers(value: Any, advertise: str) -> tuple[str, ...]:
 
 def _tiers(file: dict[str, Any], factor: Any) -> tuple[Tier, ...]:
     default_factor = _factor(factor if factor is not None else 1, "--init-replication-factor")
-    buckets = int(_dig(file, "cluster.default_bucket_count") or 3000)
-    listed = _dig(file, "cluster.tier") or {"default": {}}
+    given = dig(file, "cluster.default_bucket_count")
+    buckets = whole(3000 if given is None else given, "cluster.default_bucket_count", 0)
+    listed = dig(file, "cluster.tier") or {"default": {}}
     found = []
     for at, (name, options) in enumerate(listed.items()):
-        options = options or {}
+        options = {key: value for key, value in (options or {}).items() if value is not None}
+        source = f"cluster.tier.{name}"
         mode = str(options.get("replication_mode", "async"))
         if mode not in ("async", "sync"):
-            raise ConfigProblem(f"cluster.tier.{name}.replication_mode: async or sync, not {mode}")
+            raise ConfigProblem(f"{source}.replication_mode: async or sync, not {mode}")
+        can_vote = options.get("can_vote", True)
+        if not isinstance(can_vote, bool):
+            raise ConfigProblem(f"{source}.can_vote: true or false, not {can_vote}")
+        factor = options.get("replication_factor", default_factor)
         found.append(
             Tier(
                 name=str(name),
-                replication_factor=_factor(
-                    options.get("replication_factor", default_factor),
-                    f"cluster.tier.{name}.replication_factor",
+                replication_factor=_factor(factor, f"{source}.replication_factor"),
+                can_vote=can_vote,
+                bucket_count=whole(
+                    options.get("bucket_count", buckets), f"{source}.bucket_count", 0
                 ),
-                can_vote=bool(options.get("can_vote", True)),
-                bucket_count=int(options.get("bucket_count", buckets)),
                 is_default=at == 0,
-                hash_version=int(options.get("hash_version", 2)),
+                hash_version=whole(options.get("hash_version", 2), f"{source}.hash_version", 1, 2),
                 replication_mode=mode,
             )
         )
@@ -229,13 +207,7 @@ def _tiers(file: dict[str, Any], factor: Any) -> tuple[Tier, ...]:
 
 
 def _factor(value: Any, source: str) -> int:
-    try:
-        factor = int(value)
-    except ValueError:
-        raise ConfigProblem(f"{source} {value!r}: a number from 1 to 31") from None
-    if not 1 <= factor <= 31:
-        raise ConfigProblem(f"{source} {factor}: a number from 1 to 31")
-    return factor
+    return whole(value, source, 1, 31)
 
 
 def _secret(path: Any, environment: Mapping[str, str]) -> bytes:

@@ -229,7 +229,8 @@ class GovernorRunner:
 
     def _show(self, step: str, subject: str) -> None:
         status = self.status
-        if (status.step, status.subject) != (step, subject):
+        is_first = not status.since  # of this life: what an earlier one showed is still there
+        if is_first or (status.step, status.subject) != (step, subject):
             status.step, status.subject = step, subject
             status.blocked_by = ()
             status.next_retry_s = None

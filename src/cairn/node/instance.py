@@ -44,6 +44,7 @@ from cairn.node.leases import LeaseGiver, LeaseHolder
 from cairn.node.local_tables import LocalTables
 from cairn.node.membership import Membership
 from cairn.node.proposals import Proposer
+from cairn.node.quorum import no_quorum
 from cairn.node.raft_runner import LOG_BYTES_MAX, LOG_ENTRIES_MAX, RaftRunner
 from cairn.node.replication_runner import BEAT_S, Replication
 from cairn.node.runtime import Runtime, spawn
@@ -58,6 +59,8 @@ from cairn.storage.writer import Disk, GroupOf
 
 log = logging.getLogger("cairn.instance")
 T = TypeVar("T")
+
+_ONLY_ASK = ("read_index",)  # of the leader: nothing is changed by it
 
 
 class Instance:
@@ -285,6 +288,7 @@ class Instance:
         deadline = loop.time() + timeout_s
         problem: CairnError = TimedOut("no Raft leader is known")
         hint: int | str = 0
+        may_be_done = False
         while loop.time() < deadline:
             leader = hint or self.runner.leader_id or self._somebody()
             hint = 0
@@ -299,8 +303,12 @@ class Instance:
                 problem, hint = redirect, redirect.detail or redirect.leader or 0
             except Unreachable as trouble:
                 problem, hint = trouble, self._somebody()  # it may have moved: others know where
+                may_be_done = method not in _ONLY_ASK
             await asyncio.sleep(0.05)
-        raise problem
+        if isinstance(problem, Unreachable):  # its own limit was what was left of ours
+            told = f"the Raft leader did not answer within {timeout_s:g} s"
+            problem = Unreachable(told, detail=problem.message)
+        raise no_quorum(self, may_be_done=may_be_done) or problem
 
     def _somebody(self) -> int | str:
         """Any other member that we know of or were told of at start; it will tell who leads."""

@@ -15,6 +15,8 @@ _OWN_STATEMENTS = {
     system.PICO_DB_CONFIG.id: "use ALTER SYSTEM",
     system.PICO_PROPERTY.id: "these are facts that only the cluster establishes",
     system.PICO_TIER.id: "tiers are fixed when the cluster is made",
+    system.PICO_BUCKET.id: "buckets are given out by the governor alone: their rows are elsewhere",
+    system.PICO_PEER_ADDRESS.id: "each instance tells its own: start it with another --advertise",
 }
 
 #: Tables of which some columns may be updated; their rows come and go by the governor alone.

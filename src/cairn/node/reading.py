@@ -14,6 +14,7 @@ from cairn.model.rpc import ReadRequest, ReadResponse
 from cairn.node.execution import Execution
 from cairn.node.hops import Answered, Hop, Hops
 from cairn.node.instance import Instance
+from cairn.node.quorum import no_quorum
 from cairn.node.routes import Ranges, Routes
 from cairn.sql import plans
 from cairn.storage.readers import Cancelled, Row, too_many
@@ -199,10 +200,13 @@ class Reads:
     def _no_answer(self, replicaset: str, target: int, problem: Unreachable) -> NoMaster:
         row = self.instance.state.cluster.by_raft_id(target)
         name = row.name if row is not None else str(target)
+        lost = no_quorum(self.instance)
         return NoMaster(
             f"instance {name} of replicaset {replicaset} does not answer",
             detail=problem.message,
-            hint="a new master is named within seconds: repeat the statement",
+            hint=lost.hint
+            if lost
+            else "a new master is named within seconds: repeat the statement",
         )
 
     async def _gather(

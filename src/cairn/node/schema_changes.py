@@ -33,6 +33,7 @@ from cairn.model.topology import Grade
 from cairn.node.access import access_ops, check_password, setting_ops
 from cairn.node.first_entries import MakeVerifier
 from cairn.node.instance import Instance
+from cairn.node.quorum import no_quorum
 from cairn.node.runtime import spawn
 from cairn.node.upgrades import FIRST_UPGRADE_TABLE_ID
 from cairn.sql.passwords import is_verifier
@@ -319,5 +320,7 @@ class SchemaChanges:
                 return
             except (CasRetry, NotLeader):
                 if loop.time() >= deadline:
+                    if (problem := no_quorum(self._instance)) is not None:
+                        raise problem from None
                     raise
             await asyncio.sleep(self._instance.runtime.chance.uniform(0.005, 0.03))

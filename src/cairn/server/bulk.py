@@ -11,6 +11,7 @@ import asyncio
 import binascii
 import json
 from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from cairn.model.errors import (
@@ -84,7 +85,7 @@ async def _insert(
 ) -> int:
     service = session.service
     table = sharded_table(session, name)
-    names = json.loads(columns)
+    names = _names(columns)
     if conflict not in _INSERTS:
         raise InvalidParameter(f"conflict {conflict}: one of {', '.join(_INSERTS)}")
     marks = ", ".join(f"${at}" for at in range(1, len(names) + 1))
@@ -97,6 +98,14 @@ async def _insert(
     by_bucket: defaultdict[int, list[Any]] = defaultdict(list)
     put_by_bucket(rows, by_bucket)
     return await _store(session, table, conflict, by_bucket, operation)
+
+
+def _names(columns: str) -> list[str]:
+    with suppress(ValueError):
+        found = json.loads(columns)
+        if isinstance(found, list) and found and all(isinstance(each, str) for each in found):
+            return found
+    raise InvalidParameter(f"not a list of columns: {columns}", hint='it is JSON: ["a", "b"]')
 
 
 async def _store(

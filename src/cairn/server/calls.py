@@ -16,6 +16,7 @@ import cairn
 from cairn.model.errors import (
     AccessDenied,
     CairnError,
+    InvalidParameter,
     SyntaxProblem,
     TimedOut,
     UndefinedFunction,
@@ -24,13 +25,13 @@ from cairn.model.rpc import Empty, ExpelRequest, StatusResponse
 from cairn.model.topology import ConnectionType, Grade
 from cairn.model.topology import Instance as InstanceRow
 from cairn.server import bulk, row_changes
+from cairn.server.call_arguments import arguments
 
 if TYPE_CHECKING:
     from cairn.server.connection import Connection
     from cairn.server.service import Service
 
 _CALL = re.compile(rb"\s*call\s+(cairn_\w+)\s*\((.*)\)\s*;?\s*", re.IGNORECASE | re.DOTALL)
-_ARGUMENT = re.compile(r"\s*(?:'((?:[^']|'')*)'|(-?\d+(?:\.\d+)?)|(true|false|null))\s*(,|$)", re.I)
 STATUS_S = 1.5
 
 
@@ -52,25 +53,7 @@ async def call(session: Connection, text: bytes) -> Any:
     needs_admin, work = function
     if needs_admin and not session.service.catalog.allows(session.user_id, "alter", "universe", 0):
         raise AccessDenied(f"Execute access to {name} is denied for user '{session.user}'")
-    return await work(session, *_arguments(found[2].decode()))
-
-
-def _arguments(text: str) -> list[Any]:
-    found: list[Any] = []
-    at = 0
-    while at < len(text) and text[at:].strip():
-        match = _ARGUMENT.match(text, at)
-        if match is None:
-            raise SyntaxProblem(f"not an argument: {text[at:]}")
-        string, number, word, _ = match.groups()
-        if string is not None:
-            found.append(string.replace("''", "'"))
-        elif number is not None:
-            found.append(float(number) if "." in number else int(number))
-        else:
-            found.append({"true": True, "false": False, "null": None}[word.lower()])
-        at = match.end()
-    return found
+    return await work(session, *arguments(name, work, found[2].decode()))
 
 
 async def _status(session: Connection) -> Any:
@@ -218,6 +201,8 @@ def _lost_by(service: Service, row: InstanceRow) -> list[str]:
 
 async def _compact(session: Connection, keep: int = 0) -> Any:
     """Forget the applied part of this instance's Raft log but the last `keep` entries."""
+    if keep < 0:
+        raise InvalidParameter("keep of cairn_compact starts at 0")
     runner = session.service.instance.runner
     upto = runner.applied_index - keep
     if upto >= runner.view.first_index():

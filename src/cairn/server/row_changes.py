@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MAX_RECORDS = 2_000  # of the row log, read at a time
 _OPS = {RowOp.INSERT: "insert", RowOp.UPDATE: "update", RowOp.DELETE: "delete"}
 _AS_TEXT = (ColumnType.DECIMAL, ColumnType.UUID)
+_POSITION = 'it is JSON: "latest", "earliest" or {"origin uuid": lsn, …}'
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]
 
@@ -42,7 +43,7 @@ async def rows(session: Session, name: str, after: str, limit: int = 10_000) -> 
     instance, execution = session.service.instance, session.service.execution
     execution.check_lease()
     buckets, vclock = instance.data.fence.ranges, dict(instance.data.vclock)
-    asked = json.loads(after)
+    asked = _json(after)
     if asked == "latest":
         return {"changes": [], "after": vclock, "buckets": buckets}
     path = instance.data.store.path
@@ -86,10 +87,17 @@ def _readable(session: Session, name: str) -> Table:
 
 
 def _position(text: str) -> Vclock:
-    found = json.loads(text)
+    found = _json(text)
     if not isinstance(found, dict) or not all(isinstance(lsn, int) for lsn in found.values()):
-        raise InvalidParameter(f"not a position: {text}", hint='{"origin uuid": lsn, …}')
+        raise InvalidParameter(f"not a position: {text}", hint=_POSITION)
     return found
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise InvalidParameter(f"not a position: {text}", hint=_POSITION) from None
 
 
 # --- reading the log ------------------------------------------------------------------------------

@@ -57,6 +57,8 @@ def show(session: Connection, name: str) -> str:
         return session.parameters[key]
     if key in DEFAULTS:
         return DEFAULTS[key]
+    if key == "read_preference":
+        return session.preference  # the cluster's when it connected
     value = session.service.catalog.setting(key)
     if value is None:
         raise CairnError(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
@@ -77,6 +79,7 @@ def show_all(session: Connection) -> list[tuple[str, str]]:
         for (key, scope), value in session.service.catalog.settings.items()
         if not scope
     }
+    known["read_preference"] = session.preference
     return sorted((known | DEFAULTS | session.parameters).items())
 
 

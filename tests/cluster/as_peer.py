@@ -1,0 +1,79 @@
+"""Changes that SQL refuses, proposed as an instance proposes them: one compare-and-swap."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import uuid
+
+from cairn.model import system_tables as system
+from cairn.model.errors import CairnError, CasRetry, NotLeader
+from cairn.model.ops import Batch, Dml, Update
+from cairn.model.ranges import Predicate
+from cairn.model.rpc import CasAccepted, CasRequest, Empty, IndexResponse, StatusResponse
+from cairn.model.rpc import WaitIndexRequest as WaitIndex
+from cairn.net.handshake import Identity
+from cairn.net.peers import Peers, SocketNetwork
+
+SECRET = "shared secret"  # the harness's
+WAIT_S = 20.0
+
+
+class AsPeer:
+    """Knows the service password and where the instances listen for each other."""
+
+    def __init__(self, addresses: list[str], cluster_name: str, secret: str = SECRET) -> None:
+        self._addresses, self._name, self._secret = addresses, cluster_name, secret
+
+    def give_buckets(self, replicaset: str, start: int = 1, tier: str = "default") -> None:
+        """The range that begins at `start` is owned by `replicaset` from now on."""
+        at = system.PICO_BUCKET.position("current_replicaset_name")
+        self.propose(Update(system.PICO_BUCKET.id, (tier, start), ((at, replicaset),)))
+
+    def set_address(self, raft_id: int, address: str, connection_type: str = "pgproto") -> None:
+        at = system.PICO_PEER_ADDRESS.position("address")
+        key = (raft_id, connection_type)
+        self.propose(Update(system.PICO_PEER_ADDRESS.id, key, ((at, address),)))
+
+    def propose(self, *changes: Dml) -> None:
+        """Until it is applied on every instance."""
+        asyncio.run(self._propose(changes))
+
+    async def _propose(self, changes: tuple[Dml, ...]) -> None:
+        peers = Peers(
+            SocketNetwork("127.0.0.1:0"),
+            lambda: Identity(self._name),
+            self._secret.encode(),
+            {},
+            random.Random(1),
+        )
+        try:
+            deadline = time.monotonic() + WAIT_S
+            request_id = str(uuid.uuid4())
+            while True:
+                try:
+                    index = await self._append(peers, request_id, changes)
+                    break
+                except (CasRetry, NotLeader):
+                    assert time.monotonic() < deadline, "nobody took the change"
+                    await asyncio.sleep(0.05)
+            for address in self._addresses:
+                await peers.call(
+                    address, "wait_index", WaitIndex(index, WAIT_S), IndexResponse, WAIT_S
+                )
+        finally:
+            peers.close()
+
+    async def _append(self, peers: Peers, request_id: str, changes: tuple[Dml, ...]) -> int:
+        for address in self._addresses:
+            try:
+                said = await peers.call(address, "status", Empty(), StatusResponse, 3.0)
+            except CairnError:
+                continue
+            if said.role == "leader":
+                request = CasRequest(
+                    "", request_id, Predicate(said.applied, said.term, ()), Batch(changes)
+                )
+                return (await peers.call(address, "cas", request, CasAccepted, 3.0)).index
+        raise NotLeader

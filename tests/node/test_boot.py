@@ -1,0 +1,33 @@
+"""What the founder of a cluster does and says."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from cairn.node.boot import Boot
+from cairn.node.config import InstanceConfig
+from cairn.node.runtime import RealRuntime
+
+
+def founded(directory: Path, config: InstanceConfig) -> None:
+    boot = Boot(config, RealRuntime(directory, "127.0.0.1:1"))
+    boot.start_boot(directory / "raft.db").close()
+
+
+def test_a_cluster_that_nobody_can_log_in_to_is_warned_about_at_its_founding(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "cairn.boot")
+    with_one, without = tmp_path / "a", tmp_path / "b"
+    with_one.mkdir()
+    without.mkdir()
+    founded(with_one, InstanceConfig(instance_name="i1", admin_password="T0psecret1"))
+    assert "admin password" not in caplog.text
+    founded(without, InstanceConfig(instance_name="i1"))
+    [told] = [record for record in caplog.records if "admin password" in record.getMessage()]
+    assert told.levelno == logging.WARNING
+    for way in ("CAIRN_ADMIN_PASSWORD", "--admin-password-file"):
+        assert way in told.getMessage()
