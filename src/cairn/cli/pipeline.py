@@ -61,7 +61,7 @@ def load(
 
     missing = [file for file in files if _is_missing(file)]
     if missing:
-        _console.print(f"cairn: {missing[0]}: no such file", markup=False)
+        _console.print(f"cairn: {missing[0]}: no such file", markup=False, soft_wrap=True)
         return WRONG_USAGE
     return _run(f"loading {table}", dsn, password_file, master, work, None if create else table)
 
@@ -98,7 +98,8 @@ def dump(
         return {"table": table, "rows": rows, "files": to, "MB": round(size / 1e6, 1)}
 
     if Path(to).exists() and not overwrite:
-        _console.print(f"cairn: {to} is there already: --overwrite replaces it", markup=False)
+        told = f"cairn: {to} is there already: --overwrite replaces it"
+        _console.print(told, markup=False, soft_wrap=True)
         return WRONG_USAGE
     return _run(f"dumping {table}", dsn, password_file, master, work, table)
 
