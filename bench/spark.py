@@ -73,6 +73,16 @@ class Cairn:
 
         cluster.pool(self.dsn).execute(sql)
 
+    def give_buckets(self, owner: str) -> None:
+        import psycopg
+
+        with psycopg.connect(self.dsn, autocommit=True) as admin:
+            admin.execute("SET unsafe_system_writes = on")
+            admin.execute(
+                "UPDATE _pico_bucket SET current_replicaset_name = %s WHERE bucket_id_start = 1",
+                (owner,),
+            )
+
     def write(self, frame: Any, commit: str) -> float:
         self.run("TRUNCATE TABLE bench")
         writer = frame.write.format("cairn").option("dsn", self.dsn).option("table", "bench")
@@ -249,9 +259,7 @@ def wait_for_event(cairn: Cairn, seen: list[float], at: int) -> float:
     known = len(seen)
     for again in range(20):
         owner = ("r2", "r1")[(at + again) % 2]
-        cairn.run(
-            f"UPDATE _pico_bucket SET current_replicaset_name = '{owner}' WHERE bucket_id_start = 1"
-        )
+        cairn.give_buckets(owner)
         begun = time.perf_counter()
         while len(seen) == known and time.perf_counter() - begun < 5:
             time.sleep(0.005)

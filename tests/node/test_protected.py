@@ -30,6 +30,13 @@ def test_owners_of_buckets_and_addresses_are_not_written_by_sql(table: Table, ch
     assert caught.value.hint
 
 
+def test_who_says_that_it_is_unsafe_may() -> None:
+    for table, key in ((BUCKET, ("default", 1)), (ADDRESS, (1, "pgproto"))):
+        check_writable(table, (Delete(table.id, key),), is_unsafe=True)
+    with pytest.raises(AccessDenied):
+        check_writable(system.PICO_USER, (Delete(system.PICO_USER.id, (1,)),), is_unsafe=True)
+
+
 def test_every_global_system_table_is_protected_or_open_on_purpose() -> None:
     """A table that is new must be thought of in `protected.py`."""
     for table in system.GLOBAL_TABLES:

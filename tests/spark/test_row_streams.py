@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from cairn.client.sync_pool import SyncPool
 from cairn.spark.options import read_options
 from cairn.spark.row_stream import RowStream
 from cairn.spark.streams import ROWS
+from tests.cluster.as_peer import AsPeer
 from tests.cluster.harness import eventually
 from tests.spark.test_wrong_owner import Buckets
 
@@ -29,8 +31,9 @@ def shorten_log(pool: SyncPool) -> Iterator[Callable[[], None]]:
 
 
 @pytest.fixture
-def buckets(pool: SyncPool) -> Iterator[Buckets]:
-    found = Buckets(pool)
+def buckets(pool: SyncPool, demo: dict[str, Any]) -> Iterator[Buckets]:
+    secret = (Path(demo["dir"]) / "service.password").read_text()
+    found = Buckets(pool, AsPeer([each["peer"] for each in demo["instances"]], "demo", secret))
     yield found
     found.give(found.one)
 

@@ -71,7 +71,12 @@ class GlobalWrites(Reads):
                 change = plan.execute_rows(read_local, params, rows)
             else:
                 change = plan.execute(read_local, params)
-            check_writable(plan.table, change.ops, is_upgrade=bool(options.get("is_upgrade")))
+            check_writable(
+                plan.table,
+                change.ops,
+                is_upgrade=bool(options.get("is_upgrade")),
+                is_unsafe=bool(options.get("is_unsafe")),
+            )
             return predicate, replace(change, ops=(*self._hidden(change.ops), *extra))
 
         return await self._propose(planned, user, timeout_s)

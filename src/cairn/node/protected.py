@@ -15,9 +15,13 @@ _OWN_STATEMENTS = {
     system.PICO_DB_CONFIG.id: "use ALTER SYSTEM",
     system.PICO_PROPERTY.id: "these are facts that only the cluster establishes",
     system.PICO_TIER.id: "tiers are fixed when the cluster is made",
-    system.PICO_BUCKET.id: "buckets are given out by the governor alone: their rows are elsewhere",
+}
+#: What is dangerous and may be needed by tests of drivers and for repairs.
+_UNSAFE = {
+    system.PICO_BUCKET.id: "the governor gives buckets out; rows do not move with what SQL says",
     system.PICO_PEER_ADDRESS.id: "each instance tells its own: start it with another --advertise",
 }
+_ANYWAY = "for tests and repairs: SET unsafe_system_writes = on"
 
 #: Tables of which some columns may be updated; their rows come and go by the governor alone.
 _OPEN_COLUMNS = {
@@ -26,7 +30,9 @@ _OPEN_COLUMNS = {
 }
 
 
-def check_writable(table: Table, changes: tuple[Dml, ...], *, is_upgrade: bool = False) -> None:
+def check_writable(
+    table: Table, changes: tuple[Dml, ...], *, is_upgrade: bool = False, is_unsafe: bool = False
+) -> None:
     """Refuse a statement that would write what is not its to write."""
     if not table.is_system or is_upgrade:
         return
@@ -34,6 +40,10 @@ def check_writable(table: Table, changes: tuple[Dml, ...], *, is_upgrade: bool =
         raise AccessDenied(f"{table.name} is kept by each instance for itself")
     if table.id in _OWN_STATEMENTS:
         raise AccessDenied(f"{table.name} cannot be written by SQL", hint=_OWN_STATEMENTS[table.id])
+    if table.id in _UNSAFE and not is_unsafe:
+        raise AccessDenied(
+            f"{table.name} cannot be written by SQL", hint=f"{_UNSAFE[table.id]}; {_ANYWAY}"
+        )
     if table.id == system.PICO_GOVERNOR_QUEUE.id:
         for change in changes:
             _check_queued(change)

@@ -117,7 +117,12 @@ async def _run(session: Connection, cached: Cached, params: Sequence[Any]) -> Ou
         return Outcome(None, count, prepared.complete(count), hints)
     if isinstance(plan, plans.GlobalWrite):
         change = await service.dispatcher.change_global(
-            plan, values, session.user_id, DML_S, tables=cached.sharded
+            plan,
+            values,
+            session.user_id,
+            DML_S,
+            tables=cached.sharded,
+            is_unsafe=show(session, "unsafe_system_writes").lower() in ("on", "true", "1"),
         )
         session.wrote()
         return Outcome(change.rows, change.row_count, prepared.complete(change.row_count))

@@ -45,6 +45,7 @@ DEFAULTS: dict[str, str] = {
     "client_min_messages": "notice",
     "forward": "on",
     "jit": "off",
+    "unsafe_system_writes": "off",
 }
 #: Settings of the cluster that a session may have otherwise, with what they are by themselves.
 _COUNTS = ("sql_motion_row_max", "sql_vdbe_opcode_max")
