@@ -20,7 +20,7 @@ import apsw
 
 from cairn.storage.sqlite import BULK_CHECKPOINT_PAGES, CHECKPOINT_PAGES, reserve
 
-GATHER_S = 0.0002
+GATHER_S = 0.0004
 MAX_GROUP = 512  # statements of one transaction: bounds how long the first one waits
 RESERVE_AFTER_S = 1.0  # after the start, which should not wait for it
 QUICK_COMMIT_S = 0.0005  # a disk that takes no longer may be waited for on the event loop
