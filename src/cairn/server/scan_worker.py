@@ -2,8 +2,9 @@
 
     python -m cairn.server.scan_worker
 
-Requests come on stdin, batches leave on stdout. Where the ADBC driver for SQLite is installed,
-columns are made by it in C. That driver has an SQLite of its own, and two of them in one process
+Requests come on stdin, batches leave on stdout. Statements that only scan are read from the
+file's pages (`scan_columns.py`); of others columns are made in C by the ADBC driver for SQLite,
+where it is installed. That driver has an SQLite of its own, and two of them in one process
 on one file could break its locks: hence a process, which also leaves the instance's loop alone.
 The worker only ever reads, and ends with its instance, whose end of the pipes closes.
 """
@@ -59,12 +60,31 @@ Piece = tuple[int, bytes | memoryview]  # rows and their IPC stream
 
 def batches(request: ScanRequest, encoder: BatchEncoder) -> Iterator[Piece]:
     """(rows, IPC stream) of the answer's pieces."""
+    pages = _pages()
+    if pages is not None and (scan := pages.Scan.of(request.sql, request.args)) is not None:
+        is_begun = False
+        try:
+            for batch in pages.columns_of(Path(request.data), scan, request.types):
+                yield from encoder.encode_batch(batch)
+                is_begun = True
+            return
+        except pages.UnknownFile:
+            if is_begun:
+                raise
     if not _OURS.search(request.sql):
         driver = _driver()
         if driver is not None:
             yield from _by_driver(*driver, request, encoder)
             return
     yield from _by_cursor(request, encoder)
+
+
+def _pages() -> Any:
+    """The reader of whole pages, where numpy is installed."""
+    try:
+        return import_module("cairn.server.scan_columns")
+    except ImportError:
+        return None
 
 
 def _driver() -> tuple[Any, Any] | None:

@@ -1,0 +1,169 @@
+"""Pages of an SQLite file as they stood at one commit, read in bulk and without SQLite.
+
+The formats of the file, of its log and of the log's index are documented and fixed for good. An
+open read transaction keeps what it could see: nobody overwrites those pages or frames meanwhile.
+For scan workers only, as numpy is needed: SQLite hands out rows one value at a time, and that is
+most of what reading millions of them costs.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cairn.model.errors import StorageDamaged
+from cairn.storage.sqlite import damaged, open_reader
+
+SLACK = 16  # readable bytes after the last page, for values that are loaded eight bytes wide
+WAL_HEAD, FRAME_HEAD = 32, 24
+_INDEX = struct.Struct("=III BBH II 8s 8s 8s")  # the head of the log's index, in memory's own order
+_WORDS = struct.Struct("=10I")
+_TRIES = 100
+
+
+class UnknownFile(Exception):
+    """Not a file as this module knows them; SQLite itself has to read it."""
+
+
+class Pages:
+    """A snapshot of one file. Close it on the thread that made it.
+
+    Closing any descriptor of a file gives up all locks the process has on it: hence SQLite's
+    connection is closed before ours, and one process must not do both this and write.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._room = np.zeros(0, np.uint8)
+        self._files: list[int] = []
+        self.connection = open_reader(path)
+        try:
+            self.connection.execute("BEGIN")
+            self._schema_version = self.connection.pragma("schema_version")
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self.connection.close()
+        for file in self._files:
+            os.close(file)
+        self._files.clear()
+
+    def __enter__(self) -> Pages:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self) -> None:
+        self._file = self._descriptor("")
+        head = os.pread(self._file, 100, 0)
+        self.size = int.from_bytes(head[16:18], "big")
+        if head[:16] != b"SQLite format 3\x00" or self.size < 512:
+            raise UnknownFile("no database, or with pages of an unusual size")
+        self._log, self._frames = self._find_frames()
+        head = self.page(1)[:100].tobytes()  # as it was at the commit that is read
+        if head[18:20] != b"\x02\x02" or head[20] or head[56:60] != b"\x00\x00\x00\x01":
+            raise UnknownFile("no write-ahead log, reserved bytes, or not UTF-8")
+        if int.from_bytes(head[40:44], "big") != self._schema_version:
+            raise UnknownFile("the tables changed this very moment")
+
+    def _descriptor(self, suffix: str) -> int:
+        file = os.open(f"{self._path}{suffix}", os.O_RDONLY | os.O_CLOEXEC)
+        self._files.append(file)
+        return file
+
+    # --- the log --------------------------------------------------------------------------------
+
+    def _find_frames(self) -> tuple[int, dict[int, int]]:
+        """The log, and which of its frames holds a page's newest state."""
+        try:
+            newest, backfilled, salt = self._log_index()
+            log = self._descriptor("-wal")
+        except FileNotFoundError:
+            return -1, {}
+        if newest <= backfilled:  # all of it is in the file already
+            return log, {}
+        step = FRAME_HEAD + self.size
+        if os.fstat(log).st_size < WAL_HEAD + newest * step:
+            raise UnknownFile("the log is shorter than its index says")
+        frames: dict[int, int] = {}  # the last of each page stays
+        for frame in range(newest):
+            head = os.pread(log, 16, WAL_HEAD + frame * step)
+            if head[8:] != salt:
+                raise UnknownFile("a frame of an earlier log")
+            frames[int.from_bytes(head[:4], "big")] = frame
+        return log, frames
+
+    def _log_index(self) -> tuple[int, int, bytes]:
+        """(committed frames, how many of them are in the file, salt), read in one piece."""
+        index = self._descriptor("-shm")
+        for _ in range(_TRIES):
+            before = os.pread(index, 100, 0)
+            head, backfilled = before[:48], before[96:100]
+            if len(before) == 100 and head == before[48:96] == os.pread(index, 48, 0):
+                fields = _INDEX.unpack(head)
+                version, is_ready, frames, salt, check = (
+                    fields[0], fields[3], fields[6], fields[9], fields[10]
+                )  # fmt: skip
+                if version == 3_007_000 and is_ready and check == _checksum(head[:40]):
+                    return frames, int.from_bytes(backfilled, sys.byteorder), salt
+        raise UnknownFile("the log's index does not hold still")
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def read(self, numbers: Any) -> Any:
+        """The pages, one after the other, and a few bytes that may be read and mean nothing.
+
+        Good until the next ones are read: fresh memory costs more than what is copied into it.
+        """
+        size, count = self.size, len(numbers)
+        buffer = self._room[: count * size + SLACK]
+        if len(buffer) < count * size + SLACK:
+            buffer = self._room = np.zeros(count * size + SLACK, np.uint8)
+        room: Any = memoryview(buffer)  # type: ignore[arg-type]
+        starts = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), count]
+        listed = numbers.tolist()
+        for start, end in pairwise(starts):
+            got = os.preadv(
+                self._file, [room[start * size : end * size]], (listed[start] - 1) * size
+            )
+            missing = listed[start + got // size : end]  # pages the file does not have yet
+            if any(number not in self._frames for number in missing):
+                raise self.damage(f"page {missing[0]} is not there")
+        if self._frames:
+            self._overlay(listed, room)
+        return buffer
+
+    def page(self, number: int) -> Any:
+        """One page, which stays good."""
+        return self.read(np.array([number])).copy()
+
+    def _overlay(self, numbers: list[int], room: memoryview) -> None:
+        size, get = self.size, self._frames.get
+        for at, number in enumerate(numbers):
+            frame = get(number)
+            if frame is not None:
+                where = WAL_HEAD + frame * (FRAME_HEAD + size) + FRAME_HEAD
+                if os.preadv(self._log, [room[at * size : (at + 1) * size]], where) != size:
+                    raise self.damage(f"frame {frame} of the log is cut off")
+
+    def damage(self, why: str) -> StorageDamaged:
+        return damaged(self._path, why)
+
+
+def _checksum(data: bytes) -> bytes:
+    words = _WORDS.unpack(data)
+    first = second = 0
+    for at in range(0, len(words), 2):
+        first = (first + words[at] + second) & 0xFFFFFFFF
+        second = (second + words[at + 1] + first) & 0xFFFFFFFF
+    return struct.pack("=II", first, second)
