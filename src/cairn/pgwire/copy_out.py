@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from cairn.pgwire import oids
 from cairn.pgwire.copy import CopyFormat, check_options
@@ -43,6 +43,34 @@ def _may_have_null(lines: str, delimiter: str, null: str) -> bool:
     )
 
 
+class LineStyle(NamedTuple):
+    """What stands between and in place of values, and what a value needs care for."""
+
+    delimiter: str
+    null: str
+    marks: tuple[str, ...]  # besides the delimiter and the end of a line
+    care: Callable[[str], str]
+
+
+def line_style(
+    columns: int,
+    fmt: CopyFormat,
+    delimiter: str | None = None,
+    null: str | None = None,
+    quote: str = '"',
+    escape: str | None = None,
+) -> LineStyle:
+    delimiter = delimiter or ("," if fmt == "csv" else "\t")
+    null = null if null is not None else ("" if fmt == "csv" else "\\N")
+    escape = escape or quote
+    check_options(fmt, delimiter, null, quote, escape)
+    if fmt == "csv":
+        care = _csv_quoter(delimiter, null, quote, escape, alone=columns == 1)
+        return LineStyle(delimiter, null, (quote, "\r", "\\"), care)
+    marks = ("\\", "\r", "\b", "\f", "\v", *(() if delimiter == "\t" else ("\t",)))
+    return LineStyle(delimiter, null, marks, _text_escaper(delimiter))
+
+
 def copy_encoder(
     column_oids: Sequence[int],
     fmt: CopyFormat = "text",
@@ -59,18 +87,9 @@ def copy_encoder(
     It writes all values as they are and then looks whether any would have needed care: in most
     batches none does, and that is found by counting, without a look at each value.
     """
-    delimiter = delimiter or ("," if fmt == "csv" else "\t")
-    null = null if null is not None else ("" if fmt == "csv" else "\\N")
-    escape = escape or quote
-    check_options(fmt, delimiter, null, quote, escape)
     columns = len(column_oids)
+    delimiter, null, marks, care = line_style(columns, fmt, delimiter, null, quote, escape)
     plain = _line_maker(column_oids, delimiter, None)
-    if fmt == "csv":
-        care = _csv_quoter(delimiter, null, quote, escape, alone=columns == 1)
-        marks: tuple[str, ...] = (quote, "\r", "\\")
-    else:
-        care = _text_escaper(delimiter)
-        marks = ("\\", "\r", "\b", "\f", "\v", *(() if delimiter == "\t" else ("\t",)))
     careful = _line_maker(column_oids, delimiter, care)
 
     def encode(rows: Iterable[Sequence[Any]]) -> bytes:
@@ -123,7 +142,7 @@ def _line_maker(
     scope: dict[str, Any] = {"NULL": _NULL, "care": care}
     fields = []
     for number, oid in enumerate(column_oids):
-        scope[f"e{number}"] = _to_str(oid)
+        scope[f"e{number}"] = to_str(oid)
         name = f"v{number}"
         if oid in _INTEGERS or oid in _TEXTS:
             value = f"'%d' % {name}" if oid in _INTEGERS else name
@@ -143,7 +162,7 @@ def _line_maker(
     return made
 
 
-def _to_str(oid: int) -> Callable[[Any], str]:
+def to_str(oid: int) -> Callable[[Any], str]:
     if oid == oids.FLOAT8:
         return float_text
     encode = text_encoder(oid)

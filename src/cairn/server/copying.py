@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from cairn.model.errors import CairnError, QueryCanceled, Unsupported
 from cairn.model.values import OIDS, parse_text
 from cairn.node.dispatch import put_by_bucket
-from cairn.node.reading import How
-from cairn.pgwire.copy import CopyParser
+from cairn.pgwire.copy import CopyFormat, CopyParser
 from cairn.pgwire.copy_out import copy_encoder, header_line
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail
-from cairn.server import arrow, running
+from cairn.server import arrow, running, scans
 from cairn.server.copy_rows import Fields, RowMaker, find_bad_line, insert_sql, is_required
+from cairn.server.scan_statement import LinesAsked
 from cairn.server.statements import Cached
 from cairn.sql import plans
 
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS = 60_000  # neighbours by bucket share pages: fewer of them are written twice
 CHUNK_BYTES = 8 * 1024 * 1024
-OUT_ROWS = 2_000
 PIECE_BYTES = 64 * 1024  # read in one go: what fits the processor's cache is read twice as fast
 
 
-def _format(options: dict[str, str]) -> Literal["text", "csv"]:
+def _format(options: dict[str, str]) -> CopyFormat:
     name = options.get("format", "text").lower()
     if name == "text":
         return "text"
@@ -68,39 +67,28 @@ async def copy_out(session: Connection, cached: Cached, plan: plans.CopyPlan) ->
     def encode(rows: Sequence[Any]) -> bytes:
         return lines(rows if query.convert is None else query.convert(rows))
 
-    here = arrow.local_chunks(session, query, encode)
-    chunks = here if here is not None else await _gathered(session, query, encode)
-    session.pg.copy_out_response(0, len(oids))
-    if _has_header(plan.options):
-        names = [column.name for column in plan.query.columns]
-        session.pg.raw(header_line(names, fmt, **_header_options(plan.options)))
-    total = 0
+    chunks = await scans.chunks(session, query, encode, LinesAsked(fmt, _options(plan.options)))
+    total, is_begun = 0, False
     async for count, data in chunks:
+        if not is_begun:
+            _begin_lines(session, plan, fmt)
+            is_begun = True
         session.pg.raw(data)
         session._flush()
         await _drained(session)
         total += count
+    if not is_begun:
+        _begin_lines(session, plan, fmt)
     session.pg.copy_done()
     return total
 
 
-async def _gathered(
-    session: Connection, query: Cached, encode: Callable[[Sequence[Any]], bytes]
-) -> AsyncIterator[tuple[int, bytes]]:
-    """Rows of several replicasets, or of a plan that merges: all of them first."""
-    rows = await session.service.dispatcher.read(
-        query.prepared.plan,  # type: ignore[arg-type]
-        query.prepared.start((), session.now()),
-        query.sharded,
-        How(session.preference, cancelled=session.cancelled),
-    )
-
-    async def pieces() -> AsyncIterator[tuple[int, bytes]]:
-        for start in range(0, len(rows), OUT_ROWS):
-            part = rows[start : start + OUT_ROWS]
-            yield len(part), encode(part)
-
-    return pieces()
+def _begin_lines(session: Connection, plan: plans.CopyPlan, fmt: CopyFormat) -> None:
+    assert plan.query is not None
+    names = [column.name for column in plan.query.columns]
+    session.pg.copy_out_response(0, len(names))
+    if _has_header(plan.options):
+        session.pg.raw(header_line(names, fmt, **_header_options(plan.options)))
 
 
 def _header_options(options: dict[str, str]) -> dict[str, Any]:

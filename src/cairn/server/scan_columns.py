@@ -5,7 +5,6 @@ A third of what the same rows cost through SQLite, which hands them over value b
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,72 +14,51 @@ import pyarrow as pa
 
 from cairn.model.schema import BUCKET_COLUMN
 from cairn.model.values import SQLITE_TYPES, ColumnType
+from cairn.server.scan_statement import Scan
 from cairn.storage.file_pages import Pages, UnknownFile
 from cairn.storage.file_tree import Records, Tree, Values, integers
 
-#: What the planner makes of `SELECT columns FROM table [WHERE bucket_id …]`.
-_SCAN = re.compile(
-    r"SELECT (?P<columns>r\d+\.\w+ AS x\d+(?:, r\d+\.\w+ AS x\d+)*) "
-    r"FROM (?P<table>t\d+) AS (?P<alias>r\d+) WHERE (?P<condition>.+)"
-)
-_COLUMN = re.compile(r"r\d+\.(\w+) AS x\d+")
 _REAL = 7  # the type of a value with a fraction; whole ones are kept as integers
 
 
-class Scan:
-    """A statement that only scans: which columns of which table, under what condition."""
+def _ranges(scan: Scan, pages: Pages) -> list[tuple[int, int]]:
+    """The buckets that meet the condition, as SQLite understands it."""
+    found: list[tuple[int, int]] = []
+    sql = (
+        f"WITH RECURSIVE b({BUCKET_COLUMN}, last) AS ("
+        f"SELECT min({BUCKET_COLUMN}), (SELECT max({BUCKET_COLUMN}) FROM {scan.table}) "
+        f"FROM {scan.table} UNION ALL SELECT {BUCKET_COLUMN} + 1, last FROM b "
+        f"WHERE {BUCKET_COLUMN} < last) SELECT {BUCKET_COLUMN} FROM b AS {scan.alias} "
+        f"WHERE {scan.condition} ORDER BY 1"
+    )
+    for (bucket,) in pages.connection.execute(sql):
+        if found and found[-1][1] + 1 == bucket:
+            found[-1] = found[-1][0], bucket
+        else:
+            found.append((bucket, bucket))
+    return found
 
-    def __init__(self, match: re.Match[str]) -> None:
-        self.columns: list[str] = _COLUMN.findall(match["columns"])
-        self.table, self.alias, self.condition = match["table"], match["alias"], match["condition"]
 
-    @classmethod
-    def of(cls, sql: str, args: Sequence[Any]) -> Scan | None:
-        """None where there is more to it than buckets."""
-        match = None if args else _SCAN.fullmatch(sql)
-        if match is None:
-            return None
-        bucket = re.escape(f"{match['alias']}.{BUCKET_COLUMN}")
-        words = rf"(?:{bucket}|BETWEEN|AND|OR|IN|\d+|<=|>=|=|[(), ])*"
-        return cls(match) if re.fullmatch(words, match["condition"]) else None
-
-    def ranges(self, pages: Pages) -> list[tuple[int, int]]:
-        """The buckets that meet the condition, as SQLite understands it."""
-        found: list[tuple[int, int]] = []
-        sql = (
-            f"WITH RECURSIVE b({BUCKET_COLUMN}, last) AS ("
-            f"SELECT min({BUCKET_COLUMN}), (SELECT max({BUCKET_COLUMN}) FROM {self.table}) "
-            f"FROM {self.table} UNION ALL SELECT {BUCKET_COLUMN} + 1, last FROM b "
-            f"WHERE {BUCKET_COLUMN} < last) SELECT {BUCKET_COLUMN} FROM b AS {self.alias} "
-            f"WHERE {self.condition} ORDER BY 1"
-        )
-        for (bucket,) in pages.connection.execute(sql):
-            if found and found[-1][1] + 1 == bucket:
-                found[-1] = found[-1][0], bucket
-            else:
-                found.append((bucket, bucket))
-        return found
-
-    def stored_order(self, pages: Pages) -> list[str]:
-        """Columns as records have them: those of the key first."""
-        execute = pages.connection.execute
-        [index] = [row[1] for row in execute(f"PRAGMA index_list({self.table})") if row[3] == "pk"]
-        if any(row[4] is not None for row in execute(f"PRAGMA table_info({self.table})")):
-            raise UnknownFile("a column with a default")
-        return [row[2] for row in execute(f"PRAGMA index_xinfo({index})")]
+def _stored_order(scan: Scan, pages: Pages) -> list[str]:
+    """Columns as records have them: those of the key first."""
+    execute = pages.connection.execute
+    [index] = [row[1] for row in execute(f"PRAGMA index_list({scan.table})") if row[3] == "pk"]
+    if any(row[4] is not None for row in execute(f"PRAGMA table_info({scan.table})")):
+        raise UnknownFile("a column with a default")
+    return [row[2] for row in execute(f"PRAGMA index_xinfo({index})")]
 
 
 def columns_of(data: Path, scan: Scan, types: Sequence[ColumnType]) -> Iterator[Any]:
     """Batches of columns as SQLite stores them."""
     with Pages(data) as pages:
-        order = scan.stored_order(pages)
+        order = _stored_order(scan, pages)
         if order[0] != BUCKET_COLUMN:
             raise UnknownFile("rows in another order")
         at = [order.index(name) for name in scan.columns]
         find_root = "SELECT rootpage FROM sqlite_schema WHERE type = 'table' AND name = ?"
         found: list[Any] = pages.connection.execute(find_root, (scan.table,)).fetchall()
         tree = Tree(pages, found[0][0])
-        for low, high in scan.ranges(pages):
+        for low, high in _ranges(scan, pages):
             for records in tree.records(low, high):
                 if len(records.starts):
                     yield _batch(records, at, types)

@@ -1,4 +1,4 @@
-"""Scan workers of an instance: started when rows are first asked for as Arrow, kept for a while.
+"""Scan workers of an instance: started when many rows are first asked for, kept for a while.
 
 A worker serves one COPY at a time. A COPY that ends early (the client is gone, or cancels) ends
 its worker too: a process is the one thing that can always be stopped.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ import msgspec
 
 from cairn.model.errors import CairnError, QueryCanceled
 from cairn.model.rpc import ReadRequest
+from cairn.server.scan_statement import LinesAsked
 from cairn.server.scan_worker import CANNOT, END, FAILED, HEAD, ScanRequest
 from cairn.sql import plans
 
@@ -29,9 +31,11 @@ log = logging.getLogger("cairn.scan")
 
 COMMAND = (sys.executable, "-m", "cairn.server.scan_worker")
 KEPT = 4  # idle workers
+MOST = max(8, 2 * (os.cpu_count() or 1))  # at work for one instance; each takes some 100 MB
 IDLE_S = 60.0
 BUFFER = 1024 * 1024  # read ahead of a slow client; more is moved about in memory all the time
 _idle: WeakKeyDictionary[Service, list[Worker]] = WeakKeyDictionary()
+_all: WeakKeyDictionary[Service, list[Worker]] = WeakKeyDictionary()
 
 
 class Worker:
@@ -78,20 +82,27 @@ class Worker:
 
 
 async def scan(
-    session: Connection, request: ReadRequest, columns: Sequence[plans.OutColumn]
+    session: Connection,
+    request: ReadRequest,
+    columns: Sequence[plans.OutColumn],
+    lines: LinesAsked | None = None,
 ) -> AsyncIterator[tuple[int, bytes]] | None:
-    """(rows, IPC stream) of the request's pieces; None: the instance has to read them itself."""
+    """(rows, bytes) of the request's pieces; None: the instance has to read them itself."""
     service = session.service
     service.execution.check_read(request)
-    idle = _idle.setdefault(service, [])
+    idle, every = _idle.setdefault(service, []), _all.setdefault(service, [])
     worker = next((each for each in idle if each.is_alive), None)
     idle[:] = [each for each in idle if each is not worker and each.is_alive]
     if worker is None:
+        every[:] = [each for each in every if each.is_alive]
+        if len(every) >= MOST:
+            return None
         try:
             worker = await Worker.start()
         except OSError as problem:
             log.warning("no scan worker: %s", problem)
             return None
+        every.append(worker)
     instance = service.instance
     worker.ask(
         ScanRequest(
@@ -101,6 +112,7 @@ async def scan(
             tuple(request.args),
             tuple(each.name for each in columns),
             tuple(each.type for each in columns),
+            lines,
         )
     )
     first = await _next(worker, session)

@@ -1,4 +1,4 @@
-"""A process that reads rows for an instance and hands them over as Arrow.
+"""A process that reads rows for an instance and hands them over as Arrow, or as lines of text.
 
     python -m cairn.server.scan_worker
 
@@ -17,7 +17,7 @@ import os
 import re
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from itertools import islice
@@ -29,6 +29,7 @@ import msgspec
 from cairn.model.errors import CairnError
 from cairn.model.values import ColumnType
 from cairn.server.arrow_types import BATCH_ROWS, BatchEncoder
+from cairn.server.scan_statement import LinesAsked, Scan
 
 HEAD = struct.Struct("<iI")  # rows or one of the kinds below; bytes that follow
 PIPE_BYTES = 1024 * 1024
@@ -49,6 +50,7 @@ class ScanRequest(msgspec.Struct, frozen=True):
     args: tuple[Any, ...]
     names: tuple[str, ...]
     types: tuple[ColumnType, ...]
+    lines: LinesAsked | None = None  # text instead of Arrow
 
 
 class CannotRun(Exception):
@@ -60,23 +62,42 @@ Piece = tuple[int, bytes | memoryview]  # rows and their IPC stream
 
 def batches(request: ScanRequest, encoder: BatchEncoder) -> Iterator[Piece]:
     """(rows, IPC stream) of the answer's pieces."""
-    pages = _pages()
-    if pages is not None and (scan := pages.Scan.of(request.sql, request.args)) is not None:
-        is_begun = False
-        try:
-            for batch in pages.columns_of(Path(request.data), scan, request.types):
-                yield from encoder.encode_batch(batch)
-                is_begun = True
-            return
-        except pages.UnknownFile:
-            if is_begun:
-                raise
+    try:
+        yield from _by_pages(request, encoder.encode_batch)
+        return
+    except CannotRun:
+        pass
     if not _OURS.search(request.sql):
         driver = _driver()
         if driver is not None:
             yield from _by_driver(*driver, request, encoder)
             return
     yield from _by_cursor(request, encoder)
+
+
+def _by_pages(request: ScanRequest, encode: Callable[[Any], Iterator[Piece]]) -> Iterator[Piece]:
+    scan = Scan.of(request.sql, request.args)
+    pages = _pages() if scan is not None else None
+    if scan is None or pages is None:
+        raise CannotRun("more than a scan, or numpy is missing")
+    is_begun = False
+    try:
+        for batch in pages.columns_of(Path(request.data), scan, request.types):
+            yield from encode(batch)
+            is_begun = True
+    except pages.UnknownFile as problem:
+        if is_begun:
+            raise
+        raise CannotRun(str(problem)) from None
+
+
+def _lines(request: ScanRequest, asked: LinesAsked) -> Iterator[Piece]:
+    """The answer as messages of text; other ways than this one the instance has itself."""
+    try:
+        module = import_module("cairn.server.scan_lines")
+    except ImportError as problem:
+        raise CannotRun(str(problem)) from None
+    yield from _by_pages(request, module.LinesEncoder(request.types, asked).encode_batch)
 
 
 def _pages() -> Any:
@@ -166,6 +187,11 @@ def _answer(request: ScanRequest, answers: BinaryIO) -> None:
         answers.write(data)
 
     try:
+        if request.lines is not None:
+            for rows, data in _lines(request, request.lines):
+                put(rows, data)
+            put(END, b"")
+            return
         encoder = BatchEncoder(request.names, request.types)
         is_empty = True
         for rows, data in batches(request, encoder):

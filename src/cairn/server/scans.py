@@ -1,21 +1,29 @@
-"""Rows that live on this instance, streamed: read by one cursor in one read transaction.
+"""Rows for COPY, streamed: those of this instance by one cursor in one read transaction.
 
-They leave as they are read, so memory stays flat. As text they are read by a thread of the
-instance; as Arrow by a worker process (`scan_pool.py`), or by the thread where it cannot.
+They leave as they are read, so memory stays flat. Many rows of a plain scan, and all that go as
+Arrow, are read by a worker process (`scan_pool.py`); the rest, and what a worker cannot, by a
+thread of the instance. Rows of others are asked for a few buckets at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import importlib.util
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from cairn.model.errors import QueryCanceled
-from cairn.model.rpc import ReadRequest
+import msgspec
+
+from cairn.model.errors import NotOwner, QueryCanceled
+from cairn.model.rpc import ReadRequest, ReadResponse
+from cairn.node.reading import How
 from cairn.node.routes import Ranges, merged
+from cairn.server import scan_pool
 from cairn.server.arrow_types import BATCH_ROWS, Row
+from cairn.server.scan_statement import ENOUGH, LinesAsked, Scan
 from cairn.server.statements import Cached
 from cairn.sql import plans
 from cairn.storage.readers import RowReader, translated
@@ -24,22 +32,103 @@ if TYPE_CHECKING:
     from cairn.server.connection import Connection
 
 Encode = Callable[[Sequence[Row]], bytes]
+Chunks = AsyncIterator[tuple[int, bytes]]
+REMOTE_BUCKETS = 100  # asked of another instance at a time
+REMOTE_S = 30.0
 
 
-def local_chunks(
-    session: Connection, query: Cached, encode: Encode
-) -> AsyncIterator[tuple[int, bytes]] | None:
-    """The rows in pieces as they are read, if all of them live here; None if they do not."""
+async def chunks(
+    session: Connection, query: Cached, encode: Encode, lines: LinesAsked | None
+) -> Chunks:
+    """(rows, bytes) of the answer's pieces. Without `lines` they go as Arrow."""
+    values = query.prepared.start((), session.now())
     fragment = only_fragment(query.prepared.plan)
     if fragment is None:
-        return None
-    values = query.prepared.start((), session.now())
+        return _gathered(session, query, values, encode)
     targets = targets_of(session, fragment, values)
-    if away(session, targets):
-        return None
+    if others := away(session, targets):
+        if lines is None and fragment.buckets is not None and b"bucket_id" in query.text:
+            raise NotOwner(
+                "the asked buckets do not belong to this replicaset",
+                detail=f"owner: {', '.join(others)}",
+                hint="read the topology again and ask the owner",
+            )
+        return _collected(session, query, fragment, values, targets, encode)
     ranges = tuple(part for found in targets.values() for part in found)
     request = read_request(session, query, fragment, values, ranges)
+    if lines is None or await _is_for_a_worker(session, request):
+        found = await scan_pool.scan(session, request, query.prepared.columns, lines)
+        if found is not None:
+            return found
     return streamed(session, request, encode)
+
+
+async def _collected(
+    session: Connection,
+    query: Cached,
+    fragment: plans.Fragment,
+    values: list[Any],
+    targets: dict[str, Ranges],
+    encode: Encode,
+) -> Chunks:
+    """Rows of several replicasets, a few buckets at a time; each answer is checked by its owner."""
+    instance, dispatcher = session.service.instance, session.service.dispatcher
+    for replicaset, ranges in targets.items():
+        for part in _cut(ranges):
+            request = read_request(session, query, fragment, values, (part,))
+            target = dispatcher.routes.reader(replicaset, session.preference, instance.raft_id)
+            if target == instance.raft_id:
+                rows = await session.service.execution.read(request, session.cancelled)
+            else:
+                answer = await instance.peers.call(
+                    target, "read_rows", request, ReadResponse, REMOTE_S
+                )
+                rows = answer.rows
+            async for piece in _encoded(rows, encode):
+                yield piece
+
+
+def _cut(ranges: Ranges) -> list[tuple[int, int]]:
+    return [
+        (start, min(start + REMOTE_BUCKETS - 1, high))
+        for low, high in ranges
+        for start in range(low, high + 1, REMOTE_BUCKETS)
+    ]
+
+
+async def _gathered(
+    session: Connection, query: Cached, values: list[Any], encode: Encode
+) -> Chunks:
+    """Whatever needs a merge or lives in global tables: all of it, then in pieces."""
+    rows = await session.service.dispatcher.read(
+        query.prepared.plan,  # type: ignore[arg-type]
+        values,
+        query.sharded,
+        How(session.preference, cancelled=session.cancelled),
+    )
+    async for piece in _encoded(rows, encode):
+        yield piece
+
+
+async def _encoded(rows: Sequence[Row], encode: Encode) -> Chunks:
+    for start in range(0, len(rows), BATCH_ROWS):
+        chunk = rows[start : start + BATCH_ROWS]
+        yield len(chunk), await asyncio.to_thread(encode, chunk)
+
+
+async def _is_for_a_worker(session: Connection, request: ReadRequest) -> bool:
+    """A scan of many rows, where the libraries for it are installed."""
+    scan = Scan.of(request.sql, request.args)
+    if scan is None or not _has_libraries():
+        return False
+    sample = msgspec.structs.replace(request, sql=scan.sample)
+    [(count,)] = await session.service.execution.read(sample, session.cancelled)
+    return bool(count >= ENOUGH)
+
+
+@functools.cache
+def _has_libraries() -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in ("numpy", "pyarrow"))
 
 
 def away(session: Connection, targets: dict[str, Ranges]) -> list[str]:

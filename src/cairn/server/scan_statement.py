@@ -1,0 +1,51 @@
+"""Statements that only scan: some columns of one table, all rows of some buckets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cairn.model.schema import BUCKET_COLUMN
+from cairn.pgwire.copy import CopyFormat
+
+ENOUGH = 20_000  # rows that are worth another process
+#: What the planner makes of `SELECT columns FROM table [WHERE bucket_id …]`.
+_SCAN = re.compile(
+    r"SELECT (?P<columns>r\d+\.\w+ AS x\d+(?:, r\d+\.\w+ AS x\d+)*) "
+    r"FROM (?P<table>t\d+) AS (?P<alias>r\d+) WHERE (?P<condition>.+)"
+)
+_COLUMN = re.compile(r"r\d+\.(\w+) AS x\d+")
+
+
+class LinesAsked(msgspec.Struct, frozen=True):
+    """What the options of a COPY say of its lines."""
+
+    fmt: CopyFormat
+    options: dict[str, str]
+
+
+class Scan:
+    """A statement that only scans: which columns of which table, under what condition."""
+
+    def __init__(self, match: re.Match[str]) -> None:
+        self.columns: list[str] = _COLUMN.findall(match["columns"])
+        self.table, self.alias, self.condition = match["table"], match["alias"], match["condition"]
+
+    @classmethod
+    def of(cls, sql: str, args: Sequence[Any]) -> Scan | None:
+        """None where there is more to it than buckets."""
+        match = None if args else _SCAN.fullmatch(sql)
+        if match is None:
+            return None
+        bucket = re.escape(f"{match['alias']}.{BUCKET_COLUMN}")
+        words = rf"(?:{bucket}|BETWEEN|AND|OR|IN|\d+|<=|>=|=|[(), ])*"
+        return cls(match) if re.fullmatch(words, match["condition"]) else None
+
+    @property
+    def sample(self) -> str:
+        """How many rows there are, up to `ENOUGH`."""
+        inner = f"SELECT 1 FROM {self.table} AS {self.alias} WHERE {self.condition} LIMIT {ENOUGH}"
+        return f"SELECT count(*) FROM ({inner})"
