@@ -8,6 +8,8 @@ from decimal import Decimal
 import psycopg
 import pytest
 
+from cairn.model.buckets import bucket_of
+from cairn.model.values import ColumnType
 from cairn.server.copying import CHUNK_ROWS
 from tests.cluster.harness import PASSWORD, Cluster
 
@@ -22,10 +24,13 @@ LINES = [
 ]
 
 
+def dsn(cluster: Cluster, name: str) -> str:
+    return f"postgresql://admin:{PASSWORD}@127.0.0.1:{cluster[name].pg_port}/cairn"
+
+
 @pytest.fixture
 def connection(cluster: Cluster) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
-    dsn = f"postgresql://admin:{PASSWORD}@127.0.0.1:{cluster['i1'].pg_port}/cairn"
-    with psycopg.connect(dsn, autocommit=True) as made:
+    with psycopg.connect(dsn(cluster, "i1"), autocommit=True) as made:
         yield made
         assert made.execute("SELECT 1").fetchall() == [(1,)]  # the session has gone on
 
@@ -104,8 +109,33 @@ def test_rows_go_to_every_owner_in_whatever_pieces_they_come(
         for name in ("i1", "i2"):
             query = "SELECT count(*), min(id), max(id) FROM pieces"
             assert cluster[name].sql(query) == [(130_000, 0, 129_999)]
+        with cursor.copy("COPY pieces TO STDOUT (FORMAT csv)") as copy:
+            out = b"".join(bytes(piece) for piece in copy)
+        assert sorted(out.split()) == sorted(data.split())
     finally:
         connection.execute("DROP TABLE pieces")
+
+
+def test_rows_of_another_replicaset_may_be_more_than_one_message_holds(
+    connection: psycopg.Connection[tuple[object, ...]], cluster: Cluster
+) -> None:
+    """Neighbouring buckets are asked for together, until they do not fit a message any more."""
+    connection.execute("CREATE TABLE wide (id INT PRIMARY KEY, s TEXT) DISTRIBUTED BY (id)")
+    try:
+        types = (ColumnType.INTEGER,)
+        near = [at for at in range(2000) if bucket_of(types, (at,)) <= 100][:16]
+        for at in near:
+            connection.execute("INSERT INTO wide VALUES (%s, repeat('x', 5000000))", (at,))
+        for name in ("i1", "i2"):
+            with (
+                psycopg.connect(dsn(cluster, name)) as asked,
+                asked.cursor().copy("COPY wide TO STDOUT") as copy,
+            ):
+                lines = [bytes(piece) for piece in copy]
+            assert sorted(int(line.split()[0]) for line in lines) == near
+            assert {len(line.split()[1]) for line in lines} == {5_000_000}
+    finally:
+        connection.execute("DROP TABLE wide")
 
 
 def test_a_copy_that_fails_late_says_how_many_rows_are_stored(

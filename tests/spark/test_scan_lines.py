@@ -106,7 +106,7 @@ def test_many_rows_leave_as_the_same_lines_as_few(
     name = table("id INTEGER PRIMARY KEY, s TEXT, d DOUBLE, b BOOLEAN, n DECIMAL, w DATETIME")
     whole = [
         (at, TEXTS[at % len(TEXTS)], REALS[at % 18], at % 3 == 0, f"{at}.50", "2026-11-16 05:00Z")
-        for at in range(3 * ENOUGH)
+        for at in range(ENOUGH * 5 // 2)
     ]
     lines = copy_encoder([OIDS[ColumnType.STRING]] * 6, framed=False)
     texts = lines([(str(a), s, repr(d), "t" if b else "f", n, w) for a, s, d, b, n, w in whole])
@@ -115,12 +115,11 @@ def test_many_rows_leave_as_the_same_lines_as_few(
     [(low, high), *_], address = first.ranges, first.addresses[0]
     here = f"{name} WHERE bucket_id BETWEEN {low} AND {high}"  # all of it is one instance's
     for fmt in ("text", "csv"):
-        for rows in (here, name):
-            scanned, by_rows = (
-                cluster.copy_out(dsn, address, f"COPY ({sql}) TO STDOUT (FORMAT {fmt})", 60)
-                for sql in (f"SELECT * FROM {rows}", f"SELECT * FROM {rows} ORDER BY id")
-            )
-            assert sorted(lines_of(scanned)) == sorted(lines_of(by_rows))
+        scanned, by_rows = (
+            cluster.copy_out(dsn, address, f"COPY ({sql}) TO STDOUT (FORMAT {fmt})", 60)
+            for sql in (f"SELECT * FROM {here}", f"SELECT * FROM {here} ORDER BY id")
+        )
+        assert sorted(lines_of(scanned)) == sorted(lines_of(by_rows))
 
 
 def lines_of(pieces: Iterable[bytes]) -> list[bytes]:

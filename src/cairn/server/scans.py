@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cairn.model.errors import NotOwner, QueryCanceled
+from cairn.model.errors import CairnError, LimitExceeded, NotOwner, QueryCanceled
 from cairn.model.rpc import ReadRequest, ReadResponse
 from cairn.node.reading import How
 from cairn.node.routes import Ranges, merged
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 Encode = Callable[[Sequence[Row]], bytes]
 Chunks = AsyncIterator[tuple[int, bytes]]
-REMOTE_BUCKETS = 100  # asked of another instance at a time
+FIRST_BUCKETS = 10  # asked of another instance; then more or fewer, as they turn out
+HANDY = 2 * 1024 * 1024  # bytes of an answer: longer ones keep a link's other messages waiting
 REMOTE_S = 30.0
 
 
@@ -71,29 +72,51 @@ async def _collected(
     targets: dict[str, Ranges],
     encode: Encode,
 ) -> Chunks:
-    """Rows of several replicasets, a few buckets at a time; each answer is checked by its owner."""
-    instance, dispatcher = session.service.instance, session.service.dispatcher
+    """Rows of several replicasets, one after the other."""
+    instance, routes = session.service.instance, session.service.dispatcher.routes
     for replicaset, ranges in targets.items():
-        for part in _cut(ranges):
-            request = read_request(session, query, fragment, values, (part,))
-            target = dispatcher.routes.reader(replicaset, session.preference, instance.raft_id)
-            if target == instance.raft_id:
-                rows = await session.service.execution.read(request, session.cancelled)
-            else:
-                answer = await instance.peers.call(
-                    target, "read_rows", request, ReadResponse, REMOTE_S
-                )
-                rows = answer.rows
-            async for piece in _encoded(rows, encode):
+        target = routes.reader(replicaset, session.preference, instance.raft_id)
+        if target == instance.raft_id:
+            request = read_request(session, query, fragment, values, ranges)
+            async for piece in streamed(session, request, encode):
                 yield piece
+            continue
+        async for piece in _asked_for(session, query, fragment, values, replicaset, encode, ranges):
+            yield piece
 
 
-def _cut(ranges: Ranges) -> list[tuple[int, int]]:
-    return [
-        (start, min(start + REMOTE_BUCKETS - 1, high))
-        for low, high in ranges
-        for start in range(low, high + 1, REMOTE_BUCKETS)
-    ]
+async def _asked_for(
+    session: Connection,
+    query: Cached,
+    fragment: plans.Fragment,
+    values: list[Any],
+    replicaset: str,
+    encode: Encode,
+    ranges: Ranges,
+) -> Chunks:
+    """Rows of another replicaset, as many buckets at a time as make a message of a handy size."""
+    instance, routes = session.service.instance, session.service.dispatcher.routes
+    waiting, step = list(reversed(ranges)), FIRST_BUCKETS
+    while waiting:
+        low, last = waiting.pop()
+        high = min(low + step - 1, last)
+        request = read_request(session, query, fragment, values, ((low, high),))
+        target = routes.reader(replicaset, session.preference, instance.raft_id)
+        try:
+            answer = await instance.peers.call(target, "read_rows", request, ReadResponse, REMOTE_S)
+        except CairnError as problem:
+            if problem.sqlstate != LimitExceeded.sqlstate or step == 1:
+                raise
+            waiting.append((low, last))  # too much for one answer
+            step = max(step // 4, 1)
+            continue
+        size = 0
+        async for count, data in _encoded(answer.rows, encode):
+            size += len(data)
+            yield count, data
+        if high < last:
+            waiting.append((high + 1, last))
+        step = step * 2 if size < HANDY // 2 else max(step // 2, 1) if size > 2 * HANDY else step
 
 
 async def _gathered(
