@@ -23,6 +23,7 @@ STREAMS = "server/row_changes.py"
 
 UNIT = "tests/replication/test_"
 SIM = "tests/sim_cluster/test_data_rules.py::test_"
+ANSWERS = "tests/sim_cluster/test_sync_answers.py::test_"
 LINKS = "tests/sim_cluster/test_refused_links.py::test_"
 
 
@@ -65,6 +66,12 @@ MUTANTS = tuple(
                 "            pass\n        wanted",
             ),
             UNIT + "row_log.py::test_a_tail_past_the_cut_is_undone_and_kept_aside",
+        ),
+        (
+            *("2", "who has to copy forgets it by restarting", DATA_STORE),
+            *('self.put("copying", 1)', "pass"),
+            UNIT
+            + "row_log.py::test_a_schema_change_past_the_cut_asks_for_a_copy_and_is_kept_aside",
         ),
         (
             *("2", "a missed cut is not noticed", RELAYING),
@@ -205,9 +212,29 @@ MUTANTS = tuple(
         ),
         (
             *("10", "a read does not wait for the majority", EXECUTION),
-            "await replication.wait_safe(self._instance.data.vclock.get(self._uuid, 0))",
-            "pass",
+            *("await replication.wait_readable()", "pass"),
             SIM + "a_read_is_held_until_what_it_saw_cannot_be_taken_away",
+        ),
+        (
+            *("10", "what earlier epochs left is not waited for", SYNC),
+            "return vclock.get(self._uuid, 0) if covers(vclock, self._history.cut) else -1",
+            "return vclock.get(self._uuid, 0)",
+            ANSWERS + "a_read_at_a_new_master_waits_until_a_majority_has_what_the_old_one_left",
+        ),
+        (
+            *("10", "a repeated operation is acknowledged at once", EXECUTION),
+            *("elif fence.is_sync:", "elif fence.is_sync and done.lsn:"),
+            ANSWERS + "an_operation_that_was_done_before_is_acknowledged_when_a_majority_has_it",
+        ),
+        (
+            *("10", "a row that may go again is told as in the way", EXECUTION),
+            *('if fence.is_sync and done.sqlstate.startswith("23"):', "if False:"),
+            ANSWERS + "a_row_that_is_in_the_way_is_told_when_it_is_there_to_stay",
+        ),
+        (
+            *("10", "streams are told of rows that may go again", SYNC),
+            *("if not self.is_sync() or self._uuid not in vclock:", "if True:"),
+            ANSWERS + "streams_are_told_only_what_a_majority_has",
         ),
         # --- connections, judges, governor --------------------------------------------------------
         (

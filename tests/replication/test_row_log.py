@@ -210,6 +210,8 @@ def test_a_schema_change_past_the_cut_asks_for_a_copy_and_is_kept_aside(
     master.reshape(Shape(TABLE.id, WIDER))
     assert master.enter(2, A=2) is None
     assert master.diverged() == [("A", 1, 3), ("A", 1, 4)]
+    master.reopen()
+    assert not master.store.is_complete  # until then nobody may count on its vclock
 
 
 def copied(source: Site, target: Site, max_bytes: int = 1 << 20) -> CopyTarget:

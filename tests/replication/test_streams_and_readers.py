@@ -29,7 +29,11 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def told(site: Site, after: dict[str, int]) -> list[tuple[str, int]]:
-    changes, _ = _changes(site.path, TABLE, after, dict(site.store.vclock), 100)
+    return told_upto(site, after, dict(site.store.vclock))
+
+
+def told_upto(site: Site, after: dict[str, int], upto: dict[str, int]) -> list[tuple[str, int]]:
+    changes, _ = _changes(site.path, TABLE, after, (dict(site.store.vclock), upto), 100)
     return [(change["op"], change["new"]["a"]) for change in changes]
 
 
@@ -39,6 +43,13 @@ def test_rows_that_only_moved_are_not_told_as_changes(site: Site) -> None:
     site.take([packed("B", 1, 1, inserted(2), kind=Kind.MOVE), packed("B", 1, 2, inserted(3))])
     assert site.rows() == [(1, "x"), (2, "x"), (3, "x")]
     assert sorted(told(site, {})) == [("insert", 1), ("insert", 3)]
+
+
+def test_changes_are_told_up_to_where_they_are_safe(site: Site) -> None:
+    site.insert(1)
+    site.insert(2)
+    assert told_upto(site, {}, {"A": 2}) == [("insert", 1)]
+    assert told_upto(site, {"A": 3}, {"A": 2}) == []  # it was told more before: nothing is lost
 
 
 def test_a_position_past_a_cut_is_lost_and_says_so(site: Site) -> None:

@@ -186,16 +186,24 @@ class DataPlane:
         """On the writer: a vclock counts only if it is of the present history and complete."""
         if self.store.fence.epoch < epoch - 1:
             raise NoMaster(f"epoch {epoch - 1} has not been entered here yet")
-        if self.store.get("copying"):
-            raise NoMaster("this instance has no complete rows")
+        self._check_complete()
         return self.store.promise(epoch)
+
+    def _check_complete(self) -> None:
+        if not self.store.is_complete:
+            raise NoMaster("this instance has no complete rows")
+
+    def _heirs_position(self) -> tuple[int, Vclock]:
+        self._check_complete()
+        return self.store.position()
 
     async def position(self, request: VclockRequest) -> VclockResponse:
         """The vclock once entry `index` is applied by the writer and `reach` is covered."""
         await self._runner.wait_applied(request.index, request.timeout_s)
         deadline = asyncio.get_running_loop().time() + request.timeout_s
         while True:
-            epoch, vclock = await self.run(self.store.position, urgent=True)
+            look = self._heirs_position if request.reach else self.store.position
+            epoch, vclock = await self.run(look, urgent=True)
             if covers(vclock, request.reach):
                 return VclockResponse(epoch, vclock)
             if asyncio.get_running_loop().time() > deadline:

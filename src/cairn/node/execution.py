@@ -86,12 +86,15 @@ class Execution:
         rows = None if most else self.reader.quick(request.sql, request.args)
         if rows is None:
             rows = await self.scan(request.sql, request.args, request.row_max, cancelled, most)
-        self.check_read(request)  # still ours, still with a lease: only now it is an answer
+        await self.check_answer(request)
+        return rows
+
+    async def check_answer(self, request: ReadRequest) -> None:
+        """It was read. Still ours, still with a lease, and what was seen stays (rule 10)?"""
+        self.check_read(request)
         replication = self._instance.replication
         if request.preference == "leader" and request.tables and replication.is_sync():
-            # What the read saw must not be taken away by a failover (rule 10).
-            await replication.wait_safe(self._instance.data.vclock.get(self._uuid, 0))
-        return rows
+            await replication.wait_readable()
 
     async def scan(
         self,
@@ -180,8 +183,14 @@ class Execution:
         self, done: WriteResponse | CairnError, fence: Fence, request: WriteRequest, callback: Done
     ) -> None:
         """After the commit: is it still ours to say that it happened?"""
-        if isinstance(done, CairnError) or request.check_only:
+        if request.check_only:
             callback(done)
+        elif isinstance(done, CairnError):
+            if fence.is_sync and done.sqlstate.startswith("23"):
+                # It tells of rows that are there: not before they are there to stay.
+                spawn(self._confirm(done, 0, callback), "sync refusal")
+            else:
+                callback(done)
         elif not self._instance.lease.is_held(fence.epoch):
             callback(
                 OutcomeUnknown(
@@ -189,19 +198,24 @@ class Execution:
                     hint="look whether the rows are there before trying again",
                 )
             )
-        elif fence.is_sync and done.lsn:
-            spawn(self._confirm(done, callback), "sync write")
+        elif fence.is_sync:
+            spawn(self._confirm(done, done.lsn, callback), "sync write")
         else:
             callback(done)
 
-    async def _confirm(self, response: WriteResponse, callback: Done) -> None:
-        """Sync mode: acknowledged when a majority of the members has it (rule 10)."""
+    async def _confirm(self, verdict: WriteResponse | CairnError, lsn: int, callback: Done) -> None:
+        """Sync mode: told when a majority of the members has it (rule 10).
+
+        A statement that left no record has still seen rows: an operation that was done before, a
+        row that was there already.
+        """
+        seen = self._instance.data.vclock.get(self._uuid, 0)
         try:
-            await self._instance.replication.wait_safe(response.lsn)
+            await self._instance.replication.wait_safe(lsn or seen)
         except CairnError as problem:
             callback(problem)
             return
-        callback(response)
+        callback(verdict)
 
     def write(self, request: WriteRequest) -> asyncio.Future[WriteResponse]:
         future: asyncio.Future[WriteResponse] = asyncio.get_running_loop().create_future()
@@ -323,10 +337,10 @@ class _OneRow:
         return response, store.last_epoch, store.vclock.copy(), store.versions
 
     def done(self, result: Any) -> None:
-        if isinstance(result, CairnError):
-            self._callback(result)
-            return
         execution = self._execution
+        if isinstance(result, CairnError):
+            execution.settle(result, self._fence, self._request, self._callback)
+            return
         execution.data.arrived(*result[1:])
         execution.settle(result[0], self._fence, self._request, self._callback)
 

@@ -71,7 +71,7 @@ class Replication(Ballots, FullCopies):
         self._history = History()
         self._entered = asyncio.Event()
         self._entered.set()
-        self._must_copy = bool(data.store.get("copying"))
+        self._must_copy = not data.store.is_complete
         self.acks: dict[str, Vclock] = {}  # subscriber uuid → what it has durably
         self._ack_waiters: list[tuple[int, asyncio.Future[None], float]] = []
         self.links: dict[str, LinkStatus] = {}  # by upstream uuid

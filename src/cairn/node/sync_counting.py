@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from cairn.model.errors import OutcomeUnknown
-from cairn.model.records import Vclock
+from cairn.model.errors import NoMaster, OutcomeUnknown
+from cairn.model.records import Vclock, covers
 from cairn.model.topology import Instance as InstanceRow
 from cairn.model.topology import Replicaset
 from cairn.node.data_plane import DataPlane
@@ -55,19 +55,35 @@ class SyncCounting:
         return () if found is None else found[1].members
 
     def safe_lsn(self) -> int:
-        """The lsn of our own that a majority of the recorded members has (rule 10)."""
-        have = [
-            self.data.vclock.get(self._uuid, 0)
-            if name == self._name
-            else self._acked(name, self._uuid)
-            for name in self._members()
-        ]
+        """The lsn of our own that a majority of the recorded members has (rule 10).
+
+        -1: a majority has not even what earlier epochs left, and a failover could still take
+        away rows that this master can read.
+        """
+        have = [self._standing(name) for name in self._members()]
         have.sort(reverse=True)
         return have[len(have) // 2] if have else 0
 
+    def _standing(self, name: str) -> int:
+        row = self._state.cluster.instances.get(name)
+        found = self.acks.get(row.uuid, {}) if row is not None else {}
+        vclock = self.data.vclock if name == self._name else found
+        return vclock.get(self._uuid, 0) if covers(vclock, self._history.cut) else -1
+
+    async def wait_readable(self) -> None:
+        """Until nothing that a read of just now could see can be taken away by a failover."""
+        try:
+            await self.wait_safe(self.data.vclock.get(self._uuid, 0))
+        except OutcomeUnknown as problem:
+            raise NoMaster(
+                "a majority of the replicaset has not confirmed the rows that were read",
+                detail=problem.detail,
+                hint="try again, or read with read_preference = any",
+            ) from None
+
     async def wait_safe(self, lsn: int) -> None:
         """Until a majority has `lsn`; never a silent change to async."""
-        if not lsn or self.safe_lsn() >= lsn:
+        if self.safe_lsn() >= lsn:
             return
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
@@ -82,6 +98,12 @@ class SyncCounting:
                 hint="look whether the row is there before trying again",
             ) from None
 
+    def tellable(self, vclock: Vclock) -> Vclock:
+        """What streams may be told of `vclock`: a record that was told must not be lost."""
+        if not self.is_sync() or self._uuid not in vclock:
+            return vclock
+        return {**vclock, self._uuid: min(vclock[self._uuid], max(self.safe_lsn(), 0))}
+
     def waits_for(self) -> list[str]:
         """Members without whom writes do not come to an end just now."""
         long_ago = asyncio.get_running_loop().time() - SLOW_S
@@ -90,9 +112,7 @@ class SyncCounting:
 
     def missing_members(self, lsn: int) -> list[str]:
         return [
-            name
-            for name in self._members()
-            if name != self._name and self._acked(name, self._uuid) < lsn
+            name for name in self._members() if name != self._name and self._standing(name) < lsn
         ]
 
     def _release_acks(self) -> None:

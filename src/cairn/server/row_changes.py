@@ -42,19 +42,23 @@ async def rows(session: Session, name: str, after: str, limit: int = 10_000) -> 
     table = _readable(session, name)
     instance, execution = session.service.instance, session.service.execution
     execution.check_lease()
+    replication = instance.replication
+    if replication.is_sync():
+        await replication.wait_safe(0)  # for what earlier epochs left
     buckets, vclock = instance.data.fence.ranges, dict(instance.data.vclock)
+    upto = replication.tellable(vclock)
     asked = _json(after)
     if asked == "latest":
-        return {"changes": [], "after": vclock, "buckets": buckets}
+        return {"changes": [], "after": upto, "buckets": buckets}
     path = instance.data.store.path
     if asked == "earliest":
-        return {"changes": [], "after": _oldest(path, vclock), "buckets": buckets}
+        return {"changes": [], "after": _oldest(path, upto), "buckets": buckets}
     position = _position(after)
     changes, reached = await asyncio.to_thread(
-        _changes, path, table, position, vclock, max(0, int(limit))
+        _changes, path, table, position, (vclock, upto), max(0, int(limit))
     )
     execution.check_lease()
-    return {"changes": changes, "after": reached if limit else vclock, "buckets": buckets}
+    return {"changes": changes, "after": reached if limit else upto, "buckets": buckets}
 
 
 async def rows_at(session: Session, name: str, at: str, low: int, high: int) -> Any:
@@ -104,14 +108,16 @@ def _json(text: str) -> Any:
 
 
 def _changes(
-    path: Path, table: Table, asked: Vclock, vclock: Vclock, limit: int
+    path: Path, table: Table, asked: Vclock, ends: tuple[Vclock, Vclock], limit: int
 ) -> tuple[list[dict[str, Any]], Vclock]:
+    """`ends`: where the log ends, and up to where it may be told."""
+    vclock, upto = ends
     reader = LogReader(path)
     try:
         _check_position(reader, asked, vclock)
         if limit == 0:
             return [], asked
-        records = _next_records(reader, asked, vclock)
+        records = _next_records(reader, asked, upto)
     finally:
         reader.close()
     position = dict(asked)

@@ -139,7 +139,7 @@ async def _pieces(
             sqlstate, message = msgspec.json.decode(piece[1], type=tuple[str, str])
             raise CairnError(message, sqlstate=sqlstate)
         assert piece[0] == END
-        session.service.execution.check_read(request)  # still ours: only now it is an answer
+        await session.service.execution.check_answer(request)  # only now the rows are one
     finally:
         if is_over:
             _keep(idle, worker)

@@ -210,7 +210,7 @@ async def streamed(
         while (found := await following) is not None:
             following = loop.run_in_executor(pool, scan.following)  # while the client takes this
             yield found
-        execution.check_read(request)  # still ours: only now the rows are an answer
+        await execution.check_answer(request)  # only now the rows are one
     finally:
         scan.is_over = True
         pool.submit(scan.close)

@@ -312,6 +312,14 @@ class DataStore(RowTables):
     def position(self) -> tuple[int, Vclock]:
         return self.last_epoch, dict(self.vclock)
 
+    def must_copy(self) -> None:
+        """What is here is not the replicaset's rows; ended by a full copy."""
+        self.put("copying", 1)
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.get("copying")
+
     def prune(self, origin: str, upto: int, limit: int = 20_000) -> int:
         """Forget records of an origin up to an lsn, at most `limit` of them at once."""
         number = self.origin_id(origin)

@@ -95,7 +95,7 @@ class CopyTarget:
 
     def begin(self, head: CopyHead) -> None:
         store = self._store
-        store.put("copying", 1)
+        store.must_copy()
         for table_id in list(store.tables):
             store.apply_shape(Shape(table_id, None))
         for table in ("row_log", "vclock", "done_operation"):

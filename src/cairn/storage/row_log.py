@@ -281,7 +281,10 @@ class Applier:
             store.set_aside(record)
         wanted = sum(store.vclock[origin] - limit for origin, limit in limits.items())
         if len(tail) != wanted or any(record.kind == Kind.DDL for record in tail):
-            return None  # a schema change cannot be undone from its record, nor a lost one
+            # A schema change cannot be undone from its record, nor a lost one. Until the copy is
+            # there, this instance must not be asked for its vclock, after a restart neither.
+            store.must_copy()
+            return None
         store.connection.execute("SAVEPOINT tail")
         try:
             with store.unobserved():
@@ -289,6 +292,7 @@ class Applier:
                     self._take_back(record)
         except (LogRefused, *_MISFITS):
             store.connection.execute("ROLLBACK TO tail")
+            store.must_copy()
             return None
         finally:
             store.connection.execute("RELEASE tail")
@@ -303,6 +307,7 @@ class Applier:
         found = [record_of(*row) for row in rows]
         for record in found:
             self._store.set_aside(record)
+        self._store.must_copy()
         return found
 
     def _take_back(self, record: Record) -> None:

@@ -50,6 +50,7 @@ class Load:
         self.refused: set[int] = set()
         self.stale: str | None = None
         self.reads = 0
+        self.told = 0  # the most rows that a read was told of: none of them may go again
         self._executions: dict[int, Execution] = {}
 
     # --- the table --------------------------------------------------------------------------------
@@ -119,7 +120,7 @@ class Load:
     def read(self, node: SimNode) -> asyncio.Task[None]:
         """A read told as fresh must see every row that was acknowledged before it began."""
         assert node.process is not None
-        execution, before = self.execution(node), len(self.acked)
+        execution, before, told = self.execution(node), len(self.acked), self.told
 
         async def work() -> None:
             request = ReadRequest(COUNT, (), {TABLE.id: 1}, ranges=((1, 30),))
@@ -128,6 +129,9 @@ class Load:
             except CairnError:
                 return
             self.reads += 1
+            self.told = max(self.told, count)
+            if count < told:
+                self.stale = f"{node.name} told {count} rows, {told} had been told before"
             if count < before:
                 self.stale = f"{node.name} told {count} rows as fresh, {before} were acknowledged"
 
@@ -175,5 +179,7 @@ class Load:
             raise Violation(f"refused rows {sorted(have & self.refused)} are there")
         if lost and not may_lose:
             raise Violation(f"acknowledged rows {sorted(lost)} are lost")
+        if len(have) < self.told and not may_lose:
+            raise Violation(f"{self.told} rows were told, {len(have)} are there")
         if self.stale is not None and not may_lose:
             raise Violation(self.stale)
