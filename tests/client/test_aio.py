@@ -65,6 +65,7 @@ def test_executemany_sends_each_row_to_its_owner(cluster: FakeCluster) -> None:
         async with pool_of(cluster) as pool:
             rows = [(key, "x") for key in range(1200)]
             assert await pool.executemany(INSERT, rows) == 1200
+            assert (pool.stats.statements, pool.stats.routed) == (1200, 1200)
             for name in ("i1", "i2"):
                 assert all(cluster.home(v[0]) == name for _, v in cluster.instances[name].executed)
             with pytest.raises(CairnError) as caught:

@@ -85,14 +85,27 @@ def test_the_0_1_snapshot_is_the_seeds_to_the_letter(
     assert {event["state"] for event in buckets} == {"active"}
 
 
-def test_a_version_that_is_not_spoken_is_refused_with_those_that_are(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"smart_connector": "7.0"},
+        {"smart_connector": ""},
+        {"options": "smart_connector="},
+        {"options": "smart_connector"},
+        {"_pq_.smart_connector": "0"},
+    ],
+)
+def test_a_version_that_is_not_spoken_is_refused_with_those_that_are(
+    cluster: Cluster, keys: dict[str, str]
+) -> None:
+    """A user who forgot it would wait for notices that never come."""
     with Raw(cluster["i1"].pg_port) as raw:
-        raw.send(startup_packet(user="admin", smart_connector="7.0"))
+        raw.send(startup_packet(user="admin", **keys))
         with pytest.raises(AssertionError) as caught:
             raw.answer_scram()
         told = caught.value.args[0]
         assert (told["S"], told["C"]) == ("FATAL", "22023")
-        assert "0.1, 0.2" in told["H"]
+        assert told["H"] == "write smart_connector=0.1 or 0.2"
 
 
 @contextmanager

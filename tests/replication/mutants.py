@@ -164,7 +164,8 @@ MUTANTS = tuple(
         ),
         (
             *("9", "no lease is needed to answer a read", EXECUTION),
-            *("        self.check_read(request)  # still ours", "        # still ours"),
+            "        self.check_read(request)\n        replication = ",
+            "        replication = ",
             SIM + "a_read_whose_lease_ends_while_it_runs_is_no_answer",
         ),
         (

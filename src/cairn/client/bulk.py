@@ -170,6 +170,8 @@ def _by_owner(
     anywhere: str | None = None
     for row in rows:
         route = core.router.route(metadata, row, "master")
+        if depth == 0:
+            core.router.count(sql, route)
         if route.reason:
             anywhere = anywhere or route.address  # all such rows to one instance
             groups.setdefault(anywhere, []).append(row)

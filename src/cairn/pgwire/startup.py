@@ -124,7 +124,8 @@ def negotiate(unknown: list[str]) -> bytes:
 def parse_options(text: str) -> dict[str, str]:
     """Both spellings: `a=1,b=2` as Picodata has it, and libpq's `-c a=1 -c b=2 --c=3`.
 
-    The last of equal names wins. What has no name or no `=` is skipped, as are other switches.
+    The last of equal names wins. What has no name is skipped, as are other switches; a name alone
+    has an empty value, which whoever knows the name refuses.
     """
     found: dict[str, str] = {}
     for word in _words(text):
@@ -138,7 +139,7 @@ def parse_options(text: str) -> dict[str, str]:
             name = name.strip()
             if word.startswith("--"):
                 name = name.replace("-", "_")
-            if name and equals:
+            if name and (equals or name.isidentifier()):
                 found[name] = value
     return found
 

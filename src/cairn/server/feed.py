@@ -44,7 +44,7 @@ def asked_version(options: dict[str, str], params: dict[str, str]) -> Version | 
     """The version a client subscribes to; None for ordinary connections."""
     asked = None
     for name in _ALIASES:
-        asked = options.get(name) or params.get(name) or asked
+        asked = options.get(name, params.get(name, asked))
     if asked is None and options.get("picodata_catalog_cdc") == "1":
         return "0.1"
     if asked is None:
@@ -52,8 +52,9 @@ def asked_version(options: dict[str, str], params: dict[str, str]) -> Version | 
     for version in VERSIONS:
         if asked == version:
             return version
+    why = f"version {asked} is not spoken here" if asked else "has no version"
     raise InvalidParameter(
-        f"smart_connector version {asked} is not spoken here", hint=f"use {', '.join(VERSIONS)}"
+        f"smart_connector {why}", hint=f"write smart_connector={' or '.join(VERSIONS)}"
     )
 
 
