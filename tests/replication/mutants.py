@@ -277,6 +277,13 @@ MUTANTS = tuple(
             *("if known > vclock.get(origin, 0):", "if False:"),
             UNIT + "streams_and_readers.py::test_a_position_past_a_cut_is_lost_and_says_so",
         ),
+        (
+            *("19", "an lsn that was used again is taken for the old one", STREAMS),
+            *("if here.get(origin, epoch) != epoch:", "if False:"),
+            UNIT
+            + "streams_and_readers.py"
+            + "::test_a_position_whose_lsn_was_used_again_is_lost_and_says_so",
+        ),
         # --- routing ------------------------------------------------------------------------------
         (
             *("22", "routing news are records", RUNNER),

@@ -9,9 +9,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from cairn.model.errors import CairnError, MotionLimit
+from cairn.model.errors import CairnError, InvalidParameter, MotionLimit
 from cairn.model.records import Kind
-from cairn.server.row_changes import _changes
+from cairn.server.row_changes import Place, _changes, _epochs, _position
 from cairn.storage import readers
 from cairn.storage.readers import RowReader
 from tests.replication.builders import TABLE, Site, inserted, packed
@@ -33,7 +33,8 @@ def told(site: Site, after: dict[str, int]) -> list[tuple[str, int]]:
 
 
 def told_upto(site: Site, after: dict[str, int], upto: dict[str, int]) -> list[tuple[str, int]]:
-    changes, _ = _changes(site.path, TABLE, after, (dict(site.store.vclock), upto), 100)
+    place = Place(after, {})
+    changes, _ = _changes(site.path, TABLE, place, (dict(site.store.vclock), upto), 100)
     return [(change["op"], change["new"]["a"]) for change in changes]
 
 
@@ -59,6 +60,30 @@ def test_a_position_past_a_cut_is_lost_and_says_so(site: Site) -> None:
     site.enter(2, A=2)
     with pytest.raises(CairnError, match="A stands at 2, the position is 3: lost in a failover"):
         told(site, {"A": 3})
+
+
+def test_a_position_whose_lsn_was_used_again_is_lost_and_says_so(site: Site) -> None:
+    """The record that the stream took was cut off; the master leads again and has gone on."""
+    site.insert(1)
+    site.insert(2)
+    assert _epochs(site.path, {"A": 3, "B": 0}) == {"A": 1}
+    site.enter(2, A=2)
+    site.enter(3, A=2)
+    site.master(3)
+    for key in (3, 4):
+        site.insert(key)
+    assert told(site, {"A": 3}) == [("insert", 4)]  # without an epoch nobody could know
+    ends = dict(site.store.vclock)
+    with pytest.raises(CairnError, match="A:3 is of epoch 3, the position of 1: lost in a failo"):
+        _changes(site.path, TABLE, _position('{"A": [3, 1]}'), (ends, ends), 100)
+    changes, reached = _changes(site.path, TABLE, _position('{"A": [3, 3]}'), (ends, ends), 100)
+    assert (len(changes), reached, _epochs(site.path, reached)) == (1, {"A": 4}, {"A": 3})
+
+
+@pytest.mark.parametrize("text", ["[]", '{"A": "3"}', '{"A": [3]}', '{"A": [3, null]}', "{"])
+def test_what_is_no_position_is_refused(text: str) -> None:
+    with pytest.raises(InvalidParameter, match="not a position"):
+        _position(text)
 
 
 @pytest.fixture

@@ -1,9 +1,11 @@
 """The calls behind streams of a table: changes after a position, and the rows as of one.
 
-A position is JSON, origin uuid → last lsn taken. `cairn_rows` reads the row log after it;
-`cairn_rows_at` tells the rows as they were at it: what is there now, with everything that the log
-has since then taken back. So a snapshot can be told again exactly, as long as the log reaches
-back to it, and the changes after its position follow without a gap or a repetition.
+A position is JSON, origin uuid → last lsn taken, or → [lsn, its epoch]: after a failover an lsn may
+be used again, and only the epoch tells that another record has it. `cairn_rows` reads the row log
+after a position; `cairn_rows_at` tells the rows as they were at it: what is there now, with
+everything that the log has since then taken back. So a snapshot can be told again exactly, as long
+as the log reaches back to it, and the changes after its position follow without a gap or a
+repetition.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cairn.model.errors import CairnError, InvalidParameter, NotOwner
 from cairn.model.records import Kind, Record, RowChange, RowOp, Vclock
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 MAX_RECORDS = 2_000  # of the row log, read at a time
 _OPS = {RowOp.INSERT: "insert", RowOp.UPDATE: "update", RowOp.DELETE: "delete"}
 _AS_TEXT = (ColumnType.DECIMAL, ColumnType.UUID)
-_POSITION = 'it is JSON: "latest", "earliest" or {"origin uuid": lsn, …}'
+_POSITION = 'it is JSON: "latest", "earliest" or {"origin uuid": lsn or [lsn, epoch], …}'
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]
 
@@ -48,17 +50,20 @@ async def rows(session: Session, name: str, after: str, limit: int = 10_000) -> 
     buckets, vclock = instance.data.fence.ranges, dict(instance.data.vclock)
     upto = replication.tellable(vclock)
     asked = _json(after)
-    if asked == "latest":
-        return {"changes": [], "after": upto, "buckets": buckets}
     path = instance.data.store.path
-    if asked == "earliest":
-        return {"changes": [], "after": _oldest(path, upto), "buckets": buckets}
-    position = _position(after)
-    changes, reached = await asyncio.to_thread(
-        _changes, path, table, position, (vclock, upto), max(0, int(limit))
-    )
-    execution.check_lease()
-    return {"changes": changes, "after": reached if limit else upto, "buckets": buckets}
+    changes: list[dict[str, Any]] = []
+    if asked == "latest":
+        reached = upto
+    elif asked == "earliest":
+        reached = _oldest(path, upto)
+    else:
+        changes, reached = await asyncio.to_thread(
+            _changes, path, table, _position(after), (vclock, upto), max(0, int(limit))
+        )
+        execution.check_lease()
+        reached = reached if limit else upto
+    epochs = _epochs(path, reached)
+    return {"changes": changes, "after": reached, "epochs": epochs, "buckets": buckets}
 
 
 async def rows_at(session: Session, name: str, at: str, low: int, high: int) -> Any:
@@ -90,11 +95,27 @@ def _readable(session: Session, name: str) -> Table:
     return table
 
 
-def _position(text: str) -> Vclock:
+class Place(NamedTuple):
+    """A position: the last lsn taken of each origin, and its epoch as far as it was told."""
+
+    lsns: Vclock
+    epochs: Vclock
+
+
+def _position(text: str) -> Place:
     found = _json(text)
-    if not isinstance(found, dict) or not all(isinstance(lsn, int) for lsn in found.values()):
+    if not isinstance(found, dict):
         raise InvalidParameter(f"not a position: {text}", hint=_POSITION)
-    return found
+    place = Place({}, {})
+    for origin, value in found.items():
+        match value:
+            case int():
+                place.lsns[origin] = value
+            case [int(), int()]:
+                place.lsns[origin], place.epochs[origin] = value
+            case _:
+                raise InvalidParameter(f"not a position: {text}", hint=_POSITION)
+    return place
 
 
 def _json(text: str) -> Any:
@@ -108,13 +129,14 @@ def _json(text: str) -> Any:
 
 
 def _changes(
-    path: Path, table: Table, asked: Vclock, ends: tuple[Vclock, Vclock], limit: int
+    path: Path, table: Table, place: Place, ends: tuple[Vclock, Vclock], limit: int
 ) -> tuple[list[dict[str, Any]], Vclock]:
     """`ends`: where the log ends, and up to where it may be told."""
     vclock, upto = ends
+    asked = place.lsns
     reader = LogReader(path)
     try:
-        _check_position(reader, asked, vclock)
+        _check_position(reader, place, vclock)
         if limit == 0:
             return [], asked
         records = _next_records(reader, asked, upto)
@@ -128,6 +150,14 @@ def _changes(
         position[record.origin] = record.lsn
         changes += _told(table, record)
     return changes, position
+
+
+def _epochs(path: Path, at: Vclock) -> Vclock:
+    reader = LogReader(path)
+    try:
+        return reader.epochs_at(at)
+    finally:
+        reader.close()
 
 
 def _oldest(path: Path, vclock: Vclock) -> Vclock:
@@ -156,7 +186,12 @@ def _next_records(reader: LogReader, asked: Vclock, vclock: Vclock) -> list[Reco
     return sorted(records, key=lambda record: (record.epoch, record.lsn))
 
 
-def _check_position(reader: LogReader, asked: Vclock, vclock: Vclock) -> None:
+def _check_position(reader: LogReader, place: Place, vclock: Vclock) -> None:
+    asked, here = place.lsns, reader.epochs_at(place.lsns)
+    for origin, epoch in place.epochs.items():
+        if here.get(origin, epoch) != epoch:
+            which = f"{origin}:{asked[origin]} is of epoch {here[origin]}"
+            raise _lost(f"{which}, the position of {epoch}: lost in a failover")
     for origin, known in asked.items():
         if known > vclock.get(origin, 0):
             last = vclock.get(origin, 0)
@@ -175,7 +210,7 @@ def _lost(why: str) -> CairnError:
     )
 
 
-def _rows_at(path: Path, table: Table, at: Vclock, buckets: tuple[int, int]) -> list[Row]:
+def _rows_at(path: Path, table: Table, at: Place, buckets: tuple[int, int]) -> list[Row]:
     """In one read transaction: the rows of now, and what was done to them since."""
     reader = LogReader(path)
     try:
@@ -185,7 +220,7 @@ def _rows_at(path: Path, table: Table, at: Vclock, buckets: tuple[int, int]) -> 
         _check_position(reader, at, vclock)
         text = f"SELECT * FROM {table.physical_name} WHERE {BUCKET_COLUMN} BETWEEN ? AND ?"
         present: list[Row] = execute(text, buckets).fetchall()
-        before = _before(reader, table, at, vclock)
+        before = _before(reader, table, at.lsns, vclock)
     finally:
         reader.close()
     key = _key_reader(table)

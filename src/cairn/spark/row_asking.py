@@ -27,6 +27,11 @@ class Standing(msgspec.Struct):
 
     positions: dict[str, Vclock]
     owners: dict[str, Ranges]
+    epochs: dict[str, Vclock] = {}  # of the records at the positions: an lsn may be used again
+
+    def stamped(self, uuid: str) -> dict[str, Any]:
+        """A replicaset's position as it is asked for."""
+        return stamped(self.positions.get(uuid, {}), self.epochs.get(uuid, {}))
 
 
 class RowAsker:
@@ -64,7 +69,9 @@ class RowAsker:
                 for uuid, answer in answers.items()
             }
             if not _overlap(owners):
-                return Standing({uuid: each["after"] for uuid, each in answers.items()}, owners)
+                positions = {uuid: each["after"] for uuid, each in answers.items()}
+                epochs = {uuid: each["epochs"] for uuid, each in answers.items()}
+                return Standing(positions, owners, epochs)
             if time.monotonic() > until:
                 raise Unreachable("two replicasets claim the same buckets; is one of them behind?")
             cluster.wait_for_news(self._options.dsn, 0.1)
@@ -73,7 +80,7 @@ class RowAsker:
         """Changes after a position, from the replicaset's master."""
         return self._call(uuid, f"cairn_rows({_text(self._table)}, {_json(after)}, {limit})")
 
-    def rows_at(self, uuid: str, at: Vclock, ranges: Ranges) -> Iterator[list[Any]]:
+    def rows_at(self, uuid: str, at: dict[str, Any], ranges: Ranges) -> Iterator[list[Any]]:
         """Rows of these buckets as of a position, some at a time."""
         for low, high in ranges:
             for start in range(low, high + 1, BUCKETS_AT_ONCE):
@@ -94,6 +101,14 @@ class RowAsker:
                 if problem.sqlstate not in MOVED or time.monotonic() > until:
                     raise
             cluster.wait_for_news(self._options.dsn, 0.3)
+
+
+def stamped(position: Vclock, epochs: Vclock) -> dict[str, Any]:
+    """With the epochs that are known; a checkpoint of an earlier version has none."""
+    return {
+        origin: [lsn, epochs[origin]] if origin in epochs else lsn
+        for origin, lsn in position.items()
+    }
 
 
 def _overlap(owners: dict[str, Ranges]) -> bool:

@@ -1,10 +1,10 @@
 """Changes of a table as a stream: one position per replicaset, read from its row log.
 
-A position is the last lsn taken of each origin, so a failover continues where the old master
-ended, or says that the position was lost. An offset also remembers who owned which buckets when
-it was made: when some have moved since, those who gave them away are read to the end before those
-who got them, so each key's changes come in order. An offset that names ranges in `snapshot` ends
-a micro-batch in which those rows are told as they were at its position.
+A position is the last lsn taken of each origin and that record's epoch, so a failover continues
+where the old master ended, or says that the position was lost. An offset also remembers who owned
+which buckets when it was made: when some have moved since, those who gave them away are read to
+the end before those who got them, so each key's changes come in order. An offset that names ranges
+in `snapshot` ends a micro-batch in which those rows are told as they were at its position.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql.datasource import InputPartition
 
 from cairn.model.errors import CairnError, InvalidParameter, Unreachable
 from cairn.spark.options import Options, starting_position
-from cairn.spark.row_asking import LOST, Ranges, RowAsker, Standing, Vclock
+from cairn.spark.row_asking import LOST, Ranges, RowAsker, Standing, Vclock, stamped
 from cairn.spark.streams import CairnStream, row_limit
 from cairn.spark.tables import describe
 
@@ -56,6 +56,7 @@ class RowStream(CairnStream):
         facts: dict[str, Any] = {
             "rs": {u: dict(sorted(of.items())) for u, of in sorted(standing.positions.items())},
             "owners": {u: [list(r) for r in of] for u, of in sorted(standing.owners.items())},
+            "epochs": {u: dict(sorted(of.items())) for u, of in sorted(standing.epochs.items())},
         }
         if snapshot:
             facts["snapshot"] = {u: [list(r) for r in of] for u, of in sorted(snapshot.items())}
@@ -73,12 +74,14 @@ class RowStream(CairnStream):
         if lost:
             return self._at(
                 Standing({**known.positions, **{u: target.positions[u] for u in lost}},
-                         {**known.owners, **{u: target.owners.get(u, ()) for u in lost}}),
+                         {**known.owners, **{u: target.owners.get(u, ()) for u in lost}},
+                         {**known.epochs, **{u: target.epochs.get(u, {}) for u in lost}}),
                 {uuid: target.owners.get(uuid, ()) for uuid in lost},
             )  # fmt: skip
         waiting = _gainers(known, target)
         ready = {uuid: at for uuid, at in target.positions.items() if uuid not in waiting}
-        end = Standing({**known.positions, **self._limited(known, ready, row_limit(limit))}, {})
+        end = Standing(dict(known.positions), {}, dict(known.epochs))
+        self._limited(end, target, ready, row_limit(limit))
         is_done = all(end.positions.get(uuid) == at for uuid, at in ready.items())
         # While the givers are not read to the end, the receivers stay where they are.
         end.owners.update(target.owners if is_done or not known.owners else known.owners)
@@ -89,40 +92,44 @@ class RowStream(CairnStream):
         found = []
         for uuid in self._asker.replicasets():
             try:
-                self._asker.ask(uuid, known.positions.get(uuid, {}), 0)
+                self._asker.ask(uuid, known.stamped(uuid), 0)
             except CairnError as problem:
                 if problem.sqlstate != LOST or self._options.fail_on_data_loss:
                     raise _explained(problem) from None
                 found.append(uuid)
         return found
 
-    def _limited(self, known: Standing, target: dict[str, Vclock], most: int) -> dict[str, Vclock]:
-        """How far a micro-batch of about `most` rows goes; 0: all the way."""
-        if not most:
-            return target
-        found: dict[str, Vclock] = {}
-        for uuid, last in target.items():
-            answer = self._asker.ask(uuid, known.positions.get(uuid, {}), most)
-            found[uuid] = {
-                origin: min(lsn, last.get(origin, 0)) for origin, lsn in answer["after"].items()
-            }
-            most -= len(answer["changes"])
-            if most <= 0:
+    def _limited(
+        self, end: Standing, target: Standing, ready: dict[str, Vclock], most: int
+    ) -> None:
+        """Move `end` on by a micro-batch of about `most` rows; 0: all the way."""
+        left = most
+        for uuid, last in ready.items():
+            reached, epochs = last, dict(target.epochs.get(uuid, {}))
+            if most:
+                answer = self._asker.ask(uuid, end.stamped(uuid), left)
+                left -= len(answer["changes"])
+                after = answer["after"]
+                reached = {origin: min(lsn, last.get(origin, 0)) for origin, lsn in after.items()}
+                short = [origin for origin, lsn in reached.items() if lsn != last.get(origin, 0)]
+                epochs.update({o: e for o, e in answer["epochs"].items() if o in short})
+            end.positions[uuid], end.epochs[uuid] = reached, epochs
+            if most and left <= 0:
                 break
-        return found
 
     def _partitions(self, start: Offset, end: Offset) -> list[Any]:
-        first, last = self.check(start)["rs"], self.check(end)["rs"]
+        first, last = _standing(self.check(start)), _standing(self.check(end))
         snapshot = end.get("snapshot", {}) if start != end else {}
         is_reset = start.get("start") != "snapshot"
         found = []
         for uuid, ranges in snapshot.items():
             for at, part in enumerate(_cut(ranges)):
                 reset = ranges if is_reset and at == 0 else None
-                found.append(InputPartition(("snapshot", uuid, last[uuid], part, reset)))
-        for uuid, upto in last.items():
-            if uuid not in snapshot and upto != first.get(uuid, {}):
-                found.append(InputPartition(("changes", uuid, first.get(uuid, {}), upto, None)))
+                found.append(InputPartition(("snapshot", uuid, last.stamped(uuid), part, reset)))
+        for uuid, upto in last.positions.items():
+            if uuid not in snapshot and upto != first.positions.get(uuid, {}):
+                ends = (upto, last.epochs.get(uuid, {}))
+                found.append(InputPartition(("changes", uuid, first.stamped(uuid), ends, None)))
         return found
 
     # --- in a task ------------------------------------------------------------------------------
@@ -134,19 +141,22 @@ class RowStream(CairnStream):
         if kind == "snapshot":
             yield from self._read_snapshot(uuid, position, rest, reset)
         else:
-            yield from self._read_changes(uuid, position, rest)
+            yield from self._read_changes(uuid, position, *rest)
 
-    def _read_changes(self, uuid: str, position: Vclock, upto: Vclock) -> Iterator[Any]:
+    def _read_changes(
+        self, uuid: str, asked: dict[str, Any], upto: Vclock, epochs: Vclock
+    ) -> Iterator[Any]:
         is_begun = False
+        position = _lsns(asked)
         while any(position.get(origin, 0) < lsn for origin, lsn in upto.items()):
             try:
-                answer = self._asker.ask(uuid, position)
+                answer = self._asker.ask(uuid, asked)
             except CairnError as problem:
                 if problem.sqlstate != LOST or self._options.fail_on_data_loss or is_begun:
                     raise _explained(problem) from None
                 # Forgotten since it was planned: what it would have led to is still known.
                 ranges = self._asker.owned(uuid)
-                yield from self._read_snapshot(uuid, upto, ranges, ranges)
+                yield from self._read_snapshot(uuid, stamped(upto, epochs), ranges, ranges)
                 return
             told = [
                 self._row(uuid, change)
@@ -159,9 +169,10 @@ class RowStream(CairnStream):
             if answer["after"] == position:
                 raise CairnError(f"the row log of replicaset {uuid} ends before {upto}")
             position = answer["after"]
+            asked = stamped(position, answer["epochs"])
 
     def _read_snapshot(
-        self, uuid: str, at: Vclock, ranges: Ranges, reset: Ranges | None
+        self, uuid: str, at: dict[str, Any], ranges: Ranges, reset: Ranges | None
     ) -> Iterator[Any]:
         """Rows as of a position; `reset` says first that what was known of them is void."""
         if reset is not None:
@@ -196,7 +207,11 @@ def _standing(offset: Offset) -> Standing:
         uuid: tuple((low, high) for low, high in ranges)
         for uuid, ranges in offset.get("owners", {}).items()
     }
-    return Standing(dict(offset["rs"]), owners)
+    return Standing(dict(offset["rs"]), owners, dict(offset.get("epochs", {})))
+
+
+def _lsns(asked: dict[str, Any]) -> Vclock:
+    return {origin: at[0] if isinstance(at, list) else at for origin, at in asked.items()}
 
 
 def _gainers(known: Standing, target: Standing) -> set[str]:

@@ -99,7 +99,7 @@ class LogReader:
         found: Vclock = {}
         for origin, lsn in vclock.items():
             epoch = self.epoch_at(origin, lsn)
-            if not epoch and copied.get(origin, (0, 0))[0] == lsn:
+            if not epoch and origin in copied and copied[origin][0] == lsn:
                 epoch = copied[origin][1]
             if epoch:
                 found[origin] = epoch
