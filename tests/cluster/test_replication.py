@@ -131,3 +131,40 @@ def test_a_replica_says_how_old_its_rows_may_be(new_cluster: Make, tmp_path: Any
             else:
                 assert told is not None and 0 <= int(told) < 60_000
                 assert connection.execute("SHOW read_staleness_ms").fetchone() == (told,)
+
+
+def test_in_sync_mode_rows_leave_by_copy_when_a_majority_has_them(
+    new_cluster: Make, tmp_path: Any
+) -> None:
+    cluster = new_cluster("--config", config(tmp_path, "sync")).start("i1", "i2", "i3")
+    cluster["i1"].sql(CREATE)
+    cluster["i1"].sql("INSERT INTO t VALUES (1, 'one')")
+    master = master_of(cluster, "i1")
+    one, other = (name for name in cluster.nodes if name != master)
+    cluster["i1"].sql(f"ALTER SYSTEM SET replication_graph = '{one}>{other}'")
+
+    def upstreams(name: str) -> set[str]:
+        [(found,)] = cluster[name].sql("CALL cairn_replication()")
+        return {link["upstream"] for link in found["links"]}
+
+    eventually(lambda: master not in upstreams(one) | upstreams(other), "nobody follows it")
+
+    def copied() -> list[Any]:
+        text = "COPY (SELECT a FROM t) TO STDOUT"
+        with cluster[master].connect() as connection, connection.cursor().copy(text) as rows:
+            return sorted(rows.rows())
+
+    def write() -> None:
+        with pytest.raises(psycopg.errors.StatementCompletionUnknown):
+            cluster[master].sql("INSERT INTO t VALUES (2, 'two')")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    local = "SELECT count(*) FROM t OPTION (read_preference = any)"
+    eventually(lambda: cluster[master].sql(local) == [(2,)], "the row at the master")
+    with pytest.raises(psycopg.Error) as refused:
+        copied()
+    assert refused.value.sqlstate == "PC003"
+    writer.join()
+    cluster["i1"].sql("ALTER SYSTEM RESET replication_graph")
+    eventually(lambda: copied() == [("1",), ("2",)], "both rows")
