@@ -24,6 +24,7 @@ STREAMS = "server/row_changes.py"
 UNIT = "tests/replication/test_"
 SIM = "tests/sim_cluster/test_data_rules.py::test_"
 ANSWERS = "tests/sim_cluster/test_sync_answers.py::test_"
+PULLS = "tests/sim_cluster/test_pulls.py::test_"
 LINKS = "tests/sim_cluster/test_refused_links.py::test_"
 
 
@@ -265,6 +266,25 @@ MUTANTS = tuple(
             *("18", "the governor says nothing of stopped links", "governor/plan.py"),
             *("blocked += view.stopped_links", "pass"),
             LINKS + "what_must_not_be_applied_stops_the_link_and_everybody_can_see_it",
+        ),
+        # --- how often rows are pulled ------------------------------------------------------------
+        (
+            *("speed", "a row wakes the pulls of all", RELAYING),
+            *(
+                "        while (\n            not has_news",
+                "        if (\n            not has_news",
+            ),
+            PULLS + "a_row_wakes_only_the_pulls_of_those_who_take_it_here",
+        ),
+        (
+            *("speed", "each record travels alone", RELAYING),
+            *("            await asyncio.sleep(left)\n", "            pass\n"),
+            PULLS + "records_that_follow_each_other_closely_travel_together_in_async_mode",
+        ),
+        (
+            *("speed", "sync writes wait for each other", RELAYING),
+            *("if not data.fence.is_sync:", "if True:"),
+            PULLS + "sync_mode_does_not_wait_for_more",
         ),
         # --- streams ------------------------------------------------------------------------------
         (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -62,3 +62,26 @@ class LinkStatus(msgspec.Struct):
     def lag_s(self, now: float) -> float | None:
         """Seconds since we last had everything; None: never yet."""
         return None if self.equal_at is None else max(now - self.equal_at, 0.0)
+
+
+class KnownEpochs:
+    """The epoch of the newest record of each origin: every pull tells it, few records move."""
+
+    def __init__(self, look_up: Callable[[Vclock], Vclock]) -> None:
+        self._look_up = look_up
+        self._known: dict[str, tuple[int, int]] = {}  # origin → lsn and its epoch
+
+    def at(self, vclock: Vclock) -> Vclock:
+        known = self._known
+        moved = {
+            origin: lsn for origin, lsn in vclock.items() if known.get(origin, (0, 0))[0] != lsn
+        }
+        for origin in moved:
+            known.pop(origin, None)
+        for origin, epoch in (self._look_up(moved) if moved else {}).items():
+            known[origin] = vclock[origin], epoch
+        return {origin: known[origin][1] for origin in vclock if origin in known}
+
+    def forget(self) -> None:
+        """After a cut or a copy the same lsn may be another record."""
+        self._known.clear()

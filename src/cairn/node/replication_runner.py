@@ -24,7 +24,7 @@ from cairn.node.ballots import Ballot, Ballots, only
 from cairn.node.data_plane import DataPlane
 from cairn.node.full_copies import FullCopies
 from cairn.node.global_state import GlobalState
-from cairn.node.links import LinkStatus, Traffic
+from cairn.node.links import KnownEpochs, LinkStatus, Traffic
 from cairn.node.raft_runner import RaftRunner
 from cairn.node.runtime import Runtime, spawn
 from cairn.replication.applier import (
@@ -86,6 +86,8 @@ class Replication(Ballots, FullCopies):
         self.on_beat: Callable[[], None] = lambda: None
         self.on_diverged: Callable[[], None] = lambda: None
         self.relayed: dict[str, dict[str, Traffic]] = {}  # subscriber uuid → origin → what was sent
+        self._answered: dict[str, float] = {}
+        self._epochs = KnownEpochs(self._reader.epochs_at)
         self._wake = asyncio.Event()
 
     def close(self) -> None:
@@ -110,6 +112,7 @@ class Replication(Ballots, FullCopies):
         if history != self._history:
             self._history = history
             self.acks.clear()
+            self._epochs.forget()  # after a cut the same lsn may be another record
             self._entered.clear()
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             future.add_done_callback(lambda done: self._epoch_entered(history, done))
@@ -264,6 +267,7 @@ class Replication(Ballots, FullCopies):
             raise NoMaster(f"{name} is no member any more")
         if self._must_copy and self._is_master(name):
             await self._copy_from(row, found[1], link)
+            self._epochs.forget()
             return  # the next pull begins with a fresh look at where we stand
         if uuid not in self._ballots:
             await self._ask_ballot(row, found[1], link)
@@ -279,7 +283,7 @@ class Replication(Ballots, FullCopies):
             self.acks,
             self._history.epoch,
             self._seen_routes.get(uuid, 0),
-            self._reader.epochs_at(vclock),
+            self._epochs.at(vclock),
         )
         answer = await self._peers.call(row.raft_id, "subscribe", request, Rows, CALL_S)
         check_origins(answer.records, request.origins, self._uuid)

@@ -1,0 +1,88 @@
+"""How often rows are pulled: by those who take them, and not for each row of a busy master."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cairn.node import relaying
+from cairn.replication.relay import Rows, Subscribe
+from cairn.sim.cluster.node import SimNode
+from tests.sim_cluster.scenes import Triple, inside, played
+
+LINGER_S = 0.1  # longer than everything else that a simulated write waits for
+
+
+@pytest.fixture(autouse=True)
+def _long_linger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relaying, "LINGER_S", LINGER_S)
+
+
+def answers_of(node: SimNode, to: SimNode) -> list[int]:
+    """From now on, how many records each answer to that subscriber has."""
+    replication, subscriber = inside(node).replication, inside(to).identity.instance_uuid
+    handle, found = replication.handle_subscribe, list[int]()
+
+    async def counted(request: Subscribe) -> Rows:
+        answer = await handle(request)
+        if request.subscriber == subscriber:
+            found.append(len(answer.records))
+        return answer
+
+    replication.handle_subscribe = counted  # type: ignore[method-assign]
+    inside(node).handlers.update(inside(node)._make_handlers())
+    return found
+
+
+def test_a_row_wakes_only_the_pulls_of_those_who_take_it_here() -> None:
+    async def script(scene: Triple) -> None:
+        useful = answers_of(scene.master, scene.third)
+        useless = [
+            answers_of(scene.third, scene.master),  # its own rows
+            answers_of(scene.third, scene.leader),  # which takes them from the master
+        ]
+        await asyncio.sleep(1.0)  # pulls that were held before are over
+        for key in range(2, 42):
+            await scene.write(key)
+            await asyncio.sleep(0.05)
+        assert sum(useful) == 40
+        for each in useless:
+            assert sum(each) == 0
+            assert len(each) < 20  # heartbeats of some seconds
+
+    played("async", script)
+
+
+def test_records_that_follow_each_other_closely_travel_together_in_async_mode() -> None:
+    async def script(scene: Triple) -> None:
+        answers = answers_of(scene.master, scene.third)
+        await asyncio.sleep(1.0)
+        await scene.load.write(scene.master, 2)
+        await scene.world.until(
+            lambda: 2 in scene.load.rows_of(scene.third), "the first at once", LINGER_S
+        )
+        answers.clear()
+        began = scene.world.loop.time()
+        for key in range(3, 53):
+            await scene.load.write(scene.master, key)
+        took = scene.world.loop.time() - began
+        await scene.world.until(
+            lambda: scene.load.rows_of(scene.third).keys() == set(range(1, 53)), "all", 1.0
+        )
+        assert sum(answers) == 50
+        assert sum(each > 0 for each in answers) <= took / LINGER_S + 2
+
+    played("async", script)
+
+
+def test_sync_mode_does_not_wait_for_more() -> None:
+    async def script(scene: Triple) -> None:
+        began = scene.world.loop.time()
+        for key in range(2, 22):
+            await scene.load.write(scene.master, key)
+        assert (len(scene.load.acked), scene.load.unknown) == (21, set())
+        took = scene.world.loop.time() - began
+        assert took < 3 * LINGER_S
+
+    played("sync", script)
