@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import psycopg
 import pytest
 
 from tests.cluster.harness import Cluster, eventually
@@ -37,6 +38,7 @@ def test_a_chain_and_then_a_shortcut(new_cluster: Make) -> None:
         (last, master, middle, 2),
     }
     eventually(lambda: routes(cluster, last) == chain, "the seed's three rows")
+    assert cluster["i1"].status()["governor"]["blocked_by"] == []
     for at in range(20):
         cluster["i2"].sql(f"INSERT INTO t VALUES ({at}, 'x')")
     query = "SELECT count(*) FROM t OPTION (read_preference = any)"
@@ -53,3 +55,16 @@ def test_a_chain_and_then_a_shortcut(new_cluster: Make) -> None:
     eventually(lambda: cluster[last].sql(query) == [(40,)], "rows by the shortcut")
     # In quiet, no row crosses twice; the second copy of the one before may have come late.
     assert sum(links(cluster, last).values()) <= before + 1
+
+
+def test_a_graph_that_leaves_an_instance_out_is_told_by_the_governor(new_cluster: Make) -> None:
+    cluster = new_cluster("--init-replication-factor", "2").start("i1", "i2")
+    master = str(cluster["i1"].status()["replicasets"][0]["master"])
+    other = "i2" if master == "i1" else "i1"
+    cluster["i1"].sql(f"ALTER SYSTEM SET replication_graph = '{other}>{master}'")
+    said = [f"{other} gets no rows of {master}: replication_graph has no path to it"]
+    eventually(lambda: cluster["i1"].status()["governor"]["blocked_by"] == said, "the governor")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="there is no instance i9"):
+        cluster["i1"].sql("ALTER SYSTEM SET replication_graph = 'i1>i9'")
+    cluster["i1"].sql("ALTER SYSTEM RESET replication_graph")
+    eventually(lambda: cluster["i1"].status()["governor"]["blocked_by"] == [], "all well again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,9 @@ from cairn.model.errors import (
     UndefinedObject,
     UndefinedTable,
 )
+from cairn.model.topology import Instance
 from cairn.node.first_entries import SETTINGS, MakeVerifier
+from cairn.replication.graph import check_graph
 from cairn.sql.plans import AclPlan, AlterSystemPlan
 
 USERS_MAX = 128
@@ -185,7 +188,9 @@ def _right_key(right: Privilege) -> tuple[int, str, int, str]:
     return (right.grantee_id, right.object_type, right.object_id, right.privilege)
 
 
-def setting_ops(plan: AlterSystemPlan, catalog: Catalog) -> tuple[ops.Dml, ...]:
+def setting_ops(
+    plan: AlterSystemPlan, catalog: Catalog, instances: Mapping[str, Instance]
+) -> tuple[ops.Dml, ...]:
     table = system.PICO_DB_CONFIG.id
     keys = list(SETTINGS) if plan.key is None else [plan.key]
     found: list[ops.Dml] = []
@@ -195,6 +200,8 @@ def setting_ops(plan: AlterSystemPlan, catalog: Catalog) -> tuple[ops.Dml, ...]:
         if plan.scope is not None:
             raise InvalidParameter(f"parameter '{key}' is not scoped by tier")
         value = SETTINGS[key] if plan.default else checked_setting(key, plan.value)
+        if key == "replication_graph":
+            check_graph(str(value), {n: row.replicaset_name for n, row in instances.items()})
         if catalog.setting(key) != value:
             found.append(ops.Replace(table, (key, "", rows.to_json(value))))
     return tuple(found)
@@ -216,12 +223,6 @@ def checked_setting(key: str, value: Any) -> Any:
         raise InvalidParameter(f"invalid value for '{key}': it cannot be negative")
     if key.startswith("governor_") and not value:
         raise InvalidParameter(f"invalid value for '{key}': it must be above zero")
-    if key == "replication_graph" and any(
-        len(word.split(">")) != 2 for word in str(value).split(",") if word.strip()
-    ):
-        raise InvalidParameter(
-            "invalid value for 'replication_graph': write edges like i1>i2,i2>i3"
-        )
     if key == "read_preference" and value not in ("leader", "replica", "any"):
         raise InvalidParameter(
             f"unknown read_preference value: '{value}', expected one of leader, replica, any"

@@ -37,6 +37,7 @@ from cairn.model.topology import Grade
 from cairn.node.governor_steps import Steps
 from cairn.node.upgrades import operations
 from cairn.raft.types import ConfChangeSingle, ConfChangeV2, ProposalDropped
+from cairn.replication.graph import edges_of, unreached
 
 log = logging.getLogger("cairn.governor")
 
@@ -107,7 +108,7 @@ class GovernorRunner:
             has_queue=PICO_GOVERNOR_QUEUE.name in steps.state.catalog.tables,
             queue=steps.state.queue(),
             upgrade=self._missing_upgrade(),
-            stopped_links=self._stopped_links(now),
+            stopped_links=self._stopped_links(now) + self._cut_off(),
             version=str(steps.state.cluster.properties.get("cluster_version", "")),
         )
 
@@ -125,6 +126,21 @@ class GovernorRunner:
     def _stopped_links(self, now: float) -> tuple[str, ...]:
         found = [why for until, why in self._stopped.values() if until > now]
         return tuple(sorted(line for lines in found for line in lines))
+
+    def _cut_off(self) -> tuple[str, ...]:
+        """Instances to which `replication_graph` leaves no way: nothing will ever come to them."""
+        state = self.steps.state
+        text = str(state.setting("replication_graph", "") or "")
+        found = []
+        for replicaset in state.cluster.replicasets.values() if text else ():
+            master = replicaset.current_master_name
+            members = [each.name for each in state.cluster.members(replicaset.name)]
+            lost = unreached(edges_of(text, members), master, members)
+            found += [
+                f"{name} gets no rows of {master}: replication_graph has no path to it"
+                for name in lost
+            ]
+        return tuple(sorted(found))
 
     def _missing_upgrade(self) -> tuple[QueuedOperation, ...]:
         """Operations of versions after the catalogue's that are not in the queue yet."""

@@ -34,6 +34,7 @@ from cairn.replication.applier import (
     OtherHistory,
     check_origins,
 )
+from cairn.replication.graph import edges_of
 from cairn.replication.relay import LogTooShort, Rows, Subscribe
 from cairn.replication.routing import Effect, Publish, Routing
 from cairn.storage.full_copy import CopySource
@@ -183,10 +184,12 @@ class Replication(Ballots, FullCopies):
         found = self._replicaset()
         if found is None:
             return []
-        graph = parse_graph(str(self._state.setting("replication_graph", "") or ""))
+        members = self._state.cluster.members(found[1].name)
+        text = str(self._state.setting("replication_graph", "") or "")
+        graph = edges_of(text, {member.name for member in members})
         return [
             member
-            for member in self._state.cluster.members(found[1].name)
+            for member in members
             if member.name != self._name and (graph is None or (member.name, self._name) in graph)
         ]
 
@@ -400,12 +403,3 @@ class Replication(Ballots, FullCopies):
                 raise TimedOut(f"waiting for rows of {master.name}: {why}")
             await asyncio.sleep(0.02)
         return Empty()
-
-
-def parse_graph(text: str) -> set[tuple[str, str]] | None:
-    """`i1>i2,i2>i3` → {(i1, i2), (i2, i3)}: rows go from the first to the second; "" is a mesh."""
-    edges: set[tuple[str, str]] = set()
-    for word in filter(None, (piece.strip() for piece in text.split(","))):
-        upstream, _, downstream = word.partition(">")
-        edges.add((upstream.strip(), downstream.strip()))
-    return edges or None

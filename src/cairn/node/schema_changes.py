@@ -288,7 +288,7 @@ class SchemaChanges:
     ) -> None:
         limit_s = plan.timeout or 10.0
         await self._propose(
-            lambda: setting_ops(plan, self._state.catalog),
+            lambda: setting_ops(plan, self._state.catalog, self._state.cluster.instances),
             (whole_table(system.PICO_DB_CONFIG.id),),
             limit_s,
             user,
