@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -23,11 +24,11 @@ from hypothesis import strategies as st
 
 from cairn.client import connect, sync
 from cairn.client.metadata import Metadata
+from cairn.client.settings import parse_dsn
 from cairn.model.errors import CairnError
 from tests.cluster.as_peer import AsPeer
 
 from .driving import until
-from .small_client import SmallClient
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 CAIRN = Path(sys.executable).parent / "cairn"
@@ -293,12 +294,10 @@ def test_a_hint_in_a_notice_of_sql_changes_nothing(dsn: str) -> None:
     run(test)
 
 
-def test_the_tutorials_client(dsn: str) -> None:
-    pool = sync.connect(dsn)
-    pool.cursor().execute("CREATE TABLE IF NOT EXISTS small (id INT PRIMARY KEY, v TEXT)")
-    settings = pool.pool.settings
-    client = SmallClient(settings.hosts[0], settings.user, settings.password)
-    for key in range(20):
-        client.execute("INSERT INTO small VALUES ($1, $2) ON CONFLICT DO NOTHING", key, "x")
-        assert client.execute("SELECT id, v FROM small WHERE id = $1", key) == [(key, "x")]
-    pool.close()
+def test_the_tutorials_client_as_it_is_typed(dsn: str, capsys: pytest.CaptureFixture[str]) -> None:
+    tutorial = Path(__file__).parents[2] / "docs" / "tutorial-small-client.md"
+    lines, client = re.findall(r"```python\n(.*?)```", tutorial.read_text(), re.DOTALL)
+    typed = client + lines.replace("127.0.0.1:4327", parse_dsn(dsn).hosts[0])
+    for _ in range(2):  # the second time there are notices for people as well
+        exec(compile(typed, "small_client", "exec"), {})
+        assert capsys.readouterr().out == "[(1, 'two')]\n[(3,)]\n"
