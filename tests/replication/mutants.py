@@ -218,6 +218,12 @@ MUTANTS = tuple(
             SIM + "a_read_is_held_until_what_it_saw_cannot_be_taken_away",
         ),
         (
+            *("10", "members go although nobody else has their rows", "governor/rules/leaving.py"),
+            *("needed=len(left) - len(left) // 2 if is_sync else 0", "needed=0"),
+            "tests/sim_cluster/test_sync_members.py"
+            "::test_who_has_a_row_is_expelled_when_enough_of_the_others_have_it",
+        ),
+        (
             *("10", "what earlier epochs left is not waited for", SYNC),
             "return vclock.get(self._uuid, 0) if covers(vclock, self._history.cut) else -1",
             "return vclock.get(self._uuid, 0)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cairn.governor.actions import Idle, SealAndName
+from cairn.governor.actions import Idle, Propose, SealAndName
 from cairn.governor.plan import plan
 from cairn.governor.view import ClusterView
 from cairn.model.topology import Grade, State
@@ -59,6 +59,29 @@ def test_a_seal_takes_a_majority_of_the_recorded_members_in_sync_mode(
     action = plan(msgspec.structs.replace(view, cluster=cluster))
     assert isinstance(action, SealAndName)
     assert (action.members, action.needed) == (("i2",), needed)
+
+
+@pytest.mark.parametrize(("mode", "needed"), [("sync", 2), ("async", 0)])
+def test_in_sync_mode_rows_must_be_with_those_who_stay_before_one_is_expelled(
+    mode: str, needed: int
+) -> None:
+    """Any majority of the three that stay then has somebody with every row."""
+    view = view_of(
+        instance("i9", 1, replicaset="r9"),
+        *(instance(f"i{n}", n + 1) for n in (1, 2, 3)),
+        instance("i4", 5, State(Grade.ONLINE, 1), State(Grade.EXPELLED, 1)),
+        sets=(replicaset("r1", "i1", ("i1", "i2", "i3", "i4")),),
+        voters={1, 2, 3},
+    )
+    tiers = {
+        name: msgspec.structs.replace(tier, replication_mode=mode)
+        for name, tier in view.cluster.tiers.items()
+    }
+    cluster = msgspec.structs.replace(view.cluster, tiers=tiers)
+    found = plan(msgspec.structs.replace(view, cluster=cluster))
+    assert isinstance(found, Propose)
+    assert (found.step, found.subject, found.needed) == ("expel instance", "i4", needed)
+    assert found.holders == (("i1", "i2", "i3") if needed else ())
 
 
 def test_an_idle_governor_says_which_links_stopped_and_why() -> None:

@@ -25,6 +25,8 @@ class Propose(Action, frozen=True, kw_only=True):
     ops: tuple[Dml, ...]
     ranges: tuple[KeyRange, ...]
     say: str = ""  # one line for the log
+    holders: tuple[str, ...] = ()  # so many of these must have all rows of their master first
+    needed: int = 0
 
 
 class ChangeVoters(Action, frozen=True, kw_only=True):

@@ -47,6 +47,7 @@ log = logging.getLogger("cairn.governor")
 RPC_S, OP_S, BATCH = 3.0, 3.0, 200  # until the cluster's own settings are known
 GRACE_S = 0.1  # after the first answer, how long others of the same question are waited for
 HAND_OVER_S = 2.0
+LATE = TimedOut("no answer in time")
 
 
 class Steps:
@@ -136,6 +137,14 @@ class Steps:
     # --- proposals ------------------------------------------------------------------------------
 
     async def propose(self, action: Propose, view: ClusterView) -> None:
+        if action.needed:
+            found = await self.have_rows(action.holders)
+            lacking = sorted(name for name in action.holders if found.get(name, LATE) is not None)
+            if len(action.holders) - len(lacking) < action.needed:
+                raise NoMaster(
+                    f"{action.needed} of {', '.join(action.holders)} must have all rows first; "
+                    f"waiting for {', '.join(lacking)}"
+                )
         predicate = self._predicate(view, action.ranges)
         await self.proposer.cas(ops.Batch(action.ops), predicate, timeout_s=self.op_s)
 

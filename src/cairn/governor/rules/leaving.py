@@ -133,8 +133,7 @@ def _seal(view: ClusterView, replicaset: Replicaset) -> SealAndName:
         if (member := view.cluster.instances.get(name)) is not None
         and member.target_state.grade is Grade.ONLINE
     )
-    tier = view.cluster.tiers.get(replicaset.tier)
-    is_sync = tier is not None and tier.replication_mode == "sync"
+    is_sync = _is_sync(view, replicaset)
     majority = len(replicaset.members) // 2 + 1
     return SealAndName(
         step="seal and name master",
@@ -143,6 +142,11 @@ def _seal(view: ClusterView, replicaset: Replicaset) -> SealAndName:
         members=members,
         needed=majority if is_sync else max(len(members), 1),
     )
+
+
+def _is_sync(view: ClusterView, replicaset: Replicaset) -> bool:
+    tier = view.cluster.tiers.get(replicaset.tier)
+    return tier is not None and tier.replication_mode == "sync"
 
 
 def settle_offline(view: ClusterView) -> Iterator[Action]:
@@ -202,12 +206,17 @@ def _expel(view: ClusterView, instance: Instance, replicaset: Replicaset) -> Ite
     left = tuple(name for name in replicaset.members if name != instance.name)
     if len(members) > 1 and left != replicaset.members:
         found.append(put_replicaset(msgspec.structs.replace(replicaset, members=left)))
+    # Sync mode: any majority of those who stay must have somebody with every acknowledged row, or
+    # a failover after the second expel could miss what only the first two had (rule 10).
+    is_sync = len(members) > 1 and _is_sync(view, replicaset)
     yield Propose(
         step="expel instance",
         subject=instance.name,
         ops=tuple(found),
         ranges=tuple(ranges),
         say=f"{instance.name} is Expelled",
+        holders=left if is_sync else (),
+        needed=len(left) - len(left) // 2 if is_sync else 0,
     )
 
 
