@@ -133,7 +133,7 @@ def test_a_replica_says_how_old_its_rows_may_be(new_cluster: Make, tmp_path: Any
                 assert connection.execute("SHOW read_staleness_ms").fetchone() == (told,)
 
 
-def test_in_sync_mode_rows_leave_by_copy_when_a_majority_has_them(
+def test_in_sync_mode_rows_are_told_when_a_majority_has_them_unless_a_read_is_local(
     new_cluster: Make, tmp_path: Any
 ) -> None:
     cluster = new_cluster("--config", config(tmp_path, "sync")).start("i1", "i2", "i3")
@@ -162,6 +162,15 @@ def test_in_sync_mode_rows_leave_by_copy_when_a_majority_has_them(
     writer.start()
     local = "SELECT count(*) FROM t OPTION (read_preference = any)"
     eventually(lambda: cluster[master].sql(local) == [(2,)], "the row at the master")
+    with cluster[one].connect() as connection:  # which asks the master
+        connection.execute("SET read_concern = local")
+        for text in ("SELECT b FROM t WHERE a = 2", "SELECT b FROM t WHERE b = 'two'"):
+            assert connection.execute(text).fetchall() == [("two",)]
+        assert connection.execute("SHOW read_concern").fetchone() == ("local",)
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="majority, local"):
+        cluster[one].sql("SELECT b FROM t OPTION (read_concern = all)")
+    told = cluster[one].sql("SELECT b FROM t WHERE a = 2 OPTION (read_concern = local)")
+    assert told == [("two",)]
     with pytest.raises(psycopg.Error) as refused:
         copied()
     assert refused.value.sqlstate == "PC003"

@@ -201,6 +201,7 @@ class ReadRequest(msgspec.Struct, frozen=True):
     preference: str = "leader"  # leader | replica | any
     row_max: int = 0  # 0: no limit
     opcode_max: int = 0  # steps of SQLite's machine, likewise
+    is_local: bool = False  # sync mode: told although a majority may not have what was seen
 
 
 class ReadResponse(msgspec.Struct, frozen=True):

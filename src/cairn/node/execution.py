@@ -93,7 +93,9 @@ class Execution:
         """It was read. Still ours, still with a lease, and what was seen stays (rule 10)?"""
         self.check_read(request)
         replication = self._instance.replication
-        if request.preference == "leader" and request.tables and replication.is_sync():
+        if request.preference != "leader" or request.is_local or not request.tables:
+            return
+        if replication.is_sync():
             await replication.wait_readable()
 
     async def scan(

@@ -35,6 +35,7 @@ class How(msgspec.Struct):
     row_max: int = 0
     opcode_max: int = 0
     cancelled: Cancelled = msgspec.field(default_factory=Cancelled)
+    is_local: bool = False  # the master's own rows, whether a majority has them or not
     stale_s: float | None = None  # of the oldest part that a replica gave
 
     def came(self, stale_s: float | None) -> None:
@@ -175,7 +176,13 @@ class Reads:
         assert plan.tier is not None
         replicaset = self.routes.owner(plan.tier, bucket)
         request = ReadRequest(
-            plan.sql, args, tables, bucket, preference=how.preference, opcode_max=most
+            plan.sql,
+            args,
+            tables,
+            bucket,
+            preference=how.preference,
+            opcode_max=most,
+            is_local=how.is_local,
         )
         return await self._read_at(replicaset, request, how)
 
@@ -230,6 +237,7 @@ class Reads:
                     preference=how.preference,
                     row_max=how.row_max,
                     opcode_max=how.opcode_max,
+                    is_local=how.is_local,
                 ),
                 how,
             )

@@ -78,7 +78,7 @@ class SyncCounting:
             raise NoMaster(
                 "a majority of the replicaset has not confirmed the rows that were read",
                 detail=problem.detail,
-                hint="try again, or read with read_preference = any",
+                hint="try again, or read with read_concern = local",
             ) from None
 
     async def wait_safe(self, lsn: int) -> None:

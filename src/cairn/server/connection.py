@@ -64,6 +64,7 @@ class Connection(asyncio.Protocol):
         self.written = 0  # statements committed inside the open block
         self.parameters: dict[str, str] = {}
         self.preference = str(setting("read_preference", "leader"))
+        self.is_local = False  # read_concern: reads of a sync tier need not be safe from a failover
         self.wants_metadata = False
         self.wants_hints = False  # "you are one hop away" notices (0.2)
         self.wants_invalidation = ""  # "", "seed" or "named": which text the error has
@@ -269,6 +270,8 @@ class Connection(asyncio.Protocol):
         self.parameters[key] = value
         if key == "read_preference":
             self.preference = value
+        elif key == "read_concern":
+            self.is_local = value == "local"
 
     def tell_staleness(self, stale_s: float | None) -> None:
         """Rows of a replica: how old they may be, as a parameter that every driver can read."""
@@ -285,6 +288,8 @@ class Connection(asyncio.Protocol):
             self.parameters.pop(key, None)
         if key in ("all", "read_preference"):
             self.preference = str(self.service.instance.state.setting("read_preference", "leader"))
+        if key in ("all", "read_concern"):
+            self.is_local = False
         if key in ("all", "statement_timeout"):
             self.timeout_s = 0.0
 

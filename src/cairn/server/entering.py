@@ -26,7 +26,7 @@ log = logging.getLogger("cairn.pg")
 
 #: Parameters that a client may give with its startup message.
 _SETTABLE = (
-    *("read_preference", "forward", "sql_motion_row_max", "sql_vdbe_opcode_max"),
+    *("read_preference", "read_concern", "forward", "sql_motion_row_max", "sql_vdbe_opcode_max"),
     "statement_timeout",
 )
 

@@ -91,6 +91,7 @@ class ExtendedQuery(AtOnce):
         if (
             type(plan) is plans.PointRead
             and self.preference == "leader"
+            and not self.is_local
             and self._start_hop(portal, cached, plan, request.max_rows)
         ):
             return None

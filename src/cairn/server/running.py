@@ -105,6 +105,9 @@ async def _run(session: Connection, cached: Cached, params: Sequence[Any]) -> Ou
             row_max=_setting(session, cached, values, "sql_motion_row_max", 5000),
             opcode_max=_setting(session, cached, values, "sql_vdbe_opcode_max", 0),
             cancelled=session.cancelled,
+            is_local=prepared.options["read_concern"] == "local"
+            if "read_concern" in prepared.options
+            else session.is_local,
         )
         rows = await service.dispatcher.read(plan, values, cached.sharded, how)
         session.tell_staleness(how.stale_s)

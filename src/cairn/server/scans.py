@@ -127,7 +127,7 @@ async def _gathered(
         query.prepared.plan,  # type: ignore[arg-type]
         values,
         query.sharded,
-        How(session.preference, cancelled=session.cancelled),
+        How(session.preference, cancelled=session.cancelled, is_local=session.is_local),
     )
     async for piece in _encoded(rows, encode):
         yield piece
@@ -193,6 +193,7 @@ def read_request(
         {table: query.sharded[table] for table in fragment.tables if table in query.sharded},
         ranges=ranges,
         preference=session.preference,
+        is_local=session.is_local,
     )
 
 

@@ -44,6 +44,7 @@ DEFAULTS: dict[str, str] = {
     "in_hot_standby": "off",
     "client_min_messages": "notice",
     "forward": "on",
+    "read_concern": "majority",
     "jit": "off",
     "unsafe_system_writes": "off",
 }

@@ -20,7 +20,9 @@ from cairn.sql.lexer import Token, syntax_error
 if TYPE_CHECKING:
     from sqlglot import exp
 
-OPTION_NAMES = ("sql_motion_row_max", "sql_vdbe_opcode_max", "read_preference", "forward")
+OPTION_NAMES = (
+    *("sql_motion_row_max", "sql_vdbe_opcode_max", "read_preference", "read_concern", "forward"),
+)
 _NO_COMMA_BEFORE = frozenset(
     (
         *("from", "where", "group", "having", "order", "limit", "offset"),
@@ -68,6 +70,7 @@ def take_options(found: list[Token], text: str) -> tuple[list[Token], Options]:
 
 CHOICES = {
     "read_preference": ("leader", "replica", "any"),
+    "read_concern": ("majority", "local"),
     "forward": ("on", "off", "ro_to_rw"),
 }
 
