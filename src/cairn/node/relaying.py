@@ -22,7 +22,7 @@ from cairn.storage.row_log import LogReader
 
 BATCH_BYTES = 2 * 1024 * 1024  # of one origin; a single record may be longer
 #: Between two answers with few records, in async mode: a pull and a commit for each write of a lone
-#: client cost more than the write (docs/adr/0015).
+#: client cost more than the write (docs/adr/0016).
 LINGER_S = 0.005
 
 
