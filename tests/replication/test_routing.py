@@ -85,6 +85,13 @@ class Net:
                     taken += origins
             assert sorted(taken) == sorted(routes), f"{name} takes an origin twice or never"
 
+    def check_no_loops(self) -> None:
+        """Whoever believes to have a path takes it through somebody it is connected to."""
+        for name, node in self.nodes.items():
+            for route in node.own.routes:
+                assert (route.via, name) in self.links
+                assert route.source != name
+
 
 def chain(*names: str) -> Net:
     net = Net(list(names))
@@ -190,6 +197,41 @@ def test_in_a_full_mesh_everybody_takes_each_origin_from_itself(size: int) -> No
     net.settle()
     net.check()
     assert all(origins == (upstream,) for (upstream, _), origins in net.lists.items())
+
+
+NAMES = [f"i{n}" for n in range(6)]
+SHAPES = {
+    "a chain": list(pairwise(NAMES)),
+    "a chain both ways": [*pairwise(NAMES), *((b, a) for a, b in pairwise(NAMES))],
+    "a ring": [*pairwise(NAMES), (NAMES[-1], NAMES[0])],
+    "a ring both ways": [
+        edge for a, b in [*pairwise(NAMES), (NAMES[-1], NAMES[0])] for edge in ((a, b), (b, a))
+    ],
+    "a star that sends": [(NAMES[0], name) for name in NAMES[1:]],
+    "a star that gathers": [(name, NAMES[0]) for name in NAMES[1:]],
+    "a star both ways": [
+        edge for name in NAMES[1:] for edge in ((NAMES[0], name), (name, NAMES[0]))
+    ],
+}
+
+
+@pytest.mark.parametrize("shape", sorted(SHAPES))
+def test_every_origin_comes_once_by_a_shortest_path_also_when_each_link_has_flapped(
+    shape: str,
+) -> None:
+    net = Net(NAMES)
+    for edge in SHAPES[shape]:
+        net.connect(*edge)
+    net.settle(200)
+    net.check()
+    for edge in SHAPES[shape]:
+        net.cut(*edge)
+        net.round()
+        net.check_no_loops()
+        net.connect(*edge)
+        net.round()
+    net.settle(200)
+    net.check()
 
 
 @settings(max_examples=150, deadline=None)
