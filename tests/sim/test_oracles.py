@@ -7,8 +7,8 @@ import pytest
 from cairn.raft.cas import Predicate
 from cairn.raft.types import ConfState, Entry, HardState, Message, MsgKind, Ready
 from cairn.sim.clients import Replay
-from cairn.sim.node import Op
 from cairn.sim.oracles import Oracles, Violation, quorums_overlap
+from cairn.sim.requests import Op
 from cairn.sim.script import Script, ScriptNode
 
 

@@ -40,6 +40,7 @@ from cairn.net.link import Handler, Link
 from cairn.net.peers import Peers
 from cairn.node.config import InstanceConfig
 from cairn.node.first_entries import first_entries, first_instance
+from cairn.node.identity import Kept, check_restart, put_identity, stored_identity
 from cairn.node.instance import Instance
 from cairn.node.runtime import Runtime, timestamp
 from cairn.node.upgrades import own_version
@@ -47,7 +48,7 @@ from cairn.pgwire.scram import make_verifier
 from cairn.raft.types import HardState
 from cairn.storage.raft_store import RaftStore
 from cairn.storage.sqlite import sync_directory
-from cairn.topology.discovery import Discovery, DiscoveryState
+from cairn.topology.discovery import Discovery
 
 log = logging.getLogger("cairn.boot")
 
@@ -72,6 +73,7 @@ class Boot:
     def __init__(self, config: InstanceConfig, runtime: Runtime) -> None:
         self.config, self.runtime = config, runtime
         self.directory = runtime.directory()
+        self.kept = Kept(self.directory, runtime)
         self.store: RaftStore | None = None
         self.identity = Identity(config.cluster_name)
         self.discovery: Discovery | None = None
@@ -98,8 +100,8 @@ class Boot:
             if self.store.get("raft_id") is None:
                 self.store.close()
                 raise Rebootstrap
-            self._check_restart(self.store)
-            self.identity = self._stored_identity(self.store)
+            check_restart(self.config, self.store)
+            self.identity = stored_identity(self.store)
         await self._listen()
         if self.store is None:
             leader = await self.start_discover()
@@ -120,7 +122,7 @@ class Boot:
 
     async def start_discover(self) -> str | None:
         """None when this instance is to found the cluster, else whom to ask for a place."""
-        state = self._load_discovery()
+        state = self.kept.load_discovery()
         tier = next((t for t in self.config.tiers if t.name == self.config.tier), None)
         core = Discovery(
             state,
@@ -128,7 +130,7 @@ class Boot:
             can_vote=tier is None or tier.can_vote,
             peers=self.config.peers,
         )
-        self._save_discovery(core.state)
+        self.kept.save_discovery(core.state)
         self.discovery = core
         loop = asyncio.get_running_loop()
         say_at = loop.time() + SAY_EVERY_S
@@ -149,7 +151,7 @@ class Boot:
                 )
             await asyncio.sleep(DISCOVERY_ROUND_S)
         if core.is_founder:
-            self._save_discovery(core.state)
+            self.kept.save_discovery(core.state)
             log.info("this instance founds the cluster")
             return None
         log.info("the cluster is found at %s", core.leader)
@@ -164,7 +166,7 @@ class Boot:
             log.debug("%s: %s", address, problem)
             return
         core.handle_response(address, answer)
-        self._save_discovery(core.state)
+        self.kept.save_discovery(core.state)
 
     def _say_who_is_missing(self, core: Discovery) -> None:
         if core.only_non_voters():
@@ -186,24 +188,12 @@ class Boot:
         if self.discovery is None:
             raise NotLeader("discovery has not begun")
         answer = self.discovery.handle_request(request)
-        self._save_discovery(self.discovery.state)
+        self.kept.save_discovery(self.discovery.state)
         return answer
 
     def _member_to_ask(self, instance: Instance) -> str:
         leader = instance.state.peer_addresses().get(instance.runner.leader_id)
         return leader or self.config.advertise
-
-    def _load_discovery(self) -> DiscoveryState:
-        path = self.directory / "discovery.json"
-        if path.exists():
-            return msgspec.json.decode(path.read_bytes(), type=DiscoveryState)
-        return DiscoveryState(self.runtime.uuid(), ())
-
-    def _save_discovery(self, state: DiscoveryState) -> None:
-        path = self.directory / "discovery.json"
-        data = msgspec.json.encode(state)
-        if not path.exists() or path.read_bytes() != data:
-            write_durably(path, data)
 
     # --- start_boot -------------------------------------------------------------------------------
 
@@ -211,7 +201,7 @@ class Boot:
         """Write the first entries of the log. No Raft node yet: postjoin applies them."""
         if not self.config.admin_password:
             log.warning(NO_ADMIN)
-        uuid = self._own_uuid()
+        uuid = self.kept.own_uuid()
         row = first_instance(self.config, uuid, self.runtime.uuid())
         cluster_uuid = self.runtime.uuid()
         entries = first_entries(
@@ -225,7 +215,7 @@ class Boot:
         with store.connection:
             store.append(entries)
             store.put_hard_state(HardState(term=1, vote=0, commit=entries[-1].index))
-            self._put_identity(
+            put_identity(
                 store,
                 Identity(self.config.cluster_name, cluster_uuid, uuid, row.name, row.raft_id),
                 row.replicaset_name,
@@ -245,7 +235,7 @@ class Boot:
         row = response.instance
         store = RaftStore(path)
         with store.connection:
-            self._put_identity(
+            put_identity(
                 store,
                 Identity(
                     self.config.cluster_name,
@@ -266,7 +256,7 @@ class Boot:
     async def _join(self, leader: str) -> JoinResponse:
         request = JoinRequest(
             cluster_id=self.config.cluster_name,
-            instance_uuid=self._own_uuid(),
+            instance_uuid=self.kept.own_uuid(),
             advertise_address=self.config.advertise,
             version=own_version(),
             instance_id=self.config.instance_name,
@@ -304,7 +294,7 @@ class Boot:
 
     async def postjoin(self, store: RaftStore) -> Instance:
         """Create the Raft node and tell the cluster that this instance is ready to be raised."""
-        self.identity = self._stored_identity(store)
+        self.identity = stored_identity(store)
         self.peers.hang_up()
         self.instance = Instance(self.identity, store, self.peers, self.handlers, self.runtime)
         own = self.config.advertise
@@ -359,52 +349,6 @@ class Boot:
                 log.warning("waiting for a Raft leader: %s", trouble)
             await asyncio.sleep(0.05)  # a refusal may come at once
 
-    # --- identity ---------------------------------------------------------------------------------
-
-    def _own_uuid(self) -> str:
-        """Made once, durable before the first request: joining is idempotent by it."""
-        path = self.directory / "instance_uuid"
-        if path.exists():
-            return path.read_text().strip()
-        uuid = self.runtime.uuid()
-        write_durably(path, uuid.encode())
-        return uuid
-
-    @staticmethod
-    def _stored_identity(store: RaftStore) -> Identity:
-        return Identity(
-            store.get("cluster_name"),
-            store.get("cluster_uuid"),
-            store.get("instance_uuid"),
-            store.get("instance_name"),
-            store.get("raft_id"),
-        )
-
-    @staticmethod
-    def _put_identity(store: RaftStore, who: Identity, replicaset: str, tier: str) -> None:
-        store.put("cluster_name", who.cluster_name)
-        store.put("cluster_uuid", who.cluster_uuid)
-        store.put("instance_uuid", who.instance_uuid)
-        store.put("instance_name", who.instance_name)
-        store.put("replicaset_name", replicaset)
-        store.put("tier", tier)
-        store.put("raft_id", who.raft_id)
-
-    def _check_restart(self, store: RaftStore) -> None:
-        """Names are for life; addresses and failure domains may change."""
-        for word, now in (
-            ("cluster_name", self.config.cluster_name),
-            ("instance_name", self.config.instance_name),
-            ("replicaset_name", self.config.replicaset_name),
-            ("tier", self.config.tier),
-        ):
-            was = store.get(word)
-            if now is not None and was != now:
-                raise ConfigProblem(
-                    f"instance restarted with a different {word}, which is not allowed, "
-                    f"was: '{was}' became: '{now}'"
-                )
-
     def _refused(self, address: str, problem: CairnError) -> None:
         if isinstance(problem, Expelled):
             self.expelled = problem
@@ -414,14 +358,3 @@ class Boot:
         elif self._reasons.get(address) != problem.message:
             self._reasons[address] = problem.message
             log.warning("%s refused this instance: %s", address, problem)
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """Whole or not at all, and on disk when this returns."""
-    temporary = path.with_name(path.name + ".new")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_directory(path.parent)

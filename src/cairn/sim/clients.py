@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from cairn.raft.cas import Predicate
 from cairn.raft.types import Role
 from cairn.sim.linear import FOREVER, Operation
-from cairn.sim.node import Op, SimNode
+from cairn.sim.node import SimNode
 from cairn.sim.oracles import Violation
 from cairn.sim.profile import MS
+from cairn.sim.requests import Op
 
 if TYPE_CHECKING:
     from cairn.sim.world import World

@@ -8,16 +8,13 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cairn.raft.cas import (
     Accepted,
     AlreadyAppended,
     CasLog,
-    KeyRange,
     LogRecord,
-    Predicate,
     Standing,
 )
 from cairn.raft.core import RaftCore
@@ -37,6 +34,7 @@ from cairn.raft.types import Snapshot as RaftSnapshot
 from cairn.sim.disk import Disk, Image, Record, State
 from cairn.sim.oracles import Violation
 from cairn.sim.profile import MS
+from cairn.sim.requests import Op, apply_op
 
 if TYPE_CHECKING:
     from cairn.sim.world import World
@@ -47,36 +45,6 @@ MAX_READIES = 100_000  # of one life: a core that always has something to do is 
 
 class Crashed(Exception):
     """The node was stopped at a named point."""
-
-
-@dataclass(slots=True)
-class Op:
-    """What a client asks for: (r)ead, (w)rite, (c)as by value, write under a (p)redicate."""
-
-    id: int
-    client: int
-    kind: str
-    register: int
-    start: int
-    value: int = 0
-    expected: int = 0
-    predicate: Predicate | None = None
-    floor: int = 0  # of a read: what was committed when it was asked
-
-    @property
-    def data(self) -> bytes:
-        return self.id.to_bytes(4, "big")
-
-    @property
-    def touched(self) -> tuple[KeyRange, ...]:
-        return (KeyRange.point("registers", bytes([self.register])),)
-
-
-def apply_op(state: State, op: Op) -> tuple[State, int]:
-    """The state machine: registers. What it is afterwards, and the answer."""
-    if op.kind == "c" and state[op.register] != op.expected:
-        return state, 0
-    return (*state[: op.register], op.value, *state[op.register + 1 :]), 1
 
 
 class SimNode:

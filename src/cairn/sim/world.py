@@ -19,9 +19,10 @@ from cairn.sim.disk import Image, State
 from cairn.sim.linear import Operation, Undecided, is_linearizable
 from cairn.sim.nemesis import Nemesis
 from cairn.sim.network import Network
-from cairn.sim.node import Op, SimNode
+from cairn.sim.node import SimNode
 from cairn.sim.oracles import Oracles, Violation, quorums_overlap
 from cairn.sim.profile import MS, SECOND, Profile, draw_profile
+from cairn.sim.requests import Op
 
 _MASK = (1 << 64) - 1
 MAX_EVENTS = 500_000  # fifty times what a seed usually needs
