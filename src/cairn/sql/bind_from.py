@@ -11,6 +11,13 @@ from cairn.model.errors import (
 )
 from cairn.sql.bind_expr import bind_boolean, compare
 from cairn.sql.bind_lists import rows_of
+from cairn.sql.bind_recursive import (
+    bind_itself,
+    bind_recursion,
+    check_columns,
+    is_itself,
+    names_itself,
+)
 from cairn.sql.bind_sets import bind_values
 from cairn.sql.dialect import walk_position
 from cairn.sql.ir import (
@@ -33,8 +40,8 @@ def bind_ctes(scope: Scope, tree: exp.Expr) -> None:
     with_ = tree.args.get("with_")
     if with_ is None:
         return
-    if with_.args.get("recursive"):
-        raise refuse(with_, "WITH RECURSIVE")
+    if with_.args.get("search"):
+        raise refuse(with_, "SEARCH and CYCLE")
     for cte in with_.expressions:
         alias = cte.args["alias"]
         name = name_of(alias.this)
@@ -46,19 +53,15 @@ def bind_ctes(scope: Scope, tree: exp.Expr) -> None:
         inner.ctes = dict(scope.ctes)
         columns = [name_of(each) for each in alias.args.get("columns") or ()]
         found = Cte(name, cte.this, columns, inner)
+        found.recursive = bool(with_.args.get("recursive")) and names_itself(cte)
         scope.ctes[name] = found
         # Bound once even if nobody uses it, for its errors; each use binds it anew (see _table).
         _cte_query(found)
 
 
 def _cte_query(cte: Cte) -> Query:
-    query = bind_query(cte.scope, cte.tree)
-    if len(cte.columns) > len(output(query)):
-        raise CairnError(
-            f'WITH query "{cte.name}" has {len(output(query))} columns available but '
-            f"{len(cte.columns)} columns specified",
-            sqlstate="42P10",
-        )
+    query = bind_recursion(cte) if cte.recursive else bind_query(cte.scope, cte.tree)
+    check_columns(cte, query)
     return query
 
 
@@ -89,6 +92,8 @@ def _table(scope: Scope, node: exp.Table) -> Rel:
     shown = name_of(alias.this) if alias is not None and alias.this else name
     columns = [name_of(each) for each in (alias.args.get("columns") or ())] if alias else []
     cte = scope.cte(name) if schema is None else None
+    if cte is not None and is_itself(cte):
+        return bind_itself(scope, cte, shown, columns, node)
     if cte is not None:
         scope.binder.enter_select(expanded=True)
         return _derived(scope, _cte_query(cte), shown, columns or cte.columns)

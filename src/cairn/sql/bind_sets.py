@@ -103,7 +103,7 @@ def bind_set_operation(scope: Scope, tree: exp.Expr) -> Query:
             position=walk_position(second),
         )
     types = []
-    for at, ((_, a), (_, b)) in enumerate(zip(_known(left), _known(right), strict=True)):
+    for at, ((_, a), (_, b)) in enumerate(zip(known_types(left), known_types(right), strict=True)):
         try:
             types.append(common_type((a, b), word) or S)
         except CairnError as error:
@@ -111,9 +111,7 @@ def bind_set_operation(scope: Scope, tree: exp.Expr) -> Query:
             error.position = walk_position(listed[at]) if at < len(listed) else None
             raise
     every = not tree.args.get("distinct", True)
-    if every and word != "UNION":
-        raise refuse(tree, f"{word} ALL")
-    if not every and any(type_ in INCOMPARABLE for type_ in types):
+    if word + " ALL" * every != "UNION ALL" and any(type_ in INCOMPARABLE for type_ in types):
         raise CairnError("could not identify an equality operator for type json", sqlstate="42883")
     names = tuple(name for name, _ in ours)
     order = tuple(order_positions(tree, list(zip(names, types, strict=True)), scope))
@@ -130,7 +128,7 @@ def bind_set_operation(scope: Scope, tree: exp.Expr) -> Query:
     )
 
 
-def _known(query: Query) -> list[tuple[str, Any]]:
+def known_types(query: Query) -> list[tuple[str, Any]]:
     """Like `output`, but a literal or NULL without a type says so."""
     if not isinstance(query, Select):
         return list(output(query))

@@ -12,6 +12,7 @@ from cairn.sql.api import Prepared
 from cairn.sql.bind_dml import BoundChange, BoundInsert
 from cairn.sql.buckets import bucket_count
 from cairn.sql.ir import (
+    Again,
     Agg,
     Call,
     Case,
@@ -22,6 +23,7 @@ from cairn.sql.ir import (
     Join,
     Param,
     Query,
+    Recursion,
     Rel,
     Scan,
     Select,
@@ -242,7 +244,7 @@ class Tree:
     def _learn(self, node: Any) -> None:
         if isinstance(node, Scan):
             self.names[node.rel] = (node.alias, [c.name for c in node.table.columns])
-        elif isinstance(node, Derived):
+        elif isinstance(node, (Derived, Again)):
             self.names[node.rel] = (node.alias or "unnamed_subquery", node.names)
 
     def _insert(self, bound: BoundInsert) -> list[str]:
@@ -284,7 +286,8 @@ class Tree:
                     lines.append(f"{pad}    value row (data=ROW({cells}))")
                 return lines
             case SetOp():
-                lines = [f"{pad}{query.op.lower()}"]
+                word = "recursive " if isinstance(query, Recursion) else ""
+                lines = [f"{pad}{word}{query.op.lower()}"]
                 return (
                     lines + self.query(query.left, depth + 1) + self.query(query.right, depth + 1)
                 )
@@ -346,6 +349,8 @@ class Tree:
                 return [*lines, f'{pad}scan "{table.name}"{shown}']
             case Derived(query=query, alias=alias):
                 return [f'{pad}scan "{alias}"', *self.query(query, depth + 1)]
+            case Again(alias=alias):
+                return [f'{pad}scan "{alias}" of the last round']
             case Join(kind=kind, left=left, right=right, on=on):
                 condition = self.expr(on) if on is not None else "true::bool"
                 word = "join" if kind == "inner" else f"{kind} join"

@@ -127,7 +127,17 @@ class Gathered:
     index: int
 
 
-Rel = Scan | Derived | Join | Gathered
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Inside a recursion: the rows that its last round found."""
+
+    rel: int
+    number: int  # of the recursion
+    alias: str
+    names: tuple[str, ...]
+
+
+Rel = Scan | Derived | Join | Gathered | Again
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +163,13 @@ class SetOp:
     order: tuple[tuple[int, bool, bool], ...] = ()  # column, desc, nulls_first
     limit: Expr | None = None
     offset: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recursion(SetOp):
+    """WITH RECURSIVE: `left` once, then `right` over what was found last, while it finds rows."""
+
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +216,9 @@ def _fields(cls: Any) -> tuple[str, ...]:
     return found
 
 
+RELATIONS = (Scan, Derived, Gathered, Again)
 _LEAVES = (Const, Param, Col)
-_NODES = (Expr, Order, Item, Scan, Derived, Join, Gathered, Select, SetOp, Values)
+_NODES = (Expr, Order, Item, Scan, Derived, Join, Gathered, Again, Select, SetOp, Values)
 
 
 def children(node: Any) -> Iterator[Any]:
@@ -313,5 +331,5 @@ def has_window(expr: Expr) -> bool:
 
 def outer_columns(query: Query) -> set[Col]:
     """Columns a query takes from around it."""
-    inside = {each.rel for each in walk(query) if isinstance(each, (Scan, Derived, Gathered))}
+    inside = {each.rel for each in walk(query) if isinstance(each, RELATIONS)}
     return {col for col in columns_in(query) if col.rel not in inside}

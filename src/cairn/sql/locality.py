@@ -9,6 +9,7 @@ from cairn.model.values import ColumnType
 from cairn.sql.buckets import equal_classes, key_positions
 from cairn.sql.function_list import LATE_FUNCTIONS
 from cairn.sql.ir import (
+    Again,
     Call,
     Col,
     Derived,
@@ -73,6 +74,8 @@ def source_locality(source: Rel | None, holds: list[Expr]) -> Local | None:
             return _derived_locality(source)
         case Join():
             return _join_locality(source, holds)
+        case Again():
+            return None
 
 
 def _column(rel: int, name: str, at: int, table: Any) -> Col:

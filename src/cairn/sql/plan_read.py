@@ -16,6 +16,8 @@ from cairn.model.errors import TableUnderDdl
 from cairn.model.values import ColumnType
 from cairn.sql.buckets import bucket_set, check_one_tier, key_bucket, reads, single_key
 from cairn.sql.ir import (
+    RELATIONS,
+    Again,
     Agg,
     Call,
     Col,
@@ -312,6 +314,8 @@ class Pieces:
         if local is not None:
             assert source is not None
             return self._piece(source, local, on if nullable else on + holds, keep=nullable)
+        if isinstance(source, Again):
+            return source
         if isinstance(source, Derived):
             return replace(source, query=self.gather.query(source.query))
         assert isinstance(source, Join)
@@ -369,6 +373,4 @@ class Pieces:
 
 def _below(col: Col, part: Expr) -> bool:
     """Whether the column belongs to a relation inside a sub-query of `part`."""
-    return any(
-        isinstance(node, (Scan, Derived, Gathered)) and node.rel == col.rel for node in walk(part)
-    )
+    return any(isinstance(node, RELATIONS) and node.rel == col.rel for node in walk(part))

@@ -8,6 +8,7 @@ from cairn.model.schema import BUCKET_COLUMN, physical_column
 from cairn.model.values import SQLITE_TYPES, ColumnType, Physical
 from cairn.sql.ir import (
     BUCKET_AT,
+    Again,
     Agg,
     Call,
     Case,
@@ -20,6 +21,7 @@ from cairn.sql.ir import (
     Order,
     Param,
     Query,
+    Recursion,
     Rel,
     Scan,
     Select,
@@ -183,10 +185,30 @@ class Renderer:
                 return self._select(node)
             case Values():
                 return self._values(node)
+            case Recursion():
+                return self._recursion(node)
+            case SetOp() if node.op in ("EXCEPT ALL", "INTERSECT ALL"):
+                return self._counted(node)
             case SetOp():
                 left, right = self._operand(node.left, True), self._operand(node.right, False)
                 text = f"{left} {node.op} {right}"
                 return text + self._tail(node)
+
+    def _counted(self, node: SetOp) -> str:
+        """EXCEPT ALL and INTERSECT ALL, which SQLite lacks: equal rows differ by their number."""
+        names = ", ".join(f"x{at}" for at in range(len(node.names)))
+        numbered = f"SELECT {names}, row_number() OVER (PARTITION BY {names}) AS xn FROM"
+        left, right = self.query(node.left), self.query(node.right)
+        word = node.op.removesuffix(" ALL")
+        both = f"{numbered} ({left}) {word} {numbered} ({right})"
+        return f"SELECT {names} FROM ({both})" + self._tail(node)
+
+    def _recursion(self, node: Recursion) -> str:
+        names = ", ".join(f"x{at}" for at in range(len(node.names)))
+        first, step = self._operand(node.left, False), self._operand(node.right, False)
+        own = f"w{node.number}"
+        query = f"{first} {node.op} {step}"
+        return f"WITH RECURSIVE {own}({names}) AS ({query}) SELECT {names} FROM {own}"
 
     def _operand(self, node: Query, is_left: bool) -> str:
         text = self.query(node)
@@ -275,6 +297,9 @@ class Renderer:
             case Gathered(rel=rel, index=index):
                 self._name_columns(rel)
                 return f"m{index} AS r{rel}", []
+            case Again(rel=rel, number=number):
+                self._name_columns(rel)
+                return f"w{number} AS r{rel}", []
             case Derived(rel=rel, query=query):
                 text = self.query(query)
                 self._name_columns(rel)

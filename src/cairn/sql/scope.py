@@ -51,6 +51,7 @@ class Cte:
     tree: exp.Expr
     columns: list[str]
     scope: Scope
+    recursive: bool = False  # it names itself
 
 
 class Binder:
