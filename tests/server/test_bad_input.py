@@ -156,6 +156,34 @@ def test_rollback_says_what_stays(raw: Raw, cluster: Cluster) -> None:
     assert raw.query("ROLLBACK") == [(b"C", b"ROLLBACK\0"), (b"Z", b"I")]
 
 
+def test_a_savepoint_is_a_place_to_go_on_from(raw: Raw) -> None:
+    assert codes(raw.query("SAVEPOINT a")) == ["25P01"]
+    raw.query("BEGIN")
+    assert raw.query("SAVEPOINT a") == [(b"C", b"SAVEPOINT\0"), (b"Z", b"T")]
+    assert raw.query("SELECT 1 / 0")[-1] == (b"Z", b"E")
+    assert codes(raw.query("RELEASE a")) == ["25P02"]
+    assert raw.query("ROLLBACK TO SAVEPOINT a") == [(b"C", b"ROLLBACK\0"), (b"Z", b"T")]
+    assert raw.query("SELECT 1")[-1] == (b"Z", b"T")
+    assert raw.query("RELEASE SAVEPOINT a") == [(b"C", b"RELEASE\0"), (b"Z", b"T")]
+    assert codes(raw.query("ROLLBACK TO a")) == ["3B001"]
+    assert raw.query("ROLLBACK") == [(b"C", b"ROLLBACK\0"), (b"Z", b"I")]
+
+
+def test_a_savepoint_says_what_was_written_after_it(raw: Raw) -> None:
+    raw.query("DROP TABLE IF EXISTS since")
+    raw.query("CREATE TABLE since (id INTEGER PRIMARY KEY) DISTRIBUTED BY (id)")
+    raw.query("BEGIN")
+    raw.query("INSERT INTO since VALUES (1)")
+    raw.query("SAVEPOINT a")
+    raw.query("SAVEPOINT b")
+    raw.query("INSERT INTO since VALUES (2)")
+    (kind, body), ready = raw.query("ROLLBACK TO a")
+    assert (kind, fields(body)["C"], ready) == (b"E", "25000", (b"Z", b"E"))
+    assert "1 statement(s) of this savepoint stay committed" in fields(body)["M"]
+    assert codes(raw.query("ROLLBACK")) == ["25000"]
+    assert raw.query("SELECT count(*) FROM since")[1][1][-1:] == b"2"
+
+
 # --- cancelling -----------------------------------------------------------------------------------
 
 LONG = "SELECT count(*) FROM " + ", ".join(f"_pico_db_config a{n}" for n in range(12))

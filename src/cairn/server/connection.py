@@ -62,6 +62,7 @@ class Connection(asyncio.Protocol):
         self.user, self.user_id = "", 0
         self.status = "I"
         self.written = 0  # statements committed inside the open block
+        self.savepoints: list[tuple[str, int]] = []  # with how many were committed before
         self.parameters: dict[str, str] = {}
         self.preference = str(setting("read_preference", "leader"))
         self.is_local = False  # read_concern: reads of a sync tier need not be safe from a failover
@@ -260,6 +261,7 @@ class Connection(asyncio.Protocol):
 
     def end_transaction(self) -> None:
         self.status, self.written = "I", 0
+        self.savepoints.clear()
         self.book.end_transaction()
 
     def set_parameter(self, name: str, value: str) -> None:

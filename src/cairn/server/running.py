@@ -21,6 +21,7 @@ from cairn.model.errors import (
 from cairn.model.topology import ConnectionType
 from cairn.node.reading import How
 from cairn.node.returning import Returner
+from cairn.server.blocks import ACTIONS, ENDINGS, change_block
 from cairn.server.forwarding import check_forward
 from cairn.server.settings import show, show_all
 from cairn.server.statements import Cached
@@ -246,26 +247,9 @@ def _explain(session: Connection, plan: plans.ExplainPlan, values: Sequence[Any]
 
 def _session_plan(session: Connection, plan: plans.SessionPlan, tag: str) -> Outcome:
     match plan.action:
-        case "begin":
-            if session.status != "I":
-                notice = "there is already a transaction in progress"
-                return Outcome(None, 0, tag, (notice,))
-            session.begin()
-        case "commit":
-            if session.status == "E":
-                session.end_transaction()
-                return Outcome(None, 0, "ROLLBACK")
-            session.end_transaction()
-        case "rollback":
-            written = session.written
-            session.end_transaction()
-            if written:
-                raise CairnError(
-                    f"ROLLBACK cannot undo: {written} statement(s) of this block stay committed",
-                    detail="each statement commits by itself",
-                    hint="undo them by statements of your own",
-                    sqlstate="25000",
-                )
+        case action if action in ACTIONS:
+            tag, notices = change_block(session, plan, tag)
+            return Outcome(None, 0, tag, notices)
         case "show" if plan.name == "all":
             listed = show_all(session)
             return Outcome(listed, len(listed), tag)
@@ -288,10 +272,10 @@ def _session_plan(session: Connection, plan: plans.SessionPlan, tag: str) -> Out
 
 
 def check_transaction(session: Connection, cached: Cached) -> None:
-    """In a failed block only its end is taken."""
+    """In a failed block only its end is taken, or what goes back before the failure."""
     if session.status != "E":
         return
     plan = cached.prepared.plan
-    if isinstance(plan, plans.SessionPlan) and plan.action in ("commit", "rollback"):
+    if isinstance(plan, plans.SessionPlan) and plan.action in ENDINGS:
         return
     raise InFailedTransaction

@@ -290,12 +290,42 @@ def _reset(cursor: Cursor, catalog: Catalog) -> OtherStatement:
     return OtherStatement("RESET", SessionPlan("reset", name))
 
 
-def _transaction(tag: str, action: str):  # type: ignore[no-untyped-def]
+def _begin(tag: str):  # type: ignore[no-untyped-def]
     def handler(cursor: Cursor, catalog: Catalog) -> OtherStatement:
         cursor.accept_one("transaction", "work")
-        return OtherStatement(tag, SessionPlan(action, value=cursor.rest() or None))
+        return OtherStatement(tag, SessionPlan("begin", value=cursor.rest() or None))
 
     return handler
+
+
+def _ending(tag: str, action: str):  # type: ignore[no-untyped-def]
+    def handler(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+        cursor.accept_one("transaction", "work")
+        if action == "rollback" and cursor.accept("to"):
+            cursor.accept("savepoint")
+            return _named(cursor, "ROLLBACK", "rollback_to")
+        if cursor.accept("and") and not cursor.accept("no"):
+            raise Unsupported(f"{tag} AND CHAIN is not supported")
+        cursor.accept("chain")
+        cursor.end()
+        return OtherStatement(tag, SessionPlan(action))
+
+    return handler
+
+
+def _savepoint(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    return _named(cursor, "SAVEPOINT", "savepoint")
+
+
+def _release(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    cursor.accept("savepoint")
+    return _named(cursor, "RELEASE", "release")
+
+
+def _named(cursor: Cursor, tag: str, action: str) -> OtherStatement:
+    name = cursor.name()
+    cursor.end()
+    return OtherStatement(tag, SessionPlan(action, name))
 
 
 def _deallocate(cursor: Cursor, catalog: Catalog) -> OtherStatement:
@@ -344,12 +374,14 @@ _HANDLERS = (
     (("set",), _set),
     (("show",), _show),
     (("reset",), _reset),
-    (("begin",), _transaction("BEGIN", "begin")),
-    (("start", "transaction"), _transaction("START TRANSACTION", "begin")),
-    (("commit",), _transaction("COMMIT", "commit")),
-    (("end",), _transaction("COMMIT", "commit")),
-    (("rollback",), _transaction("ROLLBACK", "rollback")),
-    (("abort",), _transaction("ROLLBACK", "rollback")),
+    (("begin",), _begin("BEGIN")),
+    (("start", "transaction"), _begin("START TRANSACTION")),
+    (("commit",), _ending("COMMIT", "commit")),
+    (("end",), _ending("COMMIT", "commit")),
+    (("rollback",), _ending("ROLLBACK", "rollback")),
+    (("abort",), _ending("ROLLBACK", "rollback")),
+    (("savepoint",), _savepoint),
+    (("release",), _release),
     (("deallocate",), _deallocate),
     (("discard",), _discard),
     (("close", "all"), _nothing("CLOSE CURSOR ALL")),
