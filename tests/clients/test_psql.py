@@ -40,6 +40,8 @@ def test_a_table_is_described(psql: Run, fresh: str) -> None:
     assert " price  | numeric |           |          | " in shown
     assert f'"{fresh}_pkey" PRIMARY KEY, btree (id)' in shown
     assert f'"{fresh}_name" btree (name)' in shown
+    assert "Rules:\n    DISTRIBUTED BY (id) IN TIER default\n" in shown
+    assert "Rules:\n    DISTRIBUTED GLOBALLY\n" in psql(r"\d _pico_tier")
     assert "Access method: memtx" in psql(rf"\d+ {fresh}")
     listed = psql(r"\di")
     assert f"{fresh}_name" in listed and f"{fresh}_pkey" in listed

@@ -284,12 +284,35 @@ def test_sqlalchemy_core_runs_a_session(dsn: str, cluster: Cluster) -> None:
     engine.dispose()
 
 
-def test_sqlalchemy_asks_which_tables_there_are(dsn: str, fresh: str) -> None:
-    engine = sa.create_engine(
-        dsn.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT"
-    )
-    with engine.connect() as connection:
-        inspector = sa.inspect(connection)
-        assert fresh in inspector.get_table_names()
-        assert inspector.has_table(fresh) and not inspector.has_table("nowhere")
+def test_sqlalchemy_reads_the_schema_with_its_own_settings(dsn: str, cluster: Cluster) -> None:
+    engine = sa.create_engine(dsn.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        for text in (
+            "CREATE TABLE sa_shape (a INT, b TEXT, n DECIMAL, CONSTRAINT sa_pk PRIMARY KEY (b, a)) "
+            "DISTRIBUTED BY (b)",
+            "CREATE UNIQUE INDEX sa_shape_bn ON sa_shape (b, n)",
+            "CREATE INDEX sa_shape_n ON sa_shape (n)",
+        ):
+            connection.execute(sa.text(text))
+    inspector = sa.inspect(engine)
+    assert "sa_shape" in inspector.get_table_names()
+    assert inspector.has_table("sa_shape") and not inspector.has_table("nowhere")
+    columns = inspector.get_columns("sa_shape")
+    assert [(each["name"], str(each["type"]), each["nullable"]) for each in columns] == [
+        ("a", "BIGINT", False),
+        ("b", "TEXT", False),
+        ("n", "NUMERIC", True),
+    ]
+    key = inspector.get_pk_constraint("sa_shape")
+    assert (key["name"], key["constrained_columns"]) == ("sa_shape_pkey", ["b", "a"])
+    indexes = inspector.get_indexes("sa_shape")
+    assert [(each["name"], each["unique"], each["column_names"]) for each in indexes] == [
+        ("sa_shape_bn", True, ["b", "n"]),
+        ("sa_shape_n", False, ["n"]),
+    ]
+    shape = sa.Table("sa_shape", sa.MetaData(), autoload_with=engine)
+    with engine.begin() as connection:
+        connection.execute(shape.insert().values(a=1, b="x", n=Decimal("1.5")))
+        assert connection.execute(sa.select(shape)).all() == [(1, "x", Decimal("1.5"))]
+        shape.drop(connection)
     engine.dispose()

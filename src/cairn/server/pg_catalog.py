@@ -8,9 +8,10 @@ that is filled from the catalogue (`pg_schema`, `pg_tables`). What cannot be tra
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apsw
@@ -26,7 +27,7 @@ from cairn.model.errors import (
 )
 from cairn.model.values import TYPE_OF_OID, ColumnType
 from cairn.server import pg_schema, pg_tables
-from cairn.server.pg_functions import Functions
+from cairn.server.pg_functions import Functions, items
 from cairn.sql.api import Prepared
 from cairn.sql.lexer import Token, tokens
 from cairn.sql.plans import CatalogRead, OutColumn
@@ -69,7 +70,8 @@ def _names_catalog(following: list[Token]) -> bool:
 
 def prepare(text: str, param_oids: Sequence[int]) -> Prepared:
     """Understand such a query: its translation, and the shape of its answer."""
-    from cairn.server.pg_translate import names_and_types, translate
+    from cairn.server.pg_columns import names_and_types
+    from cairn.server.pg_translate import translate
     from cairn.sql.parse import parse_query
 
     if "typeinfo_tree" in text:
@@ -168,6 +170,22 @@ def _explained(problem: apsw.Error) -> CairnError:
     return UndefinedFunction(f"function {name} does not exist")
 
 
+def _list(read: Callable[[str], Any]) -> Callable[[Any], str]:
+    """Lists are kept as JSON."""
+    return lambda array: json.dumps(
+        [None if each == "NULL" else read(each) for each in items(array)]
+    )
+
+
+#: SQLite's values in the form that the columns' types ask for.
+_SHAPES: dict[ColumnType, Callable[[Any], Any]] = {
+    ColumnType.STRING: str,
+    ColumnType.STRINGS: _list(str),
+    ColumnType.INTEGERS: _list(int),
+    ColumnType.BOOLEANS: _list(int),
+}
+
+
 class PgCatalog:
     """The tables with rows, made anew when the catalogue has changed. Used from worker threads."""
 
@@ -210,11 +228,11 @@ class PgCatalog:
                 raise _explained(problem) from None
             finally:
                 connection.set_progress_handler(None)
-        is_text = [column.type is ColumnType.STRING for column in columns]
+        shapes = [_SHAPES.get(column.type) for column in columns]
         return [
             tuple(
-                str(value) if text and value is not None else value
-                for text, value in zip(is_text, row, strict=True)
+                value if shape is None or value is None else shape(value)
+                for shape, value in zip(shapes, row, strict=True)
             )
             for row in found
         ]

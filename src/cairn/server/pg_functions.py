@@ -15,13 +15,13 @@ from cairn.model.errors import UndefinedFunction, UndefinedTable
 from cairn.model.schema import Index, Table
 from cairn.server import settings
 from cairn.server.pg_schema import DATABASE, TABLES, TYPES
-from cairn.server.pg_tables import about, all_indexes, definition, index_oid
+from cairn.server.pg_tables import about, all_indexes, definition, distribution, index_oid
 
 _ARRAY_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)')
 CATALOG_OID = 12_000  # from here on, PostgreSQL's own tables
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_$]*")
 _NOTHING = (
-    "pg_get_expr pg_get_viewdef pg_get_triggerdef pg_get_ruledef pg_get_partkeydef "
+    "pg_get_expr pg_get_viewdef pg_get_triggerdef pg_get_partkeydef "
     "pg_get_statisticsobjdef_columns pg_get_serial_sequence pg_tablespace_location "
     "shobj_description pg_get_function_result pg_get_function_arguments pg_relation_size "
     "pg_table_size pg_total_relation_size pg_database_size pg_size_pretty inet_server_addr "
@@ -60,6 +60,7 @@ class Functions:
             connection.create_scalar_function(name, function, -1)
         connection.create_aggregate_function("array_agg", _ArrayAgg, -1)
         connection.create_aggregate_function("string_agg", _StringAgg, -1)
+        connection.create_aggregate_function("bool_and", _BoolAnd, 1)
 
     def _all(self) -> dict[str, Callable[..., Any]]:
         fixed: dict[str, Callable[..., Any]] = {}
@@ -79,6 +80,12 @@ class Functions:
             "array_length": lambda array, *_: None if array is None else len(items(array)) or None,
             "array_upper": lambda array, *_: None if array is None else len(items(array)) or None,
             "pg_item": _item,
+            "pg_nth": _nth,
+            "pg_subscript": lambda array, at: (
+                None if _nth(array, at) is None else at + str(array).startswith("{")
+            ),
+            "pg_places": lambda *arrays: json.dumps([*range(max(map(_length, arrays)))]),
+            "pg_get_ruledef": self._distribution,
             "pg_unnest": lambda array: json.dumps([] if array is None else items(array)),
             "pg_generate_series": lambda first, last: (
                 "[]" if first is None or last is None else json.dumps([*range(first, last + 1)])
@@ -165,6 +172,11 @@ class Functions:
             return definition(table, index)
         return index.columns[column - 1] if column <= len(index.columns) else None
 
+    def _distribution(self, oid: Any, *_: Any) -> str | None:
+        """psql's \\d prints what follows CREATE RULE: the place to say where the rows are."""
+        table = self._tables.get(oid)
+        return None if table is None else f"CREATE RULE {distribution(table)}"
+
     def _constraint(self, oid: Any, *_: Any) -> str | None:
         found = self._indexes.get(oid)
         return None if found is None else f"PRIMARY KEY ({', '.join(found[1].columns)})"
@@ -182,6 +194,15 @@ def _item(array: Any, at: Any) -> str | None:
     """From 0: sqlglot has taken one off."""
     found = [] if array is None else items(array)
     return found[int(at)] if at is not None and 0 <= int(at) < len(found) else None
+
+
+def _nth(array: Any, at: int) -> Any:
+    found = _item(array, at)
+    return int(found) if found is not None and found.lstrip("-").isdigit() else found
+
+
+def _length(array: Any) -> int:
+    return 0 if array is None else len(items(array))
 
 
 def quoted(name: Any) -> str | None:
@@ -250,6 +271,18 @@ class _ArrayAgg:
 
     def final(self) -> str:
         return "{" + ",".join(self._items) + "}"
+
+
+class _BoolAnd:
+    def __init__(self) -> None:
+        self._all: int | None = None
+
+    def step(self, value: Any = None, *_: Any) -> None:
+        if value is not None:
+            self._all = int(bool(value) and self._all != 0)
+
+    def final(self) -> int | None:
+        return self._all
 
 
 class _StringAgg:

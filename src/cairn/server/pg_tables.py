@@ -41,6 +41,13 @@ def about(table: Table) -> str:
     return f"{table.description}; {how}" if table.description else how
 
 
+def distribution(table: Table) -> str:
+    """The same as the clause that makes it so."""
+    if table.sharding is None:
+        return "LOCAL TO EACH INSTANCE" if table.local else "DISTRIBUTED GLOBALLY"
+    return f"DISTRIBUTED BY ({', '.join(table.sharding.columns)}) IN TIER {table.sharding.tier}"
+
+
 def all_indexes(catalog: Catalog, table: Table) -> list[Index]:
     key = Index(table.id, 0, key_name(table), table.primary_key, unique=True)
     return [key, *catalog.indexes.get(table.id, ())]
@@ -176,7 +183,17 @@ def _role(catalog: Catalog, user: User) -> Iterator[tuple[str, Values]]:
 def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Values]]:
     space, schema = (SYSTEM_SCHEMA, "pg_catalog") if table.is_system else (PUBLIC_SCHEMA, "public")
     row = _class(table.id, table.name, space, "r", table.owner, len(table.columns))
-    yield "pg_class", {**row, "relacl": _rights(catalog, table, owner)}
+    yield "pg_class", {**row, "relacl": _rights(catalog, table, owner), "relhasrules": 1}
+    yield (
+        "pg_rewrite",
+        {
+            "oid": table.id,
+            "rulename": "distribution",
+            "ev_class": table.id,
+            "ev_enabled": "O",
+            "is_instead": 0,
+        },
+    )
     named = {"table_catalog": DATABASE, "table_schema": schema, "table_name": table.name}
     yield "information_schema_tables", {**named, "table_type": "BASE TABLE"}
     yield "pg_tables", {"schemaname": schema, "tablename": table.name, "tableowner": owner}

@@ -7,10 +7,9 @@ from typing import Any
 from sqlglot import exp
 
 from cairn.model.errors import UndefinedTable, Unsupported
-from cairn.model.values import ColumnType
+from cairn.server.pg_columns import INTEGERS, type_name
 from cairn.server.pg_schema import TABLES
 from cairn.sql.dialect import walk_position
-from cairn.sql.naming import column_name
 
 _REGEXPS = {"~": "regexp", "~*": "iregexp"}
 _COMPARISONS: dict[str, type[exp.Expr]] = {
@@ -22,22 +21,11 @@ _COMPARISONS: dict[str, type[exp.Expr]] = {
     ">=": exp.GTE,
     "~~": exp.Like,
 }
-_INTEGERS = {"oid", "int", "integer", "int2", "int4", "int8", "bigint", "smallint", "xid"}
 _LOOKUPS = {"regclass", "regtype", "regnamespace", "regproc", "regprocedure"}
 _NAMED = {"pg_regclass", "pg_regtype"}  # as text they give a name
+_ROW_FUNCTIONS = {"unnest": "pg_nth", "generate_subscripts": "pg_subscript"}
+_PLACES = "row_places"
 _SET_FUNCTIONS = {"unnest", "generate_series"}
-_NUMBER_FUNCTIONS = {"array_length", "array_upper", "length", "char_length", "row_number"}
-_TRUTHS: tuple[type[exp.Expr], ...] = (
-    exp.Boolean,
-    exp.Predicate,
-    exp.And,
-    exp.Or,
-    exp.Not,
-    exp.RegexpLike,
-    exp.RegexpILike,
-    exp.Operator,
-)
-_VISIBILITY = ("pg_table_is_visible", "pg_relation_is_publishable", "pg_is_in_recovery")
 
 
 def translate(tree: exp.Expr) -> str:
@@ -53,55 +41,8 @@ def translate(tree: exp.Expr) -> str:
 def _show_by_name(item: exp.Expr) -> None:
     """`oid::regclass` is shown as a name; inside a query it is a number."""
     node = item.this if isinstance(item, exp.Alias) else item
-    if isinstance(node, exp.Cast) and _type_name(node.to) in ("regclass", "regtype"):
+    if isinstance(node, exp.Cast) and type_name(node.to) in ("regclass", "regtype"):
         node.replace(exp.Cast(this=node.copy(), to=exp.DataType.build("text")))
-
-
-def names_and_types(tree: exp.Expr) -> list[tuple[str, ColumnType | None]] | None:
-    """What each item of the select list is called, and its type where the text says it.
-
-    None: there is a star in it, and SQLite knows better.
-    """
-    select = tree
-    while isinstance(select, (exp.SetOperation, exp.Subquery)):
-        select = select.this
-    if not isinstance(select, exp.Select) or select.is_star:
-        return None
-    return [(_name(item), _type(item)) for item in select.expressions]
-
-
-def _name(item: exp.Expr) -> str:
-    if isinstance(item, exp.Alias):
-        alias = item.args["alias"]
-        return str(alias.this) if alias.args.get("quoted") else str(alias.this).lower()
-    if isinstance(item, exp.Dot):
-        item = item.expression
-    if isinstance(item, exp.Anonymous) and str(item.this).upper() == "ARRAY":
-        return "array"
-    return column_name(item)
-
-
-def _type(item: exp.Expr) -> ColumnType | None:
-    node = item.this if isinstance(item, exp.Alias) else item
-    while isinstance(node, exp.Paren):
-        node = node.this
-    if isinstance(node, exp.Dot):
-        node = node.expression
-    if isinstance(node, exp.Cast):
-        word = _type_name(node.to)
-        return ColumnType.INTEGER if word in _INTEGERS else ColumnType.STRING
-    if isinstance(node, exp.Anonymous):
-        name = str(node.this).lower()
-        if name.startswith("has_") or name in _VISIBILITY:
-            return ColumnType.BOOLEAN
-        is_number = name in _NUMBER_FUNCTIONS or name == "count"
-        return ColumnType.INTEGER if is_number else None
-    if isinstance(node, exp.Subquery):
-        inner = names_and_types(node.this)
-        return inner[0][1] if inner else None
-    if isinstance(node, exp.Literal) and not node.is_string:
-        return ColumnType.INTEGER
-    return ColumnType.BOOLEAN if isinstance(node, _TRUTHS) else None
 
 
 def _rewrite(node: exp.Expr) -> exp.Expr:
@@ -157,6 +98,26 @@ def _set_function(node: exp.Table) -> exp.Expr:
     return inner.subquery(node.alias or name)
 
 
+def _select(node: exp.Select) -> exp.Expr:
+    """Functions in the select list that give several rows: a row for each of their places."""
+    found = [
+        call
+        for item in node.expressions
+        if isinstance(call := item.unalias(), exp.Anonymous)
+        and str(call.this).lower() in _ROW_FUNCTIONS
+    ]
+    if not found:
+        return node
+    arrays = [call.expressions[0].copy() for call in found]
+    places = _call("json_each", _call("pg_places", *arrays))
+    node.join(exp.Table(this=places, alias=_PLACES), join_type="cross", copy=False)
+    for call in found:
+        name = _ROW_FUNCTIONS[str(call.this).lower()]
+        place = exp.column("value", table=_PLACES)
+        call.replace(_call(name, call.expressions[0].copy(), place))
+    return node
+
+
 def _unnest(node: exp.Unnest) -> exp.Expr:
     call = exp.Anonymous(this="unnest", expressions=node.expressions)
     return _set_function(exp.Table(this=call, alias=node.args.get("alias")))
@@ -209,23 +170,16 @@ def _collate(node: exp.Collate) -> exp.Expr:
 
 
 def _cast(node: exp.Cast) -> exp.Expr:
-    word, inner = _type_name(node.to), node.this
+    word, inner = type_name(node.to), node.this
     if word in _LOOKUPS:
         return _call(f"pg_{word}", inner)
     if word == "text" and isinstance(inner, exp.Anonymous) and inner.this in _NAMED:
         return _call(f"{inner.this}_name", *inner.expressions)
-    if word in _INTEGERS:
+    if word in INTEGERS:
         return exp.Cast(this=inner, to=exp.DataType.build("integer"))
     if word in ("text", "name", "varchar", "char"):
         return exp.Cast(this=inner, to=exp.DataType.build("text"))
     return exp.Paren(this=inner)
-
-
-def _type_name(to: exp.Expr) -> str:
-    kind: Any = to.args.get("kind")
-    if kind is None:
-        return str(getattr(to.this, "value", to.this)).lower()
-    return str(kind.name if not isinstance(kind, exp.Dot) else kind.expression.name).lower()
 
 
 def _anonymous(node: exp.Anonymous) -> exp.Expr:
@@ -284,4 +238,5 @@ _HANDLERS: dict[type[exp.Expr], Any] = {
     exp.Lateral: _refused,
     exp.Unnest: _unnest,
     exp.Bracket: _bracket,
+    exp.Select: _select,
 }

@@ -93,6 +93,7 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
     definition, tail = Definition(), Tail()
     cursor.expect_op("(")
     while True:
+        _key_name(cursor, name, tail)
         if cursor.accept("primary", "key"):
             if definition.key:
                 raise InvalidTableDefinition(f'multiple primary keys for table "{name}"')
@@ -131,6 +132,17 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
 
     rights = (("create", "table", ALL_OBJECTS, name),)
     return DdlStatement("CREATE TABLE", tail.plan(build), rights)
+
+
+def _key_name(cursor: Cursor, table: str, tail: Tail) -> None:
+    """`CONSTRAINT pk PRIMARY KEY (…)`, as tools write it; of constraints there is only this one."""
+    following = cursor.peek(2)
+    if not cursor.looking_at("constraint") or following is None or not following.is_word("primary"):
+        return
+    cursor.take()
+    name, kept = cursor.name(), f"{table}_pkey"
+    if name != kept:
+        tail.notices.append(f'the name "{name}" is not kept: the primary key is called "{kept}"')
 
 
 def _table_clause(cursor: Cursor, definition: Definition, tail: Tail) -> bool:
