@@ -130,6 +130,41 @@ def test_each_mistake_has_its_code(raw: Raw, text: str, code: str) -> None:
     assert answers[-1] == (b"Z", b"I")
 
 
+@pytest.mark.parametrize("where", ["DISTRIBUTED BY (id)", "DISTRIBUTED GLOBALLY"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        "(1, 'new', 7)",
+        "(1, 'new', 7), (3, 'x', 0)",
+        "(0 + 1, lower('NEW'), NULL)",
+        "(1, 'it''s) ON', 2.50)",
+    ],
+)
+def test_a_duplicate_key_is_named(raw: Raw, where: str, values: str) -> None:
+    raw.query("DROP TABLE IF EXISTS twice")
+    raw.query(f"CREATE TABLE twice (id INT PRIMARY KEY, s TEXT, d DECIMAL) {where}")
+    raw.query("INSERT INTO twice VALUES (1, 'old', 1.5)")
+    (kind, body), _ = raw.query(f"INSERT INTO twice VALUES {values}")
+    told = fields(body)
+    assert (kind, told["C"], told["D"]) == (b"E", "23505", "Key (id)=(1) already exists.")
+
+
+def test_a_key_of_several_columns_is_named_as_postgresql_writes_it(raw: Raw) -> None:
+    raw.query("DROP TABLE IF EXISTS wide")
+    raw.query(
+        "CREATE TABLE wide (s TEXT, ok BOOLEAN, at DATETIME, d DECIMAL, f DOUBLE, n INT, "
+        "PRIMARY KEY (s, ok, at, d, f)) DISTRIBUTED BY (s)"
+    )
+    raw.query("CREATE UNIQUE INDEX wide_n ON wide (s, n)")
+    row = "('a b', true, '2024-01-02 03:04:05+02', 1.50, 2.0"
+    raw.query(f"INSERT INTO wide VALUES {row}, 1)")
+    (_, body), _ = raw.query(f"INSERT INTO wide VALUES {row}, 2)")
+    key = "(a b, t, 2024-01-02 01:04:05+00, 1.5, 2)"
+    assert fields(body)["D"] == f"Key (s, ok, at, d, f)={key} already exists."
+    (_, body), _ = raw.query("INSERT INTO wide VALUES ('a b', false, now(), 1, 1, 1)")
+    assert fields(body)["D"] == "Key (s, n)=(a b, 1) already exists."
+
+
 # --- blocks of statements -------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from cairn.model.errors import (
 from cairn.model.rpc import ReadRequest, ReadResponse, WriteRequest, WriteResponse
 from cairn.node.instance import Instance
 from cairn.node.runtime import spawn
-from cairn.sql.constraints import translate
+from cairn.sql.constraints import row_query, translate
 from cairn.storage.data_store import DataStore, Fence
 from cairn.storage.readers import Cancelled, Merger, Row, RowReader
 from cairn.storage.state_machine import constraint_error
@@ -34,6 +35,7 @@ from cairn.storage.writer import Job
 
 SCAN_THREADS = 4
 QUICK_BYTES = 65_536  # a longer value is not written on the event loop
+PROBED_ROWS = 1000  # of a statement that failed, looked at again for its error
 _SIZED = (str, bytes)
 Done = Callable[[WriteResponse | CairnError], None]
 
@@ -259,14 +261,31 @@ class Execution:
         except _TakenBack as checked:
             return WriteResponse(checked.count, 0)
         except apsw.ConstraintError as problem:
-            only = request.rows[0] if len(request.rows) == 1 and not request.more else None
-            if not request.sql.startswith("INSERT INTO "):
-                only = None
-            verdict = translate(str(problem), self._instance.state.catalog, only)
+            row = _refused_row(store, request, is_alone)
+            verdict = translate(str(problem), self._instance.state.catalog, row)
             raise verdict or constraint_error(problem) from None
         except apsw.Error as problem:
             raise CairnError(f"{type(problem).__name__}: {problem}") from None
         return WriteResponse(count, lsn, tuple(rows)) if rows else WriteResponse(count, lsn)
+
+
+def _refused_row(store: DataStore, request: WriteRequest, is_alone: bool) -> Row | None:
+    """The row that could not be inserted, for an error that names its key."""
+    query = row_query(request.sql) if request.sql.startswith("INSERT INTO ") else None
+    if query is None or request.more or len(request.rows) > PROBED_ROWS:
+        return None
+    found = list(request.rows)
+    if len(found) > 1:  # once more, to see at which one it stops
+
+        def probe() -> int:
+            while found:
+                store.connection.execute(request.sql, found[0])
+                del found[0]
+            raise _TakenBack(0)
+
+        with suppress(apsw.ConstraintError, _TakenBack):
+            store.statement(probe, alone=is_alone)
+    return store.connection.execute(query, found[0]).fetchone() if found else None
 
 
 def _is_quick(request: WriteRequest) -> bool:

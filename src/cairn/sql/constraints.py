@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from cairn.model.catalog import Catalog
@@ -44,16 +45,38 @@ def translate(
     return None
 
 
+def row_query(sql: str) -> str | None:
+    """What gives the row of an `INSERT … VALUES (…)`; None for one that may do something else."""
+    _, values, rest = sql.partition(" VALUES ")
+    if not values or not rest.endswith(")") or " ON CONFLICT" in rest:
+        return None
+    return f"SELECT * FROM (VALUES {rest})"
+
+
 def _key_detail(table: Table, named: list[str], row: Sequence[Any] | None) -> str:
     if row is None or len(row) != len(table.columns) + 1:
         return f"columns: {', '.join(named)}"
+    return key_exists(table, named, row[1:])
+
+
+def key_exists(table: Table, named: Sequence[str], row: Sequence[Any]) -> str:
+    """PostgreSQL's sentence about a key that is taken, from a physical row."""
     values = []
     for name in named:
         at = table.position(name)
-        value = from_physical(table.columns[at].type, row[at + 1])
-        text = str(value)
+        text = _shown(from_physical(table.columns[at].type, row[at]))
         values.append(text if len(text) <= 60 else text[:57] + "...")
     return f"Key ({', '.join(named)})=({', '.join(values)}) already exists."
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    if isinstance(value, float):
+        return repr(value).removesuffix(".0")
+    if isinstance(value, datetime):
+        return value.isoformat(" ").removesuffix(":00")
+    return str(value)
 
 
 def _column_name(table: Table, physical: str) -> str:

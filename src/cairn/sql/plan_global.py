@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cairn.model.catalog import Catalog
@@ -13,6 +13,7 @@ from cairn.model.schema import Index, Table, physical_column
 from cairn.sql.bind_dml import BoundChange
 from cairn.sql.buckets import equal_classes
 from cairn.sql.closed import evaluator
+from cairn.sql.constraints import key_exists
 from cairn.sql.ir import Col, Expr, Item, Query, conjuncts, scans_in, walk
 from cairn.sql.plan_read import Numbers, check_operable, plan_read
 from cairn.sql.plan_write import check_not_null, scan_column
@@ -21,10 +22,13 @@ from cairn.sql.render import Renderer
 from cairn.sql.slots import Params, Slots
 
 
-def unique_violation(table: Table, name: str | None = None) -> UniqueViolation:
+def unique_violation(
+    table: Table, columns: Sequence[str], row: Row, name: str | None = None
+) -> UniqueViolation:
     index = name or f"{table.name}_pkey"
     return UniqueViolation(
-        f'Duplicate key exists in unique index "{index}" in space "{table.name}"'
+        f'Duplicate key exists in unique index "{index}" in space "{table.name}"',
+        detail=key_exists(table, columns, row),
     )
 
 
@@ -130,7 +134,8 @@ def plan_global_change(bound: BoundChange, catalog: Catalog, numbers: Numbers) -
                 check_not_null(table, values)
                 clash = clash_in(table, touched, values, old, list(done.values()), read)
                 if clash is not None:
-                    raise unique_violation(table, clash)
+                    named = next(each.columns for each in touched if each.name == clash)
+                    raise unique_violation(table, named, values, clash)
                 ops.append(Update(table.id, old, tuple((at, values[at]) for at in changed)))
             done[old] = values
         returned = returned_rows(bound.returning, list(done.values()), read, params)

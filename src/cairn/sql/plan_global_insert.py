@@ -104,9 +104,9 @@ class _Inserting:
                 return
             where = clash[1]
             if action != "nothing" or self.conflict.columns not in (None, where):
-                raise unique_violation(self.table, clash[0])
+                raise unique_violation(self.table, clash[1], row, clash[0])
         elif action != "nothing" or self.conflict.columns not in (None, where):
-            raise unique_violation(self.table)
+            raise unique_violation(self.table, self.table.primary_key, row)
 
     def _done(self, key: Row, row: Row) -> None:
         self.chosen[key] = row
@@ -146,7 +146,7 @@ class _Inserting:
         key = self._key(values)
         clash = self._clash(values, key)
         if clash is not None:
-            raise unique_violation(self.table, clash[0])
+            raise unique_violation(self.table, clash[1], values, clash[0])
         sets = tuple((at, values[at]) for at, _ in self.conflict.sets)
         self.ops.append(Update(self.table.id, key, sets))
         self._done(key, values)
