@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
+
 import pytest
 
-from cairn.model.errors import NoQuorum
+from cairn.model import ops
+from cairn.model import system_tables as system
+from cairn.model.errors import NoQuorum, OutcomeUnknown
 from cairn.model.rpc import Empty, ExpelRequest, IndexResponse
+from cairn.node.instance import Instance
+from cairn.storage.state_machine import Applied
 from tests.sim_cluster.scenes import Triple, inside, played
 
 
@@ -25,5 +32,59 @@ def test_without_a_quorum_the_missing_voters_are_named() -> None:
         with pytest.raises(NoQuorum) as caught:
             await alone.ask_leader("expel", request, Empty, 10.0)
         assert caught.value.sqlstate == "40003"  # it was sent, and nobody knows what became of it
+
+    played("async", script)
+
+
+def a_setting(instance: Instance, limit_s: float) -> Awaitable[Applied]:
+    """A change of a global table that has so much time."""
+    row = ("sql_ddl_timeout", "", 50.0)
+    proposer = instance.proposer
+    change = ops.Batch((ops.Replace(system.PICO_DB_CONFIG.id, row),))
+    return proposer.cas(change, proposer.predicate(()), timeout_s=limit_s)
+
+
+def test_who_reaches_too_few_voters_says_so_long_before_its_time_is_up() -> None:
+    async def script(scene: Triple) -> None:
+        loop = asyncio.get_running_loop()
+        alone = inside(scene.third)
+        scene.leader.crash()
+        scene.master.crash()
+        began = loop.time()
+        with pytest.raises(OutcomeUnknown):  # sent to a leader that may have taken it
+            await a_setting(alone, 60.0)
+        with pytest.raises(NoQuorum):
+            await alone.ask_leader("read_index", Empty(), IndexResponse, 60.0)
+        assert loop.time() - began < 15.0
+
+    played("async", script)
+
+
+def test_a_leader_that_lost_its_voters_tells_that_nobody_can_confirm() -> None:
+    async def script(scene: Triple) -> None:
+        loop = asyncio.get_running_loop()
+        leader = inside(scene.leader)
+        scene.third.crash()
+        scene.master.crash()
+        began = loop.time()
+        with pytest.raises(OutcomeUnknown) as caught:
+            await a_setting(leader, 60.0)
+        assert loop.time() - began < 10.0
+        missing = ", ".join(sorted((scene.third.name, scene.master.name)))
+        assert caught.value.detail == f"there is no Raft leader: {missing} cannot be reached"
+
+    played("async", script)
+
+
+def test_a_short_loss_of_the_voters_is_waited_out() -> None:
+    async def script(scene: Triple) -> None:
+        leader = inside(scene.leader)
+        scene.third.crash()
+        scene.master.crash()
+        waiting = asyncio.ensure_future(a_setting(leader, 60.0))
+        await asyncio.sleep(1.0)
+        scene.third.start()
+        await waiting
+        assert leader.state.setting("sql_ddl_timeout", 0) == 50.0
 
     played("async", script)

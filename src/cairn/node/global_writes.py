@@ -14,7 +14,7 @@ from cairn.model.errors import CasRetry, NotLeader, TimedOut
 from cairn.model.ranges import Predicate
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE as _QUEUE
 from cairn.node.protected import check_writable
-from cairn.node.quorum import no_quorum
+from cairn.node.quorum import Patience
 from cairn.node.reading import Params, Reads
 from cairn.sql import plans
 from cairn.sql.passwords import with_password_hidden
@@ -131,6 +131,7 @@ class GlobalWrites(Reads):
         instance = self.instance
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
+        patience = Patience(instance.voters)
         while True:
             predicate, change = await planned()
             if not change.ops:
@@ -143,8 +144,8 @@ class GlobalWrites(Reads):
                 )
                 return change
             except (CasRetry, NotLeader):
-                if loop.time() >= deadline:
-                    raise no_quorum(instance) or TimedOut(
+                if loop.time() >= deadline or patience.is_over():
+                    raise instance.voters.no_quorum() or TimedOut(
                         "the change met others again and again until its time was up"
                     ) from None
             await asyncio.sleep(instance.runtime.chance.uniform(0.002, 0.02))

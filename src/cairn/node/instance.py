@@ -44,7 +44,7 @@ from cairn.node.leases import LeaseGiver, LeaseHolder
 from cairn.node.local_tables import LocalTables
 from cairn.node.membership import Membership
 from cairn.node.proposals import Proposer
-from cairn.node.quorum import no_quorum
+from cairn.node.quorum import Patience, Voters
 from cairn.node.raft_runner import LOG_BYTES_MAX, LOG_ENTRIES_MAX, RaftRunner
 from cairn.node.replication_runner import BEAT_S, Replication
 from cairn.node.runtime import Runtime, spawn
@@ -101,7 +101,8 @@ class Instance:
             on_installed=self._on_installed,
             on_role=self._on_role,
         )
-        self.proposer = Proposer(self.runner, peers, self.state, runtime)
+        self.voters = Voters(self.runner, peers, self.state)
+        self.proposer = Proposer(self.runner, peers, self.state, runtime, self.voters)
         self.membership = Membership(self.state, self.runner, self.proposer, runtime)
         self.lease_giver = LeaseGiver(self.state, self.runner, runtime)
         self.lease = LeaseHolder(
@@ -289,7 +290,8 @@ class Instance:
         problem: CairnError = TimedOut("no Raft leader is known")
         hint: int | str = 0
         may_be_done = False
-        while loop.time() < deadline:
+        patience = Patience(self.voters)
+        while loop.time() < deadline and not patience.is_over():
             leader = hint or self.runner.leader_id or self._somebody()
             hint = 0
             try:
@@ -308,7 +310,7 @@ class Instance:
         if isinstance(problem, Unreachable):  # its own limit was what was left of ours
             told = f"the Raft leader did not answer within {timeout_s:g} s"
             problem = Unreachable(told, detail=problem.message)
-        raise no_quorum(self, may_be_done=may_be_done) or problem
+        raise self.voters.no_quorum(may_be_done=may_be_done) or problem
 
     def _somebody(self) -> int | str:
         """Any other member that we know of or were told of at start; it will tell who leads."""

@@ -23,6 +23,7 @@ from cairn.model.ranges import KeyRange, Predicate
 from cairn.model.rpc import CasAccepted, CasRequest
 from cairn.net.peers import Peers
 from cairn.node.global_state import GlobalState
+from cairn.node.quorum import Patience, Voters
 from cairn.node.raft_runner import RaftRunner
 from cairn.node.runtime import Runtime, timestamp
 from cairn.raft import cas
@@ -32,6 +33,7 @@ from cairn.storage.state_machine import Applied
 log = logging.getLogger("cairn.cas")
 
 RPC_TIMEOUT_S = 3.0
+LOOK_S = 1.0  # between two looks at whether anybody is left who could confirm
 REMEMBERED = 4_096  # applied entries whose verdict is kept for those who ask a little late
 
 
@@ -39,9 +41,15 @@ class Proposer:
     """Proposes entries from any instance and tells what became of them."""
 
     def __init__(
-        self, runner: RaftRunner, peers: Peers, state: GlobalState, runtime: Runtime
+        self,
+        runner: RaftRunner,
+        peers: Peers,
+        state: GlobalState,
+        runtime: Runtime,
+        voters: Voters,
     ) -> None:
         self._runner, self._peers, self._state, self._runtime = runner, peers, state, runtime
+        self._voters = voters
         self._log = cas.CasLog()
         self._term = 0  # of the tenure for which `_log` was built
         self._verdicts: OrderedDict[int, Applied] = OrderedDict()
@@ -141,6 +149,7 @@ class Proposer:
     async def _append(self, request: CasRequest, deadline: float) -> CasAccepted:
         loop = asyncio.get_running_loop()
         may_be_there = False
+        patience = Patience(self._voters)
         while True:
             try:
                 if self._runner.is_leader:
@@ -157,8 +166,8 @@ class Proposer:
             except (CasRetry, NotLeader):
                 if not may_be_there:
                     raise
-            if loop.time() >= deadline:
-                raise OutcomeUnknown(
+            if loop.time() >= deadline or patience.is_over():
+                raise self._unknown(
                     "the leader did not answer; the change may or may not have been made"
                 )
             await asyncio.sleep(0.05)
@@ -172,16 +181,30 @@ class Proposer:
                 raise OutcomeUnknown("the entry was applied, its verdict is no longer kept")
             future: asyncio.Future[Applied] = loop.create_future()
             self._waiters.setdefault(accepted.index, []).append(future)
-            try:
-                async with asyncio.timeout(max(deadline - loop.time(), 0.001)):
-                    done = await future
-            except TimeoutError:
-                raise OutcomeUnknown(
-                    "the change was proposed and not confirmed in time; it may still happen"
-                ) from None
+            done = await self._confirmed(future, deadline)
         if done.term != accepted.term:
             raise CasRetry("another leader's entry took the place: the change was not made")
         return done
+
+    async def _confirmed(self, future: asyncio.Future[Applied], deadline: float) -> Applied:
+        loop = asyncio.get_running_loop()
+        patience = Patience(self._voters)
+        try:
+            while (left_s := deadline - loop.time()) > 0 and not patience.is_over():
+                await asyncio.wait((future,), timeout=min(left_s, LOOK_S))
+                if future.done():
+                    return future.result()
+        finally:
+            future.cancel()  # nobody waits for it any more
+        raise self._unknown(
+            "the change was proposed and not confirmed in time; it may still happen"
+        )
+
+    def _unknown(self, text: str) -> OutcomeUnknown:
+        lost = self._voters.no_quorum()
+        if lost is None:
+            return OutcomeUnknown(text)
+        return OutcomeUnknown(text, detail=lost.message, hint=lost.hint)
 
     def applied(self, done: list[Applied]) -> None:
         for each in done:

@@ -1,33 +1,67 @@
-"""Why nobody leads: which voters this instance cannot reach."""
+"""Why nobody leads: which voters this instance cannot reach, and when waiting for them is vain."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
 
 from cairn.model.errors import NoQuorum, OutcomeUnknown
+from cairn.net.peers import Peers
+from cairn.node.global_state import GlobalState
+from cairn.node.raft_runner import RaftRunner
 
-if TYPE_CHECKING:
-    from cairn.node.instance import Instance
+#: Longer than an election: who has reached too few voters for so long tells it, and does not wait.
+PATIENCE_S = 3.0
 
 
-def no_quorum(instance: Instance, *, may_be_done: bool = False) -> NoQuorum | None:
-    """What to tell whoever waited for the leader in vain; None: there is one.
+class Voters:
+    """The voters of the Raft group, as this instance sees them."""
 
-    With `may_be_done` the request was sent to somebody who never answered.
-    """
-    if instance.runner.leader_id:
-        return None
-    names = {
-        raft_id: row.name if (row := instance.state.cluster.by_raft_id(raft_id)) else str(raft_id)
-        for raft_id in instance.runner.core.conf.voters
-    }
-    missing = [
-        name
-        for raft_id, name in names.items()
-        if raft_id != instance.raft_id and not instance.peers.is_linked(raft_id)
-    ]
-    found = NoQuorum(voters=tuple(sorted(names.values())), missing=tuple(sorted(missing)))
-    if may_be_done:
-        found.sqlstate = OutcomeUnknown.sqlstate
-        found.detail = "a leader that is gone may have carried out the request"
-    return found
+    def __init__(self, runner: RaftRunner, peers: Peers, state: GlobalState) -> None:
+        self._runner, self._peers, self._state = runner, peers, state
+
+    def missing(self) -> list[int]:
+        mine = self._runner.raft_id
+        voters = self._runner.core.conf.voters
+        return [each for each in voters if each != mine and not self._peers.is_linked(each)]
+
+    def are_too_few(self) -> bool:
+        """Whether those that can be reached are no majority, so that none of them can lead."""
+        voters = len(self._runner.core.conf.voters)
+        return not self._runner.leader_id and voters - len(self.missing()) <= voters // 2
+
+    def no_quorum(self, *, may_be_done: bool = False) -> NoQuorum | None:
+        """What to tell whoever waited for the leader in vain; None: there is one.
+
+        With `may_be_done` the request was sent to somebody who never answered.
+        """
+        if self._runner.leader_id:
+            return None
+        found = NoQuorum(
+            voters=self._names(self._runner.core.conf.voters), missing=self._names(self.missing())
+        )
+        if may_be_done:
+            found.sqlstate = OutcomeUnknown.sqlstate
+            found.detail = "a leader that is gone may have carried out the request"
+        return found
+
+    def _names(self, raft_ids: list[int] | frozenset[int] | tuple[int, ...]) -> tuple[str, ...]:
+        cluster = self._state.cluster
+        rows = [(each, cluster.by_raft_id(each)) for each in raft_ids]
+        return tuple(sorted(row.name if row else str(each) for each, row in rows))
+
+
+class Patience:
+    """One wait for a leader: over when too few voters were within reach for PATIENCE_S."""
+
+    def __init__(self, voters: Voters) -> None:
+        self._voters = voters
+        self._since: float | None = None
+
+    def is_over(self) -> bool:
+        if not self._voters.are_too_few():
+            self._since = None
+            return False
+        now = asyncio.get_running_loop().time()
+        if self._since is None:
+            self._since = now
+        return now - self._since >= PATIENCE_S

@@ -14,7 +14,6 @@ from cairn.model.rpc import ReadRequest, ReadResponse
 from cairn.node.execution import Execution
 from cairn.node.hops import Answered, Hop, Hops
 from cairn.node.instance import Instance
-from cairn.node.quorum import no_quorum
 from cairn.node.routes import Ranges, Routes
 from cairn.sql import plans
 from cairn.storage.readers import Cancelled, Row, too_many
@@ -128,8 +127,10 @@ class Reads:
         while True:
             try:
                 return await attempt()
-            except _RETRIED:
+            except _RETRIED as problem:
                 if loop.time() >= deadline:
+                    if (lost := self.instance.voters.no_quorum()) is not None:
+                        problem.detail, problem.hint = lost.message, lost.hint
                     raise
             await asyncio.sleep(0.05)
 
@@ -207,7 +208,7 @@ class Reads:
     def _no_answer(self, replicaset: str, target: int, problem: Unreachable) -> NoMaster:
         row = self.instance.state.cluster.by_raft_id(target)
         name = row.name if row is not None else str(target)
-        lost = no_quorum(self.instance)
+        lost = self.instance.voters.no_quorum()
         return NoMaster(
             f"instance {name} of replicaset {replicaset} does not answer",
             detail=problem.message,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -33,7 +34,8 @@ from cairn.model.topology import Grade
 from cairn.node.access import access_ops, check_password, setting_ops
 from cairn.node.first_entries import MakeVerifier
 from cairn.node.instance import Instance
-from cairn.node.quorum import no_quorum
+from cairn.node.proposals import LOOK_S
+from cairn.node.quorum import Patience
 from cairn.node.runtime import spawn
 from cairn.node.upgrades import FIRST_UPGRADE_TABLE_ID
 from cairn.sql.passwords import is_verifier
@@ -190,14 +192,19 @@ class SchemaChanges:
 
     async def _wait_end(self, version: int, deadline: float) -> None:
         loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(max(deadline - loop.time(), 0.01)), self._ended:
-                await self._ended.wait_for(lambda: version in self._outcomes)
-        except TimeoutError:
-            raise TimedOut(
-                "timeout: the schema change is still in progress and may yet be made",
-                hint="run it again with IF [NOT] EXISTS to find out",
-            ) from None
+        patience = Patience(self._instance.voters)
+        while version not in self._outcomes:
+            left_s = deadline - loop.time()
+            if left_s <= 0 or patience.is_over():
+                lost = self._instance.voters.no_quorum()
+                raise TimedOut(
+                    "timeout: the schema change is still in progress and may yet be made",
+                    detail=lost.message if lost is not None else None,
+                    hint="run it again with IF [NOT] EXISTS to find out",
+                )
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left_s, LOOK_S)), self._ended:
+                    await self._ended.wait_for(lambda: version in self._outcomes)
         problem = self._outcomes[version]
         if problem is not None:
             raise problem
@@ -307,6 +314,7 @@ class SchemaChanges:
     ) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limit_s
+        patience = Patience(self._instance.voters)
         while True:
             predicate = self._instance.proposer.predicate(ranges)
             last = tuple(extra()) if extra is not None else ()
@@ -319,8 +327,8 @@ class SchemaChanges:
                 )
                 return
             except (CasRetry, NotLeader):
-                if loop.time() >= deadline:
-                    if (problem := no_quorum(self._instance)) is not None:
+                if loop.time() >= deadline or patience.is_over():
+                    if (problem := self._instance.voters.no_quorum()) is not None:
                         raise problem from None
                     raise
             await asyncio.sleep(self._instance.runtime.chance.uniform(0.005, 0.03))
