@@ -120,6 +120,8 @@ def test_everything_after_an_error_is_skipped_until_sync(raw: Raw) -> None:
         ("SELECT 9223372036854775807 + 1", "22003"),
         ("SELECT 1 / 0", "22012"),
         ("CREATE TRIGGER x", "0A000"),
+        ("CALL my_procedure(1)", "0A000"),
+        ("CALL cairn_status(", "42601"),
         ("SELECT (" * 3000, "54001"),
         ("", ""),
     ],
@@ -394,8 +396,22 @@ def test_a_schema_change_with_nothing_to_do_says_so(cluster: Cluster) -> None:
         connection.execute("DROP TABLE IF EXISTS never_made")
         connection.execute("CREATE TABLE IF NOT EXISTS made (a INT PRIMARY KEY)")
         connection.execute("CREATE TABLE IF NOT EXISTS made (a INT PRIMARY KEY)")
+        connection.execute("ALTER TABLE made ADD COLUMN IF NOT EXISTS a INT")
+        connection.execute("CREATE INDEX IF NOT EXISTS made_a ON made (a)")
+        connection.execute("CREATE INDEX IF NOT EXISTS made_a ON made (a)")
+        connection.execute("DROP INDEX IF EXISTS never_made")
+        connection.execute("ALTER TABLE IF EXISTS never_made RENAME TO other")
+        connection.execute("DROP ROLE IF EXISTS nobody")
         connection.execute("DROP TABLE made")
-        assert said == ["table does not exist, skipping", "table already exists, skipping"]
+        assert said == [
+            'table "never_made" does not exist, skipping',
+            'relation "made" already exists, skipping',
+            'the columns of relation "made" already exist, skipping',
+            'relation "made_a" already exists, skipping',
+            'index "never_made" does not exist, skipping',
+            'relation "never_made" does not exist, skipping',
+            'role "nobody" does not exist, skipping',
+        ]
 
 
 def test_explain_raw_shows_the_buckets_that_are_asked(cluster: Cluster) -> None:

@@ -20,6 +20,7 @@ from cairn.model.errors import (
     SyntaxProblem,
     TimedOut,
     UndefinedFunction,
+    Unsupported,
 )
 from cairn.model.rpc import Empty, ExpelRequest, StatusResponse
 from cairn.model.topology import ConnectionType, Grade
@@ -42,6 +43,9 @@ def matches(text: bytes) -> bool:
 async def call(session: Connection, text: bytes) -> Any:
     """The answer of a call, as a JSON value."""
     found = _CALL.fullmatch(text)
+    asked = text.split()[1:2]
+    if asked and not asked[0].lower().startswith(b"cairn_"):
+        raise Unsupported("procedures are not supported", hint=f"only: {', '.join(sorted(CALLS))}")
     if found is None:
         raise SyntaxProblem("syntax error in CALL", hint="write CALL cairn_name(argument, …)")
     name = found[1].decode().lower()

@@ -169,12 +169,13 @@ async def _run_rare(session: Connection, plan: plans.Plan, tag: str) -> Outcome:
         case plans.DdlPlan():
             has_changed = await service.schema_changes.run(plan, session.user_id)
             session.wrote()
-            return Outcome(None, 0, tag, plan.notices if has_changed else (_nothing_to_do(tag),))
+            return Outcome(None, 0, tag, plan.notices if has_changed else (plan.skipped,))
         case plans.AclPlan():
             _check_grant(session, plan)
+            notices = _is_already_so(session, plan)
             await service.schema_changes.change_access(plan, session.user_id)
             session.wrote()
-            return Outcome(None, 0, tag)
+            return Outcome(None, 0, tag, notices)
         case plans.AlterSystemPlan():
             await service.schema_changes.alter_system(plan, session.user_id)
             session.wrote()
@@ -182,9 +183,12 @@ async def _run_rare(session: Connection, plan: plans.Plan, tag: str) -> Outcome:
     raise Unsupported(f"{tag or 'this statement'} cannot be run here")
 
 
-def _nothing_to_do(tag: str) -> str:
-    verb, _, kind = tag.lower().partition(" ")
-    return f"{kind} {'does not exist' if verb in ('drop', 'alter') else 'already exists'}, skipping"
+def _is_already_so(session: Connection, plan: plans.AclPlan) -> tuple[str, ...]:
+    """What IF [NOT] EXISTS leaves out, in PostgreSQL's words."""
+    exists = plan.name in session.service.catalog.users
+    if not plan.if_exists or exists is not plan.action.startswith("create"):
+        return ()
+    return (f'role "{plan.name}" {"already exists" if exists else "does not exist"}, skipping',)
 
 
 def _check_grant(session: Connection, plan: plans.AclPlan) -> None:

@@ -39,9 +39,10 @@ class Tail:
     wait: Literal["globally", "locally"] = "globally"
     timeout: float | None = None
     notices: list[str] = field(default_factory=list)
+    skipped: str = ""
 
     def plan(self, build: Build) -> DdlPlan:
-        return DdlPlan(build, self.wait, self.timeout, tuple(self.notices))
+        return DdlPlan(build, self.wait, self.timeout, tuple(self.notices), self.skipped)
 
 
 def read_tail(cursor: Cursor, tail: Tail) -> bool:

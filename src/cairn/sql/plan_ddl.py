@@ -62,6 +62,7 @@ def drop_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     _only_one(cursor, "DROP TABLE")
     cursor.accept_one("cascade", "restrict")  # nothing depends on a table but its indexes
     tail = finish(cursor)
+    tail.skipped = f'table "{name}" does not exist, skipping'
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         table = existing_table(now, name, quiet=quiet)
@@ -120,8 +121,10 @@ def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
         return None if table is None else make(now, table)
 
     found = existing_table(catalog, name, quiet=quiet)
+    tail.skipped = f'relation "{name}" does not exist, skipping'
     if found is not None:
         make(catalog, found)
+        tail.skipped = f'the columns of relation "{name}" already exist, skipping'
     return ddl_statement("ALTER TABLE", tail, build, found, "alter")
 
 

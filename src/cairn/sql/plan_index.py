@@ -57,6 +57,7 @@ def create_index(cursor: Cursor, catalog: Catalog, *, unique: bool) -> DdlStatem
         raise Unsupported("an index of some rows (WHERE) is not supported")
     tail = finish(cursor)
     name = name or _free_name(catalog, f"{table_name}_{'_'.join(columns)}_idx")
+    tail.skipped = f'relation "{name}" already exists, skipping'
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         if find_index(now, name) is not None:
@@ -138,6 +139,7 @@ def _index_statement(
             raise UndefinedObject(f'index with name "{name}" not found')
         return make(index)
 
+    tail.skipped = f'index "{name}" does not exist, skipping'
     found = find_index(catalog, name)
     if found is None and not quiet:
         raise UndefinedObject(f'index with name "{name}" not found')

@@ -109,6 +109,7 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
         pass
     cursor.end()
     columns, key, sharding = _check_table(name, definition, catalog, tail)
+    tail.skipped = f'relation "{name}" already exists, skipping'
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         if name in now.tables:

@@ -227,6 +227,7 @@ class DdlPlan:
     wait_applied: Literal["globally", "locally"] = "globally"
     timeout: float | None = None
     notices: tuple[str, ...] = ()
+    skipped: str = ""  # what to say when there is nothing to do
 
 
 @dataclass(frozen=True)
