@@ -69,6 +69,9 @@ class Raw:
         (length,) = unpack("!I", head[1:])
         return head[:1], self._take(length - 4) if length > 4 else b""
 
+    def read_byte(self) -> bytes:
+        return self._take(1)
+
     def until(self, *kinds: bytes) -> list[tuple[bytes, bytes]]:
         """Messages up to the first of `kinds`, or to the end."""
         found = []
@@ -96,8 +99,9 @@ class Raw:
         self.send(sasl_initial(scram.first()))
         _, body = self.read()
         self.send(message(b"p", scram.final(body[4:])))
-        *_, (kind, body) = self.until(b"Z", b"E")
+        *greeting, (kind, body) = self.until(b"Z", b"E")
         assert kind == b"Z", fields(body)
+        self.cancel_key = dict(greeting)[b"K"]
         return self
 
     def query(self, text: str | bytes) -> list[tuple[bytes, bytes]]:

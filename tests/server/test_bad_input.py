@@ -20,6 +20,7 @@ from tests.server.raw import Raw, fields, message, sasl_initial, startup_packet
 pytestmark = pytest.mark.cluster
 
 SYNC = message(b"S")
+CANCEL_REQUEST, GSS_REQUEST = 80877102, 80877104
 
 
 def parse(text: str, name: str = "") -> bytes:
@@ -252,6 +253,20 @@ def test_a_cancel_ends_the_long_statement_and_nothing_else(cluster: Cluster) -> 
         threads[1].join(10)
         assert verdicts == ["57014", "57014"]
         assert victim.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_cancel_that_comes_together_with_its_statement_ends_it(cluster: Cluster) -> None:
+    """Both are read in one turn of the event loop, before the statement's work has begun."""
+    node = cluster["i1"]
+    with Raw(node.pg_port) as session, Raw(node.pg_port) as other:
+        session.log_in()
+        other.send(pack("!II", 8, GSS_REQUEST)).read_byte()  # accepted, and read by the loop
+        node.pause()
+        session.send(message(b"Q", LONG.encode() + b"\0"))
+        key = session.cancel_key
+        other.send(pack("!II", 8 + len(key), CANCEL_REQUEST) + key)
+        node.resume()
+        assert codes(session.until(b"Z")) == ["57014"]
 
 
 @pytest.mark.parametrize("name", ["i1", "i2"])

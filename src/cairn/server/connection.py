@@ -181,14 +181,15 @@ class Connection(asyncio.Protocol):
                 self._failed(CairnError(f"internal error: {problem}"))
                 continue
             if work is not None:
-                task = asyncio.get_running_loop().create_task(self._work(work))
-                self._working = task
+                # Here and not when the task begins: a cancel may come in between. A thread that
+                # still looks at the old event sees it set.
+                self.cancelled = threading.Event()
+                self._working = asyncio.get_running_loop().create_task(self._work(work))
         if not self._waiting or self._closing:  # or what is said so far goes out with the answer
             self._flush()
 
     async def _work(self, work: Coroutine[Any, Any, None]) -> None:
         self._flush()
-        self.cancelled = threading.Event()  # a thread that still looks at the old one sees it set
         self._cancel_reason = "canceling statement due to user request"
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self.timeout_s, self._time_out) if self.timeout_s else None

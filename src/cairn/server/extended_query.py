@@ -187,6 +187,8 @@ class ExtendedQuery(AtOnce):
 
     async def _read(self, cached: Cached, params: Sequence[Any]) -> Outcome:
         """A read ends when it is cancelled, wherever its rows are; a write never does (rule 7)."""
+        if self.cancelled.is_set():
+            raise QueryCanceled(self._cancel_reason)
         work = running.run(self, cached, params)
         self._reading = asyncio.get_running_loop().create_task(work)
         try:
