@@ -181,12 +181,15 @@ class Connection(asyncio.Protocol):
                 self._failed(CairnError(f"internal error: {problem}"))
                 continue
             if work is not None:
-                # Here and not when the task begins: a cancel may come in between. A thread that
-                # still looks at the old event sees it set.
-                self.cancelled = threading.Event()
-                self._working = asyncio.get_running_loop().create_task(self._work(work))
+                self._begin(work)
         if not self._waiting or self._closing:  # or what is said so far goes out with the answer
             self._flush()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        # The event is made here and not when the task begins: a cancel may come in between. A
+        # thread that still looks at the old one sees it set.
+        self.cancelled = threading.Event()
+        self._working = asyncio.get_running_loop().create_task(self._work(work))
 
     async def _work(self, work: Coroutine[Any, Any, None]) -> None:
         self._flush()

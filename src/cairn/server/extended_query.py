@@ -151,8 +151,7 @@ class ExtendedQuery(AtOnce):
         if self._closing:
             return False
         if isinstance(result, again):
-            work = self._work(self._execute(portal, max_rows))
-            self._working = asyncio.get_running_loop().create_task(work)
+            self._begin(self._execute(portal, max_rows))
             return False
         if isinstance(result, CairnError):
             self._failed(result)
