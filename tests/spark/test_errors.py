@@ -13,7 +13,7 @@ from cairn.spark.staging import STAGE
 PLACES = 2  # Spark's own first line may be "An exception was thrown from the Python worker:"
 MISTAKES: dict[str, tuple[str, Callable[[Any, str, str], object]]] = {
     "a missing table": (
-        '[42P01] table "nowhere" does not exist',
+        '[42P01] table with name "nowhere" not found',
         lambda spark, dsn, table: load(spark, dsn, "nowhere"),
     ),
     "a missing column": (

@@ -138,7 +138,7 @@ def test_an_empty_table_and_a_global_one_are_read(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"table": "nowhere"}, 'table "nowhere" does not exist'),
+        ({"table": "nowhere"}, 'table with name "nowhere" not found'),
         ({"table": "_pico_tier", "columns": "nix"}, 'no column "nix"'),
         ({"table": "_pico_tier", "splits": "many"}, "splits=many"),
         ({"table": "_pico_tier", "spilts": "4"}, "unknown option spilts"),

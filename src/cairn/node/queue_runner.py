@@ -75,8 +75,9 @@ class QueueRunner:
         except CairnError as problem:
             if not is_verdict(problem):
                 raise
-            await self._settle(action, "failed", str(problem))
-            log.error("operation %d failed: %s", action.op_id, problem)
+            why = f"{problem}: {problem.detail}" if problem.detail else str(problem)
+            await self._settle(action, "failed", why)
+            log.error("operation %d failed: %s", action.op_id, why)
 
     async def _run(self, action: RunOperation) -> None:
         prepared = self._prepare(action)

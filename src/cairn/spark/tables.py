@@ -49,7 +49,9 @@ def describe(dsn: str, name: str) -> TableInfo:
     connections = pool(dsn)
     row = connections.fetchrow("SELECT format, distribution FROM _pico_table WHERE name = $1", name)
     if row is None:
-        raise UndefinedTable(f'table "{name}" does not exist', hint="names are case-sensitive here")
+        raise UndefinedTable(
+            f'table with name "{name}" not found', hint="names are case-sensitive here"
+        )
     columns = tuple(
         ColumnInfo(each["name"], ColumnType(each["field_type"]), bool(each["is_nullable"]))
         for each in row[0]

@@ -200,7 +200,10 @@ def arithmetic(scope: Scope, symbol: str, word: str, left: Expr, right: Expr) ->
 def _negative(scope: Scope, node: exp.Neg) -> Expr:
     inner = bind_expr(scope, node.this)
     if isinstance(inner, Const) and inner.type is N and isinstance(inner.value, bytes):
-        return Const(N, encode_decimal(decode_decimal(inner.value).copy_negate()))
+        negated = decode_decimal(inner.value).copy_negate()
+        if isinstance(node.this, exp.Literal) and node.this.name == str(-INT64_MIN):
+            return Const(I, INT64_MIN)  # the one integer that does not fit without its sign
+        return Const(N, encode_decimal(negated))
     if inner.type is None:
         inner = scope.binder.coerce(inner, D)
     if inner.type not in RANK:

@@ -28,7 +28,7 @@ from cairn.sql.ir import (
     Values,
     output,
 )
-from cairn.sql.scope import Scope
+from cairn.sql.scope import Scope, no_column
 from cairn.sql.tree import allow, bind_query, name_of, refuse
 from cairn.sql.typing_rules import INCOMPARABLE, I, S, common_type, plain
 
@@ -187,6 +187,8 @@ def order_positions(
                 )
         elif isinstance(inner, exp.Column) and name_of(inner.this) in names:
             at = names.index(name_of(inner.this))
+        elif isinstance(inner, exp.Column) and not inner.table:
+            raise no_column(name_of(inner.this), names, walk_position(inner))
         else:
             raise refuse(inner, "ORDER BY an expression on a set operation")
         order = ordered(scope, Col(columns[at][1], 0, at, names[at]), each)
