@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, InvalidParameter
+from cairn.model.values import INT64_MAX
 from cairn.sql.parse import check_choice
 
 if TYPE_CHECKING:
@@ -106,6 +107,8 @@ def check(name: str, value: str) -> str:
         )
     if key in _COUNTS and not value.strip("'").isdigit():
         raise InvalidParameter(f"value for option {key} should be positive")
+    if key in _COUNTS and int(value.strip("'")) > INT64_MAX:
+        raise InvalidParameter(f"value for option {key} is too large: {value}")
     check_choice(key, value)
     return value
 

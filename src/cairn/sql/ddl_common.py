@@ -10,6 +10,7 @@ from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     AccessDenied,
     CairnError,
+    LimitExceeded,
     UndefinedTable,
 )
 from cairn.model.ops import (
@@ -20,6 +21,7 @@ from cairn.sql.cursor import Cursor
 from cairn.sql.plans import DdlPlan
 
 MAX_TABLES, MAX_INDEXES = 65000, 128
+MAX_COLUMNS = 1600  # as in PostgreSQL
 Right = tuple[str, str, int, str]
 Build = Callable[[Catalog, int, int], Ddl | None]
 
@@ -76,6 +78,11 @@ def finish(cursor: Cursor) -> Tail:
 
 #: Altering these would make them inoperable while the governor needs them (upstream's deadlock).
 _TOPOLOGY = ("_pico_instance", "_pico_replicaset", "_pico_tier", "_pico_bucket", "_pico_property")
+
+
+def check_column_count(count: int) -> None:
+    if count > MAX_COLUMNS:
+        raise LimitExceeded(f"tables can have at most {MAX_COLUMNS} columns", sqlstate="54011")
 
 
 def existing_table(catalog: Catalog, name: str, *, quiet: bool = False) -> Table | None:

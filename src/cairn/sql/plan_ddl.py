@@ -24,6 +24,7 @@ from cairn.model.schema import BUCKET_COLUMN, Column, Table
 from cairn.sql.cursor import Cursor
 from cairn.sql.ddl_common import (
     DdlStatement,
+    check_column_count,
     ddl_statement,
     existing_table,
     finish,
@@ -181,6 +182,7 @@ def _add_columns(cursor: Cursor) -> Make:
                 raise DuplicateColumn(f"several fields have the same name: {column.name}")
             names.add(column.name)
             added.append(column)
+        check_column_count(len(names))
         return AddColumns(table.id, table.name, tuple(added)) if added else None
 
     return make

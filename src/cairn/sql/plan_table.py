@@ -25,6 +25,7 @@ from cairn.sql.ddl_common import (
     MAX_TABLES,
     DdlStatement,
     Tail,
+    check_column_count,
     read_tail,
 )
 from cairn.sql.typing_rules import type_word
@@ -179,6 +180,7 @@ def _check_table(
     name: str, definition: Definition, catalog: Catalog, tail: Tail
 ) -> tuple[tuple[Column, ...], tuple[str, ...], Sharded | None]:
     names = [column.name for column in definition.columns]
+    check_column_count(len(names))
     for each in names:
         if names.count(each) > 1:
             raise DuplicateColumn(f"several fields have the same name: {each}")
