@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
+from sys import getsizeof
 from time import monotonic
 from typing import Any
 
@@ -19,7 +21,9 @@ from cairn.model.errors import CairnError, LimitExceeded, MotionLimit, QueryCanc
 Row = tuple[Any, ...]
 Register = Callable[[apsw.Connection], None]
 QUICK_S = 0.002  # what a read may take on the event loop
-_NEVER_LATE = float("inf")
+UNHURRIED_S = 5.0  # what one that must run there may: the instance does nothing else meanwhile
+ANSWER_BYTES = 512 * 1024 * 1024  # of rows that are held before the first is sent, about
+_TAKEN_ROWS = 1_000  # between two looks at their size
 LOOK_EVERY = 2_000  # steps of SQLite's machine between two looks at the clock
 
 
@@ -30,7 +34,10 @@ def _attach(connection: apsw.Connection, path: Path, name: str) -> None:
 class RowReader:
     """A connection that sees `data.db` and the global tables of `raft.db` under plain names."""
 
-    def __init__(self, data: Path, raft: Path, register: Register) -> None:
+    def __init__(
+        self, data: Path, raft: Path, register: Register, answer_bytes: int = ANSWER_BYTES
+    ) -> None:
+        self._answer_bytes = answer_bytes
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         self.connection = apsw.Connection(str(data), flags=flags, statementcachesize=1000)
         self.connection.set_busy_timeout(10_000)
@@ -47,8 +54,7 @@ class RowReader:
     def quick(self, sql: str, args: Sequence[Any]) -> list[Row] | None:
         """All rows, or None when it would take too long for the event loop."""
         if not self._is_quick:
-            self._is_quick = True
-            self.connection.set_progress_handler(self._is_late, LOOK_EVERY)
+            self._look_at_the_clock()
         self._begun = monotonic()
         self.count += 1
         try:
@@ -58,14 +64,25 @@ class RowReader:
         except apsw.Error as problem:
             raise translated(problem) from None
 
+    def _look_at_the_clock(self) -> None:
+        self._is_quick = True
+        self.connection.set_progress_handler(self._is_late, LOOK_EVERY)
+
     def unhurried(self, sql: str, args: Sequence[Any]) -> list[Row]:
-        """All rows on the event loop, however long it takes: for statements that must not wait.
+        """All rows on the event loop, though it may take long: for statements that must not wait.
 
         A write to a global table reads and proposes in one turn, or it would miss its position.
         """
-        self._begun = _NEVER_LATE
+        if not self._is_quick:
+            self._look_at_the_clock()
+        self._begun = monotonic() + UNHURRIED_S
         try:
-            return self.connection.execute(sql, args).fetchall()
+            return taken(self.connection.execute(sql, args), 0, self._answer_bytes)
+        except apsw.InterruptError:
+            raise LimitExceeded(
+                f"the rows of this write were not found within {UNHURRIED_S:g} s",
+                hint="a write of a global table must read little; write the rows in several steps",
+            ) from None
         except apsw.Error as problem:
             raise translated(problem) from None
 
@@ -82,12 +99,7 @@ class RowReader:
         steps = _Steps(cancelled, opcode_max)
         self.connection.set_progress_handler(steps, steps.every)
         try:
-            found: list[Row] = []
-            for row in self.connection.execute(sql, args):
-                found.append(row)
-                if row_max and len(found) > row_max:
-                    raise too_many(row_max)
-            return found
+            return taken(self.connection.execute(sql, args), row_max, self._answer_bytes)
         except apsw.InterruptError:
             raise steps.problem() from None
         except apsw.Error as problem:
@@ -126,6 +138,26 @@ class _Steps:
         )
 
 
+def taken(cursor: apsw.Cursor, row_max: int, answer_bytes: int) -> list[Row]:
+    """All rows of a cursor, unless they are too many or too large to be held."""
+    found: list[Row] = []
+    size = 0
+    try:
+        while part := list(islice(cursor, _TAKEN_ROWS)):
+            found += part
+            if row_max and len(found) > row_max:
+                raise too_many(row_max)
+            size += len(part) * (getsizeof(part[-1]) + sum(map(getsizeof, part[-1])))
+            if size > answer_bytes:
+                raise LimitExceeded(
+                    f"the answer is larger than {answer_bytes >> 20} MiB",
+                    hint="narrow the query, add LIMIT, or take a whole table by COPY",
+                )
+    finally:
+        cursor.close(True)
+    return found
+
+
 def too_many(row_max: int) -> MotionLimit:
     return MotionLimit(
         f"Exceeded maximum number of rows ({row_max}) in virtual table: {row_max + 1}",
@@ -145,7 +177,8 @@ def translated(problem: apsw.Error) -> CairnError:
 class Merger:
     """Gathered rows in memory, and a last statement over them and the global tables."""
 
-    def __init__(self, raft: Path, register: Register) -> None:
+    def __init__(self, raft: Path, register: Register, answer_bytes: int = ANSWER_BYTES) -> None:
+        self._answer_bytes = answer_bytes
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
         self.connection = apsw.Connection(":memory:", flags=flags, statementcachesize=200)
         _attach(self.connection, raft, "raft")
@@ -169,7 +202,7 @@ class Merger:
                 connection.execute(f"CREATE TABLE m{at} ({columns})")
                 marks = ", ".join("?" * width)
                 connection.executemany(f"INSERT INTO m{at} VALUES ({marks})", rows)
-            return connection.execute(sql, args).fetchall()
+            return taken(connection.execute(sql, args), 0, self._answer_bytes)
         except apsw.InterruptError:
             raise steps.problem() from None
         except apsw.Error as problem:

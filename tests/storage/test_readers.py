@@ -1,0 +1,72 @@
+"""Reads that would not end, or whose rows would not fit, end with a sentence."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import apsw
+import pytest
+
+from cairn.model.errors import LimitExceeded, MotionLimit
+from cairn.storage import readers
+from cairn.storage.readers import Merger, RowReader
+
+COUNTING = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r)"
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    found = tmp_path / "data.db", tmp_path / "raft.db"
+    for path in found:
+        apsw.Connection(str(path)).execute("CREATE TABLE t (x)")
+    return found
+
+
+def never() -> threading.Event:
+    return threading.Event()
+
+
+def test_rows_that_do_not_fit_are_refused_and_the_next_read_goes_on(
+    files: tuple[Path, Path],
+) -> None:
+    reader = RowReader(*files, lambda _: None, answer_bytes=MIB)
+    with pytest.raises(LimitExceeded) as caught:
+        reader.rows(f"{COUNTING} SELECT n FROM r", (), 0, never())
+    assert (caught.value.sqlstate, str(caught.value)) == (
+        "54000",
+        "the answer is larger than 1 MiB",
+    )
+    assert reader.rows(f"{COUNTING} SELECT n FROM r LIMIT 3", (), 0, never()) == [(1,), (2,), (3,)]
+    reader.close()
+
+
+def test_merged_rows_that_do_not_fit_are_refused_and_the_next_merge_goes_on(
+    files: tuple[Path, Path],
+) -> None:
+    merger = Merger(files[1], lambda _: None, answer_bytes=MIB)
+    with pytest.raises(LimitExceeded):
+        merger.merge([(1, [(1,)])], f"{COUNTING} SELECT n, x0 FROM r, m0", (), never())
+    assert merger.merge([(1, [(7,), (8,)])], "SELECT x0 FROM m0", (), never()) == [(7,), (8,)]
+
+
+def test_as_many_rows_as_are_allowed_are_taken(files: tuple[Path, Path]) -> None:
+    reader = RowReader(*files, lambda _: None)
+    some = f"{COUNTING} SELECT n FROM r LIMIT 2500"
+    assert len(reader.rows(some, (), 2500, never())) == 2500
+    with pytest.raises(MotionLimit):
+        reader.rows(some, (), 2499, never())
+    reader.close()
+
+
+def test_a_read_that_must_run_on_the_loop_ends_too(
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "UNHURRIED_S", 0.05)
+    reader = RowReader(*files, lambda _: None)
+    with pytest.raises(LimitExceeded, match=r"were not found within 0\.05 s"):
+        reader.unhurried(f"{COUNTING} SELECT count(*) FROM r", ())
+    assert reader.unhurried("SELECT 1", ()) == [(1,)]
+    assert reader.quick("SELECT 2", ()) == [(2,)]
+    reader.close()
