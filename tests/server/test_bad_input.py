@@ -271,6 +271,32 @@ def test_a_cancel_that_comes_together_with_its_statement_ends_it(cluster: Cluste
         assert codes(session.until(b"Z")) == ["57014"]
 
 
+COUNTING = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{COUNTING} SELECT count(*) FROM r",
+        f"{COUNTING} SELECT count(*) FROM r JOIN endless ON id = r.n",
+        f"INSERT INTO endless {COUNTING} SELECT n, n FROM r WHERE n < 0",
+        f"INSERT INTO endless VALUES (7, ({COUNTING} SELECT count(*) FROM r)) RETURNING id",
+        f"UPDATE endless SET v = ({COUNTING} SELECT count(*) FROM r) WHERE id = 1",
+        f"UPDATE endless SET v = 2 FROM ({COUNTING} SELECT n FROM r) AS q WHERE q.n = 0 AND id = 1",
+        f"DELETE FROM endless WHERE id = 1 AND EXISTS ({COUNTING} SELECT 1 FROM r WHERE n < v)",
+        f"DELETE FROM endless WHERE v IN ({COUNTING} SELECT n FROM r WHERE n < 0)",
+    ],
+)
+def test_a_recursion_without_an_end_is_ended_and_stops_nobody_else(raw: Raw, text: str) -> None:
+    raw.query("CREATE TABLE IF NOT EXISTS endless (id INT PRIMARY KEY, v INT)")
+    raw.query("INSERT INTO endless VALUES (1, 0) ON CONFLICT DO NOTHING")
+    raw.query("SET statement_timeout = 300")
+    assert codes(raw.query(text)) == ["57014"]
+    raw.query("SET statement_timeout = 0")
+    wanted = ["INSERT INTO endless VALUES (1, 0) ON CONFLICT DO REPLACE", "DELETE FROM endless"]
+    assert [codes(raw.query(each)) for each in wanted] == [[], []]
+
+
 @pytest.mark.parametrize("name", ["i1", "i2"])
 @pytest.mark.parametrize("key", ["1", "%s"])
 def test_a_cancel_ends_the_work_of_another_instance(cluster: Cluster, name: str, key: str) -> None:

@@ -56,13 +56,17 @@ class Dispatcher(GlobalWrites):
                 rows = plan.rows(params)
                 return await self._insert(plan, rows, options.get("operation"))
             case plans.InsertSelect():
-                found = await self.read(plan.read, params, options.get("tables", {}))
+                found = await self._find(plan.read, params, options)
                 return await self._insert(plan, plan.rows(found), options.get("operation"))
             case plans.ScatterWrite():
                 return await self._scatter_write(plan, params, options)
             case plans.KeyedWrite():
-                return await self._keyed_write(plan, params, options.get("tables", {}))
+                return await self._keyed_write(plan, params, options)
         raise AssertionError(f"not a write: {plan}")
+
+    async def _find(self, plan: plans.ReadPlan, params: Params, options: Any) -> list[Row]:
+        """The rows that a write begins with; until they are there, `how` can end it."""
+        return await self.read(plan, params, options.get("tables", {}), options.get("how"))
 
     def point_write_here(self, plan: plans.PointWrite, params: Params, callback: Done) -> bool:
         """Start a write whose rows are here; False: go the long way."""
@@ -178,7 +182,7 @@ class Dispatcher(GlobalWrites):
     ) -> int:
         values = list(params)
         for step in plan.steps:
-            found = await self.read(step.plan, values, options.get("tables", {}))
+            found = await self._find(step.plan, values, options)
             values = [*values, *[None] * (step.number - len(values))]
             values[step.number - 1] = step.value(found)
         fragment = plan.fragment
@@ -200,11 +204,11 @@ class Dispatcher(GlobalWrites):
         return await self._write_all(requests)
 
     async def _keyed_write(
-        self, plan: plans.KeyedWrite, params: Params, tables: dict[int, int]
+        self, plan: plans.KeyedWrite, params: Params, options: dict[str, Any]
     ) -> int:
         """Read, then change by key; read again if a row vanished in between."""
         for attempt in range(KEYED_ATTEMPTS):
-            found = await self.read(plan.read, params, tables)
+            found = await self._find(plan.read, params, options)
             changes = plan.changes(found)
 
             def requests(changes: list[plans.Change] = changes) -> dict[str, WriteRequest]:

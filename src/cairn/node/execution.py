@@ -176,7 +176,7 @@ class Execution:
             write = _OneRow(self, data.store, fence, request, callback)
             data.submit_job(Job(write.run, write.done, is_quick=True))
             return
-        is_long = request.ranges is not None or len(request.rows) > 1000
+        is_long = request.ranges is not None or len(request.rows) > 1000 or "SELECT" in request.sql
         data.submit_call(
             lambda: self._write(request, False, is_long),
             lambda done: self.settle(done, fence, request, callback),
@@ -291,6 +291,8 @@ def _refused_row(store: DataStore, request: WriteRequest, is_alone: bool) -> Row
 def _is_quick(request: WriteRequest) -> bool:
     """Whether it touches one short row by its key: short enough for the event loop."""
     if request.ranges is not None or len(request.rows) != 1 or request.more:
+        return False
+    if "SELECT" in request.sql:  # what it asks for may be a long story
         return False
     for value in request.rows[0]:  # a hot path: quicker than any()
         if type(value) in _SIZED and len(value) > QUICK_BYTES:

@@ -63,7 +63,8 @@ class GlobalWrites(Reads):
         async def planned() -> Planned:
             rows = None
             if plan.read is not None:
-                rows = await self.read(plan.read, params, options.get("tables", {}))
+                tables = options.get("tables", {})
+                rows = await self.read(plan.read, params, tables, options.get("how"))
             predicate = self.instance.proposer.predicate(())
             extra = tuple(extra_ops())
             read_local = self.execution.reader.unhurried

@@ -11,7 +11,7 @@ import msgspec
 
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.node.dispatch import Dispatcher
-from cairn.node.reading import Params
+from cairn.node.reading import How, Params
 from cairn.sql import plans
 from cairn.storage.readers import Row
 
@@ -26,10 +26,10 @@ class Returner(Dispatcher):
         self._rows: list[Row] = []
         self._inserted: list[tuple[int, plans.Row]] = []
 
-    async def run(self, params: Params, tables: dict[int, int]) -> list[Row]:
+    async def run(self, params: Params, tables: dict[int, int], how: How) -> list[Row]:
         base, local, forwarded = self._base, self.local, self.forwarded
         try:
-            await self.write(self._plan.write, params, tables=tables)
+            await self.write(self._plan.write, params, tables=tables, how=how)
         finally:
             base.local += self.local - local
             base.forwarded += self.forwarded - forwarded

@@ -178,11 +178,18 @@ class ExtendedQuery(AtOnce):
         if isinstance(plan, plans.PointRead | plans.ScatterRead):
             return await self._read(cached, params)
         if not isinstance(plan, plans.CatalogRead):
-            return await running.run(self, cached, params)
+            return await self._change(cached, params)
         rows = await self.service.pg_catalog.read(
             plan, cached.prepared.columns, params, self.service.catalog, self.user
         )
         return Outcome(rows, len(rows), cached.prepared.complete(len(rows)))
+
+    async def _change(self, cached: Cached, params: Sequence[Any]) -> Outcome:
+        """What a write reads first can be cancelled; from its first change on it runs on."""
+        try:
+            return await running.run(self, cached, params)
+        except QueryCanceled:
+            raise QueryCanceled(self._cancel_reason) from None
 
     async def _read(self, cached: Cached, params: Sequence[Any]) -> Outcome:
         """A read ends when it is cancelled, wherever its rows are; a write never does (rule 7)."""

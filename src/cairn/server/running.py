@@ -96,8 +96,9 @@ async def _run(session: Connection, cached: Cached, params: Sequence[Any]) -> Ou
     hints = _hop_hint(session, plan, values) if session.wants_hints else ()
     preference = str(prepared.options.get("read_preference", session.preference))
     check_forward(session, cached, values, preference)
+    finding = How(cancelled=session.cancelled)  # what a write reads before it begins
     if isinstance(plan, plans.Returning):
-        rows = await Returner(service.dispatcher, plan, values).run(values, cached.sharded)
+        rows = await Returner(service.dispatcher, plan, values).run(values, cached.sharded, finding)
         session.wrote()
         return Outcome(rows, len(rows), prepared.complete(len(rows)), hints)
     if isinstance(plan, _READS):
@@ -116,7 +117,7 @@ async def _run(session: Connection, cached: Cached, params: Sequence[Any]) -> Ou
             raise QueryCanceled("canceling statement due to user request")
         return Outcome(rows, len(rows), prepared.complete(len(rows)), hints)
     if isinstance(plan, _SHARDED_WRITES):
-        count = await service.dispatcher.write(plan, values, tables=cached.sharded)
+        count = await service.dispatcher.write(plan, values, tables=cached.sharded, how=finding)
         session.wrote()
         return Outcome(None, count, prepared.complete(count), hints)
     if isinstance(plan, plans.GlobalWrite):
@@ -126,6 +127,7 @@ async def _run(session: Connection, cached: Cached, params: Sequence[Any]) -> Ou
             session.user_id,
             DML_S,
             tables=cached.sharded,
+            how=finding,
             is_unsafe=show(session, "unsafe_system_writes").lower() in ("on", "true", "1"),
         )
         session.wrote()

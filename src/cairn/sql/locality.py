@@ -17,6 +17,7 @@ from cairn.sql.ir import (
     Gathered,
     Join,
     Query,
+    Recursion,
     Rel,
     Scan,
     Select,
@@ -25,7 +26,6 @@ from cairn.sql.ir import (
     conjuncts,
     has_aggregate,
     has_window,
-    scans_in,
     walk,
 )
 from cairn.sql.typing_rules import plain
@@ -50,7 +50,15 @@ REPLICATED = Local(None)
 
 
 def is_sharded(node: Any) -> bool:
-    return any(not scan.table.is_global for scan in scans_in(node))
+    """Whether it is no business of the owners' alone: rows of several, or a recursion.
+
+    A recursion may have no end. The instance that was asked runs it, where it can be cancelled,
+    and never a writer.
+    """
+    return any(
+        isinstance(each, Recursion) or (isinstance(each, Scan) and not each.table.is_global)
+        for each in walk(node)
+    )
 
 
 def calls_late(node: Any) -> bool:

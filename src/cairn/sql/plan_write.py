@@ -30,10 +30,12 @@ from cairn.sql.ir import (
     Item,
     Join,
     Param,
+    Recursion,
     Scan,
     Select,
     Values,
     conjuncts,
+    walk,
 )
 from cairn.sql.locality import calls_late, remote_ok, source_locality
 from cairn.sql.plan_read import Gather, Numbers, check_operable, plan_read
@@ -221,7 +223,7 @@ def plan_change(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> Plan:
     moves = any(table.columns[at].name in table.sharding.columns for at, _ in bound.sets or ())
     # SQLite has no DELETE … USING: its rows are found first.
     joined_delete = bound.sets is None and bound.source is not bound.scan
-    key = change_key(bound)
+    key = None if _has_recursion(bound) else change_key(bound)
     if not moves and key is not None and not joined_delete:
         slots = Slots()
         bucket = key_bucket(catalog, key)
@@ -244,6 +246,12 @@ def plan_change(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> Plan:
             )
             return ScatterWrite(tuple(gather.steps), fragment, table)
     return _keyed(bound, catalog, numbers)
+
+
+def _has_recursion(bound: BoundChange) -> bool:
+    """It may have no end, and must not run where nothing can end it: inside the writer."""
+    parts = (bound.source, bound.where, *(expr for _, expr in bound.sets or ()))
+    return any(isinstance(node, Recursion) for part in parts for node in walk(part))
 
 
 def _with_steps(bound: BoundChange, gather: Gather) -> BoundChange:
