@@ -14,6 +14,7 @@ import pg8000.native
 import psycopg
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from tests.cluster.harness import PASSWORD, Cluster
 
@@ -315,4 +316,36 @@ def test_sqlalchemy_reads_the_schema_with_its_own_settings(dsn: str, cluster: Cl
         connection.execute(shape.insert().values(a=1, b="x", n=Decimal("1.5")))
         assert connection.execute(sa.select(shape)).all() == [(1, "x", Decimal("1.5"))]
         shape.drop(connection)
+    engine.dispose()
+
+
+def test_sqlalchemys_orm_runs_a_session(dsn: str, cluster: Cluster) -> None:
+    class Base(orm.DeclarativeBase):
+        pass
+
+    class Person(Base):
+        __tablename__ = "sa_person"
+        id: orm.Mapped[int] = orm.mapped_column(
+            sa.BigInteger, primary_key=True, autoincrement=False
+        )
+        name: orm.Mapped[str]
+
+    engine = sa.create_engine(dsn.replace("postgresql:", "postgresql+psycopg:"))
+    Base.metadata.create_all(engine)
+    Base.metadata.create_all(engine)  # they are there: nothing to do
+    with orm.Session(engine) as session:
+        session.add_all([Person(id=n, name=f"n{n}") for n in range(5)])
+        session.commit()
+        found = session.get(Person, 3)
+        assert found is not None
+        found.name = "changed"
+        session.commit()
+        wanted = sa.select(Person).where(Person.name == "changed")
+        assert session.scalars(wanted).one().id == 3
+        session.delete(found)
+        session.commit()
+        with pytest.raises(sa.exc.DataError), session.begin_nested():
+            session.execute(sa.text("SELECT 1 / 0"))
+        assert session.scalars(sa.select(Person.id).order_by(Person.id)).all() == [0, 1, 2, 4]
+    Base.metadata.drop_all(engine)
     engine.dispose()
