@@ -263,6 +263,7 @@ def test_a_cancel_that_comes_together_with_its_statement_ends_it(cluster: Cluste
     with Raw(node.pg_port) as session, Raw(node.pg_port) as other:
         session.log_in()
         other.send(pack("!II", 8, GSS_REQUEST)).read_byte()  # accepted, and read by the loop
+        session.query("SELECT 1")  # the kernel tells of this one first from here on
         node.pause()
         session.send(message(b"Q", LONG.encode() + b"\0"))
         key = session.cancel_key
