@@ -155,18 +155,18 @@ def test_a_duplicate_key_is_named(raw: Raw, where: str, values: str) -> None:
 
 
 def test_a_key_of_several_columns_is_named_as_postgresql_writes_it(raw: Raw) -> None:
-    raw.query("DROP TABLE IF EXISTS wide")
+    raw.query("DROP TABLE IF EXISTS several")
     raw.query(
-        "CREATE TABLE wide (s TEXT, ok BOOLEAN, at DATETIME, d DECIMAL, f DOUBLE, n INT, "
+        "CREATE TABLE several (s TEXT, ok BOOLEAN, at DATETIME, d DECIMAL, f DOUBLE, n INT, "
         "PRIMARY KEY (s, ok, at, d, f)) DISTRIBUTED BY (s)"
     )
-    raw.query("CREATE UNIQUE INDEX wide_n ON wide (s, n)")
+    raw.query("CREATE UNIQUE INDEX several_n ON several (s, n)")
     row = "('a b', true, '2024-01-02 03:04:05+02', 1.50, 2.0"
-    raw.query(f"INSERT INTO wide VALUES {row}, 1)")
-    (_, body), _ = raw.query(f"INSERT INTO wide VALUES {row}, 2)")
+    raw.query(f"INSERT INTO several VALUES {row}, 1)")
+    (_, body), _ = raw.query(f"INSERT INTO several VALUES {row}, 2)")
     key = "(a b, t, 2024-01-02 01:04:05+00, 1.5, 2)"
     assert fields(body)["D"] == f"Key (s, ok, at, d, f)={key} already exists."
-    (_, body), _ = raw.query("INSERT INTO wide VALUES ('a b', false, now(), 1, 1, 1)")
+    (_, body), _ = raw.query("INSERT INTO several VALUES ('a b', false, now(), 1, 1, 1)")
     assert fields(body)["D"] == "Key (s, n)=(a b, 1) already exists."
 
 

@@ -64,10 +64,6 @@ class Dispatcher(GlobalWrites):
                 return await self._keyed_write(plan, params, options)
         raise AssertionError(f"not a write: {plan}")
 
-    async def _find(self, plan: plans.ReadPlan, params: Params, options: Any) -> list[Row]:
-        """The rows that a write begins with; until they are there, `how` can end it."""
-        return await self.read(plan, params, options.get("tables", {}), options.get("how"))
-
     def point_write_here(self, plan: plans.PointWrite, params: Params, callback: Done) -> bool:
         """Start a write whose rows are here; False: go the long way."""
         args = plan.bind(params)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from cairn.model import ops
-from cairn.model.errors import CasRetry, NotLeader, TimedOut
+from cairn.model.errors import CasRetry, NotLeader, QueryCanceled, TimedOut
 from cairn.model.ranges import Predicate
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE as _QUEUE
 from cairn.node.protected import check_writable
@@ -18,6 +18,7 @@ from cairn.node.quorum import Patience
 from cairn.node.reading import Params, Reads
 from cairn.sql import plans
 from cairn.sql.passwords import with_password_hidden
+from cairn.storage.readers import Row
 
 ROWS_OF_ENTRY = 200  # of a COPY
 Planned = tuple[Predicate, plans.GlobalChange]
@@ -63,8 +64,7 @@ class GlobalWrites(Reads):
         async def planned() -> Planned:
             rows = None
             if plan.read is not None:
-                tables = options.get("tables", {})
-                rows = await self.read(plan.read, params, tables, options.get("how"))
+                rows = await self._find(plan.read, params, options)
             predicate = self.instance.proposer.predicate(())
             extra = tuple(extra_ops())
             read_local = self.execution.reader.unhurried
@@ -81,6 +81,23 @@ class GlobalWrites(Reads):
             return predicate, replace(change, ops=(*self._hidden(change.ops), *extra))
 
         return await self._propose(planned, user, timeout_s)
+
+    async def _find(self, plan: plans.ReadPlan, params: Params, options: Any) -> list[Row]:
+        """The rows that a write begins with; until they are there, `how` can end it."""
+        tables, how = options.get("tables", {}), options.get("how")
+        if how is None or how.watch is None:
+            return await self.read(plan, params, tables, how)
+        task = asyncio.get_running_loop().create_task(self.read(plan, params, tables, how))
+        how.watch(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            own = asyncio.current_task()
+            if own is not None and own.cancelling():
+                raise
+            raise QueryCanceled("canceling statement due to user request") from None
+        finally:
+            how.watch(None)
 
     def _hidden(self, changes: tuple[ops.Dml, ...]) -> tuple[ops.Dml, ...]:
         """A queued CREATE USER keeps the verifier: no table has a password in clear."""

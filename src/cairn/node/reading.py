@@ -36,6 +36,7 @@ class How(msgspec.Struct):
     cancelled: Cancelled = msgspec.field(default_factory=Cancelled)
     is_local: bool = False  # the master's own rows, whether a majority has them or not
     stale_s: float | None = None  # of the oldest part that a replica gave
+    watch: Callable[[asyncio.Task[Any] | None], None] | None = None  # told what a cancel may end
 
     def came(self, stale_s: float | None) -> None:
         if stale_s is not None:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from cairn.node.hops import Hop
     from cairn.server.copying import CopyIn
     from cairn.server.login import Login
-    from cairn.server.running import Outcome
 
 log = logging.getLogger("cairn.pg")
 
@@ -75,7 +74,7 @@ class Connection(asyncio.Protocol):
         self._working: asyncio.Task[None] | None = None
         self._waiting = False  # for the writer to call back
         self._copy: CopyIn | None = None
-        self._reading: asyncio.Task[Outcome] | None = None
+        self._reading: asyncio.Task[Any] | None = None
         self._hop: Hop | None = None  # a question to the owner of a row
         self._cancel_reason = ""
         self.timeout_s = 0.0  # statement_timeout; 0: none
@@ -147,6 +146,10 @@ class Connection(asyncio.Protocol):
             self.cancelled.set()
             if self._reading is not None:
                 self._reading.cancel()  # the answer of another instance is not waited for
+
+    def watch(self, reading: asyncio.Task[Any] | None) -> None:
+        """What a cancel may end while a write looks for its rows."""
+        self._reading = reading
 
     def _time_out(self) -> None:
         self._cancel_reason = "canceling statement due to statement timeout"

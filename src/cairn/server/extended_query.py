@@ -196,9 +196,10 @@ class ExtendedQuery(AtOnce):
         if self.cancelled.is_set():
             raise QueryCanceled(self._cancel_reason)
         work = running.run(self, cached, params)
-        self._reading = asyncio.get_running_loop().create_task(work)
+        reading: asyncio.Task[Outcome] = asyncio.get_running_loop().create_task(work)
+        self._reading = reading
         try:
-            return await self._reading
+            return await reading
         except asyncio.CancelledError:
             if self._closing or not self.cancelled.is_set():
                 raise

@@ -96,7 +96,8 @@ async def _run(session: Connection, cached: Cached, params: Sequence[Any]) -> Ou
     hints = _hop_hint(session, plan, values) if session.wants_hints else ()
     preference = str(prepared.options.get("read_preference", session.preference))
     check_forward(session, cached, values, preference)
-    finding = How(cancelled=session.cancelled)  # what a write reads before it begins
+    # What a write reads before it begins can be ended.
+    finding = How(cancelled=session.cancelled, watch=session.watch)
     if isinstance(plan, plans.Returning):
         rows = await Returner(service.dispatcher, plan, values).run(values, cached.sharded, finding)
         session.wrote()
