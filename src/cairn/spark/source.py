@@ -77,5 +77,4 @@ class CairnSource(DataSource):  # type: ignore[misc]
     def streamReader(self, schema: Any) -> Any:
         from cairn.spark import streams
 
-        with plainly():
-            return streams.reader(self._options, schema)
+        return streams.reader(self._options, schema)

@@ -232,11 +232,13 @@ def _address_of(dsn: str, slot: int) -> str | None:
     return table.master_address(tier, bucket)
 
 
-def abandon(dsn: str, write_id: str) -> None:
-    """After a failed job. What was committed meanwhile stays as it is."""
+def abandon(dsn: str, write_id: str) -> bool:
+    """After a failed job. False: it was decided to commit it, which stays as it is."""
     pool = cluster.pool(dsn)
-    if pool.fetchrow(f"SELECT state FROM {COMMIT} WHERE write_id = $1", write_id) is None:
-        pool.run(f"DELETE FROM {STAGE} WHERE write_id = $1", (write_id,))
+    if pool.fetchrow(_DECIDED, write_id) is not None:
+        return False
+    pool.run(f"DELETE FROM {STAGE} WHERE write_id = $1", (write_id,))
+    return True
 
 
 # --- direct writes --------------------------------------------------------------------------------
