@@ -104,6 +104,7 @@ def following_process(dsn: str, name: str, to: Path) -> Iterator[subprocess.Pope
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_process_that_is_killed_again_and_again_loses_and_repeats_nothing(
     spark: Any, dsn: str, pool: SyncPool, table: Callable[[str], str], tmp_path: Path
 ) -> None:

@@ -112,3 +112,20 @@ def test_what_goes_wrong_is_one_sentence(
     assert pipeline.load([str(lines)], "nowhere", dsn=dsn_of(dsn)) == code
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("cairn: ")]
     assert len(said) == 1
+
+
+def test_buckets_that_get_another_owner_are_moves(spark: Any) -> None:
+    """However it came about; being told again by the same owner is none."""
+    from cairn.spark.analytics import _moves
+
+    told = [(1, 1, "r1"), (2, 1, "r1"), (3, 4, "r2"), (4, 1, "r2")]  # index, first bucket, owner
+    events = spark.createDataFrame(
+        [(1, index, 0, "bucket", "default", (start, 10), owner) for index, start, owner in told],
+        "term int, index int, n int, map string, tier string, "
+        "bucket_id struct<start:int,end:int>, current_replicaset_uuid string",
+    ).selectExpr("*", "current_timestamp() AS ts")
+    found = _moves(events).orderBy("index").drop("ts", "tier", "term").collect()
+    assert [tuple(row) for row in found] == [
+        (3, "r1", "r2", 4, 10, 7),
+        (4, "r1", "r2", 1, 3, 3),
+    ]

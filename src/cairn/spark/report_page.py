@@ -61,7 +61,7 @@ def page(found: Findings) -> str:
 def _cards(found: Findings) -> str:
     instances = {row["instance_uuid"] for row in found.intervals}
     rows = sum(count for skew in found.skew.values() for _, count, _ in skew)
-    moved = sum(row["end"] - row["start"] + 1 for row in found.moves)
+    moved = sum(row["buckets"] for row in found.moves)
     facts = [
         (len(instances), "instances seen"),
         (len({row["replicaset"] for row in found.ownership}), "replicasets"),
@@ -218,17 +218,17 @@ def moves(found: Findings) -> str:
     seconds = max((end - begin).total_seconds(), 1.0)
     step = max(seconds / 60, 1.0)
     counts = [0] * (int(seconds / step) + 1)
-    sums: dict[str, int] = {}
+    sums: dict[tuple[str, str], int] = {}
     for row in found.moves:
-        size = row["end"] - row["start"] + 1
+        size = row["buckets"]
         counts[min(int((row["ts"] - begin).total_seconds() / step), len(counts) - 1)] += size
-        target = _name(found, row["to_replicaset"])
-        sums[target] = sums.get(target, 0) + size
+        way = (_name(found, row["from_replicaset"]), _name(found, row["to_replicaset"]))
+        sums[way] = sums.get(way, 0) + size
     plot = strip([(value, f"{value:,} buckets") for value in counts], begin, end)
     top = max(counts) / step * 60
-    rows = [(name, f"{size:,}") for name, size in sorted(sums.items())]
+    rows = [(source, target, f"{size:,}") for (source, target), size in sorted(sums.items())]
     return f"<h3>Buckets moved</h3>{plot}<p class=dim>at most {top:,.0f} a minute</p>" + _table(
-        ("to", "buckets"), rows, (1,)
+        ("from", "to", "buckets"), rows, (2,)
     )
 
 

@@ -80,11 +80,15 @@ def slots(owners: Sequence[Owner], table: TableInfo) -> list[int]:
     return [number or 0 for number in found]
 
 
+def create(dsn: str) -> None:
+    for text in _CREATE:
+        cluster.pool(dsn).execute(text)
+
+
 def prepare(dsn: str, write_id: str) -> bool:
     """Make the tables, sweep orphans, finish an interrupted commit. True: already written."""
     pool = cluster.pool(dsn)
-    for text in _CREATE:
-        pool.execute(text)
+    create(dsn)
     old = _now() - ORPHANS_S
     pool.execute(f"DELETE FROM {STAGE} WHERE created < {old}")
     pool.execute(f"DELETE FROM {COMMIT} WHERE state = 'begun' AND created < {old}")
@@ -232,10 +236,20 @@ def _address_of(dsn: str, slot: int) -> str | None:
     return table.master_address(tier, bucket)
 
 
+def is_decided(dsn: str, write_id: str) -> bool:
+    """Whether a write was committed, or is about to be by its manifest."""
+    return cluster.pool(dsn).fetchrow(_DECIDED, write_id) is not None
+
+
+def forget(dsn: str, write_id: str) -> None:
+    """A write that nobody will repeat any more."""
+    cluster.pool(dsn).run(f"DELETE FROM {COMMIT} WHERE write_id = $1", (write_id,))
+
+
 def abandon(dsn: str, write_id: str) -> bool:
     """After a failed job. False: it was decided to commit it, which stays as it is."""
     pool = cluster.pool(dsn)
-    if pool.fetchrow(_DECIDED, write_id) is not None:
+    if is_decided(dsn, write_id):
         return False
     pool.run(f"DELETE FROM {STAGE} WHERE write_id = $1", (write_id,))
     return True
