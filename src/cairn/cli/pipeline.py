@@ -129,18 +129,18 @@ def follow(
 
 def _until_the_end(query: Any, bar: Bar) -> int:
     """Wait for it, or for Ctrl-C; the changes that came. Spark remembers only its last batches."""
-    changes, last = 0, -1
+    counts: dict[int, int] = {}
+
+    def count() -> int:
+        counts.update((each["batchId"], int(each["numInputRows"])) for each in query.recentProgress)
+        return sum(counts.values())
+
     try:
-        is_over = False
-        while not is_over:
-            is_over = query.awaitTermination(1)
-            for each in query.recentProgress:
-                if each["batchId"] > last:
-                    changes, last = changes + int(each["numInputRows"]), each["batchId"]
-            bar.tell(f"{changes:,} changes")
+        while not query.awaitTermination(1):
+            bar.tell(f"{count():,} changes")
     except KeyboardInterrupt:
         query.stop()
-    return changes
+    return count()
 
 
 def report(

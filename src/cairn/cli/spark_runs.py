@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import re
+import signal
 import sys
 import tempfile
 import threading
@@ -117,7 +118,8 @@ def run(
                 spark = _started(master, title, log.path)
                 ready = time.monotonic()
                 bar.watch(spark)
-                facts = work(spark, where, bar)
+                with _plain_interrupts():
+                    facts = work(spark, where, bar)
         except KeyboardInterrupt as problem:
             say(str(problem) or "interrupted")
             return INTERRUPTED
@@ -205,6 +207,21 @@ def _errors_to(path: str) -> Iterator[None]:
         sys.stderr.flush()
         os.dup2(kept, 2)
         os.close(kept)
+
+
+@contextlib.contextmanager
+def _plain_interrupts() -> Iterator[None]:
+    """Ctrl-C is an exception here; PySpark's own handler calls the JVM in the midst of a call."""
+    logging.getLogger().addHandler(logging.NullHandler())  # py4j logs the exception to the root
+    try:
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    except ValueError:  # not the main thread: nobody interrupts it
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 # --- what went wrong ------------------------------------------------------------------------------

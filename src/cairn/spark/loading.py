@@ -6,6 +6,7 @@ import gzip
 import json
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -88,6 +89,8 @@ def load(
     try:
         writer.option("writeId", chosen).mode(mode).save()
     except KeyboardInterrupt:
+        with suppress(Exception):  # whatever it answers: its tasks shall not go on
+            spark.sparkContext.cancelAllJobs()
         raise KeyboardInterrupt(_interrupted(dsn, commit, chosen)) from None
     return Loaded(table, seen.get["rows"], _count(dsn, table) - before, len(found), path)
 
