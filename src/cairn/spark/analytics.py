@@ -8,6 +8,7 @@ import msgspec
 
 from cairn.spark import cluster
 from cairn.spark.skew import measure
+from cairn.spark.tables import describe
 
 _EVENTS = "SELECT term, index, n, timestamp, body FROM _cairn_event"
 _BODY = (
@@ -28,6 +29,7 @@ class Findings(msgspec.Struct):
     ownership: list[dict[str, Any]]
     leaders: list[dict[str, Any]]  # of Raft, by term: who, since when, events of the term
     skew: dict[str, list[tuple[int, int, int]]]  # table → (bucket, rows, bytes)
+    table_tiers: dict[str, str]
     hot_keys: dict[str, list[tuple[str, int]]]  # table → (distribution key, rows), most first
     names: dict[str, str]  # uuid → name of instances and replicasets
     bucket_counts: dict[str, int]
@@ -55,6 +57,7 @@ def analyse(spark: Any, dsn: str) -> Findings:
         ownership=_ownership(topology),
         leaders=_rows(leaders.orderBy("term")),
         skew=skew,
+        table_tiers={name: describe(dsn, name).tier or "" for name in skew},
         hot_keys=hot_keys,
         names=_names(events, topology),
         bucket_counts={tier: topology.bucket_count(tier) for tier in topology.view.tiers},
