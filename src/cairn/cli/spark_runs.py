@@ -289,6 +289,8 @@ def _summarise(
     if as_json:
         print(json.dumps(facts | times, ensure_ascii=False))
         return
+    if not facts.get("rows_per_s", 1):
+        del facts["rows_per_s"]  # too few rows to say anything of speed
     facts["seconds"] = f"{seconds:.1f}, and {start_s:.1f} to start Spark"
     table = Table(title=title, show_header=False, title_justify="left")
     for name, value in facts.items():
