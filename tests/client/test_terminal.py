@@ -162,7 +162,10 @@ def test_a_demo_is_stopped_by_any_name_of_its_directory(
     (place / "i1").mkdir(parents=True)
     (tmp_path / "there").symlink_to(tmp_path, target_is_directory=True)
     word = f"{tmp_path}/there/../{tmp_path.name}/d/i1"
-    process = subprocess.Popen([sys.executable, "-c", "input()", word], stdin=subprocess.PIPE)
+    command = [sys.executable, "-c", "print('up', flush=True); input()", word]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()  # before it is up its command line may be empty
     try:
         (place / "i1" / "cairn.pid").write_text(f"{process.pid}\n")
         (place / "demo.json").write_text("{}")
