@@ -9,6 +9,7 @@ import pytest
 
 from cairn.cli import pipeline
 from cairn.cli.route import run_explain_route
+from cairn.cli.spark_runs import with_password
 from cairn.cli.talking import TalkProblem, Target
 from cairn.cli.watch import Lines
 
@@ -121,12 +122,12 @@ def test_the_password_file_beats_the_dsn_which_beats_the_environment(
     monkeypatch.setenv("PGPASSWORD", "of the environment")
     in_dsn = "old" if "old" in dsn else "of the environment"
     assert Target(text, None).password == in_dsn
-    assert Target(pipeline._with_password(text, None), None).password == in_dsn
+    assert Target(with_password(text, None), None).password == in_dsn
     file = tmp_path / "password"
     file.write_text("p@ss/w:rd\n")
     monkeypatch.delenv("PGPASSWORD")
     given = Target(text, str(file))
-    passed_on = Target(pipeline._with_password(text, str(file)), None)
+    passed_on = Target(with_password(text, str(file)), None)
     assert given.password == passed_on.password == "p@ss/w:rd"
     assert given.settings == passed_on.settings
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -151,3 +152,26 @@ def test_stop_says_what_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "demo.json").write_text('{"instances": [{"name": "i1", "pid": 0}]}')
     assert stop_demo(str(tmp_path)) == 0
     assert f"no instance was running; files stay in {tmp_path}" in capsys.readouterr().out
+
+
+def test_a_demo_is_stopped_by_any_name_of_its_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was started as `there/../d`, through a link, and is stopped as `d`."""
+    place = tmp_path / "d"
+    (place / "i1").mkdir(parents=True)
+    (tmp_path / "there").symlink_to(tmp_path, target_is_directory=True)
+    word = f"{tmp_path}/there/../{tmp_path.name}/d/i1"
+    command = [sys.executable, "-c", "print('up', flush=True); input()", word]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()  # before it is up its command line may be empty
+    try:
+        (place / "i1" / "cairn.pid").write_text(f"{process.pid}\n")
+        (place / "demo.json").write_text("{}")
+        assert stop_demo(str(place)) == 0
+        assert process.wait(10) == -signal.SIGTERM
+    finally:
+        process.kill()
+        process.communicate()
+    assert f"stopped i1; files stay in {place}" in capsys.readouterr().out

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cairn.model.errors import CairnError
-from cairn.server.bulk import _names
+from cairn.server.bulk import column_names
 from cairn.server.call_arguments import arguments
 from cairn.server.calls import CALLS
 from cairn.server.row_changes import _position
@@ -78,4 +78,4 @@ def test_what_is_no_position_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "a, b", "[]", "[1]", '"a"'])
 def test_what_is_no_list_of_columns_is_refused(text: str) -> None:
     with pytest.raises(CairnError, match="not a list of columns"):
-        _names(text)
+        column_names(text)

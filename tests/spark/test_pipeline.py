@@ -14,16 +14,19 @@ from cairn.spark import cluster
 
 
 def test_a_csv_with_bad_lines_is_loaded_and_they_are_put_aside(
-    spark: Any, dsn: str, pool: SyncPool, tmp_path: Path
+    spark: Any, dsn: str, pool: SyncPool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = tmp_path / "in.csv"
     source.write_text("id,name,price\n1,a,1.5\n2,b,oops\n3,c,\n,d,4\n5,ü,5.25\n")
     aside = tmp_path / "bad.jsonl"
     code = pipeline.load(
         [str(source)], "loaded_csv", dsn=dsn, create=True, key=["id"],
-        schema="id bigint, name string, price double", bad_file=str(aside),
+        schema="id bigint, name string, price double", bad_file=str(aside), as_json=True,
     )  # fmt: skip
     assert code == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["rows_read"], told["rows_added"], told["rows_put_aside"]) == (3, 3, 2)
+    assert told["put_aside_in"] == str(aside)
     rows = pool.fetch("SELECT id, name, price FROM loaded_csv ORDER BY id")
     assert rows == [(1, "a", 1.5), (3, "c", None), (5, "ü", 5.25)]
     bad = [json.loads(line) for line in aside.read_text().splitlines()]
@@ -41,17 +44,6 @@ def test_what_is_dumped_can_be_loaded_again(
     files = [str(path) for path in (tmp_path / "out").glob("*.parquet")]
     assert pipeline.load(files, "loaded_again", dsn=dsn, create=True, key=["k"]) == 0
     assert pool.fetch("SELECT count(*), sum(k) FROM loaded_again") == [(500, 124750)]
-
-
-def test_changes_are_followed_from_where_the_last_run_ended(
-    spark: Any, dsn: str, pool: SyncPool, tmp_path: Path
-) -> None:
-    pool.execute("CREATE TABLE followed (id INTEGER PRIMARY KEY)")
-    to = str(tmp_path / "changes")
-    for start in (0, 10):
-        pool.executemany("INSERT INTO followed VALUES ($1)", [(start + i,) for i in range(10)])
-        assert pipeline.follow("followed", to, dsn=dsn, once=True) == 0
-    assert spark.read.parquet(to).count() == 20
 
 
 def test_the_report_is_one_page_with_everything_in_it(spark: Any, dsn: str, tmp_path: Path) -> None:
@@ -73,6 +65,42 @@ def test_the_report_says_who_led_raft_in_which_term(spark: Any, dsn: str, tmp_pa
     assert f"{raft['leader']} leads term {raft['term']}" in page.read_text()
 
 
+def test_rows_that_replace_others_are_read_but_not_added(
+    spark: Any, dsn: str, pool: SyncPool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "in.jsonl"
+    for word in ("old", "new"):
+        source.write_text(json.dumps({"k": 1, "v": word}) + "\n")
+        code = pipeline.load(
+            [str(source)], "replaced", dsn=dsn, create=True, key=["k"], on_conflict="replace",
+            as_json=True,
+        )  # fmt: skip
+        assert code == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(each["rows_read"], each["rows_added"]) for each in told] == [(1, 1), (1, 0)]
+    assert pool.fetch("SELECT k, v FROM replaced") == [(1, "new")]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"mode": "add"}, "--mode add: one of append, overwrite"),
+        ({"on_conflict": "stop"}, "--on-conflict stop: one of error, ignore, replace"),
+        ({"commit": "now"}, "--commit now: one of staged, direct"),
+        ({"key": ["nokey"], "create": True}, 'column "nokey" is not in the files; they have k'),
+        ({}, 'table with name "nowhere" not found (--create makes it)'),
+    ],
+)
+def test_a_wrong_option_is_said_by_its_name(
+    spark: Any, dsn: str, tmp_path: Path, capfd: pytest.CaptureFixture[str],
+    options: dict[str, Any], said: str,
+) -> None:  # fmt: skip
+    lines = tmp_path / "in.jsonl"
+    lines.write_text('{"k": 1}\n')
+    assert pipeline.load([str(lines)], "nowhere", dsn=dsn, **options) in (1, 2)
+    assert said in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("dsn_of", "code"), [(lambda dsn: dsn, 1), (lambda dsn: "postgresql://a@127.0.0.1:1/c", 3)]
 )
@@ -84,3 +112,20 @@ def test_what_goes_wrong_is_one_sentence(
     assert pipeline.load([str(lines)], "nowhere", dsn=dsn_of(dsn)) == code
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("cairn: ")]
     assert len(said) == 1
+
+
+def test_buckets_that_get_another_owner_are_moves(spark: Any) -> None:
+    """However it came about; being told again by the same owner is none."""
+    from cairn.spark.analytics import _moves
+
+    told = [(1, 1, "r1"), (2, 1, "r1"), (3, 4, "r2"), (4, 1, "r2")]  # index, first bucket, owner
+    events = spark.createDataFrame(
+        [(1, index, 0, "bucket", "default", (start, 10), owner) for index, start, owner in told],
+        "term int, index int, n int, map string, tier string, "
+        "bucket_id struct<start:int,end:int>, current_replicaset_uuid string",
+    ).selectExpr("*", "current_timestamp() AS ts")
+    found = _moves(events).orderBy("index").drop("ts", "tier", "term").collect()
+    assert [tuple(row) for row in found] == [
+        (3, "r1", "r2", 4, 10, 7),
+        (4, "r1", "r2", 1, 3, 3),
+    ]

@@ -37,6 +37,21 @@ def test_a_stream_starts_where_it_is_told(run: Callable[..., list[Any]], pool: S
     assert all(row["index"] > index for row in batch)
 
 
+@pytest.mark.parametrize(
+    ("stream", "said"),
+    [
+        ("table:nowhere", r'\[42P01\] table "nowhere" does not exist'),
+        ("table:_pico_table", r"\[22023\] _pico_table is a global table"),
+        ("rows", r'\[22023\] option\("stream", "rows"\) is not known'),
+    ],
+)
+def test_a_stream_that_cannot_be_made_says_why(
+    run: Callable[..., list[Any]], stream: str, said: str
+) -> None:
+    with pytest.raises(Exception, match=said):
+        run(stream)
+
+
 def test_changes_of_rows_are_told_with_old_and_new(
     run: Callable[..., list[Any]], pool: SyncPool, table: Callable[[str], str]
 ) -> None:

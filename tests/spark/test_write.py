@@ -77,6 +77,62 @@ def test_a_conflict_is_an_error_unless_said_otherwise(
         writing(_frame(spark, 20), name, commit="direct")
 
 
+WRONG: dict[str, tuple[str, str, str]] = {  # mode, what becomes of the rows, what is said
+    "a key twice in the write": (
+        "append",
+        "if(id = 2999, 7, id) AS id, s, d",
+        r"Key \(id\)=\(7\) is in the rows to be written more than once; nothing was written",
+    ),
+    "a key of the table": (
+        "append",
+        "if(id = 2999, 100000, id) AS id, s, d",
+        r"Key \(id\)=\(100000\) is in the table; nothing was written",
+    ),
+    "a key twice in what replaces all": (
+        "overwrite",
+        "if(id = 2999, 7, id) AS id, s, d",
+        "is in the rows to be written more than once",
+    ),
+    "a value that no column can hold": (
+        "overwrite",
+        "id, if(id = 2999, concat(s, chr(0)), s) AS s, d",
+        "a string cannot contain a zero byte",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_staged_write_with_one_wrong_row_leaves_the_table_as_it_was(
+    spark: Any, pool: SyncPool, table: Callable[[str], str], writing: Callable[..., None],
+    wrong: str,
+) -> None:  # fmt: skip
+    """The wrong row is the last of many: all others would have gone in before it."""
+    name = table(COLUMNS)
+    pool.execute(f"INSERT INTO {name} VALUES (100000, 'one', 1.0)")
+    mode, columns, said = WRONG[wrong]
+    with pytest.raises(Exception, match=said):
+        writing(spark.sql(f"SELECT {columns} FROM {{f}}", f=_frame(spark, 3000)), name, mode)
+    assert _content(pool, name) == [(100000, "one", 1.0)]
+    assert pool.fetch(f"SELECT count(*) FROM {STAGE}") == [(0,)]
+
+
+def test_a_staged_write_is_held_against_unique_indexes_too(
+    spark: Any, pool: SyncPool, table: Callable[[str], str], writing: Callable[..., None]
+) -> None:
+    """Rows 1 and 2 have no second value, which equals nothing; the table has what row 3 brings."""
+    name = table("id INTEGER, n INTEGER, s TEXT, PRIMARY KEY (id, n)) DISTRIBUTED BY (id")
+    pool.execute(f"CREATE UNIQUE INDEX {name}_s ON {name} (id, s)")
+    pool.execute(f"INSERT INTO {name} VALUES (3, 9, 'x')")
+    frame = spark.sql(
+        "SELECT * FROM VALUES (1L, 1L, NULL), (1L, 2L, NULL), (3L, 1L, 'x') AS v(id, n, s)"
+    )
+    with pytest.raises(Exception, match=rf'"{name}_s".*Key \(id, s\)=\(3, x\) is in the table'):
+        writing(frame, name)
+    assert pool.fetch(f"SELECT id, n, s FROM {name}") == [(3, 9, "x")]
+    writing(frame.where("id < 3"), name)
+    assert pool.fetch(f"SELECT count(*) FROM {name}") == [(3,)]
+
+
 def test_a_direct_task_that_is_repeated_accepts_what_its_first_run_wrote(
     spark: Any, pool: SyncPool, table: Callable[[str], str], writing: Callable[..., None]
 ) -> None:

@@ -229,6 +229,7 @@ def migrate(
 
 
 Master = Annotated[str, typer.Option(help="Spark master, or a cluster's address")]
+Summary = Annotated[bool, typer.Option("--json", help="the summary for machines")]
 
 
 @app.command()
@@ -246,8 +247,11 @@ def load(
     on_conflict: Annotated[str, typer.Option(help="error, ignore or replace")] = "error",
     commit: Annotated[str, typer.Option(help="staged (exactly once) or direct")] = "staged",
     write_id: Annotated[str | None, typer.Option(help="makes a repeated load do nothing")] = None,
-    bad_file: Annotated[str | None, typer.Option(help="where rows that are none go")] = None,
+    bad_file: Annotated[
+        str | None, typer.Option(help="where bad rows go [default: TABLE.bad.jsonl]")
+    ] = None,
     master: Master = "local[*,4]",
+    as_json: Summary = False,
 ) -> None:
     """Load files into a table through Spark.
 
@@ -255,23 +259,13 @@ def load(
     """
     from cairn.cli import pipeline
 
-    raise typer.Exit(
-        pipeline.load(
-            files,
-            table,
-            dsn=dsn,
-            password_file=password_file,
-            create=create,
-            key=[word for word in key.split(",") if word],
-            schema=schema,
-            mode=mode,
-            on_conflict=on_conflict,
-            commit=commit,
-            write_id=write_id,
-            bad_file=bad_file,
-            master=master,
-        )
-    )
+    code = pipeline.load(
+        files, table, dsn=dsn, password_file=password_file, create=create,
+        key=[word for word in key.split(",") if word], schema=schema, mode=mode,
+        on_conflict=on_conflict, commit=commit, write_id=write_id, bad_file=bad_file,
+        master=master, as_json=as_json,
+    )  # fmt: skip
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -285,6 +279,7 @@ def dump(
     splits: Annotated[int, typer.Option(help="partitions per replicaset; 0: by size")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace what is there")] = False,
     master: Master = "local[*,4]",
+    as_json: Summary = False,
 ) -> None:
     """Write a table to Parquet files through Spark.
 
@@ -292,19 +287,13 @@ def dump(
     """
     from cairn.cli import pipeline
 
-    raise typer.Exit(
-        pipeline.dump(
-            table,
-            to,
-            dsn=dsn,
-            password_file=password_file,
-            partition_by=[word for word in partition_by.split(",") if word],
-            columns=[word for word in columns.split(",") if word],
-            splits=splits,
-            overwrite=overwrite,
-            master=master,
-        )
-    )
+    code = pipeline.dump(
+        table, to, dsn=dsn, password_file=password_file,
+        partition_by=[word for word in partition_by.split(",") if word],
+        columns=[word for word in columns.split(",") if word], splits=splits, overwrite=overwrite,
+        master=master, as_json=as_json,
+    )  # fmt: skip
+    raise typer.Exit(code)
 
 
 @app.command(short_help="Write a table's changes to Parquet files as they come.")
@@ -317,6 +306,7 @@ def follow(
     every: Annotated[float, typer.Option(help="seconds between batches")] = 5.0,
     once: Annotated[bool, typer.Option("--once", help="what there is now, then end")] = False,
     master: Master = "local[*,4]",
+    as_json: Summary = False,
 ) -> None:
     """Write a table's changes to Parquet files as they come; restarts where it ended.
 
@@ -324,18 +314,11 @@ def follow(
     """
     from cairn.cli import pipeline
 
-    raise typer.Exit(
-        pipeline.follow(
-            table,
-            to,
-            dsn=dsn,
-            password_file=password_file,
-            starting=starting,
-            every_s=every,
-            once=once,
-            master=master,
-        )
-    )
+    code = pipeline.follow(
+        table, to, dsn=dsn, password_file=password_file, starting=starting, every_s=every,
+        once=once, master=master, as_json=as_json,
+    )  # fmt: skip
+    raise typer.Exit(code)
 
 
 @app.command(short_help="Write what happened to the cluster as an HTML page.")
@@ -345,6 +328,7 @@ def report(
     password_file: PasswordFile = None,
     tables_to: Annotated[str | None, typer.Option(help="directory for the data as Parquet")] = None,
     master: Master = "local[*,4]",
+    as_json: Summary = False,
 ) -> None:
     """Write what happened to the cluster, and how its rows lie, as one HTML page.
 
@@ -352,11 +336,11 @@ def report(
     """
     from cairn.cli import pipeline
 
-    raise typer.Exit(
-        pipeline.report(
-            out, dsn=dsn, password_file=password_file, tables_to=tables_to, master=master
-        )
-    )
+    code = pipeline.report(
+        out, dsn=dsn, password_file=password_file, tables_to=tables_to, master=master,
+        as_json=as_json,
+    )  # fmt: skip
+    raise typer.Exit(code)
 
 
 @app.command(short_help="Run the Raft core under the seeded simulator.")

@@ -44,7 +44,7 @@ class Demo:
     def __init__(self, options: DemoOptions) -> None:
         self.options = options
         self.is_temporary = options.directory is None
-        self.dir = Path(options.directory or tempfile.mkdtemp(prefix="cairn-demo-")).absolute()
+        self.dir = Path(options.directory or tempfile.mkdtemp(prefix="cairn-demo-")).resolve()
         self.password = os.environ.get("CAIRN_ADMIN_PASSWORD") or DEFAULT_PASSWORD
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.commands: dict[str, str] = {}  # how each instance was started

@@ -55,8 +55,9 @@ def _is_ours(pid: int, directory: str) -> bool:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
-    ours = str(Path(directory).absolute()).encode()
-    return state != "Z" and any(word.startswith(ours) for word in words)
+    paths = [Path(os.fsdecode(word)).resolve() for word in words if word.startswith(b"/")]
+    ours = Path(directory).resolve()
+    return state != "Z" and any(path.is_relative_to(ours) for path in paths)
 
 
 def _signal(pid: int, number: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -119,6 +119,20 @@ class Reads:
     ) -> list[Row]:
         manner = how or How()
         rows: list[Row] = await self._following(lambda: self._read(plan, params, tables, manner))
+        return rows
+
+    async def read_buckets(
+        self, tier: str, buckets: Iterable[int], request: Callable[[tuple[int, ...]], ReadRequest]
+    ) -> list[Row]:
+        """Ask each owner what `request` makes of its own buckets."""
+
+        async def attempt() -> list[Row]:
+            found: list[Row] = []
+            for replicaset, owned in self.routes.group(tier, buckets).items():
+                found += await self._read_at(replicaset, request(owned), How())
+            return found
+
+        rows: list[Row] = await self._following(attempt)
         return rows
 
     async def _following(self, attempt: Callable[[], Any]) -> Any:

@@ -56,14 +56,10 @@ class BatchDecoder:
 
     def decode(self, data: bytes) -> list[Row]:
         """Rows in the table's own order; NULL where COPY names no column."""
-        table = self._table_of(data)
-        if table.num_columns != len(self._columns):
-            raise InvalidText(
-                f"the stream has {table.num_columns} columns, COPY names {len(self._columns)}"
-            )
-        columns = [self._physical(at, table.column(at)) for at in range(len(self._columns))]
-        buckets = self._buckets(table, columns)
-        empty = [None] * table.num_rows
+        table, found = self.checked(data)
+        columns = [_listed(column) for column in found]
+        buckets = self.buckets(table, columns)
+        empty = [None] * len(buckets)
         return list(
             zip(
                 buckets,
@@ -71,6 +67,15 @@ class BatchDecoder:
                 strict=True,
             )
         )
+
+    def checked(self, data: bytes) -> tuple[Any, list[Any]]:
+        """The batch, and its columns as they would be stored: Arrow's where it can make them."""
+        table = self._table_of(data)
+        if table.num_columns != len(self._columns):
+            raise InvalidText(
+                f"the stream has {table.num_columns} columns, COPY names {len(self._columns)}"
+            )
+        return table, [self._physical(at, table.column(at)) for at in range(len(self._columns))]
 
     def _table_of(self, data: bytes) -> Any:
         """Messages that came together are given as one: there may be several streams in it."""
@@ -83,7 +88,8 @@ class BatchDecoder:
         except pa.ArrowInvalid as problem:
             raise InvalidText(f"not an Arrow IPC stream: {problem}") from None
 
-    def _buckets(self, table: Any, columns: list[list[Any]]) -> list[int]:
+    def buckets(self, table: Any, columns: list[Any]) -> list[int]:
+        """Of each row of what `checked` has given."""
         if not table.num_rows:
             return []
         if self._is_quick(self._key_types):
@@ -92,13 +98,13 @@ class BatchDecoder:
             return found
         parts = []
         for at, read in zip(self._key, self._key_readers, strict=True):
-            values = columns[at]
+            values = _listed(columns[at])
             if read is not None:
                 values = [None if value is None else read(value) for value in values]
             parts.append(values)
         return list(map(self._bucket, zip(*parts, strict=True)))
 
-    def _physical(self, at: int, array: Any) -> list[Any]:
+    def _physical(self, at: int, array: Any) -> Any:
         column = self._columns[at]
         if is_required(self._table, column) and array.null_count:
             raise missing(column, self._table)
@@ -110,25 +116,29 @@ class BatchDecoder:
             ) from None
 
 
-def _stored(pa: Any, type_: ColumnType, array: Any) -> list[Any]:
-    """One column as SQLite stores it."""
+def _listed(column: Any) -> list[Any]:
+    found: list[Any] = column if isinstance(column, list) else column.to_pylist()
+    return found
+
+
+def _stored(pa: Any, type_: ColumnType, array: Any) -> Any:
+    """One column as SQLite stores it: an array, or a list of what Arrow cannot make."""
     import pyarrow.compute as pc
 
-    found: list[Any]
+    found: Any
     match type_:
         case ColumnType.INTEGER | ColumnType.UNSIGNED:
-            found = array.cast(pa.int64()).to_pylist()
-            if type_ is ColumnType.UNSIGNED and any(v is not None and v < 0 for v in found):
+            found = array.cast(pa.int64())
+            if type_ is ColumnType.UNSIGNED and pc.any(pc.less(found, 0)).as_py():
                 raise CairnError("a negative value is out of range for unsigned", sqlstate="22003")
         case ColumnType.DATETIME:
-            found = array.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+            found = array.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
         case ColumnType.BOOLEAN:
-            found = array.cast(pa.bool_()).cast(pa.int64()).to_pylist()
+            found = array.cast(pa.bool_()).cast(pa.int64())
         case ColumnType.STRING:
-            texts = array.cast(pa.string())
-            if pc.any(pc.match_substring(texts, "\x00")).as_py():
+            found = array.cast(pa.string())
+            if pc.any(pc.match_substring(found, "\x00")).as_py():
                 raise InvalidText("a string cannot contain a zero byte", sqlstate="22021")
-            found = texts.to_pylist()
         case ColumnType.UUID:
             found = [None if v is None else _uuid_bytes(v) for v in array.to_pylist()]
         case ColumnType.DOUBLE:
@@ -142,14 +152,13 @@ def _stored(pa: Any, type_: ColumnType, array: Any) -> list[Any]:
     return found
 
 
-def _doubles(pa: Any, array: Any) -> list[Any]:
+def _doubles(pa: Any, array: Any) -> Any:
     import pyarrow.compute as pc
 
     plain = array.cast(pa.float64())
     if pc.any(pc.is_nan(plain)).as_py():
         to_physical(ColumnType.DOUBLE, float("nan"))  # says why not
-    found: list[Any] = pc.add(plain, 0.0).to_pylist()  # -0.0 becomes 0.0 (DESIGN 5.2)
-    return found
+    return pc.add(plain, 0.0)  # -0.0 becomes 0.0 (DESIGN 5.2)
 
 
 def _check_json(value: str | None) -> None:

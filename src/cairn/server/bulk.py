@@ -58,6 +58,15 @@ async def promote(
     seq: int,
 ) -> Any:
     """Insert a chunk that was kept in table `stage`, once."""
+    body = await staged_body(session, stage, slot, write_id, part, attempt, seq)
+    operation = f"spark:{write_id}:{part}:{attempt}:{seq}"
+    return {"rows": await _insert(session, table, columns, conflict, body, operation)}
+
+
+async def staged_body(
+    session: Session, stage: str, slot: int, write_id: str, part: int, attempt: int, seq: int
+) -> str:
+    """A chunk as it was kept, for who may read the stage."""
     service = session.service
     sql = (
         f"SELECT body FROM {quoted(stage)} WHERE slot = {int(slot)} AND write_id = "
@@ -76,31 +85,35 @@ async def promote(
             f"chunk {seq} of partition {part} of write {write_id} is not staged",
             hint="it was swept or promoted by somebody else; look at cairn_spark_commit",
         )
-    operation = f"spark:{write_id}:{part}:{attempt}:{seq}"
-    return {"rows": await _insert(session, table, columns, conflict, found[0][0], operation)}
+    body: str = found[0][0]
+    return body
 
 
 async def _insert(
     session: Session, name: str, columns: str, conflict: str, body: str, operation: str | None
 ) -> int:
-    service = session.service
-    table = sharded_table(session, name)
-    names = _names(columns)
     if conflict not in _INSERTS:
         raise InvalidParameter(f"conflict {conflict}: one of {', '.join(_INSERTS)}")
-    marks = ", ".join(f"${at}" for at in range(1, len(names) + 1))
-    listed = ", ".join(map(quoted, names))
-    text = f"INSERT INTO {quoted(name)} ({listed}) VALUES ({marks})"
-    statement = service.statements.get(text.encode(), (), session.user_id, service.catalog)
-    statement.check_rights(session.user_id, session.user, service.catalog)
-    decoder = BatchDecoder(table, names, service.catalog)
-    rows = await asyncio.to_thread(_decoded, decoder, body)
+    table, names = sharded_table(session, name), column_names(columns)
+    decoder = decoder_for(session, table, names)
+    rows = await asyncio.to_thread(lambda: decoder.decode(from_base64(body)))
     by_bucket: defaultdict[int, list[Any]] = defaultdict(list)
     put_by_bucket(rows, by_bucket)
     return await _store(session, table, conflict, by_bucket, operation)
 
 
-def _names(columns: str) -> list[str]:
+def decoder_for(session: Session, table: Table, names: list[str]) -> BatchDecoder:
+    """For whoever may insert these columns."""
+    service = session.service
+    marks = ", ".join(f"${at}" for at in range(1, len(names) + 1))
+    listed = ", ".join(map(quoted, names))
+    text = f"INSERT INTO {quoted(table.name)} ({listed}) VALUES ({marks})"
+    statement = service.statements.get(text.encode(), (), session.user_id, service.catalog)
+    statement.check_rights(session.user_id, session.user, service.catalog)
+    return BatchDecoder(table, names, service.catalog)
+
+
+def column_names(columns: str) -> list[str]:
     with suppress(ValueError):
         found = json.loads(columns)
         if isinstance(found, list) and found and all(isinstance(each, str) for each in found):
@@ -142,12 +155,11 @@ async def _store(
         ) from None
 
 
-def _decoded(decoder: BatchDecoder, body: str) -> list[Any]:
+def from_base64(body: str) -> bytes:
     try:
-        data = binascii.a2b_base64(body, strict_mode=True)
+        return binascii.a2b_base64(body, strict_mode=True)
     except (binascii.Error, ValueError):
         raise InvalidParameter("the chunk is not base64") from None
-    return decoder.decode(data)
 
 
 def _unless_same(table: Table) -> str:

@@ -25,7 +25,7 @@ from cairn.model.errors import (
 from cairn.model.rpc import Empty, ExpelRequest, StatusResponse
 from cairn.model.topology import ConnectionType, Grade
 from cairn.model.topology import Instance as InstanceRow
-from cairn.server import bulk, row_changes
+from cairn.server import bulk, row_changes, staged_checks
 from cairn.server.call_arguments import arguments
 
 if TYPE_CHECKING:
@@ -240,6 +240,7 @@ CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
     "cairn_subscribers": (True, _subscribers),
     "cairn_ingest": (False, bulk.ingest),
     "cairn_promote": (False, bulk.promote),
+    "cairn_check": (False, staged_checks.check),
     "cairn_rows": (False, row_changes.rows),
     "cairn_rows_at": (False, row_changes.rows_at),
     "cairn_replication": (True, _replication),

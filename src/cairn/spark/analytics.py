@@ -8,6 +8,7 @@ import msgspec
 
 from cairn.spark import cluster
 from cairn.spark.skew import measure
+from cairn.spark.tables import describe
 
 _EVENTS = "SELECT term, index, n, timestamp, body FROM _cairn_event"
 _BODY = (
@@ -28,6 +29,7 @@ class Findings(msgspec.Struct):
     ownership: list[dict[str, Any]]
     leaders: list[dict[str, Any]]  # of Raft, by term: who, since when, events of the term
     skew: dict[str, list[tuple[int, int, int]]]  # table → (bucket, rows, bytes)
+    table_tiers: dict[str, str]
     hot_keys: dict[str, list[tuple[str, int]]]  # table → (distribution key, rows), most first
     names: dict[str, str]  # uuid → name of instances and replicasets
     bucket_counts: dict[str, int]
@@ -38,10 +40,7 @@ def analyse(spark: Any, dsn: str) -> Findings:
     events = _events(spark, dsn).cache()
     intervals, masters = _intervals(events), _masters(events)
     failovers = _failovers(masters, intervals)
-    moves = events.where("map = 'bucket' AND state = 'copied'").selectExpr(
-        "term", "index", "ts", "tier", "bucket_id.start AS start", "bucket_id.end AS end",
-        "current_replicaset_uuid AS to_replicaset",
-    )  # fmt: skip
+    moves = _moves(events)
     topology = cluster.pool(dsn).topology
     skew, hot_keys, frames = measure(spark, dsn)
     leaders = _leaders(spark, dsn, events)
@@ -58,6 +57,7 @@ def analyse(spark: Any, dsn: str) -> Findings:
         ownership=_ownership(topology),
         leaders=_rows(leaders.orderBy("term")),
         skew=skew,
+        table_tiers={name: describe(dsn, name).tier or "" for name in skew},
         hot_keys=hot_keys,
         names=_names(events, topology),
         bucket_counts={tier: topology.bucket_count(tier) for tier in topology.view.tiers},
@@ -143,6 +143,27 @@ def _failovers(masters: Any, intervals: Any) -> Any:
             "*",
             "CAST(back_at AS double) - CAST(coalesce(gone_at, ts) AS double) AS seconds",
         )
+    )  # fmt: skip
+
+
+def _moves(events: Any) -> Any:
+    """Buckets that got another owner, by the event that told it, with the owner before."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    order = Window.partitionBy("tier", "bucket").orderBy("term", "index", "n")
+    told = events.where("map = 'bucket' AND current_replicaset_uuid IS NOT NULL")
+    single = told.withColumn(
+        "bucket", f.explode(f.expr("sequence(bucket_id.start, bucket_id.end)"))
+    )
+    changed = single.withColumn("before", f.lag("current_replicaset_uuid").over(order)).where(
+        "before <> current_replicaset_uuid"
+    )
+    return changed.groupBy(
+        "term", "index", "ts", "tier", f.col("before").alias("from_replicaset"),
+        f.col("current_replicaset_uuid").alias("to_replicaset"),
+    ).agg(
+        f.min("bucket").alias("start"), f.max("bucket").alias("end"), f.count("*").alias("buckets"),
     )  # fmt: skip
 
 

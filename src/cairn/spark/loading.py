@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -12,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from cairn.model.errors import InvalidParameter, UndefinedTable
-from cairn.spark import cluster
+from cairn.spark import cluster, staging
 from cairn.spark.filters import quote
 from cairn.spark.tables import describe, spark_schema
 
@@ -34,7 +36,8 @@ class BadRow(msgspec.Struct, frozen=True):
 
 class Loaded(msgspec.Struct, frozen=True):
     table: str
-    rows: int
+    rows: int  # that were read and are no bad ones
+    added: int  # by which the table has grown
     bad: int
     bad_file: str | None
 
@@ -66,6 +69,9 @@ def load(
     bad_file: str | None = None,
 ) -> Loaded:
     """Write the rows of the files; `key` is the primary key of a table that is created."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
     kind = file_format(files)
     missing = [name for name in files if "://" not in name and not Path(name).exists()]
     if missing:
@@ -75,12 +81,27 @@ def load(
     found = find_lines(bad.limit(MAX_BAD).collect())
     path = _put_aside(found, bad_file or f"{table}.bad.jsonl")
     before = _count(dsn, table) if mode == "append" else 0
+    seen = Observation()
+    frame = frame.observe(seen, f.count(f.lit(1)).alias("rows"))
+    chosen = write_id or uuid.uuid4().hex
     writer = frame.write.format("cairn").option("dsn", dsn).option("table", table)
     writer = writer.option("onConflict", on_conflict).option("commit", commit)
-    if write_id:
-        writer = writer.option("writeId", write_id)
-    writer.mode(mode).save()
-    return Loaded(table, _count(dsn, table) - before, len(found), path)
+    try:
+        writer.option("writeId", chosen).mode(mode).save()
+    except KeyboardInterrupt:
+        with suppress(Exception):  # whatever it answers: its tasks shall not go on
+            spark.sparkContext.cancelAllJobs()
+        raise KeyboardInterrupt(_interrupted(dsn, commit, chosen)) from None
+    return Loaded(table, seen.get["rows"], _count(dsn, table) - before, len(found), path)
+
+
+def _interrupted(dsn: str, commit: str, write_id: str) -> str:
+    """What has become of a load that somebody stopped; what it kept aside is thrown away."""
+    if commit == "direct":
+        return "interrupted: rows that were written before it stay"
+    if staging.abandon(dsn, write_id):
+        return "interrupted: nothing was written"
+    return f"interrupted while rows became visible: finish it with --write-id {write_id}"
 
 
 def _count(dsn: str, table: str) -> int:
@@ -123,6 +144,12 @@ def _found(spark: Any, files: Sequence[str], kind: str, schema: str | None) -> A
 
 def _create(dsn: str, table: str, schema: Any, key: Sequence[str]) -> None:
     chosen = list(key) or [schema.fields[0].name]
+    known = [field.name for field in schema.fields]
+    missing = [name for name in chosen if name not in known]
+    if missing:
+        raise InvalidParameter(
+            f'the key\'s column "{missing[0]}" is not in the files; they have {", ".join(known)}'
+        )
     columns = []
     for field in schema.fields:
         word = field.dataType.simpleString()

@@ -34,7 +34,7 @@ fill:var(--ink)} svg text.dim{fill:var(--dim)} svg line{stroke:var(--line)}
 .cards{display:flex;gap:.8rem;flex-wrap:wrap;margin-top:1rem}
 .card{background:var(--card);padding:.6rem 1.1rem;border-radius:6px;min-width:6.5rem}
 .card b{display:block;font-size:1.4rem} .key{display:inline-block;width:.8em;height:.8em;
-border-radius:2px;margin:0 .35em 0 .9em}
+border-radius:2px;margin:0 .35em 0 .9em} .key:first-child{margin-left:0}
 """
 
 
@@ -43,10 +43,15 @@ def page(found: Findings) -> str:
         f"<h1>Cluster report</h1><p class=dim>{escape(found.cluster)} · "
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC</p>",
         _cards(found),
+        "<p class=dim>Rest the pointer on a bar or a cell to see its numbers.</p>",
         "<h2>Availability</h2>" + availability(found),
-        "<h2>Masters and failovers</h2>" + masters(found),
-        "<h2>Raft leadership</h2>" + leadership(found),
-        "<h2>Buckets by replicaset</h2>" + ownership(found) + moves(found),
+        "<h2>Masters and failovers</h2><p class=dim>Who could write in each replicaset.</p>"
+        + masters(found),
+        "<h2>Raft leadership</h2><p class=dim>Each new term is an election.</p>"
+        + leadership(found),
+        "<h2>Buckets by replicaset</h2><p class=dim>Which of the buckets each one serves now.</p>"
+        + ownership(found)
+        + moves(found),
         *(f"<h2>Table {escape(name)}</h2>{table_skew(found, name)}" for name in found.skew),
     ]
     return (
@@ -61,7 +66,7 @@ def page(found: Findings) -> str:
 def _cards(found: Findings) -> str:
     instances = {row["instance_uuid"] for row in found.intervals}
     rows = sum(count for skew in found.skew.values() for _, count, _ in skew)
-    moved = sum(row["end"] - row["start"] + 1 for row in found.moves)
+    moved = sum(row["buckets"] for row in found.moves)
     facts = [
         (len(instances), "instances seen"),
         (len({row["replicaset"] for row in found.ownership}), "replicasets"),
@@ -121,10 +126,16 @@ def _shares(found: Findings, end: datetime) -> str:
         total = sum(span for _, span in spans) or 1.0
         online = sum(span for state, span in spans if state == "Online")
         outages = sum(state not in ("Online", "Expelled") for state in _words(mine[first:]))
-        rows.append((_name(found, uuid), f"{100 * online / total:.2f} %", outages,
+        rows.append((_name(found, uuid), _share(online, total), outages,
                      _seconds(total - online), mine[-1]["state"]))  # fmt: skip
     head = ("instance", "online since it joined", "outages", "away in all", "now")
     return _table(head, sorted(rows), (1, 2, 3))
+
+
+def _share(part: float, whole: float) -> str:
+    """In hundredths of a percent; what is not all of it never looks as if it were."""
+    shown = f"{100 * part / whole:.2f}"
+    return f"{100 * part / whole:.5f} %" if shown == "100.00" and part < whole else f"{shown} %"
 
 
 def _words(rows: list[dict[str, Any]]) -> list[str]:
@@ -218,17 +229,17 @@ def moves(found: Findings) -> str:
     seconds = max((end - begin).total_seconds(), 1.0)
     step = max(seconds / 60, 1.0)
     counts = [0] * (int(seconds / step) + 1)
-    sums: dict[str, int] = {}
+    sums: dict[tuple[str, str], int] = {}
     for row in found.moves:
-        size = row["end"] - row["start"] + 1
+        size = row["buckets"]
         counts[min(int((row["ts"] - begin).total_seconds() / step), len(counts) - 1)] += size
-        target = _name(found, row["to_replicaset"])
-        sums[target] = sums.get(target, 0) + size
+        way = (_name(found, row["from_replicaset"]), _name(found, row["to_replicaset"]))
+        sums[way] = sums.get(way, 0) + size
     plot = strip([(value, f"{value:,} buckets") for value in counts], begin, end)
-    top = max(counts) / step * 60
-    rows = [(name, f"{size:,}") for name, size in sorted(sums.items())]
-    return f"<h3>Buckets moved</h3>{plot}<p class=dim>at most {top:,.0f} a minute</p>" + _table(
-        ("to", "buckets"), rows, (1,)
+    top = f"at most {max(counts):,} in {_seconds(step)}"
+    rows = [(source, target, f"{size:,}") for (source, target), size in sorted(sums.items())]
+    return f"<h3>Buckets moved</h3>{plot}<p class=dim>{top}</p>" + _table(
+        ("from", "to", "buckets"), rows, (2,)
     )
 
 
@@ -239,20 +250,24 @@ def table_skew(found: Findings, table: str) -> str:
         return "<p class=dim>The table is empty.</p>"
     counts = {bucket: rows for bucket, rows, _ in known}
     sizes = {bucket: size for bucket, _, size in known}
-    total = max(max(counts), max(found.bucket_counts.values(), default=0))
+    tier = found.table_tiers[table]
+    total = max(max(counts), found.bucket_counts.get(tier, 0))
     rows, size, most = sum(counts.values()), sum(sizes.values()), max(counts.values())
     mean = rows / total
     words = (
         f"<p>{rows:,} rows, {_bytes(size)}; {mean:,.1f} rows per bucket, the fullest has {most:,} "
         f"({most / mean:,.1f}× the mean), {total - len(counts):,} of {total:,} are empty.</p>"
+        "<p class=dim>One cell for each bucket: the more rows, the deeper its colour.</p>"
     )
     plot = cells([counts.get(bucket, 0) for bucket in range(1, total + 1)], most)
-    return words + plot + _by_owner(found, counts, sizes) + _hot(found, table, rows)
+    return words + plot + _by_owner(found, tier, counts, sizes) + _hot(found, table, rows)
 
 
-def _by_owner(found: Findings, counts: dict[int, int], sizes: dict[int, int]) -> str:
+def _by_owner(found: Findings, tier: str, counts: dict[int, int], sizes: dict[int, int]) -> str:
     sums: dict[str, list[int]] = {}
     for row in found.ownership:
+        if row["tier"] != tier:
+            continue
         mine = sums.setdefault(row["replicaset"], [0, 0])
         for bucket in range(row["start"], row["end"] + 1):
             mine[0] += counts.get(bucket, 0)
@@ -280,7 +295,9 @@ def _hot(found: Findings, table: str, total: int) -> str:
 def _seconds(value: float) -> str:
     if value < 120:
         return f"{value:.0f} s"
-    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
+    if value < 7200:
+        return f"{value / 60:.0f} min"
+    return f"{value / 3600:.1f} h" if value < 48 * 3600 else f"{value / 86400:.1f} days"
 
 
 def _bytes(value: float) -> str:

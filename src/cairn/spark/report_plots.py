@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 _WIDTH, _LEFT, _RIGHT, _ROW = 900, 110, 10, 26
+_SEEN = 4.0  # the least width of what held for a moment: an outage of seconds in a month
 Bar = Sequence[Any]  # begin, end, colour, title, and words inside if there is room
 
 
@@ -51,9 +52,9 @@ def lanes(rows: Sequence[tuple[str, Sequence[Bar]]], begin: datetime, end: datet
     shapes = []
     for at, (name, bars_) in enumerate(rows):
         shapes.append(_label(at, name))
-        for bar in bars_:
-            x = _LEFT + (bar[0] - begin).total_seconds() * scale
-            width = max((bar[1] - bar[0]).total_seconds() * scale, 1.5)
+        for bar in sorted(bars_, key=lambda each: each[0] - each[1]):  # short ones lie on top
+            width = max((bar[1] - bar[0]).total_seconds() * scale, _SEEN)
+            x = min(_LEFT + (bar[0] - begin).total_seconds() * scale, _WIDTH - _RIGHT - width)
             shapes.append(_rect(x, at * _ROW + 4, width, 18, bar[2], bar[3]))
             if len(bar) > 4 and width > 8 * len(bar[4]):
                 inside = escape(bar[4])

@@ -12,7 +12,7 @@ from cairn.spark import cluster
 from cairn.spark.options import Options, read_options
 from cairn.spark.plainly import plainly
 from cairn.spark.reader import PushingReader, QueryReader, TableReader, query_schema
-from cairn.spark.tables import describe, spark_schema, spark_type_of_arrow
+from cairn.spark.tables import TableInfo, describe, spark_schema, spark_type_of_arrow
 from cairn.spark.writer import TableWriter
 
 
@@ -65,17 +65,23 @@ class CairnSource(DataSource):  # type: ignore[misc]
             return (PushingReader if options.pushdown else TableReader)(options, table, schema)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
-        options = self._options
         with plainly():
-            try:
-                table = describe(options.dsn, self._table_name())
-            except UndefinedTable as problem:
-                problem.hint = "create it first: `cairn load --create`, or CREATE TABLE"
-                raise
-            return TableWriter(options, table, schema, overwrite)
+            return TableWriter(self._options, self._target(), schema, overwrite)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+        from cairn.spark.sink import TableSink
+
+        with plainly():
+            return TableSink(self._options, self._target(), schema, overwrite)
+
+    def _target(self) -> TableInfo:
+        try:
+            return describe(self._options.dsn, self._table_name())
+        except UndefinedTable as problem:
+            problem.hint = "create it first: `cairn load --create`, or CREATE TABLE"
+            raise
 
     def streamReader(self, schema: Any) -> Any:
         from cairn.spark import streams
 
-        with plainly():
-            return streams.reader(self._options, schema)
+        return streams.reader(self._options, schema)

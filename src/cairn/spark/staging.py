@@ -2,9 +2,10 @@
 
 Two ordinary tables hold it all, so that it is replicated, survives failovers and moves with its
 buckets: `cairn_spark_stage` has the chunks (compressed Arrow as base64), `cairn_spark_commit` one
-row per write id. Whoever inserts that row first wins; its manifest names the chunks that count. A
-chunk whose answer was lost is promoted again, and rows that are there exactly as given are
-accepted.
+row per write id. When all tasks are done every owner checks that its chunks would go in, so that a
+write that meets a conflict is refused whole. Whoever then inserts the row of the write id first
+wins; its manifest names the chunks that count. A chunk whose answer was lost is promoted again, and
+rows that are there exactly as given are accepted.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from cairn.spark.tables import TableInfo
 STAGE, COMMIT = "cairn_spark_stage", "cairn_spark_commit"
 CHUNK_ROWS = 60_000  # kept in one row of the stage, compressed, and promoted at once
 AT_ONCE = 2  # chunks that an owner promotes: it reads one while it writes the other
+CHECK_S, CHECKED_ROWS_S = 60.0, 50_000  # patience with an owner: seconds, and rows a second
 ORPHANS_S = 24 * 3600  # chunks of writes that never ended are swept after this
 _UNIQUE = "23505"
 _CREATE = (
@@ -41,6 +43,7 @@ _CREATE = (
 )
 
 
+_DECIDED = f"SELECT state, manifest FROM {COMMIT} WHERE write_id = $1"
 _KEEP = f"INSERT INTO {STAGE} VALUES ($1, $2, $3, $4, $5, $6, $7)"
 
 
@@ -77,15 +80,19 @@ def slots(owners: Sequence[Owner], table: TableInfo) -> list[int]:
     return [number or 0 for number in found]
 
 
+def create(dsn: str) -> None:
+    for text in _CREATE:
+        cluster.pool(dsn).execute(text)
+
+
 def prepare(dsn: str, write_id: str) -> bool:
     """Make the tables, sweep orphans, finish an interrupted commit. True: already written."""
     pool = cluster.pool(dsn)
-    for text in _CREATE:
-        pool.execute(text)
+    create(dsn)
     old = _now() - ORPHANS_S
     pool.execute(f"DELETE FROM {STAGE} WHERE created < {old}")
     pool.execute(f"DELETE FROM {COMMIT} WHERE state = 'begun' AND created < {old}")
-    row = pool.fetchrow(f"SELECT state, manifest FROM {COMMIT} WHERE write_id = $1", write_id)
+    row = pool.fetchrow(_DECIDED, write_id)
     if row is None:
         return False
     if row[0] != "done":
@@ -120,8 +127,13 @@ class Task:
 
 
 def commit(dsn: str, write_id: str, manifest: Manifest) -> None:
-    """Decide, then carry out. Repeating it changes nothing."""
+    """Check, decide, then carry out. Repeating it changes nothing."""
     pool = cluster.pool(dsn)
+    try:
+        _check(dsn, write_id, manifest)
+    except CairnError:
+        if pool.fetchrow(_DECIDED, write_id) is None:
+            raise  # else what was met may be this very write, committed by another driver
     state = "truncating" if manifest.overwrite else "promoting"
     text = msgspec.json.encode(manifest).decode()
     is_resumed = False
@@ -133,12 +145,42 @@ def commit(dsn: str, write_id: str, manifest: Manifest) -> None:
     except CairnError as problem:
         if problem.sqlstate != _UNIQUE:
             raise
-        row = pool.fetchrow(f"SELECT state, manifest FROM {COMMIT} WHERE write_id = $1", write_id)
+        row = pool.fetchrow(_DECIDED, write_id)
         assert row is not None
         state, manifest = row[0], msgspec.json.decode(row[1], type=Manifest)
         is_resumed = True
     if state != "done":
         _finish(dsn, write_id, state, manifest, is_resumed)
+
+
+def _by_slot(manifest: Manifest) -> dict[int, list[Chunk]]:
+    found: dict[int, list[Chunk]] = {}
+    for chunk in manifest.chunks:
+        found.setdefault(chunk.slot, []).append(chunk)
+    return found
+
+
+def _check(dsn: str, write_id: str, manifest: Manifest) -> None:
+    """Whether every row would go in, asked of all owners before anything becomes visible."""
+    against = "nothing"
+    if manifest.on_conflict == "error":
+        against = "itself" if manifest.overwrite else "table"
+    by_slot = _by_slot(manifest)  # all tasks split by the same owners: equal keys have one slot
+
+    def ask(slot: int) -> None:
+        chunks = by_slot[slot]
+        words = (
+            manifest.table, msgspec.json.encode(manifest.columns).decode(), against, STAGE,
+            write_id, msgspec.json.encode(chunks).decode(),
+        )  # fmt: skip
+        text = f"CALL cairn_check({', '.join(map(_text, words))})"
+        seconds = CHECK_S + sum(chunk.rows for chunk in chunks) / CHECKED_ROWS_S
+        cluster.persistently(
+            dsn, lambda _: cluster.call(dsn, text, _address_of(dsn, slot), seconds)
+        )
+
+    with ThreadPoolExecutor(max(len(by_slot), 1), "check") as threads:
+        list(threads.map(ask, by_slot))
 
 
 def _finish(dsn: str, write_id: str, state: str, manifest: Manifest, is_resumed: bool) -> None:
@@ -147,9 +189,7 @@ def _finish(dsn: str, write_id: str, state: str, manifest: Manifest, is_resumed:
     if state == "truncating":
         pool.execute(f"TRUNCATE TABLE {quote(manifest.table)}")
         pool.run(update, ("promoting", write_id))
-    by_slot: dict[int, list[Chunk]] = {}
-    for chunk in manifest.chunks:
-        by_slot.setdefault(chunk.slot, []).append(chunk)
+    by_slot = _by_slot(manifest)
     has_failed = threading.Event()
 
     def promote_all(chunks: Iterator[Chunk]) -> None:
@@ -196,11 +236,23 @@ def _address_of(dsn: str, slot: int) -> str | None:
     return table.master_address(tier, bucket)
 
 
-def abandon(dsn: str, write_id: str) -> None:
-    """After a failed job. What was committed meanwhile stays as it is."""
+def is_decided(dsn: str, write_id: str) -> bool:
+    """Whether a write was committed, or is about to be by its manifest."""
+    return cluster.pool(dsn).fetchrow(_DECIDED, write_id) is not None
+
+
+def forget(dsn: str, write_id: str) -> None:
+    """A write that nobody will repeat any more."""
+    cluster.pool(dsn).run(f"DELETE FROM {COMMIT} WHERE write_id = $1", (write_id,))
+
+
+def abandon(dsn: str, write_id: str) -> bool:
+    """After a failed job. False: it was decided to commit it, which stays as it is."""
     pool = cluster.pool(dsn)
-    if pool.fetchrow(f"SELECT state FROM {COMMIT} WHERE write_id = $1", write_id) is None:
-        pool.run(f"DELETE FROM {STAGE} WHERE write_id = $1", (write_id,))
+    if is_decided(dsn, write_id):
+        return False
+    pool.run(f"DELETE FROM {STAGE} WHERE write_id = $1", (write_id,))
+    return True
 
 
 # --- direct writes --------------------------------------------------------------------------------

@@ -28,6 +28,17 @@ def schema(options: Options) -> Any:
 
 
 def reader(options: Options, wanted: Any) -> Any:
+    """What is wrong with the options is told by its first answer.
+
+    Spark 4.3 stops a reader that was never made, and tells of that instead of why.
+    """
+    try:
+        return _reader(options, wanted)
+    except CairnError as problem:
+        return Refused(problem)
+
+
+def _reader(options: Options, wanted: Any) -> Any:
     from cairn.spark.row_stream import RowStream
     from cairn.spark.topology_stream import TopologyStream
 
@@ -115,6 +126,25 @@ class CairnStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
     def commit(self, end: dict[str, Any]) -> None:
         """The servers keep their logs by their own settings."""
+
+
+class Refused(CairnStream):
+    """In place of a reader that cannot be made."""
+
+    def __init__(self, problem: CairnError) -> None:
+        self._problem, self._options = problem, Options(dsn="")
+
+    def _initial(self) -> dict[str, Any]:
+        raise self._problem
+
+    def _newest_offset(self) -> dict[str, Any]:
+        raise self._problem
+
+    def _latest(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        raise self._problem
+
+    def _partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+        raise self._problem
 
 
 def row_limit(limit: Any) -> int:

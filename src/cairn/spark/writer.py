@@ -9,7 +9,7 @@ is never written again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -31,6 +31,33 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
 
     def __init__(self, rows: int, chunks: list[staging.Chunk]) -> None:
         self.rows, self.chunks = rows, chunks
+
+
+def stage(
+    options: Options,
+    table: TableInfo,
+    owners: Sequence[cluster.Owner],
+    write_id: str,
+    batches: Iterator[Any],
+) -> Written:
+    """Keep the rows of a task aside, each chunk with the owner of its rows."""
+    context = TaskContext.get()
+    task = staging.Task(options.dsn, write_id, context.partitionId(), context.taskAttemptId())
+    slots = staging.slots(owners, table)
+    rows, chunks = 0, []
+    splitter = Splitter(table, owners)
+    for batch in gathered(batches, options.batch_bytes):
+        for at, part in splitter.chunks(batch, staging.CHUNK_ROWS):
+            chunks.append(task.keep(slots[at], to_stream(part, "zstd"), part.num_rows))
+            rows += part.num_rows
+    return Written(rows, chunks)
+
+
+def manifest_of(
+    table: TableInfo, names: Sequence[str], on_conflict: str, overwrite: bool, messages: list[Any]
+) -> staging.Manifest:
+    chunks = tuple(chunk for message in messages if message for chunk in message.chunks)
+    return staging.Manifest(table.name, tuple(names), on_conflict, overwrite, chunks)
 
 
 class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
@@ -65,26 +92,12 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
                 pass
             return Written(0, [])
         if self._is_staged:
-            return self._stage(iterator)
+            return stage(self._options, self._table, self._owners, self._write_id, iterator)
         part = TaskContext.get().partitionId()
         work = DirectWrite(
             self._options, self._table, self._owners, self._names, self._write_id, part
         )
         return Written(work.write(iterator), [])
-
-    def _stage(self, iterator: Iterator[Any]) -> Written:
-        context = TaskContext.get()
-        task = staging.Task(
-            self._options.dsn, self._write_id, context.partitionId(), context.taskAttemptId()
-        )
-        slots = staging.slots(self._owners, self._table)
-        rows, chunks = 0, []
-        splitter = Splitter(self._table, self._owners)
-        for batch in gathered(iterator, self._options.batch_bytes):
-            for at, part in splitter.chunks(batch, staging.CHUNK_ROWS):
-                chunks.append(task.keep(slots[at], to_stream(part, "zstd"), part.num_rows))
-                rows += part.num_rows
-        return Written(rows, chunks)
 
     # --- on the driver, at the end --------------------------------------------------------------
 
@@ -94,12 +107,8 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
                 staging.forget_direct(self._options.dsn, self._write_id)
         if not self._is_staged or self._is_done:
             return
-        manifest = staging.Manifest(
-            self._table.name,
-            tuple(self._names),
-            self._options.on_conflict,
-            self._overwrite,
-            tuple(chunk for message in messages if message for chunk in message.chunks),
+        manifest = manifest_of(
+            self._table, self._names, self._options.on_conflict, self._overwrite, messages
         )
         with plainly():
             staging.commit(self._options.dsn, self._write_id, manifest)
