@@ -75,7 +75,7 @@ def test_the_first_thing_said_is_what_is_wrong(
     spark: Any, dsn: str, pool: SyncPool, table: Callable[[str], str], mistake: str
 ) -> None:
     name = table("id INTEGER PRIMARY KEY, s TEXT")
-    pool.execute(f"INSERT INTO {name} VALUES (1, 'a')")
+    save(spark, dsn, name, "1L AS id, 'a' AS s", commit="staged")  # makes the stage too
     sentence, make = MISTAKES[mistake]
     with pytest.raises(Exception) as caught:
         make(spark, dsn, name)

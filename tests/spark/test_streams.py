@@ -40,7 +40,7 @@ def test_a_stream_starts_where_it_is_told(run: Callable[..., list[Any]], pool: S
 @pytest.mark.parametrize(
     ("stream", "said"),
     [
-        ("table:nowhere", r'\[42P01\] table "nowhere" does not exist'),
+        ("table:nowhere", r'\[42P01\] table with name "nowhere" not found'),
         ("table:_pico_table", r"\[22023\] _pico_table is a global table"),
         ("rows", r'\[22023\] option\("stream", "rows"\) is not known'),
     ],
