@@ -231,3 +231,13 @@ class WriteResponse(msgspec.Struct, frozen=True):
     row_count: int
     lsn: int
     rows: tuple[tuple[Any, ...], ...] = ()  # what RETURNING told
+
+
+class Chunk(msgspec.Struct, frozen=True, array_like=True):
+    """Where Spark's writers kept some rows aside, as they name it to the instances."""
+
+    slot: int
+    part: int
+    attempt: int
+    seq: int
+    rows: int

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cairn.model.errors import InvalidParameter, UniqueViolation
-from cairn.model.rpc import ReadRequest
+from cairn.model.rpc import Chunk, ReadRequest
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.model.values import from_physical
 from cairn.server.arrow_types import load_pyarrow
@@ -34,14 +34,6 @@ PASS_ROWS = 4_000_000  # whose keys are in memory at once; more rows are read in
 ASKED_VALUES = 30_000  # bound to one query: SQLite takes 32,766
 ENDLESS = 1 << 50  # steps: it only makes the query run on a thread
 _AGAINST = ("table", "itself", "nothing")
-
-
-class Chunk(msgspec.Struct, frozen=True, array_like=True):
-    slot: int
-    part: int
-    attempt: int
-    seq: int
-    rows: int
 
 
 class Unique(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ import msgspec
 
 from cairn.model.buckets import bucket_of
 from cairn.model.errors import CairnError
+from cairn.model.rpc import Chunk
 from cairn.model.values import ColumnType
 from cairn.spark import cluster
 from cairn.spark.cluster import Owner
@@ -45,16 +46,6 @@ _CREATE = (
 
 _DECIDED = f"SELECT state, manifest FROM {COMMIT} WHERE write_id = $1"
 _KEEP = f"INSERT INTO {STAGE} VALUES ($1, $2, $3, $4, $5, $6, $7)"
-
-
-class Chunk(msgspec.Struct, frozen=True, array_like=True):
-    """Where some rows were kept aside."""
-
-    slot: int
-    part: int
-    attempt: int
-    seq: int
-    rows: int
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from cairn.model.errors import CairnError
+from cairn.model.rpc import Chunk
 from cairn.spark import cluster, staging
 from cairn.spark.direct import DirectWrite
 from cairn.spark.filters import quote
@@ -29,7 +30,7 @@ from cairn.spark.tables import TableInfo, check_writable
 class Written(WriterCommitMessage):  # type: ignore[misc]
     """What one task did."""
 
-    def __init__(self, rows: int, chunks: list[staging.Chunk]) -> None:
+    def __init__(self, rows: int, chunks: list[Chunk]) -> None:
         self.rows, self.chunks = rows, chunks
 
 
