@@ -253,9 +253,7 @@ MUTANTS = tuple(
         ),
         (
             *("16", "a scan leaves its cursor open", "storage/readers.py"),
-            "            for row in self.connection.execute(sql, args):",
-            "            self._kept = self.connection.execute(sql, args)\n"
-            "            for row in self._kept:",
+            *("        cursor.close(True)", "        taken.kept = cursor"),
             UNIT + "streams_and_readers.py::test_a_scan_stopped_at_its_limit_leaves_no_cursor_open",
         ),
         (

@@ -108,7 +108,10 @@ def test_a_read_given_up_half_way_leaves_no_cursor_open(
     assert (1_000,) in (reader.quick(ALL, ()) or [])
 
 
-def test_a_scan_stopped_at_its_limit_leaves_no_cursor_open(site: Site, reader: RowReader) -> None:
+def test_a_scan_stopped_at_its_limit_leaves_no_cursor_open(
+    site: Site, reader: RowReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "TAKEN_ROWS", 20)
     with pytest.raises(MotionLimit):
         reader.rows(ALL, (), 10, threading.Event())
     site.insert(1_000)

@@ -23,7 +23,7 @@ Register = Callable[[apsw.Connection], None]
 QUICK_S = 0.002  # what a read may take on the event loop
 UNHURRIED_S = 5.0  # what one that must run there may: the instance does nothing else meanwhile
 ANSWER_BYTES = 512 * 1024 * 1024  # of rows that are held before the first is sent, about
-_TAKEN_ROWS = 1_000  # between two looks at their size
+TAKEN_ROWS = 1_000  # between two looks at their size
 LOOK_EVERY = 2_000  # steps of SQLite's machine between two looks at the clock
 
 
@@ -143,7 +143,7 @@ def taken(cursor: apsw.Cursor, row_max: int, answer_bytes: int) -> list[Row]:
     found: list[Row] = []
     size = 0
     try:
-        while part := list(islice(cursor, _TAKEN_ROWS)):
+        while part := list(islice(cursor, TAKEN_ROWS)):
             found += part
             if row_max and len(found) > row_max:
                 raise too_many(row_max)
