@@ -116,6 +116,15 @@ def test_rows_go_to_every_owner_in_whatever_pieces_they_come(
         connection.execute("DROP TABLE pieces")
 
 
+def owns_first(cluster: Cluster, name: str) -> bool:
+    """Whether the first bucket is the instance's."""
+    query = (
+        "SELECT name FROM _pico_instance WHERE replicaset_name = "
+        "(SELECT current_replicaset_name FROM _pico_bucket WHERE bucket_id_start = 1)"
+    )
+    return (name,) in cluster[name].sql(query)
+
+
 def test_rows_of_another_replicaset_may_be_more_than_one_message_holds(
     connection: psycopg.Connection[tuple[object, ...]], cluster: Cluster
 ) -> None:
@@ -134,6 +143,15 @@ def test_rows_of_another_replicaset_may_be_more_than_one_message_holds(
                 lines = [bytes(piece) for piece in copy]
             assert sorted(int(line.split()[0]) for line in lines) == near
             assert {len(line.split()[1]) for line in lines} == {5_000_000}
+        other = next(name for name in ("i1", "i2") if not owns_first(cluster, name))
+        with psycopg.connect(dsn(cluster, other), autocommit=True) as asked:
+            with (
+                pytest.raises(psycopg.errors.QueryCanceled),
+                asked.cursor().copy("COPY wide TO STDOUT") as copy,
+            ):
+                for _ in copy:
+                    asked.cancel()
+            assert asked.execute("SELECT 1").fetchall() == [(1,)]
     finally:
         connection.execute("DROP TABLE wide")
 

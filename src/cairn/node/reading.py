@@ -122,14 +122,19 @@ class Reads:
         return rows
 
     async def read_buckets(
-        self, tier: str, buckets: Iterable[int], request: Callable[[tuple[int, ...]], ReadRequest]
+        self,
+        tier: str,
+        buckets: Iterable[int],
+        request: Callable[[tuple[int, ...]], ReadRequest],
+        how: How | None = None,
     ) -> list[Row]:
         """Ask each owner what `request` makes of its own buckets."""
+        manner = how or How()
 
         async def attempt() -> list[Row]:
             found: list[Row] = []
             for replicaset, owned in self.routes.group(tier, buckets).items():
-                found += await self._read_at(replicaset, request(owned), How())
+                found += await self._read_at(replicaset, request(owned), manner)
             return found
 
         rows: list[Row] = await self._following(attempt)

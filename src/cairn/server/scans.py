@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cairn.model.errors import CairnError, LimitExceeded, NotOwner, QueryCanceled
-from cairn.model.rpc import ReadRequest, ReadResponse
+from cairn.model.rpc import ReadRequest
 from cairn.node.reading import How
 from cairn.node.routes import Ranges, merged
 from cairn.server import scan_pool
@@ -35,7 +35,6 @@ Encode = Callable[[Sequence[Row]], bytes]
 Chunks = AsyncIterator[tuple[int, bytes]]
 FIRST_BUCKETS = 10  # asked of another instance; then more or fewer, as they turn out
 HANDY = 2 * 1024 * 1024  # bytes of an answer: longer ones keep a link's other messages waiting
-REMOTE_S = 30.0
 
 
 async def chunks(
@@ -81,7 +80,7 @@ async def _collected(
             async for piece in streamed(session, request, encode):
                 yield piece
             continue
-        async for piece in _asked_for(session, query, fragment, values, replicaset, encode, ranges):
+        async for piece in _asked_for(session, query, fragment, values, encode, ranges):
             yield piece
 
 
@@ -90,20 +89,26 @@ async def _asked_for(
     query: Cached,
     fragment: plans.Fragment,
     values: list[Any],
-    replicaset: str,
     encode: Encode,
     ranges: Ranges,
 ) -> Chunks:
     """Rows of another replicaset, as many buckets at a time as make a message of a handy size."""
-    instance, routes = session.service.instance, session.service.dispatcher.routes
+    how = How(session.preference, cancelled=session.cancelled)
+
+    def request(owned: tuple[int, ...]) -> ReadRequest:
+        asked = merged((bucket, bucket) for bucket in owned)
+        return read_request(session, query, fragment, values, asked)
+
     waiting, step = list(reversed(ranges)), FIRST_BUCKETS
     while waiting:
+        if session.cancelled.is_set():
+            raise QueryCanceled("canceling statement due to user request")
         low, last = waiting.pop()
         high = min(low + step - 1, last)
-        request = read_request(session, query, fragment, values, ((low, high),))
-        target = routes.reader(replicaset, session.preference, instance.raft_id)
         try:
-            answer = await instance.peers.call(target, "read_rows", request, ReadResponse, REMOTE_S)
+            rows = await session.service.dispatcher.read_buckets(
+                fragment.tier, range(low, high + 1), request, how
+            )
         except CairnError as problem:
             if problem.sqlstate != LimitExceeded.sqlstate or step == 1:
                 raise
@@ -111,7 +116,7 @@ async def _asked_for(
             step = max(step // 4, 1)
             continue
         size = 0
-        async for count, data in _encoded(answer.rows, encode):
+        async for count, data in _encoded(rows, encode):
             size += len(data)
             yield count, data
         if high < last:

@@ -140,9 +140,8 @@ class Tree:
             return
         for number in level.tolist():
             children, inside = self._children(number, low, high, is_inside)
-            edges = np.flatnonzero(~inside)
             yield from self._numbers(children[inside], low, high, True, depth + 1)
-            yield from self._numbers(children[edges], low, high, False, depth + 1)
+            yield from self._numbers(children[~inside], low, high, False, depth + 1)
 
     def _children(self, number: int, low: int, high: int, is_inside: bool) -> tuple[Any, Any]:
         """Those that can have wanted rows, and which of them have no others."""
