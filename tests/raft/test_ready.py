@@ -145,3 +145,23 @@ def test_apply_is_bounded_and_waits_for_its_acknowledgement() -> None:
     script.nodes[1].hold_apply = False
     script.settle()
     assert len(script.nodes[1].data) == 4
+
+
+def test_a_leader_whose_followers_wait_for_their_disks_stays_leader() -> None:
+    script = Script(3)
+    script.elect(1)
+    script.nodes[2].hold_disk = script.nodes[3].hold_disk = True
+    script.propose(1, b"x")
+    script.tick(5 * script[1].config.election_tick)
+    assert (script[1].role, script[1].term) == (Role.LEADER, script[2].term)
+
+
+def test_a_heartbeat_of_a_term_that_is_not_durable_is_answered_after_the_write() -> None:
+    core = Script(3)[2]
+    core.step(Message(MsgKind.HEARTBEAT, 1, 2, 5))
+    ready = core.ready()
+    assert (kinds(ready.messages), ready.must_sync) == ([], True)
+    assert kinds(ready.messages_after_persist) == [MsgKind.HEARTBEAT_RESP]
+    core.persisted(ready.number)
+    core.step(Message(MsgKind.HEARTBEAT, 1, 2, 5))
+    assert kinds(core.ready().messages) == [MsgKind.HEARTBEAT_RESP]

@@ -193,3 +193,39 @@ def test_all_lose_power_and_nothing_committed_is_lost() -> None:
         b"x",
         b"y",
     ]
+
+
+def lost_appends(script: Script, node: int) -> list[int]:
+    """How many entries each append to `node` had that did not arrive."""
+    return [len(m.entries) for m in script.lost if m.kind is MsgKind.APP and m.to == node]
+
+
+def test_an_acknowledgement_is_not_answered_by_an_append_with_nothing_to_tell() -> None:
+    script = Script(3)
+    script.elect(1)
+    script.propose(1, b"x")
+    leader = script[1]
+    script.cut_links = {(1, 3)}
+    leader.report_unreachable(3)  # it asks before it sends more
+    leader.step(Message(MsgKind.HEARTBEAT_RESP, 3, 1, leader.term))
+    script.settle()
+    assert lost_appends(script, 3) == [0]  # the question
+    leader.step(Message(MsgKind.APP_RESP, 3, 1, leader.term, leader.log.last))
+    script.settle()
+    assert lost_appends(script, 3) == [0]
+
+
+def test_a_snapshot_tells_that_what_it_holds_is_committed() -> None:
+    script = Script(3)
+    script.elect(1)
+    script.cut(3)
+    script.propose(1, b"a", b"b")
+    script.compact(1)
+    leader = script[1]
+    leader.report_unreachable(3)
+    leader.step(Message(MsgKind.HEARTBEAT_RESP, 3, 1, leader.term))
+    script.settle()
+    script.lost.clear()
+    leader.step(Message(MsgKind.APP_RESP, 3, 1, leader.term, leader.log.last))
+    script.settle()
+    assert lost_appends(script, 3) == []

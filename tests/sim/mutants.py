@@ -102,6 +102,7 @@ plant("ack before fsync", _early(MsgKind.APP_RESP))
 plant("vote request before fsync", _early(MsgKind.VOTE), script=directed.vote_request_after_sync)
 plant("pre-vote request before fsync", _early(MsgKind.PRE_VOTE))
 plant("vote granted before fsync", _early(MsgKind.VOTE_RESP))
+plant("heartbeat answered in a term that is not durable", _early(MsgKind.HEARTBEAT_RESP))
 
 
 def _no_vote(self: MemberState) -> HardState:

@@ -62,6 +62,7 @@ class Proposer:
         runner = self._runner
         if runner.is_leader and self._term != runner.term:
             self._rebuild()
+        self._log.compact(runner.view.first_index() - 1)  # what the log has forgotten
         touched = ops.touched(request.op, self._state.key_positions)
         standing = cas.Standing(
             is_leader=runner.is_leader,
@@ -109,9 +110,6 @@ class Proposer:
             records.append(cas.LogRecord(entry.index, entry.term, key, touched))
         self._log.rebuild(first - 1, records)
         self._term = runner.term
-
-    def compacted(self, index: int) -> None:
-        self._log.compact(index)
 
     # --- from anywhere ------------------------------------------------------------------------
 

@@ -364,7 +364,7 @@ class Replication(Ballots, FullCopies):
             return None
         master = self._state.cluster.instances.get(found[1].current_master_name)
         link = self.links.get(master.uuid) if master is not None else None
-        lag_s = None if link is None else link.lag_s(asyncio.get_running_loop().time())
+        lag_s = None if link is None else link.lag_s(self._runtime.boot_clock())
         return NEVER_S if lag_s is None else lag_s
 
     # --- keeping the log short ------------------------------------------------------------------

@@ -342,6 +342,7 @@ class RaftCore(Elections):
         assert number <= self.ready_number, "a Ready that was never handed out"
         while self.handed_out and self.handed_out[0].number <= number:
             done = self.handed_out.popleft()
+            self.durable_term = done.term
             if done.snapshot_index:
                 self.log.snapshot_stabilised(done.snapshot_index)
             if done.last_index and self.attests_tail(done):

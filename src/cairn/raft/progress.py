@@ -69,6 +69,7 @@ class Progress:
         self._enter(Flow.SNAPSHOT)
         self.pending_snapshot = index
         self.next = index + 1
+        self.sent_commit = index  # a snapshot tells that everything in it is committed
 
     # --- sending
 

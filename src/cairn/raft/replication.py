@@ -142,7 +142,7 @@ class Replication(Reads):
         if self.advance_commit():
             self.broadcast_pending = True
         elif was_paused:
-            self.send_append(node)
+            self.send_append(node, only_if_news=True)
         self.fill_window(node)
         self.hand_over_if_caught_up(node)
 

@@ -26,6 +26,8 @@ from cairn.raft.types import (
     Storage,
 )
 
+_PROMISE_NOTHING = frozenset({MsgKind.HEARTBEAT_RESP, MsgKind.PRE_VOTE_RESP})
+
 
 @dataclass(slots=True)
 class PendingRead:
@@ -93,6 +95,7 @@ class MemberState:
         self.handed_out: deque[HandedOut] = deque()
         self.ready_number = 0
         self.last_hard = hard
+        self.durable_term = hard.term  # the last one that our disk has confirmed
         self.last_soft = SoftState(NO_NODE, Role.FOLLOWER)
 
         self.set_conf(conf)
@@ -126,8 +129,12 @@ class MemberState:
     # --- sending
 
     def may_leave_before_sync(self, message: Message) -> bool:
-        """Only a leader's words: its term is durable and its own ack waits anyway (brief 4, P0)."""
-        return self.role is Role.LEADER
+        """A leader's words: its term is durable, and its own ack waits anyway. And answers that
+        promise nothing but our term: a slow disk must not look like a lost member, or one long
+        sync on a majority deposes a healthy leader."""
+        if self.role is Role.LEADER:
+            return True
+        return message.kind in _PROMISE_NOTHING and self.term == self.durable_term
 
     def send(self, message: Message) -> None:
         if self.may_leave_before_sync(message):
