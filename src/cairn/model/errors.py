@@ -400,6 +400,10 @@ class Unreachable(CairnError):
     sqlstate = "58000"
 
 
+class NotSent(Unreachable):
+    """The request never left: whatever it asked for certainly did not happen."""
+
+
 class ConfigProblem(CairnError):
     """A flag, an environment variable or a line of the file is wrong; the text names it."""
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from cairn.model.errors import CairnError, PeerRefused, Unreachable, from_wire
+from cairn.model.errors import CairnError, NotSent, PeerRefused, Unreachable, from_wire
 from cairn.net import frames
 from cairn.net.handshake import DialSide, Identity, ListenSide
 
@@ -21,6 +21,9 @@ log = logging.getLogger("cairn.net")
 
 HANDSHAKE_TIMEOUT_S = 5.0
 MAX_UNSENT = 32 * 1024 * 1024  # past this, one-way messages are dropped: Raft repeats itself
+
+PING = "ping"  # asked of a peer that owes an answer and says nothing
+SILENT_SWEEPS = 5  # looks, a second apart, after which such a peer is given up
 
 CANCEL = "cancel_request"  # one-way: the id of a request whose answer nobody wants any more
 
@@ -54,6 +57,8 @@ class Link(asyncio.Protocol):
         self.peer: Identity | None = None
         self.is_open = False
         self.dropped = 0
+        self._is_heard = False  # since the last look
+        self.quiet = 0  # looks in a row at which it owed an answer and had said nothing
 
     # --- asyncio.Protocol ---------------------------------------------------------------------
 
@@ -65,6 +70,7 @@ class Link(asyncio.Protocol):
             self._transport.write(frames.pack(self._handshake.start()))
 
     def data_received(self, data: bytes) -> None:
+        self._is_heard = True
         try:
             for payload in self._reader.feed(data):
                 if self._handshake is not None:
@@ -80,6 +86,8 @@ class Link(asyncio.Protocol):
         problem = self._problem or exc
         waiting, self._waiting = self._waiting, {}
         lost = Unreachable("the connection to the peer was lost before it answered")
+        if isinstance(problem, Unreachable):
+            lost = problem
         for callback in waiting.values():
             callback(lost)
         for task in list(self._tasks):
@@ -118,7 +126,7 @@ class Link(asyncio.Protocol):
         request_id = self._next_id
         self._next_id += 1
         if not self.is_open:
-            problem = Unreachable("the connection to the peer is closed")
+            problem = NotSent("the connection to the peer is closed")
             asyncio.get_running_loop().call_soon(callback, problem)
             return request_id
         data = frames.pack_frame(frames.REQUEST, request_id, method, _encode(body))
@@ -128,6 +136,26 @@ class Link(asyncio.Protocol):
         self._waiting[request_id] = callback
         self._write(data)
         return request_id
+
+    def look(self) -> None:
+        """Called once a second: a peer that stands still must not keep its askers waiting.
+
+        A stop of our own costs one look, not many: whoever was deaf judges nobody.
+        """
+        if self._is_heard or not self._waiting:
+            self._is_heard, self.quiet = False, 0
+            return
+        self.quiet += 1
+        if self.quiet == 1:
+            self.request(PING, None, lambda answer: None)
+        elif self.quiet >= SILENT_SWEEPS:
+            self.give_up(Unreachable(f"the peer has been silent for {self.quiet} s"))
+
+    def give_up(self, problem: CairnError) -> None:
+        """Hang up now, whatever is still unsent: everybody who waits is told."""
+        if self._problem is None:
+            self._problem = problem
+        self._transport.abort()
 
     def forget(self, request_id: int) -> None:
         """Nobody waits for this answer any more."""
@@ -197,6 +225,9 @@ class Link(asyncio.Protocol):
             return
         if frame.method == CANCEL:
             self._end_task(frame.body)
+            return
+        if frame.method == PING:
+            self._answer(frame, None)
             return
         handler = self._handlers.get(frame.method)
         if handler is None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from cairn.model.errors import CairnError, Unreachable
+from cairn.model.errors import CairnError, NotSent, Unreachable
 from cairn.net.handshake import DialSide, Identity, ListenSide, Refused
 from cairn.net.link import Handler, Link
 
@@ -20,6 +20,7 @@ T = TypeVar("T")
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
 DIAL_TIMEOUT_S = 3.0
 SAY_AGAIN_S = 10.0
+LOOK_S = 1.0
 
 
 class Network(Protocol):
@@ -124,6 +125,24 @@ class Peers:
         """Whether there is any link to it, dialled by us or by it."""
         return self.is_connected(raft_id) or self._other_link(raft_id) is not None
 
+    # --- who stands still -----------------------------------------------------------------------
+
+    async def watch(self) -> None:
+        """Notice peers that owe answers and have fallen silent."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for link in list(self._links.values()):
+                link.look()
+
+    def abandon(self, raft_id: int, why: str, *, if_quiet: bool = False) -> None:
+        """Nobody is to wait any longer for this peer: the cluster has gone on without it.
+
+        With `if_quiet`, only if it has been silent: one that is merely deposed still answers.
+        """
+        link = self._links.get(self._addresses.get(raft_id, ""))
+        if link is not None and link.is_open and (link.quiet or not if_quiet):
+            link.give_up(Unreachable(why))
+
     # --- sending ------------------------------------------------------------------------------
 
     def tell(self, raft_id: int, method: str, body: bytes) -> bool:
@@ -166,7 +185,7 @@ class Peers:
         if link is None and isinstance(to, int):
             link = self._other_link(to)
         if link is None and address is None:
-            raise Unreachable(f"the address of instance {to} is not known")
+            raise NotSent(f"the address of instance {to} is not known")
         if link is None:
             link = await self._connected(str(address), timeout_s)
         left_s = max(deadline - loop.time(), 0.001)
@@ -183,7 +202,7 @@ class Peers:
             async with asyncio.timeout(timeout_s):
                 return await waiter
         except TimeoutError:
-            raise Unreachable(f"{address} did not answer within {timeout_s:g} s") from None
+            raise NotSent(f"{address} did not answer within {timeout_s:g} s") from None
 
     def _dial_soon(self, address: str) -> None:
         if address not in self._dialling and not self._closed:
@@ -239,7 +258,7 @@ class Peers:
         if isinstance(problem, CairnError):
             self._on_refused(address, problem)
         else:
-            problem = Unreachable(f"cannot connect to {address}: {problem or 'timed out'}")
+            problem = NotSent(f"cannot connect to {address}: {problem or 'timed out'}")
         for waiter in self._waiters.pop(address, []):
             if not waiter.done():
                 waiter.set_exception(problem)

@@ -15,6 +15,7 @@ from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     CairnError,
     CasRetry,
+    NotSent,
     OutcomeUnknown,
     PartialWrite,
     PlanOutdated,
@@ -240,9 +241,9 @@ class Dispatcher(GlobalWrites):
         self.forwarded += 1
         try:
             return await instance.peers.call(target, "write_rows", request, WriteResponse, WRITE_S)
+        except NotSent as problem:
+            raise self._no_answer(replicaset, target, problem) from None
         except Unreachable as problem:
-            if "cannot connect" in problem.message or "is not known" in problem.message:
-                raise self._no_answer(replicaset, target, problem) from None
             raise _unknown(f"the master of {replicaset}", problem) from None
 
     async def _write_all(self, requests: Callable[[], dict[str, WriteRequest]]) -> int:

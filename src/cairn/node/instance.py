@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from typing import Any, TypeVar
 
 import msgspec
@@ -122,6 +122,8 @@ class Instance:
             self.name, store, self._raft_disk, self.state, self.replication, runtime
         )
         self._told_stopped: tuple[str, ...] = ()
+        self._offline: Set[int] = frozenset()  # raft_ids, as of the last change
+        self._led_by = 0
         self.replication.on_routes = self.local.write_routes
         self.replication.on_diverged = self.local.write_diverged
         self.replication.on_beat = self._on_beat
@@ -169,6 +171,7 @@ class Instance:
             (self.governor.run(), "governor"),
             (self.sentinel.run(), "sentinel"),
             (self.lease.run(), "lease"),
+            (self.peers.watch(), "link watch"),
             (self.replication.run(), "replication"),
             (self.replication.maintain(), "row log upkeep"),
             (self.replication.beat(), "routing heartbeat"),
@@ -242,6 +245,7 @@ class Instance:
 
     def _topology_changed(self) -> None:
         self.peers.learn(self.state.peer_addresses())
+        self._abandon_offline()
         self.replication.follow()
         self.data.follow(self.state.cluster)
         self.governor.wake()
@@ -249,6 +253,17 @@ class Instance:
         if row is not None and row.current_state.grade is Grade.EXPELLED:
             log.warning("this instance was expelled")
             self.finish(5)
+
+    def _abandon_offline(self) -> None:
+        """Statements on their way to an instance that was declared Offline go elsewhere now."""
+        offline = {
+            each.raft_id: each.name
+            for each in self.state.cluster.instances.values()
+            if each.current_state.grade is Grade.OFFLINE
+        }
+        for raft_id in offline.keys() - self._offline - {self.raft_id}:
+            self.peers.abandon(raft_id, f"instance {offline[raft_id]} was declared Offline")
+        self._offline = offline.keys()
 
     def _on_beat(self) -> None:
         """Once a second: links are shown, and what is wrong with them is told to the leader."""
@@ -271,6 +286,10 @@ class Instance:
     def _on_role(self) -> None:
         core = self.runner.core
         if core.leader:
+            if self._led_by not in (0, core.leader):
+                why = f"instance {self._led_by} leads no longer"
+                self.peers.abandon(self._led_by, why, if_quiet=True)
+            self._led_by = core.leader
             who = "this instance" if core.role is Role.LEADER else f"instance {core.leader}"
             log.info("%s leads Raft in term %d", who, core.term)
             self.local.write_leader(core.term, core.leader)
