@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from cairn.model.moves import Move
 from cairn.model.topology import (
     BucketRange,
     ConnectionType,
@@ -26,6 +27,7 @@ class Cluster(msgspec.Struct, frozen=True):
     tiers: dict[str, Tier] = {}
     addresses: dict[tuple[int, str], str] = {}  # (raft_id, connection type) → address
     buckets: tuple[BucketRange, ...] = ()  # ordered by tier, then start
+    moves: dict[int, Move] = {}  # ranges on their way, and those that have ended lately
     properties: dict[str, Any] = {}
 
     @property

@@ -73,6 +73,11 @@ def one_key(table: int, key: Sequence[Physical]) -> KeyRange:
     return KeyRange.point(table, encode_key(key))
 
 
+def key_range(table: int, low: Sequence[Physical], high: Sequence[Physical]) -> KeyRange:
+    """All keys between two, both included."""
+    return KeyRange(table, encode_key(low), True, encode_key(high), True)
+
+
 class Predicate(msgspec.Struct, frozen=True, array_like=True):
     """ "Nothing in `ranges` has changed after (term, index)": the condition of a CaS."""
 

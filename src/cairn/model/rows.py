@@ -9,6 +9,7 @@ from typing import Any
 from cairn.model import system_tables as system
 from cairn.model.catalog import Privilege, User
 from cairn.model.cluster import Cluster
+from cairn.model.moves import Move, Phase, Stamp
 from cairn.model.schema import Column, Index, Sharded, Table, distribution_json, format_json
 from cairn.model.topology import (
     BucketRange,
@@ -144,11 +145,42 @@ def bucket_row(bucket: BucketRange) -> Row:
         bucket.current_replicaset,
         bucket.target_replicaset,
         bucket.frozen_at,
+        bucket.move_id,
     )
 
 
 def bucket_of_row(row: Sequence[Any]) -> BucketRange:
-    return BucketRange(row[0], row[1], row[2], BucketState(row[3]), row[4], row[5], row[6])
+    return BucketRange(row[0], row[1], row[2], BucketState(row[3]), *row[4:8])
+
+
+def move_row(move: Move) -> Row:
+    return (
+        move.id,
+        move.tier,
+        move.start,
+        move.end,
+        move.source,
+        move.target,
+        move.phase.value,
+        move.source_epoch,
+        move.target_epoch,
+        move.frozen_at,
+        move.thaws,
+        to_json(move.source_final),
+        to_json(move.target_first),
+        move.reason,
+        move.started,
+        move.changed,
+    )
+
+
+def move_of(row: Sequence[Any]) -> Move:
+    values = [*row[:6], Phase(row[6]), *row[7:11], _stamp(row[11]), _stamp(row[12]), *row[13:16]]
+    return Move(*values)
+
+
+def _stamp(text: str) -> Stamp:
+    return {origin: (lsn, epoch) for origin, (lsn, epoch) in json.loads(text).items()}
 
 
 def user_row(user: User) -> Row:
@@ -293,6 +325,7 @@ def cluster_of(
         replicasets={row[0]: replicaset_of(row) for row in content(system.PICO_REPLICASET)},
         tiers={row[0]: tier_of(row) for row in content(system.PICO_TIER)},
         addresses={(row[0], row[2]): row[1] for row in content(system.PICO_PEER_ADDRESS)},
+        moves={row[0]: move_of(row) for row in content(system.CAIRN_MOVE)},
         buckets=tuple(sorted(buckets, key=lambda bucket: (bucket.tier, bucket.start))),
         properties={
             row[0]: None if row[1] is None else json.loads(row[1])

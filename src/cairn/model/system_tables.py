@@ -120,9 +120,18 @@ PICO_BUCKET = _table(
     533,
     "_pico_bucket",
     "tier_name:S bucket_id_start:U bucket_id_end:U state:S current_replicaset_name:S "
-    "target_replicaset_name:S? frozen_at:U?",
+    "target_replicaset_name:S? frozen_at:U? move_id:U?",
     "tier_name bucket_id_start",
     about="which replicaset owns which range of buckets",
+)
+CAIRN_MOVE = _table(
+    534,
+    "_cairn_move",
+    "id:U tier_name:S bucket_id_start:U bucket_id_end:U source:S target:S phase:S source_epoch:U "
+    "target_epoch:U frozen_at:U thaws:U source_final:M target_first:M reason:S started:S "
+    "changed:S",
+    "id",
+    about="ranges of buckets that move, or have moved lately, from one replicaset to another",
 )
 CAIRN_EVENT = _table(
     600,
@@ -204,6 +213,7 @@ GLOBAL_TABLES: tuple[Table, ...] = (
     PICO_TIER,
     PICO_DB_CONFIG,
     PICO_BUCKET,
+    CAIRN_MOVE,
 )
 LOCAL_TABLES: tuple[Table, ...] = (
     CAIRN_EVENT,

@@ -95,7 +95,8 @@ class BucketRange(msgspec.Struct, frozen=True):
     state: BucketState
     current_replicaset: str
     target_replicaset: str | None = None
-    frozen_at: int | None = None  # Raft index since which nobody writes it (rule 6)
+    frozen_at: int | None = None  # which freeze holds it: nobody writes it meanwhile
+    move_id: int | None = None  # the row of `_cairn_move` that it is part of
 
     @property
     def owner(self) -> str:
