@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+TOPOLOGY = "model/topology.py"
 APPLIER = "replication/applier.py"
 RELAY = "replication/relay.py"
 ROUTING = "replication/routing.py"
@@ -24,6 +25,7 @@ STREAMS = "server/row_changes.py"
 UNIT = "tests/replication/test_"
 SIM = "tests/sim_cluster/test_data_rules.py::test_"
 ANSWERS = "tests/sim_cluster/test_sync_answers.py::test_"
+EPOCHS = "tests/sim_cluster/test_epochs.py::test_"
 PULLS = "tests/sim_cluster/test_pulls.py::test_"
 LINKS = "tests/sim_cluster/test_refused_links.py::test_"
 
@@ -53,8 +55,36 @@ MUTANTS = tuple(
         ),
         (
             *("2", "a record past the cut is applied", APPLIER),
-            *("if record.lsn > history.cut.get(record.origin, 0):", "if False:"),
+            *("if record.lsn > history.limit(record.origin, record.epoch):", "if False:"),
             UNIT + "applier.py::test_a_record_past_the_cut_is_refused_by_name",
+        ),
+        (
+            *("2", "only the last cut leaves records out", APPLIER),
+            *("later = [cut for number, cut in self.past.items() if number > epoch]", "later = []"),
+            UNIT + "applier.py::test_a_record_past_any_later_cut_is_refused",
+        ),
+        (
+            *("2", "a forgotten cut is taken for none", ROW_LOG),
+            *("if before and not history.knows_all_after(before) and store.vclock:", "if False:"),
+            UNIT + "row_log.py::test_who_missed_a_cut_that_is_forgotten_asks_for_a_copy",
+        ),
+        (
+            *("2", "who entered an epoch forgets it by restarting", ROW_LOG),
+            *("store.put(ENTERED_EPOCH, history.epoch)", "pass"),
+            UNIT + "row_log.py::test_who_missed_a_cut_that_is_forgotten_asks_for_a_copy",
+        ),
+        (
+            *("3", "two earlier epochs go in any order", APPLIER),
+            *(
+                "if not covers(vclock, begin):",
+                "if record.epoch == history.epoch and not covers(vclock, begin):",
+            ),
+            EPOCHS + "a_replica_that_missed_two_epochs_applies_them_in_their_order",
+        ),
+        (
+            *("3", "a naming forgets the cut before it", TOPOLOGY),
+            *("past = {**self.past_cuts, self.epoch: self.cut}", "past = {self.epoch: self.cut}"),
+            EPOCHS + "a_replica_that_missed_two_epochs_applies_them_in_their_order",
         ),
         (
             *("2", "a tail past the cut stays", ROW_LOG, "if not limits:", "if True:"),
@@ -89,7 +119,7 @@ MUTANTS = tuple(
         ),
         (
             *("3", "an epoch begins before the earlier one ends", APPLIER),
-            *("elif not covers(vclock, history.cut):", "elif False:"),
+            *("if not covers(vclock, begin):", "if False:"),
             UNIT + "applier.py::test_a_record_is_applied_in_its_epoch_after_all_before_it",
         ),
         (

@@ -202,6 +202,30 @@ def test_a_tail_past_the_cut_is_undone_and_kept_aside(pair: tuple[Site, Site]) -
     assert [(record.epoch, record.lsn) for record in master.log_of("A")] == [(1, 1), (1, 2), (3, 3)]
 
 
+def test_a_tail_below_the_last_cut_is_found_by_the_cut_that_was_missed(
+    pair: tuple[Site, Site],
+) -> None:
+    """Epoch 2 left A's record 3 out, epoch 3 used its lsn again; B heard of nothing but epoch 4."""
+    master, replica = pair
+    master.insert(2)
+    assert replica.follow(master) == 1
+    tail = replica.enter(4, {1: {}, 2: {"A": 2}, 3: {"A": 2}}, A=8)
+    assert [record.lsn for record in tail] == [3]
+    assert replica.rows() == [(1, "x")]
+    assert replica.store.vclock == {"A": 2}
+
+
+def test_who_missed_a_cut_that_is_forgotten_asks_for_a_copy(pair: tuple[Site, Site]) -> None:
+    _, replica = pair
+    assert replica.enter(2, {1: {}}, A=2) == []
+    assert replica.enter(4, {3: {"A": 2}}, A=2) == []
+    replica.reopen()
+    assert replica.enter(5, {4: {"A": 2}}, A=2) == []
+    assert replica.store.is_complete
+    assert replica.enter(8, {7: {"A": 2}}, A=2) is None
+    assert not replica.store.is_complete
+
+
 def test_a_schema_change_past_the_cut_asks_for_a_copy_and_is_kept_aside(
     pair: tuple[Site, Site],
 ) -> None:

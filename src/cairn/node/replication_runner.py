@@ -28,6 +28,7 @@ from cairn.node.links import KnownEpochs, LinkStatus, Traffic
 from cairn.node.raft_runner import RaftRunner
 from cairn.node.runtime import Runtime, spawn
 from cairn.replication.applier import (
+    CutForgotten,
     History,
     LogRefused,
     NotHistory,
@@ -109,7 +110,7 @@ class Replication(Ballots, FullCopies):
         if found is None:
             return
         _, replicaset = found
-        history = History(replicaset.epoch, replicaset.cut)
+        history = History(replicaset.epoch, replicaset.cut, replicaset.past_cuts)
         if history != self._history:
             self._history = history
             self.acks.clear()
@@ -215,6 +216,10 @@ class Replication(Ballots, FullCopies):
                 if self._is_master(name):
                     log.warning("%s: %s", name, problem)
                     self._must_copy = True
+                await asyncio.sleep(0.2)
+            except CutForgotten as problem:
+                self._stopped(link, uuid, problem)
+                self._must_copy = True
                 await asyncio.sleep(0.2)
             except OtherHistory as problem:
                 self._stopped(link, uuid, problem)
