@@ -20,12 +20,14 @@ EXECUTION = "node/execution.py"
 DATA_STORE = "storage/data_store.py"
 ROW_LOG = "storage/row_log.py"
 FULL_COPY = "storage/full_copy.py"
+STATE_MACHINE = "storage/state_machine.py"
 STREAMS = "server/row_changes.py"
 
 UNIT = "tests/replication/test_"
 SIM = "tests/sim_cluster/test_data_rules.py::test_"
 ANSWERS = "tests/sim_cluster/test_sync_answers.py::test_"
 EPOCHS = "tests/sim_cluster/test_epochs.py::test_"
+STORE = "tests/storage/test_raft_store.py::test_"
 PULLS = "tests/sim_cluster/test_pulls.py::test_"
 LINKS = "tests/sim_cluster/test_refused_links.py::test_"
 
@@ -42,6 +44,17 @@ class Mutant(msgspec.Struct, frozen=True):
 MUTANTS = tuple(
     Mutant(*each)
     for each in (
+        # --- global tables ------------------------------------------------------------------------
+        (
+            *("13", "a snapshot brings no indexes", STATE_MACHINE),
+            *("for text in dump.indexes:", "for text in ():"),
+            STORE + "who_installs_a_snapshot_has_the_same_schema_as_who_applied_the_log",
+        ),
+        (
+            *("13", "who installs a snapshot keeps an old index", STATE_MACHINE),
+            *("in _index_names(self.connection, table):", "in ():"),
+            STORE + "who_installs_a_snapshot_has_the_same_schema_as_who_applied_the_log",
+        ),
         # --- epochs, cuts and seals ---------------------------------------------------------------
         (
             *("1", "a sealed record is applied", APPLIER),
