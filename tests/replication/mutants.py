@@ -44,6 +44,16 @@ class Mutant(msgspec.Struct, frozen=True):
 MUTANTS = tuple(
     Mutant(*each)
     for each in (
+        (
+            *("10", "a new epoch answers those who waited in an older one", RUNNER),
+            *("            self._drop_left_out()\n", ""),
+            EPOCHS + "whoever_waits_for_a_majority_is_not_answered_by_a_record_of_another_epoch",
+        ),
+        (
+            *("10", "a read may begin in one epoch and end in another", EXECUTION),
+            *("and self.data.fence.epoch != epoch:", "and False:"),
+            EPOCHS + "a_read_that_began_in_another_epoch_is_no_answer",
+        ),
         # --- global tables ------------------------------------------------------------------------
         (
             *("13", "a snapshot brings no indexes", STATE_MACHINE),
@@ -202,14 +212,14 @@ MUTANTS = tuple(
         ),
         (
             *("9", "no lease is needed to begin a read", EXECUTION),
-            "list[Row]:\n        self.check_read(request)\n        most = ",
-            "list[Row]:\n        most = ",
+            "list[Row]:\n        self.check_read(request)\n        epoch = ",
+            "list[Row]:\n        epoch = ",
             SIM + "a_read_without_a_lease_is_refused_before_it_begins",
         ),
         (
             *("9", "no lease is needed to answer a read", EXECUTION),
-            "        self.check_read(request)\n        replication = ",
-            "        replication = ",
+            '        self.check_read(request)\n        if request.preference == "leader" and ',
+            '        if request.preference == "leader" and ',
             SIM + "a_read_whose_lease_ends_while_it_runs_is_no_answer",
         ),
         (
@@ -257,7 +267,7 @@ MUTANTS = tuple(
         ),
         (
             *("10", "a read does not wait for the majority", EXECUTION),
-            *("await replication.wait_readable()", "pass"),
+            *("await replication.wait_readable(epoch)", "pass"),
             SIM + "a_read_is_held_until_what_it_saw_cannot_be_taken_away",
         ),
         (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
 
 from cairn.model import ops, rows, topology
-from cairn.model.errors import CairnError
+from cairn.model.errors import CairnError, NoMaster
 from cairn.model.ranges import one_key
 from cairn.model.rpc import WriteRequest
 from cairn.model.system_tables import PICO_REPLICASET
@@ -16,7 +17,7 @@ from cairn.sim.cluster.load import INSERT, TABLE
 from cairn.sim.cluster.node import SimNode
 from cairn.storage.row_log import COPIED_EPOCHS
 from tests.sim_cluster.scenes import Triple, inside, played
-from tests.sim_cluster.test_data_rules import in_process
+from tests.sim_cluster.test_data_rules import READ, answer_of, in_process
 
 NEWEST = "by the second master"
 UPDATE = f"UPDATE {TABLE.physical_name} SET c1 = ? WHERE bucket_id = ? AND c0 = ?"
@@ -89,5 +90,58 @@ def test_a_replica_that_missed_two_epochs_applies_them_in_their_order(
         assert [scene.load.rows_of(node)[1] for node in (first, second, away)] == [NEWEST] * 3
         was_copied = inside(away).data.store.get(COPIED_EPOCHS) is not None
         assert was_copied == (kept_cuts == 1)
+
+    played("async", script)
+
+
+def test_whoever_waits_for_a_majority_is_not_answered_by_a_record_of_another_epoch() -> None:
+    """The write and the read that saw it belong to epoch 1. Epoch 2 leaves the row out; epoch 3,
+    again at the same master and before anybody has lost patience, uses its lsn for another row.
+    """
+
+    async def script(scene: Triple) -> None:
+        master = scene.master
+        execution = scene.load.execution(master)
+        scene.cut(master, scene.leader)
+        scene.cut(master, scene.third)
+        lost = scene.load.write(master, 2)
+        await scene.world.until(lambda: 2 in scene.load.rows_of(master), "the row", 0.5)
+        seen = asyncio.ensure_future(answer_of(master, lambda: execution.read(READ)))
+        await scene.renamed()
+        assert not lost.done() and not seen.done()
+        scene.world.wire.heal()
+        await scene.world.until(
+            lambda: 2 not in scene.load.rows_of(master), "the tail to be undone", 10.0
+        )
+        await switch(scene, master)
+        await scene.write(3, master)
+        await lost
+        assert (2 in scene.load.acked, 2 in scene.load.unknown) == (False, True)
+        assert await seen == NoMaster.sqlstate
+        await scene.calm()
+
+    played("sync", script)
+
+
+def test_a_read_that_began_in_another_epoch_is_no_answer() -> None:
+    """It is master again when the rows have been read, but what it read may have been undone."""
+
+    async def script(scene: Triple) -> None:
+        master = scene.master
+        execution: Any = scene.load.execution(master)
+        quick, scan = execution.reader.quick, execution.scan
+
+        async def slow(*arguments: Any) -> Any:
+            rows = await scan(*arguments)
+            await switch(scene, scene.leader)
+            await switch(scene, master)
+            lease, fence = inside(master).lease, inside(master).data.fence
+            await scene.world.until(lambda: lease.is_held(fence.epoch), "a lease", 5.0)
+            return rows
+
+        execution.reader.quick, execution.scan = lambda *_: None, slow
+        assert await answer_of(master, lambda: execution.read(READ)) == NoMaster.sqlstate
+        execution.reader.quick, execution.scan = quick, scan
+        assert await answer_of(master, lambda: execution.read(READ)) == [(1,)]
 
     played("async", script)
