@@ -54,6 +54,15 @@ MUTANTS = tuple(
             *("and self.data.fence.epoch != epoch:", "and False:"),
             EPOCHS + "a_read_that_began_in_another_epoch_is_no_answer",
         ),
+        (
+            *("2", "a refused statement leaves the number of its origin", DATA_STORE),
+            *(
+                "                self.reload_origins()\n            self._changes",
+                "            self._changes",
+            ),
+            UNIT
+            + "row_log.py::test_a_refused_first_statement_of_a_new_master_leaves_nothing_behind",
+        ),
         # --- global tables ------------------------------------------------------------------------
         (
             *("13", "a snapshot brings no indexes", STATE_MACHINE),

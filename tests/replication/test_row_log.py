@@ -67,6 +67,29 @@ def test_a_statement_too_big_for_one_message_is_refused(
     assert master.insert(2) == 3
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_refused_first_statement_of_a_new_master_leaves_nothing_behind(
+    pair: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    """Its number among the origins is taken back with it; the next statement gets one again."""
+    old, new = pair
+    old.enter(2, A=2)
+    new.enter(2, A=2)
+    new.master(2)
+    monkeypatch.setattr(data_store, "RECORD_MAX_BYTES", 1_000)
+
+    def too_much() -> int:
+        new.store.connection.execute(f"UPDATE {TABLE.physical_name} SET c1 = ?", ("x" * 2_000,))
+        return 1
+
+    with pytest.raises(LimitExceeded):
+        new.group(lambda: new.store.statement(too_much, alone=alone))
+    assert new.insert(2) == 1
+    assert [record.lsn for record in new.log_of("B")] == [1]
+    assert old.follow(new) == 1
+    assert old.rows() == new.rows() == [(1, "x"), (2, "x")]
+
+
 def test_a_relay_reads_to_the_end_of_what_fits_and_sees_what_came_since(
     pair: tuple[Site, Site],
 ) -> None:

@@ -203,6 +203,7 @@ class Applier:
             store.connection.execute("ROLLBACK TO record")
             store.connection.execute("RELEASE record")
             store.vclock[record.origin] = before
+            store.reload_origins()
             if is_ddl:
                 store.reload_tables()
             if isinstance(problem, msgspec.DecodeError):
