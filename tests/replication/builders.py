@@ -8,7 +8,16 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.records import Body, Kind, Packed, RowChange, RowOp, Shape, encode_body
+from cairn.model.records import (
+    Body,
+    Kind,
+    Packed,
+    RowChange,
+    RowOp,
+    Shape,
+    Vclock,
+    encode_body,
+)
 from cairn.model.schema import FIRST_USER_TABLE_ID, Column, Index, Sharded, Table
 from cairn.model.values import ColumnType
 from cairn.replication.applier import History
@@ -97,8 +106,11 @@ class Site:
     def create(self) -> None:
         self.reshape(Shape(TABLE.id, TABLE))
 
-    def enter(self, epoch: int, **cut: int) -> Any:
-        return self.group(lambda: self.applier.enter_epoch(History(epoch, cut)))
+    def enter(self, epoch: int, past: dict[int, Vclock] | None = None, **cut: int) -> Any:
+        """`past`: the cuts of earlier epochs, for a site that was not there when they began."""
+        known = self.applier.history
+        before = {**known.past, known.epoch: known.cut} if past is None else past
+        return self.group(lambda: self.applier.enter_epoch(History(epoch, cut, before)))
 
     def take(self, records: Iterable[Packed]) -> int:
         done: Outcome = self.group(lambda: self.applier.apply(list(records), self.applier.history))

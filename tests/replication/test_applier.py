@@ -6,6 +6,7 @@ import pytest
 
 from cairn.model.records import Vclock
 from cairn.replication.applier import (
+    CutForgotten,
     History,
     LogGap,
     NotHistory,
@@ -18,6 +19,8 @@ from cairn.replication.applier import (
 from tests.replication.builders import packed
 
 CUT = {"A": 10}
+#: A led epoch 1 up to 10 and B epoch 2 up to 3; now A leads again.
+BACK = History(3, {"A": 10, "B": 3}, {1: {}, 2: CUT})
 
 
 @pytest.mark.parametrize(
@@ -26,11 +29,15 @@ CUT = {"A": 10}
         ("A", 1, 11, {"A": 10}, History(1), Verdict.APPLY),
         ("A", 1, 10, {"A": 10}, History(1), Verdict.SKIP),  # it came by another link before
         ("A", 1, 11, {"A": 10}, History(1, {}, promised=2), Verdict.WAIT),  # sealed
-        ("A", 1, 10, {"A": 9}, History(2, CUT, promised=2), Verdict.APPLY),  # inside the cut
+        ("A", 1, 10, {"A": 9}, History(2, CUT, {1: {}}, promised=2), Verdict.APPLY),  # in the cut
         ("B", 2, 1, {"A": 9}, History(2, CUT), Verdict.WAIT),  # epoch 1 is not complete here
         ("B", 2, 1, {"A": 10}, History(2, CUT), Verdict.APPLY),
         ("B", 2, 1, {"A": 10}, History(1), Verdict.WAIT),  # its naming was not applied here yet
         ("B", 2, 1, {"A": 10}, History(2, CUT, promised=3), Verdict.WAIT),
+        ("B", 2, 1, {"A": 9}, BACK, Verdict.WAIT),  # of two earlier epochs the first goes first
+        ("A", 1, 10, {"A": 9}, BACK, Verdict.APPLY),
+        ("B", 2, 1, {"A": 10}, BACK, Verdict.APPLY),
+        ("A", 3, 11, {"A": 10, "B": 2}, BACK, Verdict.WAIT),
     ],
 )
 def test_a_record_is_applied_in_its_epoch_after_all_before_it(
@@ -43,6 +50,22 @@ def test_a_record_past_the_cut_is_refused_by_name() -> None:
     with pytest.raises(NotHistory) as refused:
         judge(packed("A", 1, 11), {"A": 10}, History(2, CUT))
     assert str(refused.value) == "record A:11 of epoch 1 is past the cut of epoch 2"
+
+
+def test_a_record_past_any_later_cut_is_refused() -> None:
+    """Async: the heir of epoch 3 had less than epoch 2 began with, and A wrote on from there."""
+    history = History(4, {"A": 20}, {1: {}, 2: CUT, 3: {"A": 5}})
+    with pytest.raises(NotHistory):
+        judge(packed("A", 1, 6), {"A": 5}, history)
+    assert judge(packed("A", 3, 6), {"A": 5}, history) is Verdict.APPLY
+    assert diverged({"A": 7}, history, {"A": 1}) == {"A": 5}
+    assert diverged({"A": 7}, history, {"A": 3}) == {}
+
+
+def test_a_record_of_an_epoch_that_nobody_remembers_is_refused_by_name() -> None:
+    with pytest.raises(CutForgotten) as refused:
+        judge(packed("A", 4, 1), {}, History(6, CUT, {5: CUT}))
+    assert str(refused.value) == "record A:1 is of epoch 4, whose cut is forgotten"
 
 
 def test_a_gap_is_refused_by_name() -> None:

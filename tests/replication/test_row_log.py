@@ -67,6 +67,29 @@ def test_a_statement_too_big_for_one_message_is_refused(
     assert master.insert(2) == 3
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_refused_first_statement_of_a_new_master_leaves_nothing_behind(
+    pair: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    """Its number among the origins is taken back with it; the next statement gets one again."""
+    old, new = pair
+    old.enter(2, A=2)
+    new.enter(2, A=2)
+    new.master(2)
+    monkeypatch.setattr(data_store, "RECORD_MAX_BYTES", 1_000)
+
+    def too_much() -> int:
+        new.store.connection.execute(f"UPDATE {TABLE.physical_name} SET c1 = ?", ("x" * 2_000,))
+        return 1
+
+    with pytest.raises(LimitExceeded):
+        new.group(lambda: new.store.statement(too_much, alone=alone))
+    assert new.insert(2) == 1
+    assert [record.lsn for record in new.log_of("B")] == [1]
+    assert old.follow(new) == 1
+    assert old.rows() == new.rows() == [(1, "x"), (2, "x")]
+
+
 def test_a_relay_reads_to_the_end_of_what_fits_and_sees_what_came_since(
     pair: tuple[Site, Site],
 ) -> None:
@@ -200,6 +223,30 @@ def test_a_tail_past_the_cut_is_undone_and_kept_aside(pair: tuple[Site, Site]) -
     master.master(3)
     assert master.insert(6) == 3  # the lsn is used again, in another epoch
     assert [(record.epoch, record.lsn) for record in master.log_of("A")] == [(1, 1), (1, 2), (3, 3)]
+
+
+def test_a_tail_below_the_last_cut_is_found_by_the_cut_that_was_missed(
+    pair: tuple[Site, Site],
+) -> None:
+    """Epoch 2 left A's record 3 out, epoch 3 used its lsn again; B heard of nothing but epoch 4."""
+    master, replica = pair
+    master.insert(2)
+    assert replica.follow(master) == 1
+    tail = replica.enter(4, {1: {}, 2: {"A": 2}, 3: {"A": 2}}, A=8)
+    assert [record.lsn for record in tail] == [3]
+    assert replica.rows() == [(1, "x")]
+    assert replica.store.vclock == {"A": 2}
+
+
+def test_who_missed_a_cut_that_is_forgotten_asks_for_a_copy(pair: tuple[Site, Site]) -> None:
+    _, replica = pair
+    assert replica.enter(2, {1: {}}, A=2) == []
+    assert replica.enter(4, {3: {"A": 2}}, A=2) == []
+    replica.reopen()
+    assert replica.enter(5, {4: {"A": 2}}, A=2) == []
+    assert replica.store.is_complete
+    assert replica.enter(8, {7: {"A": 2}}, A=2) is None
+    assert not replica.store.is_complete
 
 
 def test_a_schema_change_past_the_cut_asks_for_a_copy_and_is_kept_aside(

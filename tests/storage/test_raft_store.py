@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,11 +11,22 @@ from hypothesis import strategies as st
 
 from cairn.model import ops, rows
 from cairn.model import system_tables as system
-from cairn.model.errors import StorageDamaged
+from cairn.model.errors import CairnError, StorageDamaged
+from cairn.model.schema import FIRST_USER_TABLE_ID, Column, Index, Table
+from cairn.model.values import ColumnType
 from cairn.raft.types import ConfState, Entry, HardState, Ready, SnapshotMeta
 from cairn.storage.raft_store import LogView, RaftStore
 from cairn.storage.state_machine import StateMachine, dump_tables
 from cairn.storage.writer import Job, run_group
+
+INTEGER = ColumnType.INTEGER
+TABLE = Table(
+    id=FIRST_USER_TABLE_ID,
+    name="g",
+    columns=(Column("id", INTEGER, nullable=False), Column("s", ColumnType.STRING)),
+    primary_key=("id",),
+    sharding=None,
+)
 
 
 def entries(first: int, last: int, term: int = 1) -> list[Entry]:
@@ -120,6 +132,68 @@ def test_a_batch_is_applied_whole_or_not_at_all(tmp_path: Path) -> None:
     done = machine.apply(Entry(1, 1, 0, data))
     assert done.error is not None and done.error.sqlstate == "23505"
     assert machine.connection.execute("SELECT count(*) FROM t516").fetchall() == [(0,)]
+
+
+def looks(store: RaftStore) -> list[Any]:
+    """Tables and indexes as SQLite itself describes them, down to the text."""
+    query = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
+    return store.connection.execute(query).fetchall()
+
+
+def test_who_installs_a_snapshot_has_the_same_schema_as_who_applied_the_log(tmp_path: Path) -> None:
+    """Both then do the same to every later entry: take it, or refuse it with the same words."""
+    log = [
+        *changed(1, ops.CreateTable(TABLE)),
+        *changed(2, ops.AddColumns(TABLE.id, "g", (Column("n", INTEGER, nullable=False),))),
+        *changed(3, ops.CreateIndex(Index(TABLE.id, 1, "g_s", ("s",), unique=True))),
+        *changed(4, ops.CreateIndex(Index(TABLE.id, 2, "g_n", ("n",)))),
+        *changed(5, ops.CreateIndex(Index(TABLE.id, 3, "gone", ("n",)))),
+        *changed(6, ops.DropIndex(TABLE.id, 3, "gone")),
+        ops.Batch(
+            (
+                ops.Insert(system.PICO_TABLE.id, rows.table_row(system.PICO_PROPERTY)),
+                ops.Insert(
+                    system.PICO_INDEX.id, rows.index_row(rows.primary_index(system.PICO_PROPERTY))
+                ),
+            )
+        ),
+        *changed(7, ops.CreateIndex(Index(system.PICO_PROPERTY.id, 1, "p", ("value",)))),
+        ops.Insert(TABLE.id, (1, "x", 1)),
+        ops.DdlPrepare(8, ops.CreateIndex(Index(TABLE.id, 4, "later", ("n",)))),
+    ]
+    after = [
+        ops.Insert(TABLE.id, (2, "x", 1)),
+        ops.Insert(TABLE.id, (3, "y", None)),
+        ops.Insert(TABLE.id, (4, "z", 1)),
+        ops.DdlCommit(8),
+        *changed(9, ops.DropIndex(TABLE.id, 2, "g_n")),
+    ]
+    stores = [RaftStore(tmp_path / f"{name}.db") for name in "abc"]
+    applied, empty, behind = stores
+    machines = [StateMachine(store.connection) for store in stores]
+    for op in log:
+        assert carried_out(machines[0], op) is None
+    for op in log[:-2]:
+        assert carried_out(machines[2], op) is None
+    for store, machine in ((empty, machines[1]), (behind, machines[2])):
+        with store.connection:
+            store.install(SnapshotMeta(len(log), 1, ConfState((1, 2))))
+            machine.install(dump_tables(applied.connection))
+        assert looks(store) == looks(applied)
+    for op in after:
+        first, *others = [str(carried_out(machine, op)) for machine in machines]
+        assert others == [first, first]
+    for store in (empty, behind):
+        assert looks(store) == looks(applied)
+        assert dump_tables(store.connection) == dump_tables(applied.connection)
+
+
+def changed(version: int, ddl: ops.Ddl) -> tuple[ops.Op, ops.Op]:
+    return ops.DdlPrepare(version, ddl), ops.DdlCommit(version)
+
+
+def carried_out(machine: StateMachine, op: ops.Op) -> CairnError | None:
+    return machine.apply(Entry(1, 1, 0, ops.encode(ops.Envelope(op, "r", "now")))).error
 
 
 def test_a_snapshot_gives_the_same_tables(tmp_path: Path) -> None:

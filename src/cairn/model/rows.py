@@ -90,6 +90,7 @@ def replicaset_row(replicaset: Replicaset) -> Row:
         to_json(replicaset.cut),
         replicaset.epoch,
         to_json(list(replicaset.members)),
+        to_json({str(epoch): cut for epoch, cut in replicaset.past_cuts.items()}),
     )
 
 
@@ -106,6 +107,7 @@ def replicaset_of(row: Sequence[Any]) -> Replicaset:
         cut=json.loads(row[10]),
         epoch=row[11],
         members=tuple(json.loads(row[12])),
+        past_cuts={int(epoch): cut for epoch, cut in json.loads(row[13] or "{}").items()},
     )
 
 

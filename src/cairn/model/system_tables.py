@@ -75,7 +75,7 @@ PICO_REPLICASET = _table(
     "_pico_replicaset",
     "name:S uuid:S current_master_name:S target_master_name:S tier:S weight:D weight_origin:S "
     "state:S current_config_version:U target_config_version:U promotion_vclock:M epoch:U "
-    "members:A",
+    "members:A past_cuts:M?",
     "name",
     about="groups of instances with the same rows",
 )

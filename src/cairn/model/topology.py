@@ -49,6 +49,11 @@ class Instance(msgspec.Struct, frozen=True):
     target_state_reason: str = ""
 
 
+#: How many earlier epochs a replicaset remembers the cuts of. Too few: an instance that was away
+#: for that many namings takes a full copy. Too many: each naming is an entry of that size.
+KEPT_CUTS = 64
+
+
 class ReplicasetState(enum.StrEnum):
     NOT_READY = "not-ready"
     READY = "ready"
@@ -67,6 +72,21 @@ class Replicaset(msgspec.Struct, frozen=True):
     epoch: int = 0  # raised by every naming of a master (rule 1)
     cut: dict[str, int] = {}  # origin uuid → last lsn that belongs to history
     members: tuple[str, ...] = ()  # who counts for a majority of rows (rule 10)
+    past_cuts: dict[int, dict[str, int]] = {}  # of earlier epochs, whose records logs still have
+
+    def named(self, master: str, cut: dict[str, int]) -> Replicaset:
+        """With a new master, whose rows at this moment are the cut of the epoch that begins."""
+        past = {**self.past_cuts, self.epoch: self.cut}
+        for epoch in sorted(past)[:-KEPT_CUTS]:
+            del past[epoch]
+        return msgspec.structs.replace(
+            self,
+            current_master_name=master,
+            target_master_name=master,
+            epoch=self.epoch + 1,
+            cut=cut,
+            past_cuts=past,
+        )
 
 
 class Tier(msgspec.Struct, frozen=True):

@@ -84,21 +84,27 @@ class Execution:
 
     async def read(self, request: ReadRequest, cancelled: Cancelled | None = None) -> list[Row]:
         self.check_read(request)
+        epoch = self.data.fence.epoch
         most = request.opcode_max
         rows = None if most else self.reader.quick(request.sql, request.args)
         if rows is None:
             rows = await self.scan(request.sql, request.args, request.row_max, cancelled, most)
-        await self.check_answer(request)
+        await self.check_answer(request, epoch)
         return rows
 
-    async def check_answer(self, request: ReadRequest) -> None:
-        """It was read. Still ours, still with a lease, and what was seen stays (rule 10)?"""
+    async def check_answer(self, request: ReadRequest, epoch: int) -> None:
+        """It was read in `epoch`. Still ours, still with a lease, and what was seen stays?
+
+        In a later epoch this master may have undone rows that the read has seen (rule 10).
+        """
         self.check_read(request)
+        if request.preference == "leader" and request.tables and self.data.fence.epoch != epoch:
+            raise NoMaster("another master was named while the rows were read", hint="try again")
         replication = self._instance.replication
         if request.preference != "leader" or request.is_local or not request.tables:
             return
         if replication.is_sync():
-            await replication.wait_readable()
+            await replication.wait_readable(epoch)
 
     async def scan(
         self,
@@ -192,7 +198,7 @@ class Execution:
         elif isinstance(done, CairnError):
             if fence.is_sync and done.sqlstate.startswith("23"):
                 # It tells of rows that are there: not before they are there to stay.
-                spawn(self._confirm(done, 0, callback), "sync refusal")
+                spawn(self._confirm(done, self._seen(), fence.epoch, callback), "sync refusal")
             else:
                 callback(done)
         elif not self._instance.lease.is_held(fence.epoch):
@@ -203,19 +209,23 @@ class Execution:
                 )
             )
         elif fence.is_sync:
-            spawn(self._confirm(done, done.lsn, callback), "sync write")
+            lsn = done.lsn or self._seen()
+            spawn(self._confirm(done, lsn, fence.epoch, callback), "sync write")
         else:
             callback(done)
 
-    async def _confirm(self, verdict: WriteResponse | CairnError, lsn: int, callback: Done) -> None:
-        """Sync mode: told when a majority of the members has it (rule 10).
-
-        A statement that left no record has still seen rows: an operation that was done before, a
-        row that was there already.
+    def _seen(self) -> int:
+        """A statement that left no record has still seen rows: an operation that was done before,
+        a row that was there already.
         """
-        seen = self._instance.data.vclock.get(self._uuid, 0)
+        return self.data.vclock.get(self._uuid, 0)
+
+    async def _confirm(
+        self, verdict: WriteResponse | CairnError, lsn: int, epoch: int, callback: Done
+    ) -> None:
+        """Sync mode: told when a majority of the members has it, in the same epoch (rule 10)."""
         try:
-            await self._instance.replication.wait_safe(lsn or seen)
+            await self._instance.replication.wait_safe(lsn, epoch)
         except CairnError as problem:
             callback(problem)
             return

@@ -7,8 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
-
 from cairn.governor.actions import (
     ApplySchemaChange,
     Propose,
@@ -228,13 +226,7 @@ class Steps:
         self, name: str, heir: str, vclock: dict[str, int], view: ClusterView
     ) -> None:
         replicaset = view.cluster.replicasets[name]
-        named = msgspec.structs.replace(
-            replicaset,
-            current_master_name=heir,
-            target_master_name=heir,
-            epoch=replicaset.epoch + 1,
-            cut=vclock,
-        )
+        named = replicaset.named(heir, vclock)
         ranges = (replicaset_range(replicaset), whole_table(PICO_INSTANCE.id))
         predicate = self._predicate(view, ranges)
         await self.proposer.cas(ops.Batch((put_replicaset(named),)), predicate, timeout_s=self.op_s)

@@ -27,7 +27,9 @@ from cairn.node.global_state import GlobalState
 from cairn.node.links import KnownEpochs, LinkStatus, Traffic
 from cairn.node.raft_runner import RaftRunner
 from cairn.node.runtime import Runtime, spawn
+from cairn.node.sync_counting import AckWaiter
 from cairn.replication.applier import (
+    CutForgotten,
     History,
     LogRefused,
     NotHistory,
@@ -74,7 +76,7 @@ class Replication(Ballots, FullCopies):
         self._entered.set()
         self._must_copy = not data.store.is_complete
         self.acks: dict[str, Vclock] = {}  # subscriber uuid → what it has durably
-        self._ack_waiters: list[tuple[int, asyncio.Future[None], float]] = []
+        self._ack_waiters: list[AckWaiter] = []
         self.links: dict[str, LinkStatus] = {}  # by upstream uuid
         incarnation = int(runtime.wall_clock().timestamp() * 1000)
         self.routing = Routing(uuid, incarnation)
@@ -109,10 +111,11 @@ class Replication(Ballots, FullCopies):
         if found is None:
             return
         _, replicaset = found
-        history = History(replicaset.epoch, replicaset.cut)
+        history = History(replicaset.epoch, replicaset.cut, replicaset.past_cuts)
         if history != self._history:
             self._history = history
             self.acks.clear()
+            self._drop_left_out()
             self._epochs.forget()  # after a cut the same lsn may be another record
             self._entered.clear()
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -215,6 +218,10 @@ class Replication(Ballots, FullCopies):
                 if self._is_master(name):
                     log.warning("%s: %s", name, problem)
                     self._must_copy = True
+                await asyncio.sleep(0.2)
+            except CutForgotten as problem:
+                self._stopped(link, uuid, problem)
+                self._must_copy = True
                 await asyncio.sleep(0.2)
             except OtherHistory as problem:
                 self._stopped(link, uuid, problem)

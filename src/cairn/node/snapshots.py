@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -12,13 +11,13 @@ from cairn.model.rpc import SnapshotChunk, SnapshotChunkRequest
 from cairn.net.peers import Peers
 from cairn.raft.types import ConfState, Snapshot, SnapshotMeta
 from cairn.storage.sqlite import open_reader
-from cairn.storage.state_machine import dump_tables
+from cairn.storage.state_machine import TableDump, dump_tables
 
 CHUNK = 1024 * 1024
 FETCH_TIMEOUT_S = 10.0
 PATIENCE_TICKS = 100  # without a request for a chunk, the receiver is taken for gone
 
-Contents = list[tuple[int, list[list[Any]]]]
+Contents = list[TableDump]
 
 
 class SnapshotSender:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 from cairn.model.errors import NoMaster, OutcomeUnknown
 from cairn.model.records import Vclock, covers
@@ -19,6 +20,15 @@ KEEP_RECORDS = 100_000  # of each origin, for streams and for those who were awa
 KEEP_BYTES = 256 * 1024 * 1024  # the same in bytes: a record of COPY has many rows
 
 
+class AckWaiter(NamedTuple):
+    """Whoever waits for a majority, for a record of the epoch in which the wait began."""
+
+    lsn: int
+    epoch: int
+    future: asyncio.Future[None]
+    since: float
+
+
 class SyncCounting:
     """Acknowledgements of one epoch. `Replication` is built on it and brings them in."""
 
@@ -28,7 +38,7 @@ class SyncCounting:
     _uuid: str
     _state: GlobalState
     _history: History
-    _ack_waiters: list[tuple[int, asyncio.Future[None], float]]  # lsn, who waits, since when
+    _ack_waiters: list[AckWaiter]
 
     def _replicaset(self) -> tuple[InstanceRow, Replicaset] | None:
         raise AssertionError("given by the class above")
@@ -70,10 +80,10 @@ class SyncCounting:
         vclock = self.data.vclock if name == self._name else found
         return vclock.get(self._uuid, 0) if covers(vclock, self._history.cut) else -1
 
-    async def wait_readable(self) -> None:
+    async def wait_readable(self, epoch: int) -> None:
         """Until nothing that a read of just now could see can be taken away by a failover."""
         try:
-            await self.wait_safe(self.data.vclock.get(self._uuid, 0))
+            await self.wait_safe(self.data.vclock.get(self._uuid, 0), epoch)
         except OutcomeUnknown as problem:
             raise NoMaster(
                 "a majority of the replicaset has not confirmed the rows that were read",
@@ -81,13 +91,15 @@ class SyncCounting:
                 hint="try again, or read with read_concern = local",
             ) from None
 
-    async def wait_safe(self, lsn: int) -> None:
-        """Until a majority has `lsn`; never a silent change to async."""
+    async def wait_safe(self, lsn: int, epoch: int) -> None:
+        """Until a majority has the record `lsn` of `epoch`; never a silent change to async."""
+        if not self._is_history(lsn, epoch):
+            raise self._left_out()
         if self.safe_lsn() >= lsn:
             return
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        self._ack_waiters.append((lsn, future, loop.time()))
+        self._ack_waiters.append(AckWaiter(lsn, epoch, future, loop.time()))
         try:
             async with asyncio.timeout(SYNC_S):
                 await future
@@ -98,6 +110,24 @@ class SyncCounting:
                 hint="look whether the row is there before trying again",
             ) from None
 
+    def _is_history(self, lsn: int, epoch: int) -> bool:
+        """Whether no cut since `epoch` has left the record out: its lsn may be another's now."""
+        now = self._history
+        return epoch >= now.epoch or lsn <= now.limit(self._uuid, epoch)
+
+    def _left_out(self) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            "another master was named before a majority of the replicaset had confirmed the row",
+            detail=f"epoch {self._history.epoch} began without it",
+            hint="look whether the row is there before trying again",
+        )
+
+    def _drop_left_out(self) -> None:
+        """A new epoch began: what it left out is confirmed by nobody any more."""
+        for waiter in self._ack_waiters:
+            if not waiter.future.done() and not self._is_history(waiter.lsn, waiter.epoch):
+                waiter.future.set_exception(self._left_out())
+
     def tellable(self, vclock: Vclock) -> Vclock:
         """What streams may be told of `vclock`: a record that was told must not be lost."""
         if not self.is_sync() or self._uuid not in vclock:
@@ -107,7 +137,7 @@ class SyncCounting:
     def waits_for(self) -> list[str]:
         """Members without whom writes do not come to an end just now."""
         long_ago = asyncio.get_running_loop().time() - SLOW_S
-        held = [lsn for lsn, future, since in self._ack_waiters if since < long_ago]
+        held = [waiter.lsn for waiter in self._ack_waiters if waiter.since < long_ago]
         return self.missing_members(min(held)) if held else []
 
     def missing_members(self, lsn: int) -> list[str]:
@@ -121,11 +151,10 @@ class SyncCounting:
         safe = self.safe_lsn()
         still = []
         for waiter in self._ack_waiters:
-            lsn, future, _ = waiter
-            if future.done():
+            if waiter.future.done():
                 continue
-            if lsn <= safe:
-                future.set_result(None)
+            if waiter.lsn <= safe:
+                waiter.future.set_result(None)
             else:
                 still.append(waiter)
         self._ack_waiters = still

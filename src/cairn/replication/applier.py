@@ -1,8 +1,9 @@
 """Whether a record from the row log may be applied here, and in which order (sans-IO).
 
 Inside an epoch there is one writer, so its lsn order is the whole causal order; between epochs
-the cut decides (data-plane rules 1–3). The same check runs inside the write transaction, for
-whichever link the record came by.
+the cuts decide (data-plane rules 1–3). A record is judged by the cut of its own epoch, which has to
+be covered before it, and by all later ones, of which none may leave it out. The same check runs
+inside the write transaction, for whichever link the record came by.
 """
 
 from __future__ import annotations
@@ -21,7 +22,21 @@ class History(msgspec.Struct, frozen=True):
 
     epoch: int = 0
     cut: Vclock = {}
+    past: dict[int, Vclock] = {}  # the cuts of earlier epochs; the oldest are forgotten
     promised: int = 0  # epochs below this one are acknowledged only inside the cut
+
+    def cut_of(self, epoch: int) -> Vclock | None:
+        """Where `epoch` begins; None when that is not remembered."""
+        return self.cut if epoch == self.epoch else self.past.get(epoch)
+
+    def limit(self, origin: str, epoch: int) -> int:
+        """The last lsn of an origin's records of an earlier epoch that no later cut leaves out."""
+        later = [cut for number, cut in self.past.items() if number > epoch]
+        return min(cut.get(origin, 0) for cut in (*later, self.cut))
+
+    def knows_all_after(self, epoch: int) -> bool:
+        """Whether no cut after that of `epoch` is forgotten."""
+        return all(self.cut_of(number) is not None for number in range(epoch + 1, self.epoch))
 
 
 class Verdict(enum.Enum):
@@ -51,6 +66,19 @@ class NotHistory(LogRefused):
         super().__init__(
             f"record {record.origin}:{record.lsn} of epoch {record.epoch} is past the cut of "
             f"epoch {history.epoch}"
+        )
+
+
+class CutForgotten(LogRefused):
+    """The record is of an epoch so long ago that its place among others is not known any more.
+
+    Only a full copy helps.
+    """
+
+    def __init__(self, record: Record | Packed) -> None:
+        super().__init__(
+            f"record {record.origin}:{record.lsn} is of epoch {record.epoch}, whose cut is "
+            "forgotten"
         )
 
 
@@ -101,11 +129,14 @@ def judge(record: Record | Packed, vclock: Vclock, history: History) -> Verdict:
     if record.epoch > history.epoch:
         return Verdict.WAIT  # its naming has not been applied here yet
     if record.epoch < history.epoch:
-        if record.lsn > history.cut.get(record.origin, 0):
+        if record.lsn > history.limit(record.origin, record.epoch):
             raise NotHistory(record, history)
     elif record.epoch < history.promised:
         return Verdict.WAIT  # sealed: acknowledged by nobody until a new epoch is named
-    elif not covers(vclock, history.cut):
+    begin = history.cut_of(record.epoch)
+    if begin is None:
+        raise CutForgotten(record)
+    if not covers(vclock, begin):
         return Verdict.WAIT  # the epoch begins where the earlier ones end
     if record.lsn > have + 1:
         raise LogGap(origin=record.origin, expected=have + 1, received=record.lsn)
@@ -125,9 +156,9 @@ def diverged(vclock: Vclock, history: History, own_epochs: dict[str, int]) -> Vc
     `own_epochs` is the epoch of the newest record held of each origin: records of the present
     epoch are never past its cut.
     """
-    return {
-        origin: history.cut.get(origin, 0)
-        for origin, lsn in vclock.items()
-        if own_epochs.get(origin, history.epoch) < history.epoch
-        and lsn > history.cut.get(origin, 0)
-    }
+    found: Vclock = {}
+    for origin, lsn in vclock.items():
+        epoch = own_epochs.get(origin, history.epoch)
+        if epoch < history.epoch and lsn > (limit := history.limit(origin, epoch)):
+            found[origin] = limit
+    return found

@@ -46,7 +46,7 @@ async def rows(session: Session, name: str, after: str, limit: int = 10_000) -> 
     execution.check_lease()
     replication = instance.replication
     if replication.is_sync():
-        await replication.wait_safe(0)  # for what earlier epochs left
+        await replication.wait_safe(0, instance.data.fence.epoch)  # for what earlier epochs left
     buckets, vclock = instance.data.fence.ranges, dict(instance.data.vclock)
     upto = replication.tellable(vclock)
     asked = _json(after)

@@ -90,6 +90,7 @@ async def scan(
     """(rows, bytes) of the request's pieces; None: the instance has to read them itself."""
     service = session.service
     service.execution.check_read(request)
+    epoch = service.execution.data.fence.epoch
     idle, every = _idle.setdefault(service, []), _all.setdefault(service, [])
     worker = next((each for each in idle if each.is_alive), None)
     idle[:] = [each for each in idle if each is not worker and each.is_alive]
@@ -119,12 +120,13 @@ async def scan(
     if first[0] == CANNOT:
         _keep(idle, worker)
         return None
-    return _pieces(session, request, worker, first, idle)
+    return _pieces(session, request, epoch, worker, first, idle)
 
 
 async def _pieces(
     session: Connection,
     request: ReadRequest,
+    epoch: int,
     worker: Worker,
     piece: tuple[int, bytes],
     idle: list[Worker],
@@ -139,7 +141,8 @@ async def _pieces(
             sqlstate, message = msgspec.json.decode(piece[1], type=tuple[str, str])
             raise CairnError(message, sqlstate=sqlstate)
         assert piece[0] == END
-        await session.service.execution.check_answer(request)  # only now the rows are one
+        # Only now the rows are one.
+        await session.service.execution.check_answer(request, epoch)
     finally:
         if is_over:
             _keep(idle, worker)

@@ -208,6 +208,7 @@ async def streamed(
     """Rows of this instance: one cursor on a connection and a thread of their own."""
     execution = session.service.execution
     execution.check_read(request)
+    epoch = execution.data.fence.epoch
     loop = asyncio.get_running_loop()
     pool = ThreadPoolExecutor(1, thread_name_prefix="copy")
     scan = _Scan(session, request, encode)
@@ -216,7 +217,7 @@ async def streamed(
         while (found := await following) is not None:
             following = loop.run_in_executor(pool, scan.following)  # while the client takes this
             yield found
-        await execution.check_answer(request)  # only now the rows are one
+        await execution.check_answer(request, epoch)  # only now the rows are one
     finally:
         scan.is_over = True
         pool.submit(scan.close)

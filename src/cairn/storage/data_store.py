@@ -120,11 +120,15 @@ class DataStore(RowTables):
         self.reload_tables()
         self.vclock: Vclock = dict(self.connection.execute("SELECT origin, lsn FROM vclock"))
         self._dirty: set[str] = set()  # origins whose lsn moved in the open group
+        self.reload_origins()
+        self.promised = int(self.get("promised_epoch", 0))
+        self.last_epoch = int(self.get("last_epoch", 0))
+
+    def reload_origins(self) -> None:
+        """As the open transaction sees them: a number that was taken back must not be used."""
         self._origins: dict[str, int] = {
             uuid: number for number, uuid in self.connection.execute("SELECT id, uuid FROM origin")
         }
-        self.promised = int(self.get("promised_epoch", 0))
-        self.last_epoch = int(self.get("last_epoch", 0))
 
     def get(self, key: str, default: Any = None) -> Any:
         row = self.connection.execute(
@@ -207,6 +211,7 @@ class DataStore(RowTables):
         except BaseException:
             if self.connection.in_transaction:
                 self._take_back(alone)
+                self.reload_origins()
             self._changes.clear()
             if self.vclock.get(self.origin, 0) != before:
                 self.vclock[self.origin] = before

@@ -114,6 +114,7 @@ class LogReader:
 
 
 COPIED_EPOCHS = "copied_epochs"  # in `local_state`
+ENTERED_EPOCH = "entered_epoch"  # likewise: what is here was held against its cut and those before
 _decode_epochs = msgspec.msgpack.Decoder(dict[str, tuple[int, int]]).decode
 
 
@@ -202,6 +203,7 @@ class Applier:
             store.connection.execute("ROLLBACK TO record")
             store.connection.execute("RELEASE record")
             store.vclock[record.origin] = before
+            store.reload_origins()
             if is_ddl:
                 store.reload_tables()
             if isinstance(problem, msgspec.DecodeError):
@@ -269,6 +271,12 @@ class Applier:
         """Put aside what goes past the cut. The records moved, or None: only a copy can help."""
         store = self._store
         self.history = history
+        before = int(store.get(ENTERED_EPOCH, 0))
+        if history.epoch != before:
+            store.put(ENTERED_EPOCH, history.epoch)
+        if before and not history.knows_all_after(before) and store.vclock:
+            store.must_copy()  # a cut that nobody remembers may have left out what is here
+            return None
         limits = diverged(store.vclock, history, newest_epochs(store.connection))
         if not limits:
             return []

@@ -162,28 +162,37 @@ class StateMachine:
 
     # --- snapshots ----------------------------------------------------------------------------
 
-    def install(self, contents: Iterable[tuple[int, list[list[Any]]]]) -> None:
-        """Replace all global tables by a snapshot's; system tables come first, they name others."""
+    def install(self, contents: Iterable[TableDump]) -> None:
+        """Replace all global tables by a snapshot's; system tables come first, they name others.
+
+        Who did not apply the entries must still look as if it had: columns that were added later,
+        indexes, unique ones above all. Later entries have to end in the same way everywhere.
+        """
+        execute = self.connection.execute
         for table in list(self.tables.values()):
             if table.local:
                 continue
-            if table.is_system:
-                self.connection.execute(f"DELETE FROM {table.physical_name}")
+            if table.id in _FIXED:
+                execute(f"DELETE FROM {table.physical_name}")
+                for name in _index_names(self.connection, table):
+                    execute(f"DROP INDEX {name}")
             else:
-                self.connection.execute(f"DROP TABLE IF EXISTS {table.physical_name}")
+                execute(f"DROP TABLE IF EXISTS {table.physical_name}")
         self._statements = {}
-        for table_id, found in contents:
-            target = self.tables.get(table_id)
-            if target is None or not target.is_system:
+        for dump in contents:
+            if dump.table_id not in _FIXED:
                 self.reload()
-                target = self.tables[table_id]
-                self.connection.execute(create_table_sql(target, if_not_exists=True))
-            if found:
-                self._widen(target, len(found[0]))
-            marks = ", ".join("?" * (len(found[0]) if found else len(target.physical_columns)))
-            self.connection.executemany(
-                f"INSERT INTO {target.physical_name} VALUES ({marks})", found
-            )
+            target = self.tables[dump.table_id]
+            for text in dump.tables:
+                execute(text)
+            if dump.rows:
+                self._widen(target, len(dump.rows[0]))
+                marks = ", ".join("?" * len(dump.rows[0]))
+                self.connection.executemany(
+                    f"INSERT INTO {target.physical_name} VALUES ({marks})", dump.rows
+                )
+            for text in dump.indexes:
+                execute(text)
         self.reload()
 
     def _widen(self, table: Table, width: int) -> None:
@@ -194,26 +203,47 @@ class StateMachine:
             self.connection.execute(f"ALTER TABLE {table.physical_name} ADD COLUMN c{at} ANY")
 
 
-def dump_tables(connection: apsw.Connection) -> list[tuple[int, list[list[Any]]]]:
+class TableDump(msgspec.Struct, frozen=True, array_like=True):
+    """One global table in a snapshot: its rows, and the texts that make it and its indexes."""
+
+    table_id: int
+    rows: list[list[Any]]
+    tables: list[str]  # none for a table that every instance makes when it starts
+    indexes: list[str]
+
+
+_FIXED = {table.id for table in system.GLOBAL_TABLES}
+
+
+def dump_tables(connection: apsw.Connection) -> list[TableDump]:
     """All global tables as `install` takes them; call it inside one read transaction."""
-    found: list[tuple[int, list[list[Any]]]] = []
+    found: list[TableDump] = []
     tables, _ = rows.tables_of(
         connection.execute(f"SELECT * FROM {system.PICO_TABLE.physical_name}"),
         connection.execute(f"SELECT * FROM {system.PICO_INDEX.physical_name}"),
     )
-    fixed = {table.id for table in system.GLOBAL_TABLES}
-    others = [t for t in tables.values() if t.is_global and t.id not in fixed]
+    others = [t for t in tables.values() if t.is_global and t.id not in _FIXED]
     for table in (*system.GLOBAL_TABLES, *others):
-        if not table.operable and table.id not in fixed and not _exists(connection, table):
+        texts = _texts(connection, table, "table")
+        if not texts:
             continue  # prepared, not yet committed: the entry that commits it creates it
         content = [list(row) for row in connection.execute(f"SELECT * FROM {table.physical_name}")]
-        found.append((table.id, content))
+        made = [] if table.id in _FIXED else texts
+        found.append(TableDump(table.id, content, made, _texts(connection, table, "index")))
     return found
 
 
-def _exists(connection: apsw.Connection, table: Table) -> bool:
-    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-    return connection.execute(query, (table.physical_name,)).fetchone() is not None
+def _texts(connection: apsw.Connection, table: Table, kind: str) -> list[str]:
+    """What SQLite keeps of a table or of its indexes; a primary key has no text of its own."""
+    query = "SELECT sql FROM sqlite_master WHERE type = ? AND tbl_name = ? AND sql NOT NULL"
+    found: Any = connection.execute(f"{query} ORDER BY name", (kind, table.physical_name))
+    return [text for (text,) in found]
+
+
+def _index_names(connection: apsw.Connection, table: Table) -> list[str]:
+    query = "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql NOT NULL"
+    found: list[Any] = connection.execute(query, (table.physical_name,)).fetchall()
+    return [name for (name,) in found]
 
 
 def constraint_error(problem: apsw.ConstraintError) -> CairnError:

@@ -1,0 +1,147 @@
+"""Mastership that goes back and forth: every epoch keeps its place, its records and its waiters."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from cairn.model import ops, rows, topology
+from cairn.model.errors import CairnError, NoMaster
+from cairn.model.ranges import one_key
+from cairn.model.rpc import WriteRequest
+from cairn.model.system_tables import PICO_REPLICASET
+from cairn.sim.cluster.load import INSERT, TABLE
+from cairn.sim.cluster.node import SimNode
+from cairn.storage.row_log import COPIED_EPOCHS
+from tests.sim_cluster.scenes import Triple, inside, played
+from tests.sim_cluster.test_data_rules import READ, answer_of, in_process
+
+NEWEST = "by the second master"
+UPDATE = f"UPDATE {TABLE.physical_name} SET c1 = ? WHERE bucket_id = ? AND c0 = ?"
+
+
+def bucket_of(key: int) -> int:
+    return key % 30 + 1
+
+
+def inserting(key: int, text: str) -> WriteRequest:
+    bucket = bucket_of(key)
+    return WriteRequest(TABLE.id, 1, INSERT, ((bucket, key, text),), (bucket,))
+
+
+def updating(key: int, text: str) -> WriteRequest:
+    bucket = bucket_of(key)
+    return WriteRequest(TABLE.id, 1, UPDATE, ((text, bucket, key),), (bucket,))
+
+
+async def done(scene: Triple, node: SimNode, request: WriteRequest) -> None:
+    """At a master that may still wait for its lease."""
+    execution = scene.load.execution(node)
+    scene.load.sent.update(row[1] for row in request.rows if request.sql is INSERT)
+    for _ in range(100):
+        try:
+            await in_process(node, lambda: execution.write(request))
+        except CairnError:
+            await asyncio.sleep(0.1)
+        else:
+            return
+    raise AssertionError(f"{node} takes no writes")
+
+
+async def switch(scene: Triple, to: SimNode) -> None:
+    """As a person does it: UPDATE _pico_replicaset SET target_master_name."""
+    leader = scene.world.leader()
+    assert leader is not None
+    proposer = inside(leader).proposer
+    [replicaset] = inside(leader).state.cluster.replicasets.values()
+    row = rows.replicaset_row(msgspec.structs.replace(replicaset, target_master_name=to.name))
+    op = ops.Batch((ops.Replace(PICO_REPLICASET.id, row),))
+    where = (one_key(PICO_REPLICASET.id, (replicaset.name,)),)
+    await in_process(leader, lambda: proposer.cas(op, proposer.predicate(where)))
+    await scene.world.until(lambda: scene.load.masters() == [to], f"{to} to be master", 20.0)
+
+
+@pytest.mark.parametrize("kept_cuts", [topology.KEPT_CUTS, 1])
+def test_a_replica_that_missed_two_epochs_applies_them_in_their_order(
+    kept_cuts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Epoch 1 fills several pulls; epoch 2 is one record, which the other link brings at once.
+
+    Where the cut of epoch 1 is forgotten meanwhile, the rows come as a full copy.
+    """
+    monkeypatch.setattr(topology, "KEPT_CUTS", kept_cuts)
+
+    async def script(scene: Triple) -> None:
+        first, second, away = scene.master, scene.leader, scene.third
+        away.crash()
+        for key in range(100, 140):
+            await done(scene, first, inserting(key, "x" * 200_000))
+        await done(scene, first, updating(1, "by the first master"))
+        await switch(scene, second)
+        await done(scene, second, updating(1, NEWEST))
+        await switch(scene, first)
+        away.start()
+        await scene.world.settled()
+        want = inside(first).data.vclock
+        await scene.world.until(lambda: inside(away).data.vclock == want, "the rows", 20.0)
+        assert [scene.load.rows_of(node)[1] for node in (first, second, away)] == [NEWEST] * 3
+        was_copied = inside(away).data.store.get(COPIED_EPOCHS) is not None
+        assert was_copied == (kept_cuts == 1)
+
+    played("async", script)
+
+
+def test_whoever_waits_for_a_majority_is_not_answered_by_a_record_of_another_epoch() -> None:
+    """The write and the read that saw it belong to epoch 1. Epoch 2 leaves the row out; epoch 3,
+    again at the same master and before anybody has lost patience, uses its lsn for another row.
+    """
+
+    async def script(scene: Triple) -> None:
+        master = scene.master
+        execution = scene.load.execution(master)
+        scene.cut(master, scene.leader)
+        scene.cut(master, scene.third)
+        lost = scene.load.write(master, 2)
+        await scene.world.until(lambda: 2 in scene.load.rows_of(master), "the row", 0.5)
+        seen = asyncio.ensure_future(answer_of(master, lambda: execution.read(READ)))
+        await scene.renamed()
+        assert not lost.done() and not seen.done()
+        scene.world.wire.heal()
+        await scene.world.until(
+            lambda: 2 not in scene.load.rows_of(master), "the tail to be undone", 10.0
+        )
+        await switch(scene, master)
+        await scene.write(3, master)
+        await lost
+        assert (2 in scene.load.acked, 2 in scene.load.unknown) == (False, True)
+        assert await seen == NoMaster.sqlstate
+        await scene.calm()
+
+    played("sync", script)
+
+
+def test_a_read_that_began_in_another_epoch_is_no_answer() -> None:
+    """It is master again when the rows have been read, but what it read may have been undone."""
+
+    async def script(scene: Triple) -> None:
+        master = scene.master
+        execution: Any = scene.load.execution(master)
+        quick, scan = execution.reader.quick, execution.scan
+
+        async def slow(*arguments: Any) -> Any:
+            rows = await scan(*arguments)
+            await switch(scene, scene.leader)
+            await switch(scene, master)
+            lease, fence = inside(master).lease, inside(master).data.fence
+            await scene.world.until(lambda: lease.is_held(fence.epoch), "a lease", 5.0)
+            return rows
+
+        execution.reader.quick, execution.scan = lambda *_: None, slow
+        assert await answer_of(master, lambda: execution.read(READ)) == NoMaster.sqlstate
+        execution.reader.quick, execution.scan = quick, scan
+        assert await answer_of(master, lambda: execution.read(READ)) == [(1,)]
+
+    played("async", script)
