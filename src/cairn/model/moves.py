@@ -14,6 +14,9 @@ Mark = tuple[object, ...]
 END: Mark = (1 << 62,)
 
 
+DoneIn = tuple[str, int, tuple[tuple[int, int], ...]]
+
+
 class Phase(enum.StrEnum):
     COPYING = "copying"  # the source serves; the target copies and follows the source's log
     FROZEN = "frozen"  # nobody writes the range nor reads it as leader: the last records travel
@@ -25,6 +28,8 @@ class Phase(enum.StrEnum):
 
 #: Phases in which somebody still has to do something.
 OPEN = frozenset({Phase.COPYING, Phase.FROZEN, Phase.COPIED, Phase.ABORTING})
+#: Phases in which the target may take rows.
+TAKES = frozenset({Phase.COPYING, Phase.FROZEN})
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -96,4 +101,4 @@ class MovePart(msgspec.Struct, frozen=True, array_like=True):
     #: (table, schema version, rows) that were copied; changes of copied rows are in the record.
     rows: tuple[tuple[int, int, list[tuple[object, ...]]], ...] = ()
     #: Operations that were done at the source: (id, rows, ranges of buckets).
-    operations: tuple[tuple[str, int, tuple[tuple[int, int], ...]], ...] = ()
+    operations: tuple[DoneIn, ...] = ()

@@ -8,9 +8,21 @@ from typing import Any
 
 import msgspec
 
+from cairn.model.moves import MovePart
 from cairn.model.schema import Index, Table
 
 Vclock = dict[str, int]  # origin uuid → last lsn
+
+
+class Operation(msgspec.Struct, frozen=True, array_like=True):
+    """An operation that must not be done twice, and the buckets in which it was done.
+
+    Buckets move: whoever owns one later has to know it of that bucket, and of no other.
+    """
+
+    id: str
+    rows: int
+    buckets: tuple[tuple[int, int], ...] | None = None  # ranges; None: whatever it was about
 
 
 class RowOp(enum.IntEnum):
@@ -22,7 +34,7 @@ class RowOp(enum.IntEnum):
 class Kind(enum.IntEnum):
     ROWS = 0
     DDL = 1
-    MOVE = 2  # copying or dropping a bucket: replicated, never told as a change of data (rule 19)
+    MOVE = 2  # copying or dropping buckets: replicated, never told as a change of data
     MARK = 3  # nothing but a place in the log: the first record of an epoch
 
 
@@ -55,7 +67,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     timestamp: int  # µs since 1970, the master's clock, for people
     changes: tuple[RowChange, ...] = ()
     shape: Shape | None = None  # of a DDL record
-    operation: tuple[str, int] | None = None  # id and rows of an operation to be done once
+    operation: Operation | None = None  # something to be done once
 
 
 class Packed(msgspec.Struct, frozen=True, array_like=True):
@@ -77,8 +89,9 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
     timestamp: int
     changes: tuple[RowChange, ...] = ()
     shape: Shape | None = None
-    operation: tuple[str, int] | None = None
+    operation: Operation | None = None
     bulk: Bulk | None = None
+    move: MovePart | None = None  # of a record of kind MOVE
 
 
 _HEAD_BYTES = {0xDC: 3, 0xDD: 5}  # of an array in MessagePack; one for those up to 15

@@ -144,6 +144,7 @@ class LeaseResponse(msgspec.Struct, frozen=True):
     granted: bool
     lease_s: float = 0.0
     why: str = ""
+    index: int = 0  # the lease counts for whoever has applied so much
 
 
 class Empty(msgspec.Struct, frozen=True):

@@ -8,12 +8,12 @@ only with a delta whose log part reached the present: they are of that moment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from cairn.model.errors import CairnError
-from cairn.model.moves import END, Mark, Stamp
+from cairn.model.moves import END, DoneIn, Mark, Stamp
 from cairn.model.records import RowChange, RowOp
 
 Row = tuple[object, ...]
@@ -39,7 +39,7 @@ class Delta(msgspec.Struct, frozen=True):
     after: Mark
     changes: tuple[RowChange, ...] = ()
     rows: Rows = ()
-    operations: tuple[tuple[str, int, tuple[tuple[int, int], ...]], ...] = ()
+    operations: tuple[DoneIn, ...] = ()
     tables: dict[int, int] = {}  # schema versions at the source, in the same moment
     lag: int = 0  # records that were left for the next one
     is_final: bool = False  # behind the freeze that was asked for: nothing can follow
@@ -62,7 +62,7 @@ def is_copied(table: int, key: Sequence[object], after: Mark) -> bool:
 
 def cut(
     changes: Iterable[RowChange],
-    keys: dict[int, Sequence[int]],
+    keys: Mapping[int, Sequence[int]],
     start: int,
     end: int,
     after: Mark,

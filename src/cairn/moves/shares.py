@@ -58,7 +58,7 @@ def plan(
     weights: dict[str, float],
     *,
     drained: frozenset[str] = frozenset(),
-    piece: int = PIECE,
+    piece: int | None = None,
 ) -> list[Wanted]:
     """All moves that are still wanted, in the order in which they should begin.
 
@@ -93,7 +93,7 @@ def plan(
         edges = _edges(rows, taker)
         for giver in givers:
             while over[taker] < 0 and over[giver] > 0 and resting[giver]:
-                size = min(-over[taker], over[giver], piece)
+                size = min(-over[taker], over[giver], piece or PIECE)
                 start, end = _taken(resting[giver], size, edges)
                 found.append(Wanted(start, end, giver, taker))
                 over[giver] -= end - start + 1

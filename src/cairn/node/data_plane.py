@@ -21,6 +21,7 @@ from cairn.model.errors import (
     TimedOut,
     UniqueViolation,
 )
+from cairn.model.moves import TAKES, Phase
 from cairn.model.records import Shape, Vclock, covers
 from cairn.model.rpc import (
     PromiseRequest,
@@ -30,9 +31,9 @@ from cairn.model.rpc import (
     VclockResponse,
 )
 from cairn.model.schema import Table
+from cairn.model.spans import merged
 from cairn.node.global_state import GlobalState
 from cairn.node.raft_runner import RaftRunner
-from cairn.node.routes import merged
 from cairn.node.runtime import spawn
 from cairn.storage.data_store import DataStore, Fence
 from cairn.storage.writer import Disk, Job
@@ -162,18 +163,25 @@ class DataPlane:
         if replicaset is None:
             return Fence()
         is_master = replicaset.current_master_name == replicaset.target_master_name == self._name
-        ranges = merged(
-            (bucket.start, bucket.end)
-            for bucket in cluster.owned(replicaset.name)
-            if bucket.is_writable
-        )
+        owned = cluster.owned(replicaset.name)
         tier = cluster.tiers.get(replicaset.tier)
         return Fence(
             epoch=replicaset.epoch,
             is_master=is_master,
             is_sync=tier is not None and tier.replication_mode == "sync",
             master=replicaset.current_master_name,
-            ranges=ranges,
+            ranges=merged((row.start, row.end) for row in owned if row.is_writable),
+            owned=merged((row.start, row.end) for row in owned),
+            incoming=tuple(
+                (move.id, move.start, move.end)
+                for move in cluster.moves.values()
+                if move.target == replicaset.name and move.phase in TAKES
+            ),
+            frozen=tuple(
+                (move.id, move.frozen_at)
+                for move in cluster.moves.values()
+                if move.source == replicaset.name and move.phase is Phase.FROZEN
+            ),
         )
 
     # --- what the governor asks -----------------------------------------------------------------

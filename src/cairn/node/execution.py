@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 
 from cairn.model.errors import (
     CairnError,
@@ -24,7 +25,9 @@ from cairn.model.errors import (
     OutcomeUnknown,
     TableUnderDdl,
 )
+from cairn.model.records import Operation
 from cairn.model.rpc import ReadRequest, ReadResponse, WriteRequest, WriteResponse
+from cairn.model.spans import contains, merged, of_buckets, subtract
 from cairn.node.instance import Instance
 from cairn.node.runtime import spawn
 from cairn.sql.constraints import row_query, translate
@@ -256,10 +259,11 @@ class Execution:
         if request.ranges is not None:
             store.check_ranges(request.ranges)
         store.check_buckets(request.buckets)
-        if request.operation is not None:
-            known = store.operation(request.operation)
-            if known is not None:
-                return WriteResponse(known, 0)
+        if request.operation is not None and (done := store.operation(request.operation)):
+            left = _left_of(request, done)
+            if left is None:
+                return WriteResponse(done.rows, 0)
+            request = left
         rows: list[Row] = []
         try:
             if is_quick and _is_new_row(request):
@@ -277,6 +281,23 @@ class Execution:
         except apsw.Error as problem:
             raise CairnError(f"{type(problem).__name__}: {problem}") from None
         return WriteResponse(count, lsn, tuple(rows)) if rows else WriteResponse(count, lsn)
+
+
+def _left_of(request: WriteRequest, done: Operation) -> WriteRequest | None:
+    """What of an operation was not done before: buckets that came here without it. None: all was.
+
+    Only rows that begin with their bucket can be told apart; they are what large loads consist of.
+    """
+    if done.buckets is None or request.ranges is not None:
+        return None
+    left = subtract(of_buckets(request.buckets), done.buckets)
+    if not left:
+        return None
+    return msgspec.structs.replace(
+        request,
+        rows=tuple(row for row in request.rows if contains(left, row[0])),
+        buckets=tuple(bucket for bucket in request.buckets if contains(left, bucket)),
+    )
 
 
 def _refused_row(store: DataStore, request: WriteRequest, is_alone: bool) -> Row | None:
@@ -339,7 +360,8 @@ def _carry_out(store: DataStore, request: WriteRequest, told: list[Row]) -> int:
                 raise CasRetry("a row changed between reading and writing; try again")
         count = store.count_rows()
     if request.operation is not None:
-        store.put_operation(request.operation, count)
+        ranges = request.ranges if request.ranges is not None else of_buckets(request.buckets)
+        store.put_operation(Operation(request.operation, count, merged(ranges)))
     if request.check_only:
         raise _TakenBack(count)
     return count

@@ -27,6 +27,7 @@ _TOPOLOGY = {
         system.PICO_PEER_ADDRESS,
         system.PICO_TIER,
         system.PICO_BUCKET,
+        system.CAIRN_MOVE,
         system.PICO_PROPERTY,
     )
 }

@@ -11,6 +11,7 @@ import msgspec
 
 from cairn.model import ops
 from cairn.model.errors import CairnError, NotLeader, TimedOut, Unreachable
+from cairn.model.moves import MoveReport
 from cairn.model.rpc import (
     CasRequest,
     Empty,
@@ -43,6 +44,8 @@ from cairn.node.governor_steps import Steps
 from cairn.node.leases import LeaseGiver, LeaseHolder
 from cairn.node.local_tables import LocalTables
 from cairn.node.membership import Membership
+from cairn.node.move_driver import MoveDriver
+from cairn.node.moving import DeltaRequest, Moving
 from cairn.node.proposals import Proposer
 from cairn.node.quorum import Patience, Voters
 from cairn.node.raft_runner import LOG_BYTES_MAX, LOG_ENTRIES_MAX, RaftRunner
@@ -118,6 +121,10 @@ class Instance:
             self.data,
             runtime,
         )
+        self.moving = Moving(
+            self.name, self.state, peers, self.data, self.replication, self.lease, self.ask_leader
+        )
+        self.move_driver = MoveDriver(self.state, self.runner, self.proposer, runtime)
         self.local = LocalTables(
             self.name, store, self._raft_disk, self.state, self.replication, runtime
         )
@@ -173,6 +180,7 @@ class Instance:
             (self.lease.run(), "lease"),
             (self.peers.watch(), "link watch"),
             (self.replication.run(), "replication"),
+            (self.move_driver.run(), "moves"),
             (self.replication.maintain(), "row log upkeep"),
             (self.replication.beat(), "routing heartbeat"),
         ):
@@ -206,6 +214,7 @@ class Instance:
         self.peers.close()
         self._raft_disk.close()
         self.data.close()
+        self.moving.close()
         self.replication.close()
         self.state.close()
         self.data.store.close()
@@ -248,6 +257,8 @@ class Instance:
         self._abandon_offline()
         self.replication.follow()
         self.data.follow(self.state.cluster)
+        self.moving.follow()
+        self.move_driver.wake()
         self.governor.wake()
         row = self.row
         if row is not None and row.current_state.grade is Grade.EXPELLED:
@@ -366,6 +377,8 @@ class Instance:
             "copy_rows": self.replication.handle_copy,
             "apply_schema_change": self.data.change_schema,
             "report_links": self.governor.note_links,
+            "report_move": self.move_driver.note,
+            "move_delta": self.moving.handle_delta,
             "status": lambda _: self.status(),
         }
         types: dict[str, type[Any]] = {
@@ -384,6 +397,8 @@ class Instance:
             "copy_rows": CopyRequest,
             "apply_schema_change": SchemaChangeRequest,
             "report_links": LinkReport,
+            "report_move": MoveReport,
+            "move_delta": DeltaRequest,
             "status": Empty,
         }
         handlers: dict[str, Handler] = {

@@ -72,6 +72,7 @@ class LeaseHolder:
         else:
             answer = await self._peers.call(leader, "lease", request, LeaseResponse, LEASE_S)
         if answer.granted:
+            await self._runner.wait_applied(answer.index, LEASE_S)
             self._epoch = replicaset.epoch
             self._until = asked + answer.lease_s * MARGIN
 
@@ -88,13 +89,15 @@ class LeaseGiver:
         if not self._runner.is_leader:
             raise NotLeader(leader=self._runner.leader_id or None)
         self._note_tenure()
-        await self._runner.read_index(LEASE_S)  # a quorum round that begins after the question
+        # A quorum round that begins after the question. The holder's picture must be as new as
+        # that, or it would act as if what happened meanwhile (a freeze, a hand-over) had not.
+        index = await self._runner.read_index(LEASE_S)
         refusal = self._why_not(request)
         if refusal:
             return LeaseResponse(False, why=refusal)
         instance = self._state.cluster.instances[request.instance]
         self._granted[instance.replicaset_name] = self._runtime.boot_clock()
-        return LeaseResponse(True, LEASE_S)
+        return LeaseResponse(True, LEASE_S, index=index)
 
     def _why_not(self, request: LeaseRequest) -> str:
         instance = self._state.cluster.instances.get(request.instance)

@@ -11,10 +11,11 @@ import msgspec
 
 from cairn.model.errors import NoMaster, NotOwner, PlanOutdated, TableUnderDdl, Unreachable
 from cairn.model.rpc import ReadRequest, ReadResponse
+from cairn.model.spans import Ranges
 from cairn.node.execution import Execution
 from cairn.node.hops import Answered, Hop, Hops
 from cairn.node.instance import Instance
-from cairn.node.routes import Ranges, Routes
+from cairn.node.routes import Routes
 from cairn.sql import plans
 from cairn.storage.readers import Cancelled, Row, too_many
 

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from cairn.governor.buckets import waiting_for
 from cairn.model.cluster import Cluster
 from cairn.model.errors import NoMaster, NotInPrerequisiteState, NotOwner
+from cairn.model.spans import Ranges
 from cairn.model.topology import Grade
-
-Ranges = tuple[tuple[int, int], ...]
 
 
 class Routes:
@@ -90,14 +89,3 @@ class Routes:
         return NotInPrerequisiteState(
             f"tier {tier} has no buckets yet: waiting for {why}", sqlstate="57P03"
         )
-
-
-def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Neighbours as one: who asks for buckets across their border asks for one range."""
-    found: list[tuple[int, int]] = []
-    for start, end in sorted(ranges):
-        if found and found[-1][1] + 1 == start:
-            found[-1] = (found[-1][0], end)
-        else:
-            found.append((start, end))
-    return tuple(found)

@@ -19,8 +19,8 @@ import msgspec
 
 from cairn.model.errors import CairnError, LimitExceeded, NotOwner, QueryCanceled
 from cairn.model.rpc import ReadRequest
+from cairn.model.spans import Ranges, merged
 from cairn.node.reading import How
-from cairn.node.routes import Ranges, merged
 from cairn.server import scan_pool
 from cairn.server.arrow_types import BATCH_ROWS, Row
 from cairn.server.scan_statement import ENOUGH, LinesAsked, Scan

@@ -7,6 +7,7 @@ made by the preupdate hook from what SQLite really changed (rule 4).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from cairn.model.records import (
     Body,
     Bulk,
     Kind,
+    Operation,
     Packed,
     Record,
     Shape,
@@ -32,6 +34,7 @@ from cairn.model.records import (
     join_rows,
     pack_rows,
 )
+from cairn.model.spans import Ranges, merged, without
 from cairn.storage.shapes import RowTables
 from cairn.storage.sqlite import check_file, damaged, insert_many, open_writer
 
@@ -50,14 +53,21 @@ CREATE TABLE IF NOT EXISTS _cairn_diverged (
     origin TEXT NOT NULL, epoch INTEGER NOT NULL, lsn INTEGER NOT NULL, body BLOB NOT NULL,
     PRIMARY KEY (origin, epoch, lsn)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS done_operation (id TEXT PRIMARY KEY, rows INTEGER NOT NULL)
-    STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS move_progress (move INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS done_operation (
+    id TEXT PRIMARY KEY, rows INTEGER NOT NULL, buckets BLOB
+) STRICT, WITHOUT ROWID;
 """
 _INSERT_RECORD = "INSERT INTO row_log(origin, lsn, epoch, body) VALUES (?, ?, ?, ?)"
 #: Filled as rows are touched: what does not fit is read and written more than once by bulk work.
 CACHE_KIB = 64 * 1024
 #: A record has to fit into one message between instances (rule 23).
 RECORD_MAX_BYTES = 48 * 1024 * 1024
+
+
+Incoming = tuple[int, int, int]  # a move and its buckets, first and last
+_LAST = 1 << 62
+_decode_ranges = msgspec.msgpack.Decoder(Ranges).decode
 
 
 class Fence(msgspec.Struct, frozen=True):
@@ -67,18 +77,28 @@ class Fence(msgspec.Struct, frozen=True):
     is_master: bool = False
     is_sync: bool = False
     master: str = ""
-    ranges: tuple[tuple[int, int], ...] = ()  # buckets this replicaset may write
+    ranges: Ranges = ()  # buckets this replicaset may read and write: owned and not frozen
+    owned: Ranges = ()  # the same with frozen ones
+    incoming: tuple[Incoming, ...] = ()  # what it may copy
+    frozen: tuple[tuple[int, int], ...] = ()  # (move, which freeze) of what it gives away
 
     def owns(self, bucket: int) -> bool:
-        for start, end in self.ranges:  # noqa: SIM110 - a hot path: quicker than any()
-            if start <= bucket <= end:
-                return True
-        return False
+        at = bisect_right(self.ranges, (bucket, _LAST)) - 1
+        return at >= 0 and bucket <= self.ranges[at][1]
 
     def owns_all(self, ranges: Iterable[tuple[int, int]]) -> bool:
-        return all(
-            any(start <= low and high <= end for start, end in self.ranges) for low, high in ranges
-        )
+        return all(self._has(low, high) for low, high in ranges)
+
+    def _has(self, low: int, high: int) -> bool:
+        at = bisect_right(self.ranges, (low, _LAST)) - 1
+        return at >= 0 and high <= self.ranges[at][1]
+
+    def touches(self, low: int, high: int) -> bool:
+        """Whether any of these buckets is ours, frozen or not."""
+        return any(start <= high and end >= low for start, end in self.owned)
+
+    def takes(self, move: int) -> bool:
+        return any(each[0] == move for each in self.incoming)
 
 
 class DataStore(RowTables):
@@ -96,7 +116,7 @@ class DataStore(RowTables):
     ) -> None:
         check_file(path)
         self.path, self.origin = path, origin
-        self._now, self.lease_held = now_micros, lease_held
+        self.now, self.lease_held = now_micros, lease_held
         self.connection = open_writer(path)
         self.connection.pragma("cache_size", -CACHE_KIB)
         register(self.connection)
@@ -188,7 +208,7 @@ class DataStore(RowTables):
         self.connection.execute(sql, row)
         if not self._changes:
             return 0, 0
-        return 1, self._log(Body(Kind.ROWS, self._now(), self.take_changes()))
+        return 1, self.log(Body(Kind.ROWS, self.now(), self.take_changes()))
 
     def statement(
         self, run: Callable[[], int], *, kind: Kind = Kind.ROWS, alone: bool = False
@@ -199,15 +219,15 @@ class DataStore(RowTables):
         transaction (`alone`) is taken back with that instead.
         """
         self._changes.clear()
-        self._operation: tuple[str, int] | None = None
+        self._operation: Operation | None = None
         self._bulk: Bulk | None = None
         before = self.vclock.get(self.origin, 0)
         if not alone:
             self.connection.execute("SAVEPOINT statement")
         try:
             count = run()
-            body = Body(kind, self._now(), self.take_changes(), None, self._operation, self._bulk)
-            lsn = self._log(body)
+            body = Body(kind, self.now(), self.take_changes(), None, self._operation, self._bulk)
+            lsn = self.log(body)
         except BaseException:
             if self.connection.in_transaction:
                 self._take_back(alone)
@@ -228,9 +248,9 @@ class DataStore(RowTables):
             self.connection.execute("ROLLBACK TO statement")
             self.connection.execute("RELEASE statement")
 
-    def _log(self, body: Body) -> int:
+    def log(self, body: Body) -> int:
         is_empty = not body.changes and body.operation is None and body.bulk is None
-        if is_empty and body.kind in (Kind.ROWS, Kind.MOVE):
+        if is_empty and body.kind == Kind.ROWS:
             return 0
         lsn = self.vclock.get(self.origin, 0) + 1
         epoch = self.fence.epoch
@@ -269,19 +289,44 @@ class DataStore(RowTables):
         self._bulk = (table, self.versions.get(table, 0), join_rows(packed, len(rows)))
         return len(rows)
 
-    def operation(self, operation: str) -> int | None:
-        """Rows of an operation that was carried out before; None when it was not."""
-        query = "SELECT rows FROM done_operation WHERE id = ?"
-        row = self.connection.execute(query, (operation,)).fetchone()
-        return None if row is None else row[0]
+    def operation(self, operation: str) -> Operation | None:
+        """What was carried out before under this id; None: nothing."""
+        query = "SELECT rows, buckets FROM done_operation WHERE id = ?"
+        row: Any = self.connection.execute(query, (operation,)).fetchone()
+        if row is None:
+            return None
+        return Operation(operation, row[0], None if row[1] is None else _decode_ranges(row[1]))
 
-    def put_operation(self, operation: str, rows: int) -> None:
+    def put_operation(self, operation: Operation) -> None:
         """In the same transaction and the same record as its rows: replicas know it too."""
-        self._operation = (operation, rows)
-        self._keep_operation(self._operation)
+        self._operation = operation
+        self.keep_operation(operation)
 
-    def _keep_operation(self, operation: tuple[str, int]) -> None:
-        self.connection.execute("INSERT OR REPLACE INTO done_operation VALUES (?, ?)", operation)
+    def keep_operation(self, done: Operation) -> None:
+        """Added to what is known of it: its buckets may have come here one by one."""
+        before = self.operation(done.id)
+        rows, buckets = done.rows, done.buckets
+        if before is not None and before.buckets is not None and buckets is not None:
+            rows, buckets = before.rows + rows, merged((*before.buckets, *buckets))
+        packed = None if buckets is None else msgspec.msgpack.encode(buckets)
+        self.connection.execute(
+            "INSERT OR REPLACE INTO done_operation VALUES (?, ?, ?)", (done.id, rows, packed)
+        )
+
+    def forget_buckets(self, start: int, end: int) -> None:
+        """These buckets are emptied: what was done in them is somebody else's to know."""
+        query = "SELECT id, rows, buckets FROM done_operation WHERE buckets IS NOT NULL"
+        found: list[Any] = self.connection.execute(query).fetchall()
+        for name, rows, packed in found:
+            known = _decode_ranges(packed)
+            left = without(known, start, end)
+            if not left:
+                self.connection.execute("DELETE FROM done_operation WHERE id = ?", (name,))
+            elif left != known:
+                self.connection.execute(
+                    "UPDATE done_operation SET rows = ?, buckets = ? WHERE id = ?",
+                    (rows, msgspec.msgpack.encode(left), name),
+                )
 
     def flush(self) -> None:
         """Before the group commits: the vclock once, however many statements moved it."""
@@ -302,7 +347,7 @@ class DataStore(RowTables):
             return False  # done before: a repeated request changes nothing
         self.apply_shape(shape)
         self._changes.clear()
-        self._log(Body(Kind.DDL, self._now(), shape=shape))
+        self.log(Body(Kind.DDL, self.now(), shape=shape))
         return True
 
     # --- epochs ---------------------------------------------------------------------------------
@@ -337,10 +382,10 @@ class DataStore(RowTables):
 
     # --- records of others ----------------------------------------------------------------------
 
-    def keep_record(self, record: Packed, operation: tuple[str, int] | None) -> None:
+    def keep_record(self, record: Packed, operation: Operation | None) -> None:
         """A record of another origin, applied in this transaction: part of our log from now on."""
         if operation is not None:
-            self._keep_operation(operation)
+            self.keep_operation(operation)
         number = self.origin_id(record.origin)
         self.connection.execute(_INSERT_RECORD, (number, record.lsn, record.epoch, record.body))
         self._advance(record.origin, record.epoch, record.lsn)
@@ -356,7 +401,7 @@ class DataStore(RowTables):
         """Its rows were taken back: neither the log nor the list of done operations has it."""
         if record.operation is not None:
             self.connection.execute(
-                "DELETE FROM done_operation WHERE id = ?", (record.operation[0],)
+                "DELETE FROM done_operation WHERE id = ?", (record.operation.id,)
             )
         self.connection.execute(
             "DELETE FROM row_log WHERE origin = ? AND lsn = ?",

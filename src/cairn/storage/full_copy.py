@@ -20,6 +20,7 @@ from cairn.storage.row_log import COPIED_EPOCHS, newest_epochs
 
 BLOCK_ROWS = 64  # encoded together; the size of a piece is looked at after each
 OPERATIONS = 0  # instead of a table id: ids of operations that were done, which are rows as well
+PROGRESS = -1  # likewise: how far buckets on their way to this replicaset are copied
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_block = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
@@ -55,7 +56,10 @@ class CopySource:
             shapes,
             newest_epochs(self._connection),
         )
-        self._left = [(OPERATIONS, "SELECT id, rows FROM done_operation")]
+        self._left = [
+            (OPERATIONS, "SELECT id, rows, buckets FROM done_operation"),
+            (PROGRESS, "SELECT move, body FROM move_progress"),
+        ]
         self._left += [
             (shape.table_id, f"SELECT * FROM {shape.table.physical_name}")
             for shape in shapes
@@ -98,7 +102,7 @@ class CopyTarget:
         store.must_copy()
         for table_id in list(store.tables):
             store.apply_shape(Shape(table_id, None))
-        for table in ("row_log", "vclock", "done_operation"):
+        for table in ("row_log", "vclock", "done_operation", "move_progress"):
             store.connection.execute(f"DELETE FROM {table}")
         try:
             for shape in head.shapes:
@@ -117,7 +121,7 @@ class CopyTarget:
                 for block in blocks:
                     rows = _decode_block(block)
                     connection.executemany(text, rows)
-                    self.count += len(rows) if table_id != OPERATIONS else 0
+                    self.count += len(rows) if table_id > 0 else 0
         except (msgspec.DecodeError, apsw.SQLError, apsw.ConstraintError) as problem:
             raise LogRefused(f"full copy from {self._upstream}: {problem}") from None
         except (apsw.BindingsError, apsw.MismatchError, TypeError, OverflowError) as problem:
@@ -125,7 +129,9 @@ class CopyTarget:
 
     def _insert(self, table_id: int) -> str:
         if table_id == OPERATIONS:
-            return "INSERT INTO done_operation VALUES (?, ?)"
+            return "INSERT INTO done_operation VALUES (?, ?, ?)"
+        if table_id == PROGRESS:
+            return "INSERT INTO move_progress VALUES (?, ?)"
         table = self._store.tables.get(table_id)
         if table is None:
             raise LogRefused(f"full copy from {self._upstream}: rows of unknown table {table_id}")

@@ -23,10 +23,10 @@ from cairn.model.records import (
     decode_body,
     record_of,
 )
-from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.replication.applier import Damaged, History, LogRefused, Verdict, diverged, judge
 from cairn.storage.data_store import DataStore
-from cairn.storage.sqlite import insert_many
+from cairn.storage.exact_changes import ExactChanges
+from cairn.storage.moving_in import NotYet, apply_part
 
 _READ = (
     "SELECT epoch, lsn, body FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?) "
@@ -114,6 +114,7 @@ class LogReader:
 
 
 COPIED_EPOCHS = "copied_epochs"  # in `local_state`
+_NOT_UNDONE = (Kind.DDL, Kind.MOVE)
 ENTERED_EPOCH = "entered_epoch"  # likewise: what is here was held against its cut and those before
 _decode_epochs = msgspec.msgpack.Decoder(dict[str, tuple[int, int]]).decode
 
@@ -139,21 +140,6 @@ def newest_epochs(connection: apsw.Connection) -> Vclock:
 # --- applying -------------------------------------------------------------------------------------
 
 
-class _Writes:
-    """Prepared texts for one table: each must change exactly one row."""
-
-    def __init__(self, table: Table) -> None:
-        names = table.physical_columns
-        key = [BUCKET_COLUMN, *(physical_column(at) for at in table.key_positions)]
-        where = " AND ".join(f"{name} = ?" for name in key)
-        self.key_at = [0, *(at + 1 for at in table.key_positions)]
-        self.width = len(names)
-        self.insert = f"INSERT INTO {table.physical_name} VALUES ({', '.join('?' * len(names))})"
-        assignments = ", ".join(f"{name} = ?" for name in names)
-        self.update = f"UPDATE {table.physical_name} SET {assignments} WHERE {where}"
-        self.delete = f"DELETE FROM {table.physical_name} WHERE {where}"
-
-
 class Outcome(NamedTuple):
     """What became of records that came: how many were applied, which were here already."""
 
@@ -166,7 +152,7 @@ class Applier:
 
     def __init__(self, store: DataStore) -> None:
         self._store = store
-        self._writes: dict[tuple[int, int], _Writes] = {}
+        self._exact = ExactChanges(store)
         self.history = History()  # the epoch that was entered, in the writer's own order
 
     def apply(self, records: Sequence[Packed], history: History) -> Outcome:
@@ -183,7 +169,10 @@ class Applier:
                 if verdict is Verdict.WAIT:
                     break
                 if verdict is Verdict.APPLY:
-                    self._apply_whole(record)
+                    try:
+                        self._apply_whole(record)
+                    except NotYet:
+                        break
                     done += 1
                 else:
                     known.append(record)
@@ -220,50 +209,15 @@ class Applier:
             if body.shape is None:
                 raise Damaged(record.origin, record.lsn, "changes the schema and has no shape")
             store.apply_shape(body.shape)
-        if body.bulk is not None:
-            self._insert_all(record, *body.bulk)
-        for change in body.changes:
-            self._change(record, change)
-        store.keep_record(record, body.operation)
-
-    def _writes_for(self, record: Packed | Record, table_id: int, version: int) -> _Writes:
-        table = self._store.tables.get(table_id)
-        if table is None or table.schema_version != version:
-            have = "no such table" if table is None else f"schema {table.schema_version}"
-            why = f"is for schema {version} of table {table_id}, this instance has {have}"
-            raise Damaged(record.origin, record.lsn, why)
-        key = (table_id, version)
-        if key not in self._writes:
-            self._writes[key] = _Writes(table)
-        return self._writes[key]
-
-    def _insert_all(
-        self, record: Packed, table_id: int, version: int, rows: list[tuple[Any, ...]]
-    ) -> None:
-        writes, connection = self._writes_for(record, table_id, version), self._store.connection
-        before = connection.total_changes()
-        insert_many(connection, writes.insert, rows)
-        self._check_count(record, connection.total_changes() - before, len(rows), table_id)
-
-    def _change(self, record: Packed | Record, change: RowChange) -> None:
-        writes = self._writes_for(record, change.table, change.version)
-        old, new, execute = change.old, change.new, self._store.connection.execute
-        if change.op == RowOp.INSERT and new is not None:
-            execute(writes.insert, new)
-        elif change.op == RowOp.UPDATE and old is not None and new is not None:
-            execute(writes.update, (*new, *(old[at] for at in writes.key_at)))
-        elif change.op == RowOp.DELETE and old is not None:
-            execute(writes.delete, [old[at] for at in writes.key_at])
+        place = (record.origin, record.lsn)
+        if body.move is not None:
+            apply_part(store, self._exact, place, body.move, body.changes)
         else:
-            raise Damaged(record.origin, record.lsn, f"has a change of kind {change.op} half told")
-        self._check_count(record, self._store.connection.changes(), 1, change.table)
-
-    def _check_count(self, record: Packed | Record, found: int, wanted: int, table: int) -> None:
-        """SQLite is content with changing nothing; a replica is not (rule 4)."""
-        if found != wanted:
-            name = self._store.tables[table].name
-            why = f"changed {found} rows of table {name} instead of {wanted}"
-            raise Damaged(record.origin, record.lsn, why)
+            if body.bulk is not None:
+                self._exact.insert_all(place, *body.bulk)
+            for change in body.changes:
+                self._exact.change(place, change)
+        store.keep_record(record, body.operation)
 
     # --- a tail that belongs to no history ------------------------------------------------------
 
@@ -288,8 +242,9 @@ class Applier:
         for record in tail:
             store.set_aside(record)
         wanted = sum(store.vclock[origin] - limit for origin, limit in limits.items())
-        if len(tail) != wanted or any(record.kind == Kind.DDL for record in tail):
-            # A schema change cannot be undone from its record, nor a lost one. Until the copy is
+        if len(tail) != wanted or any(record.kind in _NOT_UNDONE for record in tail):
+            # Schema changes and moved buckets cannot be undone from their records, nor what is
+            # lost. Until the copy is
             # there, this instance must not be asked for its vclock, after a restart neither.
             store.must_copy()
             return None
@@ -326,4 +281,5 @@ class Applier:
     def _undo(self, record: Record, change: RowChange) -> None:
         inverse = {RowOp.INSERT: RowOp.DELETE, RowOp.DELETE: RowOp.INSERT}
         op = inverse.get(RowOp(change.op), RowOp.UPDATE)
-        self._change(record, RowChange(change.table, change.version, op, change.new, change.old))
+        undone = RowChange(change.table, change.version, op, change.new, change.old)
+        self._exact.change((record.origin, record.lsn), undone)

@@ -148,6 +148,8 @@ def distribute_buckets(view: ClusterView) -> Iterator[Action]:
         has_buckets = bool(view.cluster.tier_buckets(tier.name))
         if has_buckets and tier.name in view.sharded_tiers:
             continue  # rows exist: only online moves may change owners
+        if any(move.is_open and move.tier == tier.name for move in view.cluster.moves.values()):
+            continue  # what is under way ends first
         found = redistribution(view.cluster, tier.name)
         if found:
             yield Propose(

@@ -1,8 +1,4 @@
-"""Rows of a range of buckets on their way: read at the source, written at the target.
-
-Reading uses a connection of its own, one read transaction per delta. Writing runs on the writer's
-thread; what it does goes into the row log as one record of kind MOVE, and replicas do the same.
-"""
+"""Rows of a range of buckets that leave: deltas, each read in one transaction at the source."""
 
 from __future__ import annotations
 
@@ -14,32 +10,22 @@ from typing import Any
 import apsw
 import msgspec
 
-from cairn.model.moves import END, Mark, MovePart, Stamp
-from cairn.model.records import Body, Kind, RowChange, Vclock, record_of
-from cairn.model.schema import BUCKET_COLUMN, Index, Table, physical_column
-from cairn.moves.delta import Delta, MoveMustRestart, Progress, cut
-from cairn.storage.data_store import DataStore
-from cairn.storage.row_log import Applier, newest_epochs
+from cairn.model.moves import END, DoneIn, Mark, Stamp
+from cairn.model.records import Kind, RowChange, Vclock, record_of
+from cairn.model.schema import BUCKET_COLUMN, Index, Table
+from cairn.model.spans import Ranges, of_buckets
+from cairn.moves.delta import Delta, MoveMustRestart, cut
+from cairn.storage.moving_in import key_columns, key_places
+from cairn.storage.row_log import newest_epochs
 
 ROWS_MAX = 2_000  # of one delta: bounds how long the target's writer is busy with it
 _decode_shape = msgspec.msgpack.Decoder(tuple[Table, tuple[Index, ...]]).decode
-_decode_ranges = msgspec.msgpack.Decoder(tuple[tuple[int, int], ...]).decode
+_decode_ranges = msgspec.msgpack.Decoder(Ranges).decode
 _AFTER = (
     "SELECT epoch, lsn, body FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?) "
     "AND lsn > ? ORDER BY lsn"
 )
-_AT = (
-    "SELECT epoch FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?) AND lsn = ?"
-)
-
-
-def key_places(table: Table) -> list[int]:
-    """Where a physical row has its physical key: the bucket, then the primary key."""
-    return [0, *(at + 1 for at in table.key_positions)]
-
-
-def key_columns(table: Table) -> list[str]:
-    return [BUCKET_COLUMN, *(physical_column(at) for at in table.key_positions)]
+_AT = "SELECT epoch FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?) AND lsn = ?"
 
 
 class MoveReader:
@@ -54,15 +40,21 @@ class MoveReader:
 
     def stamp(self) -> Stamp:
         """Where this instance's rows stand now."""
-        with self._connection:
+        self._connection.execute("BEGIN")
+        try:
             return self._stamp(self._vclock())
+        finally:
+            self._connection.execute("COMMIT")
 
     def delta(
         self, start: int, end: int, at: Stamp, after: Mark, max_bytes: int, epoch: int
     ) -> Delta:
         """What follows (`at`, `after`), all of it of one moment."""
-        with self._connection:
+        self._connection.execute("BEGIN")
+        try:
             return self._delta(start, end, at, after, max_bytes, epoch)
+        finally:
+            self._connection.execute("COMMIT")
 
     def _delta(
         self, start: int, end: int, at: Stamp, after: Mark, max_bytes: int, epoch: int
@@ -73,7 +65,7 @@ class MoveReader:
         self._check_history(at, vclock)
         position = dict(at)
         changes: list[RowChange] = []
-        operations: list[tuple[str, int, tuple[tuple[int, int], ...]]] = []
+        operations: list[DoneIn] = []
         size, is_whole = 0, True
         for record_epoch, origin, lsn, body in self._records(at, vclock):
             if size > max_bytes:
@@ -87,9 +79,8 @@ class MoveReader:
             mine = cut(record.changes, keys, start, end, after)
             changes += mine
             if record.operation is not None:
-                touched = sorted({_bucket(change) for change in mine})
-                ranges = tuple((bucket, bucket) for bucket in touched)
-                operations.append((record.operation[0], len(mine), ranges))
+                ranges = of_buckets(_bucket(change) for change in mine)
+                operations.append((record.operation.id, len(mine), ranges))
         rows: list[tuple[int, int, list[tuple[object, ...]]]] = []
         if is_whole:
             position = self._stamp(vclock)
@@ -149,7 +140,7 @@ class MoveReader:
         ]
         return heapq.merge(*sources, key=lambda record: (record[0], record[1], record[2]))
 
-    def _done(self, start: int, end: int) -> list[tuple[str, int, tuple[tuple[int, int], ...]]]:
+    def _done(self, start: int, end: int) -> list[DoneIn]:
         """Operations that were done here, as far as they concern buckets of the move."""
         found = []
         query = "SELECT id, rows, buckets FROM done_operation WHERE buckets IS NOT NULL"
@@ -214,104 +205,3 @@ def _bucket(change: RowChange) -> int:
 
 def _bytes_of(row: Sequence[object]) -> int:
     return sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
-
-
-# --- writing --------------------------------------------------------------------------------------
-
-
-def progress_of(connection: apsw.Connection, move: int) -> Progress | None:
-    query = "SELECT body FROM move_progress WHERE move = ?"
-    row: Any = connection.execute(query, (move,)).fetchone()
-    return None if row is None else _decode_progress(row[0])
-
-
-def moves_of(connection: apsw.Connection) -> list[Progress]:
-    """Everything that is on its way to this replicaset, or was given up and not cleaned."""
-    rows: list[Any] = connection.execute("SELECT body FROM move_progress").fetchall()
-    return [_decode_progress(row[0]) for row in rows]
-
-
-_decode_progress = msgspec.msgpack.Decoder(Progress).decode
-_encode = msgspec.msgpack.Encoder().encode
-
-
-def write_part(store: DataStore, part: MovePart, changes: tuple[RowChange, ...] = ()) -> int:
-    """The master's own: carried out and logged in one; the lsn of its record."""
-    applier = Applier(store)
-    execute = store.connection.execute
-    before = dict(store.vclock)
-    execute("SAVEPOINT move")
-    try:
-        with store.unobserved():
-            lsn = store.log(Body(Kind.MOVE, store.now(), changes, move=part))
-            apply_part(store, applier, store.origin, lsn, part, changes)
-    except BaseException:
-        if store.connection.in_transaction:
-            execute("ROLLBACK TO move")
-            execute("RELEASE move")
-        store.vclock = before
-        raise
-    execute("RELEASE move")
-    return lsn
-
-
-def apply_part(
-    store: DataStore,
-    applier: Applier,
-    origin: str,
-    lsn: int,
-    part: MovePart,
-    changes: tuple[RowChange, ...],
-) -> None:
-    """What a record of kind MOVE does, at the master that made it and at its replicas."""
-    execute = store.connection.execute
-    match part.action:
-        case "empty":
-            for table in store.tables.values():
-                execute(
-                    f"DELETE FROM {table.physical_name} WHERE {BUCKET_COLUMN} BETWEEN ? AND ?",
-                    (part.start, part.end),
-                )
-            store.forget_buckets(part.start, part.end)
-            _put_progress(store, part)
-        case "delta":
-            for change in changes:
-                applier.change(origin, lsn, change)
-            for table_id, version, rows in part.rows:
-                applier.insert_all(origin, lsn, table_id, version, rows)
-            for operation in part.operations:
-                store.keep_operation(*operation)
-            _put_progress(store, part)
-        case "drop":
-            table_id, key = int(part.after[0]), part.after[1:]  # type: ignore[call-overload]
-            found = store.tables.get(table_id)
-            if found is not None:
-                columns = key_columns(found)
-                execute(
-                    f"DELETE FROM {found.physical_name} WHERE {BUCKET_COLUMN} BETWEEN ? AND ? "
-                    f"AND ({', '.join(columns)}) <= ({', '.join('?' * len(columns))})",
-                    (part.start, part.end, *key),
-                )
-        case "end":
-            execute("DELETE FROM move_progress WHERE move = ?", (part.move,))
-
-
-def _put_progress(store: DataStore, part: MovePart) -> None:
-    progress = Progress(part.move, part.attempt, part.start, part.end, part.at, part.after)
-    store.connection.execute(
-        "INSERT OR REPLACE INTO move_progress VALUES (?, ?)", (part.move, _encode(progress))
-    )
-
-
-def next_drop(store: DataStore, start: int, end: int, limit: int) -> tuple[Table, Mark] | None:
-    """Up to which key the next few old rows reach; None: there are none left."""
-    for table in sorted(store.tables.values(), key=lambda each: each.id):
-        columns = ", ".join(key_columns(table))
-        rows: list[Any] = store.connection.execute(
-            f"SELECT {columns} FROM {table.physical_name} WHERE {BUCKET_COLUMN} BETWEEN ? AND ? "
-            f"ORDER BY {columns} LIMIT ?",
-            (start, end, limit),
-        ).fetchall()
-        if rows:
-            return table, (table.id, *rows[-1])
-    return None

@@ -1,0 +1,45 @@
+"""Sets of buckets as ranges: sorted, both ends included, no two of them neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Neighbours and overlaps as one."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if found and found[-1][1] + 1 >= start:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((start, end))
+    return tuple(found)
+
+
+def of_buckets(buckets: Iterable[int]) -> Ranges:
+    return merged((bucket, bucket) for bucket in buckets)
+
+
+def without(ranges: Iterable[tuple[int, int]], start: int, end: int) -> Ranges:
+    """What is left when buckets `start`…`end` are taken out."""
+    found: list[tuple[int, int]] = []
+    for low, high in ranges:
+        if low < start:
+            found.append((low, min(high, start - 1)))
+        if high > end:
+            found.append((max(low, end + 1), high))
+    return tuple(found)
+
+
+def subtract(ranges: Iterable[tuple[int, int]], others: Iterable[tuple[int, int]]) -> Ranges:
+    """What `ranges` have and `others` have not."""
+    left = merged(ranges)
+    for start, end in others:
+        left = without(left, start, end)
+    return left
+
+
+def contains(ranges: Iterable[tuple[int, int]], bucket: int) -> bool:
+    return any(start <= bucket <= end for start, end in ranges)

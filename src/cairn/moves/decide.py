@@ -1,0 +1,218 @@
+"""What the governor does about moves: which to begin, freeze, hand over, finish or give up.
+
+Nothing is remembered but what the log says. Reports of masters are believed for a moment only, and
+only of the freeze and the epochs that the log names; a new leader begins with none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from cairn.model.cluster import Cluster
+from cairn.model.moves import Move, MoveReport, Phase
+from cairn.model.ops import Delete
+from cairn.model.ranges import one_key
+from cairn.model.system_tables import CAIRN_MOVE
+from cairn.model.topology import Grade, Replicaset, ReplicasetState
+from cairn.moves import shares, steps
+from cairn.moves.steps import Step
+
+FREEZE_MAX_S = 0.5  # a freeze that takes longer is ended; the source serves again
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0  # after a freeze that took too long
+KEPT = 1_000  # moves that have ended, for streams that still have to follow them
+
+
+class MovesView(msgspec.Struct, frozen=True):
+    """Taken on the leader at one position."""
+
+    cluster: Cluster
+    sharded_tiers: frozenset[str]
+    reports: dict[tuple[int, str], MoveReport]  # by move and replicaset, not older than a moment
+    frozen_s: dict[int, float]  # how long this leader has seen each freeze
+    resting_s: dict[int, float]  # how long ago the last freeze of a move was ended, as seen here
+    has_pending_ddl: bool = False
+    is_paused: bool = False
+    at_once: int = 1  # moves of one replicaset at the same time, as giver or taker
+    now: str = ""  # the wall clock, for people
+
+
+class Decisions(msgspec.Struct):
+    steps: list[Step]
+    waits: list[str]  # what is not going on, and why
+
+
+def decide(view: MovesView) -> Decisions:
+    found = Decisions([], [])
+    for move in sorted(view.cluster.moves.values(), key=lambda each: each.id):
+        if move.is_open:
+            step = _about(view, move, found.waits)
+            if step is not None:
+                found.steps.append(step)
+    found.steps += _begin(view, found.waits)
+    found.steps += _forget(view)
+    return found
+
+
+# --- moves under way ------------------------------------------------------------------------------
+
+
+def _about(view: MovesView, move: Move, waits: list[str]) -> Step | None:
+    match move.phase:
+        case Phase.COPYING:
+            return _copying(view, move, waits)
+        case Phase.FROZEN:
+            return _frozen(view, move)
+        case Phase.COPIED:
+            report = view.reports.get((move.id, move.source))
+            if report is not None and report.is_empty:
+                return steps.finish(view.cluster, move, view.now)
+            waits.append(f"buckets {move}: {move.source} has to drop the old rows")
+        case Phase.ABORTING:
+            report = view.reports.get((move.id, move.target))
+            if report is not None and report.is_empty:
+                return steps.aborted(view.cluster, move, view.now)
+            waits.append(f"buckets {move}: {move.target} has to drop what it copied")
+        case _:
+            return None
+    return None
+
+
+def _copying(view: MovesView, move: Move, waits: list[str]) -> Step | None:
+    report = view.reports.get((move.id, move.target))
+    if report is not None and report.is_hopeless:
+        return steps.abort(view.cluster, move, report.problem, view.now)
+    if why := _no_longer_wanted(view, move):
+        return steps.abort(view.cluster, move, why, view.now)
+    if view.is_paused:
+        waits.append(f"buckets {move}: paused")
+        return None
+    for name in (move.source, move.target):
+        if not _has_master(view.cluster, name):
+            waits.append(f"buckets {move}: {name} has no master")
+            return None
+    if report is None:
+        waits.append(f"buckets {move}: no word of {move.target} yet")
+    elif report.problem:
+        waits.append(f"buckets {move}: {report.problem}")
+    elif not report.is_near:
+        waits.append(f"buckets {move}: {report.rows} rows copied, {report.lag} records behind")
+    elif view.has_pending_ddl:
+        waits.append(f"buckets {move}: a schema change is pending")
+    elif view.resting_s.get(move.id, LAST_PAUSE_S) < _pause_s(move):
+        waits.append(f"buckets {move}: the last freeze took too long, again in a moment")
+    elif any(
+        each.phase is Phase.FROZEN and each.source == move.source
+        for each in view.cluster.moves.values()
+    ):
+        waits.append(f"buckets {move}: another range of {move.source} is frozen")
+    else:
+        return steps.freeze(view.cluster, move, view.now)
+    return None
+
+
+def _pause_s(move: Move) -> float:
+    return 0.0 if not move.thaws else min(FIRST_PAUSE_S * 2**move.thaws, LAST_PAUSE_S)
+
+
+def _frozen(view: MovesView, move: Move) -> Step | None:
+    """Ended soon in any case: statements wait for it."""
+    cluster = view.cluster
+    report = view.reports.get((move.id, move.target))
+    if report is not None and steps.is_handed_over(cluster, move, report):
+        return steps.copied(cluster, move, report, view.now)
+    source, target = cluster.replicasets.get(move.source), cluster.replicasets.get(move.target)
+    if source is None or target is None or source.epoch != move.source_epoch:
+        return steps.thaw(cluster, move, "the source has another master", view.now)
+    if target.epoch != move.target_epoch:
+        return steps.thaw(cluster, move, "the target has another master", view.now)
+    if view.frozen_s.get(move.id, 0.0) > FREEZE_MAX_S:
+        why = report.problem if report is not None and report.problem else "it took too long"
+        return steps.thaw(cluster, move, why, view.now)
+    return None
+
+
+def _no_longer_wanted(view: MovesView, move: Move) -> str:
+    """A plan changed under it: the target has its share without it, or must not get anything."""
+    cluster = view.cluster
+    rows = cluster.tier_buckets(move.tier)
+    target = cluster.replicasets.get(move.target)
+    if target is None or target.state is not ReplicasetState.READY:
+        return f"{move.target} is leaving"
+    share = shares.shares(weights(cluster, move.tier), cluster.tiers[move.tier].bucket_count)
+    have = shares.held(rows)
+    without = have.get(move.target, 0) - move.buckets
+    gives = have.get(move.source, 0) + move.buckets
+    if without >= share.get(move.target, 0) and gives <= share.get(move.source, 0):
+        return "the weights have changed: it is no longer needed"
+    return ""
+
+
+# --- new ones -------------------------------------------------------------------------------------
+
+
+def weights(cluster: Cluster, tier: str) -> dict[str, float]:
+    """What each replicaset shall have in proportion. Who is not ready or leaves gets nothing.
+
+    A weight that nobody set is 1 as long as the replicaset is there: one that is down keeps its
+    buckets, its rows come back with it.
+    """
+    return {each.name: _weight(each) for each in cluster.replicasets.values() if each.tier == tier}
+
+
+def _weight(replicaset: Replicaset) -> float:
+    if replicaset.state is not ReplicasetState.READY:
+        return 0.0
+    return 1.0 if replicaset.weight_origin == "auto" else replicaset.weight
+
+
+def wanted(cluster: Cluster, tier: str) -> list[shares.Wanted]:
+    """Every move that is still to be begun, were there no limits."""
+    return shares.plan(cluster.tier_buckets(tier), weights(cluster, tier))
+
+
+def _begin(view: MovesView, waits: list[str]) -> Iterator[Step]:
+    cluster = view.cluster
+    busy: dict[str, int] = {}
+    for move in cluster.moves.values():
+        if move.phase in (Phase.COPYING, Phase.FROZEN, Phase.ABORTING):
+            for name in (move.source, move.target):
+                busy[name] = busy.get(name, 0) + 1
+    for tier in sorted(view.sharded_tiers):
+        if tier not in cluster.tiers or not cluster.tier_buckets(tier):
+            continue
+        for each in wanted(cluster, tier):
+            pair = (each.source, each.target)
+            if view.is_paused:
+                waits.append(f"tier {tier}: buckets have to move, and moving is paused")
+                return
+            lacking = [name for name in pair if not _has_master(cluster, name)]
+            if lacking:
+                waits.append(f"tier {tier}: {each.source} → {each.target}: {lacking[0]} is down")
+                continue
+            if any(busy.get(name, 0) >= view.at_once for name in pair):
+                continue
+            # One at a time: the next plan is made from the picture that this one leaves behind.
+            yield steps.start(cluster, tier, each, "shares by weight", view.now)
+            return
+
+
+def _has_master(cluster: Cluster, name: str) -> bool:
+    replicaset = cluster.replicasets.get(name)
+    if replicaset is None or replicaset.current_master_name != replicaset.target_master_name:
+        return False
+    master = cluster.instances.get(replicaset.current_master_name)
+    return master is not None and master.current_state.grade is Grade.ONLINE
+
+
+def _forget(view: MovesView) -> Iterator[Step]:
+    ended = sorted(each.id for each in view.cluster.moves.values() if not each.is_open)
+    old = ended[: -KEPT or None][:100] if len(ended) > KEPT + 100 else []
+    if old:
+        keys = tuple(one_key(CAIRN_MOVE.id, (number,)) for number in old)
+        yield Step(
+            tuple(Delete(CAIRN_MOVE.id, (number,)) for number in old),
+            keys,
+            "old moves are forgotten",
+        )
