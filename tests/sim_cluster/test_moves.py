@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 import pytest
@@ -116,8 +117,9 @@ async def _switches(scene: Growing, chance: random.Random) -> None:
         change = ops.Batch((ops.Replace(PICO_REPLICASET.id, rows.replicaset_row(new)),))
         key = one_key(PICO_REPLICASET.id, (replicaset.name,))
         proposer = instance.proposer
+        propose = partial(proposer.cas, change, proposer.predicate((key,)))
         with suppress(CairnError):
-            await in_process(leader, lambda: proposer.cas(change, proposer.predicate((key,))))
+            await in_process(leader, propose)
 
 
 async def _crashes(scene: Growing, chance: random.Random) -> None:

@@ -41,5 +41,16 @@ def subtract(ranges: Iterable[tuple[int, int]], others: Iterable[tuple[int, int]
     return left
 
 
+def intersection(ranges: Iterable[tuple[int, int]], others: Iterable[tuple[int, int]]) -> Ranges:
+    """What both have."""
+    limits = list(others)
+    return merged(
+        (max(low, start), min(high, end))
+        for low, high in ranges
+        for start, end in limits
+        if low <= end and high >= start
+    )
+
+
 def contains(ranges: Iterable[tuple[int, int]], bucket: int) -> bool:
     return any(start <= bucket <= end for start, end in ranges)

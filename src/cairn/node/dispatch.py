@@ -24,11 +24,12 @@ from cairn.model.errors import (
 )
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.schema import Table
+from cairn.model.spans import Ranges, contains, of_buckets
 from cairn.node.execution import Done, Execution
 from cairn.node.global_writes import GlobalWrites
 from cairn.node.hops import Answered, Hop, Hops
 from cairn.node.instance import Instance
-from cairn.node.reading import Params
+from cairn.node.reading import MOVING, REPLAN_S, Params
 from cairn.node.routes import Routes
 from cairn.sql import plans
 from cairn.storage.readers import Row
@@ -37,6 +38,10 @@ log = logging.getLogger("cairn.sql")
 
 WRITE_S = 30.0
 KEYED_ATTEMPTS = 5
+
+
+#: What each replicaset has to do, for all buckets of a statement or only for some of them.
+Requests = Callable[[Ranges | None], dict[str, WriteRequest]]
 
 
 class Dispatcher(GlobalWrites):
@@ -157,8 +162,9 @@ class Dispatcher(GlobalWrites):
         Neighbours on disk go in together, so that fewer pages are touched.
         """
 
-        def requests() -> dict[str, WriteRequest]:
+        def requests(only: Ranges | None) -> dict[str, WriteRequest]:
             self._check_operable(table)
+            wanted = rows if only is None else [each for each in rows if contains(only, each)]
             return {
                 owner: WriteRequest(
                     table.id,
@@ -169,7 +175,7 @@ class Dispatcher(GlobalWrites):
                     operation=operation,
                     is_bulk=is_bulk,
                 )
-                for owner, buckets in self.routes.group(tier, rows).items()
+                for owner, buckets in self.routes.group(tier, wanted).items()
             }
 
         return await self._write_all(requests)
@@ -184,7 +190,7 @@ class Dispatcher(GlobalWrites):
             values[step.number - 1] = step.value(found)
         fragment = plan.fragment
 
-        def requests() -> dict[str, WriteRequest]:
+        def requests(only: Ranges | None) -> dict[str, WriteRequest]:
             self._check_operable(plan.table)
             return {
                 owner: WriteRequest(
@@ -195,7 +201,7 @@ class Dispatcher(GlobalWrites):
                     ranges=ranges,
                     operation=options.get("operation"),
                 )
-                for owner, ranges in self._targets(fragment, values).items()
+                for owner, ranges in self._targets(fragment, values, only).items()
             }
 
         return await self._write_all(requests)
@@ -208,9 +214,11 @@ class Dispatcher(GlobalWrites):
             found = await self._find(plan.read, params, options)
             changes = plan.changes(found)
 
-            def requests(changes: list[plans.Change] = changes) -> dict[str, WriteRequest]:
+            def requests(
+                only: Ranges | None, changes: list[plans.Change] = changes
+            ) -> dict[str, WriteRequest]:
                 self._check_operable(plan.table)
-                return _keyed_requests(plan, changes, self.routes)
+                return _keyed_requests(plan, changes, self.routes, only)
 
             try:
                 await self._write_all(requests)
@@ -246,11 +254,11 @@ class Dispatcher(GlobalWrites):
         except Unreachable as problem:
             raise _unknown(f"the master of {replicaset}", problem) from None
 
-    async def _write_all(self, requests: Callable[[], dict[str, WriteRequest]]) -> int:
-        """One replicaset: just do it. Several: check everywhere, then do it (rule 15)."""
+    async def _write_all(self, requests: Requests) -> int:
+        """One replicaset: just do it. Several: check everywhere, then do it."""
 
         async def single() -> int:
-            wanted = requests()
+            wanted = requests(None)
             if not wanted:
                 return 0
             if len(wanted) > 1:
@@ -265,7 +273,7 @@ class Dispatcher(GlobalWrites):
             pass
 
         async def check() -> dict[str, WriteRequest]:
-            wanted = requests()
+            wanted = requests(None)
             trial = {
                 owner: msgspec.structs.replace(request, check_only=True)
                 for owner, request in wanted.items()
@@ -274,11 +282,35 @@ class Dispatcher(GlobalWrites):
             return wanted
 
         wanted: dict[str, WriteRequest] = await self._following(check)
-        answers = await asyncio.gather(
-            *(self._write_at(owner, request) for owner, request in wanted.items()),
-            return_exceptions=True,
-        )
-        return _judge(dict(zip(wanted, answers, strict=True)))
+        return _judge(await self._do_all(wanted, requests))
+
+    async def _do_all(
+        self, wanted: dict[str, WriteRequest], requests: Requests
+    ) -> list[tuple[str, Any]]:
+        """What became of each part, by replicaset.
+
+        A part that certainly was not executed, because its buckets or its master moved, is sent
+        again to whoever owns those buckets now. The others are never repeated.
+        """
+        settled: list[tuple[str, Any]] = []
+        deadline = asyncio.get_running_loop().time() + REPLAN_S
+        while wanted:
+            answers = await asyncio.gather(
+                *(self._write_at(owner, request) for owner, request in wanted.items()),
+                return_exceptions=True,
+            )
+            left: Ranges = ()
+            is_late = asyncio.get_running_loop().time() >= deadline
+            for (owner, request), answer in zip(wanted.items(), answers, strict=True):
+                if isinstance(answer, MOVING) and not is_late:
+                    left += request.ranges if request.ranges else of_buckets(request.buckets)
+                else:
+                    settled.append((owner, answer))
+            if not left:
+                break
+            await self._moved()
+            wanted = await self._following(lambda left=left: _later(requests, left))  # type: ignore[misc]
+        return settled
 
 
 def put_by_bucket(rows: Iterable[Row], found: defaultdict[int, list[Row]]) -> None:
@@ -287,22 +319,36 @@ def put_by_bucket(rows: Iterable[Row], found: defaultdict[int, list[Row]]) -> No
         found[row[0]].append(row)
 
 
+async def _later(requests: Requests, left: Ranges) -> dict[str, WriteRequest]:
+    return requests(left)
+
+
 def _keyed_requests(
-    plan: plans.KeyedWrite, changes: list[plans.Change], routes: Routes
+    plan: plans.KeyedWrite, changes: list[plans.Change], routes: Routes, only: Ranges | None
 ) -> dict[str, WriteRequest]:
     """What each replicaset does: delete by key, insert what comes, update what stays."""
+
+    def is_left(bucket: int) -> bool:
+        return only is None or contains(only, bucket)
+
     gone: dict[str, list[Row]] = {}
     come: dict[str, list[Row]] = {}
     stay: dict[str, list[Row]] = {}
     buckets: dict[str, set[int]] = {}
     for change in changes:
-        owner = routes.owner(plan.tier, change.old_bucket)
-        buckets.setdefault(owner, set()).add(change.old_bucket)
-        if change.update is not None:
-            stay.setdefault(owner, []).append(change.update)
-            continue
-        gone.setdefault(owner, []).append((change.old_bucket, *change.key))
-        if change.new is not None and change.new_bucket is not None:
+        if is_left(change.old_bucket):
+            owner = routes.owner(plan.tier, change.old_bucket)
+            buckets.setdefault(owner, set()).add(change.old_bucket)
+            if change.update is not None:
+                stay.setdefault(owner, []).append(change.update)
+                continue
+            gone.setdefault(owner, []).append((change.old_bucket, *change.key))
+        if (
+            change.update is None
+            and change.new is not None
+            and change.new_bucket is not None
+            and is_left(change.new_bucket)
+        ):
             owner = routes.owner(plan.tier, change.new_bucket)
             buckets.setdefault(owner, set()).add(change.new_bucket)
             come.setdefault(owner, []).append(change.new)
@@ -335,12 +381,12 @@ class _Several(Exception):
     """A write needs more than one replicaset."""
 
 
-def _judge(answers: dict[str, Any]) -> int:
+def _judge(answers: list[tuple[str, Any]]) -> int:
     """All done, or an error that lists what happened where."""
-    if not any(isinstance(answer, BaseException) for answer in answers.values()):
-        return sum(answer.row_count for answer in answers.values())
+    if not any(isinstance(answer, BaseException) for _, answer in answers):
+        return sum(answer.row_count for _, answer in answers)
     lines = []
-    for replicaset, answer in sorted(answers.items()):
+    for replicaset, answer in sorted(answers, key=lambda each: each[0]):
         if isinstance(answer, WriteResponse):
             lines.append(f"{replicaset}: done({answer.row_count})")
         elif isinstance(answer, OutcomeUnknown):

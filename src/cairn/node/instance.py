@@ -129,6 +129,7 @@ class Instance:
             self.name, store, self._raft_disk, self.state, self.replication, runtime
         )
         self._told_stopped: tuple[str, ...] = ()
+        self.news = asyncio.Event()  # set, and replaced, with every new picture of the cluster
         self._offline: Set[int] = frozenset()  # raft_ids, as of the last change
         self._led_by = 0
         self.replication.on_routes = self.local.write_routes
@@ -258,6 +259,8 @@ class Instance:
         self.replication.follow()
         self.data.follow(self.state.cluster)
         self.moving.follow()
+        news, self.news = self.news, asyncio.Event()
+        news.set()
         self.move_driver.wake()
         self.governor.wake()
         row = self.row

@@ -11,7 +11,7 @@ import msgspec
 
 from cairn.model.errors import NoMaster, NotOwner, PlanOutdated, TableUnderDdl, Unreachable
 from cairn.model.rpc import ReadRequest, ReadResponse
-from cairn.model.spans import Ranges
+from cairn.model.spans import Ranges, intersection
 from cairn.node.execution import Execution
 from cairn.node.hops import Answered, Hop, Hops
 from cairn.node.instance import Instance
@@ -23,7 +23,8 @@ READ_S = 30.0
 REPLAN_S = 5.0  # how long a statement follows a moving topology before it gives up
 #: A merge that would only hand the gathered rows through.
 PLAIN_MERGE = re.compile(r"SELECT (r\d+)\.x0 AS x0(?:, \1\.x(\d+) AS x\2)* FROM m0 AS \1")
-_RETRIED = (NotOwner, NoMaster, TableUnderDdl)
+#: What certainly did not happen, because rows, masters or tables are moving.
+MOVING = (NotOwner, NoMaster, TableUnderDdl)
 
 Params = Sequence[Any]
 
@@ -102,7 +103,7 @@ class Reads:
         try:
             self._check_versions(tables)
             target = self.routes.master(self.routes.owner(plan.tier, args[0]))  # type: ignore[arg-type]
-        except (*_RETRIED, PlanOutdated):
+        except (*MOVING, PlanOutdated):
             return None
         link = None if target == self.instance.raft_id else self.instance.peers.link_now(target)
         if link is None:
@@ -148,12 +149,21 @@ class Reads:
         while True:
             try:
                 return await attempt()
-            except _RETRIED as problem:
+            except MOVING as problem:
                 if loop.time() >= deadline:
                     if (lost := self.instance.voters.no_quorum()) is not None:
                         problem.detail, problem.hint = lost.message, lost.hint
                     raise
-            await asyncio.sleep(0.05)
+            await self._moved()
+
+    async def _moved(self) -> None:
+        """Until the picture of the cluster changes, or a moment has passed."""
+        news = self.instance.news
+        try:
+            async with asyncio.timeout(0.05):
+                await news.wait()
+        except TimeoutError:
+            pass
 
     async def _read(
         self,
@@ -245,41 +255,64 @@ class Reads:
         tables: dict[int, int],
         how: How,
     ) -> list[Row]:
-        targets = self._targets(fragment, params)
         args = fragment.bind(params)
         asked = {table: tables[table] for table in fragment.tables if table in tables}
-        calls = [
-            self._read_at(
-                replicaset,
-                ReadRequest(
-                    fragment.with_ranges(list(ranges)),
-                    args,
-                    asked,
-                    ranges=ranges,
-                    preference=how.preference,
-                    row_max=how.row_max,
-                    opcode_max=how.opcode_max,
-                    is_local=how.is_local,
-                ),
-                how,
-            )
-            for replicaset, ranges in targets.items()
-        ]
-        answers = await asyncio.gather(*calls)
-        rows = answers[0] if len(answers) == 1 else [row for rows in answers for row in rows]
-        if how.row_max and len(rows) > how.row_max:
-            raise too_many(how.row_max)
-        return rows
+        rows: list[Row] = []
+        left: Ranges | None = None
+        deadline = asyncio.get_running_loop().time() + REPLAN_S
+        while True:
+            targets = self._targets(fragment, params, left)
+            calls = [
+                self._read_at(
+                    replicaset,
+                    ReadRequest(
+                        fragment.with_ranges(list(ranges)),
+                        args,
+                        asked,
+                        ranges=ranges,
+                        preference=how.preference,
+                        row_max=how.row_max,
+                        opcode_max=how.opcode_max,
+                        is_local=how.is_local,
+                    ),
+                    how,
+                )
+                for replicaset, ranges in targets.items()
+            ]
+            if len(calls) == 1 and left is None:
+                answers: list[Any] = [await calls[0]]
+            else:
+                answers = await asyncio.gather(*calls, return_exceptions=True)
+            left = ()
+            for ranges, answer in zip(targets.values(), answers, strict=True):
+                if isinstance(answer, MOVING) and asyncio.get_running_loop().time() < deadline:
+                    left += ranges  # only these, of whoever owns them now: the others were read
+                elif isinstance(answer, BaseException):
+                    raise answer
+                else:
+                    rows = rows + answer if rows else answer
+            if how.row_max and len(rows) > how.row_max:
+                raise too_many(how.row_max)
+            if not left:
+                return rows
+            await self._moved()
 
-    def _targets(self, fragment: plans.Fragment, params: Params) -> dict[str, Ranges]:
+    def _targets(
+        self, fragment: plans.Fragment, params: Params, only: Ranges | None = None
+    ) -> dict[str, Ranges]:
         """Which replicasets to ask, each with the buckets it is asked about."""
         buckets = fragment.bucket_set(params)
         if buckets is None:
-            return self.routes.all_ranges(fragment.tier)
-        return {
-            replicaset: tuple((bucket, bucket) for bucket in owned)
-            for replicaset, owned in self.routes.group(fragment.tier, buckets).items()
-        }
+            found = self.routes.all_ranges(fragment.tier)
+        else:
+            found = {
+                replicaset: tuple((bucket, bucket) for bucket in owned)
+                for replicaset, owned in self.routes.group(fragment.tier, buckets).items()
+            }
+        if only is None:
+            return found
+        cut = {replicaset: intersection(ranges, only) for replicaset, ranges in found.items()}
+        return {replicaset: ranges for replicaset, ranges in cut.items() if ranges}
 
     def _check_versions(self, tables: dict[int, int]) -> None:
         """A read planned for another schema is planned again rather than repeated."""

@@ -165,6 +165,11 @@ class World:
     def story(self) -> str:
         """Where everybody stands, for a failure."""
         lines = [f"t={self.loop.time():.1f} {self.why_unsettled()}"]
+        leader = self.leader()
+        if leader is not None and leader.instance is not None:
+            moves = leader.instance.state.cluster.moves.values()
+            lines += [f"move {move.id}: {move} {move.phase}" for move in moves if move.is_open]
+            lines += leader.instance.move_driver.waits
         for node in self.nodes.values():
             instance = node.instance
             if instance is None:
