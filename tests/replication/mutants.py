@@ -63,6 +63,12 @@ MUTANTS = tuple(
             UNIT
             + "row_log.py::test_a_refused_first_statement_of_a_new_master_leaves_nothing_behind",
         ),
+        (
+            *("2", "a relay knows no epochs of its copy", ROW_LOG),
+            *("return epoch if end == lsn else 0", "return 0"),
+            UNIT
+            + "row_log.py::test_a_relay_that_took_a_copy_refuses_a_subscriber_of_another_history",
+        ),
         # --- global tables ------------------------------------------------------------------------
         (
             *("13", "a snapshot brings no indexes", STATE_MACHINE),

@@ -89,21 +89,17 @@ class LogReader:
         return found[0] or 0.0
 
     def epoch_at(self, origin: str, lsn: int) -> int:
-        """0: the record is not here any more."""
+        """0: the record is not here any more. A full copy brings none, but the epoch of its end."""
         row: Any = self.connection.execute(_EPOCH, (origin, lsn)).fetchone()
-        return 0 if row is None else row[0]
+        if row is not None:
+            return int(row[0])
+        end, epoch = copied_epochs(self.connection).get(origin, (0, 0))
+        return epoch if end == lsn else 0
 
     def epochs_at(self, vclock: Vclock) -> Vclock:
         """The epoch of each origin's record at `vclock`, as far as it is known."""
-        copied = copied_epochs(self.connection)
-        found: Vclock = {}
-        for origin, lsn in vclock.items():
-            epoch = self.epoch_at(origin, lsn)
-            if not epoch and origin in copied and copied[origin][0] == lsn:
-                epoch = copied[origin][1]
-            if epoch:
-                found[origin] = epoch
-        return found
+        found = {origin: self.epoch_at(origin, lsn) for origin, lsn in vclock.items()}
+        return {origin: epoch for origin, epoch in found.items() if epoch}
 
     def oldest(self, origin: str) -> int:
         found: Any = self.connection.execute(_OLDEST, (origin,)).fetchone()
