@@ -158,7 +158,7 @@ class Tree:
         children = np.append(links[cells].astype(np.int64), int(links[8]))
         if is_inside:
             return children, np.ones(count + 1, bool)
-        records = self._records(page, cells + _LINK)
+        records = self._records(page, *varints(page, cells + _LINK))
         bucket = integers(records.buffer, records.columns(1)[0])
         wanted, inside = np.ones((2, count + 1), bool)
         wanted[:-1] &= bucket >= low
@@ -185,21 +185,19 @@ class Tree:
         pointers += 2 * (np.arange(len(pointers)) - np.repeat(np.cumsum(rows) - rows, rows))
         short = np.ndarray((len(buffer) - 1,), ">u2", buffer, 0, (1,))
         cells = short[pointers] + np.repeat(base + np.where(inner, _LINK, 0), rows)
-        lengths, _ = varints(buffer, cells)
-        is_long = lengths > self._local[0]
-        if int(lengths[is_long].sum()) > LONG_BYTES:
+        lengths, starts = varints(buffer, cells)
+        cuts = np.zeros(0, np.int64)
+        if lengths.dtype != np.uint8:  # else they are all short
+            long = np.cumsum(np.where(lengths > self._local[0], lengths, 0))
+            cuts = np.flatnonzero(np.diff(long // LONG_BYTES)) + 1
+        if cuts.size:
             buffer = buffer.copy()  # reading more pages would overwrite it
-            piece = np.cumsum(np.where(is_long, lengths, 0)) // LONG_BYTES
-            cuts = np.flatnonzero(np.diff(piece)) + 1
-        else:
-            cuts = np.zeros(0, np.int64)
-        for some in np.split(cells, cuts):
-            found = self._records(buffer, some)
+        for part in zip(np.split(lengths, cuts), np.split(starts, cuts), strict=True):
+            found = self._records(buffer, *part)
             found.starts.sort()
             yield found
 
-    def _records(self, buffer: Any, cells: Any) -> Records:
-        lengths, starts = varints(buffer, cells)
+    def _records(self, buffer: Any, lengths: Any, starts: Any) -> Records:
         if lengths.dtype == np.uint8:
             return Records(buffer, starts)
         if (spilled := np.flatnonzero(lengths > self._local[0])).size:
