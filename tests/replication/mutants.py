@@ -76,6 +76,17 @@ MUTANTS = tuple(
             *("                    self._may_differ = True\n", ""),
             SCHEMA + "a_new_master_makes_the_change_that_its_predecessor_took_along",
         ),
+        (
+            *("2", "a tail is acknowledged in a new epoch", RUNNER),
+            *("await self._entered.wait()\n        taken =", "taken ="),
+            EPOCHS + "an_acknowledgement_in_a_new_epoch_is_never_of_a_tail",
+        ),
+        (
+            *("3", "who has lost its own records waits for ever", ROW_LOG),
+            *("if store.vclock.get(store.origin, 0) < history.cut.get(store.origin, 0):",),
+            *("if False:",),
+            EPOCHS + "who_has_lost_records_of_its_own_takes_a_full_copy",
+        ),
         # --- global tables ------------------------------------------------------------------------
         (
             *("13", "a snapshot brings no indexes", STATE_MACHINE),

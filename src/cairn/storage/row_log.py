@@ -24,7 +24,15 @@ from cairn.model.records import (
     record_of,
 )
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
-from cairn.replication.applier import Damaged, History, LogRefused, Verdict, diverged, judge
+from cairn.replication.applier import (
+    Damaged,
+    History,
+    LogRefused,
+    Verdict,
+    diverged,
+    judge,
+    why_waits,
+)
 from cairn.storage.data_store import DataStore
 from cairn.storage.sqlite import insert_many
 
@@ -155,6 +163,7 @@ class Outcome(NamedTuple):
 
     applied: int
     known: list[Packed]
+    waits_for: str | None = None  # why those after them are not applied yet
 
 
 class Applier:
@@ -172,18 +181,19 @@ class Applier:
         """
         store = self._store
         history = msgspec.structs.replace(history, promised=store.promised)
-        done, known = 0, []
+        done, known, waits_for = 0, [], None
         with store.unobserved():
             for record in records:
                 verdict = judge(record, store.vclock, history)
                 if verdict is Verdict.WAIT:
+                    waits_for = why_waits(record, store.vclock, history)
                     break
                 if verdict is Verdict.APPLY:
                     self._apply_whole(record)
                     done += 1
                 else:
                     known.append(record)
-        return Outcome(done, known)
+        return Outcome(done, known, waits_for)
 
     def _apply_whole(self, record: Packed) -> None:
         """All of a record or nothing of it."""
@@ -272,6 +282,9 @@ class Applier:
             store.put(ENTERED_EPOCH, history.epoch)
         if before and not history.knows_all_after(before) and store.vclock:
             store.must_copy()  # a cut that nobody remembers may have left out what is here
+            return None
+        if store.vclock.get(store.origin, 0) < history.cut.get(store.origin, 0):
+            store.must_copy()  # a disk has lost records of our own, which nobody sends to us
             return None
         limits = diverged(store.vclock, history, newest_epochs(store.connection))
         if not limits:
