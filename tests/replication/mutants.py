@@ -16,6 +16,7 @@ RUNNER = "node/replication_runner.py"
 RELAYING = "node/relaying.py"
 SYNC = "node/sync_counting.py"
 LEASES = "node/leases.py"
+DATA_PLANE = "node/data_plane.py"
 EXECUTION = "node/execution.py"
 DATA_STORE = "storage/data_store.py"
 ROW_LOG = "storage/row_log.py"
@@ -28,6 +29,7 @@ SIM = "tests/sim_cluster/test_data_rules.py::test_"
 ANSWERS = "tests/sim_cluster/test_sync_answers.py::test_"
 EPOCHS = "tests/sim_cluster/test_epochs.py::test_"
 STORE = "tests/storage/test_raft_store.py::test_"
+SCHEMA = "tests/sim_cluster/test_schema_faults.py::test_"
 PULLS = "tests/sim_cluster/test_pulls.py::test_"
 LINKS = "tests/sim_cluster/test_refused_links.py::test_"
 
@@ -62,6 +64,28 @@ MUTANTS = tuple(
             ),
             UNIT
             + "row_log.py::test_a_refused_first_statement_of_a_new_master_leaves_nothing_behind",
+        ),
+        (
+            *("2", "a relay knows no epochs of its copy", ROW_LOG),
+            *("return epoch if end == lsn else 0", "return 0"),
+            UNIT
+            + "row_log.py::test_a_relay_that_took_a_copy_refuses_a_subscriber_of_another_history",
+        ),
+        (
+            *("14", "a schema that could not be reconciled is left as it is", DATA_PLANE),
+            *("                    self._may_differ = True\n", ""),
+            SCHEMA + "a_new_master_makes_the_change_that_its_predecessor_took_along",
+        ),
+        (
+            *("2", "a tail is acknowledged in a new epoch", RUNNER),
+            *("await self._entered.wait()\n        taken =", "taken ="),
+            EPOCHS + "an_acknowledgement_in_a_new_epoch_is_never_of_a_tail",
+        ),
+        (
+            *("3", "who has lost its own records waits for ever", ROW_LOG),
+            *("if store.vclock.get(store.origin, 0) < history.cut.get(store.origin, 0):",),
+            *("if False:",),
+            EPOCHS + "who_has_lost_records_of_its_own_takes_a_full_copy",
         ),
         # --- global tables ------------------------------------------------------------------------
         (

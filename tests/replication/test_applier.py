@@ -15,6 +15,7 @@ from cairn.replication.applier import (
     check_origins,
     diverged,
     judge,
+    why_waits,
 )
 from tests.replication.builders import packed
 
@@ -44,6 +45,16 @@ def test_a_record_is_applied_in_its_epoch_after_all_before_it(
     origin: str, epoch: int, lsn: int, vclock: Vclock, history: History, verdict: Verdict
 ) -> None:
     assert judge(packed(origin, epoch, lsn), vclock, history) is verdict
+
+
+def test_who_waits_can_say_for_what() -> None:
+    assert why_waits(packed("B", 2, 1), {"A": 9}, BACK) == ("record B:1 of epoch 2 waits for A:10")
+    for record, history in (
+        (packed("B", 2, 1), History(1)),
+        (packed("A", 1, 11), History(1, promised=2)),
+    ):
+        said = why_waits(record, {"A": 10}, history)
+        assert said.endswith("waits for the naming of a master")
 
 
 def test_a_record_past_the_cut_is_refused_by_name() -> None:

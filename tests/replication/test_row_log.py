@@ -11,7 +11,8 @@ import pytest
 
 from cairn.model.errors import LimitExceeded
 from cairn.model.records import Kind, Packed, RowChange, RowOp, Shape
-from cairn.replication.applier import Damaged, LogGap, LogRefused
+from cairn.replication.applier import Damaged, LogGap, LogRefused, OtherHistory
+from cairn.replication.relay import Subscribe, check_history
 from cairn.storage import data_store
 from cairn.storage.full_copy import CopySource, CopyTarget
 from tests.replication.builders import BY_B, TABLE, WIDER, Site, inserted, packed
@@ -278,6 +279,28 @@ def test_a_copy_without_a_log_still_knows_its_epoch(pair: tuple[Site, Site]) -> 
     assert replica.rows() == [(1, "x"), (2, "x")]
     assert replica.reader.epochs_at(replica.store.vclock) == {"A": 1}
     assert replica.enter(2, A=2) is None
+
+
+def test_a_relay_that_took_a_copy_refuses_a_subscriber_of_another_history(sites: Sites) -> None:
+    """Epoch 2 left A:3 out, epoch 3 used its lsn again, and the relay's copy stands just there."""
+    master, away, relay = sites("A", "C", "D")
+    away.enter(1)
+    master.master(1)
+    master.create()
+    master.insert(1)
+    master.insert(2, "left out")
+    assert away.follow(master) == 3
+    master.enter(2, A=2)
+    master.enter(3, A=2)
+    master.master(3)
+    master.insert(2, "kept")
+    copied(master, relay)
+    subscribe = Subscribe(
+        *("C", "r1", away.store.vclock), epochs=away.reader.epochs_at(away.store.vclock)
+    )
+    with pytest.raises(OtherHistory) as refused:
+        check_history(subscribe, relay.store.vclock, relay.reader.epoch_at)
+    assert refused.value.origin == "A"
 
 
 # --- full copies ----------------------------------------------------------------------------------

@@ -11,13 +11,15 @@ import pytest
 from cairn.model import ops, rows, topology
 from cairn.model.errors import CairnError, NoMaster
 from cairn.model.ranges import one_key
-from cairn.model.rpc import WriteRequest
+from cairn.model.rpc import VclockResponse, WriteRequest
 from cairn.model.system_tables import PICO_REPLICASET
+from cairn.replication.relay import Subscribe
 from cairn.sim.cluster.load import INSERT, TABLE
 from cairn.sim.cluster.node import SimNode
 from cairn.storage.row_log import COPIED_EPOCHS
-from tests.sim_cluster.scenes import Triple, inside, played
+from tests.sim_cluster.scenes import Triple, hold, inside, played
 from tests.sim_cluster.test_data_rules import READ, answer_of, in_process
+from tests.sim_cluster.test_sync_answers import follow_nobody
 
 NEWEST = "by the second master"
 UPDATE = f"UPDATE {TABLE.physical_name} SET c1 = ? WHERE bucket_id = ? AND c0 = ?"
@@ -143,5 +145,79 @@ def test_a_read_that_began_in_another_epoch_is_no_answer() -> None:
         assert await answer_of(master, lambda: execution.read(READ)) == NoMaster.sqlstate
         execution.reader.quick, execution.scan = quick, scan
         assert await answer_of(master, lambda: execution.read(READ)) == [(1,)]
+
+    played("async", script)
+
+
+def test_an_acknowledgement_in_a_new_epoch_is_never_of_a_tail() -> None:
+    """The epoch begins while the third asks for a ballot; its writer has not undone the tail."""
+
+    async def script(scene: Triple) -> None:
+        first, heir, third = inside(scene.master), inside(scene.leader), inside(scene.third)
+        follow_again = follow_nobody(scene.leader)
+        await asyncio.sleep(1.0)  # pulls that were under way
+        await scene.write(2)
+        tail = dict(first.data.vclock)
+        await scene.world.until(lambda: third.data.vclock == tail, "the tail at the third", 5.0)
+
+        async def nothing(*_: Any) -> VclockResponse:
+            return VclockResponse(0, {})
+
+        third.handlers["promise"] = nothing  # so that the leader is named, without the tail
+        replication: Any = third.replication
+        ask = replication._ask_ballot
+
+        async def slow(row: Any, *others: Any) -> None:
+            await ask(row, *others)
+            while row.name == heir.name and replication._history.epoch == 1:
+                await asyncio.sleep(0.001)
+
+        replication._ask_ballot = slow
+        replication._lost(heir.identity.instance_uuid)  # its next pull begins with a ballot
+        scene.master.crash()
+        acknowledged: list[Any] = []
+        count = heir.replication._acknowledge
+
+        def noticed(request: Subscribe) -> None:
+            acknowledged.append((request.epoch, request.vclock))
+            count(request)
+
+        heir.replication._acknowledge = noticed  # type: ignore[method-assign]
+        assert await scene.renamed() is scene.leader
+        follow_again()
+        release = hold(scene.third)
+        await asyncio.sleep(2.0)
+        release()
+        await scene.world.until(
+            lambda: any(epoch == 2 for epoch, _ in acknowledged), "an acknowledgement", 10.0
+        )
+        assert (2, tail) not in acknowledged
+
+    played("async", script)
+
+
+def test_who_has_lost_records_of_its_own_takes_a_full_copy() -> None:
+    """Nobody sends an instance its own records: without them it would wait for ever."""
+
+    async def script(scene: Triple) -> None:
+        first, third = scene.master, scene.third
+        files = ("data.db", "data.db-wal")
+        third.crash()
+        before = {name: (third.dir / name).read_bytes() for name in files}
+        third.start()
+        await scene.world.settled()
+        await switch(scene, third)
+        await done(scene, third, inserting(2, "by the third"))
+        await switch(scene, first)
+        await scene.world.settled()
+        third.crash()
+        for name in files:
+            (third.dir / name).write_bytes(before[name])
+        third.start()
+        await done(scene, first, inserting(3, "by the first"))
+        await scene.world.until(
+            lambda: scene.load.rows_of(third) == scene.load.rows_of(first), "the rows", 20.0
+        )
+        assert scene.load.rows_of(third).keys() == {1, 2, 3}
 
     played("async", script)

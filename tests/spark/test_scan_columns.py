@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import subprocess
 import sys
@@ -16,7 +17,8 @@ import pytest
 from cairn.model.errors import StorageDamaged
 from cairn.model.values import ColumnType
 from cairn.server.scan_columns import Scan, columns_of
-from cairn.storage.file_pages import UnknownFile
+from cairn.storage import file_tree
+from cairn.storage.file_pages import Pages, UnknownFile
 from cairn.storage.sqlite import open_writer
 
 TYPES = (ColumnType.INTEGER, ColumnType.STRING, ColumnType.DOUBLE, ColumnType.UUID)
@@ -220,3 +222,40 @@ def test_a_text_is_a_text_and_a_blob_a_blob(path: Path, writer: apsw.Connection)
     assert scan is not None
     [batch] = columns_of(path, scan, TYPES)
     assert batch.schema.types == [pa.int64(), pa.string(), pa.float64(), pa.binary()]
+
+
+def test_a_scan_sees_all_of_a_commit_or_nothing(
+    path: Path, writer: apsw.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made when the transaction has begun and the log's index has not been read yet. The
+    second row is beyond the last bucket that SQLite knew of.
+    """
+    writer.execute("INSERT INTO t1024 VALUES (100, 1, 'old', 0, x'01'), (200, 2, 'old', 0, x'02')")
+    both = "INSERT INTO t1024 VALUES (150, 10, 'new', 0, x'03'), (2000, 11, 'new', 0, x'04')"
+    code = f"import apsw; apsw.Connection({str(path)!r}).execute({both!r})"
+    read = Pages._log_head
+    times = itertools.count()
+
+    def late(pages: Pages) -> bytes | None:
+        if next(times) == 0:
+            subprocess.run([sys.executable, "-c", code], check=True)
+        return read(pages)
+
+    monkeypatch.setattr(Pages, "_log_head", late)
+    assert sorted(row[0] for row in scanned(path, sql())) == [1, 2, 10, 11]
+
+
+def test_long_rows_are_not_decoded_all_at_once(
+    path: Path, writer: apsw.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Places are told in 32 bits: two gigabytes of rows must never lie in one piece."""
+    monkeypatch.setattr(file_tree, "LONG_BYTES", 50_000)
+    chance = random.Random(7)
+    rows = [(at % 60 + 1, at, "x" * chance.choice([5, 20_000]), None, b"") for at in range(200)]
+    with writer:
+        writer.executemany("INSERT INTO t1024 VALUES (?, ?, ?, ?, ?)", rows)
+    scan = Scan.of(sql(), ())
+    assert scan is not None
+    batches = list(columns_of(path, scan, TYPES))
+    assert max(batch.nbytes for batch in batches) < 80_000
+    assert ordered(scanned(path, sql())) == ordered(asked(writer, sql()))

@@ -40,6 +40,7 @@ from cairn.storage.writer import Disk, Job
 
 log = logging.getLogger("cairn.data")
 T = TypeVar("T")
+RECONCILE_S = 0.2  # between two looks at a table that could not be made as it shall be
 
 
 class DataPlane:
@@ -54,6 +55,8 @@ class DataPlane:
         self.epoch, self.vclock = store.position()  # as of the last finished group
         self.versions = store.versions  # of tables, likewise: rows of a later one are not seen yet
         self._watchers: list[asyncio.Future[None]] = []
+        self._may_differ = False  # local tables from the catalogue
+        self._reconciling: asyncio.Task[None] | None = None
         self.follow(state.cluster)
 
     def close(self) -> None:
@@ -221,23 +224,27 @@ class DataPlane:
     async def change_schema(self, request: SchemaChangeRequest) -> SchemaChangeResponse:
         """Carry out the pending schema change here; idempotent by its version."""
         await self._runner.wait_applied(request.index, request.timeout_s)
-        pending = self._state.pending_ddl()
-        if pending is None or pending.schema_version != request.schema_version:
-            raise NotInPrerequisiteState("there is no such pending schema change here")
-        shape = shape_after(pending, self._state.catalog)
         try:
-            await self.run(lambda: self._reshape(shape), alone=True)
+            await self.run(lambda: self._make_pending(request.schema_version), alone=True)
+        except NotInPrerequisiteState:
+            raise
         except CairnError as problem:
             if problem.sqlstate.startswith("PC"):
                 raise  # not the master just now: the governor asks again
             return SchemaChangeResponse(str(problem))
         return SchemaChangeResponse()
 
-    def _reshape(self, shape: Shape | None) -> None:
+    def _make_pending(self, version: int) -> None:
+        """On the writer: a change that was aborted while it was queued is not made any more."""
+        pending = self._state.pending_ddl()
+        if pending is None or pending.schema_version != version:
+            raise NotInPrerequisiteState("there is no such pending schema change here")
         self.store.check_master()
-        if shape is None:
-            return
+        shape = shape_after(pending, self._state.catalog)
+        if shape is not None:
+            self._reshape(shape)
 
+    def _reshape(self, shape: Shape) -> None:
         def change() -> int:
             self.store.reshape(shape)
             return 0
@@ -250,21 +257,47 @@ class DataPlane:
     def reconcile(self) -> None:
         """Bring local tables to what the catalogue says, after a commit, an abort or a crash.
 
-        Only the master does it, and it leaves records: replicas follow the log (rule 4).
+        Only the master does it, and it leaves records: replicas follow the log (rule 4). It goes
+        on until nothing differs: a new master, for example, has no lease yet when it is named.
         """
-        if not self.fence.is_master:
-            return
+        self._may_differ = self.fence.is_master
+        if self._may_differ and (self._reconciling is None or self._reconciling.done()):
+            self._reconciling = spawn(self._reconcile(), "reconcile schema")
+
+    async def _reconcile(self) -> None:
+        problems: dict[int, str] = {}  # by table, as last told
+        while self._may_differ and self.fence.is_master:
+            self._may_differ = False
+            # Asked behind all that is queued: a change that is being made is seen as well.
+            for table_id in await self.run(self._differing):
+                try:
+                    await self.run(lambda at=table_id: self._reconcile_one(at), alone=True)  # type: ignore[misc]
+                except CairnError as problem:
+                    if problems.get(table_id) != str(problem):
+                        log.warning("table %d: %s; it is tried again", table_id, problem)
+                    problems[table_id] = str(problem)
+                    self._may_differ = True
+            if self._may_differ:
+                await asyncio.sleep(RECONCILE_S)
+
+    def _unlike(self) -> dict[int, Shape]:
+        """On the writer: how tables have to look that do not; the one that is changing waits."""
         pending = self._state.pending_ddl()
         busy = ops.table_of(pending.ddl) if pending is not None else None
-        for shape in wanted_shapes(self._state.catalog, self.store.tables):
-            if shape.table_id != busy and self.store.differs(shape):
-                spawn(self._reconcile_one(shape), "reconcile schema")
+        return {
+            shape.table_id: shape
+            for shape in wanted_shapes(self._state.catalog, self.store.tables)
+            if shape.table_id != busy and self.store.differs(shape)
+        }
 
-    async def _reconcile_one(self, shape: Shape) -> None:
-        try:
-            await self.run(lambda: self._reshape(shape), alone=True)
-        except CairnError as problem:
-            log.warning("table %d: %s (again at the next change)", shape.table_id, problem)
+    def _differing(self) -> list[int]:
+        return list(self._unlike())
+
+    def _reconcile_one(self, table_id: int) -> None:
+        shape = self._unlike().get(table_id)
+        if shape is not None:
+            self.store.check_master()
+            self._reshape(shape)
 
 
 def _refusal(problem: apsw.Error) -> CairnError:

@@ -66,17 +66,20 @@ class Execution:
 
     def check_read(self, request: ReadRequest) -> None:
         """May this instance answer it now?"""
-        data = self._instance.data
-        for table, version in request.tables.items():
-            if data.versions.get(table) != version:
-                raise TableUnderDdl("the table's schema is changing on this instance; try again")
-        fence = data.fence
+        self._check_versions(request)
+        fence = self._instance.data.fence
         if request.bucket is not None and not fence.owns(request.bucket):
             raise NotOwner(f"bucket {request.bucket} does not belong to this replicaset")
         if request.ranges is not None and not fence.owns_all(request.ranges):
             raise NotOwner("some buckets of the read do not belong to this replicaset")
         if request.preference == "leader" and request.tables:
             self.check_lease()
+
+    def _check_versions(self, request: ReadRequest) -> None:
+        have = self._instance.data.versions
+        for table, version in request.tables.items():
+            if have.get(table) != version:
+                raise TableUnderDdl("the table's schema is changing on this instance; try again")
 
     def check_lease(self) -> None:
         fence = self._instance.data.fence
@@ -90,9 +93,20 @@ class Execution:
         epoch = self.data.fence.epoch
         most = request.opcode_max
         rows = None if most else self.reader.quick(request.sql, request.args)
-        if rows is None:
-            rows = await self.scan(request.sql, request.args, request.row_max, cancelled, most)
-        await self.check_answer(request, epoch)
+        if rows is not None:
+            await self.check_answer(request, epoch)
+            return rows
+        fence = self.data.fence
+
+        def check() -> None:
+            # Buckets may leave while the rows are read: they are those of this moment.
+            if self.data.fence is not fence:
+                raise NoMaster("buckets or masters moved while the read began", hint="try again")
+            self.check_read(request)
+
+        rows = await self.scan(request.sql, request.args, request.row_max, cancelled, most, check)
+        self._check_versions(request)
+        await self._check_stays(request, epoch)
         return rows
 
     async def check_answer(self, request: ReadRequest, epoch: int) -> None:
@@ -101,6 +115,9 @@ class Execution:
         In a later epoch this master may have undone rows that the read has seen (rule 10).
         """
         self.check_read(request)
+        await self._check_stays(request, epoch)
+
+    async def _check_stays(self, request: ReadRequest, epoch: int) -> None:
         if request.preference == "leader" and request.tables and self.data.fence.epoch != epoch:
             raise NoMaster("another master was named while the rows were read", hint="try again")
         replication = self._instance.replication
@@ -116,12 +133,13 @@ class Execution:
         row_max: int,
         cancelled: Cancelled | None,
         opcode_max: int = 0,
+        check: Callable[[], None] | None = None,
     ) -> list[Row]:
         """On a thread with a connection of its own."""
         flag = cancelled or threading.Event()
 
         def work() -> list[Row]:
-            return self.thread_reader().rows(sql, args, row_max, flag, opcode_max)
+            return self.thread_reader().rows(sql, args, row_max, flag, opcode_max, check)
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 

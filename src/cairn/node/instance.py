@@ -249,6 +249,7 @@ class Instance:
         self.state.reload(position)
         self.proposer.installed(position.index)
         self._topology_changed()
+        self.data.reconcile()
         self.peers.review()
         for listener in self.on_installed:
             listener(told_01, told_02)

@@ -281,6 +281,9 @@ class Replication(Ballots, FullCopies):
             return  # the next pull begins with a fresh look at where we stand
         if uuid not in self._ballots:
             await self._ask_ballot(row, found[1], link)
+        # From here to the question nothing may come in between: it acknowledges what is here, and
+        # in an epoch that has begun but was not entered that may be a tail.
+        await self._entered.wait()
         taken = self._origins_at(uuid)
         vclock, asked_at = dict(self.data.vclock), self._runtime.boot_clock()
         request = Subscribe(
@@ -291,7 +294,7 @@ class Replication(Ballots, FullCopies):
             BATCH,
             PULL_S,
             self.acks,
-            self._history.epoch,
+            0 if self._must_copy else self._history.epoch,  # what is here counts for nothing then
             self._seen_routes.get(uuid, 0),
             self._epochs.at(vclock),
         )
@@ -300,19 +303,19 @@ class Replication(Ballots, FullCopies):
         if not link.knows_lists:
             answer = only(answer, taken)
         self._heard(uuid, answer)
-        if answer.records:
-            await self._apply(request, answer, link)
-        link.state, link.problem = "follow", None
+        waits_for = await self._apply(request, answer, link) if answer.records else None
+        link.state, link.problem = "follow", waits_for
         link.compared(self.data.vclock, answer.vclock, asked_at)
 
-    async def _apply(self, request: Subscribe, answer: Rows, link: LinkStatus) -> None:
-        applier = self._applier
+    async def _apply(self, request: Subscribe, answer: Rows, link: LinkStatus) -> str | None:
+        """What the records wait for, if none of them could be applied."""
+        applier, waits_for = self._applier, None
         link.took(answer.records)
         try:
             # Judged by the epoch that the writer has entered when it gets there, not by today's.
             done = await self.data.run(lambda: applier.apply(answer.records, applier.history))
             link.dropped(done.known)
-            applied = done.applied
+            applied, waits_for = done.applied, done.waits_for
         except LogRefused as problem:
             is_behind = isinstance(problem, NotHistory) and answer.entered < self._history.epoch
             if request.epoch == self._history.epoch and not is_behind:
@@ -320,6 +323,7 @@ class Replication(Ballots, FullCopies):
             applied = 0  # a new epoch came between question and answer: ask again
         if not applied:
             await asyncio.sleep(0.02)  # it has to wait for Raft or for the rest of an epoch
+        return None if applied else waits_for
 
     # --- routing --------------------------------------------------------------------------------
 

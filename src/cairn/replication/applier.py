@@ -143,6 +143,19 @@ def judge(record: Record | Packed, vclock: Vclock, history: History) -> Verdict:
     return Verdict.APPLY
 
 
+def why_waits(record: Record | Packed, vclock: Vclock, history: History) -> str:
+    """What has to come before a record that `judge` lets wait, for people."""
+    name = f"record {record.origin}:{record.lsn} of epoch {record.epoch}"
+    lacking = [
+        f"{origin}:{lsn}"
+        for origin, lsn in sorted((history.cut_of(record.epoch) or {}).items())
+        if vclock.get(origin, 0) < lsn
+    ]
+    if record.epoch > history.epoch or not lacking:
+        return f"{name} waits for the naming of a master"
+    return f"{name} waits for {', '.join(lacking)}"
+
+
 def check_origins(records: Iterable[Packed], asked: tuple[str, ...], me: str) -> None:
     """Only what was asked for is taken; our own rows from nobody."""
     for record in records:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import binascii
+import dataclasses
 import json
 from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     InvalidParameter,
     NotNullViolation,
@@ -21,10 +23,12 @@ from cairn.model.errors import (
     UniqueViolation,
     Unsupported,
 )
+from cairn.model.ops import Ddl
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.node.dispatch import put_by_bucket
 from cairn.server.arrow import BatchDecoder
 from cairn.server.copy_rows import insert_sql
+from cairn.sql.plans import DdlPlan
 
 if TYPE_CHECKING:
     from cairn.server.session import Session
@@ -61,6 +65,29 @@ async def promote(
     body = await staged_body(session, stage, slot, write_id, part, attempt, seq)
     operation = f"spark:{write_id}:{part}:{attempt}:{seq}"
     return {"rows": await _insert(session, table, columns, conflict, body, operation)}
+
+
+async def truncate(session: Session, table: str, table_id: int, after: int) -> Any:
+    """Empty a table once, whoever asks how often: unless it was emptied since version `after`.
+
+    It is compared at the position where the change is proposed: of two callers one comes first.
+    """
+    service = session.service
+    text = f"TRUNCATE TABLE {quoted(table)}"
+    statement = service.statements.get(text.encode(), (), session.user_id, service.catalog)
+    statement.check_rights(session.user_id, session.user, service.catalog)
+    plan = statement.prepared.plan
+    assert isinstance(plan, DdlPlan)
+    build = plan.build
+
+    def unless_done(now: Catalog, version: int, next_id: int) -> Ddl | None:
+        found = sharded_in(now, table)
+        if found.id != table_id:
+            raise InvalidParameter(f"table {table} is not the one that was to be emptied any more")
+        return build(now, version, next_id) if found.truncated_at == after else None
+
+    once = dataclasses.replace(plan, build=unless_done)
+    return {"truncated": await service.schema_changes.run(once, session.user_id)}
 
 
 async def staged_body(
@@ -177,7 +204,11 @@ def _unless_same(table: Table) -> str:
 
 
 def sharded_table(session: Session, name: str) -> Table:
-    table = session.service.catalog.table(name)
+    return sharded_in(session.service.catalog, name)
+
+
+def sharded_in(catalog: Catalog, name: str) -> Table:
+    table = catalog.table(name)
     if table is None:
         raise UndefinedTable(f'table with name "{name}" not found')
     if table.is_global:

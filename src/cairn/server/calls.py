@@ -240,6 +240,7 @@ CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
     "cairn_subscribers": (True, _subscribers),
     "cairn_ingest": (False, bulk.ingest),
     "cairn_promote": (False, bulk.promote),
+    "cairn_truncate": (False, bulk.truncate),
     "cairn_check": (False, staged_checks.check),
     "cairn_rows": (False, row_changes.rows),
     "cairn_rows_at": (False, row_changes.rows_at),

@@ -6,6 +6,11 @@ row per write id. When all tasks are done every owner checks that its chunks wou
 write that meets a conflict is refused whole. Whoever then inserts the row of the write id first
 wins; its manifest names the chunks that count. A chunk whose answer was lost is promoted again, and
 rows that are there exactly as given are accepted.
+
+Invariant: however many drivers carry out a manifest, and however late, each step happens once. The
+order is: decided, emptied (an overwrite; once since the decision, by the table's own version),
+promoted (each chunk once, by its operation id), done, and only then the stage is cleared. States
+only go forward.
 """
 
 from __future__ import annotations
@@ -19,12 +24,11 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from cairn.model.buckets import bucket_of
-from cairn.model.errors import CairnError
+from cairn.model.errors import CairnError, UndefinedTable
 from cairn.model.rpc import Chunk
 from cairn.model.values import ColumnType
 from cairn.spark import cluster
 from cairn.spark.cluster import Owner
-from cairn.spark.filters import quote
 from cairn.spark.options import Options
 from cairn.spark.tables import TableInfo
 
@@ -56,6 +60,8 @@ class Manifest(msgspec.Struct, frozen=True):
     on_conflict: str
     overwrite: bool
     chunks: tuple[Chunk, ...]
+    table_id: int = 0  # of an overwrite: which table is emptied,
+    truncated_at: int = 0  # unless it was emptied after this version
 
 
 def slots(owners: Sequence[Owner], table: TableInfo) -> list[int]:
@@ -126,6 +132,8 @@ def commit(dsn: str, write_id: str, manifest: Manifest) -> None:
         if pool.fetchrow(_DECIDED, write_id) is None:
             raise  # else what was met may be this very write, committed by another driver
     state = "truncating" if manifest.overwrite else "promoting"
+    if manifest.overwrite:
+        manifest = _as_of_now(dsn, manifest)
     text = msgspec.json.encode(manifest).decode()
     is_resumed = False
     try:
@@ -142,6 +150,18 @@ def commit(dsn: str, write_id: str, manifest: Manifest) -> None:
         is_resumed = True
     if state != "done":
         _finish(dsn, write_id, state, manifest, is_resumed)
+
+
+def _as_of_now(dsn: str, manifest: Manifest) -> Manifest:
+    """With the table as it is before the decision: emptying it once more changes that."""
+    query = "SELECT id, opts FROM _pico_table WHERE name = $1"
+    row = cluster.pool(dsn).fetchrow(query, manifest.table)
+    if row is None:
+        raise UndefinedTable(f'table with name "{manifest.table}" not found')
+    versions = [each["truncated_at"][0] for each in row[1] or () if "truncated_at" in each]
+    return msgspec.structs.replace(
+        manifest, table_id=row[0], truncated_at=versions[0] if versions else 0
+    )
 
 
 def _by_slot(manifest: Manifest) -> dict[int, list[Chunk]]:
@@ -176,10 +196,10 @@ def _check(dsn: str, write_id: str, manifest: Manifest) -> None:
 
 def _finish(dsn: str, write_id: str, state: str, manifest: Manifest, is_resumed: bool) -> None:
     pool = cluster.pool(dsn)
-    update = f"UPDATE {COMMIT} SET state = $1 WHERE write_id = $2"
+    forward = f"UPDATE {COMMIT} SET state = $1 WHERE write_id = $2 AND state = $3"
     if state == "truncating":
-        pool.execute(f"TRUNCATE TABLE {quote(manifest.table)}")
-        pool.run(update, ("promoting", write_id))
+        _truncate(dsn, manifest)
+        pool.run(forward, ("promoting", write_id, "truncating"))
     by_slot = _by_slot(manifest)
     has_failed = threading.Event()
 
@@ -191,13 +211,26 @@ def _finish(dsn: str, write_id: str, state: str, manifest: Manifest, is_resumed:
                 _promote(dsn, write_id, manifest, chunk, is_resumed)
             except BaseException:
                 has_failed.set()
+                if _is_done(dsn, write_id):
+                    return  # another driver has ended it and cleared the stage
                 raise
 
     with ThreadPoolExecutor(max(len(by_slot) * AT_ONCE, 1), "promote") as threads:
         shared = [iter(chunks) for chunks in by_slot.values()]  # `next` of a list's is atomic
         list(threads.map(promote_all, shared * AT_ONCE))
-    pool.run(update, ("done", write_id))
+    pool.run(forward, ("done", write_id, "promoting"))
     pool.run(f"DELETE FROM {STAGE} WHERE write_id = $1", (write_id,))
+
+
+def _is_done(dsn: str, write_id: str) -> bool:
+    row = cluster.pool(dsn).fetchrow(_DECIDED, write_id)
+    return row is not None and row[0] == "done"
+
+
+def _truncate(dsn: str, manifest: Manifest) -> None:
+    """Once since the decision: a second one would take rows that count as promoted."""
+    words = f"{_text(manifest.table)}, {manifest.table_id}, {manifest.truncated_at}"
+    cluster.persistently(dsn, lambda _: cluster.call(dsn, f"CALL cairn_truncate({words})"))
 
 
 def _promote(dsn: str, write_id: str, manifest: Manifest, chunk: Chunk, is_resumed: bool) -> None:

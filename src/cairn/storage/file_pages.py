@@ -42,10 +42,11 @@ class Pages:
         self._path = path
         self._room = np.zeros(0, np.uint8)
         self._files: list[int] = []
+        self._index = -1
+        self._backfilled = 0  # frames of the log that are in the file as well
         self.connection = open_reader(path)
         try:
-            self.connection.execute("BEGIN")
-            self._schema_version = self.connection.pragma("schema_version")
+            self._begin()
             self._open()
         except BaseException:
             self.close()
@@ -76,6 +77,23 @@ class Pages:
         if int.from_bytes(head[40:44], "big") != self._schema_version:
             raise UnknownFile("the tables changed this very moment")
 
+    def _begin(self) -> None:
+        """A read transaction, and the log's index as of the same commit.
+
+        SQLite does not say which commit it sees. If the index was the same before the transaction
+        began and after, nobody has committed in between.
+        """
+        before: bytes | None = b"none yet"
+        for _ in range(_TRIES):
+            self.connection.execute("BEGIN")
+            self._schema_version = self.connection.pragma("schema_version")
+            self._head = self._log_head()
+            if self._head == before:
+                return
+            before = self._head
+            self.connection.execute("ROLLBACK")
+        raise UnknownFile("the log's index does not hold still")
+
     def _descriptor(self, suffix: str) -> int:
         file = os.open(f"{self._path}{suffix}", os.O_RDONLY | os.O_CLOEXEC)
         self._files.append(file)
@@ -85,12 +103,15 @@ class Pages:
 
     def _find_frames(self) -> tuple[int, dict[int, int]]:
         """The log, and which of its frames holds a page's newest state."""
+        if self._head is None:
+            return -1, {}
+        fields = _INDEX.unpack(self._head)
+        newest, salt = fields[6], fields[9]
         try:
-            newest, backfilled, salt = self._log_index()
             log = self._descriptor("-wal")
         except FileNotFoundError:
             return -1, {}
-        if newest <= backfilled:  # all of it is in the file already
+        if newest <= self._backfilled:  # all of it is in the file already
             return log, {}
         step = FRAME_HEAD + self.size
         if os.fstat(log).st_size < WAL_HEAD + newest * step:
@@ -103,19 +124,22 @@ class Pages:
             frames[int.from_bytes(head[:4], "big")] = frame
         return log, frames
 
-    def _log_index(self) -> tuple[int, int, bytes]:
-        """(committed frames, how many of them are in the file, salt), read in one piece."""
-        index = self._descriptor("-shm")
+    def _log_head(self) -> bytes | None:
+        """The head of the log's index, read in one piece; None when there is no log."""
+        if self._index < 0:
+            try:
+                self._index = self._descriptor("-shm")
+            except FileNotFoundError:
+                return None
         for _ in range(_TRIES):
-            before = os.pread(index, 100, 0)
-            head, backfilled = before[:48], before[96:100]
-            if len(before) == 100 and head == before[48:96] == os.pread(index, 48, 0):
+            before = os.pread(self._index, 100, 0)
+            head = before[:48]
+            if len(before) == 100 and head == before[48:96] == os.pread(self._index, 48, 0):
                 fields = _INDEX.unpack(head)
-                version, is_ready, frames, salt, check = (
-                    fields[0], fields[3], fields[6], fields[9], fields[10]
-                )  # fmt: skip
+                version, is_ready, check = fields[0], fields[3], fields[10]
                 if version == 3_007_000 and is_ready and check == _checksum(head[:40]):
-                    return frames, int.from_bytes(backfilled, sys.byteorder), salt
+                    self._backfilled = int.from_bytes(before[96:100], sys.byteorder)
+                    return head
         raise UnknownFile("the log's index does not hold still")
 
     # --- reading --------------------------------------------------------------------------------

@@ -14,6 +14,9 @@ import numpy as np
 from cairn.storage.file_pages import SLACK, Pages, UnknownFile
 
 CHUNK_PAGES = 256  # a megabyte: what is decoded together fits a processor's cache
+#: Of long rows that are decoded together. They are in memory at once, and places among them are
+#: told in 32 bits: with the longest row that SQLite has (10⁹ bytes) on top it must stay below 2³¹.
+LONG_BYTES = 64 * 1024 * 1024
 INTERIOR, LEAF = 2, 10
 _LINK = 4  # bytes of a page's number
 _LONGEST_VARINT = 5
@@ -115,14 +118,15 @@ class Tree:
         inside: list[int] = []
         for numbers, is_inside in self._numbers(np.array([self._root]), low, high):
             if not is_inside:
-                yield self._cells(numbers).within(low, high)
+                for records in self._cells(numbers):
+                    yield records.within(low, high)
                 continue
             inside += numbers.tolist()
             while len(inside) >= CHUNK_PAGES:
-                yield self._cells(np.array(inside[:CHUNK_PAGES]))
+                yield from self._cells(np.array(inside[:CHUNK_PAGES]))
                 del inside[:CHUNK_PAGES]
         if inside:
-            yield self._cells(np.array(inside))
+            yield from self._cells(np.array(inside))
 
     def _numbers(
         self, level: Any, low: int, high: int, is_inside: bool = False, depth: int = 0
@@ -154,7 +158,7 @@ class Tree:
         children = np.append(links[cells].astype(np.int64), int(links[8]))
         if is_inside:
             return children, np.ones(count + 1, bool)
-        records = self._records(page, cells + _LINK)
+        records = self._records(page, *varints(page, cells + _LINK))
         bucket = integers(records.buffer, records.columns(1)[0])
         wanted, inside = np.ones((2, count + 1), bool)
         wanted[:-1] &= bucket >= low
@@ -166,8 +170,8 @@ class Tree:
 
     # --- cells ----------------------------------------------------------------------------------
 
-    def _cells(self, numbers: Any) -> Records:
-        """All rows of some pages, in the order they lie there."""
+    def _cells(self, numbers: Any) -> Iterator[Records]:
+        """All rows of some pages, in the order they lie there; long ones not too many at a time."""
         size, count = self._pages.size, len(numbers)
         buffer = self._pages.read(numbers)
         pages = buffer[: count * size].reshape(count, size)
@@ -181,12 +185,19 @@ class Tree:
         pointers += 2 * (np.arange(len(pointers)) - np.repeat(np.cumsum(rows) - rows, rows))
         short = np.ndarray((len(buffer) - 1,), ">u2", buffer, 0, (1,))
         cells = short[pointers] + np.repeat(base + np.where(inner, _LINK, 0), rows)
-        found = self._records(buffer, cells)
-        found.starts.sort()
-        return found
-
-    def _records(self, buffer: Any, cells: Any) -> Records:
         lengths, starts = varints(buffer, cells)
+        cuts = np.zeros(0, np.int64)
+        if lengths.dtype != np.uint8:  # else they are all short
+            long = np.cumsum(np.where(lengths > self._local[0], lengths, 0))
+            cuts = np.flatnonzero(np.diff(long // LONG_BYTES)) + 1
+        if cuts.size:
+            buffer = buffer.copy()  # reading more pages would overwrite it
+        for part in zip(np.split(lengths, cuts), np.split(starts, cuts), strict=True):
+            found = self._records(buffer, *part)
+            found.starts.sort()
+            yield found
+
+    def _records(self, buffer: Any, lengths: Any, starts: Any) -> Records:
         if lengths.dtype == np.uint8:
             return Records(buffer, starts)
         if (spilled := np.flatnonzero(lengths > self._local[0])).size:

@@ -93,18 +93,29 @@ class RowReader:
         row_max: int,
         cancelled: Cancelled,
         opcode_max: int = 0,
+        check: Callable[[], None] | None = None,
     ) -> list[Row]:
-        """All rows, however long it takes, unless cancelled, too many or at too many steps."""
+        """All rows, however long it takes, unless cancelled, too many or at too many steps.
+
+        `check` is called once the rows are those of one moment, however long they are read: what
+        may be told then may be told at the end.
+        """
         self._is_quick = False
         steps = _Steps(cancelled, opcode_max)
         self.connection.set_progress_handler(steps, steps.every)
         try:
+            if check is not None:
+                self.connection.execute("BEGIN")
+                self.connection.execute("SELECT 1 FROM main.sqlite_schema").fetchone()
+                check()
             return taken(self.connection.execute(sql, args), row_max, self._answer_bytes)
         except apsw.InterruptError:
             raise steps.problem() from None
         except apsw.Error as problem:
             raise translated(problem) from None
         finally:
+            if self.connection.in_transaction:
+                self.connection.execute("COMMIT")
             self.connection.set_progress_handler(None)
 
     def close(self) -> None:

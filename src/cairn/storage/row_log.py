@@ -23,7 +23,15 @@ from cairn.model.records import (
     decode_body,
     record_of,
 )
-from cairn.replication.applier import Damaged, History, LogRefused, Verdict, diverged, judge
+from cairn.replication.applier import (
+    Damaged,
+    History,
+    LogRefused,
+    Verdict,
+    diverged,
+    judge,
+    why_waits,
+)
 from cairn.storage.data_store import DataStore
 from cairn.storage.exact_changes import ExactChanges
 from cairn.storage.moving_in import NotYet, apply_part
@@ -89,21 +97,17 @@ class LogReader:
         return found[0] or 0.0
 
     def epoch_at(self, origin: str, lsn: int) -> int:
-        """0: the record is not here any more."""
+        """0: the record is not here any more. A full copy brings none, but the epoch of its end."""
         row: Any = self.connection.execute(_EPOCH, (origin, lsn)).fetchone()
-        return 0 if row is None else row[0]
+        if row is not None:
+            return int(row[0])
+        end, epoch = copied_epochs(self.connection).get(origin, (0, 0))
+        return epoch if end == lsn else 0
 
     def epochs_at(self, vclock: Vclock) -> Vclock:
         """The epoch of each origin's record at `vclock`, as far as it is known."""
-        copied = copied_epochs(self.connection)
-        found: Vclock = {}
-        for origin, lsn in vclock.items():
-            epoch = self.epoch_at(origin, lsn)
-            if not epoch and origin in copied and copied[origin][0] == lsn:
-                epoch = copied[origin][1]
-            if epoch:
-                found[origin] = epoch
-        return found
+        found = {origin: self.epoch_at(origin, lsn) for origin, lsn in vclock.items()}
+        return {origin: epoch for origin, epoch in found.items() if epoch}
 
     def oldest(self, origin: str) -> int:
         found: Any = self.connection.execute(_OLDEST, (origin,)).fetchone()
@@ -145,6 +149,7 @@ class Outcome(NamedTuple):
 
     applied: int
     known: list[Packed]
+    waits_for: str | None = None  # why those after them are not applied yet
 
 
 class Applier:
@@ -162,21 +167,23 @@ class Applier:
         """
         store = self._store
         history = msgspec.structs.replace(history, promised=store.promised)
-        done, known = 0, []
+        done, known, waits_for = 0, [], None
         with store.unobserved():
             for record in records:
                 verdict = judge(record, store.vclock, history)
                 if verdict is Verdict.WAIT:
+                    waits_for = why_waits(record, store.vclock, history)
                     break
                 if verdict is Verdict.APPLY:
                     try:
                         self._apply_whole(record)
                     except NotYet:
+                        waits_for = "the hand-over of these buckets has not been applied here yet"
                         break
                     done += 1
                 else:
                     known.append(record)
-        return Outcome(done, known)
+        return Outcome(done, known, waits_for)
 
     def _apply_whole(self, record: Packed) -> None:
         """All of a record or nothing of it."""
@@ -230,6 +237,9 @@ class Applier:
             store.put(ENTERED_EPOCH, history.epoch)
         if before and not history.knows_all_after(before) and store.vclock:
             store.must_copy()  # a cut that nobody remembers may have left out what is here
+            return None
+        if store.vclock.get(store.origin, 0) < history.cut.get(store.origin, 0):
+            store.must_copy()  # a disk has lost records of our own, which nobody sends to us
             return None
         limits = diverged(store.vclock, history, newest_epochs(store.connection))
         if not limits:
