@@ -161,6 +161,39 @@ def expel(
     _finish(lambda: run_expel(instance, dsn, password_file, force=force, timeout_s=timeout))
 
 
+@app.command(short_help="Show, plan, pause and steer buckets that move.")
+def rebalance(
+    action: Annotated[
+        str, typer.Argument(help="status, plan, pause, resume, weight or drain")
+    ] = "status",
+    replicaset: Annotated[str, typer.Argument(help="for weight and drain")] = "",
+    weight: Annotated[float, typer.Argument(help="its share in proportion to others")] = 1.0,
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="for machines")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="show it again every second")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="until nothing has to move")] = False,
+) -> None:
+    """Show which buckets move; plan what would follow; pause and resume; set weights; drain.
+
+    Example: cairn rebalance drain default_1 --wait
+    """
+    from cairn.cli.rebalance import run_rebalance
+
+    _finish(
+        lambda: run_rebalance(
+            dsn,
+            password_file,
+            action,
+            name=replicaset,
+            weight=weight,
+            as_json=as_json,
+            watch=watch,
+            wait=wait,
+        )
+    )
+
+
 @app.command(short_help="Follow topology events until Ctrl-C.")
 def watch(
     dsn: Dsn = None,

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from cairn.model.moves import MoveReport
 from cairn.model.ops import Op
 from cairn.model.ranges import Predicate
 from cairn.model.topology import Instance
@@ -123,6 +124,8 @@ class StatusResponse(msgspec.Struct, frozen=True):
     voters: tuple[int, ...] = ()
     waits_for: tuple[str, ...] = ()  # members without whom its sync writes do not end
     links: list[dict[str, Any]] = []  # upstreams of the row log, as `_cairn_link` shows them
+    moves: tuple[MoveReport, ...] = ()  # what masters told the leader of buckets that move
+    move_waits: tuple[str, ...] = ()  # what does not go on, and why
 
 
 class LinkReport(msgspec.Struct, frozen=True):

@@ -452,6 +452,8 @@ class Instance:
             voters=core.conf.voters,
             links=self.replication.view(),
             waits_for=tuple(self.replication.waits_for()),
+            moves=tuple(self.move_driver.reports().values()),
+            move_waits=self.move_driver.waits,
         )
 
 

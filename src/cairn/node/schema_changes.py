@@ -26,11 +26,13 @@ from cairn.model.errors import (
     NotLeader,
     TimedOut,
 )
+from cairn.model.moves import Phase
 from cairn.model.ranges import KeyRange, one_key, whole_table
 from cairn.model.rpc import Empty, IndexResponse, WaitIndexRequest
 from cairn.model.schema import FIRST_USER_TABLE_ID
-from cairn.model.system_tables import PICO_GOVERNOR_QUEUE
+from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_PROPERTY
 from cairn.model.topology import Grade
+from cairn.moves.steps import LAST_FREEZE
 from cairn.node.access import access_ops, check_password, setting_ops
 from cairn.node.first_entries import MakeVerifier
 from cairn.node.instance import Instance
@@ -144,7 +146,10 @@ class SchemaChanges:
         ranges: tuple[KeyRange, ...] = _SCHEMA
         if governor_op_id is not None:
             ranges = (*_SCHEMA, one_key(PICO_GOVERNOR_QUEUE.id, (governor_op_id,)))
+        ranges = (*ranges, one_key(PICO_PROPERTY.id, (LAST_FREEZE,)))
         predicate = self._instance.proposer.predicate(ranges)
+        if any(move.phase is Phase.FROZEN for move in self._state.cluster.moves.values()):
+            return 0  # buckets change their owner just now: a moment later
         claim()
         ddl = plan.build(catalog, version, next_id)
         if ddl is None:

@@ -25,7 +25,7 @@ from cairn.model.errors import (
 from cairn.model.rpc import Empty, ExpelRequest, StatusResponse
 from cairn.model.topology import ConnectionType, Grade
 from cairn.model.topology import Instance as InstanceRow
-from cairn.server import bulk, row_changes, staged_checks
+from cairn.server import bulk, rebalance, row_changes, staged_checks
 from cairn.server.call_arguments import arguments
 
 if TYPE_CHECKING:
@@ -86,6 +86,11 @@ async def cluster_status(service: Service) -> dict[str, Any]:
             ],
         },
         "governor": governor,
+        "moves": [
+            {**msgspec.to_builtins(move), **_reported(chief, move.id)}
+            for move in cluster.moves.values()
+            if move.is_open
+        ],
         "tiers": [msgspec.to_builtins(tier) for tier in cluster.tiers.values()],
         "replicasets": [_replicaset(cluster, name) for name in sorted(cluster.replicasets)],
         "instances": [
@@ -116,6 +121,12 @@ async def _ask_all(service: Service) -> dict[int, StatusResponse]:
     return {
         raft_id: answer for raft_id, answer in zip(ids, answers, strict=True) if answer is not None
     }
+
+
+def _reported(chief: StatusResponse, move: int) -> dict[str, Any]:
+    """How far a move has come, as its target told the leader."""
+    found = [report for report in chief.moves if report.move == move and not report.is_empty]
+    return {"rows": found[0].rows, "records_behind": found[0].lag} if found else {}
 
 
 def _replicaset(cluster: Any, name: str) -> dict[str, Any]:
@@ -245,4 +256,5 @@ CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
     "cairn_rows": (False, row_changes.rows),
     "cairn_rows_at": (False, row_changes.rows_at),
     "cairn_replication": (True, _replication),
+    "cairn_rebalance": (True, rebalance.rebalance),
 }

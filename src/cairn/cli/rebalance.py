@@ -1,0 +1,97 @@
+"""`cairn rebalance`: which buckets move, and how to pause, plan and steer it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+from cairn.cli.talking import NEVER_WRAP, Talk, Target
+
+
+def run_rebalance(
+    dsn: str | None,
+    password_file: str | None,
+    action: str,
+    *,
+    name: str = "",
+    weight: float = 1.0,
+    as_json: bool = False,
+    watch: bool = False,
+    wait: bool = False,
+) -> int:
+    talk = Talk(Target(dsn, password_file))
+    try:
+        found = _ask(talk, action, name, weight)
+        while watch or (wait and not _is_calm(found)):
+            _show(found, as_json, is_plan=False)
+            time.sleep(1.0)
+            found = _ask(talk, "status", "", 1.0)
+        _show(found, as_json, is_plan=action == "plan")
+    finally:
+        talk.close()
+    return 0
+
+
+def _ask(talk: Talk, action: str, name: str, weight: float) -> dict[str, Any]:
+    quoted = name.replace("'", "''")
+    found: dict[str, Any] = talk.call(f"CALL cairn_rebalance('{action}', '{quoted}', {weight})")
+    return found
+
+
+def _is_calm(found: dict[str, Any]) -> bool:
+    return not found["moves"] and not any(tier["wanted"] for tier in found["tiers"])
+
+
+def _show(found: dict[str, Any], as_json: bool, *, is_plan: bool) -> None:
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False), flush=True)
+        return
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else NEVER_WRAP
+    Console(width=width).print(render(found, is_plan=is_plan))
+
+
+def render(found: dict[str, Any], *, is_plan: bool = False) -> Any:
+    from rich.console import Group
+    from rich.table import Table
+
+    parts: list[Any] = []
+    if found["paused"]:
+        parts.append("moving is paused: cairn rebalance resume goes on")
+    for tier in found["tiers"]:
+        table = Table("replicaset", "weight", "buckets", "share", title=f"tier {tier['tier']}")
+        for each in tier["replicasets"]:
+            cells = (each["name"], each["weight"], each["buckets"], each["share"])
+            table.add_row(*map(str, cells))
+        parts.append(table)
+    if found["moves"]:
+        table = Table("buckets", "from", "to", "phase", "rows", "behind", "problem", title="moves")
+        for move in found["moves"]:
+            cells = (
+                f"{move['start']}–{move['end']}",
+                move["source"],
+                move["target"],
+                move["phase"],
+                move["rows"],
+                "?" if move["records_behind"] is None else move["records_behind"],
+                move["problem"],
+            )
+            table.add_row(*map(str, cells))
+        parts.append(table)
+    wanted = [(tier["tier"], each) for tier in found["tiers"] for each in tier["wanted"]]
+    if wanted and is_plan:
+        table = Table("tier", "buckets", "from", "to", title="moves that would follow")
+        for name, each in wanted:
+            span = f"{each['start']}–{each['end']}"
+            table.add_row(name, span, each["source"], each["target"])
+        parts.append(table)
+    elif wanted:
+        count = sum(each["end"] - each["start"] + 1 for _, each in wanted)
+        parts.append(f"{count} buckets are still to move, in {len(wanted)} pieces")
+    parts += found["waits"]
+    if len(parts) == len(found["tiers"]):
+        parts.append("nothing moves, and nothing has to")
+    return Group(*parts)
