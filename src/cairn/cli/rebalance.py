@@ -64,8 +64,8 @@ def render(found: dict[str, Any], *, is_plan: bool = False) -> Any:
     for tier in found["tiers"]:
         table = Table("replicaset", "weight", "buckets", "share", title=f"tier {tier['tier']}")
         for each in tier["replicasets"]:
-            cells = (each["name"], each["weight"], each["buckets"], each["share"])
-            table.add_row(*map(str, cells))
+            columns = ("name", "weight", "buckets", "share")
+            table.add_row(*(str(each[column]) for column in columns))
         parts.append(table)
     if found["moves"]:
         table = Table("buckets", "from", "to", "phase", "rows", "behind", "problem", title="moves")

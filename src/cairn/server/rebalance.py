@@ -1,4 +1,4 @@
-"""`CALL cairn_rebalance(…)`: what moves, what will, and the few things a person may say about it."""
+"""`CALL cairn_rebalance(…)`: what moves, what will, and what a person may say about it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,107 @@
+"""A real cluster grows and shrinks while ordinary clients count up their rows."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from tests.cluster.harness import Cluster, Node, eventually
+
+pytestmark = pytest.mark.cluster
+Make = Callable[..., Cluster]
+KEYS = 400
+
+
+class Counters(threading.Thread):
+    """One client: counts its own keys up, again and again, and remembers what it was told."""
+
+    def __init__(self, node: Node, number: int, clients: int) -> None:
+        super().__init__(daemon=True)
+        self.node, self.keys = node, range(number, KEYS, clients)
+        self.told = dict.fromkeys(self.keys, 0)
+        self.errors: list[str] = []
+        self.longest_s = 0.0
+        self.statements = 0
+        self.ending = threading.Event()
+
+    def run(self) -> None:
+        with self.node.connect() as connection:
+            while not self.ending.is_set():
+                for key in self.keys:
+                    begun = time.monotonic()
+                    try:
+                        connection.execute("UPDATE t SET n = n + 1 WHERE id = %s", (key,))
+                        self.told[key] += 1
+                        row = connection.execute("SELECT n FROM t WHERE id = %s", (key,)).fetchone()
+                        if row != (self.told[key],):
+                            self.errors.append(f"key {key}: {row}, told {self.told[key]}")
+                    except psycopg.Error as problem:
+                        self.errors.append(f"key {key}: {problem.sqlstate} {problem}")
+                    self.longest_s = max(self.longest_s, time.monotonic() - begun)
+                    self.statements += 2
+                    if self.ending.is_set():
+                        return
+
+
+def buckets(node: Node) -> dict[str, int]:
+    return {row["name"]: row["buckets"] for row in node.status()["replicasets"]}
+
+
+def is_calm(node: Node) -> bool:
+    status = node.sql("CALL cairn_rebalance()")[0][0]
+    return not status["moves"] and not any(tier["wanted"] for tier in status["tiers"])
+
+
+def test_replicasets_are_added_drained_and_expelled_and_no_client_notices(
+    new_cluster: Make,
+) -> None:
+    cluster = new_cluster().start("i1")
+    first = cluster["i1"]
+    first.sql("CREATE TABLE t (id INT PRIMARY KEY, n INT, note TEXT) DISTRIBUTED BY (id)")
+    first.sql("ALTER SYSTEM SET rebalance_drop_delay = 0")
+    values = ", ".join(f"({key}, 0, 'note {key}')" for key in range(KEYS))
+    first.sql(f"INSERT INTO t VALUES {values}")
+    clients = [Counters(first, number, 3) for number in range(3)]
+    for client in clients:
+        client.start()
+    try:
+        cluster.add("i2").start(peers=first.peer)
+        cluster.wait_online("i1", "i2")
+        eventually(
+            lambda: buckets(first) == {"default_1": 1500, "default_2": 1500} and is_calm(first),
+            "half of the buckets to move",
+            60.0,
+        )
+        cluster.add("i3").start(peers=first.peer)
+        cluster.wait_online("i1", "i2", "i3")
+        eventually(
+            lambda: set(buckets(first).values()) == {1000} and is_calm(first),
+            "thirds",
+            60.0,
+        )
+        first.sql("CALL cairn_rebalance('drain', 'default_2')")
+        eventually(
+            lambda: (
+                buckets(first) == {"default_1": 1500, "default_2": 0, "default_3": 1500}
+                and is_calm(first)
+            ),
+            "default_2 to be drained",
+            60.0,
+        )
+        first.sql("CALL cairn_expel('i2')")
+    finally:
+        for client in clients:
+            client.ending.set()
+        for client in clients:
+            client.join(20)
+    assert [error for client in clients for error in client.errors] == []
+    told = {key: count for client in clients for key, count in client.told.items()}
+    found = dict(cluster["i3"].sql("SELECT id, n FROM t"))
+    assert found == told
+    assert cluster["i3"].sql("SELECT count(*), count(note) FROM t") == [(KEYS, KEYS)]
+    assert buckets(cluster["i3"]) == {"default_1": 1500, "default_3": 1500}
+    print({"longest_s": max(c.longest_s for c in clients), "n": sum(c.statements for c in clients)})
