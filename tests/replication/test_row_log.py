@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cairn.model.errors import LimitExceeded
-from cairn.model.records import Kind, Packed, RowChange, RowOp, Shape
+from cairn.model.records import Kind, Operation, Packed, RowChange, RowOp, Shape
 from cairn.replication.applier import Damaged, LogGap, LogRefused, OtherHistory
 from cairn.replication.relay import Subscribe, check_history
 from cairn.storage import data_store
@@ -317,7 +317,7 @@ def test_a_full_copy_is_of_one_moment_and_the_log_goes_on_from_there(
         master.insert(key)
 
     def note() -> int:
-        master.store.put_operation("operation", 7)
+        master.store.put_operation(Operation("operation", 7, ((1, 30),)))
         return 0
 
     master.group(lambda: master.store.statement(note))
@@ -328,7 +328,7 @@ def test_a_full_copy_is_of_one_moment_and_the_log_goes_on_from_there(
         replica.group(lambda piece=chunk: writing.rows(*piece))  # type: ignore[misc]
     replica.group(lambda: writing.finish(reading.head))
     assert writing.count == 299
-    assert replica.store.operation("operation") == 7
+    assert replica.store.operation("operation") == Operation("operation", 7, ((1, 30),))
     assert replica.store.indexes == master.store.indexes
     assert replica.follow(master) == 1
     assert replica.rows() == master.rows()

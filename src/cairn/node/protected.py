@@ -14,6 +14,7 @@ _OWN_STATEMENTS = {
     system.PICO_PRIVILEGE.id: "use GRANT and REVOKE",
     system.PICO_DB_CONFIG.id: "use ALTER SYSTEM",
     system.PICO_PROPERTY.id: "these are facts that only the cluster establishes",
+    system.CAIRN_MOVE.id: "use CALL cairn_rebalance(…) or `cairn rebalance`",
     system.PICO_TIER.id: "tiers are fixed when the cluster is made",
 }
 #: What is dangerous and may be needed by tests of drivers and for repairs.
