@@ -19,6 +19,7 @@ from cairn.model.errors import CairnError, NoMaster, NotOwner, TimedOut
 from cairn.model.moves import END, TAKES, Mark, Move, MovePart, MoveReport, Phase, Stamp
 from cairn.model.records import RowChange, Vclock
 from cairn.model.rpc import Empty
+from cairn.model.spans import subtract
 from cairn.model.topology import Grade
 from cairn.moves.delta import Delta, MoveMustRestart, MoveRefused, Progress, adapted, fits
 from cairn.net.peers import Peers
@@ -416,6 +417,23 @@ class Moving:
             return 0
         part = MovePart(move.id, 0, "drop", move.start, move.end, {}, found[1])
         return write_part(store, part)
+
+    def has_rows(self, low: int, high: int) -> bool:
+        """Whether all rows of these buckets are here, also of those that were just given away.
+
+        A stream that began before a hand-over still reads the past of them.
+        """
+        now = asyncio.get_running_loop().time()
+        me = self._state.cluster.instances.get(self._name)
+        kept = [
+            (move.start, move.end)
+            for move in self._state.cluster.moves.values()
+            if me is not None
+            and move.source == me.replicaset_name
+            and move.phase is Phase.COPIED
+            and now < self._due.get(move.id, 0.0)
+        ]
+        return not subtract(((low, high),), (*self._data.fence.owned, *kept))
 
     # --- words ----------------------------------------------------------------------------------
 

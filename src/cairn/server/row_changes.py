@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cairn.model.errors import CairnError, InvalidParameter, NotOwner
+from cairn.model.moves import Phase
 from cairn.model.records import Kind, Record, RowChange, RowOp, Vclock
 from cairn.model.schema import BUCKET_COLUMN, Table
 from cairn.model.values import ColumnType, from_physical
@@ -23,6 +24,7 @@ from cairn.server.bulk import quoted, sharded_table
 from cairn.storage.row_log import LogReader
 
 if TYPE_CHECKING:
+    from cairn.node.instance import Instance
     from cairn.server.session import Session
 
 MAX_RECORDS = 2_000  # of the row log, read at a time
@@ -37,7 +39,7 @@ async def rows(session: Session, name: str, after: str, limit: int = 10_000) -> 
     """Changes of a table on this replicaset after a position, oldest first, about `limit` at most.
 
     `"latest"` and `"earliest"` ask only where the log ends and begins; limit 0 asks whether the
-    position is still in it. Records of moved buckets are not told (rule 19). The answer has the
+    position is still in it. Records of moved buckets are not told. The answer has the
     position to ask from next, a statement is told whole; `buckets` is what this replicaset owned
     when it was made.
     """
@@ -47,7 +49,9 @@ async def rows(session: Session, name: str, after: str, limit: int = 10_000) -> 
     replication = instance.replication
     if replication.is_sync():
         await replication.wait_safe(0, instance.data.fence.epoch)  # for what earlier epochs left
-    buckets, vclock = instance.data.fence.ranges, dict(instance.data.vclock)
+    # What was taken over is asked before the vclock: a change that is told was made after it.
+    buckets, taken = instance.data.fence.owned, _taken_over(instance)
+    vclock = dict(instance.data.vclock)
     upto = replication.tellable(vclock)
     asked = _json(after)
     path = instance.data.store.path
@@ -63,7 +67,36 @@ async def rows(session: Session, name: str, after: str, limit: int = 10_000) -> 
         execution.check_lease()
         reached = reached if limit else upto
     epochs = _epochs(path, reached)
-    return {"changes": changes, "after": reached, "epochs": epochs, "buckets": buckets}
+    return {
+        "changes": changes,
+        "after": reached,
+        "epochs": epochs,
+        "buckets": buckets,
+        "taken": taken,
+    }
+
+
+def _taken_over(instance: Instance) -> list[dict[str, Any]]:
+    """Buckets that came from others: where each of those ended, and where this one began.
+
+    A stream reads the source to its end before it goes past the beginning here, so that the
+    changes of each key come in order.
+    """
+    cluster, me = instance.state.cluster, instance.row
+    found = []
+    for move in cluster.moves.values():
+        source = cluster.replicasets.get(move.source)
+        if me is None or source is None or move.target != me.replicaset_name:
+            continue
+        if move.phase in (Phase.COPIED, Phase.DONE):
+            found.append(
+                {
+                    "source": source.uuid,
+                    "final": {origin: at[0] for origin, at in move.source_final.items()},
+                    "first": {origin: at[0] for origin, at in move.target_first.items()},
+                }
+            )
+    return found
 
 
 async def rows_at(session: Session, name: str, at: str, low: int, high: int) -> Any:
@@ -73,8 +106,7 @@ async def rows_at(session: Session, name: str, at: str, low: int, high: int) -> 
 
     def check() -> None:
         execution.check_lease()
-        fence = instance.data.fence
-        if not fence.owns_all(((low, high),)):
+        if not instance.moving.has_rows(low, high):
             raise NotOwner(f"buckets {low} to {high} do not all belong to this replicaset")
 
     check()

@@ -22,12 +22,21 @@ Vclock = dict[str, int]
 Ranges = tuple[tuple[int, int], ...]
 
 
+class TakenOver(msgspec.Struct, frozen=True):
+    """Buckets that came from `source`: its last record of them, and where the new owner began."""
+
+    source: str
+    final: Vclock
+    first: Vclock
+
+
 class Standing(msgspec.Struct):
     """Positions of the replicasets, and who owned what when they were taken."""
 
     positions: dict[str, Vclock]
     owners: dict[str, Ranges]
     epochs: dict[str, Vclock] = {}  # of the records at the positions: an lsn may be used again
+    taken: dict[str, list[TakenOver]] = {}  # what each replicaset got from others, ever
 
     def stamped(self, uuid: str) -> dict[str, Any]:
         """A replicaset's position as it is asked for."""
@@ -71,7 +80,11 @@ class RowAsker:
             if not _overlap(owners):
                 positions = {uuid: each["after"] for uuid, each in answers.items()}
                 epochs = {uuid: each["epochs"] for uuid, each in answers.items()}
-                return Standing(positions, owners, epochs)
+                taken = {
+                    uuid: msgspec.convert(each.get("taken", []), list[TakenOver])
+                    for uuid, each in answers.items()
+                }
+                return Standing(positions, owners, epochs, taken)
             if time.monotonic() > until:
                 raise Unreachable("two replicasets claim the same buckets; is one of them behind?")
             cluster.wait_for_news(self._options.dsn, 0.1)

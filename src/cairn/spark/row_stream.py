@@ -1,24 +1,33 @@
 """Changes of a table as a stream: one position per replicaset, read from its row log.
 
 A position is the last lsn taken of each origin and that record's epoch, so a failover continues
-where the old master ended, or says that the position was lost. An offset also remembers who owned
-which buckets when it was made: when some have moved since, those who gave them away are read to
-the end before those who got them, so each key's changes come in order. An offset that names ranges
-in `snapshot` ends a micro-batch in which those rows are told as they were at its position.
+where the old master ended, or says that the position was lost. When buckets have moved, whoever
+gave them away is read to its last record of them before the new owner is read past its first, so
+each key's changes come in order. An offset that names ranges in `snapshot` ends a micro-batch in
+which those rows are told as they were at its position.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 from pyspark.sql.datasource import InputPartition
 
 from cairn.model.errors import CairnError, InvalidParameter, Unreachable
 from cairn.spark.options import Options, starting_position
-from cairn.spark.row_asking import LOST, Ranges, RowAsker, Standing, Vclock, stamped
+from cairn.spark.row_asking import (
+    LOST,
+    Ranges,
+    RowAsker,
+    Standing,
+    TakenOver,
+    Vclock,
+    stamped,
+)
 from cairn.spark.streams import CairnStream, row_limit
 from cairn.spark.tables import describe
 
@@ -78,13 +87,14 @@ class RowStream(CairnStream):
                          {**known.epochs, **{u: target.epochs.get(u, {}) for u in lost}}),
                 {uuid: target.owners.get(uuid, ()) for uuid in lost},
             )  # fmt: skip
-        waiting = _gainers(known, target)
-        ready = {uuid: at for uuid, at in target.positions.items() if uuid not in waiting}
-        end = Standing(dict(known.positions), {}, dict(known.epochs))
+        taken = target.taken or self._asker.standing().taken
+        known = _with_newcomers(known, taken)
+        ready = {
+            uuid: _held_back(at, known, taken.get(uuid, ()), known.positions.get(uuid, {}))
+            for uuid, at in target.positions.items()
+        }
+        end = Standing(dict(known.positions), dict(target.owners), dict(known.epochs))
         self._limited(end, target, ready, row_limit(limit))
-        is_done = all(end.positions.get(uuid) == at for uuid, at in ready.items())
-        # While the givers are not read to the end, the receivers stay where they are.
-        end.owners.update(target.owners if is_done or not known.owners else known.owners)
         return self._at(end)
 
     def _lost(self, known: Standing) -> list[str]:
@@ -105,7 +115,12 @@ class RowStream(CairnStream):
         """Move `end` on by a micro-batch of about `most` rows; 0: all the way."""
         left = most
         for uuid, last in ready.items():
-            reached, epochs = last, dict(target.epochs.get(uuid, {}))
+            reached, ends = last, target.positions[uuid]
+            epochs = {
+                origin: epoch
+                for origin, epoch in target.epochs.get(uuid, {}).items()
+                if last.get(origin) == ends.get(origin)  # else it was held back before it
+            }
             if most:
                 answer = self._asker.ask(uuid, end.stamped(uuid), left)
                 left -= len(answer["changes"])
@@ -214,25 +229,30 @@ def _lsns(asked: dict[str, Any]) -> Vclock:
     return {origin: at[0] if isinstance(at, list) else at for origin, at in asked.items()}
 
 
-def _gainers(known: Standing, target: Standing) -> set[str]:
-    """Who owns buckets that somebody else owned at the earlier offset, and gave none away.
+def _with_newcomers(known: Standing, taken: dict[str, list[TakenOver]]) -> Standing:
+    """A replicaset that the offset does not have begins where it first took something over."""
+    begun = {
+        uuid: moves[0].first
+        for uuid, moves in taken.items()
+        if moves and uuid not in known.positions and known.positions
+    }
+    return msgspec.structs.replace(known, positions={**known.positions, **begun})
 
-    In a swap everybody would wait for everybody: then nobody does.
+
+def _held_back(target: Vclock, known: Standing, taken: Sequence[TakenOver], mine: Vclock) -> Vclock:
+    """How far a replicaset may be read in a batch that begins at `known`.
+
+    Not past the beginning of buckets whose former owner is not read to their end yet: partitions
+    of one batch have no order. Each hand-over points back in time, so somebody can always go on.
     """
-    if not known.owners:
-        return set()
-    more = {u for u, ranges in target.owners.items() if _buckets(ranges) - _of(known, u)}
-    less = {u for u in known.owners if _of(known, u) - _of(target, u)}
-    givers_left = [uuid for uuid in less if known.positions.get(uuid) != target.positions.get(uuid)]
-    return more - less if givers_left else set()
-
-
-def _of(standing: Standing, uuid: str) -> set[int]:
-    return _buckets(standing.owners.get(uuid, ()))
-
-
-def _buckets(ranges: Ranges) -> set[int]:
-    return {bucket for low, high in ranges for bucket in range(low, high + 1)}
+    limit = dict(target)
+    for move in taken:
+        giver = known.positions.get(move.source)
+        if giver is None or all(giver.get(origin, 0) >= lsn for origin, lsn in move.final.items()):
+            continue
+        for origin, lsn in limit.items():
+            limit[origin] = max(min(lsn, move.first.get(origin, 0)), mine.get(origin, 0))
+    return limit
 
 
 def _cut(ranges: Any) -> list[Ranges]:
