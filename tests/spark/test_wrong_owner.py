@@ -70,9 +70,11 @@ class Buckets:
 def buckets(pool: SyncPool, dsn: str, demo: dict[str, Any]) -> Iterator[Buckets]:
     secret = (Path(demo["dir"]) / "service.password").read_text()
     found = Buckets(pool, AsPeer([each["peer"] for each in demo["instances"]], "demo", secret))
+    cluster.call(dsn, "CALL cairn_rebalance('pause')")  # or they would move back by themselves
     yield found
     found.give(found.one)
     eventually(lambda: len(cluster.owners(dsn, "default")) == 2, "the owners of old")
+    cluster.call(dsn, "CALL cairn_rebalance('resume')")
     with suppress(CairnError):  # what its first owner still has of the stage is in nobody's way
         pool.execute(f"DELETE FROM {STAGE}")
 
