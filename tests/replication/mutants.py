@@ -87,6 +87,11 @@ MUTANTS = tuple(
             *("if False:",),
             EPOCHS + "who_has_lost_records_of_its_own_takes_a_full_copy",
         ),
+        (
+            *("23", "operations that were done are remembered for ever", RUNNER),
+            *("            await self._forget_operations()\n", ""),
+            SIM + "operations_that_were_done_long_ago_are_forgotten_everywhere",
+        ),
         # --- global tables ------------------------------------------------------------------------
         (
             *("13", "a snapshot brings no indexes", STATE_MACHINE),
@@ -447,7 +452,7 @@ MUTANTS = tuple(
         ),
         (
             *("23", "a full copy without done operations", FULL_COPY),
-            '[(OPERATIONS, "SELECT id, rows FROM done_operation")]',
+            '[(OPERATIONS, "SELECT id, rows, at FROM done_operation")]',
             "[(0, '')][:0]",
             UNIT + "row_log.py::test_a_full_copy_is_of_one_moment_and_the_log_goes_on_from_there",
         ),

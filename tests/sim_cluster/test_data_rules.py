@@ -14,14 +14,14 @@ import pytest
 
 from cairn.model import ops, rows
 from cairn.model.errors import CairnError, NoMaster
-from cairn.model.rpc import LeaseRequest, ReadRequest
+from cairn.model.rpc import LeaseRequest, ReadRequest, WriteRequest
 from cairn.model.system_tables import PICO_TIER
 from cairn.model.topology import Grade, Tier
-from cairn.node import sync_counting
+from cairn.node import replication_runner, sync_counting
 from cairn.node.full_copies import COPY_IDLE_S, CopyRequest
 from cairn.node.instance import Instance
 from cairn.replication.relay import Subscribe
-from cairn.sim.cluster.load import COUNT, TABLE
+from cairn.sim.cluster.load import COUNT, INSERT, TABLE
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.world import World
 from tests.sim_cluster.scenes import Triple, founded, hold, inside, played
@@ -359,5 +359,29 @@ def test_routing_news_move_no_vclock() -> None:
         assert [inside(node).data.vclock for node in nodes] == [before] * 3
         published = inside(scene.leader).replication.routing.own.counter
         assert published >= 3  # connected, lost, connected again
+
+    played("async", script)
+
+
+def test_operations_that_were_done_long_ago_are_forgotten_everywhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def remembered(node: SimNode) -> list[Any]:
+        query = "SELECT id FROM done_operation"
+        return inside(node).replication._reader.connection.execute(query).fetchall()
+
+    async def script(scene: Triple) -> None:
+        execution, nodes = scene.load.execution(scene.master), scene.world.running()
+        request = WriteRequest(TABLE.id, 1, INSERT, ((3, 2, "x"),), (3,), operation="once")
+        for _ in range(2):
+            response = await in_process(scene.master, lambda: execution.write(request))
+            assert response.row_count == 1
+        await asyncio.sleep(3 * replication_runner.MAINTAIN_S)
+        assert [remembered(node) for node in nodes] == [[("once",)]] * 3
+        # Clocks of the simulated instances differ: long ago is before an hour from now.
+        monkeypatch.setattr(replication_runner, "OPERATIONS_S", -3600.0)
+        await scene.world.until(
+            lambda: [remembered(node) for node in nodes] == [[]] * 3, "all to forget", 20.0
+        )
 
     played("async", script)

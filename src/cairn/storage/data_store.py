@@ -50,8 +50,10 @@ CREATE TABLE IF NOT EXISTS _cairn_diverged (
     origin TEXT NOT NULL, epoch INTEGER NOT NULL, lsn INTEGER NOT NULL, body BLOB NOT NULL,
     PRIMARY KEY (origin, epoch, lsn)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS done_operation (id TEXT PRIMARY KEY, rows INTEGER NOT NULL)
-    STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS done_operation (
+    id TEXT PRIMARY KEY, rows INTEGER NOT NULL, at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS done_operation_at ON done_operation (at);
 """
 _INSERT_RECORD = "INSERT INTO row_log(origin, lsn, epoch, body) VALUES (?, ?, ?, ?)"
 #: Filled as rows are touched: what does not fit is read and written more than once by bulk work.
@@ -278,10 +280,20 @@ class DataStore(RowTables):
     def put_operation(self, operation: str, rows: int) -> None:
         """In the same transaction and the same record as its rows: replicas know it too."""
         self._operation = (operation, rows)
-        self._keep_operation(self._operation)
+        self._keep_operation(self._operation, self._now())
 
-    def _keep_operation(self, operation: tuple[str, int]) -> None:
-        self.connection.execute("INSERT OR REPLACE INTO done_operation VALUES (?, ?)", operation)
+    def _keep_operation(self, operation: tuple[str, int], at: int) -> None:
+        text = "INSERT OR REPLACE INTO done_operation VALUES (?, ?, ?)"
+        self.connection.execute(text, (*operation, at))
+
+    def forget_operations(self, before: int, limit: int = 10_000) -> int:
+        """Forget operations that were done before a time in microseconds, some of them at once."""
+        self.connection.execute(
+            "DELETE FROM done_operation WHERE id IN ("
+            "SELECT id FROM done_operation WHERE at < ? ORDER BY at LIMIT ?)",
+            (before, limit),
+        )
+        return self.connection.changes()
 
     def flush(self) -> None:
         """Before the group commits: the vclock once, however many statements moved it."""
@@ -337,10 +349,10 @@ class DataStore(RowTables):
 
     # --- records of others ----------------------------------------------------------------------
 
-    def keep_record(self, record: Packed, operation: tuple[str, int] | None) -> None:
+    def keep_record(self, record: Packed, body: Body) -> None:
         """A record of another origin, applied in this transaction: part of our log from now on."""
-        if operation is not None:
-            self._keep_operation(operation)
+        if body.operation is not None:
+            self._keep_operation(body.operation, body.timestamp)
         number = self.origin_id(record.origin)
         self.connection.execute(_INSERT_RECORD, (number, record.lsn, record.epoch, record.body))
         self._advance(record.origin, record.epoch, record.lsn)

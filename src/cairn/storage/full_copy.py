@@ -55,7 +55,7 @@ class CopySource:
             shapes,
             newest_epochs(self._connection),
         )
-        self._left = [(OPERATIONS, "SELECT id, rows FROM done_operation")]
+        self._left = [(OPERATIONS, "SELECT id, rows, at FROM done_operation")]
         self._left += [
             (shape.table_id, f"SELECT * FROM {shape.table.physical_name}")
             for shape in shapes
@@ -125,7 +125,7 @@ class CopyTarget:
 
     def _insert(self, table_id: int) -> str:
         if table_id == OPERATIONS:
-            return "INSERT INTO done_operation VALUES (?, ?)"
+            return "INSERT INTO done_operation VALUES (?, ?, ?)"
         table = self._store.tables.get(table_id)
         if table is None:
             raise LogRefused(f"full copy from {self._upstream}: rows of unknown table {table_id}")

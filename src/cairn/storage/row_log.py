@@ -109,6 +109,11 @@ class LogReader:
         found = {origin: self.epoch_at(origin, lsn) for origin, lsn in vclock.items()}
         return {origin: epoch for origin, epoch in found.items() if epoch}
 
+    def has_operations(self, before: int) -> bool:
+        """Whether operations are remembered that were done before a time in microseconds."""
+        query = "SELECT 1 FROM done_operation WHERE at < ? LIMIT 1"
+        return self.connection.execute(query, (before,)).fetchone() is not None
+
     def oldest(self, origin: str) -> int:
         found: Any = self.connection.execute(_OLDEST, (origin,)).fetchone()
         return found[0] or 0
@@ -230,7 +235,7 @@ class Applier:
             self._insert_all(record, *body.bulk)
         for change in body.changes:
             self._change(record, change)
-        store.keep_record(record, body.operation)
+        store.keep_record(record, body)
 
     def _writes_for(self, record: Packed | Record, table_id: int, version: int) -> _Writes:
         table = self._store.tables.get(table_id)
