@@ -258,7 +258,7 @@ MUTANTS = tuple(
         (
             *("9", "a lease outlives its epoch", LEASES),
             *("if replicaset.epoch != request.epoch:", "if False:"),
-            SIM + "a_lease_is_bound_to_name_incarnation_and_epoch",
+            SIM + "a_lease_is_bound_to_uuid_incarnation_and_epoch",
         ),
         (
             *("9", "a leader that lost its quorum grants", LEASES),
@@ -353,8 +353,8 @@ MUTANTS = tuple(
             UNIT + "governor.py::test_a_replicaset_whose_seal_fails_holds_up_no_other",
         ),
         (
-            *("18", "the governor says nothing of stopped links", "governor/plan.py"),
-            *("blocked += view.stopped_links", "pass"),
+            *("18", "the governor says nothing of stopped links", "governor/waiting.py"),
+            *("found += view.stopped_links", "pass"),
             LINKS + "what_must_not_be_applied_stops_the_link_and_everybody_can_see_it",
         ),
         # --- how often rows are pulled ------------------------------------------------------------
@@ -417,7 +417,7 @@ MUTANTS = tuple(
         (
             *("23", "an old incarnation gets a lease", LEASES),
             *("if instance.target_state.incarnation != request.incarnation:", "if False:"),
-            SIM + "a_lease_is_bound_to_name_incarnation_and_epoch",
+            SIM + "a_lease_is_bound_to_uuid_incarnation_and_epoch",
         ),
         (
             *("23", "a record of any size", DATA_STORE),

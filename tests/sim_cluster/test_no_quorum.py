@@ -38,7 +38,7 @@ def test_without_a_quorum_the_missing_voters_are_named() -> None:
 
 def a_setting(instance: Instance, limit_s: float) -> Awaitable[Applied]:
     """A change of a global table that has so much time."""
-    row = ("sql_ddl_timeout", "", 50.0)
+    row = ("sql_ddl_timeout", "", "50.0")
     proposer = instance.proposer
     change = ops.Batch((ops.Replace(system.PICO_DB_CONFIG.id, row),))
     return proposer.cas(change, proposer.predicate(()), timeout_s=limit_s)

@@ -37,7 +37,9 @@ def run_expel(
     print(f"{answer['expelled']} is expelled")
     if answer.get("lost_buckets"):
         ranges = ", ".join(answer["lost_buckets"])
+        tables = ", ".join(answer.get("lost_tables") or ["none yet"])
         print(f"the rows of buckets {ranges} are lost; others own these buckets now, empty")
+        print(f"tables that had rows there: {tables}")
     return 0
 
 

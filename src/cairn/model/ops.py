@@ -39,6 +39,17 @@ class Delete(msgspec.Struct, frozen=True, tag="delete"):
 Dml = Insert | Replace | Update | Delete
 
 
+def dml_of(op: Op) -> tuple[Dml, ...]:
+    """The rows that `op` names itself; schema changes write theirs when they are applied."""
+    match op:
+        case Batch(ops=several):
+            return several
+        case Insert() | Replace() | Update() | Delete():
+            return (op,)
+        case _:
+            return ()
+
+
 class Nop(msgspec.Struct, frozen=True, tag="nop"):
     pass
 
@@ -163,6 +174,10 @@ def encode(envelope: Envelope) -> bytes:
     return _encoder.encode(envelope)
 
 
+def encode_op(op: Op) -> bytes:
+    return _encoder.encode(op)
+
+
 def decode(data: bytes) -> Envelope:
     return _decoder.decode(data)
 
@@ -178,7 +193,7 @@ def touched(op: Op, keys: KeyPositions) -> tuple[KeyRange, ...]:
             return ()
         case Insert(table=table, row=row) | Replace(table=table, row=row):
             positions = keys.get(table)
-            if positions is None:
+            if positions is None or len(row) <= max(positions, default=-1):
                 return (whole_table(table),)
             return (one_key(table, [row[at] for at in positions]),)
         case Update(table=table, key=key) | Delete(table=table, key=key):

@@ -72,12 +72,21 @@ class ExpelRequest(msgspec.Struct, frozen=True):
     force: bool = False
 
 
+class ExpelResponse(msgspec.Struct, frozen=True):
+    """What is given up with the instance: nothing, unless it was expelled by force."""
+
+    lost_buckets: tuple[str, ...] = ()  # "1–1500"
+    lost_tables: tuple[str, ...] = ()  # whose rows in these buckets are gone
+
+
 class CasRequest(msgspec.Struct, frozen=True):
     cluster_uuid: str
     request_id: str
     predicate: Predicate
     op: Op
     user: int = 1
+    force: bool = False  # rows may be lost by it: `cairn expel --force`
+    is_unsafe: bool = False  # SET unsafe_system_writes = on
 
 
 class CasAccepted(msgspec.Struct, frozen=True):
@@ -133,11 +142,12 @@ class LinkReport(msgspec.Struct, frozen=True):
 
 
 class LeaseRequest(msgspec.Struct, frozen=True):
-    """A master asks to go on being one; bound to its name, incarnation and epoch (rule 9)."""
+    """A master asks to go on being one; bound to its uuid, incarnation and epoch."""
 
     instance: str
     incarnation: int
     epoch: int
+    uuid: str = ""
 
 
 class LeaseResponse(msgspec.Struct, frozen=True):

@@ -399,6 +399,8 @@ class Instance:
         cluster = self.state.cluster
         if not who.raft_id or who.cluster_uuid != cluster.cluster_uuid:
             return None
+        if cluster.problems:
+            return None  # a row that cannot be read is no proof that there is none
         row = cluster.by_raft_id(who.raft_id)
         if row is None and who.raft_id <= cluster.last_raft_id:
             return Refused(f"instance {who.raft_id} was expelled from the cluster", expelled=True)

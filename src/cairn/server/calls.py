@@ -22,7 +22,7 @@ from cairn.model.errors import (
     UndefinedFunction,
     Unsupported,
 )
-from cairn.model.rpc import Empty, ExpelRequest, StatusResponse
+from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse, StatusResponse
 from cairn.model.topology import ConnectionType, Grade
 from cairn.model.topology import Instance as InstanceRow
 from cairn.server import bulk, row_changes, staged_checks
@@ -182,25 +182,17 @@ async def _expel(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     row = session.service.cluster.find(name)
-    lost = _lost_by(session.service, row) if force and row is not None else []
     request = ExpelRequest(session.service.cluster.cluster_uuid, name, force)
-    await instance.ask_leader("expel", request, Empty, timeout_s)
+    answer = await instance.ask_leader("expel", request, ExpelResponse, timeout_s)
     while row is not None and session.service.cluster.by_uuid(row.uuid) is not None:
         if loop.time() > deadline:
             raise TimedOut("expel confirmation didn't arrive in time", hint="see `cairn status`")
         await asyncio.sleep(0.02)
-    return {"expelled": row.name if row is not None else name, "lost_buckets": lost}
-
-
-def _lost_by(service: Service, row: InstanceRow) -> list[str]:
-    """Ranges whose rows go with an instance that is expelled by force."""
-    cluster = service.cluster
-    others = [m for m in cluster.members(row.replicaset_name) if m.name != row.name]
-    if any(member.current_state.grade is Grade.ONLINE for member in others):
-        return []
-    if row.tier not in service.instance.state.sharded_tiers():
-        return []
-    return [f"{bucket.start}–{bucket.end}" for bucket in cluster.owned(row.replicaset_name)]
+    return {
+        "expelled": row.name if row is not None else name,
+        "lost_buckets": list(answer.lost_buckets),
+        "lost_tables": list(answer.lost_tables),
+    }
 
 
 async def _compact(session: Connection, keep: int = 0) -> Any:
