@@ -286,7 +286,7 @@ class Instance:
 
     def _on_role(self) -> None:
         core = self.runner.core
-        if core.leader:
+        if self.runner.leader_id:
             if self._led_by not in (0, core.leader):
                 why = f"instance {self._led_by} leads no longer"
                 self.peers.abandon(self._led_by, why, if_quiet=True)
@@ -427,7 +427,7 @@ class Instance:
             raft_id=self.raft_id,
             name=self.name,
             term=core.term,
-            leader=core.leader,
+            leader=self.runner.leader_id,
             persisted=self.runner.persisted_index,
             committed=core.log.committed,
             applied=self.runner.applied_index,
