@@ -64,6 +64,7 @@ class UpdateInstanceRequest(msgspec.Struct, frozen=True):
     failure_domain: dict[str, str] | None = None
     addresses: dict[str, str] | None = None
     version: str | None = None
+    clock_s: float | None = None  # the asker's wall clock: told when it is far from the leader's
 
 
 class ExpelRequest(msgspec.Struct, frozen=True):
@@ -132,6 +133,7 @@ class StatusResponse(msgspec.Struct, frozen=True):
     voters: tuple[int, ...] = ()
     waits_for: tuple[str, ...] = ()  # members without whom its sync writes do not end
     links: list[dict[str, Any]] = []  # upstreams of the row log, as `_cairn_link` shows them
+    clock_s: float | None = None  # its wall clock
 
 
 class LinkReport(msgspec.Struct, frozen=True):

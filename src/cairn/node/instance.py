@@ -436,6 +436,7 @@ class Instance:
             voters=core.conf.voters,
             links=self.replication.view(),
             waits_for=tuple(self.replication.waits_for()),
+            clock_s=self.runtime.wall_clock().timestamp(),
         )
 
 

@@ -26,6 +26,7 @@ from cairn.model.rpc import (
 )
 from cairn.model.topology import Grade, Instance, State
 from cairn.model.values import datetime_to_micros
+from cairn.node.clocks import clock_problem
 from cairn.node.global_state import GlobalState
 from cairn.node.proposals import Proposer
 from cairn.node.raft_runner import RaftRunner
@@ -117,6 +118,10 @@ class Membership:
 
     async def update(self, request: UpdateInstanceRequest) -> Empty:
         await self._retried(lambda: self._update(request))
+        if request.clock_s is not None:
+            ahead_s = request.clock_s - self._runtime.wall_clock().timestamp()
+            if (problem := clock_problem(request.instance_name, ahead_s)) is not None:
+                log.warning("%s", problem)
         return Empty()
 
     async def _update(self, request: UpdateInstanceRequest) -> None:

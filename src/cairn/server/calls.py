@@ -25,6 +25,7 @@ from cairn.model.errors import (
 from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse, StatusResponse
 from cairn.model.topology import ConnectionType, Grade
 from cairn.model.topology import Instance as InstanceRow
+from cairn.node.clocks import clock_problem
 from cairn.server import bulk, row_changes, staged_checks
 from cairn.server.call_arguments import arguments
 
@@ -86,6 +87,7 @@ async def cluster_status(service: Service) -> dict[str, Any]:
             ],
         },
         "governor": governor,
+        "problems": _problems(service, said),
         "tiers": [msgspec.to_builtins(tier) for tier in cluster.tiers.values()],
         "replicasets": [_replicaset(cluster, name) for name in sorted(cluster.replicasets)],
         "instances": [
@@ -93,6 +95,23 @@ async def cluster_status(service: Service) -> dict[str, Any]:
             for name in sorted(cluster.instances)
         ],
     }
+
+
+def _problems(service: Service, said: dict[int, StatusResponse]) -> list[str]:
+    """What is wrong and not the governor's to mend."""
+    instance = service.instance
+    found = [f"{line}; write a good value with UPDATE" for line in service.cluster.problems]
+    found += service.catalog.problems
+    lost = instance.voters.no_quorum()
+    if lost is not None:
+        found.append(f"{lost.message} ({lost.hint})")
+    now = instance.runtime.wall_clock().timestamp()
+    clocks = [
+        clock_problem(each.name, each.clock_s - now)
+        for each in said.values()
+        if each.clock_s is not None and each.raft_id != instance.raft_id
+    ]
+    return found + sorted(filter(None, clocks))
 
 
 async def _ask_all(service: Service) -> dict[int, StatusResponse]:
