@@ -287,6 +287,18 @@ def test_from_any_reachable_picture_the_governor_comes_to_rest(
             world.put(leader=alive[0])
     world.put(waiting=frozenset())
     world.settle()
+    idle = plan(world.view)
+    if isinstance(idle, Idle) and not idle.blocked_by:
+        check_as_it_should_be(world)
+
+
+def check_as_it_should_be(world: World) -> None:
+    """An idle governor that waits for nothing says: all are there, every bucket has a master."""
+    cluster = world.cluster
+    assert all(row.current_state == row.target_state for row in cluster.instances.values())
+    for bucket in cluster.buckets:
+        master = cluster.master_of(bucket.owner)
+        assert master is not None and master.target_state.grade is Grade.ONLINE
 
 
 ORDER = [
