@@ -226,6 +226,21 @@ def test_expelling_ends_with_no_row_no_vote_and_no_bucket() -> None:
     assert world.view.voters == {1, 2}
 
 
+def test_without_a_master_nobody_is_taken_for_one_who_has_the_rows() -> None:
+    """i2 has them and is away; i3 came after the master had been expelled."""
+    kept = replicaset("r1", "", ("i2",))
+    view = view_of(
+        instance("i1", 1, replicaset="r2"),
+        instance("i2", 2, OFFLINE),
+        instance("i3", 3, State(Grade.REPLICATED, 1), ONLINE),
+        sets=(kept,),
+    )
+    world = World(view)
+    world.settle()
+    after = world.cluster.replicasets["r1"]
+    assert (after.current_master_name, after.members) == ("", ("i2",))
+
+
 @dataclass
 class Life:
     """What may happen to a cluster between two steps of its governor."""

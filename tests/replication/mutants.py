@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tests.topology.mutants import OF_THE_TOPOLOGY
+
 TOPOLOGY = "model/topology.py"
 APPLIER = "replication/applier.py"
 RELAY = "replication/relay.py"
@@ -473,5 +475,6 @@ MUTANTS = tuple(
             *("if mine.uuid != replicaset_uuid or theirs != mine.name:", "if False:"),
             LINKS + "a_peer_of_another_replicaset_gets_no_rows",
         ),
+        *OF_THE_TOPOLOGY,
     )
 )

@@ -12,8 +12,8 @@ import pytest
 from cairn.model import limits, ops, rows
 from cairn.model import system_tables as system
 from cairn.model.cluster import Cluster
-from cairn.model.errors import CairnError
-from cairn.model.rpc import ExpelRequest, ExpelResponse
+from cairn.model.errors import CairnError, CasConflict
+from cairn.model.rpc import CasRequest, ExpelRequest, ExpelResponse
 from cairn.model.topology import Grade, State
 from cairn.sim.cluster.load import Load
 from cairn.sim.cluster.node import SimNode, wipe
@@ -108,6 +108,29 @@ def test_of_two_expels_at_once_for_both_copies_one_is_refused() -> None:
         assert "--force" in str(refused[0].hint)
         await scene.until(lambda: len(scene.cluster.instances) == 3, "one to be gone")
         assert len(scene.cluster.owned(scene.name)) == 1
+
+    played(script)
+
+
+def test_a_decision_counts_the_entries_on_their_way() -> None:
+    """The first expel is in the log and not applied yet: nothing shows it but the log."""
+
+    async def script(scene: Pairs) -> None:
+        proposer = inside(scene.leader).proposer
+        at = INSTANCES.position("target_state")
+
+        def leave(name: str) -> CasRequest:
+            gone = rows.state_json(State(Grade.EXPELLED, 1))
+            change = ops.Update(INSTANCES.id, (name,), ((at, gone),))
+            predicate = proposer.predicate(())
+            return CasRequest(scene.cluster.cluster_uuid, f"expel {name}", predicate, change)
+
+        async def both() -> None:
+            proposer.check_and_append(leave(scene.master.name))
+            proposer.check_and_append(leave(scene.replica.name))
+
+        with pytest.raises(CasConflict):
+            await in_process(scene.leader, both)
 
     played(script)
 

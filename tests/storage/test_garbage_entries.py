@@ -160,6 +160,25 @@ def test_an_entry_that_cannot_be_understood_has_no_effect_and_is_told(tmp_path: 
     copy.close()
 
 
+def test_what_was_refused_is_not_told_later(tmp_path: Path) -> None:
+    """Events are made from pictures: a refused entry must not stay in them."""
+    copy = Copy(tmp_path / "one.db")
+    at = INSTANCE.position("current_state")
+    change = ops.Update(INSTANCE.id, ("i1",), ((at, '["Online",1]'),))
+    keep = copy.machine.events._keep
+
+    def refuse(*_: Any) -> None:
+        raise ValueError("no")
+
+    copy.machine.events._keep = refuse  # type: ignore[method-assign]
+    [done] = copy.apply(entry(copy.last + 1, change))
+    assert done.error is not None and (done.changes, done.events_01) == ([], [])
+    copy.machine.events._keep = keep  # type: ignore[method-assign]
+    [done] = copy.apply(entry(copy.last + 1, change))
+    assert done.error is None and len(done.events_01) == 1
+    copy.close()
+
+
 def test_trouble_of_the_disk_is_not_taken_for_a_bad_entry(tmp_path: Path) -> None:
     copy = Copy(tmp_path / "one.db")
 

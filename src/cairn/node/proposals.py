@@ -74,6 +74,7 @@ class Proposer:
 
     def check_and_append(self, request: CasRequest) -> CasAccepted:
         """One synchronous turn: nothing can come between the check and the append."""
+        check_ops(ops.dml_of(request.op))
         runner = self._runner
         if runner.is_leader and self._term != runner.term:
             self._rebuild()
@@ -114,12 +115,10 @@ class Proposer:
                 raise NotLeader(leader=leader)
 
     def _check(self, request: CasRequest) -> None:
-        """Refuse what must not be in the log. Every way to a proposal comes through here."""
-        changes = ops.dml_of(request.op)
-        check_ops(changes)
+        """Refuse a change that would end the cluster or lose rows. Every way comes through here."""
         cluster = self._state.cluster
         ranges = check_change(
-            changes,
+            ops.dml_of(request.op),
             cluster,
             self._state.sharded_tiers(),
             force=request.force,

@@ -7,8 +7,8 @@ the picture that it would make. Values by themselves are checked by `model/table
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -23,7 +23,7 @@ from cairn.model.holders import (
     ranges_in_words,
     takers,
 )
-from cairn.model.ops import SCHEMA_RANGE, Delete, Dml, Insert, Replace, Update
+from cairn.model.ops import SCHEMA_RANGE, Dml, Insert, Replace, Update
 from cairn.model.ranges import KeyRange, whole_table
 from cairn.model.topology import BucketRange, Grade, Instance, ReplicasetState
 from cairn.topology.changes import advanced
@@ -50,10 +50,14 @@ _TABLES = {
 }
 
 
+Row: TypeAlias = tuple[Any, ...]
+Key: TypeAlias = tuple[Any, ...]
+
+
 class _Change(msgspec.Struct, frozen=True):
     table: int
-    old: tuple[Any, ...] | None
-    new: tuple[Any, ...] | None
+    old: Row | None
+    new: Row | None
 
 
 def check_change(
@@ -87,42 +91,58 @@ def check_change(
 
 def picture_after(cluster: Cluster, changes: Iterable[Dml]) -> Cluster:
     """The cluster as these operations would leave it."""
-    for change in changes:
-        if change.table in _TABLES:
-            found = list(_row_changes(cluster, change))
-            cluster = advanced(cluster, found, cluster.position)
-    return cluster
+    buckets = {(each.tier, each.start): each for each in cluster.buckets}
+    new: dict[tuple[int, Key], Row | None] = {}
+    found: list[_Change] = []
+    for op in changes:
+        if op.table not in _TABLES:
+            continue
+        table = system.BY_ID[op.table]
+        if isinstance(op, Insert | Replace):
+            key = tuple(op.row[at] for at in table.key_positions)
+        else:
+            key = tuple(op.key)
+        place = (op.table, key)
+        old = new[place] if place in new else _row(cluster, buckets, op.table, key)
+        row = _row_after(op, old, len(table.columns))
+        if row is not None or old is not None:
+            new[place] = row
+            found.append(_Change(op.table, old, row))
+    return advanced(cluster, found, cluster.position)
 
 
-def _row_changes(cluster: Cluster, op: Dml) -> Iterator[_Change]:
-    table = system.BY_ID[op.table]
-    before = {tuple(row[at] for at in table.key_positions): row for row in _rows(cluster, op.table)}
+def _row_after(op: Dml, old: Row | None, width: int) -> Row | None:
     match op:
         case Insert(row=row) | Replace(row=row):
-            key = tuple(row[at] for at in table.key_positions)
-            padding = (None,) * (len(table.columns) - len(row))
-            yield _Change(op.table, before.get(key), (*row, *padding))
-        case Delete(key=key):
-            yield _Change(op.table, before.get(tuple(key)), None)
-        case Update(key=key, changes=assigned):
-            old = before.get(tuple(key))
-            if old is not None:
-                new = list(old)
-                for at, value in assigned:
-                    new[at] = value
-                yield _Change(op.table, old, tuple(new))
+            return (*row, *(None,) * (width - len(row)))
+        case Update(changes=assigned) if old is not None:
+            new = list(old)
+            for at, value in assigned:
+                new[at] = value
+            return tuple(new)
+        case _:
+            return None
 
 
-def _rows(cluster: Cluster, table: int) -> Iterable[tuple[Any, ...]]:
+def _row(
+    cluster: Cluster, buckets: dict[tuple[str, int], BucketRange], table: int, key: Key
+) -> Row | None:
+    """The row of that key as the picture has it."""
+    made: Any
     if table == system.PICO_INSTANCE.id:
-        return (rows.instance_row(each) for each in cluster.instances.values())
+        made = cluster.instances.get(key[0])
+        return None if made is None else rows.instance_row(made)
     if table == system.PICO_REPLICASET.id:
-        return (rows.replicaset_row(each) for each in cluster.replicasets.values())
+        made = cluster.replicasets.get(key[0])
+        return None if made is None else rows.replicaset_row(made)
     if table == system.PICO_BUCKET.id:
-        return (rows.bucket_row(each) for each in cluster.buckets)
+        made = buckets.get((key[0], key[1]))
+        return None if made is None else rows.bucket_row(made)
     if table == system.PICO_TIER.id:
-        return (rows.tier_row(each) for each in cluster.tiers.values())
-    return ((raft_id, at, kind) for (raft_id, kind), at in cluster.addresses.items())
+        made = cluster.tiers.get(key[0])
+        return None if made is None else rows.tier_row(made)
+    made = cluster.addresses.get((key[0], key[1]))
+    return None if made is None else (key[0], made, key[1])
 
 
 # --- names ----------------------------------------------------------------------------------------
