@@ -163,8 +163,7 @@ def test_an_entry_that_cannot_be_understood_has_no_effect_and_is_told(tmp_path: 
 def test_what_was_refused_is_not_told_later(tmp_path: Path) -> None:
     """Events are made from pictures: a refused entry must not stay in them."""
     copy = Copy(tmp_path / "one.db")
-    at = INSTANCE.position("current_state")
-    change = ops.Update(INSTANCE.id, ("i1",), ((at, '["Online",1]'),))
+    change = ops.Replace(system.PICO_PEER_ADDRESS.id, (1, "elsewhere:4327", "pgproto"))
     keep = copy.machine.events._keep
 
     def refuse(*_: Any) -> None:
