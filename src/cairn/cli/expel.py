@@ -38,7 +38,13 @@ def run_expel(
     if answer.get("lost_buckets"):
         ranges = ", ".join(answer["lost_buckets"])
         tables = ", ".join(answer.get("lost_tables") or ["none yet"])
-        print(f"the rows of buckets {ranges} are lost; others own these buckets now, empty")
+        if kept := ", ".join(answer.get("kept_by") or []):
+            print(
+                f"rows of buckets {ranges} that only {answer['expelled']} had are lost; "
+                f"{kept} has the others and serves them when it is started"
+            )
+        else:
+            print(f"the rows of buckets {ranges} are lost; others own these buckets now, empty")
         print(f"tables that had rows there: {tables}")
     return 0
 

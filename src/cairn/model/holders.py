@@ -49,6 +49,17 @@ def lost_with(
     return tuple(cluster.owned(instance.replicaset_name))
 
 
+def kept_by(cluster: Cluster, instance: Instance) -> tuple[str, ...]:
+    """Members that stay and have rows, perhaps not the last ones: they are not Online now."""
+    replicaset = cluster.replicasets.get(instance.replicaset_name)
+    members = () if replicaset is None else replicaset.members
+    return tuple(
+        member.name
+        for member in cluster.members(instance.replicaset_name)
+        if member.name != instance.name and is_staying(member) and member.name in members
+    )
+
+
 def takers(cluster: Cluster, tier: str, without: str) -> list[Replicaset]:
     """Replicasets that can be given buckets of `without`, by name."""
     return sorted(

@@ -78,6 +78,7 @@ class ExpelResponse(msgspec.Struct, frozen=True):
 
     lost_buckets: tuple[str, ...] = ()  # "1–1500"
     lost_tables: tuple[str, ...] = ()  # whose rows in these buckets are gone
+    kept_by: tuple[str, ...] = ()  # have these rows but for what only the expelled one had
 
 
 class CasRequest(msgspec.Struct, frozen=True):

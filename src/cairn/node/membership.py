@@ -14,7 +14,7 @@ from cairn.model import ops, rows
 from cairn.model import system_tables as system
 from cairn.model.cluster import Cluster
 from cairn.model.errors import CasRetry, JoinRefused, NotInPrerequisiteState, NotLeader
-from cairn.model.holders import EXPEL, EXPEL_BY_FORCE, lost_with, ranges_in_words
+from cairn.model.holders import EXPEL, EXPEL_BY_FORCE, kept_by, lost_with, ranges_in_words
 from cairn.model.ranges import one_key, whole_table
 from cairn.model.rpc import (
     Empty,
@@ -207,7 +207,9 @@ class Membership:
                 ", ".join(sorted(tables)),
             )
         ranges = tuple(f"{each.start}–{each.end}" for each in lost)
-        return ExpelResponse(ranges, tuple(sorted(tables)))
+        return ExpelResponse(
+            ranges, tuple(sorted(tables)), kept_by(cluster, instance) if lost else ()
+        )
 
 
 def next_target(instance: Instance, grade: Grade) -> State:

@@ -211,6 +211,7 @@ async def _expel(
         "expelled": row.name if row is not None else name,
         "lost_buckets": list(answer.lost_buckets),
         "lost_tables": list(answer.lost_tables),
+        "kept_by": list(answer.kept_by),
     }
 
 
