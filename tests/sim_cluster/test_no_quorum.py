@@ -115,7 +115,7 @@ def test_a_learner_notices_that_nobody_leads_and_says_so() -> None:
         began = loop.time()
         with pytest.raises(NoQuorum) as caught:
             await there.ask_leader("read_index", Empty(), IndexResponse, 30.0)
-        assert loop.time() - began < 4.0
+        assert loop.time() - began < 5.0
         assert caught.value.hint is not None and "must run" in caught.value.hint
 
     world.run(script)

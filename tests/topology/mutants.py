@@ -33,7 +33,7 @@ OF_THE_TOPOLOGY: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
         *("expel", "topology: a dead heir is counted for a master", HOLDERS),
         *(
-            "if any(member.name == replicaset.current_master_name for member in staying):",
+            "if any(member is master for member in staying):",
             "if True:",
         ),
         UNIT + "a_dead_master_may_not_go_while_the_other_copy_is_away",

@@ -17,21 +17,27 @@ def is_staying(instance: Instance) -> bool:
     return Grade.EXPELLED not in (instance.current_state.grade, instance.target_state.grade)
 
 
+def _staying(cluster: Cluster, instance: Instance) -> list[Instance]:
+    """The other members that have rows of the replicaset and are not leaving."""
+    replicaset = cluster.replicasets.get(instance.replicaset_name)
+    if replicaset is None:
+        return []
+    return [
+        member
+        for member in cluster.members(replicaset.name)
+        if member.name != instance.name and is_staying(member) and member.name in replicaset.members
+    ]
+
+
 def heirs(cluster: Cluster, instance: Instance) -> list[Instance]:
     """Members that keep the replicaset's rows when `instance` is gone.
 
     As long as the master stays, any member that stays is one: the master has every row. If the
     master is the one who goes, only somebody who is Online can take over what it has.
     """
-    replicaset = cluster.replicasets.get(instance.replicaset_name)
-    if replicaset is None:
-        return []
-    staying = [
-        member
-        for member in cluster.members(replicaset.name)
-        if member.name != instance.name and is_staying(member) and member.name in replicaset.members
-    ]
-    if any(member.name == replicaset.current_master_name for member in staying):
+    staying = _staying(cluster, instance)
+    master = cluster.master_of(instance.replicaset_name)
+    if any(member is master for member in staying):
         return staying
     return [
         member
@@ -50,14 +56,8 @@ def lost_with(
 
 
 def kept_by(cluster: Cluster, instance: Instance) -> tuple[str, ...]:
-    """Members that stay and have rows, perhaps not the last ones: they are not Online now."""
-    replicaset = cluster.replicasets.get(instance.replicaset_name)
-    members = () if replicaset is None else replicaset.members
-    return tuple(
-        member.name
-        for member in cluster.members(instance.replicaset_name)
-        if member.name != instance.name and is_staying(member) and member.name in members
-    )
+    """Members that stay and have rows, perhaps not the last ones: they may not be Online now."""
+    return tuple(member.name for member in _staying(cluster, instance))
 
 
 def takers(cluster: Cluster, tier: str, without: str) -> list[Replicaset]:

@@ -60,6 +60,8 @@ from cairn.storage.writer import Disk, GroupOf
 log = logging.getLogger("cairn.instance")
 T = TypeVar("T")
 
+ASK_S = 3.0
+ASK_ANYBODY_S = 1.0  # while nobody is known to lead: who is asked may not know either
 _ONLY_ASK = ("read_index",)  # of the leader: nothing is changed by it
 
 
@@ -320,7 +322,8 @@ class Instance:
                     return found
                 if leader:
                     left = max(deadline - loop.time(), 0.01)
-                    return await self.peers.call(leader, method, body, answer, min(left, 3.0))
+                    most = ASK_S if self.runner.leader_id else ASK_ANYBODY_S
+                    return await self.peers.call(leader, method, body, answer, min(left, most))
             except NotLeader as redirect:
                 problem, hint = redirect, redirect.detail or redirect.leader or 0
             except Unreachable as trouble:
