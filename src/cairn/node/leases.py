@@ -100,7 +100,7 @@ class LeaseGiver:
         instance = self._state.cluster.instances.get(request.instance)
         if instance is None:
             return "not a member"
-        if instance.uuid != request.uuid:
+        if request.uuid not in ("", instance.uuid):  # a version before did not tell it
             return "another instance has this name"
         replicaset = self._state.cluster.replicasets.get(instance.replicaset_name)
         master = self._state.cluster.master_of(instance.replicaset_name)
