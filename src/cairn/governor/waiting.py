@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+
 from cairn.governor.buckets import waiting_for
 from cairn.governor.rules.leaving import may_give_up
 from cairn.governor.view import ClusterView
@@ -32,7 +34,7 @@ def waits(view: ClusterView, told: list[str]) -> list[str]:
         found += _without_master(view, replicaset)
     for instance in view.instances():
         found += _leaving(view, instance)
-    said = " ".join((*told, *found))
+    said = set(re.findall(r"[\w.-]+", " ".join((*told, *found))))
     found += [
         f"{each.name} is {each.current_state}, not yet {each.target_state}"
         for each in view.instances()

@@ -14,8 +14,10 @@ import msgspec
 
 from cairn.model import limits, ops
 from cairn.model.errors import (
+    CairnError,
     CasConflict,
     CasRetry,
+    CheckViolation,
     LimitExceeded,
     NotLeader,
     OutcomeUnknown,
@@ -117,13 +119,19 @@ class Proposer:
     def _check(self, request: CasRequest) -> None:
         """Refuse a change that would end the cluster or lose rows. Every way comes through here."""
         cluster = self._state.cluster
-        ranges = check_change(
-            ops.dml_of(request.op),
-            cluster,
-            self._state.sharded_tiers(),
-            force=request.force,
-            is_unsafe=request.is_unsafe,
-        )
+        try:
+            ranges = check_change(
+                ops.dml_of(request.op),
+                cluster,
+                self._state.sharded_tiers(),
+                force=request.force,
+                is_unsafe=request.is_unsafe,
+            )
+        except CairnError:
+            raise
+        except Exception as bug:  # ours: it ends this change, not the leader
+            log.exception("a change cannot be judged")
+            raise CheckViolation(f"the change cannot be judged: {bug!r}") from bug
         # What was decided here holds at the applied position: entries on their way count as well.
         seen = Predicate(cluster.position.index, self._runner.term, ranges)
         conflict = self._log.first_conflict(seen, ())
