@@ -35,7 +35,7 @@ from cairn.node.runtime import Runtime, timestamp
 from cairn.raft import cas
 from cairn.raft.types import EntryType, ProposalDropped
 from cairn.storage.state_machine import Applied
-from cairn.topology.guard import check_change
+from cairn.topology.guard import check_change, is_of_topology
 
 log = logging.getLogger("cairn.cas")
 
@@ -118,10 +118,13 @@ class Proposer:
 
     def _check(self, request: CasRequest) -> None:
         """Refuse a change that would end the cluster or lose rows. Every way comes through here."""
+        changes = ops.dml_of(request.op)
+        if not is_of_topology(changes):
+            return
         cluster = self._state.cluster
         try:
             ranges = check_change(
-                ops.dml_of(request.op),
+                changes,
                 cluster,
                 self._state.sharded_tiers(),
                 force=request.force,

@@ -60,6 +60,10 @@ class _Change(msgspec.Struct, frozen=True):
     new: Row | None
 
 
+def is_of_topology(changes: Iterable[Dml]) -> bool:
+    return any(change.table in _TABLES for change in changes)
+
+
 def check_change(
     changes: Sequence[Dml],
     cluster: Cluster,
@@ -72,8 +76,6 @@ def check_change(
 
     `force` gives up rows on purpose, `is_unsafe` moves buckets without their rows (for repairs).
     """
-    if not any(change.table in _TABLES for change in changes):
-        return ()
     after = picture_after(cluster, changes)
     _check_names(cluster, after)
     leaving = _newly_expelled(cluster, after)
