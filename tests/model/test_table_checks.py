@@ -38,7 +38,7 @@ def update(table: Table, column: str, value: Any) -> ops.Update:
         (INSTANCE, "current_state", '["Up",1]', "23514", "RaftSynced"),
         (INSTANCE, "failure_domain", "[]", "23514", '{"NAME":"VALUE", …}'),
         (INSTANCE, "failure_domain", '{"dc":1}', "23514", '{"NAME":"VALUE", …}'),
-        (INSTANCE, "name", "", "23514", "1 to 63 letters"),
+        (INSTANCE, "name", "", "23514", "1 to 255 letters"),
         (REPLICASET, "weight", -1.0, "23514", "from 0 on, finite"),
         (REPLICASET, "weight", math.inf, "23514", "from 0 on, finite"),
         (REPLICASET, "weight", math.nan, "23514", "from 0 on, finite"),

@@ -51,13 +51,13 @@ def number(low: int, high: int = 2**63 - 1) -> Check:
 
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 _ADDRESS = re.compile(r"[^\s:]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?|[0-9A-Fa-f:.]+")
 
-NAME = Check("1 to 63 letters", lambda value: 0 < len(value) <= 63, "")
+NAME = Check("1 to 255 letters", lambda value: 0 < len(value) <= 255, "")
 ANY_TEXT = Check("any text", lambda value: True, "")
-NAME_OR_NONE = Check("a name, or empty", lambda value: len(value) <= 63, "")
+NAME_OR_NONE = Check("a name, or empty", lambda value: len(value) <= 255, "")
 UUID_TEXT = Check("a uuid", lambda value: 0 < len(value) <= 64, "")
 ADDRESS = Check("HOST:PORT", lambda value: _ADDRESS.fullmatch(value) is not None, "")
 WEIGHT = Check("a number from 0 on, finite", lambda value: 0 <= value < math.inf, 0.0)
