@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tests.topology.mutants import OF_THE_TOPOLOGY
+
 TOPOLOGY = "model/topology.py"
 APPLIER = "replication/applier.py"
 RELAY = "replication/relay.py"
@@ -263,7 +265,7 @@ MUTANTS = tuple(
         (
             *("9", "a lease outlives its epoch", LEASES),
             *("if replicaset.epoch != request.epoch:", "if False:"),
-            SIM + "a_lease_is_bound_to_name_incarnation_and_epoch",
+            SIM + "a_lease_is_bound_to_uuid_incarnation_and_epoch",
         ),
         (
             *("9", "a leader that lost its quorum grants", LEASES),
@@ -358,8 +360,8 @@ MUTANTS = tuple(
             UNIT + "governor.py::test_a_replicaset_whose_seal_fails_holds_up_no_other",
         ),
         (
-            *("18", "the governor says nothing of stopped links", "governor/plan.py"),
-            *("blocked += view.stopped_links", "pass"),
+            *("18", "the governor says nothing of stopped links", "governor/waiting.py"),
+            *("found += view.stopped_links", "pass"),
             LINKS + "what_must_not_be_applied_stops_the_link_and_everybody_can_see_it",
         ),
         # --- how often rows are pulled ------------------------------------------------------------
@@ -422,7 +424,7 @@ MUTANTS = tuple(
         (
             *("23", "an old incarnation gets a lease", LEASES),
             *("if instance.target_state.incarnation != request.incarnation:", "if False:"),
-            SIM + "a_lease_is_bound_to_name_incarnation_and_epoch",
+            SIM + "a_lease_is_bound_to_uuid_incarnation_and_epoch",
         ),
         (
             *("23", "a record of any size", DATA_STORE),
@@ -478,5 +480,6 @@ MUTANTS = tuple(
             *("if mine.uuid != replicaset_uuid or theirs != mine.name:", "if False:"),
             LINKS + "a_peer_of_another_replicaset_gets_no_rows",
         ),
+        *OF_THE_TOPOLOGY,
     )
 )

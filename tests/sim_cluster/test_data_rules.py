@@ -166,7 +166,7 @@ def test_a_read_whose_lease_ends_while_it_runs_is_no_answer() -> None:
     played("async", script)
 
 
-def test_a_lease_is_bound_to_name_incarnation_and_epoch() -> None:
+def test_a_lease_is_bound_to_uuid_incarnation_and_epoch() -> None:
     async def script(scene: Triple) -> None:
         giver, row = inside(scene.leader).lease_giver, inside(scene.master).row
         assert row is not None
@@ -177,10 +177,13 @@ def test_a_lease_is_bound_to_name_incarnation_and_epoch() -> None:
             answer = await in_process(scene.leader, lambda: giver.grant(LeaseRequest(*request)))
             return bool(answer.granted)
 
-        assert await asked(row.name, life, epoch)
-        assert not await asked(row.name, life - 1, epoch)
-        assert not await asked(row.name, life, epoch - 1)
-        assert not await asked(inside(scene.third).name, life, epoch)
+        third = inside(scene.third).row
+        assert third is not None
+        assert await asked(row.name, life, epoch, row.uuid)
+        assert not await asked(row.name, life, epoch, "another instance of this name")
+        assert not await asked(row.name, life - 1, epoch, row.uuid)
+        assert not await asked(row.name, life, epoch - 1, row.uuid)
+        assert not await asked(third.name, life, epoch, third.uuid)
 
     played("async", script)
 
@@ -192,7 +195,7 @@ def test_a_leader_that_nobody_hears_grants_no_lease() -> None:
         row, giver = inside(scene.master).row, inside(scene.leader).lease_giver
         assert row is not None
         epoch = inside(scene.master).data.fence.epoch
-        request = LeaseRequest(row.name, row.target_state.incarnation, epoch)
+        request = LeaseRequest(row.name, row.target_state.incarnation, epoch, row.uuid)
         assert isinstance(await answer_of(scene.leader, lambda: giver.grant(request)), str)
 
     played("async", script)

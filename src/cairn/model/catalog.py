@@ -43,6 +43,7 @@ class Catalog(msgspec.Struct, frozen=True):
     users: dict[str, User] = {}
     privileges: frozenset[Privilege] = frozenset()
     settings: dict[tuple[str, str], Any] = {}  # (key, scope) → value; scope "" is the cluster
+    problems: tuple[str, ...] = ()  # rows that could not be understood as they are
     is_upgrading: bool = False  # system tables may be changed: only for the governor's upgrade
 
     def table(self, name: str) -> Table | None:

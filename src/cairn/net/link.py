@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
+from cairn.model import limits
 from cairn.model.errors import CairnError, NotSent, PeerRefused, Unreachable, from_wire
 from cairn.net import frames
 from cairn.net.handshake import DialSide, Identity, ListenSide
@@ -20,7 +21,7 @@ from cairn.net.handshake import DialSide, Identity, ListenSide
 log = logging.getLogger("cairn.net")
 
 HANDSHAKE_TIMEOUT_S = 5.0
-MAX_UNSENT = 32 * 1024 * 1024  # past this, one-way messages are dropped: Raft repeats itself
+MAX_UNSENT = limits.UNSENT_BYTES
 
 PING = "ping"  # asked of a peer that owes an answer and says nothing
 SILENT_SWEEPS = 5  # looks, a second apart, after which such a peer is given up

@@ -328,6 +328,7 @@ class Boot:
                 reason=reason,
                 failure_domain=self.config.failure_domain,
                 version=own_version(),
+                clock_s=self.runtime.wall_clock().timestamp(),
                 addresses={
                     ConnectionType.PEER.value: self.config.advertise,
                     ConnectionType.PGPROTO.value: self.config.pg_advertise,

@@ -119,6 +119,8 @@ def _bug(boot: Boot, context: dict[str, Any]) -> None:
 async def _start(boot: Boot, config: InstanceConfig, open_faces: OpenFaces) -> Instance:
     joined_before = (config.instance_dir / "raft.db").exists()
     _check_port(config.pg_listen, "--pg-listen")  # before anything is founded or joined
+    if config.http_listen:
+        _check_port(config.http_listen, "--http-listen")
     instance = await boot.start()
     await open_faces(instance, config)
     spawn(_say_when_online(instance), "say when online")

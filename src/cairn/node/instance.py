@@ -60,6 +60,8 @@ from cairn.storage.writer import Disk, GroupOf
 log = logging.getLogger("cairn.instance")
 T = TypeVar("T")
 
+ASK_S = 3.0
+ASK_ANYBODY_S = 1.0  # while nobody is known to lead: who is asked may not know either
 _ONLY_ASK = ("read_index",)  # of the leader: nothing is changed by it
 
 
@@ -286,7 +288,7 @@ class Instance:
 
     def _on_role(self) -> None:
         core = self.runner.core
-        if core.leader:
+        if self.runner.leader_id:
             if self._led_by not in (0, core.leader):
                 why = f"instance {self._led_by} leads no longer"
                 self.peers.abandon(self._led_by, why, if_quiet=True)
@@ -320,7 +322,8 @@ class Instance:
                     return found
                 if leader:
                     left = max(deadline - loop.time(), 0.01)
-                    return await self.peers.call(leader, method, body, answer, min(left, 3.0))
+                    most = ASK_S if self.runner.leader_id else ASK_ANYBODY_S
+                    return await self.peers.call(leader, method, body, answer, min(left, most))
             except NotLeader as redirect:
                 problem, hint = redirect, redirect.detail or redirect.leader or 0
             except Unreachable as trouble:
@@ -399,6 +402,8 @@ class Instance:
         cluster = self.state.cluster
         if not who.raft_id or who.cluster_uuid != cluster.cluster_uuid:
             return None
+        if cluster.problems:
+            return None  # a row that cannot be read is no proof that there is none
         row = cluster.by_raft_id(who.raft_id)
         if row is None and who.raft_id <= cluster.last_raft_id:
             return Refused(f"instance {who.raft_id} was expelled from the cluster", expelled=True)
@@ -425,7 +430,7 @@ class Instance:
             raft_id=self.raft_id,
             name=self.name,
             term=core.term,
-            leader=core.leader,
+            leader=self.runner.leader_id,
             persisted=self.runner.persisted_index,
             committed=core.log.committed,
             applied=self.runner.applied_index,
@@ -434,6 +439,7 @@ class Instance:
             voters=core.conf.voters,
             links=self.replication.view(),
             waits_for=tuple(self.replication.waits_for()),
+            clock_s=self.runtime.wall_clock().timestamp(),
         )
 
 

@@ -43,6 +43,7 @@ log = logging.getLogger("cairn.raft")
 TICK_S = 0.1
 ELECTION_TICKS = 10
 HEARTBEAT_TICKS = 2
+SILENT_TICKS = 2 * ELECTION_TICKS  # without a word of the leader: then there is none for us
 MAX_CATCH_UP = 2  # ticks made good after a stall; more would make a paused node campaign at once
 LOG_ENTRIES_MAX, LOG_BYTES_MAX, LOG_TAIL = 16_384, 64 * 1024 * 1024, 2_000
 
@@ -92,6 +93,7 @@ class RaftRunner:
         self._compacting = False
         self.entries_max, self.bytes_max = LOG_ENTRIES_MAX, LOG_BYTES_MAX  # see ALTER SYSTEM
         self._closed = False
+        self._leader_is_silent = False
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -125,10 +127,22 @@ class RaftRunner:
             for _ in range(steps):
                 self.ticks += 1
                 self.core.tick()
+            self._note_silence()
             for peer in self.sender.overdue(self.ticks):
                 self.core.report_snapshot(peer, False)
             due = max(due + TICK_S, self._loop.time())
             self.wake()
+
+    def _note_silence(self) -> None:
+        core = self.core
+        silent = core.role is not Role.LEADER and core.election_elapsed >= SILENT_TICKS
+        if silent == self._leader_is_silent:
+            return
+        self._leader_is_silent = silent
+        if core.leader:
+            if silent:
+                log.warning("instance %d, the Raft leader, is not heard any more", core.leader)
+            self._on_role()
 
     # --- what the rest of the instance asks -----------------------------------------------------
 
@@ -138,7 +152,11 @@ class RaftRunner:
 
     @property
     def leader_id(self) -> int:
-        return self.core.leader
+        """Who leads, as far as this instance hears: 0 after two election timeouts of silence.
+
+        A voter campaigns by then. A learner never does, and would name a dead leader for ever.
+        """
+        return 0 if self._leader_is_silent else self.core.leader
 
     @property
     def term(self) -> int:
@@ -220,6 +238,7 @@ class RaftRunner:
             spawn(self._fetch(message), "fetch snapshot")
             return
         self.core.step(message)
+        self._note_silence()
         self.wake()
 
     async def _fetch(self, message: Message) -> None:

@@ -408,7 +408,12 @@ class Replication(Ballots, FullCopies):
         found = self._replicaset()
         if found is None:
             raise NoMaster("this instance is in no replicaset yet")
-        master = self._state.cluster.instances.get(found[1].current_master_name)
+        master = self._state.cluster.master_of(found[1].name)
+        if master is None and self._name not in found[1].members:
+            raise NoMaster(
+                f"{found[1].name} has no master to take rows from; "
+                f"{', '.join(found[1].members) or 'nobody'} has them"
+            )
         if master is None or master.name == self._name:
             return Empty()
         body = VclockRequest(0, request.timeout_s)

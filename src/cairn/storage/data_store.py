@@ -14,6 +14,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from cairn.model import limits
 from cairn.model.errors import (
     LimitExceeded,
     NoMaster,
@@ -59,7 +60,7 @@ _INSERT_RECORD = "INSERT INTO row_log(origin, lsn, epoch, body) VALUES (?, ?, ?,
 #: Filled as rows are touched: what does not fit is read and written more than once by bulk work.
 CACHE_KIB = 64 * 1024
 #: A record has to fit into one message between instances (rule 23).
-RECORD_MAX_BYTES = 48 * 1024 * 1024
+RECORD_MAX_BYTES = limits.RECORD_BYTES
 
 
 class Fence(msgspec.Struct, frozen=True):

@@ -16,13 +16,14 @@ from typing import Any
 
 import apsw
 
+from cairn.model import limits
 from cairn.model.errors import CairnError, LimitExceeded, MotionLimit, QueryCanceled
 
 Row = tuple[Any, ...]
 Register = Callable[[apsw.Connection], None]
 QUICK_S = 0.002  # what a read may take on the event loop
 UNHURRIED_S = 5.0  # what one that must run there may: the instance does nothing else meanwhile
-ANSWER_BYTES = 512 * 1024 * 1024  # of rows that are held before the first is sent, about
+ANSWER_BYTES = limits.ANSWER_BYTES
 TAKEN_ROWS = 1_000  # between two looks at their size
 LOOK_EVERY = 2_000  # steps of SQLite's machine between two looks at the clock
 
