@@ -13,6 +13,7 @@ from cairn.model.errors import (
     Unreachable,
 )
 from cairn.model.rpc import ReadResponse, WriteResponse
+from cairn.model.unexpected import owned
 from cairn.pgwire.extended import Portal
 from cairn.pgwire.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
 from cairn.server import running
@@ -136,7 +137,10 @@ class ExtendedQuery(AtOnce):
             ):
                 rows = result.rows
                 tag = prepared.complete(len(rows))
-                self._finish_execute(portal, Outcome(rows, len(rows), tag), max_rows)
+                try:
+                    self._finish_execute(portal, Outcome(rows, len(rows), tag), max_rows)
+                except Exception as problem:
+                    self._failed(owned(problem, "the answer of another instance"))
                 self._pump()
 
         self._hop = self.service.dispatcher.point_read_away(plan, values, cached.sharded, done)

@@ -16,7 +16,13 @@ from typing import Any
 
 import apsw
 
-from cairn.model.errors import CairnError, LimitExceeded, MotionLimit, QueryCanceled
+from cairn.model.errors import (
+    CairnError,
+    LimitExceeded,
+    MotionLimit,
+    QueryCanceled,
+)
+from cairn.model.unexpected import of_value
 
 Row = tuple[Any, ...]
 Register = Callable[[apsw.Connection], None]
@@ -61,7 +67,7 @@ class RowReader:
             return self.connection.execute(sql, args).fetchall()
         except apsw.InterruptError:
             return None
-        except apsw.Error as problem:
+        except Exception as problem:
             raise translated(problem) from None
 
     def _look_at_the_clock(self) -> None:
@@ -83,7 +89,7 @@ class RowReader:
                 f"the rows of this write were not found within {UNHURRIED_S:g} s",
                 hint="a write of a global table must read little; write the rows in several steps",
             ) from None
-        except apsw.Error as problem:
+        except Exception as problem:
             raise translated(problem) from None
 
     def rows(
@@ -102,7 +108,7 @@ class RowReader:
             return taken(self.connection.execute(sql, args), row_max, self._answer_bytes)
         except apsw.InterruptError:
             raise steps.problem() from None
-        except apsw.Error as problem:
+        except Exception as problem:
             raise translated(problem) from None
         finally:
             self.connection.set_progress_handler(None)
@@ -166,12 +172,42 @@ def too_many(row_max: int) -> MotionLimit:
     )
 
 
-def translated(problem: apsw.Error) -> CairnError:
-    """SQLite's error as one of ours; what is left is a bug of ours and says so."""
-    text = str(problem)
-    if isinstance(problem, apsw.TooBigError):
-        return CairnError(f"a value is too big: {text}", sqlstate="54000")
-    return CairnError(f"{type(problem).__name__}: {text}")
+def translated(problem: Exception) -> CairnError:
+    """An error of SQLite, or of a function that it called, as one of ours.
+
+    What is left is a bug of ours: it gets a reference number, and its statement ends with it.
+    """
+    for kind, sqlstate in _TOLD.items():
+        if isinstance(problem, kind):
+            return CairnError(f"{type(problem).__name__}: {problem}", sqlstate=sqlstate)
+    if isinstance(problem, apsw.SQLError):
+        for words, sqlstate in _SAID:
+            if words in str(problem):
+                return CairnError(str(problem), sqlstate=sqlstate)
+    return of_value(problem, "a statement")
+
+
+#: What SQLite tells by a code of its own …
+_TOLD: dict[type[apsw.Error], str] = {
+    apsw.TooBigError: "54000",
+    apsw.NoMemError: "53200",
+    apsw.FullError: "53100",
+    apsw.IOError: "58030",
+    apsw.CorruptError: "XX001",
+    apsw.BusyError: "55P03",
+}
+#: … and what it tells by words alone.
+_SAID = (
+    ("integer overflow", "22003"),
+    ("argument of ntile", "22014"),
+    ("argument to nth_value", "22016"),
+    ("frame starting offset", "22013"),
+    ("frame ending offset", "22013"),
+    ("too complex", "54001"),
+    ("too large", "54001"),
+    ("too many", "54001"),
+    ("overflow", "54001"),  # of the parser's stack
+)
 
 
 class Merger:
@@ -205,7 +241,7 @@ class Merger:
             return taken(connection.execute(sql, args), 0, self._answer_bytes)
         except apsw.InterruptError:
             raise steps.problem() from None
-        except apsw.Error as problem:
+        except Exception as problem:
             raise translated(problem) from None
         finally:
             if connection.in_transaction:
