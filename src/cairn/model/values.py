@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
 
@@ -183,7 +183,11 @@ def _decimal(value: Any) -> bytes:
     if isinstance(value, float):
         value = Decimal(repr(value))
     elif not isinstance(value, Decimal):
-        value = Decimal(value)
+        try:
+            value = Decimal(value)
+        except (InvalidOperation, ValueError, TypeError):
+            text = str(value)[:200]
+            raise InvalidText(f'invalid input syntax for type decimal: "{text}"') from None
     return encode_decimal(value)
 
 
