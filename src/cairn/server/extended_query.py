@@ -39,7 +39,7 @@ class ExtendedQuery(AtOnce):
         cached = service.statements.get(
             request.sql, request.param_oids, self.user_id, service.catalog
         )
-        cached.check_rights(self.user_id, self.user, service.catalog)
+        cached.check_rights(self.user_id, service.catalog)
         if self.wants_metadata:
             self.pg.notice(metadata_notice(cached, service.catalog))
         self.book.parse(request.name, cached, cached.signature)
@@ -168,8 +168,7 @@ class ExtendedQuery(AtOnce):
         if not cached.is_fresh(catalog):
             planned, present = cached.stale_by(catalog)
             raise StatementInvalidated(prepared_version=planned, current_version=present)
-        cached.check_rights(self.user_id, self.user, catalog)
-        self.service.current_user = self.user
+        cached.check_rights(self.user_id, catalog)
         if self.status != "I":
             running.check_transaction(self, cached)
 
