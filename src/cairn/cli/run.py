@@ -128,6 +128,8 @@ def _load(flags: dict[str, Any]) -> InstanceConfig | None:
         _check_hosts(config)
     except ConfigProblem as problem:
         sys.stderr.write(f"cairn run: {problem}\n")
+        if problem.hint:
+            sys.stderr.write(f"hint: {problem.hint}\n")
         return None
     return config
 

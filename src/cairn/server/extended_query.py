@@ -183,7 +183,12 @@ class ExtendedQuery(AtOnce):
         if not isinstance(plan, plans.CatalogRead):
             return await self._change(cached, params)
         rows = await self.service.pg_catalog.read(
-            plan, cached.prepared.columns, params, self.service.catalog, self.user
+            plan,
+            cached.prepared.columns,
+            params,
+            self.service.catalog,
+            self.user,
+            self.cancelled,
         )
         return Outcome(rows, len(rows), cached.prepared.complete(len(rows)))
 

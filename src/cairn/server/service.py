@@ -82,6 +82,7 @@ class Service:
         for session in list(self.sessions.values()):
             session.shut_down()
         self.execution.close()
+        self.pg_catalog.close()
 
     def _users_changed(self, done: list[Applied]) -> None:
         """A user was changed, on whichever instance: its failed logins count no more."""

@@ -37,6 +37,25 @@ def _attach(connection: apsw.Connection, path: Path, name: str) -> None:
     connection.execute(f"ATTACH 'file:{path}?mode=ro' AS {name}")
 
 
+_READING = {
+    apsw.SQLITE_SELECT,
+    apsw.SQLITE_READ,
+    apsw.SQLITE_FUNCTION,
+    apsw.SQLITE_RECURSIVE,
+}
+
+
+def _only_reading(
+    action: int, first: str | None, second: str | None, database: str | None, trigger: str | None
+) -> int:
+    """Asked when a text is compiled: a question of another instance is a SELECT and no more."""
+    if action not in _READING or (first or "").startswith("sqlite_"):
+        return apsw.SQLITE_DENY
+    if action == apsw.SQLITE_FUNCTION and second in ("load_extension", "randomblob", "zeroblob"):
+        return apsw.SQLITE_DENY
+    return apsw.SQLITE_OK
+
+
 class RowReader:
     """A connection that sees `data.db` and the global tables of `raft.db` under plain names."""
 
@@ -50,6 +69,7 @@ class RowReader:
         _attach(self.connection, raft, "raft")
         register(self.connection)
         self.connection.pragma("cache_size", -32_000)
+        self.connection.authorizer = _only_reading  # from here on, whoever the text comes from
         self._is_quick = False
         self._begun = 0.0
         self.count = 0  # of quick reads
@@ -195,9 +215,11 @@ _TOLD: dict[type[apsw.Error], str] = {
     apsw.IOError: "58030",
     apsw.CorruptError: "XX001",
     apsw.BusyError: "55P03",
+    apsw.AuthError: "42501",
 }
 #: … and what it tells by words alone.
 _SAID = (
+    ("not authorized", "42501"),
     ("integer overflow", "22003"),
     ("argument of ntile", "22014"),
     ("argument to nth_value", "22016"),
