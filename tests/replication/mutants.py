@@ -235,7 +235,8 @@ MUTANTS = tuple(
         ),
         (
             *("8", "one writer for rows and Raft", "node/instance.py"),
-            'self.runtime.disk(store.connection, "data writer", self.fail, GroupOf(store))',
+            "self.runtime.disk(\n            store.connection,"
+            ' "data writer", partial(self.end, Ending.DURABILITY), GroupOf(store)\n        )',
             "self._raft_disk",
             SIM + "a_long_statement_stops_neither_raft_nor_the_instances_state",
         ),

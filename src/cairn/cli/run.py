@@ -132,6 +132,8 @@ def _load(flags: dict[str, Any]) -> InstanceConfig | None:
             from_config(config)  # before the cluster is asked for a place
     except ConfigProblem as problem:
         sys.stderr.write(f"cairn run: {problem}\n")
+        if problem.hint:
+            sys.stderr.write(f"hint: {problem.hint}\n")
         return None
     return config
 

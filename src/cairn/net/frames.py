@@ -38,7 +38,7 @@ def pack_frame(kind: int, request_id: int, method: str, body: bytes) -> bytes:
 def decode_frame(payload: bytes) -> Frame:
     try:
         return _decode(payload)
-    except msgspec.DecodeError as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise ProtocolViolation(f"a peer sent an unreadable frame: {problem}") from None
 
 

@@ -21,6 +21,7 @@ from cairn.model.errors import (
     PlanOutdated,
     TableUnderDdl,
     Unreachable,
+    Unsupported,
 )
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.schema import Table
@@ -210,7 +211,7 @@ class Dispatcher(GlobalWrites):
 
             def requests(changes: list[plans.Change] = changes) -> dict[str, WriteRequest]:
                 self._check_operable(plan.table)
-                return _keyed_requests(plan, changes, self.routes)
+                return _keyed_requests(plan, changes, self.routes, options.get("operation"))
 
             try:
                 await self._write_all(requests)
@@ -288,9 +289,13 @@ def put_by_bucket(rows: Iterable[Row], found: defaultdict[int, list[Row]]) -> No
 
 
 def _keyed_requests(
-    plan: plans.KeyedWrite, changes: list[plans.Change], routes: Routes
+    plan: plans.KeyedWrite, changes: list[plans.Change], routes: Routes, operation: str | None
 ) -> dict[str, WriteRequest]:
-    """What each replicaset does: delete by key, insert what comes, update what stays."""
+    """What each replicaset does: delete by key, insert what comes, update what stays.
+
+    An operation is repeated after a crash. Where a row leaves one replicaset for another, the first
+    half would hide it from the second: that cannot be repeated, so it is refused.
+    """
     gone: dict[str, list[Row]] = {}
     come: dict[str, list[Row]] = {}
     stay: dict[str, list[Row]] = {}
@@ -303,6 +308,11 @@ def _keyed_requests(
             continue
         gone.setdefault(owner, []).append((change.old_bucket, *change.key))
         if change.new is not None and change.new_bucket is not None:
+            if operation is not None and owner != routes.owner(plan.tier, change.new_bucket):
+                raise Unsupported(
+                    "an operation of the queue cannot move a row to another replicaset",
+                    hint="run the UPDATE of the distribution key in a session",
+                )
             owner = routes.owner(plan.tier, change.new_bucket)
             buckets.setdefault(owner, set()).add(change.new_bucket)
             come.setdefault(owner, []).append(change.new)
@@ -319,6 +329,7 @@ def _keyed_requests(
                 if sql is not None and owner in part
             ),
             must_change=len(gone.get(owner, ())),
+            operation=operation,
         )
         for owner, touched in buckets.items()
     }

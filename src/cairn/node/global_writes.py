@@ -15,6 +15,7 @@ from cairn.model.errors import CasRetry, NotLeader, QueryCanceled, TimedOut
 from cairn.model.ranges import Predicate
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE as _QUEUE
 from cairn.node.protected import check_writable
+from cairn.node.queue_rights import check_queued_rights
 from cairn.node.quorum import Patience
 from cairn.node.reading import Params, Reads
 from cairn.sql import plans
@@ -93,6 +94,7 @@ class GlobalWrites(Reads):
                 is_upgrade=bool(options.get("is_upgrade")),
                 is_unsafe=bool(options.get("is_unsafe")),
             )
+            check_queued_rights(change.ops, self.instance.state.catalog, user)
             return predicate, replace(change, ops=(*self._hidden(change.ops), *extra))
 
         is_unsafe = bool(options.get("is_unsafe"))
@@ -151,6 +153,7 @@ class GlobalWrites(Reads):
                 sum(one.row_count for one in found),
             )
             check_writable(plan.table, change.ops)
+            check_queued_rights(change.ops, self.instance.state.catalog, user)
             return predicate, replace(change, ops=self._hidden(change.ops))
 
         count = 0

@@ -63,11 +63,13 @@ class RaftRunner:
         on_applied: Callable[[list[Applied]], None],
         on_installed: Callable[[list[str], list[str]], None],
         on_role: Callable[[], None],
+        on_broken: Callable[[BaseException], None],
     ) -> None:
         self.raft_id = raft_id
         self._runtime = runtime
         self._store, self._machine, self._disk, self._peers = store, machine, disk, peers
         self._on_applied, self._on_installed, self._on_role = on_applied, on_installed, on_role
+        self._on_broken = on_broken
         self.sender = SnapshotSender(store.path)
         self.receiver = SnapshotReceiver(peers)
         self.view = LogView(store, self.sender.make)
@@ -124,12 +126,16 @@ class RaftRunner:
                 self.stalled_until = self.ticks + 2 * ELECTION_TICKS
                 log.warning("this process stood still for %.1f s", late)
             steps = 1 + min(int(late / TICK_S), MAX_CATCH_UP - 1)
-            for _ in range(steps):
-                self.ticks += 1
-                self.core.tick()
-            self._note_silence()
-            for peer in self.sender.overdue(self.ticks):
-                self.core.report_snapshot(peer, False)
+            try:
+                for _ in range(steps):
+                    self.ticks += 1
+                    self.core.tick()
+                self._note_silence()
+                for peer in self.sender.overdue(self.ticks):
+                    self.core.report_snapshot(peer, False)
+            except Exception as problem:
+                self._on_broken(problem)
+                return
             due = max(due + TICK_S, self._loop.time())
             self.wake()
 
@@ -274,8 +280,11 @@ class RaftRunner:
         self._waking = False
         if self._closed:
             return
-        while self.core.has_ready():
-            self._carry_out(self.core.ready())
+        try:
+            while self.core.has_ready():
+                self._carry_out(self.core.ready())
+        except Exception as problem:  # half of a Ready is done, and nobody knows which half
+            self._on_broken(problem)
 
     def _carry_out(self, ready: Ready) -> None:
         self._send(ready.messages)
@@ -322,6 +331,12 @@ class RaftRunner:
         self._in_flight -= 1
         if self._closed:
             return
+        try:
+            self._take_written(ready, told)
+        except Exception as problem:
+            self._on_broken(problem)
+
+    def _take_written(self, ready: Ready, told: tuple[list[str], list[str]]) -> None:
         if ready.snapshot is not None:
             meta = ready.snapshot.meta
             self.view.installed(meta)
@@ -367,6 +382,12 @@ class RaftRunner:
     def _applied(self, done: list[Applied]) -> None:
         if self._closed:
             return
+        try:
+            self._take_applied(done)
+        except Exception as problem:
+            self._on_broken(problem)
+
+    def _take_applied(self, done: list[Applied]) -> None:
         self.applied_index, self.applied_term = done[-1].index, done[-1].term
         self.core.applied(self.applied_index)
         self._campaign_if_alone()

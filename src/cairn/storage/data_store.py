@@ -84,6 +84,10 @@ class Fence(msgspec.Struct, frozen=True):
         )
 
 
+class RecordLost(BaseException):
+    """A row is in the group's transaction without its record: the group must not be committed."""
+
+
 class DataStore(RowTables):
     """Everything that touches `data.db` for writing. Lives on the writer's thread."""
 
@@ -191,7 +195,10 @@ class DataStore(RowTables):
         self.connection.execute(sql, row)
         if not self._changes:
             return 0, 0
-        return 1, self._log(Body(Kind.ROWS, self._now(), self.take_changes()))
+        try:
+            return 1, self._log(Body(Kind.ROWS, self._now(), self.take_changes()))
+        except Exception as problem:
+            raise RecordLost from problem
 
     def statement(
         self, run: Callable[[], int], *, kind: Kind = Kind.ROWS, alone: bool = False
