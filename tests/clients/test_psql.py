@@ -51,7 +51,7 @@ def test_rights_on_a_table_are_listed(psql: Run, fresh: str) -> None:
     psql("CREATE USER reader WITH PASSWORD 'Passw0rd1'")
     psql(f"GRANT READ ON TABLE {fresh} TO reader")
     psql(f"GRANT WRITE ON TABLE {fresh} TO reader")
-    assert "reader=rawd/admin" in psql(rf"\dp {fresh}")
+    assert "reader=rawdD/admin" in psql(rf"\dp {fresh}")
     psql("DROP USER reader")
 
 

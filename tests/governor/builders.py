@@ -34,7 +34,7 @@ from cairn.model.topology import (
     Tier,
 )
 from cairn.node.membership import next_target
-from cairn.topology.changes import advanced
+from cairn.topology.guard import picture_after
 
 
 def instance(
@@ -129,38 +129,8 @@ class World:
 
     def apply(self, *found: ops.Dml) -> None:
         position = Position(2, self.cluster.position.index + 1)
-        changes = [change for op in found for change in self._changes(op)]
-        self.put(cluster=advanced(self.cluster, changes, position))
-
-    def _changes(self, op: ops.Dml) -> list[Any]:
-        table = system.BY_ID[op.table]
-        before = {tuple(row[at] for at in table.key_positions): row for row in self._rows(op.table)}
-        match op:
-            case ops.Insert(row=row) | ops.Replace(row=row):
-                key = tuple(row[at] for at in table.key_positions)
-                return [_Change(op.table, before.get(key), tuple(row))]
-            case ops.Delete(key=key):
-                return [_Change(op.table, before.get(tuple(key)), None)]
-            case ops.Update(key=key, changes=assignments):
-                old = before.get(tuple(key))
-                if old is None:
-                    return []
-                new = list(old)
-                for at, value in assignments:
-                    new[at] = value
-                return [_Change(op.table, old, tuple(new))]
-
-    def _rows(self, table: int) -> list[tuple[Any, ...]]:
-        cluster = self.cluster
-        if table == system.PICO_INSTANCE.id:
-            return [rows.instance_row(each) for each in cluster.instances.values()]
-        if table == system.PICO_REPLICASET.id:
-            return [rows.replicaset_row(each) for each in cluster.replicasets.values()]
-        if table == system.PICO_BUCKET.id:
-            return [rows.bucket_row(each) for each in cluster.buckets]
-        if table == system.PICO_PEER_ADDRESS.id:
-            return [(raft_id, a, kind) for (raft_id, kind), a in cluster.addresses.items()]
-        return []
+        after = picture_after(self.cluster, found)
+        self.put(cluster=msgspec.structs.replace(after, position=position))
 
     def set_target(self, name: str, grade: Grade, reason: str = "") -> None:
         row = self.cluster.instances[name]
@@ -229,9 +199,3 @@ class World:
             if isinstance(self.step(), Idle):
                 return self.steps
         raise AssertionError(f"not idle after {limit} steps: {self.steps[-10:]}")
-
-
-class _Change(msgspec.Struct, frozen=True):
-    table: int
-    old: tuple[Any, ...] | None
-    new: tuple[Any, ...] | None

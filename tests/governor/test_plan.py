@@ -226,6 +226,21 @@ def test_expelling_ends_with_no_row_no_vote_and_no_bucket() -> None:
     assert world.view.voters == {1, 2}
 
 
+def test_without_a_master_nobody_is_taken_for_one_who_has_the_rows() -> None:
+    """i2 has them and is away; i3 came after the master had been expelled."""
+    kept = replicaset("r1", "", ("i2",))
+    view = view_of(
+        instance("i1", 1, replicaset="r2"),
+        instance("i2", 2, OFFLINE),
+        instance("i3", 3, State(Grade.REPLICATED, 1), ONLINE),
+        sets=(kept,),
+    )
+    world = World(view)
+    world.settle()
+    after = world.cluster.replicasets["r1"]
+    assert (after.current_master_name, after.members) == ("", ("i2",))
+
+
 @dataclass
 class Life:
     """What may happen to a cluster between two steps of its governor."""
@@ -287,6 +302,18 @@ def test_from_any_reachable_picture_the_governor_comes_to_rest(
             world.put(leader=alive[0])
     world.put(waiting=frozenset())
     world.settle()
+    idle = plan(world.view)
+    if isinstance(idle, Idle) and not idle.blocked_by:
+        check_as_it_should_be(world)
+
+
+def check_as_it_should_be(world: World) -> None:
+    """An idle governor that waits for nothing says: all are there, every bucket has a master."""
+    cluster = world.cluster
+    assert all(row.current_state == row.target_state for row in cluster.instances.values())
+    for bucket in cluster.buckets:
+        master = cluster.master_of(bucket.owner)
+        assert master is not None and master.target_state.grade is Grade.ONLINE
 
 
 ORDER = [

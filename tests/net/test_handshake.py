@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,3 +101,31 @@ def test_frames_survive_any_cutting_of_the_stream(frames: list[bytes], step: int
 def test_a_stranger_cannot_announce_a_large_frame() -> None:
     with pytest.raises(ProtocolViolation, match="over the limit"):
         FrameReader().feed((MAX_FRAME_BEFORE_AUTH + 1).to_bytes(4, "big"))
+
+
+def test_nobody_stops_for_a_stranger_who_says_it_was_expelled() -> None:
+    dial = DialSide(MEMBER, b"s", chance.randbytes)
+    stranger = ListenSide(lambda: MEMBER, b"guess", chance.randbytes, lambda _: None)
+    challenge, _ = stranger.receive(dial.start())
+    dial.receive(challenge)
+    with pytest.raises(PeerRefused) as refusal:
+        dial.receive(msgspec.msgpack.encode(Refused("go away", expelled=True)))
+    assert not isinstance(refusal.value, Expelled)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\x84\xa4type\xa5hello\xa8protocol\x01\xa8identity\x81\xaccluster_name\xa1\xff"
+        b"\xa5nonce\xc4\x00",
+        b"\x82\xa4type\xa5hello\xa1x" + b"\x91" * 4000 + b"\x01",
+    ],
+    ids=["a name that is no text", "arrays in arrays"],
+)
+def test_a_hello_that_cannot_be_read_is_refused(payload: bytes) -> None:
+    for side in (
+        ListenSide(lambda: MEMBER, b"s", chance.randbytes, lambda _: None),
+        DialSide(MEMBER, b"s", chance.randbytes),
+    ):
+        with pytest.raises(PeerRefused):
+            side.receive(payload)

@@ -69,6 +69,8 @@ def test_what_is_too_big_is_refused_and_the_link_lives_on() -> None:
             assert refused.value.sqlstate == "54000"
             assert msgspec.msgpack.decode(await link.call("many", 3, 5)) == "xxx"
 
+    asyncio.run(scene())
+
 
 def test_a_caller_that_stops_waiting_ends_the_work() -> None:
     async def scene() -> None:
@@ -97,6 +99,8 @@ def test_a_caller_that_stops_waiting_ends_the_work() -> None:
             await link.call("echo", "and time for a cancel to come", 5)
             assert ended.empty()
 
+    asyncio.run(scene())
+
 
 def test_a_cancel_of_nothing_changes_nothing() -> None:
     async def scene() -> None:
@@ -104,5 +108,41 @@ def test_a_cancel_of_nothing_changes_nothing() -> None:
             for body in (77, "seven", None):
                 link.tell(CANCEL, msgspec.msgpack.encode(body))
             assert msgspec.msgpack.decode(await link.call("echo", "still here", 5)) == "still here"
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("problem", [ValueError("a bug"), RecursionError(), KeyError("x")])
+def test_a_handler_that_fails_answers_with_an_error_and_the_link_lives_on(
+    problem: Exception,
+) -> None:
+    def broken(link: Link, body: msgspec.Raw) -> Any:
+        raise problem
+
+    async def broken_later(link: Link, body: msgspec.Raw) -> Any:
+        raise problem
+
+    async def scene() -> None:
+        handlers = {"now": broken, "later": broken_later, "echo": echo}
+        async with linked(handlers) as link:
+            for method in ("now", "later"):
+                with pytest.raises(CairnError) as told:
+                    await link.call(method, 1, 5)
+                assert "a bug" not in told.value.message  # details are for the log
+                assert link.tell(method, msgspec.msgpack.encode(1))
+            assert msgspec.msgpack.decode(await link.call("echo", "alive", 5)) == "alive"
+
+    asyncio.run(scene())
+
+
+def test_an_answer_that_cannot_be_sent_is_an_error() -> None:
+    def odd(link: Link, body: msgspec.Raw) -> Any:
+        return {"no MessagePack": object()}
+
+    async def scene() -> None:
+        async with linked({"odd": odd, "echo": echo}) as link:
+            with pytest.raises(CairnError, match="internal error"):
+                await link.call("odd", 1, 5)
+            assert msgspec.msgpack.decode(await link.call("echo", "alive", 5)) == "alive"
 
     asyncio.run(scene())

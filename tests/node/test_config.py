@@ -152,3 +152,20 @@ sys.exit(supervise(child, directory))
     told = set(ended.stdout.splitlines())
     assert {"above 0o755", "i1 0o700", "lock 0o600", "raft.db 0o600"} <= told
     assert not any(line.startswith("cairn.pid") and line != "cairn.pid 0o600" for line in told)
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:3301", "10.1.2.3", "example.org:3301", "[::]:3301"])
+def test_peers_port_that_others_reach_needs_a_service_password(listen: str, tmp_path: Path) -> None:
+    flags = {"listen": listen}
+    with pytest.raises(ConfigProblem, match="there is no service password") as refused:
+        load(flags, {})
+    assert "openssl rand -hex 32 > service.password" in str(refused.value.hint)
+    secret = tmp_path / "service.password"
+    secret.write_text("0123456789abcdef\n")
+    secret.chmod(0o600)
+    load({**flags, "service-password-file": str(secret)}, {})
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1", "127.8.9.1:3301", "localhost:3301", "[::1]:3301"])
+def test_on_one_machine_no_service_password_is_needed(listen: str) -> None:
+    assert load({"listen": listen}, {}).service_secret == b""

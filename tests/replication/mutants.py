@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tests.topology.mutants import OF_THE_TOPOLOGY
+
 TOPOLOGY = "model/topology.py"
 APPLIER = "replication/applier.py"
 RELAY = "replication/relay.py"
@@ -87,6 +89,11 @@ MUTANTS = tuple(
             *("if store.vclock.get(store.origin, 0) < history.cut.get(store.origin, 0):",),
             *("if False:",),
             EPOCHS + "who_has_lost_records_of_its_own_takes_a_full_copy",
+        ),
+        (
+            *("23", "operations that were done are remembered for ever", RUNNER),
+            *("            await self._forget_operations()\n", ""),
+            SIM + "operations_that_were_done_long_ago_are_forgotten_everywhere",
         ),
         # --- global tables ------------------------------------------------------------------------
         (
@@ -229,7 +236,8 @@ MUTANTS = tuple(
         ),
         (
             *("8", "one writer for rows and Raft", "node/instance.py"),
-            'self.runtime.disk(store.connection, "data writer", self.fail, GroupOf(store))',
+            "self.runtime.disk(\n            store.connection,"
+            ' "data writer", partial(self.end, Ending.DURABILITY), GroupOf(store)\n        )',
             "self._raft_disk",
             SIM + "a_long_statement_stops_neither_raft_nor_the_instances_state",
         ),
@@ -259,7 +267,7 @@ MUTANTS = tuple(
         (
             *("9", "a lease outlives its epoch", LEASES),
             *("if replicaset.epoch != request.epoch:", "if False:"),
-            SIM + "a_lease_is_bound_to_name_incarnation_and_epoch",
+            SIM + "a_lease_is_bound_to_uuid_incarnation_and_epoch",
         ),
         (
             *("9", "a leader that lost its quorum grants", LEASES),
@@ -354,8 +362,8 @@ MUTANTS = tuple(
             UNIT + "governor.py::test_a_replicaset_whose_seal_fails_holds_up_no_other",
         ),
         (
-            *("18", "the governor says nothing of stopped links", "governor/plan.py"),
-            *("blocked += view.stopped_links", "pass"),
+            *("18", "the governor says nothing of stopped links", "governor/waiting.py"),
+            *("found += view.stopped_links", "pass"),
             LINKS + "what_must_not_be_applied_stops_the_link_and_everybody_can_see_it",
         ),
         # --- how often rows are pulled ------------------------------------------------------------
@@ -418,7 +426,7 @@ MUTANTS = tuple(
         (
             *("23", "an old incarnation gets a lease", LEASES),
             *("if instance.target_state.incarnation != request.incarnation:", "if False:"),
-            SIM + "a_lease_is_bound_to_name_incarnation_and_epoch",
+            SIM + "a_lease_is_bound_to_uuid_incarnation_and_epoch",
         ),
         (
             *("23", "a record of any size", DATA_STORE),
@@ -448,7 +456,7 @@ MUTANTS = tuple(
         ),
         (
             *("23", "a full copy without done operations", FULL_COPY),
-            '(OPERATIONS, "SELECT id, rows, buckets FROM done_operation"),',
+            '(OPERATIONS, "SELECT id, rows, at, buckets FROM done_operation"),',
             "",
             UNIT + "row_log.py::test_a_full_copy_is_of_one_moment_and_the_log_goes_on_from_there",
         ),
@@ -474,5 +482,6 @@ MUTANTS = tuple(
             *("if mine.uuid != replicaset_uuid or theirs != mine.name:", "if False:"),
             LINKS + "a_peer_of_another_replicaset_gets_no_rows",
         ),
+        *OF_THE_TOPOLOGY,
     )
 )

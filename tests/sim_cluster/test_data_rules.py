@@ -14,14 +14,14 @@ import pytest
 
 from cairn.model import ops, rows
 from cairn.model.errors import CairnError, NoMaster
-from cairn.model.rpc import LeaseRequest, ReadRequest
+from cairn.model.rpc import LeaseRequest, ReadRequest, WriteRequest
 from cairn.model.system_tables import PICO_TIER
 from cairn.model.topology import Grade, Tier
-from cairn.node import sync_counting
+from cairn.node import replication_runner, sync_counting
 from cairn.node.full_copies import COPY_IDLE_S, CopyRequest
 from cairn.node.instance import Instance
 from cairn.replication.relay import Subscribe
-from cairn.sim.cluster.load import COUNT, TABLE
+from cairn.sim.cluster.load import COUNT, INSERT, TABLE
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.world import World
 from tests.sim_cluster.scenes import Triple, founded, hold, inside, played
@@ -166,7 +166,7 @@ def test_a_read_whose_lease_ends_while_it_runs_is_no_answer() -> None:
     played("async", script)
 
 
-def test_a_lease_is_bound_to_name_incarnation_and_epoch() -> None:
+def test_a_lease_is_bound_to_uuid_incarnation_and_epoch() -> None:
     async def script(scene: Triple) -> None:
         giver, row = inside(scene.leader).lease_giver, inside(scene.master).row
         assert row is not None
@@ -177,10 +177,13 @@ def test_a_lease_is_bound_to_name_incarnation_and_epoch() -> None:
             answer = await in_process(scene.leader, lambda: giver.grant(LeaseRequest(*request)))
             return bool(answer.granted)
 
-        assert await asked(row.name, life, epoch)
-        assert not await asked(row.name, life - 1, epoch)
-        assert not await asked(row.name, life, epoch - 1)
-        assert not await asked(inside(scene.third).name, life, epoch)
+        third = inside(scene.third).row
+        assert third is not None
+        assert await asked(row.name, life, epoch, row.uuid)
+        assert not await asked(row.name, life, epoch, "another instance of this name")
+        assert not await asked(row.name, life - 1, epoch, row.uuid)
+        assert not await asked(row.name, life, epoch - 1, row.uuid)
+        assert not await asked(third.name, life, epoch, third.uuid)
 
     played("async", script)
 
@@ -192,7 +195,7 @@ def test_a_leader_that_nobody_hears_grants_no_lease() -> None:
         row, giver = inside(scene.master).row, inside(scene.leader).lease_giver
         assert row is not None
         epoch = inside(scene.master).data.fence.epoch
-        request = LeaseRequest(row.name, row.target_state.incarnation, epoch)
+        request = LeaseRequest(row.name, row.target_state.incarnation, epoch, row.uuid)
         assert isinstance(await answer_of(scene.leader, lambda: giver.grant(request)), str)
 
     played("async", script)
@@ -359,5 +362,29 @@ def test_routing_news_move_no_vclock() -> None:
         assert [inside(node).data.vclock for node in nodes] == [before] * 3
         published = inside(scene.leader).replication.routing.own.counter
         assert published >= 3  # connected, lost, connected again
+
+    played("async", script)
+
+
+def test_operations_that_were_done_long_ago_are_forgotten_everywhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def remembered(node: SimNode) -> list[Any]:
+        query = "SELECT id FROM done_operation"
+        return inside(node).replication._reader.connection.execute(query).fetchall()
+
+    async def script(scene: Triple) -> None:
+        execution, nodes = scene.load.execution(scene.master), scene.world.running()
+        request = WriteRequest(TABLE.id, 1, INSERT, ((3, 2, "x"),), (3,), operation="once")
+        for _ in range(2):
+            response = await in_process(scene.master, lambda: execution.write(request))
+            assert response.row_count == 1
+        await asyncio.sleep(3 * replication_runner.MAINTAIN_S)
+        assert [remembered(node) for node in nodes] == [[("once",)]] * 3
+        # Clocks of the simulated instances differ: long ago is before an hour from now.
+        monkeypatch.setattr(replication_runner, "OPERATIONS_S", -3600.0)
+        await scene.world.until(
+            lambda: [remembered(node) for node in nodes] == [[]] * 3, "all to forget", 20.0
+        )
 
     played("async", script)

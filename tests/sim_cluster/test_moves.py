@@ -18,8 +18,8 @@ from cairn.model.system_tables import PICO_REPLICASET
 from cairn.model.topology import Grade
 from cairn.moves import shares
 from cairn.sim.cluster.load import Load
+from cairn.sim.cluster.moving_registers import Registers
 from cairn.sim.cluster.node import SimNode
-from cairn.sim.cluster.registers import Registers
 from cairn.sim.cluster.world import World
 from tests.sim_cluster.scenes import founded, world_of
 from tests.sim_cluster.test_data_rules import in_process

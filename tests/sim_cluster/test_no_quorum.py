@@ -12,8 +12,9 @@ from cairn.model import system_tables as system
 from cairn.model.errors import NoQuorum, OutcomeUnknown
 from cairn.model.rpc import Empty, ExpelRequest, IndexResponse
 from cairn.node.instance import Instance
+from cairn.node.raft_runner import ELECTION_TICKS, TICK_S
 from cairn.storage.state_machine import Applied
-from tests.sim_cluster.scenes import Triple, inside, played
+from tests.sim_cluster.scenes import Triple, founded, inside, played, world_of
 
 
 def test_without_a_quorum_the_missing_voters_are_named() -> None:
@@ -38,7 +39,7 @@ def test_without_a_quorum_the_missing_voters_are_named() -> None:
 
 def a_setting(instance: Instance, limit_s: float) -> Awaitable[Applied]:
     """A change of a global table that has so much time."""
-    row = ("sql_ddl_timeout", "", 50.0)
+    row = ("sql_ddl_timeout", "", "50.0")
     proposer = instance.proposer
     change = ops.Batch((ops.Replace(system.PICO_DB_CONFIG.id, row),))
     return proposer.cas(change, proposer.predicate(()), timeout_s=limit_s)
@@ -88,3 +89,33 @@ def test_a_short_loss_of_the_voters_is_waited_out() -> None:
         assert leader.state.setting("sql_ddl_timeout", 0) == 50.0
 
     played("async", script)
+
+
+def test_a_learner_notices_that_nobody_leads_and_says_so() -> None:
+    """It never campaigns, so nothing else would tell it."""
+    world = world_of("a", "b", "c", "d")
+
+    async def script() -> None:
+        await founded(world)
+        leader = world.leader()
+        assert leader is not None
+        voters = inside(leader).runner.conf.voters
+        [learner] = [n for n in world.nodes.values() if inside(n).raft_id not in voters]
+        there = inside(learner)
+        led = inside(leader).raft_id
+        other = next(n for n in world.nodes.values() if n not in (leader, learner))
+        leader.crash()
+        other.crash()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        assert there.runner.leader_id == led
+        await world.until(lambda: not there.runner.leader_id, "it to be noticed", 10.0)
+        assert loop.time() - began <= 2 * ELECTION_TICKS * TICK_S + 0.5
+        assert there.status().leader == 0
+        began = loop.time()
+        with pytest.raises(NoQuorum) as caught:
+            await there.ask_leader("read_index", Empty(), IndexResponse, 30.0)
+        assert loop.time() - began < 5.0
+        assert caught.value.hint is not None and "must run" in caught.value.hint
+
+    world.run(script)

@@ -80,7 +80,6 @@ def test_every_kind_of_step_is_among_the_points() -> None:
     assert kinds >= {
         "leader begins: run sql operation step",
         "leader ends: run sql operation step",
-        "leader begins: run lua operation step",
         "leader begins: apply clusterwide schema change",
         "leader ends: apply clusterwide schema change",
         "leader asks write_rows",

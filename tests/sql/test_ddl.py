@@ -205,9 +205,9 @@ def test_rights_name_what_the_caller_has_to_check(cluster: Cluster) -> None:
     assert rights("DROP TABLE t") == (("drop", "table", table, "t"),)
     assert rights("ALTER TABLE t RENAME TO u") == (("alter", "table", table, "t"),)
     assert rights("SELECT * FROM t") == (("read", "table", table, "t"),)
-    assert rights("INSERT INTO t (a) VALUES (1)") == (("write", "table", table, "t"),)
+    assert rights("INSERT INTO t (a) VALUES (1)") == (("insert", "table", table, "t"),)
     assert rights("DELETE FROM t WHERE b = 'x'") == (
-        ("write", "table", table, "t"),
+        ("delete", "table", table, "t"),
         ("read", "table", table, "t"),
     )
     assert ("read", "table", 523, "_pico_tier") in rights(

@@ -71,7 +71,7 @@ def ready(cluster: Cluster, text: str) -> Prepared:
             AclPlan(
                 "grant",
                 privilege="read",
-                more=("write",),
+                more=("insert", "update"),
                 object_type="table",
                 object_name="t",
                 grantee="bob",

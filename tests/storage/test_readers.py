@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from cairn.model.errors import LimitExceeded, MotionLimit
+from cairn.model.errors import CairnError, LimitExceeded, MotionLimit
 from cairn.storage import readers
 from cairn.storage.readers import Merger, RowReader
 
@@ -69,4 +69,28 @@ def test_a_read_that_must_run_on_the_loop_ends_too(
         reader.unhurried(f"{COUNTING} SELECT count(*) FROM r", ())
     assert reader.unhurried("SELECT 1", ()) == [(1,)]
     assert reader.quick("SELECT 2", ()) == [(2,)]
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PRAGMA database_list",
+        "SELECT * FROM pragma_database_list",
+        "SELECT sql FROM sqlite_master",
+        "SELECT sql FROM raft.sqlite_master",
+        "ATTACH ':memory:' AS x",
+        "CREATE TEMP TABLE x (y)",
+        "SELECT load_extension('x')",
+        "SELECT 1; PRAGMA query_only",
+        "INSERT INTO t VALUES (1)",
+    ],
+)
+def test_a_reader_reads_rows_and_nothing_else(files: tuple[Path, Path], text: str) -> None:
+    reader = RowReader(*files, lambda _: None)
+    for ask in (lambda: reader.quick(text, ()), lambda: reader.rows(text, (), 0, never())):
+        with pytest.raises(CairnError) as refused:
+            ask()
+        assert refused.value.sqlstate == "42501"
+    assert reader.quick(f"{COUNTING} SELECT max(n) FROM (SELECT n FROM r LIMIT 5)", ()) == [(5,)]
     reader.close()

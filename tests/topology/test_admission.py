@@ -109,3 +109,12 @@ def test_what_does_not_fit_is_refused_with_a_sentence(
 
 def test_the_next_minor_version_may_join() -> None:
     assert admitted(request(version="0.2.0"), cluster()).instance.version == "0.2.0"
+
+
+def test_a_name_that_a_replicaset_still_has_is_given_to_nobody() -> None:
+    """An older version left it there; who joins under it would be taken for the one who went."""
+    there = cluster(instance("b", 2))
+    left = replicaset("r1", "a", ("a", "b"))
+    there = msgspec.structs.replace(there, replicasets={"r1": left})
+    with pytest.raises(JoinRefused, match="`a` is still named as an instance of r1"):
+        admitted(request(instance_id="a"), there)

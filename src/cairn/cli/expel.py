@@ -37,7 +37,15 @@ def run_expel(
     print(f"{answer['expelled']} is expelled")
     if answer.get("lost_buckets"):
         ranges = ", ".join(answer["lost_buckets"])
-        print(f"the rows of buckets {ranges} are lost; others own these buckets now, empty")
+        tables = ", ".join(answer.get("lost_tables") or ["none yet"])
+        if kept := ", ".join(answer.get("kept_by") or []):
+            print(
+                f"rows of buckets {ranges} that only {answer['expelled']} had are lost; "
+                f"{kept} has the others and serves them when it is started"
+            )
+        else:
+            print(f"the rows of buckets {ranges} are lost; others own these buckets now, empty")
+        print(f"tables that had rows there: {tables}")
     return 0
 
 

@@ -126,8 +126,14 @@ def _load(flags: dict[str, Any]) -> InstanceConfig | None:
     try:
         config = load(flags, os.environ)
         _check_hosts(config)
+        if config.tls_cert or config.tls_key or config.tls_ca:
+            from cairn.server.tls import from_config
+
+            from_config(config)  # before the cluster is asked for a place
     except ConfigProblem as problem:
         sys.stderr.write(f"cairn run: {problem}\n")
+        if problem.hint:
+            sys.stderr.write(f"hint: {problem.hint}\n")
         return None
     return config
 

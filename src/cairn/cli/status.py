@@ -81,6 +81,7 @@ def render(status: dict[str, Any]) -> Any:
         for row in status["instances"]
         if row.get("waits_for")
     ]
+    stopped += [f"{problem}\n" for problem in status.get("problems", [])]
     return Group(head, sets, Text(), people, Text("".join(stopped), style="red"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cairn.model import rows
 from cairn.model import system_tables as system
 from cairn.model.cluster import Cluster
+from cairn.model.holders import takers
 from cairn.model.ops import Delete, Dml, Replace
 from cairn.model.topology import BucketRange, BucketState, Grade
 
@@ -55,6 +56,27 @@ def redistribution(cluster: Cluster, tier: str, *, without: str = "") -> list[Dm
         if bucket.start not in starts
     ]
     found += [Replace(system.PICO_BUCKET.id, rows.bucket_row(bucket)) for bucket in wanted]
+    return found
+
+
+def given_away(cluster: Cluster, tier: str, lost: str) -> list[Dml]:
+    """New owners for what a lost replicaset owned, and for nothing else: rows do not move along.
+
+    Each range is divided by weight; empty if nobody can take them.
+    """
+    holders = takers(cluster, tier, lost)
+    found: list[Dml] = []
+    for bucket in cluster.tier_buckets(tier):
+        if bucket.owner != lost or not holders:
+            continue
+        start = bucket.start
+        sizes = shares([each.weight for each in holders], bucket.end - bucket.start + 1)
+        for holder, size in zip(holders, sizes, strict=True):
+            if size:
+                end = start + size - 1
+                piece = BucketRange(tier, start, end, BucketState.ACTIVE, holder.name)
+                found.append(Replace(system.PICO_BUCKET.id, rows.bucket_row(piece)))
+                start += size
     return found
 
 

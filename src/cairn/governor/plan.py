@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from cairn.governor.actions import Action, Idle
-from cairn.governor.buckets import waiting_for
 from cairn.governor.rules import leaving, queue, rising, schema, voters
 from cairn.governor.view import ClusterView
+from cairn.governor.waiting import unreadable, waits
 
 #: A rule offers what it would do, subject by subject.
 Rule = Callable[[ClusterView], Iterator[Action]]
@@ -38,19 +38,12 @@ RULES: tuple[Rule, ...] = (
 
 def plan(view: ClusterView) -> Action:
     """Choose the next step from what is towards what should be."""
+    if view.cluster.problems:  # deciding from a guess could lose rows
+        return Idle(blocked_by=tuple(map(unreadable, view.cluster.problems)))
     blocked: list[str] = []
     for rule in RULES:
         for action in rule(view):
             if (action.step, action.subject) not in view.waiting:
                 return action
             blocked.append(f"{action.step}: {action.subject}")
-    blocked += [
-        f"operation {each.id} failed: {each.status_description}"
-        for each in view.queue
-        if each.status == "failed"
-    ]
-    blocked += view.stopped_links
-    for tier in sorted(view.cluster.tiers):
-        if view.cluster.tiers[tier].bucket_count and not view.cluster.tier_buckets(tier):
-            blocked += [f"waiting for {why}" for why in waiting_for(view.cluster, tier)]
-    return Idle(blocked_by=tuple(blocked))
+    return Idle(blocked_by=(*blocked, *waits(view, blocked)))

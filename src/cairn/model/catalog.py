@@ -10,11 +10,17 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.schema import Index, Table
+from cairn.model.schema import FIRST_USER_TABLE_ID, Index, Table
 from cairn.model.topology import Tier
 
 ADMIN_ID, GUEST_ID, PUBLIC_ID, SUPER_ID, SERVICE_ID = 1, 0, 2, 31, 32
+FIRST_USER_ID = 33  # those before belong to the system
 ALL_OBJECTS = -1
+
+#: Rights on a table that have a name together. SELECT is READ by another name.
+WRITES = ("insert", "update", "delete", "truncate")
+SETS = {"write": WRITES}
+_NAMED_BY = {part: whole for whole, parts in SETS.items() for part in parts}
 
 
 class User(msgspec.Struct, frozen=True):
@@ -28,7 +34,7 @@ class User(msgspec.Struct, frozen=True):
 
 class Privilege(msgspec.Struct, frozen=True):
     grantee_id: int
-    privilege: str  # read write execute login create drop alter
+    privilege: str  # read write (or a part of it: `WRITES`) execute login create drop alter
     object_type: str  # table role user universe
     object_id: int  # ALL_OBJECTS: every object of the type
 
@@ -43,6 +49,7 @@ class Catalog(msgspec.Struct, frozen=True):
     users: dict[str, User] = {}
     privileges: frozenset[Privilege] = frozenset()
     settings: dict[tuple[str, str], Any] = {}  # (key, scope) → value; scope "" is the cluster
+    problems: tuple[str, ...] = ()  # rows that could not be understood as they are
     is_upgrading: bool = False  # system tables may be changed: only for the governor's upgrade
 
     def table(self, name: str) -> Table | None:
@@ -86,18 +93,38 @@ class Catalog(msgspec.Struct, frozen=True):
                     queue.append(right.object_id)
         return found
 
+    def is_super(self, user_id: int) -> bool:
+        """Whether nothing is refused to it: the admin, and whoever has the role super."""
+        return user_id in (ADMIN_ID, SERVICE_ID) or SUPER_ID in self.roles_of(user_id)
+
+    def may_log_in(self, user_id: int) -> bool:
+        return Privilege(user_id, "login", "universe", 0) in self.privileges
+
     def allows(self, user_id: int, privilege: str, object_type: str, object_id: int) -> bool:
-        """Whether the user, or a role it has, holds the right on the object or on all of them."""
-        if user_id in (ADMIN_ID, SERVICE_ID):
+        """Whether the user, or a role it has, holds the right on the object or on all of them.
+
+        A right on all objects leaves out what would make its holder an administrator: tables of
+        the system, users of the system and those who are super.
+        """
+        holders = self.roles_of(user_id)
+        if user_id in (ADMIN_ID, SERVICE_ID) or SUPER_ID in holders:
             return True
-        for holder in self.roles_of(user_id):
-            if holder == SUPER_ID:
-                return True
-            for kind, object_ in (
-                (object_type, object_id),
-                (object_type, ALL_OBJECTS),
-                ("universe", 0),
-            ):
-                if Privilege(holder, privilege, kind, object_) in self.privileges:
-                    return True
+        objects = [(object_type, object_id)]
+        if not self._is_kept_apart(object_type, object_id):
+            objects += [(object_type, ALL_OBJECTS), ("universe", 0)]
+        names = {privilege, _NAMED_BY.get(privilege, privilege)}
+        return any(
+            Privilege(holder, name, kind, object_) in self.privileges
+            for holder in holders
+            for name in names
+            for kind, object_ in objects
+        )
+
+    def _is_kept_apart(self, object_type: str, object_id: int) -> bool:
+        if object_id == ALL_OBJECTS:
+            return False
+        if object_type == "table":
+            return object_id < FIRST_USER_TABLE_ID
+        if object_type in ("user", "role"):
+            return object_id < FIRST_USER_ID or self.is_super(object_id)
         return False

@@ -29,10 +29,12 @@ class Cluster(msgspec.Struct, frozen=True):
     buckets: tuple[BucketRange, ...] = ()  # ordered by tier, then start
     moves: dict[int, Move] = {}  # ranges on their way, and those that have ended lately
     properties: dict[str, Any] = {}
+    problems: tuple[str, ...] = ()  # rows that could not be understood as they are
 
     @property
     def last_raft_id(self) -> int:
-        return int(self.properties.get("last_raft_id", 0))
+        found = self.properties.get("last_raft_id", 0)
+        return found if isinstance(found, int) else 0
 
     @property
     def cluster_uuid(self) -> str:
@@ -62,6 +64,18 @@ class Cluster(msgspec.Struct, frozen=True):
             and instance.current_state.grade is not Grade.EXPELLED
         ]
         return sorted(found, key=lambda instance: instance.raft_id)
+
+    def master_of(self, replicaset: str) -> Instance | None:
+        """Who is master there: the named one, if it is a member that has the rows.
+
+        A name alone makes nobody a master: another instance may have it by now.
+        """
+        found = self.replicasets.get(replicaset)
+        row = None if found is None else self.instances.get(found.current_master_name)
+        if found is None or row is None or row.name not in found.members:
+            return None
+        is_there = row.replicaset_name == replicaset
+        return row if is_there and row.current_state.grade is not Grade.EXPELLED else None
 
     def address(self, raft_id: int, kind: ConnectionType) -> str | None:
         return self.addresses.get((raft_id, kind.value))

@@ -49,14 +49,22 @@ def from_wire(fields: dict[str, Any]) -> CairnError:
     CairnError.__init__(
         error,
         str(fields.get("message", "")),
-        detail=fields.get("detail"),
-        hint=fields.get("hint"),
-        position=fields.get("position"),
+        detail=_text(fields.get("detail")),
+        hint=_text(fields.get("hint")),
+        position=_number(fields.get("position")),
         sqlstate=str(fields.get("sqlstate", "XX000")),
     )
     if isinstance(error, NotLeader):
-        error.leader = fields.get("leader")
+        error.leader = _number(fields.get("leader"))
     return error
+
+
+def _text(field: Any) -> str | None:
+    return None if field is None else str(field)
+
+
+def _number(field: Any) -> int | None:
+    return field if isinstance(field, int) else None
 
 
 def _by_name() -> dict[str, type[CairnError]]:
@@ -67,6 +75,17 @@ def _by_name() -> dict[str, type[CairnError]]:
         found[cls.__name__] = cls
         queue.extend(cls.__subclasses__())
     return found
+
+
+class InternalError(CairnError):
+    """A mistake of ours. The log of the instance has the rest under the same reference."""
+
+    def __init__(self, reference: str) -> None:
+        super().__init__(
+            f"internal error (reference {reference})",
+            hint=f"please report it, with what the instance's log says at {reference}",
+        )
+        self.reference = reference
 
 
 # --- what the cluster cannot do now -------------------------------------------------------------

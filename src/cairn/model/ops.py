@@ -5,6 +5,8 @@ Values inside are physical (see `values`), so applying an entry needs no interpr
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -37,6 +39,17 @@ class Delete(msgspec.Struct, frozen=True, tag="delete"):
 
 
 Dml = Insert | Replace | Update | Delete
+
+
+def dml_of(op: Op) -> tuple[Dml, ...]:
+    """The rows that `op` names itself; schema changes write theirs when they are applied."""
+    match op:
+        case Batch(ops=several):
+            return several
+        case Insert() | Replace() | Update() | Delete():
+            return (op,)
+        case _:
+            return ()
 
 
 class Nop(msgspec.Struct, frozen=True, tag="nop"):
@@ -163,6 +176,10 @@ def encode(envelope: Envelope) -> bytes:
     return _encoder.encode(envelope)
 
 
+def encode_op(op: Op) -> bytes:
+    return _encoder.encode(op)
+
+
 def decode(data: bytes) -> Envelope:
     return _decoder.decode(data)
 
@@ -178,17 +195,25 @@ def touched(op: Op, keys: KeyPositions) -> tuple[KeyRange, ...]:
             return ()
         case Insert(table=table, row=row) | Replace(table=table, row=row):
             positions = keys.get(table)
-            if positions is None:
+            if positions is None or len(row) <= max(positions, default=-1):
                 return (whole_table(table),)
-            return (one_key(table, [row[at] for at in positions]),)
+            return (_place(table, [row[at] for at in positions]),)
         case Update(table=table, key=key) | Delete(table=table, key=key):
-            return (one_key(table, key),)
+            return (_place(table, key),)
         case Batch(ops=ops):
             return tuple(found for each in ops for found in touched(each, keys))
         case DdlPrepare(ddl=ddl):
             return (SCHEMA_RANGE, whole_table(table_of(ddl)))
         case DdlCommit() | DdlAbort():
             return (SCHEMA_RANGE,)
+
+
+def _place(table: int, key: Sequence[Any]) -> KeyRange:
+    """Where a key is. One that cannot be is refused when it is applied, and counts as anywhere."""
+    try:
+        return one_key(table, key)
+    except (TypeError, ValueError, struct.error):
+        return whole_table(table)
 
 
 KeyPositions = dict[int, tuple[int, ...]]

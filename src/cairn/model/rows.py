@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from cairn.model import system_tables as system
 from cairn.model.catalog import Privilege, User
-from cairn.model.cluster import Cluster
 from cairn.model.moves import Move, Phase, Stamp
 from cairn.model.schema import Column, Index, Sharded, Table, distribution_json, format_json
 from cairn.model.topology import (
     BucketRange,
     BucketState,
-    Grade,
     Instance,
     Position,
     Replicaset,
@@ -36,9 +36,19 @@ def state_json(state: State) -> str:
     return to_json([state.grade.value, state.incarnation])
 
 
+_STATE = msgspec.json.Decoder(State)
+_DOMAIN = msgspec.json.Decoder(dict[str, str])
+_VCLOCK = msgspec.json.Decoder(dict[str, int])
+_CUTS = msgspec.json.Decoder(dict[int, dict[str, int]])
+_NAMES = msgspec.json.Decoder(tuple[str, ...])
+_AUTH = msgspec.json.Decoder(tuple[str, str])
+_OPTIONS = msgspec.json.Decoder(list[dict[str, list[Any]]])
+_DISTRIBUTION = msgspec.json.Decoder(dict[str, tuple[tuple[str, ...], str, str] | None])
+_FORMAT = msgspec.json.Decoder(list[dict[str, Any]])
+
+
 def state_of(text: str) -> State:
-    grade, incarnation = json.loads(text)
-    return State(Grade(grade), incarnation)
+    return _STATE.decode(text)
 
 
 def instance_row(instance: Instance) -> Row:
@@ -68,7 +78,7 @@ def instance_of(row: Sequence[Any]) -> Instance:
         replicaset_uuid=row[4],
         current_state=state_of(row[5]),
         target_state=state_of(row[6]),
-        failure_domain=json.loads(row[7]),
+        failure_domain=_DOMAIN.decode(row[7]),
         tier=row[8],
         version=row[9],
         target_state_reason=row[11] or "",
@@ -104,10 +114,10 @@ def replicaset_of(row: Sequence[Any]) -> Replicaset:
         weight=row[5],
         weight_origin=row[6],
         state=ReplicasetState(row[7]),
-        cut=json.loads(row[10]),
+        cut=_VCLOCK.decode(row[10]),
         epoch=row[11],
-        members=tuple(json.loads(row[12])),
-        past_cuts={int(epoch): cut for epoch, cut in json.loads(row[13] or "{}").items()},
+        members=_NAMES.decode(row[12]),
+        past_cuts=_CUTS.decode(row[13] or "{}"),
     )
 
 
@@ -191,7 +201,7 @@ def user_row(user: User) -> Row:
 
 
 def user_of(row: Sequence[Any]) -> User:
-    auth = None if row[3] is None else tuple(json.loads(row[3]))
+    auth = None if row[3] is None else _AUTH.decode(row[3])
     return User(id=row[0], name=row[1], schema_version=row[2], auth=auth, owner=row[4], kind=row[5])
 
 
@@ -251,13 +261,13 @@ def primary_index(table: Table) -> Index:
 
 
 def index_of(row: Sequence[Any]) -> Index:
-    options = json.loads(row[4])
+    options = _OPTIONS.decode(row[4])
     unique = any(option.get("unique", [False])[0] for option in options)
     return Index(
         table_id=row[0],
         id=row[1],
         name=row[2],
-        columns=tuple(json.loads(row[5])),
+        columns=_NAMES.decode(row[5]),
         unique=unique,
         operable=bool(row[6]),
         schema_version=row[7],
@@ -265,17 +275,14 @@ def index_of(row: Sequence[Any]) -> Index:
 
 
 def table_of_row(row: Sequence[Any], primary_key: Sequence[str], *, local: bool = False) -> Table:
-    distribution = json.loads(row[2])
-    sharding = None
-    if "ShardedImplicitly" in distribution:
-        columns, _, tier = distribution["ShardedImplicitly"]
-        sharding = Sharded(tuple(columns), tier)
+    sharded = _DISTRIBUTION.decode(row[2]).get("ShardedImplicitly")
+    sharding = None if sharded is None else Sharded(sharded[0], sharded[2])
     return Table(
         id=row[0],
         name=row[1],
         columns=tuple(
             Column(item["name"], ColumnType(item["field_type"]), item["is_nullable"])
-            for item in json.loads(row[3])
+            for item in _FORMAT.decode(row[3])
         ),
         primary_key=tuple(primary_key),
         sharding=sharding,
@@ -294,43 +301,7 @@ def queue_row(operation: Any) -> Row:
 
 
 def _truncated_at(options: str | None) -> int:
-    for option in json.loads(options) if options else ():
+    for option in _OPTIONS.decode(options) if options else ():
         if "truncated_at" in option:
             return int(option["truncated_at"][0])
     return 0
-
-
-def tables_of(
-    table_rows: Iterable[Sequence[Any]], index_rows: Iterable[Sequence[Any]]
-) -> tuple[dict[str, Table], dict[int, tuple[Index, ...]]]:
-    """Tables by name and secondary indexes by table id, from `_pico_table` and `_pico_index`."""
-    keys: dict[int, tuple[str, ...]] = {}
-    others: dict[int, tuple[Index, ...]] = {}
-    for row in index_rows:
-        index = index_of(row)
-        if index.id == 0:
-            keys[index.table_id] = index.columns
-        else:
-            others[index.table_id] = (*others.get(index.table_id, ()), index)
-    tables = {row[1]: table_of_row(row, keys.get(row[0], ())) for row in table_rows}
-    return tables, others
-
-
-def cluster_of(
-    content: Callable[[Table], Iterable[Sequence[Any]]], position: Position = NOWHERE
-) -> Cluster:
-    """A picture of the topology from the rows of its tables, however they are read."""
-    buckets = [bucket_of_row(row) for row in content(system.PICO_BUCKET)]
-    return Cluster(
-        position=position,
-        instances={row[0]: instance_of(row) for row in content(system.PICO_INSTANCE)},
-        replicasets={row[0]: replicaset_of(row) for row in content(system.PICO_REPLICASET)},
-        tiers={row[0]: tier_of(row) for row in content(system.PICO_TIER)},
-        addresses={(row[0], row[2]): row[1] for row in content(system.PICO_PEER_ADDRESS)},
-        moves={row[0]: move_of(row) for row in content(system.CAIRN_MOVE)},
-        buckets=tuple(sorted(buckets, key=lambda bucket: (bucket.tier, bucket.start))),
-        properties={
-            row[0]: None if row[1] is None else json.loads(row[1])
-            for row in content(system.PICO_PROPERTY)
-        },
-    )

@@ -65,6 +65,7 @@ class UpdateInstanceRequest(msgspec.Struct, frozen=True):
     failure_domain: dict[str, str] | None = None
     addresses: dict[str, str] | None = None
     version: str | None = None
+    clock_s: float | None = None  # the asker's wall clock: told when it is far from the leader's
 
 
 class ExpelRequest(msgspec.Struct, frozen=True):
@@ -73,12 +74,22 @@ class ExpelRequest(msgspec.Struct, frozen=True):
     force: bool = False
 
 
+class ExpelResponse(msgspec.Struct, frozen=True):
+    """What is given up with the instance: nothing, unless it was expelled by force."""
+
+    lost_buckets: tuple[str, ...] = ()  # "1–1500"
+    lost_tables: tuple[str, ...] = ()  # whose rows in these buckets are gone
+    kept_by: tuple[str, ...] = ()  # have these rows but for what only the expelled one had
+
+
 class CasRequest(msgspec.Struct, frozen=True):
     cluster_uuid: str
     request_id: str
     predicate: Predicate
     op: Op
     user: int = 1
+    force: bool = False  # rows may be lost by it: `cairn expel --force`
+    is_unsafe: bool = False  # SET unsafe_system_writes = on
 
 
 class CasAccepted(msgspec.Struct, frozen=True):
@@ -126,6 +137,7 @@ class StatusResponse(msgspec.Struct, frozen=True):
     links: list[dict[str, Any]] = []  # upstreams of the row log, as `_cairn_link` shows them
     moves: tuple[MoveReport, ...] = ()  # what masters told the leader of buckets that move
     move_waits: tuple[str, ...] = ()  # what does not go on, and why
+    clock_s: float | None = None  # its wall clock
 
 
 class LinkReport(msgspec.Struct, frozen=True):
@@ -136,11 +148,12 @@ class LinkReport(msgspec.Struct, frozen=True):
 
 
 class LeaseRequest(msgspec.Struct, frozen=True):
-    """A master asks to go on being one; bound to its name, incarnation and epoch (rule 9)."""
+    """A master asks to go on being one; bound to its uuid, incarnation and epoch."""
 
     instance: str
     incarnation: int
     epoch: int
+    uuid: str = ""
 
 
 class LeaseResponse(msgspec.Struct, frozen=True):

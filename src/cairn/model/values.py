@@ -10,12 +10,12 @@ import json
 import math
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
 
 from cairn.model.decimals import decode_decimal, encode_decimal, parse_decimal
-from cairn.model.errors import InvalidText, OutOfRange
+from cairn.model.errors import InvalidText, OutOfRange, TooComplex
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -183,7 +183,11 @@ def _decimal(value: Any) -> bytes:
     if isinstance(value, float):
         value = Decimal(repr(value))
     elif not isinstance(value, Decimal):
-        value = Decimal(value)
+        try:
+            value = Decimal(value)
+        except (InvalidOperation, ValueError, TypeError):
+            text = str(value)[:200]
+            raise InvalidText(f'invalid input syntax for type decimal: "{text}"') from None
     return encode_decimal(value)
 
 
@@ -312,9 +316,11 @@ def parse_text(type_: ColumnType, text: str) -> Any:
     """The value that PostgreSQL would read from `text` for a column of the type."""
     try:
         return _PARSERS[type_](text)
+    except RecursionError:
+        raise TooComplex(f"a value of type {type_.value} is nested too deeply") from None
     except (ValueError, OverflowError):
         name = type_.value
-        raise InvalidText(f'invalid input syntax for type {name}: "{text}"') from None
+        raise InvalidText(f'invalid input syntax for type {name}: "{text[:200]}"') from None
 
 
 def _parse_bool(text: str) -> bool:

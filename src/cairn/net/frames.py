@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from cairn.model import limits
 from cairn.model.errors import ProtocolViolation
 
-MAX_FRAME = 64 * 1024 * 1024
+MAX_FRAME = limits.FRAME_BYTES
 MAX_FRAME_BEFORE_AUTH = 4 * 1024
 
 REQUEST, RESPONSE, ERROR, ONEWAY = 1, 2, 3, 4
@@ -37,7 +38,7 @@ def pack_frame(kind: int, request_id: int, method: str, body: bytes) -> bytes:
 def decode_frame(payload: bytes) -> Frame:
     try:
         return _decode(payload)
-    except msgspec.DecodeError as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise ProtocolViolation(f"a peer sent an unreadable frame: {problem}") from None
 
 

@@ -50,6 +50,7 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
     reason: str
     expelled: bool = False
+    mac: bytes = b""  # proves that a member says so: nobody stops for a stranger's word
 
 
 _Any = Hello | Challenge | Proof | Welcome | Refused
@@ -60,7 +61,7 @@ _decoder = msgspec.msgpack.Decoder(_Any)
 def _read(payload: bytes) -> _Any:
     try:
         found: _Any = _decoder.decode(payload)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise PeerRefused("the other side does not speak this protocol") from None
     return found
 
@@ -100,11 +101,16 @@ class DialSide:
                     raise PeerRefused("the other side does not know the service password")
                 self.peer = identity
                 return None
-            case Refused(reason=reason, expelled=True):
+            case Refused(reason=reason, expelled=True, mac=mac) if hmac.compare_digest(
+                mac, self._refusal_mac(reason)
+            ):
                 raise Expelled(reason)
             case Refused(reason=reason):
                 raise PeerRefused(reason)
         raise PeerRefused("the other side broke the handshake")
+
+    def _refusal_mac(self, reason: str) -> bytes:
+        return _mac(self._secret, b"refused", self._hello, self._challenge, reason.encode())
 
 
 class ListenSide:
@@ -146,7 +152,10 @@ class ListenSide:
         me = self._me()
         refused = self._gatekeeper(claimed) or _other_cluster(me, claimed)
         if refused is not None:
-            return _encode(refused), PeerRefused(refused.reason)
+            reason = refused.reason.encode()
+            mac = _mac(self._secret, b"refused", self._hello, self._challenge, reason)
+            told = Refused(refused.reason, refused.expelled, mac)
+            return _encode(told), PeerRefused(refused.reason)
         self.peer = claimed
         proof = _mac(self._secret, b"listen", self._hello, self._challenge, _encode(me))
         return _encode(Welcome(me, proof)), None

@@ -13,14 +13,23 @@ from typing import Any, cast
 
 import msgspec
 
-from cairn.model.errors import CairnError, NotSent, PeerRefused, Unreachable, from_wire
+from cairn.model import limits
+from cairn.model.errors import (
+    CairnError,
+    NotSent,
+    PeerRefused,
+    ProtocolViolation,
+    Unreachable,
+    from_wire,
+)
+from cairn.model.unexpected import owned
 from cairn.net import frames
 from cairn.net.handshake import DialSide, Identity, ListenSide
 
 log = logging.getLogger("cairn.net")
 
 HANDSHAKE_TIMEOUT_S = 5.0
-MAX_UNSENT = 32 * 1024 * 1024  # past this, one-way messages are dropped: Raft repeats itself
+MAX_UNSENT = limits.UNSENT_BYTES
 
 PING = "ping"  # asked of a peer that owes an answer and says nothing
 SILENT_SWEEPS = 5  # looks, a second apart, after which such a peer is given up
@@ -77,8 +86,8 @@ class Link(asyncio.Protocol):
                     self._shake(payload)
                 else:
                     self._receive(frames.decode_frame(payload))
-        except CairnError as problem:
-            self.close(problem)
+        except Exception as problem:  # whatever a peer sends costs this connection, no more
+            self.close(owned(problem, "a frame of a peer"))
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._timer.cancel()
@@ -89,7 +98,7 @@ class Link(asyncio.Protocol):
         if isinstance(problem, Unreachable):
             lost = problem
         for callback in waiting.values():
-            callback(lost)
+            _tell(callback, lost)
         for task in list(self._tasks):
             task.cancel()
         self._on_lost(self, problem)
@@ -219,9 +228,9 @@ class Link(asyncio.Protocol):
             if callback is None:
                 return
             if frame.kind == frames.RESPONSE:
-                callback(frame.body)
+                _tell(callback, frame.body)
             else:
-                callback(from_wire(msgspec.msgpack.decode(frame.body)))
+                _tell(callback, _read_error(frame.body))
             return
         if frame.method == CANCEL:
             self._end_task(frame.body)
@@ -236,7 +245,7 @@ class Link(asyncio.Protocol):
             return
         try:
             answer = handler(self, frame.body)
-        except (CairnError, msgspec.DecodeError) as problem:
+        except Exception as problem:
             self._answer_error(frame, problem)
             return
         if isinstance(answer, Awaitable):
@@ -252,8 +261,6 @@ class Link(asyncio.Protocol):
             return
         problem = task.exception()
         if problem is not None:
-            if not isinstance(problem, CairnError | msgspec.DecodeError):
-                log.error("handler of %s failed", frame.method, exc_info=problem)
             self._answer_error(frame, problem)
         elif frame.kind == frames.REQUEST and self.is_open:
             self._answer(frame, task.result())
@@ -262,25 +269,33 @@ class Link(asyncio.Protocol):
         """The peer waits no longer for this answer."""
         try:
             request_id = msgspec.msgpack.decode(body, type=int)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
         for task, number in list(self._tasks.items()):
             if number == request_id:
                 task.cancel()
 
     def _answer(self, frame: frames.Frame, answer: Any) -> None:
-        data = frames.pack_frame(frames.RESPONSE, frame.id, "", _encode(answer))
+        try:
+            body = _encode(answer)
+        except Exception as problem:  # a value that MessagePack cannot carry
+            self._answer_error(frame, problem)
+            return
+        data = frames.pack_frame(frames.RESPONSE, frame.id, "", body)
         if len(data) > frames.MAX_FRAME:
             self._answer_error(frame, _too_big("the answer", len(data)))
         else:
             self._write(data)
 
     def _answer_error(self, frame: frames.Frame, problem: BaseException) -> None:
+        if isinstance(problem, msgspec.DecodeError | UnicodeDecodeError):
+            text = f"a peer's {frame.method} cannot be read: {problem}"
+            error: CairnError = ProtocolViolation(text)
+        else:
+            error = owned(problem, f"the handler of {frame.method}")
         if frame.kind != frames.REQUEST or not self.is_open:
             return
-        if not isinstance(problem, CairnError):
-            problem = CairnError(f"{type(problem).__name__}: {problem}")
-        body = _encode(problem.to_wire())
+        body = _encode(error.to_wire())
         self._write(frames.pack_frame(frames.ERROR, frame.id, "", body))
 
     def close(self, problem: BaseException | None = None) -> None:
@@ -290,6 +305,21 @@ class Link(asyncio.Protocol):
             self._transport.write(b"".join(self._out))
             self._out.clear()
         self._transport.close()
+
+
+def _read_error(body: msgspec.Raw) -> CairnError:
+    try:
+        return from_wire(msgspec.msgpack.decode(body, type=dict[str, Any]))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        return ProtocolViolation(f"a peer sent an unreadable error: {problem}")
+
+
+def _tell(callback: Callback, answer: msgspec.Raw | CairnError) -> None:
+    """Who waits for one answer must not keep the others from theirs."""
+    try:
+        callback(answer)
+    except Exception as problem:
+        owned(problem, "whoever waited for a peer's answer")
 
 
 def _too_big(what: str, size: int) -> CairnError:

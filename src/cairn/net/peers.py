@@ -190,7 +190,10 @@ class Peers:
             link = await self._connected(str(address), timeout_s)
         left_s = max(deadline - loop.time(), 0.001)
         raw = await link.call(method, body, left_s, must_end=must_end)
-        return msgspec.msgpack.decode(raw, type=answer)
+        try:
+            return msgspec.msgpack.decode(raw, type=answer)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+            raise Unreachable(f"the answer to {method} cannot be read: {problem}") from None
 
     # --- dialling -----------------------------------------------------------------------------
 
@@ -241,7 +244,7 @@ class Peers:
             async with asyncio.timeout(DIAL_TIMEOUT_S):
                 await self._network.dial(address, make)
                 link = await result
-        except (CairnError, OSError, TimeoutError) as problem:
+        except Exception as problem:  # an address that is none, too: peers tell each other theirs
             self._failed(address, problem)
             return
         self._retry_s.pop(address, None)

@@ -6,10 +6,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from cairn.model import ops, rows
 from cairn.model import system_tables as system
-from cairn.model.catalog import ADMIN_ID, PUBLIC_ID, Catalog, Privilege, User
+from cairn.model.catalog import (
+    ADMIN_ID,
+    FIRST_USER_ID,
+    PUBLIC_ID,
+    SETS,
+    Catalog,
+    Privilege,
+    User,
+)
 from cairn.model.errors import (
+    AccessDenied,
     DuplicateObject,
     InvalidParameter,
     LimitExceeded,
@@ -23,7 +34,7 @@ from cairn.replication.graph import check_graph
 from cairn.sql.plans import AclPlan, AlterSystemPlan
 
 USERS_MAX = 128
-FIRST_USER_ID = 33
+LAST_USER_ID = "last_user_id"  # a fact of the cluster: ids are never given again
 
 
 def check_password(password: str, catalog: Catalog) -> None:
@@ -52,13 +63,55 @@ def _user(catalog: Catalog, name: str | None, kind: str | None = None) -> User:
     return user
 
 
+def check_access(plan: AclPlan, catalog: Catalog, user: int) -> None:
+    """May this user run the statement? Asked at the position at which its names are looked up."""
+    if catalog.is_super(user):
+        return
+    match plan.action:
+        case "create_user" | "create_role" as action:
+            kind = action.removeprefix("create_")
+            allowed = catalog.allows(user, "create", kind, -1)
+            word, what, name = "Create", kind, plan.name
+        case "alter_user":
+            target = catalog.users.get(plan.name)
+            is_own = target is not None and target.id == user
+            allowed = target is None or catalog.allows(user, "alter", "user", target.id)
+            if is_own and plan.password is None:  # who was locked out must not let itself in
+                allowed = catalog.allows(user, "alter", "user", -1)
+            word, what, name = "Alter", "user", plan.name
+        case "drop_user" | "drop_role" as action:
+            target = catalog.users.get(plan.name)
+            kind = action.removeprefix("drop_")
+            allowed = (
+                target is None
+                or target.owner == user
+                or catalog.allows(user, "drop", kind, target.id)
+            )
+            word, what, name = "Drop", kind, plan.name
+        case _:  # rights are given by the owner of the object
+            table = catalog.table(plan.object_name or "") if plan.object_type == "table" else None
+            allowed = table is not None and table.owner == user
+            word, what, name = "Grant", plan.object_type or "", plan.object_name or ""
+    if not allowed:
+        who = catalog.user_by_id(user)
+        raise AccessDenied(
+            f"{word} access to {what} '{name}' is denied for user "
+            f"'{who.name if who is not None else user}'"
+        )
+
+
 def access_ops(
-    plan: AclPlan, catalog: Catalog, grantor: int, verifier: MakeVerifier
+    plan: AclPlan,
+    catalog: Catalog,
+    grantor: int,
+    verifier: MakeVerifier,
+    last_user_id: int = 0,
 ) -> tuple[ops.Dml, ...]:
     """The rows that a statement about users or rights changes."""
+    check_access(plan, catalog, grantor)
     match plan.action:
         case "create_user" | "create_role":
-            return _create(plan, catalog, grantor, verifier)
+            return _create(plan, catalog, grantor, verifier, last_user_id)
         case "alter_user":
             return _alter_user(plan, catalog, verifier)
         case "drop_user" | "drop_role":
@@ -70,16 +123,40 @@ def access_ops(
                 if right not in catalog.privileges
             )
         case "revoke" | "revoke_role":
-            return tuple(
-                ops.Delete(system.PICO_PRIVILEGE.id, _right_key(right))
-                for right in _rights(plan, catalog)
-                if right in catalog.privileges
-            )
+            return _revoke(_rights(plan, catalog), catalog, grantor)
     raise AssertionError(plan.action)
 
 
+def _revoke(rights: list[Privilege], catalog: Catalog, grantor: int) -> tuple[ops.Dml, ...]:
+    """WRITE goes with all its parts; a part of it leaves the others."""
+    gone, kept = set[Privilege](), set[Privilege]()
+    for right in rights:
+        gone.add(right)
+        gone |= {_named(right, part) for part in SETS.get(right.privilege, ())}
+        for whole, parts in SETS.items():
+            if right.privilege in parts and _named(right, whole) in catalog.privileges:
+                gone.add(_named(right, whole))
+                kept |= {_named(right, part) for part in parts}
+    kept -= gone | catalog.privileges
+    table = system.PICO_PRIVILEGE.id
+    return (
+        *(
+            ops.Delete(table, _right_key(right))
+            for right in sorted(gone & catalog.privileges, key=_right_key)
+        ),
+        *(
+            ops.Insert(table, rows.privilege_row(right, grantor))
+            for right in sorted(kept, key=_right_key)
+        ),
+    )
+
+
+def _named(right: Privilege, privilege: str) -> Privilege:
+    return msgspec.structs.replace(right, privilege=privilege)
+
+
 def _create(
-    plan: AclPlan, catalog: Catalog, owner: int, verifier: MakeVerifier
+    plan: AclPlan, catalog: Catalog, owner: int, verifier: MakeVerifier, last_user_id: int
 ) -> tuple[ops.Dml, ...]:
     kind = "user" if plan.action == "create_user" else "role"
     if plan.name in catalog.users:
@@ -88,7 +165,8 @@ def _create(
         raise DuplicateObject(f"{kind} {plan.name} already exists")
     if len(catalog.users) >= USERS_MAX:
         raise LimitExceeded(f"a limit on the total number of users has been reached: {USERS_MAX}")
-    user_id = max([FIRST_USER_ID - 1, *(user.id for user in catalog.users.values())]) + 1
+    known = (user.id for user in catalog.users.values())
+    user_id = max([FIRST_USER_ID - 1, last_user_id, *known]) + 1
     auth = None
     if plan.password is not None:
         if plan.method in ("md5", "chap-sha1"):
@@ -97,7 +175,10 @@ def _create(
             )
         auth = ("scram-sha256", verifier(plan.password))
     user = User(user_id, plan.name, kind, auth, owner)
-    found: list[ops.Dml] = [ops.Insert(system.PICO_USER.id, rows.user_row(user))]
+    found: list[ops.Dml] = [
+        ops.Insert(system.PICO_USER.id, rows.user_row(user)),
+        ops.Replace(system.PICO_PROPERTY.id, (LAST_USER_ID, rows.to_json(user_id))),
+    ]
     if kind == "user":
         rights = (
             Privilege(user_id, "login", "universe", 0),

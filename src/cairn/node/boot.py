@@ -41,7 +41,7 @@ from cairn.net.peers import Peers
 from cairn.node.config import InstanceConfig
 from cairn.node.first_entries import first_entries, first_instance
 from cairn.node.identity import Kept, check_restart, put_identity, stored_identity
-from cairn.node.instance import Instance
+from cairn.node.instance import Ending, Instance
 from cairn.node.runtime import Runtime, timestamp
 from cairn.node.upgrades import own_version
 from cairn.pgwire.scram import make_verifier
@@ -328,6 +328,7 @@ class Boot:
                 reason=reason,
                 failure_domain=self.config.failure_domain,
                 version=own_version(),
+                clock_s=self.runtime.wall_clock().timestamp(),
                 addresses={
                     ConnectionType.PEER.value: self.config.advertise,
                     ConnectionType.PGPROTO.value: self.config.pg_advertise,
@@ -353,8 +354,7 @@ class Boot:
         if isinstance(problem, Expelled):
             self.expelled = problem
             if self.instance is not None:
-                log.warning("%s", problem)
-                self.instance.finish(5)
+                self.instance.end(Ending.EXPELLED, problem)
         elif self._reasons.get(address) != problem.message:
             self._reasons[address] = problem.message
             log.warning("%s refused this instance: %s", address, problem)

@@ -16,6 +16,7 @@ from typing import Any
 
 from cairn.model.errors import CairnError, ConfigProblem, Expelled, StorageDamaged
 from cairn.model.topology import Grade
+from cairn.model.unexpected import owned
 from cairn.net.peers import split_address
 from cairn.node import shutdown
 from cairn.node.boot import Boot, Rebootstrap
@@ -71,7 +72,7 @@ async def _live(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: O
     loop.add_reader(lifeline, os._exit, 1)  # the supervisor is gone: never stay as an orphan
     runtime = RealRuntime(config.instance_dir, config.listen)
     boot = Boot(config, runtime)
-    loop.set_exception_handler(lambda _, context: _bug(boot, context))
+    loop.set_exception_handler(_note)
     starting = asyncio.ensure_future(_start(boot, config, open_faces))
     stop = asyncio.ensure_future(signals.get())
     await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -106,19 +107,24 @@ async def _live(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: O
     return await _stop(instance, signals)
 
 
-def _bug(boot: Boot, context: dict[str, Any]) -> None:
-    """An error that nobody caught: what runs on after it cannot be trusted, so stop."""
+def _note(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """An error that nobody caught ends what it happened in; the instance goes on.
+
+    What may stop an instance is listed at `node/instance.Ending`.
+    """
     problem = context.get("exception")
-    log.error("%s", context.get("message"), exc_info=problem)
-    fatal = problem is not None and not isinstance(problem, OSError | CairnError)
-    if fatal and boot.instance is not None:
-        assert problem is not None
-        boot.instance.fail(problem)
+    where = str(context.get("message"))
+    if problem is None or isinstance(problem, OSError | CairnError):
+        log.error("%s", where, exc_info=problem)
+    else:
+        owned(problem, where)
 
 
 async def _start(boot: Boot, config: InstanceConfig, open_faces: OpenFaces) -> Instance:
     joined_before = (config.instance_dir / "raft.db").exists()
     _check_port(config.pg_listen, "--pg-listen")  # before anything is founded or joined
+    if config.http_listen:
+        _check_port(config.http_listen, "--http-listen")
     instance = await boot.start()
     await open_faces(instance, config)
     spawn(_say_when_online(instance), "say when online")

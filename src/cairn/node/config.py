@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import msgspec
 
 from cairn.model.errors import ConfigProblem
 from cairn.model.topology import Tier
+from cairn.net.peers import split_address
 from cairn.node.config_file import dig, read_file, whole
 
 PEER_PORT, PG_PORT, HTTP_PORT = 3301, 4327, 5327
@@ -130,6 +132,8 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> InstanceCo
     tier = str(pick("tier") or "default")
     if bool(pick("tls-cert")) != bool(pick("tls-key")):
         raise ConfigProblem("--tls-cert and --tls-key go together: one of them is missing")
+    secret = _secret(pick("service-password-file"), environment)
+    _check_open(listen, secret)
     level = str(pick("log-level") or "info").lower()
     if level not in ("debug", "info", "warning", "error"):
         raise ConfigProblem(f"--log-level {level}: debug, info, warning or error")
@@ -147,7 +151,7 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> InstanceCo
         replicaset_name=pick("replicaset-name"),
         failure_domain=parse_failure_domain(pick("failure-domain") or {}),
         tiers=tiers,
-        service_secret=_secret(pick("service-password-file"), environment),
+        service_secret=secret,
         admin_password=_admin_password(pick("admin-password-file"), environment),
         tls_cert=str(pick("tls-cert") or ""),
         tls_key=str(pick("tls-key") or ""),
@@ -155,6 +159,25 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> InstanceCo
         log_level=level,
         boot_timeout_s=_number(pick("boot-timeout") or 7200, "--boot-timeout"),
     )
+
+
+def _check_open(listen: str, secret: bytes) -> None:
+    """Whoever reaches the peers' port and knows the secret is a member; without one, anybody."""
+    host, _ = split_address(listen)
+    if not secret and not _is_loopback(host):
+        raise ConfigProblem(
+            f"--listen {listen} can be reached from other machines, and there is no service "
+            "password: anybody could join the cluster and read it",
+            hint="make one and give it to every instance: openssl rand -hex 32 > service.password; "
+            "chmod 600 service.password; cairn run --service-password-file service.password …",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _number(value: Any, flag: str) -> float:

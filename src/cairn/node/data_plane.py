@@ -165,7 +165,8 @@ class DataPlane:
         replicaset = cluster.replicasets.get(me.replicaset_name) if me else None
         if replicaset is None:
             return Fence()
-        is_master = replicaset.current_master_name == replicaset.target_master_name == self._name
+        master = cluster.master_of(replicaset.name)
+        is_master = master is me and replicaset.target_master_name == self._name
         owned = cluster.owned(replicaset.name)
         tier = cluster.tiers.get(replicaset.tier)
         return Fence(

@@ -21,6 +21,7 @@ from cairn.model.errors import (
     PlanOutdated,
     TableUnderDdl,
     Unreachable,
+    Unsupported,
 )
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.schema import Table
@@ -218,7 +219,7 @@ class Dispatcher(GlobalWrites):
                 only: Ranges | None, changes: list[plans.Change] = changes
             ) -> dict[str, WriteRequest]:
                 self._check_operable(plan.table)
-                return _keyed_requests(plan, changes, self.routes, only)
+                return _keyed_requests(plan, changes, self.routes, only, options.get("operation"))
 
             try:
                 await self._write_all(requests)
@@ -324,9 +325,17 @@ async def _later(requests: Requests, left: Ranges) -> dict[str, WriteRequest]:
 
 
 def _keyed_requests(
-    plan: plans.KeyedWrite, changes: list[plans.Change], routes: Routes, only: Ranges | None
+    plan: plans.KeyedWrite,
+    changes: list[plans.Change],
+    routes: Routes,
+    only: Ranges | None,
+    operation: str | None,
 ) -> dict[str, WriteRequest]:
-    """What each replicaset does: delete by key, insert what comes, update what stays."""
+    """What each replicaset does: delete by key, insert what comes, update what stays.
+
+    An operation is repeated after a crash. Where a row leaves one replicaset for another, the first
+    half would hide it from the second: that cannot be repeated, so it is refused.
+    """
 
     def is_left(bucket: int) -> bool:
         return only is None or contains(only, bucket)
@@ -336,19 +345,21 @@ def _keyed_requests(
     stay: dict[str, list[Row]] = {}
     buckets: dict[str, set[int]] = {}
     for change in changes:
+        owner = routes.owner(plan.tier, change.old_bucket)
         if is_left(change.old_bucket):
-            owner = routes.owner(plan.tier, change.old_bucket)
             buckets.setdefault(owner, set()).add(change.old_bucket)
             if change.update is not None:
                 stay.setdefault(owner, []).append(change.update)
                 continue
             gone.setdefault(owner, []).append((change.old_bucket, *change.key))
-        if (
-            change.update is None
-            and change.new is not None
-            and change.new_bucket is not None
-            and is_left(change.new_bucket)
-        ):
+        if change.update is not None or change.new is None or change.new_bucket is None:
+            continue
+        if is_left(change.new_bucket):
+            if operation is not None and owner != routes.owner(plan.tier, change.new_bucket):
+                raise Unsupported(
+                    "an operation of the queue cannot move a row to another replicaset",
+                    hint="run the UPDATE of the distribution key in a session",
+                )
             owner = routes.owner(plan.tier, change.new_bucket)
             buckets.setdefault(owner, set()).add(change.new_bucket)
             come.setdefault(owner, []).append(change.new)
@@ -365,6 +376,7 @@ def _keyed_requests(
                 if sql is not None and owner in part
             ),
             must_change=len(gone.get(owner, ())),
+            operation=operation,
         )
         for owner, touched in buckets.items()
     }

@@ -32,7 +32,7 @@ from cairn.node.instance import Instance
 from cairn.node.runtime import spawn
 from cairn.sql.constraints import row_query, translate
 from cairn.storage.data_store import DataStore, Fence
-from cairn.storage.readers import Cancelled, Merger, Row, RowReader
+from cairn.storage.readers import Cancelled, Merger, Row, RowReader, translated
 from cairn.storage.state_machine import constraint_error
 from cairn.storage.writer import Job
 
@@ -296,8 +296,8 @@ class Execution:
             row = _refused_row(store, request, is_alone)
             verdict = translate(str(problem), self._instance.state.catalog, row)
             raise verdict or constraint_error(problem) from None
-        except apsw.Error as problem:
-            raise CairnError(f"{type(problem).__name__}: {problem}") from None
+        except Exception as problem:  # its savepoint is rolled back: the group goes on without it
+            raise translated(problem) from None
         return WriteResponse(count, lsn, tuple(rows)) if rows else WriteResponse(count, lsn)
 
 

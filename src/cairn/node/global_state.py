@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from cairn.governor.view import QueuedOperation
-from cairn.model import ops, rows
+from cairn.model import ops
 from cairn.model import system_tables as system
 from cairn.model.catalog import Catalog
 from cairn.model.cluster import Cluster
+from cairn.model.pictures import catalog_of, cluster_of
 from cairn.model.schema import Table
 from cairn.model.topology import Position
 from cairn.storage.ddl import PENDING, decode_pending
 from cairn.storage.sqlite import open_reader
 from cairn.storage.state_machine import Applied
+
+log = logging.getLogger("cairn.state")
 
 _TOPOLOGY = {
     table.id
@@ -84,28 +88,16 @@ class GlobalState:
             self._read_catalog(position)
 
     def _read_cluster(self, position: Position) -> None:
-        self.cluster = rows.cluster_of(self.rows, position)
+        before = self.cluster.problems
+        self.cluster = cluster_of(self.rows, position)
+        _tell(before, self.cluster.problems)
 
     def _read_catalog(self, position: Position) -> None:
-        tables, indexes = rows.tables_of(self.rows(system.PICO_TABLE), self.rows(system.PICO_INDEX))
-        for table in system.LOCAL_TABLES:
-            tables[table.name] = table
-        self.catalog = Catalog(
-            version=position.index,
-            tables=tables,
-            indexes=indexes,
-            tiers={row[0]: rows.tier_of(row) for row in self.rows(system.PICO_TIER)},
-            users={row[1]: rows.user_of(row) for row in self.rows(system.PICO_USER)},
-            privileges=frozenset(
-                rows.privilege_of(row) for row in self.rows(system.PICO_PRIVILEGE)
-            ),
-            settings={
-                (key, scope): None if value is None else json.loads(value)
-                for key, scope, value in self.rows(system.PICO_DB_CONFIG)
-            },
-        )
+        before = self.catalog.problems
+        self.catalog = catalog_of(self.rows, position.index)
+        _tell(before, self.catalog.problems)
         self.key_positions = {table.id: table.key_positions for table in system.SYSTEM_TABLES}
-        for table in tables.values():
+        for table in self.catalog.tables.values():
             self.key_positions[table.id] = table.key_positions
 
     # --- derived ------------------------------------------------------------------------------
@@ -126,7 +118,11 @@ class GlobalState:
 
     def pending_ddl(self) -> ops.DdlPrepare | None:
         found = self.cluster.properties.get(PENDING)
-        return None if found is None else decode_pending(json.dumps(found))
+        try:
+            return None if found is None else decode_pending(json.dumps(found))
+        except msgspec.MsgspecError as problem:
+            log.error("%s cannot be understood: %s", PENDING, problem)
+            return None
 
     def queue(self) -> tuple[QueuedOperation, ...]:
         """Operations that are not done, and one that is if there are no others, by id.
@@ -166,5 +162,20 @@ class GlobalState:
         return {row[0] for row in found}, int(last[0] or 0)
 
     def setting(self, key: str, default: Any = None) -> Any:
+        """A value of another type than the default is not used: a loop would die of it."""
         value = self.catalog.setting(key)
-        return default if value is None else value
+        if value is None or (default is not None and not _is_like(value, default)):
+            return default
+        return value
+
+
+def _is_like(value: Any, default: Any) -> bool:
+    if isinstance(default, bool) or not isinstance(default, int | float):
+        return isinstance(value, type(default))
+    return isinstance(value, int | float) and value == value
+
+
+def _tell(before: tuple[str, ...], problems: tuple[str, ...]) -> None:
+    for problem in problems:
+        if problem not in before:
+            log.error("a row cannot be understood, a harmless value is assumed: %s", problem)

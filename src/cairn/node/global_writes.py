@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from cairn.model import ops
+from cairn.model import limits, ops
 from cairn.model.errors import CasRetry, NotLeader, QueryCanceled, TimedOut
 from cairn.model.ranges import Predicate
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE as _QUEUE
 from cairn.node.protected import check_writable
+from cairn.node.queue_rights import check_queued_rights
 from cairn.node.quorum import Patience
 from cairn.node.reading import Params, Reads
 from cairn.sql import plans
@@ -22,6 +24,20 @@ from cairn.storage.readers import Row
 
 ROWS_OF_ENTRY = 200  # of a COPY
 Planned = tuple[Predicate, plans.GlobalChange]
+
+
+def _parts(rows: list[Params]) -> Iterator[list[Params]]:
+    """Cut by number and by size: an entry that is too long is refused as a whole."""
+    part: list[Params] = []
+    size = 0
+    for row in rows:
+        part.append(row)
+        size += sum(len(value) for value in row if isinstance(value, str | bytes))
+        if len(part) >= ROWS_OF_ENTRY or size >= limits.COPY_ENTRY_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 class GlobalWrites(Reads):
@@ -78,9 +94,11 @@ class GlobalWrites(Reads):
                 is_upgrade=bool(options.get("is_upgrade")),
                 is_unsafe=bool(options.get("is_unsafe")),
             )
+            check_queued_rights(change.ops, self.instance.state.catalog, user)
             return predicate, replace(change, ops=(*self._hidden(change.ops), *extra))
 
-        return await self._propose(planned, user, timeout_s)
+        is_unsafe = bool(options.get("is_unsafe"))
+        return await self._propose(planned, user, timeout_s, is_unsafe=is_unsafe)
 
     async def _find(self, plan: plans.ReadPlan, params: Params, options: Any) -> list[Row]:
         """The rows that a write begins with; until they are there, `how` can end it."""
@@ -123,9 +141,9 @@ class GlobalWrites(Reads):
     async def insert_global(
         self, plan: plans.GlobalWrite, rows: list[Params], user: int, timeout_s: float
     ) -> int:
-        """Many rows of one table, some hundred to an entry of the Raft log."""
+        """Many rows of one table, as many to an entry of the Raft log as fit well."""
 
-        async def planned() -> Planned:
+        async def planned(part: list[Params]) -> Planned:
             predicate = self.instance.proposer.predicate(())
             read_local = self.execution.reader.unhurried
             found = [plan.execute(read_local, values) for values in part]
@@ -135,16 +153,22 @@ class GlobalWrites(Reads):
                 sum(one.row_count for one in found),
             )
             check_writable(plan.table, change.ops)
+            check_queued_rights(change.ops, self.instance.state.catalog, user)
             return predicate, replace(change, ops=self._hidden(change.ops))
 
         count = 0
-        for start in range(0, len(rows), ROWS_OF_ENTRY):
-            part = rows[start : start + ROWS_OF_ENTRY]
-            count += (await self._propose(planned, user, timeout_s)).row_count
+        for part in _parts(rows):
+            done = await self._propose(partial(planned, part), user, timeout_s)
+            count += done.row_count
         return count
 
     async def _propose(
-        self, planned: Callable[[], Awaitable[Planned]], user: int, timeout_s: float
+        self,
+        planned: Callable[[], Awaitable[Planned]],
+        user: int,
+        timeout_s: float,
+        *,
+        is_unsafe: bool = False,
     ) -> plans.GlobalChange:
         instance = self.instance
         loop = asyncio.get_running_loop()
@@ -158,7 +182,11 @@ class GlobalWrites(Reads):
             left_s = max(deadline - loop.time(), 0.01)
             try:
                 await instance.proposer.cas(
-                    ops.Batch(change.ops), predicate, timeout_s=left_s, user=user
+                    ops.Batch(change.ops),
+                    predicate,
+                    timeout_s=left_s,
+                    user=user,
+                    is_unsafe=is_unsafe,
                 )
                 return change
             except (CasRetry, NotLeader):

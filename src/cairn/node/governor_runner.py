@@ -33,7 +33,7 @@ from cairn.model.errors import CairnError, CasRetry, NotLeader, TimedOut
 from cairn.model.ranges import Predicate, one_key
 from cairn.model.rpc import Empty, LinkReport
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_INSTANCE
-from cairn.model.topology import Grade
+from cairn.model.topology import Grade, Instance, Replicaset
 from cairn.node.governor_steps import Steps
 from cairn.node.upgrades import operations
 from cairn.raft.types import ConfChangeSingle, ConfChangeV2, ProposalDropped
@@ -58,6 +58,29 @@ class GovernorStatus(msgspec.Struct):
     steps_done: int = 0
 
 
+def cut_off(graph: str, replicaset: Replicaset, members: list[Instance]) -> list[str]:
+    """Who gets no rows of its master: there is no path at all, or none of instances that live."""
+    master = replicaset.current_master_name
+    names = [each.name for each in members]
+    alive = [each.name for each in members if each.target_state.grade is Grade.ONLINE]
+    edges = edges_of(graph, names)
+    lost = unreached(edges, master, names)
+    found = [
+        f"{name} gets no rows of {master}: replication_graph has no path to it" for name in lost
+    ]
+    if edges is None or master not in alive:
+        return found
+    living = {edge for edge in edges if edge[0] in alive and edge[1] in alive}
+    away = ", ".join(name for name in names if name not in alive)
+    found += [
+        f"{name} gets no rows of {master}: every path of replication_graph to it runs through "
+        f"{away}; start it, or change replication_graph"
+        for name in unreached(living, master, alive)
+        if name not in lost
+    ]
+    return found
+
+
 class GovernorRunner:
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
@@ -77,8 +100,13 @@ class GovernorRunner:
                 self._backoff.clear()
                 await self._pause(IDLE_LOOK_S)
                 continue
-            view = self.view()
-            action = plan(view)
+            try:
+                view = self.view()
+                action = plan(view)
+            except Exception as bug:
+                # Ours, and every next leader would die of it: the cluster goes on ungoverned.
+                await self._cannot_plan(bug)
+                continue
             self._show(action.step, action.subject)
             try:
                 await self._carry_out(action, view)
@@ -128,18 +156,12 @@ class GovernorRunner:
         return tuple(sorted(line for lines in found for line in lines))
 
     def _cut_off(self) -> tuple[str, ...]:
-        """Instances to which `replication_graph` leaves no way: nothing will ever come to them."""
+        """Instances to which `replication_graph` leaves no way: nothing comes to them."""
         state = self.steps.state
         text = str(state.setting("replication_graph", "") or "")
-        found = []
+        found: list[str] = []
         for replicaset in state.cluster.replicasets.values() if text else ():
-            master = replicaset.current_master_name
-            members = [each.name for each in state.cluster.members(replicaset.name)]
-            lost = unreached(edges_of(text, members), master, members)
-            found += [
-                f"{name} gets no rows of {master}: replication_graph has no path to it"
-                for name in lost
-            ]
+            found += cut_off(text, replicaset, state.cluster.members(replicaset.name))
         return tuple(sorted(found))
 
     def _missing_upgrade(self) -> tuple[QueuedOperation, ...]:
@@ -153,6 +175,16 @@ class GovernorRunner:
         batches, last_id = state.queue_batches()
         wanted = operations(catalog, cluster, last_id + 1)
         return tuple(each for each in wanted if each.batch_id not in batches)
+
+    async def _cannot_plan(self, bug: Exception) -> None:
+        self._show("cannot plan", "")
+        told = f"{type(bug).__name__}: {bug}"
+        if self.status.last_error != told:
+            log.error("the governor cannot plan", exc_info=bug)
+            self.status.last_error = told
+            self.status.blocked_by = (f"a fault of the governor itself, please report it: {told}",)
+            self.on_status(self.status)
+        await self._pause(IDLE_LOOK_S)
 
     # --- doing --------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from cairn.model.errors import CairnError, Unreachable
+from cairn.model.unexpected import owned
 from cairn.net.link import CANCEL, Link
 
 SWEEP_S = 0.5
@@ -62,7 +63,15 @@ class Hops(Generic[T]):
         decode = self._decode
 
         def answered(raw: msgspec.Raw | CairnError) -> None:
-            hop.answer(raw if isinstance(raw, CairnError) else decode(raw))
+            if isinstance(raw, CairnError):
+                hop.answer(raw)
+                return
+            try:
+                answer = decode(raw)
+            except Exception as problem:
+                hop.answer(owned(problem, f"the answer to {self._method}"))
+                return
+            hop.answer(answer)
 
         hop.request_id = link.request(self._method, body, answered)
         self._open.append(hop)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Set
+from enum import Enum
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -32,6 +34,7 @@ from cairn.model.rpc import (
 from cairn.model.system_tables import PICO_INSTANCE
 from cairn.model.topology import Grade, Position
 from cairn.model.topology import Instance as InstanceRow
+from cairn.model.unexpected import owned
 from cairn.net.handshake import Identity, Refused
 from cairn.net.link import Handler, Link
 from cairn.net.peers import Peers
@@ -63,7 +66,19 @@ from cairn.storage.writer import Disk, GroupOf
 log = logging.getLogger("cairn.instance")
 T = TypeVar("T")
 
+ASK_S = 3.0
+ASK_ANYBODY_S = 1.0  # while nobody is known to lead: who is asked may not know either
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 10.0  # before a runner that stumbled begins anew
 _ONLY_ASK = ("read_index",)  # of the leader: nothing is changed by it
+
+
+class Ending(Enum):
+    """Why an instance may stop by itself. Whatever else goes wrong ends a statement, a connection
+    or one turn of a runner, and the instance goes on (docs/explanation-failures.md)."""
+
+    DURABILITY = "a file cannot be written any more"  # a failed fsync is never tried again
+    RAFT = "what Raft knows in memory and its log may differ"
+    EXPELLED = "this instance was expelled"
 
 
 class Instance:
@@ -92,7 +107,8 @@ class Instance:
         index, term = store.applied
         self.state.reload(Position(term, index))
         self.exit_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._raft_disk = runtime.disk(store.connection, "raft writer", self.fail)
+        lost = partial(self.end, Ending.DURABILITY)
+        self._raft_disk = runtime.disk(store.connection, "raft writer", lost)
         self.runner = RaftRunner(
             self.raft_id,
             store,
@@ -103,6 +119,7 @@ class Instance:
             on_applied=self._on_applied,
             on_installed=self._on_installed,
             on_role=self._on_role,
+            on_broken=partial(self.end, Ending.RAFT),
         )
         self.voters = Voters(self.runner, peers, self.state)
         self.proposer = Proposer(self.runner, peers, self.state, runtime, self.voters)
@@ -166,7 +183,9 @@ class Instance:
             lease_held=self.lease.is_held,
             raft=self.store.path,
         )
-        disk: Disk = self.runtime.disk(store.connection, "data writer", self.fail, GroupOf(store))
+        disk: Disk = self.runtime.disk(
+            store.connection, "data writer", partial(self.end, Ending.DURABILITY), GroupOf(store)
+        )
         return DataPlane(self.name, store, disk, self.state, self.runner)
 
     # --- life -----------------------------------------------------------------------------------
@@ -175,32 +194,43 @@ class Instance:
         self.peers.learn(self.state.peer_addresses())
         self.runner.start()
         self.local.write_diverged()
-        for coroutine, name in (
-            (self.governor.run(), "governor"),
-            (self.sentinel.run(), "sentinel"),
-            (self.lease.run(), "lease"),
-            (self.peers.watch(), "link watch"),
-            (self.replication.run(), "replication"),
-            (self.move_driver.run(), "moves"),
-            (self.replication.maintain(), "row log upkeep"),
-            (self.replication.beat(), "routing heartbeat"),
-        ):
-            self._tasks.append(spawn(self._guarded(coroutine, name), name))
+        works: tuple[tuple[Callable[[], Awaitable[None]], str], ...] = (
+            (self.governor.run, "governor"),
+            (self.sentinel.run, "sentinel"),
+            (self.lease.run, "lease"),
+            (self.peers.watch, "link watch"),
+            (self.replication.run, "replication"),
+            (self.move_driver.run, "moves"),
+            (self.replication.maintain, "row log upkeep"),
+            (self.replication.beat, "routing heartbeat"),
+        )
+        for work, name in works:
+            self._tasks.append(spawn(self._kept_up(work, name), name))
 
-    async def _guarded(self, work: Awaitable[None], name: str) -> None:
-        """A runner that dies of a bug takes the instance along: half an instance is worse."""
-        try:
-            await work
-        except asyncio.CancelledError:
-            raise
-        except BaseException as problem:
-            log.exception("%s failed", name)
-            self.fail(problem)
+    async def _kept_up(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+        """A runner that stumbles begins anew, later each time: half an instance is worse."""
+        pause_s = FIRST_PAUSE_S
+        loop = asyncio.get_running_loop()
+        while True:
+            begun = loop.time()
+            try:
+                await work()
+                return
+            except Exception as problem:
+                owned(problem, name)
+            if loop.time() - begun > LAST_PAUSE_S:
+                pause_s = FIRST_PAUSE_S
+            log.error("%s begins anew in %g s", name, pause_s)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
-    def fail(self, problem: BaseException) -> None:
-        """Fail-stop: what is on disk is the truth, memory is not."""
-        log.critical("stopping: %s", explained(problem))
-        self.finish(1)
+    def end(self, why: Ending, problem: BaseException | None = None) -> None:
+        """The one place where an instance decides to stop; `Ending` lists the reasons."""
+        if why is Ending.RAFT and problem is not None:
+            owned(problem, "Raft")
+        text = "" if problem is None else f": {explained(problem)}"
+        log.critical("stopping, %s%s", why.value, text)
+        self.finish(5 if why is Ending.EXPELLED else 1)
 
     def finish(self, code: int) -> None:
         if not self.exit_code.done():
@@ -242,7 +272,10 @@ class Instance:
         if any(isinstance(each.op, ops.DdlCommit | ops.DdlAbort) for each in done):
             self.data.reconcile()
         for listener in self.on_applied:
-            listener(done)
+            try:
+                listener(done)
+            except Exception as problem:
+                owned(problem, "a listener to applied entries")
 
     def _on_installed(self, told_01: list[str], told_02: list[str]) -> None:
         position = Position(self.runner.applied_term, self.runner.applied_index)
@@ -252,7 +285,10 @@ class Instance:
         self.data.reconcile()
         self.peers.review()
         for listener in self.on_installed:
-            listener(told_01, told_02)
+            try:
+                listener(told_01, told_02)
+            except Exception as problem:
+                owned(problem, "a listener to an installed snapshot")
 
     def _topology_changed(self) -> None:
         self.peers.learn(self.state.peer_addresses())
@@ -266,8 +302,7 @@ class Instance:
         self.governor.wake()
         row = self.row
         if row is not None and row.current_state.grade is Grade.EXPELLED:
-            log.warning("this instance was expelled")
-            self.finish(5)
+            self.end(Ending.EXPELLED)
 
     def _abandon_offline(self) -> None:
         """Statements on their way to an instance that was declared Offline go elsewhere now."""
@@ -300,7 +335,7 @@ class Instance:
 
     def _on_role(self) -> None:
         core = self.runner.core
-        if core.leader:
+        if self.runner.leader_id:
             if self._led_by not in (0, core.leader):
                 why = f"instance {self._led_by} leads no longer"
                 self.peers.abandon(self._led_by, why, if_quiet=True)
@@ -334,7 +369,8 @@ class Instance:
                     return found
                 if leader:
                     left = max(deadline - loop.time(), 0.01)
-                    return await self.peers.call(leader, method, body, answer, min(left, 3.0))
+                    most = ASK_S if self.runner.leader_id else ASK_ANYBODY_S
+                    return await self.peers.call(leader, method, body, answer, min(left, most))
             except NotLeader as redirect:
                 problem, hint = redirect, redirect.detail or redirect.leader or 0
             except Unreachable as trouble:
@@ -417,6 +453,8 @@ class Instance:
         cluster = self.state.cluster
         if not who.raft_id or who.cluster_uuid != cluster.cluster_uuid:
             return None
+        if cluster.problems:
+            return None  # a row that cannot be read is no proof that there is none
         row = cluster.by_raft_id(who.raft_id)
         if row is None and who.raft_id <= cluster.last_raft_id:
             return Refused(f"instance {who.raft_id} was expelled from the cluster", expelled=True)
@@ -443,7 +481,7 @@ class Instance:
             raft_id=self.raft_id,
             name=self.name,
             term=core.term,
-            leader=core.leader,
+            leader=self.runner.leader_id,
             persisted=self.runner.persisted_index,
             committed=core.log.committed,
             applied=self.runner.applied_index,
@@ -454,6 +492,7 @@ class Instance:
             waits_for=tuple(self.replication.waits_for()),
             moves=tuple(self.move_driver.reports().values()),
             move_waits=self.move_driver.waits,
+            clock_s=self.runtime.wall_clock().timestamp(),
         )
 
 

@@ -61,10 +61,10 @@ class LeaseHolder:
         me = self._state.cluster.instances.get(self._name)
         if me is None or not self._runner.leader_id:
             return
-        replicaset = self._state.cluster.replicasets.get(me.replicaset_name)
-        if replicaset is None or replicaset.current_master_name != self._name:
+        if self._state.cluster.master_of(me.replicaset_name) is not me:
             return
-        request = LeaseRequest(self._name, me.target_state.incarnation, replicaset.epoch)
+        replicaset = self._state.cluster.replicasets[me.replicaset_name]
+        request = LeaseRequest(self._name, me.target_state.incarnation, replicaset.epoch, me.uuid)
         asked = self._runtime.boot_clock()
         leader = self._runner.leader_id
         if leader == self._runner.raft_id:
@@ -103,9 +103,12 @@ class LeaseGiver:
         instance = self._state.cluster.instances.get(request.instance)
         if instance is None:
             return "not a member"
-        replicaset = self._state.cluster.replicasets[instance.replicaset_name]
-        if replicaset.current_master_name != request.instance:
-            return f"the master is {replicaset.current_master_name}"
+        if request.uuid not in ("", instance.uuid):  # a version before did not tell it
+            return "another instance has this name"
+        replicaset = self._state.cluster.replicasets.get(instance.replicaset_name)
+        master = self._state.cluster.master_of(instance.replicaset_name)
+        if replicaset is None or master is not instance:
+            return f"the master is {'nobody' if master is None else master.name}"
         if replicaset.target_master_name != request.instance:
             return f"{replicaset.target_master_name} is to become master"
         if replicaset.epoch != request.epoch:

@@ -10,26 +10,29 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from cairn.governor.buckets import ideal
 from cairn.model import ops, rows
 from cairn.model import system_tables as system
 from cairn.model.cluster import Cluster
-from cairn.model.errors import CairnError, CasRetry, JoinRefused, NotInPrerequisiteState, NotLeader
+from cairn.model.errors import CasRetry, JoinRefused, NotInPrerequisiteState, NotLeader
+from cairn.model.holders import EXPEL, EXPEL_BY_FORCE, kept_by, lost_with, ranges_in_words
 from cairn.model.ranges import one_key, whole_table
 from cairn.model.rpc import (
     Empty,
     ExpelRequest,
+    ExpelResponse,
     JoinRequest,
     JoinResponse,
     UpdateInstanceRequest,
 )
 from cairn.model.topology import Grade, Instance, State
 from cairn.model.values import datetime_to_micros
+from cairn.node.clocks import clock_problem
 from cairn.node.global_state import GlobalState
 from cairn.node.proposals import Proposer
 from cairn.node.raft_runner import RaftRunner
 from cairn.node.runtime import Runtime
 from cairn.topology.admission import RANGES, admit
+from cairn.topology.guard import READ
 
 log = logging.getLogger("cairn.membership")
 T = TypeVar("T")
@@ -115,6 +118,10 @@ class Membership:
 
     async def update(self, request: UpdateInstanceRequest) -> Empty:
         await self._retried(lambda: self._update(request))
+        if request.clock_s is not None:
+            ahead_s = request.clock_s - self._runtime.wall_clock().timestamp()
+            if (problem := clock_problem(request.instance_name, ahead_s)) is not None:
+                log.warning("%s", problem)
         return Empty()
 
     async def _update(self, request: UpdateInstanceRequest) -> None:
@@ -161,38 +168,48 @@ class Membership:
 
     # --- expel --------------------------------------------------------------------------------
 
-    async def expel(self, request: ExpelRequest) -> Empty:
-        await self._retried(lambda: self._expel(request))
-        return Empty()
+    async def expel(self, request: ExpelRequest) -> ExpelResponse:
+        return await self._retried(lambda: self._expel(request))
 
-    async def _expel(self, request: ExpelRequest) -> None:
+    async def _expel(self, request: ExpelRequest) -> ExpelResponse:
         cluster = self._state.cluster
         instance = cluster.find(request.instance)
         if instance is None:
             raise NotInPrerequisiteState(
                 f'there is no instance "{request.instance}"', hint="see `cairn status`"
             )
-        if instance.target_state.grade is Grade.EXPELLED:
-            return
-        refusal = why_not_expel(cluster, instance, self._state.sharded_tiers(), request.force)
-        if refusal is not None:
-            raise refusal
-        target = next_target(instance, Grade.EXPELLED)
-        log.info("%s shall be expelled%s", instance.name, " by force" if request.force else "")
+        reason = EXPEL_BY_FORCE if request.force else EXPEL
+        is_leaving = instance.target_state.grade is Grade.EXPELLED
+        if is_leaving and (not request.force or instance.target_state_reason == reason):
+            return ExpelResponse()
+        lost = lost_with(cluster, instance, self._state.sharded_tiers())
+        target = instance.target_state if is_leaving else next_target(instance, Grade.EXPELLED)
         change = ops.Update(
             _INSTANCES.id,
             (instance.name,),
             (
                 (_INSTANCES.position("target_state"), rows.state_json(target)),
-                (_INSTANCES.position("target_state_reason"), "expel"),
+                (_INSTANCES.position("target_state_reason"), reason),
             ),
         )
-        ranges = (
-            whole_table(_INSTANCES.id),
-            whole_table(system.PICO_REPLICASET.id),
-            whole_table(system.PICO_BUCKET.id),
+        predicate = self._proposer.predicate(READ)
+        await self._proposer.cas(change, predicate, force=request.force)
+        log.info("%s shall be expelled%s", instance.name, " by force" if request.force else "")
+        tables = [
+            table.name
+            for table in self._state.catalog.tables.values()
+            if lost and table.sharding is not None and table.sharding.tier == instance.tier
+        ]
+        if lost:
+            log.warning(
+                "the rows of buckets %s go with it, of tables %s",
+                ranges_in_words(lost),
+                ", ".join(sorted(tables)),
+            )
+        ranges = tuple(f"{each.start}–{each.end}" for each in lost)
+        return ExpelResponse(
+            ranges, tuple(sorted(tables)), kept_by(cluster, instance) if lost else ()
         )
-        await self._proposer.cas(change, self._proposer.predicate(ranges))
 
 
 def next_target(instance: Instance, grade: Grade) -> State:
@@ -200,75 +217,6 @@ def next_target(instance: Instance, grade: Grade) -> State:
     if grade is Grade.ONLINE:
         return State(grade, instance.target_state.incarnation + 1)
     return State(grade, instance.current_state.incarnation)
-
-
-def why_not_expel(
-    cluster: Cluster, instance: Instance, sharded_tiers: frozenset[str], force: bool
-) -> CairnError | None:
-    """What would be lost; None when the instance may go."""
-    others = [each for each in cluster.instances.values() if each.name != instance.name]
-    if not any(each.current_state.grade is not Grade.EXPELLED for each in others):
-        return NotInPrerequisiteState(
-            f"attempt to expel instance '{instance.name}' which is the only member in the cluster"
-        )
-    if not any(_is_staying_voter(cluster, each) for each in others):
-        return NotInPrerequisiteState(
-            f"{instance.name} is the last instance that may vote: the cluster would have no leader",
-            hint="add an instance of a tier that can vote first",
-        )
-    stays = [
-        member
-        for member in cluster.members(instance.replicaset_name)
-        if member.name != instance.name and member.target_state.grade is not Grade.EXPELLED
-    ]
-    owned = cluster.owned(instance.replicaset_name)
-    if not stays and owned and not ideal(cluster, instance.tier, without=instance.replicaset_name):
-        return NotInPrerequisiteState(
-            f"{instance.replicaset_name} owns buckets and no other replicaset of tier "
-            f"{instance.tier} is ready to take them",
-            hint="fill another replicaset of the tier first",
-        )
-    if force:
-        return None
-    if instance.current_state.grade is not Grade.OFFLINE and instance.target_state.grade in (
-        Grade.ONLINE,
-    ):
-        rest = [m for m in cluster.members(instance.replicaset_name) if m.name != instance.name]
-        has_heir = any(member.current_state.grade is Grade.ONLINE for member in rest)
-        if not has_heir and owned and instance.tier in sharded_tiers:
-            return _owns_buckets(cluster, instance)
-        if (
-            not rest
-            and owned
-            and not ideal(cluster, instance.tier, without=instance.replicaset_name)
-        ):
-            return _owns_buckets(cluster, instance)
-        return None
-    members = cluster.members(instance.replicaset_name)
-    if len(members) == 1 and cluster.owned(instance.replicaset_name):
-        moves_on = ideal(cluster, instance.tier, without=instance.replicaset_name)
-        if instance.tier in sharded_tiers or not moves_on:
-            return _owns_buckets(cluster, instance)
-    return None
-
-
-def _is_staying_voter(cluster: Cluster, instance: Instance) -> bool:
-    tier = cluster.tiers.get(instance.tier)
-    return (tier is None or tier.can_vote) and Grade.EXPELLED not in (
-        instance.current_state.grade,
-        instance.target_state.grade,
-    )
-
-
-def _owns_buckets(cluster: Cluster, instance: Instance) -> CairnError:
-    ranges = ", ".join(
-        f"{bucket.start}–{bucket.end}" for bucket in cluster.owned(instance.replicaset_name)
-    )
-    return NotInPrerequisiteState(
-        f"{instance.replicaset_name} still owns buckets {ranges} and {instance.name} is the last "
-        "instance that has them",
-        hint="add an instance to the replicaset first, or use --force and lose these rows",
-    )
 
 
 def _address_changes(

@@ -10,10 +10,15 @@ import asyncio
 import logging
 from collections import OrderedDict
 
-from cairn.model import ops
+import msgspec
+
+from cairn.model import limits, ops
 from cairn.model.errors import (
+    CairnError,
     CasConflict,
     CasRetry,
+    CheckViolation,
+    LimitExceeded,
     NotLeader,
     OutcomeUnknown,
     TimedOut,
@@ -21,6 +26,7 @@ from cairn.model.errors import (
 )
 from cairn.model.ranges import KeyRange, Predicate
 from cairn.model.rpc import CasAccepted, CasRequest
+from cairn.model.table_checks import check_ops
 from cairn.net.peers import Peers
 from cairn.node.global_state import GlobalState
 from cairn.node.quorum import Patience, Voters
@@ -29,12 +35,23 @@ from cairn.node.runtime import Runtime, timestamp
 from cairn.raft import cas
 from cairn.raft.types import EntryType, ProposalDropped
 from cairn.storage.state_machine import Applied
+from cairn.topology.guard import check_change, is_of_topology
 
 log = logging.getLogger("cairn.cas")
 
 RPC_TIMEOUT_S = 3.0
 LOOK_S = 1.0  # between two looks at whether anybody is left who could confirm
 REMEMBERED = 4_096  # applied entries whose verdict is kept for those who ask a little late
+
+
+def check_entry_size(size: int) -> None:
+    """An entry that is too long to be sent to the others would stop the log for good."""
+    if size > limits.ENTRY_BYTES:
+        raise LimitExceeded(
+            f"the change has {size >> 20} MiB, more than one entry of the Raft log may have",
+            hint=f"at most {limits.ENTRY_BYTES >> 20} MiB: write fewer rows of a global table at "
+            "a time; large values belong into a sharded table",
+        )
 
 
 class Proposer:
@@ -59,6 +76,7 @@ class Proposer:
 
     def check_and_append(self, request: CasRequest) -> CasAccepted:
         """One synchronous turn: nothing can come between the check and the append."""
+        check_ops(ops.dml_of(request.op))
         runner = self._runner
         if runner.is_leader and self._term != runner.term:
             self._rebuild()
@@ -73,11 +91,14 @@ class Proposer:
         key = request.request_id.encode()
         match self._log.check(request.predicate, key, touched, standing):
             case cas.Accepted():
+                self._check(request)
                 envelope = ops.Envelope(
                     request.op, request.request_id, timestamp(self._runtime), request.user
                 )
+                data = ops.encode(envelope)
+                check_entry_size(len(data))
                 try:
-                    index, term = runner.propose(ops.encode(envelope))
+                    index, term = runner.propose(data)
                 except ProposalDropped as dropped:
                     raise CasRetry(f"the leader took no proposal: {dropped.reason}") from None
                 self._log.append(cas.LogRecord(index, term, key, touched))
@@ -95,6 +116,31 @@ class Proposer:
             case cas.LeaderElsewhere(leader=leader):
                 raise NotLeader(leader=leader)
 
+    def _check(self, request: CasRequest) -> None:
+        """Refuse a change that would end the cluster or lose rows. Every way comes through here."""
+        changes = ops.dml_of(request.op)
+        if not is_of_topology(changes):
+            return
+        cluster = self._state.cluster
+        try:
+            ranges = check_change(
+                changes,
+                cluster,
+                self._state.sharded_tiers(),
+                force=request.force,
+                is_unsafe=request.is_unsafe,
+            )
+        except CairnError:
+            raise
+        except Exception as bug:  # ours: it ends this change, not the leader
+            log.exception("a change cannot be judged")
+            raise CheckViolation(f"the change cannot be judged: {bug!r}") from bug
+        # What was decided here holds at the applied position: entries on their way count as well.
+        seen = Predicate(cluster.position.index, self._runner.term, ranges)
+        conflict = self._log.first_conflict(seen, ())
+        if conflict is not None:
+            raise CasConflict(f"found a conflicting entry at index {conflict.index}")
+
     def _rebuild(self) -> None:
         """A new tenure: read the ranges of the whole kept log, uncommitted entries included."""
         runner = self._runner
@@ -104,7 +150,10 @@ class Proposer:
         for entry in log_.slice(first, last + 1) if last >= first else []:
             if entry.type == EntryType.CONF_CHANGE or not entry.data:
                 continue
-            envelope = ops.decode(entry.data)
+            try:
+                envelope = ops.decode(entry.data)
+            except msgspec.MsgspecError:
+                continue  # it has no effect on anybody
             touched = ops.touched(envelope.op, self._state.key_positions)
             key = envelope.request_id.encode()
             records.append(cas.LogRecord(entry.index, entry.term, key, touched))
@@ -124,6 +173,8 @@ class Proposer:
         *,
         timeout_s: float = RPC_TIMEOUT_S,
         user: int = 1,
+        force: bool = False,
+        is_unsafe: bool = False,
     ) -> Applied:
         """Propose and wait until applied here.
 
@@ -136,7 +187,11 @@ class Proposer:
             predicate=predicate,
             op=op,
             user=user,
+            force=force,
+            is_unsafe=is_unsafe,
         )
+        if not self._runner.is_leader:
+            check_entry_size(len(ops.encode_op(op)))  # it may be too long for the way there
         deadline = asyncio.get_running_loop().time() + timeout_s
         accepted = await self._append(request, deadline)
         done = await self._verdict(accepted, deadline)

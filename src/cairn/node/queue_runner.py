@@ -116,6 +116,7 @@ class QueueRunner:
                 | plans.ShardedInsert()
                 | plans.ScatterWrite()
                 | plans.InsertSelect()
+                | plans.KeyedWrite()
             ):
                 await self._dispatcher.write(
                     plan,

@@ -24,6 +24,9 @@ class Voters:
         voters = self._runner.core.conf.voters
         return [each for each in voters if each != mine and not self._peers.is_linked(each)]
 
+    def is_leaderless(self) -> bool:
+        return not self._runner.leader_id
+
     def are_too_few(self) -> bool:
         """Whether those that can be reached are no majority, so that none of them can lead."""
         voters = len(self._runner.core.conf.voters)
@@ -51,17 +54,24 @@ class Voters:
 
 
 class Patience:
-    """One wait for a leader: over when too few voters were within reach for PATIENCE_S."""
+    """One wait for a leader. Over when too few voters were within reach for PATIENCE_S, or when
+    none was heard of for twice that: voters may be linked and stand still.
+    """
 
     def __init__(self, voters: Voters) -> None:
         self._voters = voters
-        self._since: float | None = None
+        self._few_since: float | None = None
+        self._none_since: float | None = None
 
     def is_over(self) -> bool:
-        if not self._voters.are_too_few():
-            self._since = None
-            return False
         now = asyncio.get_running_loop().time()
-        if self._since is None:
-            self._since = now
-        return now - self._since >= PATIENCE_S
+        if not self._voters.is_leaderless():
+            self._few_since = self._none_since = None
+            return False
+        self._none_since = now if self._none_since is None else self._none_since
+        if not self._voters.are_too_few():
+            self._few_since = None
+        elif self._few_since is None:
+            self._few_since = now
+        few_s = 0.0 if self._few_since is None else now - self._few_since
+        return few_s >= PATIENCE_S or now - self._none_since >= 2 * PATIENCE_S

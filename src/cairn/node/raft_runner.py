@@ -43,6 +43,7 @@ log = logging.getLogger("cairn.raft")
 TICK_S = 0.1
 ELECTION_TICKS = 10
 HEARTBEAT_TICKS = 2
+SILENT_TICKS = 2 * ELECTION_TICKS  # without a word of the leader: then there is none for us
 MAX_CATCH_UP = 2  # ticks made good after a stall; more would make a paused node campaign at once
 LOG_ENTRIES_MAX, LOG_BYTES_MAX, LOG_TAIL = 16_384, 64 * 1024 * 1024, 2_000
 
@@ -62,11 +63,13 @@ class RaftRunner:
         on_applied: Callable[[list[Applied]], None],
         on_installed: Callable[[list[str], list[str]], None],
         on_role: Callable[[], None],
+        on_broken: Callable[[BaseException], None],
     ) -> None:
         self.raft_id = raft_id
         self._runtime = runtime
         self._store, self._machine, self._disk, self._peers = store, machine, disk, peers
         self._on_applied, self._on_installed, self._on_role = on_applied, on_installed, on_role
+        self._on_broken = on_broken
         self.sender = SnapshotSender(store.path)
         self.receiver = SnapshotReceiver(peers)
         self.view = LogView(store, self.sender.make)
@@ -92,6 +95,7 @@ class RaftRunner:
         self._compacting = False
         self.entries_max, self.bytes_max = LOG_ENTRIES_MAX, LOG_BYTES_MAX  # see ALTER SYSTEM
         self._closed = False
+        self._leader_is_silent = False
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -122,13 +126,29 @@ class RaftRunner:
                 self.stalled_until = self.ticks + 2 * ELECTION_TICKS
                 log.warning("this process stood still for %.1f s", late)
             steps = 1 + min(int(late / TICK_S), MAX_CATCH_UP - 1)
-            for _ in range(steps):
-                self.ticks += 1
-                self.core.tick()
-            for peer in self.sender.overdue(self.ticks):
-                self.core.report_snapshot(peer, False)
+            try:
+                for _ in range(steps):
+                    self.ticks += 1
+                    self.core.tick()
+                self._note_silence()
+                for peer in self.sender.overdue(self.ticks):
+                    self.core.report_snapshot(peer, False)
+            except Exception as problem:
+                self._on_broken(problem)
+                return
             due = max(due + TICK_S, self._loop.time())
             self.wake()
+
+    def _note_silence(self) -> None:
+        core = self.core
+        silent = core.role is not Role.LEADER and core.election_elapsed >= SILENT_TICKS
+        if silent == self._leader_is_silent:
+            return
+        self._leader_is_silent = silent
+        if core.leader:
+            if silent:
+                log.warning("instance %d, the Raft leader, is not heard any more", core.leader)
+            self._on_role()
 
     # --- what the rest of the instance asks -----------------------------------------------------
 
@@ -138,7 +158,11 @@ class RaftRunner:
 
     @property
     def leader_id(self) -> int:
-        return self.core.leader
+        """Who leads, as far as this instance hears: 0 after two election timeouts of silence.
+
+        A voter campaigns by then. A learner never does, and would name a dead leader for ever.
+        """
+        return 0 if self._leader_is_silent else self.core.leader
 
     @property
     def term(self) -> int:
@@ -220,6 +244,7 @@ class RaftRunner:
             spawn(self._fetch(message), "fetch snapshot")
             return
         self.core.step(message)
+        self._note_silence()
         self.wake()
 
     async def _fetch(self, message: Message) -> None:
@@ -255,8 +280,11 @@ class RaftRunner:
         self._waking = False
         if self._closed:
             return
-        while self.core.has_ready():
-            self._carry_out(self.core.ready())
+        try:
+            while self.core.has_ready():
+                self._carry_out(self.core.ready())
+        except Exception as problem:  # half of a Ready is done, and nobody knows which half
+            self._on_broken(problem)
 
     def _carry_out(self, ready: Ready) -> None:
         self._send(ready.messages)
@@ -303,6 +331,12 @@ class RaftRunner:
         self._in_flight -= 1
         if self._closed:
             return
+        try:
+            self._take_written(ready, told)
+        except Exception as problem:
+            self._on_broken(problem)
+
+    def _take_written(self, ready: Ready, told: tuple[list[str], list[str]]) -> None:
         if ready.snapshot is not None:
             meta = ready.snapshot.meta
             self.view.installed(meta)
@@ -348,6 +382,12 @@ class RaftRunner:
     def _applied(self, done: list[Applied]) -> None:
         if self._closed:
             return
+        try:
+            self._take_applied(done)
+        except Exception as problem:
+            self._on_broken(problem)
+
+    def _take_applied(self, done: list[Applied]) -> None:
         self.applied_index, self.applied_term = done[-1].index, done[-1].term
         self.core.applied(self.applied_index)
         self._campaign_if_alone()

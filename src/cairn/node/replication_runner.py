@@ -50,6 +50,9 @@ BATCH = 500
 REFUSED_PAUSE_S = 5.0
 MAINTAIN_S = 5.0
 BEAT_S = 1.0
+#: How long an operation that was done is remembered. Repeated later it would be done again; chunks
+#: of a staged write, which is what is repeated, are swept after a day.
+OPERATIONS_S = 7 * 24 * 3600.0
 NEVER_S = 1e6  # how stale a replica is that has never had everything
 
 
@@ -385,10 +388,16 @@ class Replication(Ballots, FullCopies):
         while True:
             await asyncio.sleep(MAINTAIN_S)
             self.drop_idle_copies()
+            await self._forget_operations()
             for origin, lsn in list(self.data.vclock.items()):
                 upto = self.prunable(origin, lsn, self._reader.mean_bytes(origin))
                 if upto >= self._reader.oldest(origin) > 0:
                     await self.data.run(lambda o=origin, u=upto: self.data.store.prune(o, u))  # type: ignore[misc]
+
+    async def _forget_operations(self) -> None:
+        before = int((self._runtime.wall_clock().timestamp() - OPERATIONS_S) * 1e6)
+        if self._reader.has_operations(before):
+            await self.data.run(lambda: self.data.store.forget_operations(before))
 
     # --- what the governor asks -----------------------------------------------------------------
 
@@ -399,7 +408,12 @@ class Replication(Ballots, FullCopies):
         found = self._replicaset()
         if found is None:
             raise NoMaster("this instance is in no replicaset yet")
-        master = self._state.cluster.instances.get(found[1].current_master_name)
+        master = self._state.cluster.master_of(found[1].name)
+        if master is None and self._name not in found[1].members:
+            raise NoMaster(
+                f"{found[1].name} has no master to take rows from; "
+                f"{', '.join(found[1].members) or 'nobody'} has them"
+            )
         if master is None or master.name == self._name:
             return Empty()
         body = VclockRequest(0, request.timeout_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import time
@@ -14,8 +15,11 @@ from typing import Protocol
 
 import apsw
 
+from cairn.model.unexpected import owned
 from cairn.net.peers import Network, SocketNetwork
 from cairn.storage.writer import Disk, Job, WriterThread, run_group
+
+log = logging.getLogger("cairn")
 
 Group = Callable[[apsw.Connection, list[Job]], None]
 
@@ -89,8 +93,17 @@ def timestamp(runtime: Runtime) -> str:
 def spawn(coroutine: object, name: str = "") -> asyncio.Task[None]:
     task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine, name=name)  # type: ignore[arg-type]
     _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
+    task.add_done_callback(_ended)
     return task
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    """Nobody waits for it: what it did not expect is written down here, and life goes on."""
+    _tasks.discard(task)
+    if not task.cancelled() and (problem := task.exception()) is not None:
+        refusal = owned(problem, task.get_name())
+        if refusal is problem:
+            log.warning("%s: %s", task.get_name(), refusal)
 
 
 _tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps only weak references

@@ -33,7 +33,7 @@ from cairn.model.schema import FIRST_USER_TABLE_ID
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_PROPERTY
 from cairn.model.topology import Grade
 from cairn.moves.steps import LAST_FREEZE
-from cairn.node.access import access_ops, check_password, setting_ops
+from cairn.node.access import LAST_USER_ID, access_ops, check_password, setting_ops
 from cairn.node.first_entries import MakeVerifier
 from cairn.node.instance import Instance
 from cairn.node.proposals import LOOK_S
@@ -168,6 +168,10 @@ class SchemaChanges:
         """Ids are never used twice: an old row-log record must not meet another table."""
         return int(self._state.cluster.properties.get("last_table_id", 0))
 
+    def _last_user_id(self) -> int:
+        """An open session has its user's id: another user must never get it."""
+        return int(self._state.cluster.properties.get(LAST_USER_ID, 0))
+
     def _check_masters(self, ddl: ops.Ddl, catalog: Catalog) -> None:
         """A dead replicaset makes DDL refuse at once: it would be waited for in vain (rule 14)."""
         cluster = self._state.cluster
@@ -276,10 +280,13 @@ class SchemaChanges:
             whole_table(system.PICO_USER.id),
             whole_table(system.PICO_PRIVILEGE.id),
             whole_table(system.PICO_TABLE.id),
+            one_key(system.PICO_PROPERTY.id, (LAST_USER_ID,)),
         )
         limit_s = plan.timeout or 10.0
         await self._propose(
-            lambda: access_ops(plan, self._state.catalog, user, self.verifier),
+            lambda: access_ops(
+                plan, self._state.catalog, user, self.verifier, self._last_user_id()
+            ),
             ranges,
             limit_s,
             user,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, TypeAlias
 
+from cairn.model import limits
 from cairn.model.errors import CairnError
 from cairn.pgwire.oids import TYPE_SIZES
 
@@ -17,7 +18,7 @@ CANCEL_REQUEST: Final = 80877102
 TEXT_FORMAT: Final = 0
 BINARY_FORMAT: Final = 1
 
-MAX_MESSAGE_BYTES: Final = 256 * 1024 * 1024
+MAX_MESSAGE_BYTES: Final = limits.CLIENT_MESSAGE_BYTES
 MAX_STARTUP_BYTES: Final = 10_000
 
 HEADER: Final = Struct("!BI")  # kind, length that counts itself but not the kind

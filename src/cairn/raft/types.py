@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Protocol
 
 import msgspec
 
+from cairn.model import limits
 from cairn.model.errors import CairnError, NotLeader
 
 __all__ = [
@@ -216,9 +217,9 @@ class Config:
     heartbeat_tick: int = 1
     pre_vote: bool = True
     check_quorum: bool = True
-    max_msg_bytes: int = 64 * 1024
+    max_msg_bytes: int = limits.APPEND_BYTES
     max_inflight: int = 256
-    max_uncommitted_bytes: int = 16 * 1024 * 1024
+    max_uncommitted_bytes: int = limits.UNCOMMITTED_BYTES
     max_apply_bytes: int = 4 * 1024 * 1024
     step_down_on_removal: bool = True
     read_mode: Literal["safe"] = "safe"  # lease reads trust clocks: left out (brief 10)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
+from cairn.model import limits
 from cairn.raft.types import BadMessage, ConfState, Entry, Message, MsgKind, Snapshot
 
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+MAX_MESSAGE_BYTES = limits.MESSAGE_BYTES
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Message)

@@ -16,7 +16,9 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.schema import Table
+from cairn.model.unexpected import of_value
 from cairn.model.values import ColumnType, physical_reader, to_physical
+from cairn.server.arrow_limits import read_table
 from cairn.server.arrow_types import Row, load_pyarrow
 from cairn.server.copy_rows import check_filled, is_required, missing
 
@@ -70,23 +72,8 @@ class BatchDecoder:
 
     def checked(self, data: bytes) -> tuple[Any, list[Any]]:
         """The batch, and its columns as they would be stored: Arrow's where it can make them."""
-        table = self._table_of(data)
-        if table.num_columns != len(self._columns):
-            raise InvalidText(
-                f"the stream has {table.num_columns} columns, COPY names {len(self._columns)}"
-            )
+        table = read_table(self._pa, data, len(self._columns))
         return table, [self._physical(at, table.column(at)) for at in range(len(self._columns))]
-
-    def _table_of(self, data: bytes) -> Any:
-        """Messages that came together are given as one: there may be several streams in it."""
-        pa = self._pa
-        source, found = pa.BufferReader(data), []
-        try:
-            while source.tell() < len(data):
-                found.append(pa.ipc.open_stream(source).read_all())
-            return found[0] if len(found) == 1 else pa.concat_tables(found)
-        except pa.ArrowInvalid as problem:
-            raise InvalidText(f"not an Arrow IPC stream: {problem}") from None
 
     def buckets(self, table: Any, columns: list[Any]) -> list[int]:
         """Of each row of what `checked` has given."""
@@ -110,10 +97,12 @@ class BatchDecoder:
             raise missing(column, self._table)
         try:
             return _stored(self._pa, column.type, array)
-        except (self._pa.ArrowInvalid, self._pa.ArrowNotImplementedError) as problem:
+        except (self._pa.ArrowException, TypeError) as problem:
             raise DatatypeMismatch(
                 f'column "{column.name}" is {column.type}, the stream has {array.type}: {problem}'
             ) from None
+        except Exception as problem:
+            raise of_value(problem, f"column {column.name} of an Arrow stream") from None
 
 
 def _listed(column: Any) -> list[Any]:
@@ -164,12 +153,14 @@ def _doubles(pa: Any, array: Any) -> Any:
 def _check_json(value: str | None) -> None:
     try:
         None if value is None else json.loads(value)
-    except ValueError:
-        raise InvalidText(f'invalid input syntax for type json: "{value}"') from None
+    except (ValueError, RecursionError):
+        raise InvalidText(f'invalid input syntax for type json: "{str(value)[:200]}"') from None
 
 
 def _uuid_bytes(value: Any) -> bytes:
     try:
-        return UUID(value).bytes if isinstance(value, str) else bytes(value)
-    except ValueError:
+        if isinstance(value, bytes):
+            return UUID(bytes=value).bytes
+        return UUID(value).bytes
+    except (ValueError, AttributeError, TypeError):
         raise InvalidText(f'invalid input syntax for type uuid: "{value}"') from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from cairn.model.errors import CairnError, NoMaster, NotOwner, TableUnderDdl
 from cairn.model.rpc import WriteResponse
+from cairn.model.unexpected import owned
 from cairn.pgwire.extended import Shape, Statement
 from cairn.pgwire.formats import decode_params
 from cairn.pgwire.frontend import DESCRIBE_UNNAMED, EXECUTE_UNNAMED
@@ -86,16 +87,19 @@ class AtOnce(Entering):
             self._waiting = False
             if self._closing:
                 return
-            if isinstance(result, MOVING):  # it was not executed: the long way follows its rows
-                self.book.bind(request)
-                self.pg.bind_complete()
-            else:
-                head = shape.bound if described else BIND_COMPLETE
-                if isinstance(result, CairnError):
-                    self.pg.raw(head)
-                    self._failed(result)
+            try:
+                if isinstance(result, MOVING):  # it was not executed: the long way follows its rows
+                    self.book.bind(request)
+                    self.pg.bind_complete()
                 else:
-                    self._say_at_once(head, prepared.complete(result.row_count), described)
+                    head = shape.bound if described else BIND_COMPLETE
+                    if isinstance(result, CairnError):
+                        self.pg.raw(head)
+                        self._failed(result)
+                    else:
+                        self._say_at_once(head, prepared.complete(result.row_count), described)
+            except Exception as problem:
+                self._failed(owned(problem, "the answer to a write"))
             self._pump()
 
         self._waiting = self.service.dispatcher.point_write_here(

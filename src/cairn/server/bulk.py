@@ -75,7 +75,7 @@ async def truncate(session: Session, table: str, table_id: int, after: int) -> A
     service = session.service
     text = f"TRUNCATE TABLE {quoted(table)}"
     statement = service.statements.get(text.encode(), (), session.user_id, service.catalog)
-    statement.check_rights(session.user_id, session.user, service.catalog)
+    statement.check_rights(session.user_id, service.catalog)
     plan = statement.prepared.plan
     assert isinstance(plan, DdlPlan)
     build = plan.build
@@ -101,7 +101,7 @@ async def staged_body(
         f"AND seq = {int(seq)}"
     )
     query = service.statements.get(sql.encode(), (), session.user_id, service.catalog)
-    query.check_rights(session.user_id, session.user, service.catalog)
+    query.check_rights(session.user_id, service.catalog)
     found = await service.dispatcher.read(
         query.prepared.plan,  # type: ignore[arg-type]
         query.prepared.start((), session.now()),
@@ -122,21 +122,25 @@ async def _insert(
     if conflict not in _INSERTS:
         raise InvalidParameter(f"conflict {conflict}: one of {', '.join(_INSERTS)}")
     table, names = sharded_table(session, name), column_names(columns)
-    decoder = decoder_for(session, table, names)
+    decoder = decoder_for(session, table, names, "DO REPLACE" if conflict == "replace" else "")
     rows = await asyncio.to_thread(lambda: decoder.decode(from_base64(body)))
     by_bucket: defaultdict[int, list[Any]] = defaultdict(list)
     put_by_bucket(rows, by_bucket)
     return await _store(session, table, conflict, by_bucket, operation)
 
 
-def decoder_for(session: Session, table: Table, names: list[str]) -> BatchDecoder:
-    """For whoever may insert these columns."""
+def decoder_for(
+    session: Session, table: Table, names: list[str], conflict: str = ""
+) -> BatchDecoder:
+    """For whoever may insert these columns, and replace rows where it comes to that."""
     service = session.service
     marks = ", ".join(f"${at}" for at in range(1, len(names) + 1))
     listed = ", ".join(map(quoted, names))
     text = f"INSERT INTO {quoted(table.name)} ({listed}) VALUES ({marks})"
+    if conflict:
+        text += f" ON CONFLICT {conflict}"
     statement = service.statements.get(text.encode(), (), session.user_id, service.catalog)
-    statement.check_rights(session.user_id, session.user, service.catalog)
+    statement.check_rights(session.user_id, service.catalog)
     return BatchDecoder(table, names, service.catalog)
 
 

@@ -22,9 +22,10 @@ from cairn.model.errors import (
     UndefinedFunction,
     Unsupported,
 )
-from cairn.model.rpc import Empty, ExpelRequest, StatusResponse
+from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse, StatusResponse
 from cairn.model.topology import ConnectionType, Grade
 from cairn.model.topology import Instance as InstanceRow
+from cairn.node.clocks import clock_problem
 from cairn.server import bulk, rebalance, row_changes, staged_checks
 from cairn.server.call_arguments import arguments
 
@@ -91,6 +92,7 @@ async def cluster_status(service: Service) -> dict[str, Any]:
             for move in cluster.moves.values()
             if move.is_open
         ],
+        "problems": _problems(service, said),
         "tiers": [msgspec.to_builtins(tier) for tier in cluster.tiers.values()],
         "replicasets": [_replicaset(cluster, name) for name in sorted(cluster.replicasets)],
         "instances": [
@@ -98,6 +100,23 @@ async def cluster_status(service: Service) -> dict[str, Any]:
             for name in sorted(cluster.instances)
         ],
     }
+
+
+def _problems(service: Service, said: dict[int, StatusResponse]) -> list[str]:
+    """What is wrong and not the governor's to mend."""
+    instance = service.instance
+    found = [f"{line}; write a good value with UPDATE" for line in service.cluster.problems]
+    found += service.catalog.problems
+    lost = instance.voters.no_quorum()
+    if lost is not None:
+        found.append(f"{lost.message} ({lost.hint})")
+    now = instance.runtime.wall_clock().timestamp()
+    clocks = [
+        clock_problem(each.name, each.clock_s - now)
+        for each in said.values()
+        if each.clock_s is not None and each.raft_id != instance.raft_id
+    ]
+    return found + sorted(filter(None, clocks))
 
 
 async def _ask_all(service: Service) -> dict[int, StatusResponse]:
@@ -193,25 +212,18 @@ async def _expel(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     row = session.service.cluster.find(name)
-    lost = _lost_by(session.service, row) if force and row is not None else []
     request = ExpelRequest(session.service.cluster.cluster_uuid, name, force)
-    await instance.ask_leader("expel", request, Empty, timeout_s)
+    answer = await instance.ask_leader("expel", request, ExpelResponse, timeout_s)
     while row is not None and session.service.cluster.by_uuid(row.uuid) is not None:
         if loop.time() > deadline:
             raise TimedOut("expel confirmation didn't arrive in time", hint="see `cairn status`")
         await asyncio.sleep(0.02)
-    return {"expelled": row.name if row is not None else name, "lost_buckets": lost}
-
-
-def _lost_by(service: Service, row: InstanceRow) -> list[str]:
-    """Ranges whose rows go with an instance that is expelled by force."""
-    cluster = service.cluster
-    others = [m for m in cluster.members(row.replicaset_name) if m.name != row.name]
-    if any(member.current_state.grade is Grade.ONLINE for member in others):
-        return []
-    if row.tier not in service.instance.state.sharded_tiers():
-        return []
-    return [f"{bucket.start}–{bucket.end}" for bucket in cluster.owned(row.replicaset_name)]
+    return {
+        "expelled": row.name if row is not None else name,
+        "lost_buckets": list(answer.lost_buckets),
+        "lost_tables": list(answer.lost_tables),
+        "kept_by": list(answer.kept_by),
+    }
 
 
 async def _compact(session: Connection, keep: int = 0) -> Any:

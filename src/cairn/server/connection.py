@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from cairn.model.errors import CairnError, QueryCanceled, TooManyConnections
+from cairn.model.unexpected import owned
 from cairn.pgwire.extended import StatementBook
 from cairn.pgwire.requests import (
     BadMessage,
@@ -176,12 +177,8 @@ class Connection(asyncio.Protocol):
             request = requests.popleft()
             try:
                 work = self._handle(request)
-            except CairnError as problem:
-                self._failed(problem)
-                continue
             except Exception as problem:
-                log.exception("a bug in the session")
-                self._failed(CairnError(f"internal error: {problem}"))
+                self._failed(owned(problem, "a request of a client"))
                 continue
             if work is not None:
                 self._begin(work)
@@ -201,13 +198,10 @@ class Connection(asyncio.Protocol):
         timer = loop.call_later(self.timeout_s, self._time_out) if self.timeout_s else None
         try:
             await work
-        except CairnError as problem:
-            self._failed(problem)
         except asyncio.CancelledError:
             return
         except Exception as problem:
-            log.exception("a bug in the session")
-            self._failed(CairnError(f"internal error: {problem}"))
+            self._failed(owned(problem, "a statement of a client"))
         finally:
             if timer is not None:
                 timer.cancel()

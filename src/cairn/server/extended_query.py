@@ -13,6 +13,7 @@ from cairn.model.errors import (
     Unreachable,
 )
 from cairn.model.rpc import ReadResponse, WriteResponse
+from cairn.model.unexpected import owned
 from cairn.pgwire.extended import Portal
 from cairn.pgwire.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
 from cairn.server import running
@@ -38,7 +39,7 @@ class ExtendedQuery(AtOnce):
         cached = service.statements.get(
             request.sql, request.param_oids, self.user_id, service.catalog
         )
-        cached.check_rights(self.user_id, self.user, service.catalog)
+        cached.check_rights(self.user_id, service.catalog)
         if self.wants_metadata:
             self.pg.notice(metadata_notice(cached, service.catalog))
         self.book.parse(request.name, cached, cached.signature)
@@ -136,7 +137,10 @@ class ExtendedQuery(AtOnce):
             ):
                 rows = result.rows
                 tag = prepared.complete(len(rows))
-                self._finish_execute(portal, Outcome(rows, len(rows), tag), max_rows)
+                try:
+                    self._finish_execute(portal, Outcome(rows, len(rows), tag), max_rows)
+                except Exception as problem:
+                    self._failed(owned(problem, "the answer of another instance"))
                 self._pump()
 
         self._hop = self.service.dispatcher.point_read_away(plan, values, cached.sharded, done)
@@ -164,8 +168,7 @@ class ExtendedQuery(AtOnce):
         if not cached.is_fresh(catalog):
             planned, present = cached.stale_by(catalog)
             raise StatementInvalidated(prepared_version=planned, current_version=present)
-        cached.check_rights(self.user_id, self.user, catalog)
-        self.service.current_user = self.user
+        cached.check_rights(self.user_id, catalog)
         if self.status != "I":
             running.check_transaction(self, cached)
 
@@ -180,7 +183,12 @@ class ExtendedQuery(AtOnce):
         if not isinstance(plan, plans.CatalogRead):
             return await self._change(cached, params)
         rows = await self.service.pg_catalog.read(
-            plan, cached.prepared.columns, params, self.service.catalog, self.user
+            plan,
+            cached.prepared.columns,
+            params,
+            self.service.catalog,
+            self.user,
+            self.cancelled,
         )
         return Outcome(rows, len(rows), cached.prepared.complete(len(rows)))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 
-from cairn.model.catalog import Privilege
 from cairn.model.errors import (
     AuthenticationFailed,
     InvalidParameter,
@@ -85,5 +84,4 @@ class Login:
         return answer
 
     def _may_log_in(self) -> bool:
-        right = Privilege(self.user_id, "login", "universe", 0)
-        return right in self._service.catalog.privileges
+        return self._service.catalog.may_log_in(self.user_id)

@@ -12,12 +12,14 @@ import json
 import re
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import apsw
 
 from cairn.model.catalog import Catalog
 from cairn.model.errors import (
+    AccessDenied,
     CairnError,
     QueryCanceled,
     UndefinedColumn,
@@ -31,9 +33,14 @@ from cairn.server.pg_functions import Functions, items
 from cairn.sql.api import Prepared
 from cairn.sql.lexer import Token, tokens
 from cairn.sql.plans import CatalogRead, OutColumn
+from cairn.storage.readers import Cancelled, taken, translated
 
 Row = tuple[Any, ...]
 MAX_STEPS = 2_000  # of SQLite's machine, in thousands: about a second
+MAX_VALUE_BYTES = 8 * 1024 * 1024
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+WORKERS = 2
+_FORBIDDEN = re.compile(r"not authorized|prohibited")
 
 _BEGINNING = re.compile(rb"\s*(select|with)\b", re.IGNORECASE)
 _MENTION = re.compile(rb"pg_|information_schema|::\s*reg|to_reg", re.IGNORECASE)
@@ -70,6 +77,8 @@ def _names_catalog(following: list[Token]) -> bool:
 
 def prepare(text: str, param_oids: Sequence[int]) -> Prepared:
     """Understand such a query: its translation, and the shape of its answer."""
+    from sqlglot import exp
+
     from cairn.server.pg_columns import names_and_types
     from cairn.server.pg_translate import translate
     from cairn.sql.parse import parse_query
@@ -80,6 +89,8 @@ def prepare(text: str, param_oids: Sequence[int]) -> Prepared:
     while found and found[-1].is_op(";"):
         found.pop()
     tree = parse_query(found, text)
+    if not isinstance(tree, exp.Query) or tree.find(exp.DML) is not None:
+        raise Unsupported("pg_catalog can only be read", hint="use SELECT")
     sql = translate(tree)
     count = max((int(each.value) for each in found if each.kind == "param"), default=0)
     types = [ColumnType.STRING] * max(count, len(param_oids))
@@ -122,8 +133,6 @@ def _asyncpg_types(text: str) -> Prepared:
 
 def _describe(sql: str) -> list[tuple[str, ColumnType | None]]:
     """Names and declared types, from the same tables without rows."""
-    connection = _empty()
-    cursor = connection.cursor()
     seen: list[tuple[str, ColumnType | None]] = []
 
     def note(cursor: apsw.Cursor, _: str, __: Any) -> bool:
@@ -131,34 +140,82 @@ def _describe(sql: str) -> list[tuple[str, ColumnType | None]]:
             seen.append((name, _DECLARED.get(declared or "")))
         return False
 
-    cursor.exec_trace = note
-    try:
-        cursor.execute(sql, _bindings(sql, [None] * 65536))
-    except apsw.ExecTraceAbort:
-        pass
-    except apsw.Error as problem:
-        raise _explained(problem) from None
+    with _DESCRIBING:
+        cursor = _empty().cursor()
+        cursor.exec_trace = note
+        try:
+            cursor.execute(sql, _bindings(sql, [None] * 65536))
+        except apsw.ExecTraceAbort:
+            pass
+        except Exception as problem:
+            raise _explained(problem) from None
     return seen
 
 
 _EMPTY: list[apsw.Connection] = []
+_DESCRIBING = threading.Lock()
 
 
 def _empty() -> apsw.Connection:
     if not _EMPTY:
-        _EMPTY.append(_opened(Catalog()))
+        functions = Functions(Catalog())
+        connection = _made()
+        functions.register(connection)
+        _close(connection, functions)
+        _EMPTY.append(connection)
     return _EMPTY[0]
 
 
-def _opened(catalog: Catalog) -> apsw.Connection:
+def _made() -> apsw.Connection:
     connection = apsw.Connection(":memory:")
     for statement in pg_schema.schema_sql():
         connection.execute(statement)
-    Functions(catalog).register(connection)
     return connection
 
 
-def _explained(problem: apsw.Error) -> CairnError:
+#: Functions of SQLite that can neither touch anything nor fill the memory.
+_BUILT_IN = frozenset(
+    {
+        *("abs", "avg", "coalesce", "count", "date", "datetime", "dense_rank", "first_value"),
+        *("group_concat", "ifnull", "iif", "instr", "json_array_length", "json_each"),
+        *("json_extract", "json_object", "json_array", "json_group_array", "json_group_object"),
+        *("lag", "last_value", "lead", "length", "like", "likelihood", "lower", "ltrim", "max"),
+        *("min", "nth_value", "ntile", "nullif", "quote", "random", "rank", "replace", "round"),
+        *("row_number", "rtrim", "sign", "strftime", "substr", "substring", "subtype", "sum"),
+        *("total", "trim", "typeof", "unicode", "upper", "json", "->", "->>", "concat"),
+        *("concat_ws", "char", "time", "julianday", "unixepoch", "format", "printf"),
+    }
+)
+_READING = (
+    apsw.SQLITE_SELECT,
+    apsw.SQLITE_READ,
+    apsw.SQLITE_RECURSIVE,
+)
+
+
+def _close(connection: apsw.Connection, functions: Functions) -> None:
+    """From here on it can only be asked, and only what is listed; no value grows large."""
+    known = _BUILT_IN | functions.names()
+
+    def allowed(
+        action: int, first: str | None, second: str | None, base: str | None, by: str | None
+    ) -> int:
+        if action in _READING and not (first or "").startswith("sqlite_"):
+            return apsw.SQLITE_OK
+        if action == apsw.SQLITE_FUNCTION and (second or "").lower() in known:
+            return apsw.SQLITE_OK
+        return apsw.SQLITE_DENY
+
+    connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    connection.limit(apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1_000)
+    connection.authorizer = allowed
+
+
+def _explained(problem: Exception) -> CairnError:
+    if isinstance(problem, apsw.AuthError) or _FORBIDDEN.search(str(problem)):
+        return AccessDenied(f"this is not allowed in a query on pg_catalog: {problem}")
+    if not isinstance(problem, apsw.SQLError):
+        return translated(problem)
     found = _MISSING.match(str(problem))
     if found is None:
         return Unsupported(f"this query on pg_catalog is not supported: {problem}")
@@ -187,13 +244,13 @@ _SHAPES: dict[ColumnType, Callable[[Any], Any]] = {
 
 
 class PgCatalog:
-    """The tables with rows, made anew when the catalogue has changed. Used from worker threads."""
+    """The tables with rows. Each worker thread has a copy of its own, which it can only read."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._catalog: Catalog | None = None
-        self._connection: apsw.Connection | None = None
-        self._functions: Functions | None = None
+        self._made: tuple[Catalog, bytes] | None = None
+        self._local = threading.local()
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="pg_catalog")
 
     async def read(
         self,
@@ -202,9 +259,16 @@ class PgCatalog:
         params: Sequence[Any],
         catalog: Catalog,
         user: str,
+        cancelled: Cancelled | None = None,
     ) -> list[Row]:
         """All rows; on a thread, because a join of these tables can take its time."""
-        return await asyncio.to_thread(self._rows, plan, columns, params, catalog, user)
+        flag = cancelled or Cancelled()
+        return await asyncio.get_running_loop().run_in_executor(
+            self._pool, self._rows, plan, columns, params, catalog, user, flag
+        )
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _rows(
         self,
@@ -213,21 +277,22 @@ class PgCatalog:
         params: Sequence[Any],
         catalog: Catalog,
         user: str,
+        cancelled: Cancelled,
     ) -> list[Row]:
-        with self._lock:
-            connection = self._filled(catalog)
-            assert self._functions is not None
-            self._functions.user = user
-            steps = iter(range(MAX_STEPS))
-            connection.set_progress_handler(lambda: next(steps, None) is None, 1000)
-            try:
-                found = connection.execute(plan.sql, _bindings(plan.sql, params)).fetchall()
-            except apsw.InterruptError:
-                raise QueryCanceled("this query on pg_catalog takes too long") from None
-            except apsw.Error as problem:
-                raise _explained(problem) from None
-            finally:
-                connection.set_progress_handler(None)
+        connection = self._filled(catalog, user)
+        steps = iter(range(MAX_STEPS))
+        connection.set_progress_handler(
+            lambda: next(steps, None) is None or cancelled.is_set(), 1000
+        )
+        try:
+            cursor = connection.execute(plan.sql, _bindings(plan.sql, params))
+            found = taken(cursor, 0, MAX_ANSWER_BYTES)
+        except apsw.InterruptError:
+            raise QueryCanceled("this query on pg_catalog takes too long") from None
+        except Exception as problem:
+            raise _explained(problem) from None
+        finally:
+            connection.set_progress_handler(None)
         shapes = [_SHAPES.get(column.type) for column in columns]
         return [
             tuple(
@@ -237,21 +302,32 @@ class PgCatalog:
             for row in found
         ]
 
-    def _filled(self, catalog: Catalog) -> apsw.Connection:
-        if self._connection is not None and self._catalog is catalog:
-            return self._connection
-        connection = _opened(catalog)
-        self._functions = Functions(catalog)
-        self._functions.register(connection)
-        with connection:
-            for table, values in pg_tables.rows(catalog):
-                marks = ", ".join("?" * len(values))
-                connection.execute(
-                    f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})",
-                    tuple(values.values()),
-                )
-        self._connection, self._catalog = connection, catalog
-        return connection
+    def _filled(self, catalog: Catalog, user: str) -> apsw.Connection:
+        """This thread's copy of the present tables, with the functions of who asks."""
+        mine: tuple[Catalog, apsw.Connection, Functions] | None
+        mine = getattr(self._local, "copy", None)
+        if mine is None or mine[0] is not catalog:
+            connection, functions = apsw.Connection(":memory:"), Functions(catalog)
+            connection.deserialize("main", self._image(catalog))
+            functions.register(connection)
+            _close(connection, functions)
+            mine = self._local.copy = (catalog, connection, functions)
+        mine[2].user = user
+        return mine[1]
+
+    def _image(self, catalog: Catalog) -> bytes:
+        with self._lock:  # held while rows are made, never while somebody's query runs
+            if self._made is None or self._made[0] is not catalog:
+                connection = _made()
+                with connection:
+                    for table, values in pg_tables.rows(catalog):
+                        marks = ", ".join("?" * len(values))
+                        connection.execute(
+                            f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})",
+                            tuple(values.values()),
+                        )
+                self._made = catalog, connection.serialize("main")
+            return self._made[1]
 
 
 def _bindings(sql: str, params: Sequence[Any]) -> tuple[Any, ...]:

@@ -16,6 +16,9 @@ from cairn.model.schema import Index, Table
 from cairn.server import settings
 from cairn.server.pg_schema import DATABASE, TABLES, TYPES
 from cairn.server.pg_tables import about, all_indexes, definition, distribution, index_oid
+from cairn.sql.lists import series
+from cairn.sql.numbers import total
+from cairn.sql.patterns import regexp
 
 _ARRAY_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)')
 CATALOG_OID = 12_000  # from here on, PostgreSQL's own tables
@@ -57,10 +60,13 @@ class Functions:
 
     def register(self, connection: apsw.Connection) -> None:
         for name, function in self._all().items():
-            connection.create_scalar_function(name, function, -1)
+            connection.create_scalar_function(name, total(function), -1)
         connection.create_aggregate_function("array_agg", _ArrayAgg, -1)
         connection.create_aggregate_function("string_agg", _StringAgg, -1)
         connection.create_aggregate_function("bool_and", _BoolAnd, 1)
+
+    def names(self) -> set[str]:
+        return {*self._all(), "array_agg", "string_agg", "bool_and"}
 
     def _all(self) -> dict[str, Callable[..., Any]]:
         fixed: dict[str, Callable[..., Any]] = {}
@@ -69,8 +75,8 @@ class Functions:
                 fixed[name] = lambda *_, value=value: value
         return {
             **fixed,
-            "regexp": lambda pattern, text: _matches(pattern, text, 0),
-            "iregexp": lambda pattern, text: _matches(pattern, text, re.IGNORECASE),
+            "regexp": lambda pattern, text: _matches(pattern, text, ""),
+            "iregexp": lambda pattern, text: _matches(pattern, text, "i"),
             "pg_any": lambda value, array: (
                 None if array is None else int(str(value) in items(array))
             ),
@@ -88,7 +94,7 @@ class Functions:
             "pg_get_ruledef": self._distribution,
             "pg_unnest": lambda array: json.dumps([] if array is None else items(array)),
             "pg_generate_series": lambda first, last: (
-                "[]" if first is None or last is None else json.dumps([*range(first, last + 1)])
+                "[]" if first is None or last is None else series(first, last, 1)
             ),
             "substring": _substring,
             "current_setting": lambda name, *_: settings.default(self._catalog, name or ""),
@@ -213,17 +219,17 @@ def quoted(name: Any) -> str | None:
     return '"' + str(name).replace('"', '""') + '"'
 
 
-def _matches(pattern: Any, text: Any, flags: int) -> int | None:
+def _matches(pattern: Any, text: Any, flags: str) -> int | None:
     if pattern is None or text is None:
         return None
-    return int(re.search(str(pattern), str(text), flags) is not None)
+    return int(regexp(str(pattern), flags, captures=False).search(str(text)) is not None)
 
 
 def _substring(text: Any, start: Any, length: Any = None) -> Any:
     if text is None or start is None:
         return None
     if isinstance(start, str):
-        found = re.search(start, str(text))
+        found = regexp(start).search(str(text))
         return None if found is None else found[1] if found.groups() else found[0]
     begin = max(start - 1, 0)
     return str(text)[begin : None if length is None else max(start - 1 + length, 0)]

@@ -137,7 +137,15 @@ def _fixed() -> Iterator[tuple[str, Values]]:
 
 
 #: Our rights in the letters of PostgreSQL's access lists; what has none is left out there.
-_LETTERS = {"read": "r", "write": "awd", "drop": "D", "alter": "t"}
+_LETTERS = {
+    "read": "r",
+    "write": "awdD",
+    "insert": "a",
+    "update": "w",
+    "delete": "d",
+    "truncate": "D",
+    "alter": "t",
+}
 
 
 def _rights(catalog: Catalog, table: Table, owner: str) -> str | None:

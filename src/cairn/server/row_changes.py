@@ -123,7 +123,7 @@ def _readable(session: Session, name: str) -> Table:
     query = service.statements.get(
         f"SELECT * FROM {quoted(name)}".encode(), (), session.user_id, service.catalog
     )
-    query.check_rights(session.user_id, session.user, service.catalog)
+    query.check_rights(session.user_id, service.catalog)
     return table
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cairn.model.errors import (
-    CairnError,
     InFailedTransaction,
     InvalidParameter,
     PlanOutdated,
@@ -174,7 +173,6 @@ async def _run_rare(session: Connection, plan: plans.Plan, tag: str) -> Outcome:
             session.wrote()
             return Outcome(None, 0, tag, plan.notices if has_changed else (plan.skipped,))
         case plans.AclPlan():
-            _check_grant(session, plan)
             notices = _is_already_so(session, plan)
             await service.schema_changes.change_access(plan, session.user_id)
             session.wrote()
@@ -192,22 +190,6 @@ def _is_already_so(session: Connection, plan: plans.AclPlan) -> tuple[str, ...]:
     if not plan.if_exists or exists is not plan.action.startswith("create"):
         return ()
     return (f'role "{plan.name}" {"already exists" if exists else "does not exist"}, skipping',)
-
-
-def _check_grant(session: Connection, plan: plans.AclPlan) -> None:
-    """Rights on a table are given by its owner, by the admin, or by a holder of all rights."""
-    if plan.action not in ("grant", "revoke", "grant_role", "revoke_role"):
-        return
-    catalog = session.service.catalog
-    if catalog.allows(session.user_id, "write", "universe", 0):
-        return
-    table = catalog.table(plan.object_name or "") if plan.object_type == "table" else None
-    if table is None or table.owner != session.user_id:
-        raise CairnError(
-            f"Grant access to {plan.object_type} '{plan.object_name or ''}' is denied "
-            f"for user '{session.user}'",
-            sqlstate="42501",
-        )
 
 
 def _setting(

@@ -14,9 +14,9 @@ import apsw
 import cairn
 from cairn.model.catalog import Catalog
 from cairn.model.cluster import Cluster
-from cairn.model.errors import InvalidParameter
+from cairn.model.errors import CairnError, InvalidParameter
 from cairn.model.rpc import ReadRequest, WriteRequest
-from cairn.model.system_tables import PICO_USER
+from cairn.model.system_tables import PICO_PRIVILEGE, PICO_USER
 from cairn.model.values import datetime_to_micros
 from cairn.net.link import Handler
 from cairn.node.config import InstanceConfig
@@ -47,7 +47,6 @@ class Service:
         self.instance, self.config = instance, config
         self.secret = os.urandom(32)  # for the fake salts of users that do not exist
         self.sessions: dict[int, Connection] = {}
-        self.current_user = ""
         self._next_pid = 1
         self.failed_logins: dict[str, int] = {}
         self.statements = StatementCache()
@@ -62,7 +61,8 @@ class Service:
         self.queue = QueueRunner(instance, self.dispatcher, self.schema_changes)
         self.feed = Feed(self)
         instance.handlers.update(self._handlers())
-        instance.on_applied.append(self._forget_failures)
+        instance.on_applied.append(self._users_changed)
+        instance.on_installed.append(lambda *_: self._end_sessions())
 
     @property
     def catalog(self) -> Catalog:
@@ -82,13 +82,32 @@ class Service:
         for session in list(self.sessions.values()):
             session.shut_down()
         self.execution.close()
+        self.pg_catalog.close()
 
-    def _forget_failures(self, done: list[Applied]) -> None:
+    def _users_changed(self, done: list[Applied]) -> None:
         """A user was changed, on whichever instance: its failed logins count no more."""
+        touched = {change.table for applied in done for change in applied.changes}
+        if not touched & {PICO_USER.id, PICO_PRIVILEGE.id}:
+            return
         for applied in done:
             for change in applied.changes:
                 if change.table == PICO_USER.id and change.old is not None:
                     self.failed_logins.pop(change.old[1], None)
+        if PICO_USER.id in touched:
+            self.statements.forget()
+        self._end_sessions()
+
+    def _end_sessions(self) -> None:
+        """Sessions of users that are gone, or may not log in any more."""
+        catalog = self.catalog
+        for session in list(self.sessions.values()):
+            if not catalog.may_log_in(session.user_id):
+                session.hang_up(
+                    CairnError(
+                        "terminating connection because its user was dropped or locked",
+                        sqlstate="57P01",
+                    )
+                )
 
     # --- sessions ---------------------------------------------------------------------------------
 
@@ -123,8 +142,6 @@ class Service:
             "pico_raft_leader_uuid": self._leader_uuid,
             "pico_instance_health_status": lambda *_: "healthy",
             "_pico_bucket": self._buckets,
-            "current_user": lambda *_: self.current_user,
-            "session_user": lambda *_: self.current_user,
             "current_schema": lambda *_: "public",
             "current_database": lambda *_: "cairn",
             "current_catalog": lambda *_: "cairn",

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cairn.model.catalog import Catalog
-from cairn.model.errors import AccessDenied, Unsupported
+from cairn.model.errors import Unsupported
 from cairn.model.values import OIDS, physical_reader
 from cairn.pgwire.decoders import decode_string
 from cairn.pgwire.extended import Signature
 from cairn.server.pg_catalog import is_catalog_query
 from cairn.server.pg_catalog import prepare as prepare_catalog_query
 from cairn.sql.api import Prepared, prepare
+from cairn.sql.plans import DdlPlan
 
 MAX_STATEMENTS = 5_000
 MAX_CACHED_TEXT = 64 * 1024
@@ -62,6 +63,8 @@ class Cached:
         """Whether every table of the plan is as it was when it was planned."""
         if catalog is self._catalog:
             return True
+        if isinstance(self.prepared.plan, DdlPlan):
+            return False  # a table that was not there when its rights were looked up
         known = {table.id: table.schema_version for table in catalog.tables.values()}
         if any(known.get(table) != version for table, version in self.prepared.tables.items()):
             return False
@@ -77,20 +80,10 @@ class Cached:
                 return version, known.get(table, 0)
         return 0, 0
 
-    def check_rights(self, user: int, name: str, catalog: Catalog) -> None:
+    def check_rights(self, user: int, catalog: Catalog) -> None:
         if user in self._allowed:
             return
-        for privilege, kind, object_id, object_name in self.prepared.rights:
-            if catalog.allows(user, privilege, kind, object_id):
-                continue
-            table = catalog.table_by_id(object_id) if kind == "table" else None
-            if table is not None and table.owner == user:
-                continue
-            what = "space" if kind == "table" else kind
-            raise AccessDenied(
-                f"{privilege.capitalize()} access to {what} '{object_name}' is denied "
-                f"for user '{name}'"
-            )
+        self.prepared.check_rights(user, catalog)
         self._allowed.add(user)
 
 
@@ -135,6 +128,10 @@ class StatementCache:
             if len(self._known) > MAX_STATEMENTS:
                 self._known.popitem(last=False)
         return found
+
+    def forget(self) -> None:
+        """Users have changed: plans may know them by their names."""
+        self._known.clear()
 
     def replanned(self, stale: Cached, user: int, catalog: Catalog) -> Cached:
         """The same text against the present tables; refused when its result changed shape."""

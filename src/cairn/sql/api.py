@@ -37,7 +37,7 @@ from datetime import datetime
 from typing import Any
 
 from cairn.model.catalog import Catalog
-from cairn.model.errors import SyntaxProblem, TooComplex, Unsupported
+from cairn.model.errors import AccessDenied, SyntaxProblem, TooComplex, Unsupported
 from cairn.model.values import ColumnType
 from cairn.sql.cursor import Cursor
 from cairn.sql.ddl_common import Right
@@ -85,6 +85,21 @@ class Prepared:
                 values[len(self.param_types)] = now
         return values
 
+    def check_rights(self, user: int, catalog: Catalog) -> None:
+        """May this user run it? The owner of a table may do anything with it."""
+        for privilege, kind, object_id, object_name in self.rights:
+            if catalog.allows(user, privilege, kind, object_id):
+                continue
+            table = catalog.table_by_id(object_id) if kind == "table" else None
+            if table is not None and table.owner == user:
+                continue
+            what = "space" if kind == "table" else kind
+            who = catalog.user_by_id(user)
+            raise AccessDenied(
+                f"{privilege.capitalize()} access to {what} '{object_name}' is denied "
+                f"for user '{who.name if who is not None else user}'"
+            )
+
     def complete(self, count: int) -> str:
         """The CommandComplete tag."""
         if self.tag == "INSERT":
@@ -126,7 +141,8 @@ def _prepare(
     if first.is_word(*_QUERY_WORDS) or first.is_op("("):
         from cairn.sql.compile import compile_query
 
-        return compile_query(found, text, catalog, param_oids)
+        user = catalog.user_by_id(user_id)
+        return compile_query(found, text, catalog, param_oids, "" if user is None else user.name)
     cursor = Cursor(found, text)
     if cursor.accept("explain"):
         return _explain(cursor, catalog, param_oids, user_id)

@@ -35,6 +35,9 @@ _TRIMS = {"btrim": "both", "ltrim": "leading", "rtrim": "trailing"}
 
 def scalar(binder: Binder, name: str, args: Sequence[Expr], position: int | None) -> Expr:
     """A call of an ordinary function."""
+    if name in ("current_user", "session_user"):
+        # The plan belongs to one user: whoever runs a part of it must not be taken for them.
+        return Const(S, binder.user_name)
     if name in LATE_FUNCTIONS:
         given = tuple(arg if arg.type else binder.coerce(arg, S) for arg in args)
         return Call(LATE_FUNCTIONS[name], name, given)

@@ -45,13 +45,17 @@ class _Result:
 
 
 def compile_query(
-    found: list[Token], text: str, catalog: Catalog, param_oids: Sequence[int]
+    found: list[Token],
+    text: str,
+    catalog: Catalog,
+    param_oids: Sequence[int],
+    user_name: str = "",
 ) -> Prepared:
     found, options = take_options(found, text)
     _check_insert(found, text)
-    result = _quick(found, catalog, param_oids)
+    result = _quick(found, catalog, param_oids, user_name)
     if result is None:
-        result = _bind(parse_query(found, text), catalog, param_oids)
+        result = _bind(parse_query(found, text), catalog, param_oids, user_name)
     binder, bound = result.binder, result.bound
     for value in options.values.values():
         if isinstance(value, int):
@@ -97,19 +101,21 @@ def _check_insert(found: list[Token], text: str) -> None:
             raise syntax_error(token, text)
 
 
-def _quick(found: list[Token], catalog: Catalog, param_oids: Sequence[int]) -> _Result | None:
-    binder = Binder(catalog, param_oids, {})
+def _quick(
+    found: list[Token], catalog: Catalog, param_oids: Sequence[int], user_name: str
+) -> _Result | None:
+    binder = Binder(catalog, param_oids, {}, user_name)
     bound = quick_insert(found, Scope(binder))
     return None if bound is None else _Result(bound, binder)
 
 
-def _bind(tree: exp.Expr, catalog: Catalog, param_oids: Sequence[int]) -> _Result:
+def _bind(tree: exp.Expr, catalog: Catalog, param_oids: Sequence[int], user_name: str) -> _Result:
     """Bind, and once more when a parameter was met before its type was known."""
-    binder = Binder(catalog, param_oids, {})
+    binder = Binder(catalog, param_oids, {}, user_name)
     bound = _bind_once(tree, binder)
     if binder.loose:
         known = {number: binder.params.get(number, S) for number in binder.used}
-        binder = Binder(catalog, param_oids, known)
+        binder = Binder(catalog, param_oids, known, user_name)
         bound = _bind_once(tree, binder)
     return _Result(bound, binder)
 
@@ -198,7 +204,9 @@ def _description(bound: Bound) -> tuple[str, tuple[OutColumn, ...], tuple[Any, .
     tag, columns = "SELECT", tuple[OutColumn, ...]()
     if isinstance(bound, BoundInsert):
         tag, node = "INSERT", (bound.rows or (), *([bound.query] if bound.query else []))
-        rights[("write", "table", bound.table.id, bound.table.name)] = None
+        rights[("insert", "table", bound.table.id, bound.table.name)] = None
+        if bound.conflict.action in ("update", "replace"):
+            rights[("update", "table", bound.table.id, bound.table.name)] = None
         if bound.conflict.action == "update" or bound.returning is not None:
             rights[("read", "table", bound.table.id, bound.table.name)] = None
     elif isinstance(bound, BoundChange):
@@ -206,7 +214,7 @@ def _description(bound: Bound) -> tuple[str, tuple[OutColumn, ...], tuple[Any, .
         exprs: list[Expr] = [expr for _, expr in bound.sets or ()]
         where = [bound.where] if bound.where is not None else []
         table = bound.scan.table
-        rights[("write", "table", table.id, table.name)] = None
+        rights[(tag.lower(), "table", table.id, table.name)] = None
         # A bare DELETE FROM t looks at no value; anything else reads the table too.
         looks = exprs or where or bound.returning is not None
         node = (bound.source, *exprs, *where) if looks else ()

@@ -24,7 +24,7 @@ from cairn.model.values import (
     to_physical,
 )
 from cairn.sql import lists, maths, numbers, texts, time_formats, times, words
-from cairn.sql.numbers import strict
+from cairn.sql.numbers import strict, total
 from cairn.sql.times import MICROS_PER_DAY
 
 
@@ -96,41 +96,40 @@ def t_parse(text: str) -> Any:
 
 @strict
 def b_of_j(data: str) -> int:
-    value = json.loads(data)
+    value = texts.read_json(data)
     if not isinstance(value, bool):
-        raise InvalidText(f"cannot cast {data} to boolean")
+        raise InvalidText(f"cannot cast {texts.short(data)} to boolean")
     return int(value)
 
 
 @strict
 def s_of_j(data: str) -> str:
     """The text of a JSON string is its content; everything else keeps its JSON spelling."""
-    value = json.loads(data)
-    return value if isinstance(value, str) else data
+    value = texts.read_json(data)
+    return texts.plain_text(value) if isinstance(value, str) else data
+
+
+def _number(data: str, type_: str) -> int | float:
+    value = texts.read_json(data)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidText(f'invalid input syntax for type {type_}: "{texts.short(data)}"')
+    return value
 
 
 @strict
 def i_of_j(data: str) -> int:
-    value = json.loads(data)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidText(f'invalid input syntax for type integer: "{data}"')
-    return int(numbers.i_of_d(value)) if isinstance(value, float) else value
+    value = _number(data, "integer")
+    return int(numbers.i_of_d(value)) if isinstance(value, float) else numbers.int64(value)
 
 
 @strict
 def d_of_j(data: str) -> float:
-    value = json.loads(data)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidText(f'invalid input syntax for type double: "{data}"')
-    return float(value)
+    return float(_number(data, "double"))
 
 
 @strict
 def j_check(text: str) -> str:
-    try:
-        json.loads(text)
-    except ValueError:
-        raise InvalidText(f'invalid input syntax for type json: "{text}"') from None
+    texts.read_json(text)
     return text
 
 
@@ -214,7 +213,7 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "d_of_i": strict(float),
     "b_of_i": strict(lambda value: 1 if value else 0),
     "i_of_b": strict(int),
-    "t_date": strict(lambda micros: micros - micros % MICROS_PER_DAY),
+    "t_date": strict(lambda micros: numbers.int64(micros - micros % MICROS_PER_DAY)),
     "only_row": only_row,
     "s_pack": s_pack,
     "c_lower": strict(str.lower),
@@ -224,6 +223,10 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "c_concat": c_concat,
 }
 SCALARS.update(lists.scalars(SCALARS))
+SCALARS = {  # `strict` is total as well
+    name: function if hasattr(function, "__wrapped__") else total(function)
+    for name, function in SCALARS.items()
+}
 
 
 def register(connection: Any) -> None:

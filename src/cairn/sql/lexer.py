@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from cairn.model import limits
 from cairn.model.errors import LimitExceeded, SyntaxProblem
 
-MAX_STATEMENT_CHARS = 8 << 20  # beyond it COPY is the way; parsing takes about 1 s per MiB
+MAX_STATEMENT_CHARS = limits.STATEMENT_CHARS
 
 
 class Token(NamedTuple):

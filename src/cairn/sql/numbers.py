@@ -14,6 +14,7 @@ from typing import Any
 
 from cairn.model.decimals import CONTEXT, checked, decode_decimal, encode_decimal
 from cairn.model.errors import DivisionByZero, OutOfRange
+from cairn.model.unexpected import of_value
 from cairn.model.values import INT64_MAX, INT64_MIN
 
 _MIN_SIGNIFICANT = 16  # digits that a quotient has at least, as in PostgreSQL
@@ -23,16 +24,34 @@ _HALF_AWAY = decimal.ROUND_HALF_UP
 
 
 def strict(function: Callable[..., Any]) -> Callable[..., Any]:
-    """NULL in, NULL out."""
+    """NULL in, NULL out; and any other input gives a value or an error of ours."""
 
     @wraps(function)
     def call(*args: Any) -> Any:
-        return None if None in args else function(*args)
+        if None in args:
+            return None
+        try:
+            return function(*args)
+        except Exception as problem:
+            raise of_value(problem, function.__name__) from None
 
     return call
 
 
-def _int(value: int) -> int:
+def total(function: Callable[..., Any]) -> Callable[..., Any]:
+    """For a function that takes NULL: it too gives a value or an error of ours."""
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        try:
+            return function(*args)
+        except Exception as problem:
+            raise of_value(problem, function.__name__) from None
+
+    return call
+
+
+def int64(value: int) -> int:
     if INT64_MIN <= value <= INT64_MAX:
         return value
     raise OutOfRange("integer out of range")
@@ -40,17 +59,17 @@ def _int(value: int) -> int:
 
 @strict
 def i_add(a: int, b: int) -> int:
-    return _int(a + b)
+    return int64(a + b)
 
 
 @strict
 def i_sub(a: int, b: int) -> int:
-    return _int(a - b)
+    return int64(a - b)
 
 
 @strict
 def i_mul(a: int, b: int) -> int:
-    return _int(a * b)
+    return int64(a * b)
 
 
 @strict
@@ -58,7 +77,7 @@ def i_div(a: int, b: int) -> int:
     if b == 0:
         raise DivisionByZero()
     quotient = abs(a) // abs(b)
-    return _int(quotient if (a < 0) == (b < 0) else -quotient)
+    return int64(quotient if (a < 0) == (b < 0) else -quotient)
 
 
 @strict
@@ -71,12 +90,12 @@ def i_mod(a: int, b: int) -> int:
 
 @strict
 def i_neg(a: int) -> int:
-    return _int(-a)
+    return int64(-a)
 
 
 @strict
 def i_abs(a: int) -> int:
-    return _int(abs(a))
+    return int64(abs(a))
 
 
 # --- DOUBLE ---------------------------------------------------------------------------------------
@@ -125,7 +144,7 @@ def d_of_n(data: bytes) -> float:
 def i_of_d(value: float) -> int:
     if math.isinf(value) or not -9.3e18 < value < 9.3e18:
         raise OutOfRange("integer out of range")
-    return _int(round(value))
+    return int64(round(value))
 
 
 @strict
@@ -259,7 +278,7 @@ def n_of_d(value: float) -> bytes:
 
 @strict
 def i_of_n(data: bytes) -> int:
-    return _int(int(rounded(decode_decimal(data), 0)))
+    return int64(int(rounded(decode_decimal(data), 0)))
 
 
 @strict

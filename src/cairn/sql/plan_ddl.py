@@ -94,7 +94,7 @@ def truncate(cursor: Cursor, catalog: Catalog) -> DdlStatement:
         assert table is not None
         return TruncateTable(table.id, name)
 
-    return ddl_statement("TRUNCATE TABLE", tail, build, existing_table(catalog, name), "write")
+    return ddl_statement("TRUNCATE TABLE", tail, build, existing_table(catalog, name), "truncate")
 
 
 def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:

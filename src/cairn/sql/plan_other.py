@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cairn.model.catalog import ALL_OBJECTS, Catalog
-from cairn.model.errors import SyntaxProblem, Unsupported
+from cairn.model.catalog import WRITES, Catalog
+from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
 from cairn.sql.cursor import Cursor
 from cairn.sql.ddl_common import Right, Tail, finish, read_tail
 from cairn.sql.plans import AclPlan, AlterSystemPlan, SessionPlan
 
-PRIVILEGES = ("read", "write", "execute", "login", "create", "drop", "alter")
-_AS_PRIVILEGE = {"select": "read", "insert": "write", "update": "write", "delete": "write"}
+PRIVILEGES = ("read", "write", *WRITES, "execute", "login", "create", "drop", "alter")
+_AS_PRIVILEGE = {"select": "read"}
 _ALL = ("read", "write", "create", "alter", "drop")
 _METHODS = ("md5", "chap-sha1", "scram-sha256", "scram-sha-256")
 
@@ -34,11 +34,12 @@ def parse_other(cursor: Cursor, catalog: Catalog) -> OtherStatement | None:
 # --- users and roles ------------------------------------------------------------------------------
 
 
-def _acl(tag: str, cursor: Cursor, plan: AclPlan, rights: tuple[Right, ...] = ()) -> OtherStatement:
+def _acl(tag: str, cursor: Cursor, plan: AclPlan) -> OtherStatement:
+    """Whether it is allowed is asked where its names are looked up (`node/access`)."""
     from dataclasses import replace
 
     tail = finish(cursor)
-    return OtherStatement(tag, replace(plan, timeout=tail.timeout, wait_applied=tail.wait), rights)
+    return OtherStatement(tag, replace(plan, timeout=tail.timeout, wait_applied=tail.wait))
 
 
 def _password(cursor: Cursor) -> tuple[str, str | None]:
@@ -55,11 +56,6 @@ def _password(cursor: Cursor) -> tuple[str, str | None]:
     return password, method
 
 
-def _user_id(catalog: Catalog, name: str) -> int:
-    user = catalog.users.get(name)
-    return user.id if user is not None else ALL_OBJECTS
-
-
 def _create_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
     quiet = cursor.accept("if", "not", "exists")
     name = cursor.name()
@@ -69,13 +65,12 @@ def _create_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
     cursor.expect("password")
     password, method = _password(cursor)
     plan = AclPlan("create_user", name, password, method, if_exists=quiet)
-    return _acl("CREATE ROLE", cursor, plan, (("create", "user", ALL_OBJECTS, name),))
+    return _acl("CREATE ROLE", cursor, plan)
 
 
 def _alter_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
     name = cursor.name()
     cursor.accept("with")
-    rights = (("alter", "user", _user_id(catalog, name), name),)
     if cursor.accept("rename", "to"):
         plan = AclPlan("alter_user", name, new_name=cursor.name())
     elif cursor.accept("login"):
@@ -86,28 +81,25 @@ def _alter_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
         cursor.expect("password")
         password, method = _password(cursor)
         plan = AclPlan("alter_user", name, password, method)
-    return _acl("ALTER ROLE", cursor, plan, rights)
+    return _acl("ALTER ROLE", cursor, plan)
 
 
 def _drop_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
     quiet = cursor.accept("if", "exists")
     name = cursor.name()
-    rights = (("drop", "user", _user_id(catalog, name), name),)
-    return _acl("DROP ROLE", cursor, AclPlan("drop_user", name, if_exists=quiet), rights)
+    return _acl("DROP ROLE", cursor, AclPlan("drop_user", name, if_exists=quiet))
 
 
 def _create_role(cursor: Cursor, catalog: Catalog) -> OtherStatement:
     quiet = cursor.accept("if", "not", "exists")
     name = cursor.name()
-    rights = (("create", "role", ALL_OBJECTS, name),)
-    return _acl("CREATE ROLE", cursor, AclPlan("create_role", name, if_exists=quiet), rights)
+    return _acl("CREATE ROLE", cursor, AclPlan("create_role", name, if_exists=quiet))
 
 
 def _drop_role(cursor: Cursor, catalog: Catalog) -> OtherStatement:
     quiet = cursor.accept("if", "exists")
     name = cursor.name()
-    rights = (("drop", "role", _user_id(catalog, name), name),)
-    return _acl("DROP ROLE", cursor, AclPlan("drop_role", name, if_exists=quiet), rights)
+    return _acl("DROP ROLE", cursor, AclPlan("drop_role", name, if_exists=quiet))
 
 
 def _grant(cursor: Cursor, catalog: Catalog) -> OtherStatement:
@@ -147,6 +139,11 @@ def _rights(cursor: Cursor, catalog: Catalog, action: str, link: str) -> OtherSt
             raise cursor.error()
     if object_type == "procedure":
         raise Unsupported("procedures are not supported")
+    for each in (privilege, *more):
+        if each in WRITES and object_type != "table":
+            raise CairnError(
+                f"invalid privilege type {each.upper()} for {object_type}", sqlstate="0LP01"
+            )
     cursor.expect(link)
     plan = AclPlan(
         action,
@@ -182,7 +179,7 @@ def _login(cursor: Cursor, catalog: Catalog, action: str, link: str) -> OtherSta
     cursor.expect(link)
     name = cursor.name()
     plan = AclPlan("alter_user", name, login=action == "grant")
-    return _acl(action.upper(), cursor, plan, (("alter", "user", _user_id(catalog, name), name),))
+    return _acl(action.upper(), cursor, plan)
 
 
 # --- settings -------------------------------------------------------------------------------------

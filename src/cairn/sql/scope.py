@@ -57,8 +57,15 @@ class Cte:
 class Binder:
     """What one statement collects while it is bound."""
 
-    def __init__(self, catalog: Catalog, param_oids: Sequence[int], known: dict[int, ColumnType]):
+    def __init__(
+        self,
+        catalog: Catalog,
+        param_oids: Sequence[int],
+        known: dict[int, ColumnType],
+        user_name: str = "",
+    ) -> None:
         self.catalog = catalog
+        self.user_name = user_name
         self.params: dict[int, ColumnType] = dict(known)
         self.declared: set[int] = set()
         for number, oid in enumerate(param_oids, 1):

@@ -8,132 +8,51 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from cairn.model.errors import CairnError, InvalidParameter, InvalidText
+from cairn.model.errors import CairnError, InvalidParameter, InvalidText, LimitExceeded, OutOfRange
 from cairn.model.values import datetime_to_micros
+from cairn.sql import patterns
 from cairn.sql.numbers import strict
-
-_FLAGS = re.DOTALL
-
-
-def _escape_char(escape: str) -> str:
-    if len(escape) > 1:
-        raise InvalidParameter(
-            "invalid escape string",
-            hint="Escape string must be empty or one character.",
-            sqlstate="22025",
-        )
-    return escape
-
-
-@lru_cache(maxsize=512)
-def _like_pattern(pattern: str, escape: str, flags: int) -> re.Pattern[str]:
-    _escape_char(escape)
-    parts, at = [], 0
-    while at < len(pattern):
-        char = pattern[at]
-        if char == escape:
-            at += 1
-            if at == len(pattern):
-                raise InvalidParameter(
-                    "LIKE pattern must not end with escape character", sqlstate="22025"
-                )
-            parts.append(re.escape(pattern[at]))
-        elif char == "%":
-            parts.append(".*")
-        elif char == "_":
-            parts.append(".")
-        else:
-            parts.append(re.escape(char))
-        at += 1
-    return re.compile("".join(parts), flags | _FLAGS)
 
 
 @strict
 def c_like(text: str, pattern: str, escape: str = "\\") -> int:
-    return 1 if _like_pattern(pattern, escape, 0).fullmatch(text) else 0
+    return 1 if patterns.like(pattern, escape)(text) else 0
 
 
 @strict
 def c_ilike(text: str, pattern: str, escape: str = "\\") -> int:
-    return 1 if _like_pattern(pattern, escape, re.IGNORECASE).fullmatch(text) else 0
-
-
-@lru_cache(maxsize=512)
-def _similar_pattern(pattern: str, escape: str) -> re.Pattern[str]:
-    """SQL's regular expression in Python's spelling; `escape`+`"` marks the part to take."""
-    _escape_char(escape)
-    parts: list[str] = []
-    at, quotes, in_class = 0, 0, False
-    while at < len(pattern):
-        char = pattern[at]
-        at += 1
-        if escape and char == escape and at < len(pattern):
-            char = pattern[at]
-            at += 1
-            if char == '"':
-                parts.append(")(" if quotes < 2 else "")
-                quotes += 1
-            else:
-                parts.append(re.escape(char))
-        elif in_class:
-            in_class = char != "]"
-            parts.append("\\" + char if char in "\\[" else char)
-        elif char == "[":
-            in_class = True
-            parts.append(char)
-        elif char in "%_":
-            parts.append(".*" if char == "%" else ".")
-        elif char in "|*+?(){}":
-            parts.append("(?:" if char == "(" else char)
-        else:
-            parts.append(re.escape(char))
-    body = "".join(parts)
-    if quotes == 2:
-        before, middle, after = body.split(")(")
-        body = f"(?:{before.replace('.*', '.*?')})({middle})(?:{after})"
-    try:
-        return re.compile(f"(?:{body})", _FLAGS)
-    except re.error as problem:
-        raise InvalidParameter(f"invalid regular expression: {problem}", sqlstate="2201B") from None
+    return 1 if patterns.like(pattern, escape, ignores_case=True)(text) else 0
 
 
 @strict
 def c_similar(text: str, pattern: str, escape: str = "\\") -> int:
-    return 1 if _similar_pattern(pattern, escape).fullmatch(text) else 0
+    return 1 if patterns.similar(pattern, escape).fullmatch(text) else 0
 
 
 @strict
 def c_substring_similar(text: str, pattern: str, escape: str) -> str | None:
-    found = _similar_pattern(pattern, escape).fullmatch(text)
+    found = patterns.similar(pattern, escape).fullmatch(text)
     if found is None:
         return None
     return str(found.group(1)) if found.re.groups else text
 
 
-@lru_cache(maxsize=256)
-def regexp(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern, flags)
-    except re.error as problem:
-        raise InvalidParameter(f"invalid regular expression: {problem}", sqlstate="2201B") from None
-
-
 @strict
 def c_substring_regexp(text: str, pattern: str) -> str | None:
-    found = regexp(pattern).search(text)
+    found = patterns.regexp(pattern).search(text)
     if found is None:
         return None
-    return found.group(1) if found.re.groups else found.group()
+    return found.group(1) if found.re.groups else found.group()  # type: ignore[no-any-return]
 
 
 @strict
 def c_regexp(text: str, pattern: str) -> int:
-    return 1 if regexp(pattern).search(text) else 0
+    return 1 if patterns.regexp(pattern, captures=False).search(text) else 0
 
 
 @strict
 def c_iregexp(text: str, pattern: str) -> int:
-    return 1 if regexp(pattern, re.IGNORECASE).search(text) else 0
+    return 1 if patterns.regexp(pattern, "i", captures=False).search(text) else 0
 
 
 @strict
@@ -168,15 +87,26 @@ def c_right(text: str, count: int) -> str:
     return text[-count:]
 
 
+MAX_LENGTH = 1 << 26  # characters of a text that a function makes
+
+
+def check_length(length: int) -> None:
+    if length > MAX_LENGTH:
+        raise CairnError("requested length too large", sqlstate="54000")
+
+
 @strict
 def c_replace(text: str, old: str, new: str) -> str:
-    return text.replace(old, new) if old else text
+    if not old:
+        return text
+    if len(new) > len(old):
+        check_length(len(text) + text.count(old) * (len(new) - len(old)))
+    return text.replace(old, new)
 
 
 @strict
 def c_repeat(text: str, count: int) -> str:
-    if count * len(text) > 1 << 28:
-        raise CairnError("requested length too large", sqlstate="54000")
+    check_length(count * len(text))
     return text * max(count, 0)
 
 
@@ -192,8 +122,7 @@ def c_rpad(text: str, length: int, fill: str = " ") -> str:
 
 def _pad(text: str, length: int, fill: str, *, left: bool) -> str:
     missing = max(length, 0) - len(text)
-    if missing > 1 << 28:
-        raise CairnError("requested length too large", sqlstate="54000")
+    check_length(missing)
     if missing <= 0 or not fill:
         return text[: max(length, 0)]
     padding = (fill * (missing // len(fill) + 1))[:missing]
@@ -216,6 +145,7 @@ def c_limit(count: int | None) -> int:
 
 # --- dates ----------------------------------------------------------------------------------------
 
+MAX_TIME_FORMAT = 200
 _FORMAT = {
     "YYYY": "%Y",
     "YY": "%y",
@@ -254,36 +184,81 @@ def _strftime(pattern: str) -> str:
 
 @strict
 def c_to_date(text: str, pattern: str) -> int:
+    if len(pattern) > MAX_TIME_FORMAT:
+        raise InvalidText(f"a format of more than {MAX_TIME_FORMAT} characters", sqlstate="22007")
     try:
         value = datetime.strptime(text, _strftime(pattern))
-    except ValueError:
+    except (ValueError, IndexError, OverflowError, re.error):  # whatever strptime stumbles over
         raise InvalidText(
-            f'invalid value "{text}" for the format "{pattern}"', sqlstate="22007"
+            f'invalid value "{short(text)}" for the format "{pattern}"', sqlstate="22007"
         ) from None
-    return datetime_to_micros(value.replace(tzinfo=value.tzinfo or UTC))
+    try:
+        return datetime_to_micros(value.replace(tzinfo=value.tzinfo or UTC))
+    except OverflowError:
+        raise OutOfRange("timestamp out of range", sqlstate="22008") from None
 
 
 # --- JSON -----------------------------------------------------------------------------------------
 
 
+def read_json(data: str) -> Any:
+    """The value of a JSON text, or why it is none."""
+    try:
+        return json.loads(data, parse_constant=_no_constant)
+    except RecursionError:
+        raise LimitExceeded("json is nested too deeply", sqlstate="54001") from None
+    except ValueError:
+        raise InvalidText(f'invalid input syntax for type json: "{short(data)}"') from None
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(word)  # NaN and Infinity are Python's
+
+
+def short(text: str) -> str:
+    return text if len(text) <= 200 else text[:200] + "…"
+
+
+def plain_text(text: str) -> str:
+    """A text that came out of JSON, where escapes can spell what is no text."""
+    if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+        raise InvalidText(
+            "unsupported Unicode escape sequence",
+            detail="it stands for no character that a text can have",
+            sqlstate="22P05",
+        )
+    return text
+
+
 def _dumps(value: Any) -> str | None:
-    return None if value is None else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    if value is None:
+        return None
+    try:
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    except RecursionError:
+        raise LimitExceeded("json is nested too deeply", sqlstate="54001") from None
+    except ValueError:  # a number of too many digits
+        raise OutOfRange("a number of the json is out of range") from None
+    return text if text.isascii() else plain_text(text)
 
 
 def c_json_path(data: str | None, *path: Any) -> str | None:
     """One step for each key; a list takes numbers from 0, or their text."""
     if data is None or None in path:
         return None
-    value = json.loads(data)
+    value = read_json(data)
     for key in path:
         if isinstance(value, dict):
             value = value.get(str(key))
-        elif isinstance(value, list) and str(key).lstrip("-").isdigit():
+        elif isinstance(value, list) and _NUMBER.fullmatch(str(key)):
             at = int(key)
             value = value[at] if -len(value) <= at < len(value) else None
         else:
             return None
     return _dumps(value)
+
+
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 def c_index(data: str | None, key: Any) -> str | None:

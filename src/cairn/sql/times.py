@@ -10,7 +10,7 @@ from typing import Any
 
 from cairn.model.errors import InvalidText, OutOfRange, Unsupported
 from cairn.model.values import ColumnType, datetime_to_micros, micros_to_datetime, to_physical
-from cairn.sql.numbers import strict
+from cairn.sql.numbers import int64, strict
 
 MICROS_PER_SECOND = 1_000_000
 MICROS_PER_DAY = 86_400 * MICROS_PER_SECOND
@@ -104,7 +104,7 @@ def d_part(name: str, micros: int) -> float:
 def t_trunc(word: str, micros: int) -> int:
     unit = unit_of(word)
     if unit in _SMALL:
-        return micros - micros % _SMALL[unit]
+        return int64(micros - micros % _SMALL[unit])
     value = micros_to_datetime(micros).replace(hour=0, minute=0, second=0, microsecond=0)
     if unit == "week":
         return datetime_to_micros(value - timedelta(days=value.weekday()))
@@ -147,7 +147,7 @@ def t_of_epoch(seconds: float) -> int:
 def t_made(year: int, month: int, day: int) -> int:
     try:
         return datetime_to_micros(datetime(year, month, day))
-    except ValueError:
+    except (ValueError, OverflowError):
         raise OutOfRange(
             f"date field value out of range: {year}-{month:02d}-{day:02d}", sqlstate="22008"
         ) from None
@@ -157,6 +157,8 @@ def parse_interval(text: str) -> tuple[int, int, int]:
     """`1 year 2 mons 3 days 04:05:06` as months, days and microseconds."""
     wrong = InvalidText(f'invalid input syntax for type interval: "{text}"', sqlstate="22007")
     body, sign = text.strip(), 1
+    if len(body) > 200:
+        raise wrong
     if body.lower().endswith(" ago"):
         body, sign = body[:-4].rstrip(), -1
     months, days, micros = Decimal(0), Decimal(0), Decimal(0)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import lru_cache
+from typing import Any
 
 from cairn.model.errors import InvalidParameter, LimitExceeded
 from cairn.sql.numbers import strict
-from cairn.sql.texts import regexp
+from cairn.sql.patterns import regexp
+from cairn.sql.texts import check_length
 
 _WORD = re.compile(r"[^\W_]+")
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
@@ -45,9 +47,12 @@ def c_chr(code: int) -> str:
     if code == 0:
         raise LimitExceeded("null character not permitted")
     try:
-        return chr(code)
+        found = chr(code)
     except (ValueError, OverflowError):
-        raise LimitExceeded(f"requested character too large for encoding: {code}") from None
+        found = "\ud800"
+    if "\ud800" <= found <= "\udfff":
+        raise LimitExceeded(f"requested character too large for encoding: {code}")
+    return found
 
 
 @strict
@@ -98,28 +103,33 @@ def c_overlay(text: str, new: str, start: int, length: int | None = None) -> str
 
 
 @lru_cache(maxsize=256)
-def _flags(flags: str) -> tuple[int, int]:
-    """(flags of `re`, how many to replace; 0: all)."""
-    found = 0
-    for flag in flags.replace("g", ""):
-        known = {"i": re.IGNORECASE, "c": 0, "n": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
-        if flag not in known:
+def _flags(flags: str) -> tuple[str, int]:
+    """(flags of the expression, how many to replace; 0: all)."""
+    for flag in flags:
+        if flag not in "gicnsx":
             raise InvalidParameter(f'invalid regular expression option: "{flag}"')
-        found |= known[flag]
-    return found, 0 if "g" in flags else 1
+    return flags.replace("g", ""), 0 if "g" in flags else 1
 
 
 @strict
 def c_regexp_replace(text: str, pattern: str, new: str, flags: str = "") -> str:
     how, count = _flags(flags)
+    expression = regexp(pattern, how)
+    groups = int(expression.groups)
+    size = len(text)
 
-    def put(match: re.Match[str]) -> str:
+    def put(match: Any) -> str:
+        nonlocal size
+
         def group(mark: re.Match[str]) -> str:
             if mark[1] == "\\":
                 return "\\"
             number = 0 if mark[1] == "&" else int(mark[1])
-            return match[number] or "" if number <= match.re.groups else ""
+            return match[number] or "" if number <= groups else ""
 
-        return _GROUP.sub(group, new)
+        found = _GROUP.sub(group, new)
+        size += len(found)
+        check_length(size)
+        return found
 
-    return regexp(pattern, how).sub(put, text, count=count)
+    return str(expression.sub(put, text, count))

@@ -15,6 +15,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from cairn.model import limits
 from cairn.model.errors import (
     LimitExceeded,
     NoMaster,
@@ -55,14 +56,15 @@ CREATE TABLE IF NOT EXISTS _cairn_diverged (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS move_progress (move INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS done_operation (
-    id TEXT PRIMARY KEY, rows INTEGER NOT NULL, buckets BLOB
+    id TEXT PRIMARY KEY, rows INTEGER NOT NULL, at INTEGER NOT NULL, buckets BLOB
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS done_operation_at ON done_operation (at);
 """
 _INSERT_RECORD = "INSERT INTO row_log(origin, lsn, epoch, body) VALUES (?, ?, ?, ?)"
 #: Filled as rows are touched: what does not fit is read and written more than once by bulk work.
 CACHE_KIB = 64 * 1024
 #: A record has to fit into one message between instances (rule 23).
-RECORD_MAX_BYTES = 48 * 1024 * 1024
+RECORD_MAX_BYTES = limits.RECORD_BYTES
 
 
 Incoming = tuple[int, int, int]  # a move and its buckets, first and last
@@ -99,6 +101,10 @@ class Fence(msgspec.Struct, frozen=True):
 
     def takes(self, move: int) -> bool:
         return any(each[0] == move for each in self.incoming)
+
+
+class RecordLost(BaseException):
+    """A row is in the group's transaction without its record: the group must not be committed."""
 
 
 class DataStore(RowTables):
@@ -208,7 +214,10 @@ class DataStore(RowTables):
         self.connection.execute(sql, row)
         if not self._changes:
             return 0, 0
-        return 1, self.log(Body(Kind.ROWS, self.now(), self.take_changes()))
+        try:
+            return 1, self.log(Body(Kind.ROWS, self.now(), self.take_changes()))
+        except Exception as problem:
+            raise RecordLost from problem
 
     def statement(
         self, run: Callable[[], int], *, kind: Kind = Kind.ROWS, alone: bool = False
@@ -300,9 +309,9 @@ class DataStore(RowTables):
     def put_operation(self, operation: Operation) -> None:
         """In the same transaction and the same record as its rows: replicas know it too."""
         self._operation = operation
-        self.keep_operation(operation)
+        self.keep_operation(operation, self.now())
 
-    def keep_operation(self, done: Operation) -> None:
+    def keep_operation(self, done: Operation, at: int) -> None:
         """Added to what is known of it: its buckets may have come here one by one."""
         before = self.operation(done.id)
         rows, buckets = done.rows, done.buckets
@@ -310,7 +319,8 @@ class DataStore(RowTables):
             rows, buckets = before.rows + rows, merged((*before.buckets, *buckets))
         packed = None if buckets is None else msgspec.msgpack.encode(buckets)
         self.connection.execute(
-            "INSERT OR REPLACE INTO done_operation VALUES (?, ?, ?)", (done.id, rows, packed)
+            "INSERT OR REPLACE INTO done_operation VALUES (?, ?, ?, ?)",
+            (done.id, rows, at, packed),
         )
 
     def forget_buckets(self, start: int, end: int) -> None:
@@ -327,6 +337,15 @@ class DataStore(RowTables):
                     "UPDATE done_operation SET rows = ?, buckets = ? WHERE id = ?",
                     (rows, msgspec.msgpack.encode(left), name),
                 )
+
+    def forget_operations(self, before: int, limit: int = 10_000) -> int:
+        """Forget operations that were done before a time in microseconds, some of them at once."""
+        self.connection.execute(
+            "DELETE FROM done_operation WHERE id IN ("
+            "SELECT id FROM done_operation WHERE at < ? ORDER BY at LIMIT ?)",
+            (before, limit),
+        )
+        return self.connection.changes()
 
     def flush(self) -> None:
         """Before the group commits: the vclock once, however many statements moved it."""
@@ -382,10 +401,10 @@ class DataStore(RowTables):
 
     # --- records of others ----------------------------------------------------------------------
 
-    def keep_record(self, record: Packed, operation: Operation | None) -> None:
+    def keep_record(self, record: Packed, body: Body) -> None:
         """A record of another origin, applied in this transaction: part of our log from now on."""
-        if operation is not None:
-            self.keep_operation(operation)
+        if body.operation is not None:
+            self.keep_operation(body.operation, body.timestamp)
         number = self.origin_id(record.origin)
         self.connection.execute(_INSERT_RECORD, (number, record.lsn, record.epoch, record.body))
         self._advance(record.origin, record.epoch, record.lsn)

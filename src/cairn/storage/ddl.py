@@ -20,6 +20,7 @@ from cairn.model.errors import (
     UndefinedTable,
     UniqueViolation,
 )
+from cairn.model.pictures import tables_of
 from cairn.model.schema import Index, Table, create_index_sql, create_table_sql, physical_column
 from cairn.model.values import SQLITE_TYPES
 
@@ -277,7 +278,7 @@ def _indexes(machine: StateMachine, table_id: int) -> list[Index]:
 
 
 def _all_tables(machine: StateMachine) -> dict[str, Table]:
-    tables, _ = rows.tables_of(
+    tables, _ = tables_of(
         machine.connection.execute(f"SELECT * FROM {system.PICO_TABLE.physical_name}"),
         machine.connection.execute(f"SELECT * FROM {system.PICO_INDEX.physical_name}"),
     )

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from cairn.model import rows
 from cairn.model import system_tables as system
 from cairn.model.cluster import Cluster
 from cairn.model.events import VERSIONS, AnyEvent, Version, encode
+from cairn.model.pictures import cluster_of
 from cairn.model.schema import Table
 from cairn.model.topology import Position
 from cairn.topology.changes import advanced, difference, events_of
@@ -43,18 +43,19 @@ class EventLog:
             return
         position = Position(done.term, done.index)
         before = self._cluster
-        self._cluster = advanced(before, done.changes, position)
+        after = advanced(before, done.changes, position)
         for version, into in zip(VERSIONS, (done.events_01, done.events_02), strict=True):
             events = events_of(
                 done.changes,
                 before,
-                self._cluster,
+                after,
                 position=position,
                 timestamp=done.timestamp,
                 version=version,
             )
             into.extend(encode(event) for event in events)
         self._keep(position, done.timestamp, done.events_02)
+        self._cluster = after  # last: an entry that is refused on the way has not happened
 
     def installed(self, position: Position, timestamp: str) -> tuple[list[str], list[str]]:
         """A Raft snapshot replaced the tables: the difference is told as ordinary events."""
@@ -91,7 +92,10 @@ class EventLog:
         """`topology_events_max`, as set at this position of the log."""
         query = f"SELECT c2 FROM {system.PICO_DB_CONFIG.physical_name} WHERE c0 = ? AND c1 = ''"
         row = self._connection.execute(query, ("topology_events_max",)).fetchone()
-        value = None if row is None or row[0] is None else json.loads(row[0])
+        try:
+            value = None if row is None or row[0] is None else json.loads(row[0])
+        except ValueError:
+            value = None
         return value if isinstance(value, int) and value >= 0 else KEEP
 
     def _prune(self) -> None:
@@ -114,4 +118,4 @@ def read_cluster(connection: apsw.Connection) -> Cluster:
         columns = ", ".join(table.physical_columns)
         return connection.execute(f"SELECT {columns} FROM {table.physical_name}").fetchall()
 
-    return rows.cluster_of(content)
+    return cluster_of(content)

@@ -57,7 +57,7 @@ class CopySource:
             newest_epochs(self._connection),
         )
         self._left = [
-            (OPERATIONS, "SELECT id, rows, buckets FROM done_operation"),
+            (OPERATIONS, "SELECT id, rows, at, buckets FROM done_operation"),
             (PROGRESS, "SELECT move, body FROM move_progress"),
         ]
         self._left += [
@@ -129,7 +129,7 @@ class CopyTarget:
 
     def _insert(self, table_id: int) -> str:
         if table_id == OPERATIONS:
-            return "INSERT INTO done_operation VALUES (?, ?, ?)"
+            return "INSERT INTO done_operation VALUES (?, ?, ?, ?)"
         if table_id == PROGRESS:
             return "INSERT INTO move_progress VALUES (?, ?)"
         table = self._store.tables.get(table_id)

@@ -92,7 +92,7 @@ def apply_part(
             for table_id, version, rows in part.rows:
                 exact.insert_all(place, table_id, version, rows)
             for operation in part.operations:
-                store.keep_operation(Operation(*operation))
+                store.keep_operation(Operation(*operation), store.now())
             _put_progress(store, part)
         case "drop":
             if store.fence.touches(part.start, part.end):

@@ -16,19 +16,40 @@ from typing import Any
 
 import apsw
 
+from cairn.model import limits
 from cairn.model.errors import CairnError, LimitExceeded, MotionLimit, QueryCanceled
+from cairn.model.unexpected import of_value
 
 Row = tuple[Any, ...]
 Register = Callable[[apsw.Connection], None]
 QUICK_S = 0.002  # what a read may take on the event loop
 UNHURRIED_S = 5.0  # what one that must run there may: the instance does nothing else meanwhile
-ANSWER_BYTES = 512 * 1024 * 1024  # of rows that are held before the first is sent, about
+ANSWER_BYTES = limits.ANSWER_BYTES
 TAKEN_ROWS = 1_000  # between two looks at their size
 LOOK_EVERY = 2_000  # steps of SQLite's machine between two looks at the clock
 
 
 def _attach(connection: apsw.Connection, path: Path, name: str) -> None:
     connection.execute(f"ATTACH 'file:{path}?mode=ro' AS {name}")
+
+
+_READING = {
+    apsw.SQLITE_SELECT,
+    apsw.SQLITE_READ,
+    apsw.SQLITE_FUNCTION,
+    apsw.SQLITE_RECURSIVE,
+}
+
+
+def _only_reading(
+    action: int, first: str | None, second: str | None, database: str | None, trigger: str | None
+) -> int:
+    """Asked when a text is compiled: a question of another instance is a SELECT and no more."""
+    if action not in _READING or (first or "").startswith("sqlite_"):
+        return apsw.SQLITE_DENY
+    if action == apsw.SQLITE_FUNCTION and second in ("load_extension", "randomblob", "zeroblob"):
+        return apsw.SQLITE_DENY
+    return apsw.SQLITE_OK
 
 
 class RowReader:
@@ -44,6 +65,7 @@ class RowReader:
         _attach(self.connection, raft, "raft")
         register(self.connection)
         self.connection.pragma("cache_size", -32_000)
+        self.connection.authorizer = _only_reading  # from here on, whoever the text comes from
         self._is_quick = False
         self._begun = 0.0
         self.count = 0  # of quick reads
@@ -61,7 +83,7 @@ class RowReader:
             return self.connection.execute(sql, args).fetchall()
         except apsw.InterruptError:
             return None
-        except apsw.Error as problem:
+        except Exception as problem:
             raise translated(problem) from None
 
     def _look_at_the_clock(self) -> None:
@@ -83,7 +105,7 @@ class RowReader:
                 f"the rows of this write were not found within {UNHURRIED_S:g} s",
                 hint="a write of a global table must read little; write the rows in several steps",
             ) from None
-        except apsw.Error as problem:
+        except Exception as problem:
             raise translated(problem) from None
 
     def rows(
@@ -111,7 +133,7 @@ class RowReader:
             return taken(self.connection.execute(sql, args), row_max, self._answer_bytes)
         except apsw.InterruptError:
             raise steps.problem() from None
-        except apsw.Error as problem:
+        except Exception as problem:
             raise translated(problem) from None
         finally:
             if self.connection.in_transaction:
@@ -177,12 +199,44 @@ def too_many(row_max: int) -> MotionLimit:
     )
 
 
-def translated(problem: apsw.Error) -> CairnError:
-    """SQLite's error as one of ours; what is left is a bug of ours and says so."""
-    text = str(problem)
-    if isinstance(problem, apsw.TooBigError):
-        return CairnError(f"a value is too big: {text}", sqlstate="54000")
-    return CairnError(f"{type(problem).__name__}: {text}")
+def translated(problem: Exception) -> CairnError:
+    """An error of SQLite, or of a function that it called, as one of ours.
+
+    What is left is a bug of ours: it gets a reference number, and its statement ends with it.
+    """
+    for kind, sqlstate in _TOLD.items():
+        if isinstance(problem, kind):
+            return CairnError(f"{type(problem).__name__}: {problem}", sqlstate=sqlstate)
+    if isinstance(problem, apsw.SQLError):
+        for words, sqlstate in _SAID:
+            if words in str(problem):
+                return CairnError(str(problem), sqlstate=sqlstate)
+    return of_value(problem, "a statement")
+
+
+#: What SQLite tells by a code of its own …
+_TOLD: dict[type[apsw.Error], str] = {
+    apsw.TooBigError: "54000",
+    apsw.NoMemError: "53200",
+    apsw.FullError: "53100",
+    apsw.IOError: "58030",
+    apsw.CorruptError: "XX001",
+    apsw.BusyError: "55P03",
+    apsw.AuthError: "42501",
+}
+#: … and what it tells by words alone.
+_SAID = (
+    ("not authorized", "42501"),
+    ("integer overflow", "22003"),
+    ("argument of ntile", "22014"),
+    ("argument to nth_value", "22016"),
+    ("frame starting offset", "22013"),
+    ("frame ending offset", "22013"),
+    ("too complex", "54001"),
+    ("too large", "54001"),
+    ("too many", "54001"),
+    ("overflow", "54001"),  # of the parser's stack
+)
 
 
 class Merger:
@@ -216,7 +270,7 @@ class Merger:
             return taken(connection.execute(sql, args), 0, self._answer_bytes)
         except apsw.InterruptError:
             raise steps.problem() from None
-        except apsw.Error as problem:
+        except Exception as problem:
             raise translated(problem) from None
         finally:
             if connection.in_transaction:

@@ -109,6 +109,11 @@ class LogReader:
         found = {origin: self.epoch_at(origin, lsn) for origin, lsn in vclock.items()}
         return {origin: epoch for origin, epoch in found.items() if epoch}
 
+    def has_operations(self, before: int) -> bool:
+        """Whether operations are remembered that were done before a time in microseconds."""
+        query = "SELECT 1 FROM done_operation WHERE at < ? LIMIT 1"
+        return self.connection.execute(query, (before,)).fetchone() is not None
+
     def oldest(self, origin: str) -> int:
         found: Any = self.connection.execute(_OLDEST, (origin,)).fetchone()
         return found[0] or 0
@@ -224,7 +229,7 @@ class Applier:
                 self._exact.insert_all(place, *body.bulk)
             for change in body.changes:
                 self._exact.change(place, change)
-        store.keep_record(record, body.operation)
+        store.keep_record(record, body)
 
     # --- a tail that belongs to no history ------------------------------------------------------
 

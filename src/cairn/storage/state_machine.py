@@ -7,19 +7,23 @@ row: topology events, the catalogue and waiting proposers all read it from there
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Any
 
 import apsw
 import msgspec
 
-from cairn.model import ops, rows
+from cairn.model import ops
 from cairn.model import system_tables as system
 from cairn.model.errors import CairnError, NotNullViolation, UniqueViolation
+from cairn.model.pictures import check_readable, tables_of
 from cairn.model.schema import Table, create_table_sql
 from cairn.raft.types import Entry, EntryType
 from cairn.storage.ddl import apply_ddl
 from cairn.storage.event_log import EventLog
+
+log = logging.getLogger("cairn.apply")
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
@@ -80,7 +84,7 @@ class StateMachine:
         self._statements = {}
 
     def _catalogue(self) -> dict[str, Table]:
-        tables, _ = rows.tables_of(
+        tables, _ = tables_of(
             self.connection.execute(f"SELECT * FROM {system.PICO_TABLE.physical_name}"),
             self.connection.execute(f"SELECT * FROM {system.PICO_INDEX.physical_name}"),
         )
@@ -89,24 +93,35 @@ class StateMachine:
     # --- applying -----------------------------------------------------------------------------
 
     def apply(self, entry: Entry) -> Applied:
-        """The effects of one committed entry. Never raises for what an entry says."""
+        """The effects of one committed entry. Never raises for what an entry says: one that
+        cannot be carried out has no effect on any instance, and its error tells why.
+        """
         done = Applied(entry.index, entry.term)
         if entry.type == EntryType.CONF_CHANGE or not entry.data:
             return done
-        envelope = ops.decode(entry.data)
+        try:
+            envelope = ops.decode(entry.data)
+        except msgspec.MsgspecError as problem:
+            done.error = _refused(done, problem)
+            return done
         done.request_id, done.timestamp = envelope.request_id, envelope.timestamp
         done.op = envelope.op
         self.connection.execute("SAVEPOINT entry")
         try:
             done.changes = self._apply_op(envelope.op)
-        except CairnError as refused:
+            for change in done.changes:
+                if change.new is not None:
+                    check_readable(change.table, change.new)
+            self.events.applied(done)
+        except Exception as problem:
             self.connection.execute("ROLLBACK TO entry")
-            done.error = refused
-        except apsw.ConstraintError as problem:
-            self.connection.execute("ROLLBACK TO entry")
-            done.error = constraint_error(problem)
+            if _is_of_the_machine(problem):
+                raise
+            done.changes, done.events_01, done.events_02 = [], [], []
+            if isinstance(envelope.op, ops.DdlPrepare | ops.DdlCommit | ops.DdlAbort):
+                self.reload()
+            done.error = _refused(done, problem)
         self.connection.execute("RELEASE entry")
-        self.events.applied(done)
         return done
 
     def _apply_op(self, op: ops.Op) -> list[Change]:
@@ -218,7 +233,7 @@ _FIXED = {table.id for table in system.GLOBAL_TABLES}
 def dump_tables(connection: apsw.Connection) -> list[TableDump]:
     """All global tables as `install` takes them; call it inside one read transaction."""
     found: list[TableDump] = []
-    tables, _ = rows.tables_of(
+    tables, _ = tables_of(
         connection.execute(f"SELECT * FROM {system.PICO_TABLE.physical_name}"),
         connection.execute(f"SELECT * FROM {system.PICO_INDEX.physical_name}"),
     )
@@ -244,6 +259,38 @@ def _index_names(connection: apsw.Connection, table: Table) -> list[str]:
     query = "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql NOT NULL"
     found: list[Any] = connection.execute(query, (table.physical_name,)).fetchall()
     return [name for (name,) in found]
+
+
+#: Trouble that an entry can make, among what SQLite raises. All else is the disk's or the file's.
+_OF_THE_ENTRY = (
+    apsw.SQLError,
+    apsw.ConstraintError,
+    apsw.MismatchError,
+    apsw.TooBigError,
+    apsw.RangeError,
+    apsw.BindingsError,
+)
+
+
+def _is_of_the_machine(problem: Exception) -> bool:
+    """Whether another instance would not have met it: then going on would make us differ."""
+    if isinstance(problem, apsw.Error):
+        return not isinstance(problem, _OF_THE_ENTRY)
+    return isinstance(problem, OSError | MemoryError)
+
+
+def _refused(done: Applied, problem: Exception) -> CairnError:
+    if isinstance(problem, CairnError):
+        return problem
+    if isinstance(problem, apsw.ConstraintError):
+        return constraint_error(problem)
+    log.error(
+        "entry %d (%s) cannot be understood and has no effect: %r",
+        done.index,
+        done.request_id or "no request",
+        problem,
+    )
+    return CairnError(f"the entry cannot be understood: {problem}", sqlstate="22023")
 
 
 def constraint_error(problem: apsw.ConstraintError) -> CairnError:

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import apsw
 
+from cairn.model.unexpected import owned
 from cairn.storage.sqlite import BULK_CHECKPOINT_PAGES, CHECKPOINT_PAGES, reserve
 
 GATHER_S = 0.0004
@@ -335,5 +336,9 @@ class WriterThread:
 
 
 def _deliver(jobs: list[Job]) -> None:
+    """All of them are committed: who cannot take its own answer keeps nobody from theirs."""
     for job in jobs:
-        job.done(job.result)
+        try:
+            job.done(job.result)
+        except Exception as problem:
+            owned(problem, "whoever waited for a commit")

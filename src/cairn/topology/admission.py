@@ -189,6 +189,13 @@ def _choose_name(request: JoinRequest, cluster: Cluster, replicaset: str) -> str
         raise JoinRefused(
             f'"{name}" is no instance name: use up to 63 letters, digits, "_", "-" and "."'
         )
+    for known in cluster.replicasets.values():
+        named = (known.current_master_name, known.target_master_name, *known.members)
+        if name in named and name not in cluster.instances:  # left behind by an older version
+            raise JoinRefused(
+                f"`{name}` is still named as an instance of {known.name}, which has expelled it",
+                hint="give this instance another name",
+            )
     if name in cluster.instances:
         raise JoinRefused(
             f"`{name}` is already joined",

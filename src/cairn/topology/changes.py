@@ -15,7 +15,6 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from cairn.model import rows
 from cairn.model import system_tables as system
 from cairn.model.cluster import Cluster
 from cairn.model.events import (
@@ -27,6 +26,7 @@ from cairn.model.events import (
     Range,
     Version,
 )
+from cairn.model.pictures import readable
 from cairn.model.topology import (
     BucketRange,
     Instance,
@@ -138,12 +138,12 @@ def _gather(touched: _Touched, side: int, into: _Rows) -> None:
                 yield row
 
     for row in each(system.PICO_REPLICASET.id):
-        into.replicasets[row[1]] = rows.replicaset_of(row)
+        into.replicasets[row[1]] = readable(system.PICO_REPLICASET.id, row)
     for row in each(system.PICO_INSTANCE.id):
-        into.instances[row[1]] = rows.instance_of(row)
+        into.instances[row[1]] = readable(system.PICO_INSTANCE.id, row)
     for row in each(system.PICO_TIER.id):
-        into.tiers[row[0]] = rows.tier_of(row)
-    into.buckets.extend(rows.bucket_of_row(row) for row in each(system.PICO_BUCKET.id))
+        into.tiers[row[0]] = readable(system.PICO_TIER.id, row)
+    into.buckets.extend(readable(system.PICO_BUCKET.id, row) for row in each(system.PICO_BUCKET.id))
 
 
 def _add_neighbours(
@@ -333,7 +333,7 @@ def advanced(cluster: Cluster, changes: Iterable[RowChange], position: Position)
     """
     touched = _folded(changes)
     replaced: dict[str, Any] = {"position": position}
-    for table, (field, make) in _PICTURES.items():
+    for table, field in _PICTURES.items():
         if table not in touched:
             continue
         content = dict(getattr(cluster, field))
@@ -341,7 +341,7 @@ def advanced(cluster: Cluster, changes: Iterable[RowChange], position: Position)
             if new is None:
                 content.pop(key, None)
             else:
-                content[key] = make(new)
+                content[key] = readable(table, new)
         replaced[field] = content
     if system.PICO_BUCKET.id in touched:
         ranges = {(each.tier, each.start): each for each in cluster.buckets}
@@ -349,19 +349,15 @@ def advanced(cluster: Cluster, changes: Iterable[RowChange], position: Position)
             if new is None:
                 ranges.pop(key, None)
             else:
-                ranges[key] = rows.bucket_of_row(new)
+                ranges[key] = readable(system.PICO_BUCKET.id, new)
         replaced["buckets"] = tuple(ranges[key] for key in sorted(ranges))
     return msgspec.structs.replace(cluster, **replaced)
 
 
-def _property(row: Row) -> Any:
-    return None if row[1] is None else msgspec.json.decode(row[1])
-
-
-_PICTURES: dict[int, tuple[str, Callable[[Row], Any]]] = {
-    system.PICO_REPLICASET.id: ("replicasets", rows.replicaset_of),
-    system.PICO_INSTANCE.id: ("instances", rows.instance_of),
-    system.PICO_PEER_ADDRESS.id: ("addresses", lambda row: row[1]),
-    system.PICO_TIER.id: ("tiers", rows.tier_of),
-    system.PICO_PROPERTY.id: ("properties", _property),
+_PICTURES: dict[int, str] = {
+    system.PICO_REPLICASET.id: "replicasets",
+    system.PICO_INSTANCE.id: "instances",
+    system.PICO_PEER_ADDRESS.id: "addresses",
+    system.PICO_TIER.id: "tiers",
+    system.PICO_PROPERTY.id: "properties",
 }

@@ -25,7 +25,12 @@ def metrics(service: Service) -> str:
     online = row is not None and row.current_state.grade is Grade.ONLINE
     put("instance_online", "gauge", "1 when this instance is Online", online)
     put("raft_term", "gauge", "Raft term", core.term)
-    put("raft_leader_id", "gauge", "raft_id of the leader, 0 when unknown", core.leader)
+    put(
+        "raft_leader_id",
+        "gauge",
+        "raft_id of the leader, 0 when unknown",
+        service.instance.runner.leader_id,
+    )
     put("raft_is_leader", "gauge", "1 on the leader", runner.is_leader)
     put("raft_commit_index", "gauge", "last committed entry", core.log.committed)
     put("raft_applied_index", "gauge", "last applied entry", runner.applied_index)

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 import msgspec
 
 from cairn.governor.actions import Action, HandOverLeadership, Propose, SealAndName, SwitchMaster
-from cairn.governor.buckets import redistribution
+from cairn.governor.buckets import given_away, redistribution
 from cairn.governor.view import ClusterView
 from cairn.model import rows
 from cairn.model import system_tables as system
+from cairn.model.holders import EXPEL_BY_FORCE, lost_with
 from cairn.model.ops import Delete, Dml, Replace, Update
 from cairn.model.ranges import KeyRange, one_key, whole_table
 from cairn.model.topology import Grade, Instance, Replicaset, ReplicasetState, State
@@ -168,7 +169,8 @@ def settle_offline(view: ClusterView) -> Iterator[Action]:
         ):
             continue  # the master is replaced first; those rules speak or back off
         if instance.target_state.grade is Grade.EXPELLED:
-            yield from _expel(view, instance, replicaset)
+            if may_give_up(view, instance):
+                yield from _expel(view, instance, replicaset)
             continue
         found: list[Dml] = [set_state(instance, instance.target_state)]
         alone = not any(
@@ -186,13 +188,23 @@ def settle_offline(view: ClusterView) -> Iterator[Action]:
         )
 
 
+def may_give_up(view: ClusterView, instance: Instance) -> bool:
+    """Asked for by force, or nothing is lost: somebody who had the rows may have died since."""
+    if instance.target_state_reason == EXPEL_BY_FORCE:
+        return True
+    return not lost_with(view.cluster, instance, view.sharded_tiers)
+
+
 def _expel(view: ClusterView, instance: Instance, replicaset: Replicaset) -> Iterator[Action]:
     members = view.cluster.members(replicaset.name)
     found: list[Dml] = [set_state(instance, instance.target_state)]
-    ranges = [instance_range(instance), replicaset_range(replicaset)]
+    ranges = [whole_table(_INSTANCES.id), replicaset_range(replicaset)]
     if len(members) == 1:
         if view.cluster.owned(replicaset.name):
-            moved = redistribution(view.cluster, replicaset.tier, without=replicaset.name)
+            if replicaset.tier in view.sharded_tiers:
+                moved = given_away(view.cluster, replicaset.tier, replicaset.name)
+            else:  # no rows yet: all are divided anew
+                moved = redistribution(view.cluster, replicaset.tier, without=replicaset.name)
             if not moved:
                 return  # nobody could take its buckets: refused when asked, waits if it came so
             found += moved
@@ -202,7 +214,6 @@ def _expel(view: ClusterView, instance: Instance, replicaset: Replicaset) -> Ite
             replicaset, weight=0.0, state=ReplicasetState.TO_BE_EXPELLED
         )
         found.append(put_replicaset(ended))
-        ranges.append(whole_table(_INSTANCES.id))
     left = tuple(name for name in replicaset.members if name != instance.name)
     if len(members) > 1 and left != replicaset.members:
         found.append(put_replicaset(msgspec.structs.replace(replicaset, members=left)))
@@ -221,7 +232,11 @@ def _expel(view: ClusterView, instance: Instance, replicaset: Replicaset) -> Ite
 
 
 def forget_expelled(view: ClusterView) -> Iterator[Action]:
-    """Rows of an expelled instance go once Raft has let it go; an emptied replicaset too."""
+    """Rows of an expelled instance go once Raft has let it go; with the last one its replicaset.
+
+    Its name is free from then on, so no row may name it any more: who joins under that name is
+    another instance, and has no rows.
+    """
     for instance in view.instances():
         if instance.current_state.grade is not Grade.EXPELLED or view.in_raft(instance):
             continue
@@ -231,8 +246,11 @@ def forget_expelled(view: ClusterView) -> Iterator[Action]:
             if raft_id == instance.raft_id
         ]
         found.append(Delete(_INSTANCES.id, (instance.name,)))
-        if not view.cluster.members(instance.replicaset_name):
-            found.append(Delete(_REPLICASETS.id, (instance.replicaset_name,)))
+        replicaset = view.cluster.replicasets.get(instance.replicaset_name)
+        if replicaset is not None and not _others(view, instance):
+            found.append(Delete(_REPLICASETS.id, (replicaset.name,)))
+        elif replicaset is not None and instance.name in _named(replicaset):
+            found.append(put_replicaset(_unnamed(replicaset, instance.name)))
         yield Propose(
             step="forget expelled instance",
             subject=instance.name,
@@ -240,3 +258,27 @@ def forget_expelled(view: ClusterView) -> Iterator[Action]:
             ranges=(whole_table(_INSTANCES.id), whole_table(_REPLICASETS.id)),
             say=f"the rows of {instance.name} are deleted",
         )
+
+
+def _others(view: ClusterView, instance: Instance) -> list[Instance]:
+    """All rows of the replicaset count, also of those who are expelled and not forgotten yet."""
+    return [
+        other
+        for other in view.instances()
+        if other.replicaset_name == instance.replicaset_name and other.name != instance.name
+    ]
+
+
+def _named(replicaset: Replicaset) -> tuple[str, ...]:
+    masters = (replicaset.current_master_name, replicaset.target_master_name)
+    return (*masters, *replicaset.members)
+
+
+def _unnamed(replicaset: Replicaset, name: str) -> Replicaset:
+    current, target = replicaset.current_master_name, replicaset.target_master_name
+    return msgspec.structs.replace(
+        replicaset,
+        current_master_name="" if current == name else current,
+        target_master_name="" if target == name else target,
+        members=tuple(each for each in replicaset.members if each != name),
+    )

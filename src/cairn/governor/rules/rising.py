@@ -79,6 +79,8 @@ def extend_members(view: ClusterView) -> Iterator[Action]:
     for replicaset in view.replicasets():
         if replicaset.current_master_name != replicaset.target_master_name:
             continue
+        if view.cluster.master_of(replicaset.name) is None:
+            continue  # nobody to have the rows from
         for instance in view.cluster.members(replicaset.name):
             if instance.name in replicaset.members or not view.is_rising(instance):
                 continue

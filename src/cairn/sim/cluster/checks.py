@@ -158,7 +158,8 @@ def check_replicaset(where: str, old: Replicaset | None, new: Replicaset) -> Non
         return
     if new.epoch < old.epoch:
         raise Violation(f"{where}: epoch of {new.name} fell from {old.epoch} to {new.epoch}")
-    if new.current_master_name != old.current_master_name and new.epoch != old.epoch + 1:
+    is_named = new.current_master_name not in ("", old.current_master_name)
+    if is_named and new.epoch != old.epoch + 1:
         raise Violation(f"{where}: {new.name} has another master in epoch {new.epoch}")
     if new.epoch == old.epoch and new.cut != old.cut:
         raise Violation(f"{where}: the cut of {new.name} moved inside epoch {new.epoch}")

@@ -37,7 +37,6 @@ class Step(msgspec.Struct, frozen=True):
 
     op: str
     why_failed: str | None = None
-    op_format: str = "sql"
 
 
 BATCH: tuple[Step, ...] = (
@@ -58,7 +57,7 @@ BATCH: tuple[Step, ...] = (
     Step("CREATE USER IF NOT EXISTS worker WITH PASSWORD 'Passw0rd1'"),
     Step("UPDATE g SET n = n + 1 WHERE k = 99"),
     Step("UPDATE g SET", "syntax error"),
-    Step("return 1", "op_format 'lua' is not known", "lua"),
+    Step("SELECT n FROM g", "cannot be queued"),
     Step("INSERT INTO g VALUES (2, 2)", "uplicate"),
     Step("ALTER TABLE s ADD COLUMN note TEXT"),
     Step("ALTER TABLE g ADD COLUMN note TEXT"),
@@ -178,7 +177,7 @@ class QueueScene:
         leader = self.world.leader()
         assert leader is not None and leader.instance is not None and leader.process is not None
         queued = [
-            QueuedOperation(op_id, "scene", each.op, each.op_format, description=each.op)
+            QueuedOperation(op_id, "scene", each.op, description=each.op)
             for op_id, each in enumerate(BATCH, FIRST_ID)
         ]
         batch = ops.Batch(tuple(ops.Insert(QUEUE.id, rows.queue_row(each)) for each in queued))

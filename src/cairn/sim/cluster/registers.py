@@ -1,232 +1,229 @@
-"""A load that does not commute: each key is a register that one client writes, deletes and reads.
+"""A load that does not commute: a few rows, changed over and over by one client for each group.
 
-A client goes on to the next operation when it knows how the last one ended, so for each key there
-is one order of writes. What a read may show follows from it: the last value that was acknowledged,
-or one whose end is not known and that came after it. A value that was overwritten, a deleted row
-that is back, and a row that nobody wrote are violations.
+A client knows which contents of its rows are possible: what was acknowledged has happened, what was
+refused has not, and of what has an unknown end both are possible. Order counts: a text says which
+statements made it, so one that is lost, done twice or done out of order shows.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import random
+from collections.abc import Callable
 from typing import Any
 
 import apsw
 
 from cairn.model.errors import CairnError
 from cairn.model.rpc import ReadRequest, WriteRequest
-from cairn.node.execution import Execution
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.load import TABLE, Load
 from cairn.sim.cluster.node import SimNode
-from cairn.sim.cluster.world import World
 
-BUCKETS = 30
+KEYS = 3  # of one client: some statements change all of them
+Content = tuple[str | None, ...]
+Change = Callable[[str | None], str | None]
 _NAME = TABLE.physical_name
-PUT = f"INSERT INTO {_NAME} VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET c1 = excluded.c1"
-DELETE = f"DELETE FROM {_NAME} WHERE bucket_id = ? AND c0 = ?"
-APPEND = f"UPDATE {_NAME} SET c1 = c1 || ? WHERE bucket_id = ? AND c0 = ?"
-READ = f"SELECT c1 FROM {_NAME} WHERE bucket_id = ? AND c0 = ?"
-NOT_DONE = ("PC001", "PC003", "PC004")  # certainly nothing happened
+_WHERE = "WHERE bucket_id = ? AND c0 = ?"
+_PUT = (
+    f"INSERT INTO {_NAME}(bucket_id, c0, c1) VALUES (?, ?, ?) "
+    "ON CONFLICT (bucket_id, c0) DO UPDATE SET c1 = excluded.c1"
+)
+_APPEND = f"UPDATE {_NAME} SET c1 = c1 || ? {_WHERE}"
+_DELETE = f"DELETE FROM {_NAME} {_WHERE}"
 
 
-class Register:
-    """What a key may hold: `values[0]` is certain, the others may have been written after it."""
+class Group:
+    """The rows of one client, and what they may contain."""
 
-    def __init__(self) -> None:
-        self.values: list[str | None] = [None]
-        self.writes = 0
+    def __init__(self, number: int, chance: random.Random, *, is_strict: bool) -> None:
+        self.keys = tuple(range(number * KEYS, number * KEYS + KEYS))
+        self._chance, self._is_strict = chance, is_strict
+        self.possible: set[Content] = {(None,) * KEYS}
+        self.tags: set[str] = set()  # of statements that may have happened
+        self._next = number * 1_000_000
 
-    def wrote(self, value: Callable[[str | None], str | None], is_certain: bool) -> None:
-        """A write ended. Uncertain ones leave every older possibility open."""
-        after = [value(old) for old in self.values]
-        found = after if is_certain else [*self.values, *after]
-        self.values = list(dict.fromkeys(found))
+    def statement(self) -> tuple[str, list[tuple[Any, ...]], list[int], Change]:
+        """SQL, parameters, the places of the keys it changes, and what it does to each."""
+        chance = self._chance
+        several = chance.random() < 0.3
+        places = list(range(KEYS)) if several else [chance.randrange(KEYS)]
+        keys = [(self.keys[at] % 30 + 1, self.keys[at]) for at in places]
+        self._next += 1
+        tag = f"{self._next}"
+        kind = chance.random()
+        if kind < 0.4:
+            return _PUT, [(*key, tag) for key in keys], places, lambda _: tag
+        if kind < 0.85:
+            words = f"+{tag}"
+            return (
+                _APPEND,
+                [(words, *key) for key in keys],
+                places,
+                lambda old: None if old is None else old + words,
+            )
+        return _DELETE, list(keys), places, lambda _: None
+
+    def happened(self, places: list[int], change: Change, outcome: str) -> None:
+        """The last statement ended: `done`, `refused`, or in a way that nobody knows."""
+        if outcome == "refused":
+            return
+        self.tags.add(f"{self._next}")
+        after = {
+            tuple(change(old) if at in places else old for at, old in enumerate(content))
+            for content in self.possible
+        }
+        if self._is_strict:
+            self.possible = after if outcome == "done" else self.possible | after
+
+    def told(self, content: Content, by: str) -> None:
+        """A read as the master: only what is possible, and from now on only that."""
+        if not self._is_strict:
+            return
+        if content not in self.possible:
+            raise Violation(f"{by} told {content}, possible are {sorted(map(str, self.possible))}")
+        self.possible = {content}
+
+    def check(self, content: Content) -> None:
+        """At the end. Where acknowledged rows may be lost, order and truth still hold."""
+        if self._is_strict:
+            self.told(content, "the end")
+        for text in content:
+            tags = [] if text is None else [int(tag) for tag in text.split("+")]
+            if tags != sorted(set(tags)):
+                raise Violation(f"statements out of order, or twice: {text}")
+        if unknown := set(_tags(content)) - self.tags:
+            raise Violation(f"{sorted(unknown)} were never written: {content}")
+
+
+def _tags(content: Content) -> list[str]:
+    return [tag for text in content if text is not None for tag in text.split("+")]
 
 
 class Registers:
-    """Keys 0…count, spread over all buckets; clients find owners as the instances know them."""
+    """Clients that write and read their groups at whoever takes itself for the master."""
 
-    def __init__(self, world: World, load: Load, count: int = 60) -> None:
-        self.world, self._load = world, load
-        self.keys = {key: Register() for key in range(count)}
-        self.acked = self.unknown = self.reads = 0
-        self.longest_s = 0.0  # that a client waited for a certain end
-        self.violation: str | None = None
+    def __init__(self, load: Load, clients: int, chance: random.Random, *, is_strict: bool) -> None:
+        self._load, self._world, self._chance = load, load.world, chance
+        self.groups = [Group(number, chance, is_strict=is_strict) for number in range(clients)]
+        self.violation: Violation | None = None
+        self.done = self.unknown = self.refused = self.reads = 0
 
-    async def run(self, seconds: float, clients: int = 6) -> None:
-        end = self.world.loop.time() + seconds
-        await asyncio.gather(*(self._client(number, clients, end) for number in range(clients)))
+    async def run(self, seconds: float) -> None:
+        await asyncio.gather(*(self._client(group, seconds) for group in self.groups))
         if self.violation is not None:
-            raise Violation(self.violation)
+            raise self.violation
 
-    async def _client(self, number: int, clients: int, end: float) -> None:
-        chance = self.world.chance
-        mine = [key for key in self.keys if key % clients == number]
-        while self.world.loop.time() < end and self.violation is None:
-            key = chance.choice(mine)
-            await asyncio.sleep(chance.uniform(0.0, 0.02))
-            match chance.choice(("put", "put", "append", "append", "delete", "read", "read")):
-                case "put":
-                    await self._put(key)
-                case "append":
-                    await self._append(key)
-                case "delete":
-                    await self._delete(key)
-                case "read":
-                    await self._read(key)
-
-    # --- operations -------------------------------------------------------------------------------
-
-    async def _put(self, key: int) -> None:
-        register = self.keys[key]
-        register.writes += 1
-        text = f"{key}.{register.writes}"
-        bucket = bucket_of(key)
-        await self._write(key, PUT, (bucket, key, text), lambda _: text)
-
-    async def _append(self, key: int) -> None:
-        register = self.keys[key]
-        register.writes += 1
-        text = f",{register.writes}"
-        await self._write(
-            key,
-            APPEND,
-            (text, bucket_of(key), key),
-            lambda old: None if old is None else old + text,
-        )
-
-    async def _delete(self, key: int) -> None:
-        await self._write(key, DELETE, (bucket_of(key), key), lambda _: None)
-
-    async def _write(
-        self,
-        key: int,
-        sql: str,
-        row: tuple[Any, ...],
-        value: Callable[[str | None], str | None],
-    ) -> None:
-        request = WriteRequest(TABLE.id, 1, sql, (row,), (bucket_of(key),))
-        begun = self.world.loop.time()
-        outcome = await self._at_owner(key, lambda execution: execution.write(request))
-        register = self.keys[key]
-        if outcome is None:
-            register.wrote(value, is_certain=False)
-            self.unknown += 1
-            return
-        register.wrote(value, is_certain=True)
-        self.acked += 1
-        self.longest_s = max(self.longest_s, self.world.loop.time() - begun)
-
-    async def _read(self, key: int) -> None:
-        request = ReadRequest(READ, (bucket_of(key), key), {TABLE.id: 1}, bucket_of(key))
-        outcome = await self._at_owner(key, lambda execution: execution.read(request))
-        if outcome is None:
-            return
-        found = outcome[0][0] if outcome else None
-        self.reads += 1
-        register = self.keys[key]
-        if found not in register.values:
-            self.violation = (
-                f"key {key} (bucket {bucket_of(key)}) was read as {found!r}, "
-                f"it can only be one of {register.values}"
-            )
-
-    async def _at_owner(self, key: int, work: Callable[[Execution], Awaitable[Any]]) -> Any:
-        """Ask whoever an instance takes for the owner, until it was done or may have been."""
-        deadline = self.world.loop.time() + 60.0
-        while self.world.loop.time() < deadline:
-            node = self._owner(key)
-            if node is None:
-                await asyncio.sleep(0.02)
+    async def _client(self, group: Group, seconds: float) -> None:
+        until = self._world.loop.time() + seconds
+        while self._world.loop.time() < until and self.violation is None:
+            await asyncio.sleep(self._chance.uniform(0.005, 0.1))
+            nodes = [node for node in self._load.masters() if not node.is_paused]
+            if not nodes:
                 continue
+            node = self._chance.choice(nodes)
             try:
-                return await self._inside(node, work)
-            except CairnError as problem:
-                if problem.sqlstate not in NOT_DONE:
-                    return None
-                await asyncio.sleep(0.01)
-            except (asyncio.CancelledError, TimeoutError):
-                return None  # it died, or stands still
-        return None
+                if self._chance.random() < 0.3:
+                    await self._read(node, group)
+                else:
+                    await self._write(node, group)
+            except Violation as broken:
+                self.violation = self.violation or broken
 
-    async def _inside(self, node: SimNode, work: Callable[[Execution], Awaitable[Any]]) -> Any:
+    def _version(self, node: SimNode) -> int:
+        assert node.instance is not None
+        return node.instance.state.catalog.tables[TABLE.name].schema_version
+
+    async def _write(self, node: SimNode, group: Group) -> str:
+        sql, rows, places, change = group.statement()
+        buckets = tuple(group.keys[at] % 30 + 1 for at in places)
+        request = WriteRequest(TABLE.id, self._version(node), sql, tuple(rows), buckets)
         execution = self._load.execution(node)
+        outcome, _ = await self._heard(node, lambda: execution.write(request))
+        setattr(self, outcome, getattr(self, outcome) + 1)
+        group.happened(places, change, outcome)
+        return outcome
+
+    async def _read(self, node: SimNode, group: Group) -> None:
+        marks = ", ".join("?" * KEYS)
+        request = ReadRequest(
+            f"SELECT c0, c1 FROM {_NAME} WHERE c0 IN ({marks})",
+            group.keys,
+            {TABLE.id: self._version(node)},
+            ranges=((1, 30),),
+        )
+        execution = self._load.execution(node)
+        outcome, rows = await self._heard(node, lambda: execution.read(request))
+        if outcome == "done":
+            self.reads += 1
+            found = dict(rows)
+            group.told(tuple(found.get(key) for key in group.keys), str(node))
+
+    async def _heard(self, node: SimNode, work: Callable[[], Any]) -> tuple[str, Any]:
+        """How it ended, and its answer. Of a process that died nothing is heard."""
+        process = node.process
+        assert process is not None
 
         async def run() -> Any:
-            return await work(execution)
+            return await work()
 
-        assert node.process is not None
-        task = self.world.loop.create_task(run(), context=node.process.context)
-        async with asyncio.timeout(5.0):
-            return await asyncio.shield(task)
-
-    def _owner(self, key: int) -> SimNode | None:
-        """By the map of some running instance, which may be an old one."""
-        knowing = [node for node in self.world.running() if node.instance is not None]
-        if not knowing:
-            return None
-        chosen = self.world.chance.choice(knowing).instance
-        assert chosen is not None
-        cluster = chosen.state.cluster
-        owner = cluster.owner_of("default", bucket_of(key))
-        replicaset = cluster.replicasets.get(owner or "")
-        node = None
-        if replicaset is not None:
-            node = self.world.nodes.get(replicaset.current_master_name)
-        if node is None or node.instance is None or not node.is_running:
-            return None
-        return node
+        task = self._world.loop.create_task(run(), context=process.context)
+        while not task.done():
+            if node.process is not process or not node.is_running:
+                task.cancel()
+                return "unknown", None
+            await asyncio.sleep(0.005)
+        try:
+            return "done", task.result()
+        except asyncio.CancelledError:
+            return "unknown", None
+        except CairnError as problem:
+            return ("unknown" if problem.sqlstate == "40003" else "refused"), None
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def check(self) -> None:
-        """After calm: every key at its owner, once, with a value that it may have."""
-        leader = self.world.leader()
-        assert leader is not None and leader.instance is not None
-        cluster = leader.instance.state.cluster
-        for node in self.world.running():
-            row = node.instance.row if node.instance is not None else None
-            if row is None:
-                continue
-            owned = cluster.owned(row.replicaset_name)
-            have = rows_of(node)
-            for key, register in self.keys.items():
-                bucket = bucket_of(key)
-                is_ours = any(each.start <= bucket <= each.end for each in owned)
-                found = have.pop((bucket, key), None)
-                if is_ours and found not in register.values:
-                    raise Violation(
-                        f"{node.name} has key {key} as {found!r}, it can only be one of "
-                        f"{register.values}"
-                    )
-                if not is_ours and found is not None:
-                    raise Violation(f"{node.name} still has key {key}, which it does not own")
-            if have:
-                raise Violation(f"{node.name} has rows that nobody wrote: {have}")
-
-    async def settled(self, timeout_s: float = 60.0) -> None:
-        """Until `check` finds nothing, for replicas take a moment; then what it finds is wrong."""
-        deadline = self.world.loop.time() + timeout_s
-        while True:
-            try:
-                self.check()
-                return
-            except Violation:
-                if self.world.loop.time() > deadline:
-                    raise
-            await asyncio.sleep(0.5)
+    async def check(self) -> None:
+        """After calm: all replicas have the same content and schema, and it is explained."""
+        nodes = self._world.running()
+        await self._world.until(
+            lambda: all(standing(node) == standing(nodes[0]) for node in nodes),
+            "replicas with equal rows, schemas and vclocks",
+            30.0,
+        )
+        rows = self._load.rows_of(nodes[0])
+        for group in self.groups:
+            group.check(tuple(rows.get(key) for key in group.keys))
+        [master] = self._load.masters()
+        for group in self.groups:
+            if await self._write(master, group) != "done":
+                raise Violation("the table cannot be used in the end")
+            await self._read(master, group)
 
 
-def bucket_of(key: int) -> int:
-    return key % BUCKETS + 1
-
-
-def rows_of(node: SimNode) -> dict[tuple[int, int], Any]:
-    connection = apsw.Connection(str(node.dir / "data.db"), flags=apsw.SQLITE_OPEN_READONLY)
+def standing(node: SimNode) -> Any:
+    """All that replicas have in common: rows, schema, vclock; and the texts of global tables."""
+    data = apsw.Connection(str(node.dir / "data.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    raft = apsw.Connection(str(node.dir / "raft.db"), flags=apsw.SQLITE_OPEN_READONLY)
     try:
-        found: list[Any] = connection.execute(f"SELECT bucket_id, c0, c1 FROM {_NAME}").fetchall()
+        texts = raft.execute("SELECT type, name, sql FROM sqlite_master ORDER BY 1, 2").fetchall()
+        names = [
+            name
+            for (name,) in data.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            if name[0] == "t" and name[1:].isdigit()
+        ]
+        tables = {name: _table(data, name) for name in sorted(names)}
+        return texts, tables, dict(data.execute("SELECT origin, lsn FROM vclock"))
     finally:
-        connection.close()
-    return {(bucket, key): value for bucket, key, value in found}
+        data.close()
+        raft.close()
+
+
+def _table(data: apsw.Connection, name: str) -> Any:
+    """Columns, indexes and rows. The text of a table differs: a copy makes all columns at once."""
+    columns = data.execute(f"SELECT name, type, \"notnull\", pk FROM pragma_table_info('{name}')")
+    indexes = data.execute(
+        "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? ORDER BY 1",
+        (name,),
+    )
+    rows = data.execute(f"SELECT * FROM {name} ORDER BY 1, 2")
+    return columns.fetchall(), indexes.fetchall(), rows.fetchall()

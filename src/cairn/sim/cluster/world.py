@@ -7,6 +7,7 @@ import logging
 import random
 import shutil
 import tempfile
+import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -66,10 +67,14 @@ class World:
         handler = _Tell(self.loop)
         logger = logging.getLogger("cairn")
         logger.addHandler(handler)
+        bugs = logging.getLogger("cairn.bug")
+        bugs.setLevel("ERROR")
+        bugs.addHandler(handler_of_bugs := _Bugs(self.loop))
         try:
             self.loop.run_until_complete(self._guarded(scenario))
         finally:
             logger.removeHandler(handler)
+            bugs.removeHandler(handler_of_bugs)
             self.close()
 
     async def _guarded(self, scenario: Callable[[], Awaitable[None]]) -> None:
@@ -229,3 +234,16 @@ class _Tell(logging.Handler):
 
 #: Set to hear the story of a run.
 TRACE: Callable[[str], None] | None = None
+
+
+class _Bugs(logging.Handler):
+    """In life an unexpected error is logged and the instance goes on; here the seed fails."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def emit(self, record: logging.LogRecord) -> None:
+        problem = record.exc_info[1] if record.exc_info else None
+        lines = traceback.format_exception(problem)[-3:] if problem is not None else []
+        self._loop.problems.append(f"{record.getMessage()}: {''.join(lines)}")

@@ -1,0 +1,39 @@
+"""How large things may be: one table, because each of them travels inside another.
+
+    statement → entry → Raft message → frame       a write to a global table
+    rows → record → batch → frame                  a write to a sharded table
+    rows → answer → frame                          a read at another instance
+
+Whatever is accepted at one stage must fit the next: a thing that is accepted and cannot be sent
+would be tried for ever. `tests/model/test_limits.py` holds them against each other.
+"""
+
+from __future__ import annotations
+
+MIB = 1024 * 1024
+
+#: Between two instances, everything included. Larger: one sender makes another hold that much.
+FRAME_BYTES = 64 * MIB
+#: What method name, ids and MessagePack's own bytes may add around a body, generously.
+FRAME_EXTRA_BYTES = 64 * 1024
+#: One-way messages to a peer that are not sent yet; past it they are dropped, Raft repeats itself.
+UNSENT_BYTES = 32 * MIB
+#: One Raft message as the core's codec takes it.
+MESSAGE_BYTES = FRAME_BYTES
+#: Where Raft stops adding entries to a message: the last one may be as long as an entry can be.
+APPEND_BYTES = 64 * 1024
+#: Entries that no majority has yet; past it proposals are refused until it has.
+UNCOMMITTED_BYTES = 16 * MIB
+#: One entry of the Raft log: all it writes to global tables. Smaller: wide rows are refused;
+#: larger: one statement holds up heartbeats and every other change for as long as it is sent.
+ENTRY_BYTES = 16 * MIB
+#: One record of the row log: what one statement changed.
+RECORD_BYTES = 48 * MIB
+#: Characters of one SQL text; beyond it COPY is the way: parsing takes about 1 s per MiB.
+STATEMENT_CHARS = 8 * MIB
+#: Rows of one read that an instance holds before the first is sent, about.
+ANSWER_BYTES = 512 * MIB
+#: Rows of a COPY that go into one entry of a global table.
+COPY_ENTRY_BYTES = 4 * MIB
+#: One message of a client: a value that it sends, or a piece of a COPY.
+CLIENT_MESSAGE_BYTES = 256 * MIB

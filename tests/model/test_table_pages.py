@@ -1,0 +1,30 @@
+"""The page of system tables says what the code says.
+
+`python -m tests.model.test_table_pages` writes it anew.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cairn.model.schema import Table
+from cairn.model.system_tables import SYSTEM_TABLES
+from cairn.model.table_pages import columns_page, page_of
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "system-tables.md"
+
+
+def test_the_page_is_written_from_the_description() -> None:
+    text = PAGE.read_text()
+    assert page_of(text) == text, "run python -m tests.model.test_table_pages"
+
+
+@pytest.mark.parametrize("table", SYSTEM_TABLES, ids=lambda table: table.name)
+def test_every_system_table_is_on_the_page(table: Table) -> None:
+    assert columns_page(table) in PAGE.read_text()
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page_of(PAGE.read_text()))

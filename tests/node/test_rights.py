@@ -1,0 +1,329 @@
+"""Every kind of statement × every kind of object × every right: who may do what, all of it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from cairn.model.catalog import (
+    ADMIN_ID,
+    ALL_OBJECTS,
+    FIRST_USER_ID,
+    PUBLIC_ID,
+    SUPER_ID,
+    Catalog,
+    Privilege,
+    User,
+)
+from cairn.model.errors import AccessDenied
+from cairn.model.ops import Delete, Dml, Insert, Replace, Update
+from cairn.model.schema import Column, Sharded, Table
+from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_INSTANCE, PICO_USER
+from cairn.model.topology import Tier
+from cairn.model.values import ColumnType
+from cairn.node.access import access_ops, check_access
+from cairn.node.queue_rights import check_queued_rights
+from cairn.sql.api import prepare
+from cairn.sql.plans import AclPlan
+
+ANN, BOB, ROLE, BOSS = range(FIRST_USER_ID, FIRST_USER_ID + 4)
+RIGHTS = ("read", "write", "insert", "update", "delete", "truncate", "create", "drop", "alter")
+
+
+def table(table_id: int, name: str, owner: int = ADMIN_ID) -> Table:
+    columns = (Column("id", ColumnType.INTEGER, False), Column("v", ColumnType.STRING))
+    return Table(table_id, name, columns, ("id",), Sharded(("id",), "default"), owner=owner)
+
+
+TABLES = {
+    "user": table(1024, "t"),
+    "own": table(1025, "own", ANN),
+    "system": PICO_USER,
+    "queue": PICO_GOVERNOR_QUEUE,
+    "members": PICO_INSTANCE,
+}
+USERS = {
+    user.name: user
+    for user in (
+        User(ADMIN_ID, "admin"),
+        User(PUBLIC_ID, "public", "role"),
+        User(SUPER_ID, "super", "role"),
+        User(ANN, "ann"),
+        User(BOB, "bob"),
+        User(ROLE, "readers", "role"),
+        User(BOSS, "boss"),
+    )
+}
+BASE = (
+    Privilege(PUBLIC_ID, "read", "table", PICO_INSTANCE.id),
+    Privilege(ANN, "execute", "role", PUBLIC_ID),
+    Privilege(BOSS, "execute", "role", SUPER_ID),
+    Privilege(ANN, "alter", "user", ANN),
+)
+
+
+def catalog(*rights: Privilege) -> Catalog:
+    return Catalog(
+        tables={each.name: each for each in TABLES.values()},
+        tiers={"default": Tier("default", 1)},
+        users=USERS,
+        privileges=frozenset((*BASE, *rights)),
+    )
+
+
+#: Statement → the rights that it needs on its table.
+STATEMENTS: dict[str, set[str]] = {
+    "SELECT 1 FROM {t}": {"read"},
+    "SELECT count(*) FROM {t} a, {t} b": {"read"},
+    "EXPLAIN SELECT 1 FROM {t}": {"read"},
+    "COPY {t} TO STDOUT": {"read"},
+    "COPY (SELECT 1 FROM {t}) TO STDOUT": {"read"},
+    "COPY {t} FROM STDIN": {"insert"},
+    "INSERT INTO {t} ({k}) VALUES ({x})": {"insert"},
+    "INSERT INTO {t} ({k}) VALUES ({x}) ON CONFLICT DO NOTHING": {"insert"},
+    "INSERT INTO {t} ({k}) VALUES ({x}) ON CONFLICT DO REPLACE": {"insert", "update"},
+    "INSERT INTO {t} ({k}) VALUES ({x}) ON CONFLICT ({k}) DO UPDATE SET {c} = NULL": {
+        "insert",
+        "update",
+        "read",
+    },
+    "INSERT INTO {t} ({k}) VALUES ({x}) RETURNING {k}": {"insert", "read"},
+    "INSERT INTO {t} ({k}) SELECT {k} FROM {t}": {"insert", "read"},
+    "UPDATE {t} SET {c} = NULL WHERE {k} = {x}": {"update", "read"},
+    "DELETE FROM {t}": {"delete"},
+    "DELETE FROM {t} WHERE {k} = {x}": {"delete", "read"},
+    "TRUNCATE {t}": {"truncate"},
+    "DROP TABLE {t}": {"drop"},
+    "ALTER TABLE {t} ADD COLUMN w INT": {"alter"},
+    "ALTER TABLE {t} RENAME TO w": {"alter"},
+    "CREATE INDEX i ON {t} ({c})": {"create"},
+}
+#: Tables of the system are never changed so, whoever asks.
+SCHEMA = ("TRUNCATE", "DROP", "ALTER", "CREATE")
+
+
+def text_of(statement: str, found: Table) -> str:
+    key = found.columns[0]
+    value = "1" if key.type in (ColumnType.INTEGER, ColumnType.UNSIGNED) else "'x'"
+    return statement.format(t=found.name, k=key.name, c=found.columns[1].name, x=value)
+
+
+def holds(right: str, needed: str) -> bool:
+    return right == needed or (
+        right == "write" and needed in ("insert", "update", "delete", "truncate")
+    )
+
+
+def is_allowed(statement: str, found: Table, known: Catalog, user: int = ANN) -> bool:
+    prepared = prepare(text_of(statement, found), known, user_id=user)
+    try:
+        prepared.check_rights(user, known)
+    except AccessDenied:
+        return False
+    return True
+
+
+def cases() -> list[tuple[str, str]]:
+    return [
+        (statement, kind)
+        for statement, kind in itertools.product(STATEMENTS, TABLES)
+        if not (TABLES[kind].is_system and statement.startswith(SCHEMA))
+        and not (TABLES[kind].is_system and "COPY" in statement and "FROM STDIN" in statement)
+    ]
+
+
+@pytest.mark.parametrize(("statement", "kind"), cases())
+def test_a_statement_needs_its_rights_and_no_others(statement: str, kind: str) -> None:
+    found, needs = TABLES[kind], STATEMENTS[statement]
+    if kind == "members":
+        needs = needs - {"read"}  # that is everybody's
+    wrong = []
+    for many in range(3):
+        for rights in itertools.combinations(RIGHTS, many):
+            for where in (found.id, ALL_OBJECTS, 1099):
+                known = catalog(*(Privilege(ANN, right, "table", where) for right in rights))
+                counts = where == found.id or (where == ALL_OBJECTS and not found.is_system)
+                held = {need for need in needs for right in rights if counts and holds(right, need)}
+                expected = held == needs or found.owner == ANN
+                if is_allowed(statement, found, known) is not expected:
+                    wrong.append((rights, where, "expected", expected))
+    assert wrong == []
+    all_of_it = tuple(Privilege(ANN, right, "table", found.id) for right in RIGHTS)
+    assert is_allowed(statement, found, catalog(*all_of_it))
+    assert is_allowed(statement, found, catalog(), ADMIN_ID)
+    assert is_allowed(statement, found, catalog(), BOSS)
+
+
+def test_rights_of_a_role_are_those_of_who_has_it() -> None:
+    given = Privilege(ROLE, "read", "table", 1024)
+    statement = "SELECT 1 FROM {t}"
+    assert not is_allowed(statement, TABLES["user"], catalog(given))
+    known = catalog(given, Privilege(ANN, "execute", "role", ROLE))
+    assert is_allowed(statement, TABLES["user"], known)
+
+
+# --- users and rights -----------------------------------------------------------------------------
+
+#: Statement → the rights of which any one is enough; None: an administrator alone.
+ACCESS: dict[str, list[tuple[str, str, int]] | None] = {
+    "CREATE USER n WITH PASSWORD 'Passw0rd1'": [("create", "user", ALL_OBJECTS)],
+    "CREATE ROLE n": [("create", "role", ALL_OBJECTS)],
+    "ALTER USER bob WITH PASSWORD 'Passw0rd1'": [("alter", "user", BOB), ("alter", "user", -1)],
+    "ALTER USER bob WITH NOLOGIN": [("alter", "user", BOB), ("alter", "user", -1)],
+    "GRANT LOGIN TO bob": [("alter", "user", BOB), ("alter", "user", -1)],
+    "ALTER USER bob RENAME TO n": [("alter", "user", BOB), ("alter", "user", -1)],
+    "DROP USER bob": [("drop", "user", BOB), ("drop", "user", -1)],
+    "DROP ROLE readers": [("drop", "role", ROLE), ("drop", "role", -1)],
+    "ALTER USER ann WITH LOGIN": [("alter", "user", -1)],
+    "ALTER USER ann RENAME TO n": [("alter", "user", -1)],
+    "ALTER USER admin WITH PASSWORD 'Passw0rd1'": [("alter", "user", ADMIN_ID)],
+    "ALTER USER boss WITH PASSWORD 'Passw0rd1'": [("alter", "user", BOSS)],
+    "DROP USER boss": [("drop", "user", BOSS)],
+    "GRANT super TO ann": None,
+    "GRANT readers TO ann": None,
+    "REVOKE super FROM boss": None,
+    "GRANT READ ON TABLE t TO ann": None,
+    "GRANT READ TABLE TO ann": None,
+    "GRANT ALTER USER TO ann": None,
+    "GRANT READ ON TABLE _pico_user TO ann": None,
+    "REVOKE READ ON TABLE t FROM bob": None,
+}
+
+
+@pytest.mark.parametrize("text", ACCESS)
+def test_users_and_rights_are_changed_by_those_who_may(text: str) -> None:
+    enough = ACCESS[text] or []
+    plan = prepare(text, catalog(), user_id=ANN).plan
+    assert isinstance(plan, AclPlan)
+
+    def allowed(known: Catalog, user: int = ANN) -> bool:
+        try:
+            check_access(plan, known, user)
+        except AccessDenied:
+            return False
+        return True
+
+    wrong = []
+    for kind, where in (
+        ("user", ALL_OBJECTS), ("role", ALL_OBJECTS), ("user", BOB), ("user", BOSS),
+        ("user", ADMIN_ID), ("role", ROLE), ("table", ALL_OBJECTS), ("table", 1024),
+    ):  # fmt: skip
+        for right in RIGHTS:
+            known = catalog(Privilege(ANN, right, kind, where))
+            if allowed(known) is not ((right, kind, where) in enough):
+                wrong.append((right, kind, where))
+    assert wrong == []
+    assert not allowed(catalog())
+    assert allowed(catalog(), ADMIN_ID)
+    assert allowed(catalog(), BOSS)
+
+
+def test_everybody_changes_their_own_password() -> None:
+    plan = prepare("ALTER USER ann WITH PASSWORD 'Passw0rd1'", catalog(), user_id=ANN).plan
+    assert isinstance(plan, AclPlan)
+    check_access(plan, catalog(), ANN)
+
+
+def test_the_owner_of_a_table_gives_rights_on_it() -> None:
+    plan = prepare("GRANT INSERT ON TABLE own TO bob", catalog(), user_id=ANN).plan
+    assert isinstance(plan, AclPlan)
+    check_access(plan, catalog(), ANN)
+
+
+# --- what is stored -------------------------------------------------------------------------------
+
+
+def changed(text: str, *before: Privilege) -> set[str]:
+    """What bob may do with t after a statement of the admin."""
+    known = catalog(*before)
+    plan = prepare(text, known).plan
+    assert isinstance(plan, AclPlan)
+    held = {right.privilege for right in before}
+    for op in access_ops(plan, known, ADMIN_ID, str):
+        match op:
+            case Insert(row=row):
+                held.add(row[PRIVILEGE])
+            case Delete(key=key):
+                held.remove(key[3])
+            case _:
+                raise AssertionError(op)
+    return held
+
+
+PRIVILEGE = 2  # its place in a row
+
+
+def bobs(*rights: str) -> list[Privilege]:
+    return [Privilege(BOB, right, "table", 1024) for right in rights]
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "after"),
+    [
+        ("GRANT SELECT ON TABLE t TO bob", (), {"read"}),
+        ("GRANT INSERT, DELETE ON TABLE t TO bob", (), {"insert", "delete"}),
+        ("GRANT WRITE ON TABLE t TO bob", ("insert",), {"insert", "write"}),
+        ("REVOKE WRITE ON TABLE t FROM bob", ("write", "insert", "read"), {"read"}),
+        ("REVOKE INSERT ON TABLE t FROM bob", ("write",), {"update", "delete", "truncate"}),
+        ("REVOKE INSERT ON TABLE t FROM bob", ("insert", "update"), {"update"}),
+        ("REVOKE INSERT, WRITE ON TABLE t FROM bob", ("write", "insert"), set()),
+    ],
+)
+def test_write_is_a_name_for_its_parts(text: str, before: tuple[str, ...], after: set[str]) -> None:
+    assert changed(text, *bobs(*before)) == after
+
+
+def test_the_id_of_a_user_is_never_given_again() -> None:
+    plan = prepare("CREATE USER n WITH PASSWORD 'Passw0rd1'", catalog()).plan
+    assert isinstance(plan, AclPlan)
+    first, fact, *_ = access_ops(plan, catalog(), ADMIN_ID, str, last_user_id=90)
+    assert isinstance(first, Insert) and first.row[0] == 91
+    assert isinstance(fact, Replace) and fact.row == ("last_user_id", "91")
+
+
+# --- the queue ------------------------------------------------------------------------------------
+
+
+def queued(text: str) -> Dml:
+    row: list[object] = [None] * len(PICO_GOVERNOR_QUEUE.columns)
+    row[PICO_GOVERNOR_QUEUE.position("op")] = text
+    return Insert(PICO_GOVERNOR_QUEUE.id, tuple(row))
+
+
+@pytest.mark.parametrize(
+    ("text", "rights", "expected"),
+    [
+        ("GRANT super TO ann", RIGHTS, False),
+        ("ALTER USER admin WITH PASSWORD 'Passw0rd1'", RIGHTS, False),
+        ("DROP TABLE t", ("write",), False),
+        ("DROP TABLE t", ("drop",), True),
+        ("DELETE FROM t", ("write",), True),
+        ("DROP TABLE own", (), True),
+        ("INSERT INTO nowhere VALUES (1)", RIGHTS, False),
+        ("ALTER SYSTEM SET sql_motion_row_max = 1", RIGHTS, False),
+    ],
+)
+def test_nobody_queues_what_they_may_not_do(
+    text: str, rights: tuple[str, ...], expected: bool
+) -> None:
+    known = catalog(*(Privilege(ANN, right, "table", ALL_OBJECTS) for right in rights))
+    try:
+        check_queued_rights((queued(text),), known, ANN)
+        allowed = True
+    except AccessDenied:
+        allowed = False
+    assert allowed is expected
+    check_queued_rights((queued(text),), known, ADMIN_ID)
+
+
+def test_what_another_has_queued_is_changed_by_an_administrator_alone() -> None:
+    status = PICO_GOVERNOR_QUEUE.position("status")
+    for change in (
+        Update(PICO_GOVERNOR_QUEUE.id, (1,), ((status, "pending"),)),
+        Delete(PICO_GOVERNOR_QUEUE.id, (1,)),
+        Replace(PICO_GOVERNOR_QUEUE.id, queued("SELECT 1").row),  # type: ignore[union-attr]
+    ):
+        with pytest.raises(AccessDenied):
+            check_queued_rights((change,), catalog(), ANN)
+        check_queued_rights((change,), catalog(), BOSS)

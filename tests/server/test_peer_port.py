@@ -1,0 +1,185 @@
+"""The port where instances talk: a bad frame costs its connection, never the instance."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from struct import pack
+from typing import Any
+
+import msgspec
+import pytest
+
+from cairn.model.errors import CairnError
+from cairn.net.handshake import DialSide, Identity
+from cairn.net.link import Link
+from tests.cluster.as_peer import SECRET
+from tests.cluster.harness import Cluster
+
+SEED = 5
+ROUNDS = 25  # of each call
+DEEP = b"\x91" * 4_000 + b"\x01"
+HELLO = b"\x84\xa4type\xa5hello\xa8protocol\x01\xa8identity\x81\xaccluster_name"
+CALLS = (
+    "raft_join",
+    "update_instance",
+    "expel",
+    "cas",
+    "wait_index",
+    "read_index",
+    "lease",
+    "promise",
+    "vclock",
+    "replicated",
+    "ballot",
+    "subscribe",
+    "copy_rows",
+    "apply_schema_change",
+    "report_links",
+    "status",
+    "raft",
+    "snapshot_chunk",
+    "read_rows",
+    "write_rows",
+    "discover",
+    "cancel_request",
+    "nobody",
+)
+#: Names of fields that requests have: a value of the wrong kind is worse than no value.
+FIELDS = (
+    "cluster_id",
+    "instance_uuid",
+    "advertise_address",
+    "version",
+    "index",
+    "timeout_s",
+    "replicaset",
+    "epoch",
+    "sql",
+    "args",
+    "tables",
+    "rows",
+    "table",
+    "buckets",
+    "ranges",
+    "predicate",
+    "op",
+    "handle",
+    "chunk",
+    "vclock",
+    "origins",
+    "request_id",
+)
+
+
+def say(port: int, data: bytes) -> bytes:
+    """What an instance answers to a stranger before it hangs up."""
+    with socket.create_connection(("127.0.0.1", port), 10) as stranger:
+        stranger.sendall(data)
+        stranger.shutdown(socket.SHUT_WR)
+        found = b""
+        while piece := stranger.recv(65536):
+            found += piece
+        return found
+
+
+def framed(body: bytes) -> bytes:
+    return pack("!I", len(body)) + body
+
+
+def test_one_frame_of_a_stranger_does_not_end_an_instance(cluster: Cluster) -> None:
+    node = cluster["i2"]
+    before = node.child_pid
+    chance = random.Random(SEED)
+    for body in (
+        HELLO + b"\xa1\xff\xa5nonce\xc4\x00",
+        HELLO + b"\xdb\xff\xff\xff\xff",
+        b"\x82\xa4type\xa5hello\xa1x" + DEEP,
+        b"\xdd\xff\xff\xff\xff",
+        b"",
+        *(chance.randbytes(chance.randrange(200)) for _ in range(100)),
+    ):
+        say(node.peer_port, framed(body))
+    say(node.peer_port, b"\xff\xff\xff\xff" + bytes(5000))
+    say(node.peer_port, b"GET / HTTP/1.1\r\n\r\n")
+    assert node.child_pid == before
+    assert node.sql("SELECT 1") == [(1,)]
+
+
+def any_value(chance: random.Random, depth: int = 0) -> Any:
+    kind = chance.randrange(9 if depth < 4 else 6)
+    match kind:
+        case 0:
+            return chance.choice((0, 1, -1, 2**63 - 1, -(2**63), 3301))
+        case 1:
+            return chance.choice(("", "i1", "x" * 5000, "\U0001f600", "SELECT 1", "127.0.0.1:port"))
+        case 2:
+            return chance.randbytes(chance.randrange(40))
+        case 3:
+            return chance.choice((None, True, False))
+        case 4 | 5:
+            return chance.choice((1.5, float("inf"), float("nan"), 1e308))
+        case 6:
+            return [any_value(chance, depth + 1) for _ in range(chance.randrange(5))]
+        case _:
+            return {
+                chance.choice(FIELDS): any_value(chance, depth + 1)
+                for _ in range(chance.randrange(6))
+            }
+
+
+def bodies(chance: random.Random) -> list[bytes]:
+    whole = msgspec.msgpack.encode(any_value(chance))
+    broken = bytearray(whole)
+    broken[chance.randrange(len(broken))] = chance.randrange(256)
+    return [whole, bytes(broken), whole[:-1] or b"\xc0", chance.randbytes(30)]
+
+
+async def linked(port: int, cluster_name: str) -> Link:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[Link] = loop.create_future()
+
+    def make() -> Link:
+        shake = DialSide(Identity(cluster_name), SECRET.encode(), random.randbytes)
+        return Link(shake, {}, ready.set_result, lambda link, problem: None)
+
+    await loop.create_connection(make, "127.0.0.1", port)
+    return await asyncio.wait_for(ready, 10)
+
+
+def test_no_call_of_a_peer_ends_an_instance(cluster: Cluster) -> None:
+    """Every call, with bodies of the wrong kind: answered with an error, or the link is closed."""
+    node = cluster["i2"]
+    before = node.child_pid
+    chance = random.Random(SEED)
+    print("seed", SEED)
+
+    async def scene() -> None:
+        link = await linked(node.peer_port, cluster.name)
+        for call in CALLS:
+            for _ in range(ROUNDS):
+                for body in (*bodies(chance), DEEP):
+                    if not link.is_open:
+                        link = await linked(node.peer_port, cluster.name)
+                    if chance.random() < 0.3:
+                        link.tell(call, body)
+                    else:
+                        link.request(call, msgspec.Raw(body), lambda answer: None)
+                await asyncio.sleep(0)
+        for _ in range(20):  # frames that are none, on a link that is proven
+            if not link.is_open:
+                link = await linked(node.peer_port, cluster.name)
+            link._transport.write(framed(chance.randbytes(30)))
+            await asyncio.sleep(0.01)
+        link = await linked(node.peer_port, cluster.name)
+        with pytest.raises(CairnError) as refused:
+            await link.call("status", None, 10)
+        assert refused.value.sqlstate == "08P01"
+        link.close()
+
+    asyncio.run(scene())
+    assert node.child_pid == before
+    assert node.sql("SELECT 1") == [(1,)]
+    assert cluster.states("i1")["i2"] == "Online"
+    assert "cairn.bug" not in node.log(), node.log()[-4000:]

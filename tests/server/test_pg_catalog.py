@@ -1,0 +1,75 @@
+"""pg_catalog is read, never changed, and one session's query is no other's trouble."""
+
+from __future__ import annotations
+
+import threading
+
+import psycopg
+import pytest
+
+from tests.cluster.harness import Cluster
+
+CHANGES = (
+    "WITH x AS (SELECT 1 FROM pg_type) DELETE FROM pg_type",
+    "WITH x AS (SELECT 1 AS y FROM pg_class) UPDATE pg_class SET relname = 'owned'",
+    "WITH x AS (SELECT 1 FROM pg_class) INSERT INTO pg_roles (rolname) SELECT 'x' FROM pg_class",
+    "SELECT * INTO mine FROM pg_class",
+    "SELECT sql FROM sqlite_master JOIN pg_class ON true",
+    "SELECT load_extension('x') FROM pg_class",
+    "SELECT length(hex(randomblob(400000000))) FROM pg_class LIMIT 1",
+    "SELECT zeroblob(400000000) FROM pg_class LIMIT 1",
+)
+
+
+@pytest.mark.parametrize("text", CHANGES)
+def test_nothing_but_reading_is_done_in_pg_catalog(cluster: Cluster, text: str) -> None:
+    with cluster["i1"].connect() as connection:
+        before = connection.execute("SELECT count(*), max(relname) FROM pg_class").fetchone()
+        with pytest.raises(psycopg.Error) as refused:
+            connection.execute(text)  # type: ignore[arg-type]
+        assert refused.value.sqlstate in ("42501", "0A000", "42P01", "42601", "42883")
+        after = connection.execute("SELECT count(*), max(relname) FROM pg_class").fetchone()
+        assert after == before
+
+
+def test_a_long_query_of_one_session_does_not_hold_up_another(cluster: Cluster) -> None:
+    """A join that never ends by itself is ended, and others are answered meanwhile."""
+    endless = "SELECT count(*) FROM pg_class a, pg_class b, pg_attribute c, pg_attribute d"
+    with cluster["i1"].connect() as busy, cluster["i1"].connect() as other:
+        begun, ended = threading.Event(), threading.Event()
+
+        def run() -> None:
+            begun.set()
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                busy.execute(endless)
+            ended.set()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        begun.wait()
+        answered = 0
+        while not ended.is_set():
+            assert other.execute("SELECT count(*) > 0 FROM pg_type").fetchone() == (True,)
+            answered += 1
+        thread.join()
+    assert answered > 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT length(repeat('x', 100000000)) FROM pg_class",
+        "SELECT printf('%100000000d', 1) FROM pg_class",
+        "SELECT count(*) FROM generate_series(1, 1000000000) g, pg_class",
+        "SELECT 'a' ~ '((a*)*)*b' FROM pg_class",
+    ],
+)
+def test_hostile_arguments_end_their_statement_alone(cluster: Cluster, text: str) -> None:
+    pid = cluster["i1"].child_pid
+    with cluster["i1"].connect() as connection:
+        try:
+            connection.execute(text)  # type: ignore[arg-type]
+        except psycopg.Error as problem:
+            assert problem.sqlstate != "XX000", problem  # noqa: PT017
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    assert cluster["i1"].child_pid == pid

@@ -1,0 +1,120 @@
+"""A session is one user's: it ends with the user, and nobody is taken for another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.cluster.harness import Cluster, Node, eventually
+
+PASSWORD = "Passw0rd1"
+
+
+@contextmanager
+def users(node: Node, *names: str) -> Iterator[None]:
+    for name in names:
+        node.sql(f"CREATE USER {name} WITH PASSWORD '{PASSWORD}'")
+    try:
+        yield
+    finally:
+        for name in names:
+            node.sql(f"DROP USER IF EXISTS {name}")
+
+
+def session(node: Node, user: str) -> psycopg.Connection[Any]:
+    return psycopg.connect(
+        f"host=127.0.0.1 port={node.pg_port} user={user} password={PASSWORD} dbname=cairn",
+        autocommit=True,
+    )
+
+
+def ends(connection: psycopg.Connection[Any]) -> bool:
+    try:
+        connection.execute("SELECT 1")
+    except psycopg.OperationalError:
+        return connection.closed
+    return False
+
+
+@pytest.mark.parametrize("why", ["DROP USER gone", "ALTER USER gone WITH NOLOGIN"])
+def test_the_sessions_of_a_user_end_with_it_on_every_instance(cluster: Cluster, why: str) -> None:
+    with users(cluster["i1"], "gone"):
+        open_ones = [session(node, "gone") for node in cluster.nodes.values()]
+        cluster["i1"].sql(why)
+        for connection in open_ones:
+            eventually(lambda c=connection: ends(c), "the end of the session")  # type: ignore[misc]
+
+
+def test_the_next_user_is_somebody_else(cluster: Cluster) -> None:
+    node = cluster["i1"]
+    ids = []
+    for name in ("first", "second"):
+        with users(node, name):
+            ids += node.sql("SELECT id FROM _pico_user WHERE name = %s", (name,))
+    assert ids[0] < ids[1]
+
+
+def test_who_was_locked_out_does_not_let_itself_in(cluster: Cluster) -> None:
+    node = cluster["i1"]
+    with users(node, "locked"), session(node, "locked") as own:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            own.execute("ALTER USER locked WITH LOGIN")
+        own.execute(f"ALTER USER locked WITH PASSWORD '{PASSWORD}2'")
+
+
+def test_current_user_is_the_sessions_own(cluster: Cluster) -> None:
+    """Also where another session's statement runs between, and where another instance answers."""
+    node = cluster["i1"]
+    names = ("ann", "bob", "eve")
+    node.sql("CREATE TABLE whose (id INT PRIMARY KEY, who TEXT) DISTRIBUTED BY (id)")
+    wrong: list[Any] = []
+
+    def ask(name: str, at: int) -> None:
+        with session(node, name) as own:
+            for number in range(25):
+                for text in (
+                    "SELECT current_user, count(*) FROM generate_series(1, 20000)",
+                    "SELECT session_user",
+                    "SELECT current_user, count(*) FROM whose",
+                ):
+                    found = own.execute(text).fetchone()
+                    if found is None or found[0] != name:
+                        wrong.append((name, text, found))
+                key = at * 1000 + number
+                own.execute(f"INSERT INTO whose VALUES ({key}, current_user)")
+
+    try:
+        with users(node, *names):
+            for name in names:
+                node.sql(f"GRANT READ, INSERT ON TABLE whose TO {name}")
+            threads = [
+                threading.Thread(target=ask, args=(name, at)) for at, name in enumerate(names)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert wrong == []
+            found = node.sql("SELECT id / 1000, who, count(*) FROM whose GROUP BY 1, 2 ORDER BY 1")
+            assert found == [(at, name, 25) for at, name in enumerate(names)]
+    finally:
+        node.sql("DROP TABLE whose")
+
+
+def test_a_prepared_drop_does_not_outlive_the_rights_it_was_checked_with(cluster: Cluster) -> None:
+    """The table was not there when it was prepared; now it is somebody's."""
+    node = cluster["i1"]
+    with users(node, "eve"), session(node, "eve") as own:
+        cursor = own.cursor()
+        cursor.execute("DROP TABLE IF EXISTS precious", prepare=True)
+        node.sql("CREATE TABLE precious (id INT PRIMARY KEY) DISTRIBUTED BY (id)")
+        try:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                cursor.execute("DROP TABLE IF EXISTS precious", prepare=True)
+        finally:
+            node.sql("DROP TABLE precious")
