@@ -59,6 +59,9 @@ def decide(view: MovesView) -> Decisions:
 
 
 def _about(view: MovesView, move: Move, waits: list[str]) -> Step | None:
+    cluster = view.cluster
+    if steps.is_orphan(cluster, move):
+        return steps.forgotten(move, view.now)
     match move.phase:
         case Phase.COPYING:
             return _copying(view, move, waits)
@@ -66,13 +69,13 @@ def _about(view: MovesView, move: Move, waits: list[str]) -> Step | None:
             return _frozen(view, move)
         case Phase.COPIED:
             report = view.reports.get((move.id, move.source))
-            if report is not None and report.is_empty:
-                return steps.finish(view.cluster, move, view.now)
+            if move.source not in cluster.replicasets or (report and report.is_empty):
+                return steps.finish(cluster, move, view.now)
             waits.append(f"buckets {move}: {move.source} has to drop the old rows")
         case Phase.ABORTING:
             report = view.reports.get((move.id, move.target))
-            if report is not None and report.is_empty:
-                return steps.aborted(view.cluster, move, view.now)
+            if move.target not in cluster.replicasets or (report and report.is_empty):
+                return steps.aborted(cluster, move, view.now)
             waits.append(f"buckets {move}: {move.target} has to drop what it copied")
         case _:
             return None

@@ -186,6 +186,19 @@ def aborted(cluster: Cluster, move: Move, now: str) -> Step:
     )
 
 
+def is_orphan(cluster: Cluster, move: Move) -> bool:
+    """Whether its buckets were given to somebody else, because a replicaset was lost by force."""
+    found = ranges.of(cluster.tier_buckets(move.tier), move.start, move.end)
+    return found is None or found.move_id != move.id
+
+
+def forgotten(move: Move, now: str) -> Step:
+    changed = msgspec.structs.replace(
+        move, phase=Phase.ABORTED, reason="its buckets were given to others", changed=now
+    )
+    return Step((_put(changed),), (_key(move),), f"buckets {move}: {changed.reason}")
+
+
 # --- pieces of entries ----------------------------------------------------------------------------
 
 

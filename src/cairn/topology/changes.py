@@ -109,6 +109,7 @@ _KEYS: dict[int, Callable[[Row], Any]] = {
     system.PICO_TIER.id: lambda row: row[0],
     system.PICO_BUCKET.id: lambda row: (row[0], row[1]),
     system.PICO_PROPERTY.id: lambda row: row[0],
+    system.CAIRN_MOVE.id: lambda row: row[0],
 }
 
 _Touched: TypeAlias = dict[int, dict[Any, list[Row | None]]]
@@ -360,4 +361,5 @@ _PICTURES: dict[int, str] = {
     system.PICO_PEER_ADDRESS.id: "addresses",
     system.PICO_TIER.id: "tiers",
     system.PICO_PROPERTY.id: "properties",
+    system.CAIRN_MOVE.id: "moves",
 }

@@ -23,9 +23,10 @@ from cairn.model.holders import (
     ranges_in_words,
     takers,
 )
+from cairn.model.moves import Phase
 from cairn.model.ops import SCHEMA_RANGE, Dml, Insert, Replace, Update
 from cairn.model.ranges import KeyRange, whole_table
-from cairn.model.topology import BucketRange, Grade, Instance, ReplicasetState
+from cairn.model.topology import BucketRange, BucketState, Grade, Instance, ReplicasetState
 from cairn.topology.changes import advanced
 
 #: What a decision about leaving and owning reads: nothing of it may change before it is in the log.
@@ -307,18 +308,35 @@ def _check_owners(
 
 
 def _check_kept(before: Cluster, after: Cluster, tier: str, is_sharded: bool) -> None:
-    """Every bucket keeps an owner; while there are rows, only those of a lost replicaset move."""
+    """Every bucket keeps an owner. While there are rows, it changes only with them: by the
+    hand-over of a frozen range, or because its replicaset is lost."""
     was, now = _owners(before, tier), _owners(after, tier)
+    handed_over = _handed_over(before, after, tier)
     for bucket, owner in was.items():
         if bucket not in now:
             raise CheckViolation(f"bucket {bucket} of {tier} would have no owner")
         replicaset = after.replicasets.get(owner)
         is_gone = replicaset is None or replicaset.state is ReplicasetState.TO_BE_EXPELLED
-        if is_sharded and now[bucket] != owner and not is_gone:
+        if is_sharded and now[bucket] != owner and not is_gone and bucket not in handed_over:
             raise CheckViolation(
                 f"bucket {bucket} of {tier} belongs to {owner}, and its rows would stay there",
-                hint="rows do not move with what is written to _pico_bucket",
+                hint="rows do not move with what is written to _pico_bucket: see `cairn rebalance`",
             )
+
+
+def _handed_over(before: Cluster, after: Cluster, tier: str) -> set[int]:
+    """Buckets whose move goes from frozen to copied: the target has all their rows."""
+    frozen = {
+        move.id
+        for move in before.moves.values()
+        if move.tier == tier and move.phase is Phase.FROZEN
+    }
+    return {
+        bucket
+        for row in after.tier_buckets(tier)
+        if row.state is BucketState.COPIED and row.move_id in frozen
+        for bucket in range(row.start, row.end + 1)
+    }
 
 
 def _owners(cluster: Cluster, tier: str) -> dict[int, str]:
