@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -9,7 +11,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from tests.cluster.harness import Cluster, Node, eventually
+from tests.cluster.harness import PASSWORD, Cluster, Node, eventually
 
 pytestmark = pytest.mark.cluster
 Make = Callable[..., Cluster]
@@ -45,6 +47,12 @@ class Counters(threading.Thread):
                     self.statements += 2
                     if self.ending.is_set():
                         return
+
+
+def cairn(node: Node, *words: str) -> subprocess.CompletedProcess[str]:
+    dsn = f"postgresql://admin:{PASSWORD}@127.0.0.1:{node.pg_port}/cairn"
+    command = [sys.executable, "-m", "cairn.cli.main", *words, "--dsn", dsn]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def buckets(node: Node) -> dict[str, int]:

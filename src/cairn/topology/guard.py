@@ -270,7 +270,7 @@ def why_not_expel(
     if force or not lost:
         return None
     holders = [each.name for each in rest if each.name in cluster.replicasets[name].members]
-    first = f"start {', '.join(holders)}" if holders else "add an instance to the replicaset"
+    first = f"start {', '.join(holders)}" if holders else f"cairn rebalance drain {name}"
     return NotInPrerequisiteState(
         f"{name} owns buckets {ranges_in_words(lost)} and {instance.name} is the last instance "
         "that is known to have their rows",
