@@ -14,7 +14,7 @@ from cairn.model import limits, ops
 from cairn.model.errors import CasRetry, NotLeader, QueryCanceled, TimedOut
 from cairn.model.ranges import Predicate
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE as _QUEUE
-from cairn.node.protected import check_writable
+from cairn.node.protected import check_writable, completed
 from cairn.node.queue_rights import check_queued_rights
 from cairn.node.quorum import Patience
 from cairn.node.reading import Params, Reads
@@ -95,7 +95,7 @@ class GlobalWrites(Reads):
                 is_unsafe=bool(options.get("is_unsafe")),
             )
             check_queued_rights(change.ops, self.instance.state.catalog, user)
-            return predicate, replace(change, ops=(*self._hidden(change.ops), *extra))
+            return predicate, replace(change, ops=(*self._hidden(completed(change.ops)), *extra))
 
         is_unsafe = bool(options.get("is_unsafe"))
         return await self._propose(planned, user, timeout_s, is_unsafe=is_unsafe)

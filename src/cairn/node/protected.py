@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from cairn.model import system_tables as system
 from cairn.model.errors import AccessDenied, CheckViolation
 from cairn.model.ops import Dml, Insert, Replace, Update
@@ -61,6 +63,23 @@ def check_writable(
                     f"changing {name} of {table.name} is not allowed",
                     hint=f"SQL may set {', '.join(allowed)}",
                 )
+
+
+_WEIGHT = system.PICO_REPLICASET.position("weight")
+_WEIGHT_ORIGIN = system.PICO_REPLICASET.position("weight_origin")
+
+
+def completed(changes: tuple[Dml, ...]) -> tuple[Dml, ...]:
+    """A weight that a person sets is theirs: the governor leaves it alone from then on."""
+    return tuple(
+        msgspec.structs.replace(change, changes=(*change.changes, (_WEIGHT_ORIGIN, "user")))
+        if isinstance(change, Update)
+        and change.table == system.PICO_REPLICASET.id
+        and any(at == _WEIGHT for at, _ in change.changes)
+        and not any(at == _WEIGHT_ORIGIN for at, _ in change.changes)
+        else change
+        for change in changes
+    )
 
 
 def _check_queued(change: Dml) -> None:
