@@ -11,7 +11,7 @@ import pytest
 from cairn.cli import run
 from cairn.model.errors import ConfigProblem
 from cairn.model.topology import Tier
-from cairn.node.config import default_file, load
+from cairn.node.config import check_open, default_file, load
 
 CAIRN = [sys.executable, "-m", "cairn.cli.main"]
 
@@ -158,14 +158,16 @@ sys.exit(supervise(child, directory))
 def test_peers_port_that_others_reach_needs_a_service_password(listen: str, tmp_path: Path) -> None:
     flags = {"listen": listen}
     with pytest.raises(ConfigProblem, match="there is no service password") as refused:
-        load(flags, {})
+        check_open(load(flags, {}))
     assert "openssl rand -hex 32 > service.password" in str(refused.value.hint)
     secret = tmp_path / "service.password"
     secret.write_text("0123456789abcdef\n")
     secret.chmod(0o600)
-    load({**flags, "service-password-file": str(secret)}, {})
+    check_open(load({**flags, "service-password-file": str(secret)}, {}))
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1", "127.8.9.1:3301", "localhost:3301", "[::1]:3301"])
 def test_on_one_machine_no_service_password_is_needed(listen: str) -> None:
-    assert load({"listen": listen}, {}).service_secret == b""
+    config = load({"listen": listen}, {})
+    assert config.service_secret == b""
+    check_open(config)

@@ -9,8 +9,7 @@ import apsw
 import pytest
 
 from cairn.model.errors import CairnError, LimitExceeded, MotionLimit
-from cairn.storage import readers
-from cairn.storage.readers import Merger, RowReader
+from cairn.storage.readers import Merger, RowReader, TooLongHere
 
 COUNTING = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r)"
 MIB = 1024 * 1024
@@ -60,15 +59,21 @@ def test_as_many_rows_as_are_allowed_are_taken(files: tuple[Path, Path]) -> None
     reader.close()
 
 
-def test_a_read_that_must_run_on_the_loop_ends_too(
-    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(readers, "UNHURRIED_S", 0.05)
+def test_a_read_that_takes_too_long_for_the_event_loop_says_so(files: tuple[Path, Path]) -> None:
     reader = RowReader(*files, lambda _: None)
-    with pytest.raises(LimitExceeded, match=r"were not found within 0\.05 s"):
-        reader.unhurried(f"{COUNTING} SELECT count(*) FROM r", ())
-    assert reader.unhurried("SELECT 1", ()) == [(1,)]
-    assert reader.quick("SELECT 2", ()) == [(2,)]
+    with pytest.raises(TooLongHere):
+        reader.briefly(f"{COUNTING} SELECT count(*) FROM r", ())
+    assert reader.briefly("SELECT 1", ()) == [(1,)]
+    reader.close()
+
+
+def test_what_cannot_be_ended_in_the_middle_is_not_begun_on_the_event_loop(
+    files: tuple[Path, Path],
+) -> None:
+    reader = RowReader(*files, lambda _: None, heavy=("upper",))
+    assert reader.quick("SELECT upper('a')", ()) is None
+    assert reader.quick("SELECT lower('a')", ()) == [("a",)]
+    assert reader.rows("SELECT upper('a')", (), 0, never()) == [("A",)]
     reader.close()
 
 

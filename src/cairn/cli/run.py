@@ -121,11 +121,12 @@ def _child(flags: dict[str, Any], tell: Callable[[dict[str, Any]], None], lifeli
 def _load(flags: dict[str, Any]) -> InstanceConfig | None:
     """The configuration; None: it was said what is wrong with it."""
     from cairn.model.errors import ConfigProblem
-    from cairn.node.config import load
+    from cairn.node.config import check_open, load
 
     try:
         config = load(flags, os.environ)
         _check_hosts(config)
+        check_open(config)
         if config.tls_cert or config.tls_key or config.tls_ca:
             from cairn.server.tls import from_config
 

@@ -6,6 +6,7 @@ import hashlib
 import ipaddress
 import os
 import ssl
+from difflib import get_close_matches
 from fnmatch import fnmatch
 from typing import Any, Literal, TypeAlias
 
@@ -99,6 +100,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return any(_is_near(host, split_address(known)[0]) for known in self.hosts)
 
 
+#: Told to the server as they are.
+_STARTUP = (
+    *("application_name", "client_encoding", "forward", "options", "read_concern"),
+    *("read_preference", "search_path", "smart_connector_hints", "sql_motion_row_max"),
+    *("sql_vdbe_opcode_max", "statement_timeout", "timezone", "pico_query_metadata"),
+    *("pico_stmt_invalidation", "picodata_stmt_invalidation"),
+)
+
+
 def parse_dsn(dsn: str, **more: Any) -> Settings:
     """`postgresql://user:password@host1:port1,host2/db?sslmode=…&options=…`; keywords win."""
     parts = split_dsn(dsn)
@@ -118,8 +128,15 @@ def parse_dsn(dsn: str, **more: Any) -> Settings:
             found[name] = value
         elif name == "connect_timeout":
             found["connect_timeout_s"] = float(value)
-        else:
+        elif name in _STARTUP:
             options.setdefault(name, value)
+        else:
+            known = [*_NAMED, *_STARTUP, "connect_timeout"]
+            near = get_close_matches(name, known, 1)
+            raise InvalidParameter(
+                f"unknown option in the DSN: {name}",
+                hint=f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}",
+            )
     found |= {name: value for name, value in more.items() if value is not None}
     for name in ("allow_hosts", "tiers"):
         if isinstance(found.get(name), str | list):

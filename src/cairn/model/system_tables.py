@@ -7,6 +7,7 @@ Everything the cluster knows about itself is here. The description checks what i
 from __future__ import annotations
 
 from cairn.model import column_checks as checks
+from cairn.model.catalog import WRITES
 from cairn.model.column_checks import Check, number, one_of
 from cairn.model.moves import Phase
 from cairn.model.schema import Column, Table
@@ -189,7 +190,7 @@ PICO_PRIVILEGE = _table(
         "privilege",
         "S",
         "execute: to have a role",
-        one_of(("read", "write", "create", "alter", "drop", "execute", "login")),
+        one_of(("read", "write", *WRITES, "create", "alter", "drop", "execute", "login")),
     ),
     ("object_type", "S", "", one_of(("table", "role", "user", "universe"))),
     ("object_id", "I", "-1: every object of the type; 0 of universe: all"),

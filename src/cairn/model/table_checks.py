@@ -19,6 +19,7 @@ from cairn.model.system_tables import BY_ID, CHECKS, PICO_PROPERTY
 _NUMBERS = (
     "last_raft_id",
     "last_table_id",
+    "last_user_id",
     "next_schema_version",
     "global_schema_version",
     "pending_schema_version",

@@ -133,7 +133,6 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> InstanceCo
     if bool(pick("tls-cert")) != bool(pick("tls-key")):
         raise ConfigProblem("--tls-cert and --tls-key go together: one of them is missing")
     secret = _secret(pick("service-password-file"), environment)
-    _check_open(listen, secret)
     level = str(pick("log-level") or "info").lower()
     if level not in ("debug", "info", "warning", "error"):
         raise ConfigProblem(f"--log-level {level}: debug, info, warning or error")
@@ -161,12 +160,12 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> InstanceCo
     )
 
 
-def _check_open(listen: str, secret: bytes) -> None:
+def check_open(config: InstanceConfig) -> None:
     """Whoever reaches the peers' port and knows the secret is a member; without one, anybody."""
-    host, _ = split_address(listen)
-    if not secret and not _is_loopback(host):
+    host, _ = split_address(config.listen)
+    if not config.service_secret and not _is_loopback(host):
         raise ConfigProblem(
-            f"--listen {listen} can be reached from other machines, and there is no service "
+            f"--listen {config.listen} can be reached from other machines, and there is no service "
             "password: anybody could join the cluster and read it",
             hint="make one and give it to every instance: openssl rand -hex 32 > service.password; "
             "chmod 600 service.password; cairn run --service-password-file service.password …",

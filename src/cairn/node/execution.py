@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import msgspec
@@ -31,6 +31,7 @@ from cairn.model.spans import contains, merged, of_buckets, subtract
 from cairn.node.instance import Instance
 from cairn.node.runtime import spawn
 from cairn.sql.constraints import row_query, translate
+from cairn.sql.functions import HEAVY
 from cairn.storage.data_store import DataStore, Fence
 from cairn.storage.readers import Cancelled, Merger, Row, RowReader, translated
 from cairn.storage.state_machine import constraint_error
@@ -41,6 +42,7 @@ QUICK_BYTES = 65_536  # a longer value is not written on the event loop
 PROBED_ROWS = 1000  # of a statement that failed, looked at again for its error
 _SIZED = (str, bytes)
 Done = Callable[[WriteResponse | CairnError], None]
+T = TypeVar("T")
 
 
 class Execution:
@@ -52,7 +54,7 @@ class Execution:
         self._uuid = instance.identity.instance_uuid
         self._data: Path = instance.data.store.path
         self._raft: Path = instance.store.path
-        self.reader = RowReader(self._data, self._raft, register)
+        self.reader = RowReader(self._data, self._raft, register, heavy=HEAVY)
         register(instance.data.store.connection)
         instance.data.share_with(lambda: self.reader.count)
         self._pool = ThreadPoolExecutor(SCAN_THREADS, thread_name_prefix="scan")
@@ -142,6 +144,16 @@ class Execution:
             return self.thread_reader().rows(sql, args, row_max, flag, opcode_max, check)
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    async def on_thread(self, work: Callable[[Any], T], cancelled: Cancelled | None) -> T:
+        """`work` is given how to read, on a thread with a connection of its own."""
+        flag = cancelled or threading.Event()
+
+        def run() -> T:
+            reader = self.thread_reader()
+            return work(lambda sql, args: reader.rows(sql, args, 0, flag))
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, run)
 
     def thread_reader(self) -> RowReader:
         """The calling thread's own connection."""

@@ -20,7 +20,7 @@ from cairn.node.quorum import Patience
 from cairn.node.reading import Params, Reads
 from cairn.sql import plans
 from cairn.sql.passwords import with_password_hidden
-from cairn.storage.readers import Row
+from cairn.storage.readers import Row, TooLongHere
 
 ROWS_OF_ENTRY = 200  # of a COPY
 Planned = tuple[Predicate, plans.GlobalChange]
@@ -83,11 +83,7 @@ class GlobalWrites(Reads):
                 rows = await self._find(plan.read, params, options)
             predicate = self.instance.proposer.predicate(())
             extra = tuple(extra_ops())
-            read_local = self.execution.reader.unhurried
-            if rows is not None and plan.execute_rows is not None:
-                change = plan.execute_rows(read_local, params, rows)
-            else:
-                change = plan.execute(read_local, params)
+            change = await self._change(plan, params, rows, options.get("how"))
             check_writable(
                 plan.table,
                 change.ops,
@@ -99,6 +95,25 @@ class GlobalWrites(Reads):
 
         is_unsafe = bool(options.get("is_unsafe"))
         return await self._propose(planned, user, timeout_s, is_unsafe=is_unsafe)
+
+    async def _change(
+        self, plan: plans.GlobalWrite, params: Params, rows: list[Row] | None, how: Any
+    ) -> plans.GlobalChange:
+        """What the write changes. A long look at the tables is taken on a thread.
+
+        The position was taken before: whatever changes these rows until the proposal is met by the
+        compare-and-swap, so it does no harm when the thread sees a little more.
+        """
+
+        def work(read: Callable[[str, Params], list[Row]]) -> plans.GlobalChange:
+            if rows is not None and plan.execute_rows is not None:
+                return plan.execute_rows(read, params, rows)
+            return plan.execute(read, params)
+
+        try:
+            return work(self.execution.reader.briefly)
+        except TooLongHere:
+            return await self.execution.on_thread(work, None if how is None else how.cancelled)
 
     async def _find(self, plan: plans.ReadPlan, params: Params, options: Any) -> list[Row]:
         """The rows that a write begins with; until they are there, `how` can end it."""
@@ -145,8 +160,7 @@ class GlobalWrites(Reads):
 
         async def planned(part: list[Params]) -> Planned:
             predicate = self.instance.proposer.predicate(())
-            read_local = self.execution.reader.unhurried
-            found = [plan.execute(read_local, values) for values in part]
+            found = [await self._change(plan, values, None, None) for values in part]
             change = plans.GlobalChange(
                 tuple(op for one in found for op in one.ops),
                 tuple(key for one in found for key in one.ranges),

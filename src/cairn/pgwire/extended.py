@@ -118,6 +118,7 @@ class Portal(msgspec.Struct, Generic[Plan]):
     shape: Shape
     rows: Any = None
     sent: int = 0
+    is_raw: bool = False  # whether `rows` still have to be converted
 
 
 class StatementBook(Generic[Plan]):

@@ -55,7 +55,7 @@ class AtOnce(Entering):
     def _read_at_once(
         self, cached: Cached, shape: Shape, values: list[object], described: int
     ) -> bool:
-        if self.preference != "leader":
+        if not self.reads_plainly(cached.prepared):
             return False
         self._check(cached)
         prepared = cached.prepared

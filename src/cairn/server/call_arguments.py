@@ -9,7 +9,10 @@ from typing import Any
 
 from cairn.model.errors import InvalidParameter, SyntaxProblem, UndefinedFunction
 
-_ARGUMENT = re.compile(r"\s*(?:'((?:[^']|'')*)'|(-?\d+(?:\.\d+)?)|(true|false|null))\s*(,|$)", re.I)
+_ARGUMENT = re.compile(
+    r"\s*(?:'([^']*(?:''[^']*)*)'|(-?\d+(?:\.\d+)?)|(true|false|null))\s*(,|$)", re.I
+)
+MAX_ARGUMENTS = 30
 #: annotation of a parameter → what may be given for it, in Python and in words
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "str": ((str,), "'text'"),
@@ -48,10 +51,13 @@ def _form(takes: list[Parameter]) -> str:
 def _literals(text: str) -> list[Any]:
     found: list[Any] = []
     at = 0
-    while at < len(text) and text[at:].strip():
+    end = len(text.rstrip())
+    while at < end:
         match = _ARGUMENT.match(text, at)
         if match is None:
-            raise SyntaxProblem(f"not an argument: {text[at:]}")
+            raise SyntaxProblem(f"not an argument: {text[at : at + 100]}")
+        if len(found) >= MAX_ARGUMENTS:
+            raise UndefinedFunction(f"no procedure takes more than {MAX_ARGUMENTS} arguments")
         string, number, word, _ = match.groups()
         if string is not None:
             found.append(string.replace("''", "'"))

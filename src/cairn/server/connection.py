@@ -7,9 +7,10 @@ leaves as one write. The first request that has to wait stops the line behind it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -33,10 +34,13 @@ if TYPE_CHECKING:
     from cairn.node.hops import Hop
     from cairn.server.copying import CopyIn
     from cairn.server.login import Login
+    from cairn.sql.api import Prepared
 
 log = logging.getLogger("cairn.pg")
 
 LOGIN_S = 30.0
+PIPELINE_BYTES = 1024 * 1024  # of requests behind one that is worked on
+SENT_ROWS, SENT_BYTES = 200, 256 * 1024  # of an answer, in one turn of the loop
 COPY_AHEAD = 8 * 1024 * 1024  # bytes of a COPY kept in memory before the client has to wait
 HIGH_WATER = 8 * 1024 * 1024  # unsent bytes past which we stop reading from a client
 
@@ -79,6 +83,11 @@ class Connection(asyncio.Protocol):
         self._hop: Hop | None = None  # a question to the owner of a row
         self._cancel_reason = ""
         self.timeout_s = 0.0  # statement_timeout; 0: none
+        self._ahead = 0  # bytes that came while an earlier request was worked on
+        self._is_full = False  # the client does not read what it has asked for
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._has_limits = False  # sql_vdbe_opcode_max of this session
         self._upgrading: list[bytes] | None = None
         self._shaking = False
         self._closing = False
@@ -102,15 +111,75 @@ class Connection(asyncio.Protocol):
                 self.transport.abort()  # in clear, to be taken for the client's (CVE-2021-23214)
             return
         self.pg.feed(data)
-        if self._working is None and not self._waiting:
+        if self._working is None and not self._waiting and not self._is_full:
             self._pump()
         elif self._copy is not None:
             self._copy.wake.set()
             self._copy.waiting_bytes += len(data)
             if self._copy.waiting_bytes > COPY_AHEAD:
                 self.transport.pause_reading()  # the client is quicker than the disk
-        elif len(data) > 65536 and len(self.pg.requests) > 64:
-            self.transport.pause_reading()  # a client that pipelines more than we can take
+        else:
+            self._ahead += len(data)
+            if self._ahead > PIPELINE_BYTES:
+                self.transport.pause_reading()  # a client that pipelines more than we can take
+
+    def pause_writing(self) -> None:
+        """More than `HIGH_WATER` waits to be read by the client: we do no more for it meanwhile."""
+        self._is_full = True
+        self._has_room.clear()
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._has_room.set()
+        if self._working is None and not self._waiting and not self._closing:
+            self._take_more()
+
+    def _take_more(self) -> None:
+        self._ahead = 0
+        self.transport.resume_reading()
+        self._pump()
+
+    async def send_rows(
+        self,
+        rows: Sequence[Any],
+        encode: Callable[[Any], bytes],
+        convert: Callable[[Sequence[Any]], Sequence[Any]] | None,
+    ) -> None:
+        """Many rows, some at a time: as quickly as the client reads, and others get their turn."""
+        size = 0
+        for at in range(0, len(rows), SENT_ROWS):
+            part = rows[at : at + SENT_ROWS]
+            for row in part if convert is None else convert(part):
+                data = encode(row)
+                self.pg.raw(data)
+                size += len(data)
+                if size > SENT_BYTES:
+                    size = 0
+                    await self._sent()
+            await self._sent()
+
+    async def _sent(self) -> None:
+        self._flush()
+        await asyncio.sleep(0)
+        while not self._has_room.is_set():
+            if self._closing or self.transport.is_closing():
+                raise QueryCanceled("the client is gone")
+            if self.cancelled.is_set():
+                raise QueryCanceled(self._cancel_reason)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await self._has_room.wait()
+        if self.cancelled.is_set() and not self._closing:
+            raise QueryCanceled(self._cancel_reason)
+
+    def reads_plainly(self, prepared: Prepared) -> bool:
+        """Whether a point read is just that: from the master, without options and limits."""
+        return (
+            self.preference == "leader"
+            and not prepared.options
+            and not self._has_limits
+            and not self.service.opcode_max
+        )
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._timer is not None:
@@ -173,7 +242,13 @@ class Connection(asyncio.Protocol):
 
     def _pump(self) -> None:
         requests = self.pg.requests
-        while requests and self._working is None and not self._waiting and not self._closing:
+        while (
+            requests
+            and self._working is None
+            and not self._waiting
+            and not self._closing
+            and not self._is_full
+        ):
             request = requests.popleft()
             try:
                 work = self._handle(request)
@@ -182,6 +257,9 @@ class Connection(asyncio.Protocol):
                 continue
             if work is not None:
                 self._begin(work)
+        if self._ahead and not requests and not self._closing:
+            self._ahead = 0
+            self.transport.resume_reading()
         if not self._waiting or self._closing:  # or what is said so far goes out with the answer
             self._flush()
 
@@ -207,8 +285,7 @@ class Connection(asyncio.Protocol):
                 timer.cancel()
         self._working = None
         if not self._closing:
-            self.transport.resume_reading()
-            self._pump()
+            self._take_more()
 
     def _flush(self) -> None:
         data = self.pg.take()
@@ -271,6 +348,7 @@ class Connection(asyncio.Protocol):
         if key == "statement_timeout":
             self.timeout_s = settings.read_duration_s(name, value)
         self.parameters[key] = value
+        self._has_limits = int(self.parameters.get("sql_vdbe_opcode_max") or 0) > 0
         if key == "read_preference":
             self.preference = value
         elif key == "read_concern":
@@ -289,6 +367,8 @@ class Connection(asyncio.Protocol):
             self.parameters.clear()
         else:
             self.parameters.pop(key, None)
+        if key in ("all", "sql_vdbe_opcode_max"):
+            self._has_limits = False
         if key in ("all", "read_preference"):
             self.preference = str(self.service.instance.state.setting("read_preference", "leader"))
         if key in ("all", "read_concern"):

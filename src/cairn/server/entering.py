@@ -37,7 +37,9 @@ class Entering(Connection):
     def _on_startup(self, request: StartupReceived) -> None:
         tls = self.service.tls
         binding = tls.binding if tls is not None and self.pg.encrypted else None
-        self.login = Login(self.service, request.params, binding)
+        peer = self.transport.get_extra_info("peername")
+        address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+        self.login = Login(self.service, request.params, binding, address)
         self.pg.auth_sasl(self.login.mechanisms())
 
     def _on_sasl_initial(self, request: SaslInitial) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from cairn.model.errors import (
     CairnError,
@@ -25,6 +25,9 @@ from cairn.server.statements import Cached
 from cairn.sql import plans
 from cairn.sql.api import Prepared
 
+AT_ONCE_ROWS = 500  # that are encoded in one turn of the loop
+T = TypeVar("T")
+
 #: A read may be asked again in any case.
 _ANYWHERE = (*MOVING, Unreachable)
 
@@ -32,13 +35,32 @@ _ANYWHERE = (*MOVING, Unreachable)
 class ExtendedQuery(AtOnce):
     """Statements and portals of one connection, and running what they hold."""
 
-    def _on_parse(self, request: Parse) -> None:
+    def _on_parse(self, request: Parse) -> Coroutine[Any, Any, None] | None:
         self._simple = False
         self.book.check_name(request.name)
         service = self.service
-        cached = service.statements.get(
+        cached = service.statements.at_once(
             request.sql, request.param_oids, self.user_id, service.catalog
         )
+        if cached is None:
+            return self._parse_later(request)
+        self._parsed(request, cached)
+        return None
+
+    async def _parse_later(self, request: Parse) -> None:
+        self._parsed(request, await self._understood(request.sql, request.param_oids))
+
+    async def _understood(self, text: bytes, oids: tuple[int, ...] = ()) -> Cached:
+        """A long text is read on a thread. Who cancels does not wait for the end of it."""
+        service = self.service
+        cached = service.statements.at_once(text, oids, self.user_id, service.catalog)
+        if cached is not None:
+            return cached
+        work = service.statements.later(text, oids, self.user_id, service.catalog)
+        return await self._cancellable(work)
+
+    def _parsed(self, request: Parse, cached: Cached) -> None:
+        service = self.service
         cached.check_rights(self.user_id, service.catalog)
         if self.wants_metadata:
             self.pg.notice(metadata_notice(cached, service.catalog))
@@ -78,6 +100,9 @@ class ExtendedQuery(AtOnce):
         self._simple = False
         portal = self.book.portal(request.portal)
         if portal.rows is not None:
+            most = request.max_rows or len(portal.rows)
+            if portal.is_raw or min(most, len(portal.rows) - portal.sent) > AT_ONCE_ROWS:
+                return self._send_many(portal, request.max_rows)
             self._send_portal(portal, request.max_rows)
             return None
         cached = portal.statement.plan
@@ -91,7 +116,7 @@ class ExtendedQuery(AtOnce):
             return None
         if (
             type(plan) is plans.PointRead
-            and self.preference == "leader"
+            and self.reads_plainly(cached.prepared)
             and not self.is_local
             and self._start_hop(portal, cached, plan, request.max_rows)
         ):
@@ -174,7 +199,29 @@ class ExtendedQuery(AtOnce):
 
     async def _execute(self, portal: Portal[Cached], max_rows: int) -> None:
         outcome = await self._run(portal.statement.plan, portal.values)
-        self._finish_execute(portal, outcome, max_rows)
+        rows = outcome.rows
+        if rows is None or len(rows) <= AT_ONCE_ROWS or 0 < max_rows <= AT_ONCE_ROWS:
+            self._finish_execute(portal, outcome, max_rows)
+            return
+        for notice in outcome.notices:
+            self.pg.notice(notice)
+        portal.rows, portal.sent = rows, 0
+        portal.is_raw = True
+        await self._send_many(portal, max_rows)
+
+    async def _send_many(self, portal: Portal[Cached], max_rows: int) -> None:
+        """Many rows of a portal, as the client takes them."""
+        rows, start = portal.rows, portal.sent
+        end = len(rows) if not max_rows else min(start + max_rows, len(rows))
+        convert = portal.statement.plan.convert if portal.is_raw else None
+        await self.send_rows(rows[start:end], portal.shape.encode_row, convert)
+        portal.sent = max(end, start)
+        if end < len(rows):
+            self.pg.portal_suspended()
+        else:
+            portal.rows = ()
+            sent = max(end - start, 0)
+            self.pg.command_complete(portal.statement.plan.prepared.complete(sent))
 
     async def _run(self, cached: Cached, params: Sequence[Any]) -> Outcome:
         plan = cached.prepared.plan
@@ -203,8 +250,10 @@ class ExtendedQuery(AtOnce):
         """A read ends when it is cancelled, wherever its rows are; a write never does (rule 7)."""
         if self.cancelled.is_set():
             raise QueryCanceled(self._cancel_reason)
-        work = running.run(self, cached, params)
-        reading: asyncio.Task[Outcome] = asyncio.get_running_loop().create_task(work)
+        return await self._cancellable(running.run(self, cached, params))
+
+    async def _cancellable(self, work: Coroutine[Any, Any, T]) -> T:
+        reading: asyncio.Task[T] = asyncio.get_running_loop().create_task(work)
         self._reading = reading
         try:
             return await reading

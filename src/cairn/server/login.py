@@ -39,7 +39,11 @@ class Login:
     """One attempt. Who the user is was fixed by the startup packet."""
 
     def __init__(
-        self, service: Service, params: StartupParams, channel_binding: bytes | None = None
+        self,
+        service: Service,
+        params: StartupParams,
+        channel_binding: bytes | None = None,
+        address: str = "",
     ) -> None:
         self._service, self.params = service, params
         self._binding = channel_binding
@@ -48,7 +52,8 @@ class Login:
             raise NotOnlineYet("this instance has not joined the cluster yet; try again")
         user = service.catalog.users.get(params.user)
         limit = int(service.catalog.setting("auth_login_attempt_max") or 4)
-        self._locked = service.failed_logins.get(params.user, 0) >= limit
+        self._address = address
+        self._locked = service.lockouts.is_locked(params.user, address, limit)
         verifier = None
         if user is not None and user.auth is not None and user.auth[0] == "scram-sha256":
             verifier = parse_verifier(user.auth[1])
@@ -74,13 +79,14 @@ class Login:
 
     def final(self, data: bytes) -> bytes:
         answer = self._scram.final(data)
-        failures = self._service.failed_logins
+        lockouts = self._service.lockouts
         if answer is None or not self._known or self._locked or not self._may_log_in():
             if self._known:  # names that nobody has would only fill the memory
-                failures[self.user] = failures.get(self.user, 0) + 1
-            log.warning("login of %r failed", self.user)
+                lockouts.failed(self.user, self._address)
+            why = " (locked out for a minute)" if self._locked else ""
+            log.warning("login of %r from %s failed%s", self.user, self._address, why)
             raise AuthenticationFailed(self.user)
-        failures.pop(self.user, None)
+        lockouts.forget(self.user, self._address)
         return answer
 
     def _may_log_in(self) -> bool:

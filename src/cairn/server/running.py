@@ -57,7 +57,7 @@ def run_at_once(session: Connection, cached: Cached, params: Sequence[Any]) -> O
     """The outcome without waiting for anybody, for what can have one; None for the rest."""
     prepared = cached.prepared
     plan = prepared.plan
-    if type(plan) is plans.PointRead and session.preference == "leader" and not prepared.options:
+    if type(plan) is plans.PointRead and session.reads_plainly(prepared):
         if prepared.hidden:
             params = prepared.start(params, session.now())
         rows = session.service.dispatcher.point_read_here(plan, params, cached.sharded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import random
@@ -16,7 +17,7 @@ from cairn.model.catalog import Catalog
 from cairn.model.cluster import Cluster
 from cairn.model.errors import CairnError, InvalidParameter
 from cairn.model.rpc import ReadRequest, WriteRequest
-from cairn.model.system_tables import PICO_PRIVILEGE, PICO_USER
+from cairn.model.system_tables import PICO_DB_CONFIG, PICO_PRIVILEGE, PICO_USER
 from cairn.model.values import datetime_to_micros
 from cairn.net.link import Handler
 from cairn.node.config import InstanceConfig
@@ -28,6 +29,7 @@ from cairn.node.schema_changes import SchemaChanges
 from cairn.pgwire.scram import make_verifier
 from cairn.server import settings
 from cairn.server.feed import Feed
+from cairn.server.lockouts import Lockouts
 from cairn.server.pg_catalog import PgCatalog
 from cairn.server.statements import StatementCache
 from cairn.server.tls import ServerTls
@@ -45,11 +47,14 @@ _CHANCE = random.SystemRandom()
 class Service:
     def __init__(self, instance: Instance, config: InstanceConfig) -> None:
         self.instance, self.config = instance, config
-        self.secret = os.urandom(32)  # for the fake salts of users that do not exist
+        # For the salts of users that do not exist: the same on every instance and after a restart.
+        uuid_ = instance.identity.cluster_uuid or config.cluster_name
+        self.secret = hmac.digest(config.service_secret or b"\0", uuid_.encode(), "sha256")
         self.sessions: dict[int, Connection] = {}
         self._next_pid = 1
-        self.failed_logins: dict[str, int] = {}
+        self.lockouts = Lockouts(config.instance_dir)
         self.statements = StatementCache()
+        self.opcode_max = 0  # the cluster's sql_vdbe_opcode_max; read for every point read
         self.pg_catalog = PgCatalog()
         self.tls: ServerTls | None = None  # set by the listener
         self.execution = Execution(instance, self.register)
@@ -62,7 +67,8 @@ class Service:
         self.feed = Feed(self)
         instance.handlers.update(self._handlers())
         instance.on_applied.append(self._users_changed)
-        instance.on_installed.append(lambda *_: self._end_sessions())
+        instance.on_installed.append(lambda *_: self._installed())
+        self._installed()
 
     @property
     def catalog(self) -> Catalog:
@@ -83,19 +89,30 @@ class Service:
             session.shut_down()
         self.execution.close()
         self.pg_catalog.close()
+        self.statements.close()
 
     def _users_changed(self, done: list[Applied]) -> None:
         """A user was changed, on whichever instance: its failed logins count no more."""
         touched = {change.table for applied in done for change in applied.changes}
+        if PICO_DB_CONFIG.id in touched:
+            self._read_settings()
         if not touched & {PICO_USER.id, PICO_PRIVILEGE.id}:
             return
         for applied in done:
             for change in applied.changes:
                 if change.table == PICO_USER.id and change.old is not None:
-                    self.failed_logins.pop(change.old[1], None)
+                    self.lockouts.forget(change.old[1])
         if PICO_USER.id in touched:
             self.statements.forget()
         self._end_sessions()
+
+    def _installed(self) -> None:
+        self._read_settings()
+        self.statements.forget()
+        self._end_sessions()
+
+    def _read_settings(self) -> None:
+        self.opcode_max = int(self.instance.state.setting("sql_vdbe_opcode_max", 0) or 0)
 
     def _end_sessions(self) -> None:
         """Sessions of users that are gone, or may not log in any more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
@@ -26,12 +27,13 @@ from cairn.pgwire.requests import (
 )
 from cairn.pgwire.rows import row_encoder
 from cairn.server import calls, running
-from cairn.server.extended_query import ExtendedQuery
+from cairn.server.extended_query import AT_ONCE_ROWS, ExtendedQuery
 from cairn.server.running import Outcome
-from cairn.server.statements import Cached
+from cairn.server.statements import QUICK_TEXT, Cached
 from cairn.sql import plans
 from cairn.sql.api import split
 
+YIELD_EVERY = 10  # statements of one text
 _JSON_ROW = row_encoder([114], [0])
 
 
@@ -46,7 +48,9 @@ class Session(ExtendedQuery):
         if calls.matches(text):
             return self._run_call(text)
         if b";" not in text[:-1]:
-            cached = service.statements.get(text, (), self.user_id, service.catalog)
+            cached = service.statements.at_once(text, (), self.user_id, service.catalog)
+            if cached is None:
+                return self._run_long(text)
             self._check(cached)
             outcome = self._try_at_once(cached)
             if outcome is not None:
@@ -69,15 +73,24 @@ class Session(ExtendedQuery):
         self.pg.command_complete("CALL")
         self._end_simple()
 
+    async def _run_long(self, text: bytes) -> None:
+        cached = await self._understood(text)
+        self._check(cached)
+        await self._run_simple(cached)
+
     async def _run_texts(self, text: bytes) -> None:
-        pieces = [piece for piece in split(decode_string(text)) if piece.strip()]
+        if len(text) <= QUICK_TEXT:
+            pieces = split(decode_string(text))
+        else:
+            pieces = await asyncio.to_thread(lambda: split(decode_string(text)))
         if not pieces:
             self.pg.empty_query()
-        for piece in pieces:
-            service = self.service
-            cached = service.statements.get(piece.encode(), (), self.user_id, service.catalog)
+        for at, piece in enumerate(pieces):
+            cached = await self._understood(piece.encode())
             self._check(cached)
             await self._run_one(cached)
+            if at % YIELD_EVERY == YIELD_EVERY - 1:  # others want to be answered too
+                await self._sent()
         self._end_simple()
 
     async def _run_simple(self, cached: Cached) -> None:
@@ -92,7 +105,15 @@ class Session(ExtendedQuery):
                 await self._start_copy(cached, plan)
                 return
             outcome = await self._run(cached, ())
-        self._send_simple(cached, outcome)
+        if outcome.rows is None or len(outcome.rows) <= AT_ONCE_ROWS:
+            self._send_simple(cached, outcome)
+            return
+        for notice in outcome.notices:
+            self.pg.notice(notice)
+        shape = cached.signature.shape((), ())
+        self.pg.raw(shape.description)
+        await self.send_rows(outcome.rows, shape.encode_row, cached.convert)
+        self.pg.command_complete(outcome.tag)
 
     def _send_simple(self, cached: Cached, outcome: Outcome) -> None:
         for notice in outcome.notices:

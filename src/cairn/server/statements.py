@@ -6,8 +6,10 @@ they were; rights are checked against the present catalogue each time it changes
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from cairn.model.catalog import Catalog
@@ -22,6 +24,9 @@ from cairn.sql.plans import DdlPlan
 
 MAX_STATEMENTS = 5_000
 MAX_CACHED_TEXT = 64 * 1024
+MAX_CACHED_BYTES = 16 * 1024 * 1024  # of all texts together
+QUICK_TEXT = 2_000  # bytes that are understood within a few milliseconds
+PARSERS = 2  # threads for longer ones
 
 Row = tuple[Any, ...]
 
@@ -105,33 +110,76 @@ def _converter(prepared: Prepared) -> Callable[[Sequence[Row]], Sequence[Row]] |
     return convert
 
 
+def _understood(text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog) -> Cached:
+    if is_catalog_query(text):
+        prepared = prepare_catalog_query(decode_string(text), oids)
+    else:
+        prepared = prepare(decode_string(text), catalog, param_oids=oids, user_id=user)
+    return Cached(text, oids, prepared, catalog)
+
+
 class StatementCache:
+    """Plans by text. What takes long to understand is understood on a thread."""
+
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[bytes, tuple[int, ...], int], Cached] = OrderedDict()
+        self._bytes = 0  # of the texts; their plans are some ten times as large
+        self._pool = ThreadPoolExecutor(PARSERS, thread_name_prefix="parse")
         self.hits = 0
         self.misses = 0
 
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
     def get(self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog) -> Cached:
-        key = (text, oids, user)
-        found = self._known.get(key)
+        """The plan, however long it takes to make."""
+        found = self.known(text, oids, user, catalog)
+        return found or self._keep(_understood(text, oids, user, catalog), user)
+
+    def known(
+        self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog
+    ) -> Cached | None:
+        found = self._known.get((text, oids, user))
         if found is not None and found.is_fresh(catalog):
             self.hits += 1
             return found
         self.misses += 1
-        if is_catalog_query(text):
-            prepared = prepare_catalog_query(decode_string(text), oids)
-        else:
-            prepared = prepare(decode_string(text), catalog, param_oids=oids, user_id=user)
-        found = Cached(text, oids, prepared, catalog)
-        if len(text) <= MAX_CACHED_TEXT and prepared.tag not in ("CREATE ROLE", "ALTER ROLE"):
-            self._known[key] = found  # statements that carry passwords are not kept
-            if len(self._known) > MAX_STATEMENTS:
-                self._known.popitem(last=False)
+        return None
+
+    def at_once(
+        self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog
+    ) -> Cached | None:
+        """The plan if it is known or soon made; None: ask `later`."""
+        found = self.known(text, oids, user, catalog)
+        if found is None and len(text) <= QUICK_TEXT:
+            return self._keep(_understood(text, oids, user, catalog), user)
         return found
+
+    async def later(
+        self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog
+    ) -> Cached:
+        made = await asyncio.get_running_loop().run_in_executor(
+            self._pool, _understood, text, oids, user, catalog
+        )
+        return self._keep(made, user)
+
+    def _keep(self, made: Cached, user: int) -> Cached:
+        size = len(made.text)
+        if size > MAX_CACHED_TEXT or made.prepared.tag in ("CREATE ROLE", "ALTER ROLE"):
+            return made  # statements that carry passwords are not kept
+        key = (made.text, made.oids, user)
+        if self._known.pop(key, None) is None:
+            self._bytes += size
+        self._known[key] = made
+        while len(self._known) > MAX_STATEMENTS or self._bytes > MAX_CACHED_BYTES:
+            (text, _, _), _ = self._known.popitem(last=False)
+            self._bytes -= len(text)
+        return made
 
     def forget(self) -> None:
         """Users have changed: plans may know them by their names."""
         self._known.clear()
+        self._bytes = 0
 
     def replanned(self, stale: Cached, user: int, catalog: Catalog) -> Cached:
         """The same text against the present tables; refused when its result changed shape."""

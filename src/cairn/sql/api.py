@@ -124,14 +124,12 @@ def prepare(
                 "cannot insert multiple commands into a prepared statement",
                 position=token.start + 1,
             )
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, _RECURSION))
+    if sys.getrecursionlimit() < _RECURSION:  # once: threads share it
+        sys.setrecursionlimit(_RECURSION)
     try:
         return _prepare(found, text, catalog, param_oids, user_id)
     except RecursionError:
         raise TooComplex("the statement is nested too deeply") from None
-    finally:
-        sys.setrecursionlimit(limit)
 
 
 def _prepare(

@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from cairn.model.catalog import Catalog
-from cairn.model.errors import Unsupported
+from cairn.model.errors import LimitExceeded, Unsupported
 from cairn.model.values import ColumnType
 from cairn.sql.api import Prepared
 from cairn.sql.bind import bind_query
@@ -38,6 +38,9 @@ from cairn.sql.typing_rules import S
 Bound = Any  # a Query, BoundInsert or BoundChange
 
 
+MAX_TOKENS = 100_000  # that are made into a tree: some seconds of work
+
+
 @dataclass(frozen=True)
 class _Result:
     bound: Bound
@@ -55,6 +58,11 @@ def compile_query(
     _check_insert(found, text)
     result = _quick(found, catalog, param_oids, user_name)
     if result is None:
+        if len(found) > MAX_TOKENS:
+            raise LimitExceeded(
+                f"the statement has more than {MAX_TOKENS} words and signs",
+                hint="give a list as one array: = ANY($1); rows go by INSERT … VALUES or COPY",
+            )
         result = _bind(parse_query(found, text), catalog, param_oids, user_name)
     binder, bound = result.binder, result.bound
     for value in options.values.values():

@@ -229,6 +229,10 @@ SCALARS = {  # `strict` is total as well
 }
 
 
+#: Those whose work is what their arguments say: never done while others wait for the event loop.
+HEAVY = frozenset({"a_series", "a_times", "c_repeat", "c_lpad", "c_rpad"})
+
+
 def register(connection: Any) -> None:
     """Make all functions known to an apsw connection."""
     for name, function in SCALARS.items():

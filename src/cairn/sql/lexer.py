@@ -27,13 +27,15 @@ class Token(NamedTuple):
         return self.kind == "op" and self.text in ops
 
 
+MAX_TOKENS = 2_000_000  # of rows in VALUES; other statements have fewer (`compile`)
+_COMMENT_MARK = re.compile(r"/\*|\*/")
 _PATTERN = re.compile(
     r"""
       (?P<blank>\s+|--[^\n]*)
     | (?P<comment>/\*)
-    | (?P<estring>[eE]'(?:[^'\\]|''|\\.)*')
-    | (?P<string>'(?:[^']|'')*')
-    | (?P<quoted>"(?:[^"]|"")*")
+    | (?P<estring>[eE]'[^'\\]*(?:(?:''|\\.)[^'\\]*)*')
+    | (?P<string>'[^']*(?:''[^']*)*')
+    | (?P<quoted>"[^"]*(?:""[^"]*)*")
     | (?P<dollar>\$(?:[A-Za-z_\u0080-\uffff][\w]*)?\$)
     | (?P<param>\$\d+)
     | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
@@ -51,25 +53,26 @@ _ESCAPE = re.compile(
 def _unescape(match: re.Match[str]) -> str:
     body = match.group(1)
     if body[0] in "uUx" and len(body) > 1:
-        return chr(int(body[1:], 16))
+        return _char(int(body[1:], 16))
     if body[0] in "01234567":
-        return chr(int(body, 8))
+        return _char(int(body, 8))
     return _ESCAPES.get(body, body)
+
+
+def _char(code: int) -> str:
+    if not 0 < code <= 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+        raise SyntaxProblem("invalid Unicode escape value", sqlstate="22025")
+    return chr(code)
 
 
 def _skip_comment(text: str, start: int) -> int:
     """The end of a comment that may hold others, as PostgreSQL's do."""
-    depth, at = 0, start
-    while True:
-        opened, closed = text.find("/*", at), text.find("*/", at)
-        if closed < 0:
-            raise SyntaxProblem("unterminated /* comment", position=start + 1)
-        if 0 <= opened < closed:
-            depth, at = depth + 1, opened + 2
-            continue
-        depth, at = depth - 1, closed + 2
+    depth = 0
+    for mark in _COMMENT_MARK.finditer(text, start):
+        depth += 1 if mark.group() == "/*" else -1
         if depth == 0:
-            return at
+            return mark.end()
+    raise SyntaxProblem("unterminated /* comment", position=start + 1)
 
 
 def _dollar_quoted(text: str, tag: str, start: int) -> tuple[str, int]:
@@ -120,6 +123,11 @@ def tokens(text: str) -> list[Token]:
             value, at = _dollar_quoted(text, body, start)
             kind, body = "string", text[start:at]
         found.append(Token(kind, body, value, start))
+        if len(found) > MAX_TOKENS:
+            raise LimitExceeded(
+                f"the statement has more than {MAX_TOKENS} words and signs",
+                hint="send rows with COPY or in several statements",
+            )
     return found
 
 

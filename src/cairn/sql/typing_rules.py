@@ -12,7 +12,7 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.values import ELEMENTS, LISTS, ColumnType, Physical
-from cairn.sql.functions import SCALARS
+from cairn.sql.functions import HEAVY, SCALARS
 from cairn.sql.ir import Call, Const, Expr, Type
 from cairn.sql.lists import LETTERS
 
@@ -154,7 +154,9 @@ def literal(value: str, type_: ColumnType) -> Physical:
 def fold(call: Call) -> Expr:
     """The value of a call whose arguments are all constants."""
     function = SCALARS.get(call.name)
-    if function is None or not all(isinstance(arg, Const) for arg in call.args):
+    if function is None or call.name in HEAVY:
+        return call
+    if not all(isinstance(arg, Const) for arg in call.args):
         return call
     values = [arg.value for arg in call.args if isinstance(arg, Const)]
     return Const(call.type, function(*values))

@@ -7,7 +7,7 @@ a thread with a connection of its own, so that no cursor ever stays open (data-p
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from sys import getsizeof
@@ -23,9 +23,9 @@ from cairn.model.unexpected import of_value
 Row = tuple[Any, ...]
 Register = Callable[[apsw.Connection], None]
 QUICK_S = 0.002  # what a read may take on the event loop
-UNHURRIED_S = 5.0  # what one that must run there may: the instance does nothing else meanwhile
 ANSWER_BYTES = limits.ANSWER_BYTES
 TAKEN_ROWS = 1_000  # between two looks at their size
+NOTED = 5_000  # statements that a reader remembers
 LOOK_EVERY = 2_000  # steps of SQLite's machine between two looks at the clock
 
 
@@ -52,13 +52,24 @@ def _only_reading(
     return apsw.SQLITE_OK
 
 
+class TooLongHere(Exception):
+    """A read that has to be done on a thread instead."""
+
+
 class RowReader:
     """A connection that sees `data.db` and the global tables of `raft.db` under plain names."""
 
     def __init__(
-        self, data: Path, raft: Path, register: Register, answer_bytes: int = ANSWER_BYTES
+        self,
+        data: Path,
+        raft: Path,
+        register: Register,
+        answer_bytes: int = ANSWER_BYTES,
+        heavy: Iterable[str] = (),
     ) -> None:
         self._answer_bytes = answer_bytes
+        self._heavy_words = [f"{name}(" for name in heavy]
+        self._heavy: dict[str, bool] = {}  # statements seen, and whether they are
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         self.connection = apsw.Connection(str(data), flags=flags, statementcachesize=1000)
         self.connection.set_busy_timeout(10_000)
@@ -75,6 +86,11 @@ class RowReader:
 
     def quick(self, sql: str, args: Sequence[Any]) -> list[Row] | None:
         """All rows, or None when it would take too long for the event loop."""
+        is_heavy = self._heavy.get(sql)
+        if is_heavy is None:
+            is_heavy = self._note(sql)
+        if is_heavy:
+            return None
         if not self._is_quick:
             self._look_at_the_clock()
         self._begun = monotonic()
@@ -86,27 +102,23 @@ class RowReader:
         except Exception as problem:
             raise translated(problem) from None
 
+    def _note(self, sql: str) -> bool:
+        """Whether it calls a function whose work cannot be ended in the middle."""
+        if len(self._heavy) >= NOTED:
+            self._heavy.clear()
+        found = self._heavy[sql] = any(word in sql for word in self._heavy_words)
+        return found
+
     def _look_at_the_clock(self) -> None:
         self._is_quick = True
         self.connection.set_progress_handler(self._is_late, LOOK_EVERY)
 
-    def unhurried(self, sql: str, args: Sequence[Any]) -> list[Row]:
-        """All rows on the event loop, though it may take long: for statements that must not wait.
-
-        A write to a global table reads and proposes in one turn, or it would miss its position.
-        """
-        if not self._is_quick:
-            self._look_at_the_clock()
-        self._begun = monotonic() + UNHURRIED_S
-        try:
-            return taken(self.connection.execute(sql, args), 0, self._answer_bytes)
-        except apsw.InterruptError:
-            raise LimitExceeded(
-                f"the rows of this write were not found within {UNHURRIED_S:g} s",
-                hint="a write of a global table must read little; write the rows in several steps",
-            ) from None
-        except Exception as problem:
-            raise translated(problem) from None
+    def briefly(self, sql: str, args: Sequence[Any]) -> list[Row]:
+        """All rows on the event loop; `TooLongHere` when that is no place for it."""
+        found = self.quick(sql, args)
+        if found is None:
+            raise TooLongHere
+        return found
 
     def rows(
         self,

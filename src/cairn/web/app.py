@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import socket
 from typing import Any
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cairn.model.topology import Grade
 from cairn.node.config import InstanceConfig
@@ -21,6 +24,7 @@ from cairn.server.service import Service
 from cairn.web.metrics import metrics
 from cairn.web.page import PAGE
 
+REQUEST_S = 10.0
 log = logging.getLogger("cairn.http")
 
 
@@ -79,6 +83,41 @@ def make_app(service: Service) -> Starlette:
     )
 
 
+class PatientHttp(H11Protocol):
+    """A request has `REQUEST_S` to arrive whole: whoever sends half of one is hung up on."""
+
+    _waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_watching()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        is_half = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        if not is_half:
+            self._stop_watching()
+        elif self._waiting is None:
+            self._waiting = self.loop.call_later(REQUEST_S, self._hang_up)
+
+    def _stop_watching(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _hang_up(self) -> None:
+        self._waiting = None
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
+            self.transport.close()
+
+
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
@@ -88,7 +127,12 @@ class _Server(uvicorn.Server):
 
 def serve(service: Service, config: InstanceConfig, listener: socket.socket) -> None:
     settings = uvicorn.Config(
-        make_app(service), log_config=None, access_log=False, lifespan="off", log_level="warning"
+        make_app(service),
+        http=PatientHttp,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        log_level="warning",
     )
     server = _Server(settings)
     task = spawn(server.serve(sockets=[listener]), "http")

@@ -135,12 +135,12 @@ class BackAndForth:
             await asyncio.sleep(0.01)
         return task.done() and not task.cancelled() and task.result()
 
-    async def _switch(self) -> None:
-        """A planned change, to any member that is there."""
+    async def _switch(self, heir: SimNode | None = None) -> None:
+        """A planned change, to a given member or to any that is there."""
         running = [node for node in self.world.running() if not node.is_paused]
         if not running:
             return
-        to = self.chance.choice(running)
+        to = heir or self.chance.choice(running)
 
         def make(instance: Any) -> ops.Op:
             [replicaset] = instance.state.cluster.replicasets.values()

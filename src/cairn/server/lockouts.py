@@ -1,0 +1,55 @@
+"""Who guesses passwords waits: counted for each user and address, and forgotten after a while.
+
+Nobody can lock out a user for others: whoever comes from another address gets in. An operator on
+the machine itself ends all lock-outs by making a file `unlock` in the instance's directory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+LOCKED_S = 60.0  # after the last failure
+MOST = 10_000  # pairs that are remembered; the oldest are forgotten first
+
+log = logging.getLogger("cairn.login")
+
+
+class Lockouts:
+    def __init__(self, directory: Path, clock: Callable[[], float] = monotonic) -> None:
+        self._key, self._clock = directory / "unlock", clock
+        self._failures: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()
+
+    def is_locked(self, user: str, address: str, limit: int) -> bool:
+        count, last = self._failures.get((user, address), (0, 0.0))
+        if count < limit:
+            return False
+        if self._clock() - last >= LOCKED_S or self._is_unlocked():
+            self._failures.pop((user, address), None)
+            return False
+        return True
+
+    def failed(self, user: str, address: str) -> None:
+        key, now = (user, address), self._clock()
+        count, last = self._failures.pop(key, (0, now))
+        self._failures[key] = (1 if now - last >= LOCKED_S else count + 1, now)
+        if len(self._failures) > MOST:
+            self._failures.popitem(last=False)
+
+    def forget(self, user: str, address: str | None = None) -> None:
+        """It has logged in from there, or was changed by an administrator: from everywhere."""
+        for key in [key for key in self._failures if key[0] == user]:
+            if address in (None, key[1]):
+                del self._failures[key]
+
+    def _is_unlocked(self) -> bool:
+        try:
+            self._key.unlink()
+        except OSError:
+            return False
+        log.warning("%s was there: all lock-outs are over", self._key)
+        self._failures.clear()
+        return True

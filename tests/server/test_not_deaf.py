@@ -1,0 +1,118 @@
+"""Whatever one session asks, the instance answers the others meanwhile and stays Online."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.cluster.harness import Cluster, eventually
+from tests.server.raw import Raw, message
+
+PATIENCE_S = 2.0  # a deaf instance was silent for many seconds; a busy machine is for some tenths
+LIMIT = "SET statement_timeout = '4s'"
+
+HOSTILE = {
+    "a LIKE that goes back": f"SELECT repeat('a', 40) LIKE '{'%a' * 25}%b'",
+    "a regular expression that goes back": "SELECT repeat('a', 60) ~ '^((a*)*)*b$'",
+    "a long list": "SELECT 1 WHERE 1 IN (" + ",".join(map(str, range(40_000))) + ")",
+    "a longer list": "SELECT 1 WHERE 1 IN (" + ",".join(map(str, range(500_000))) + ")",
+    "a long sum": "SELECT 1" + "+1" * 40_000,
+    "a long text": f"SELECT length('{'x' * 4_000_000}')",
+    "comments in comments": "SELECT 1 " + "/*" * 200_000 + "*/" * 200_000,
+    "many statements": "SELECT 1;" * 20_000,
+    "nothing, often": ";" * 500_000,
+    "a call with many arguments": "CALL cairn_status(" + "1," * 100_000 + "1)",
+    "a series": "SELECT count(*) FROM generate_series(1, 1000000)",
+    "series times series": "SELECT count(*) FROM generate_series(1, 100000) a, "
+    "generate_series(1, 100000) b",
+    "a large value": "SELECT length(repeat('ab', 30000000))",
+    "many rows": "SELECT g, repeat('x', 50) FROM generate_series(1, 300000) g",
+    "a recursion": "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
+    "SELECT count(*) FROM r",
+    "a write that reads long": "UPDATE deaf SET v = 'y' WHERE id = 1 AND "
+    "(SELECT count(*) FROM deaf a, deaf b, deaf c, deaf d WHERE a.v > b.v || c.v || d.v) < 0",
+    "a delete that reads long": "DELETE FROM deaf WHERE id = -1 AND EXISTS "
+    "(SELECT 1 FROM deaf a, deaf b, deaf c, deaf d WHERE a.v || b.v || c.v || d.v = 'nope')",
+}
+
+
+@pytest.fixture(scope="module")
+def deaf(cluster: Cluster) -> Iterator[Cluster]:
+    node = cluster["i1"]
+    node.sql("CREATE TABLE deaf (id INT PRIMARY KEY, v TEXT) DISTRIBUTED GLOBALLY")
+    rows = ", ".join(f"({at}, 'v{at}')" for at in range(400))
+    node.sql(f"INSERT INTO deaf VALUES {rows}")
+    yield cluster
+    node.sql("DROP TABLE deaf")
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_others_are_answered_while_a_hostile_statement_runs(deaf: Cluster, what: str) -> None:
+    node = deaf["i1"]
+    ended = threading.Event()
+
+    def attack() -> None:
+        try:
+            with node.connect() as connection:
+                connection.execute(LIMIT)
+                connection.execute(HOSTILE[what])  # type: ignore[arg-type]
+        except psycopg.Error as problem:
+            wrong.append(problem.sqlstate)
+        finally:
+            ended.set()
+
+    wrong: list[str | None] = []
+    thread = threading.Thread(target=attack)
+    with node.connect() as other:
+        thread.start()
+        longest, deadline = 0.0, time.monotonic() + 30
+        while not ended.is_set() and time.monotonic() < deadline:
+            begun = time.monotonic()
+            assert other.execute("SELECT 1").fetchone() == (1,)
+            longest = max(longest, time.monotonic() - begun)
+        thread.join(1)
+        assert not thread.is_alive(), "neither a limit nor the statement itself has ended it"
+    assert longest < PATIENCE_S
+    assert set(deaf.states("i2").values()) == {"Online"}
+    assert "XX000" not in wrong
+
+
+def test_a_client_that_does_not_read_is_waited_for(deaf: Cluster) -> None:
+    """What it has asked for stays unmade: memory does not grow with its questions."""
+    node = deaf["i1"]
+
+    def memory_mib() -> int:
+        with open(f"/proc/{node.child_pid}/status") as status:
+            line = next(line for line in status if line.startswith("VmRSS"))
+        return int(line.split()[1]) // 1024
+
+    with Raw(node.pg_port) as greedy:
+        greedy.log_in()
+        greedy.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        before = memory_mib()
+        question = message(b"Q", b"SELECT repeat('x', 5000000)\0")
+        greedy.send(question * 60)
+        eventually(lambda: node.sql("SELECT 1") == [(1,)], "an answer to another")
+        highest = before
+        for _ in range(20):
+            highest = max(highest, memory_mib())
+            assert node.sql("SELECT 1") == [(1,)]
+        assert highest - before < 150, f"{before} → {highest} MiB for 300 MiB that nobody reads"
+
+
+def test_requests_behind_a_long_one_are_left_in_the_socket(deaf: Cluster) -> None:
+    node = deaf["i1"]
+    with Raw(node.pg_port) as greedy:
+        greedy.log_in()
+        long_one = b"SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 9000) b"
+        greedy.send(message(b"Q", long_one + b"\0"))
+        greedy.socket.settimeout(2)
+        piece = message(b"P", b"\0SELECT 1\0\0\0") * 2_000
+        with pytest.raises(TimeoutError):
+            for _ in range(1_000):
+                greedy.send(piece)
