@@ -9,10 +9,11 @@ import uuid
 
 from cairn.model import system_tables as system
 from cairn.model.errors import CairnError, CasRetry, NotLeader
-from cairn.model.ops import Batch, Dml, Update
+from cairn.model.ops import Batch, Dml, Replace, Update
 from cairn.model.ranges import Predicate
 from cairn.model.rpc import CasAccepted, CasRequest, Empty, IndexResponse, StatusResponse
 from cairn.model.rpc import WaitIndexRequest as WaitIndex
+from cairn.moves.steps import PAUSED
 from cairn.net.handshake import Identity
 from cairn.net.peers import Peers, SocketNetwork
 
@@ -27,9 +28,15 @@ class AsPeer:
         self._addresses, self._name, self._secret = addresses, cluster_name, secret
 
     def give_buckets(self, replicaset: str, start: int = 1, tier: str = "default") -> None:
-        """The range that begins at `start` is owned by `replicaset` from now on."""
+        """The range that begins at `start` is owned by `replicaset` from now on, without its rows.
+
+        Buckets do not move by themselves any more: they would go back to where they should be.
+        """
         at = system.PICO_BUCKET.position("current_replicaset_name")
-        self.propose(Update(system.PICO_BUCKET.id, (tier, start), ((at, replicaset),)))
+        self.propose(
+            Replace(system.PICO_PROPERTY.id, (PAUSED, "true")),
+            Update(system.PICO_BUCKET.id, (tier, start), ((at, replicaset),)),
+        )
 
     def set_address(self, raft_id: int, address: str, connection_type: str = "pgproto") -> None:
         at = system.PICO_PEER_ADDRESS.position("address")
@@ -73,7 +80,11 @@ class AsPeer:
                 continue
             if said.role == "leader":
                 request = CasRequest(
-                    "", request_id, Predicate(said.applied, said.term, ()), Batch(changes)
+                    "",
+                    request_id,
+                    Predicate(said.applied, said.term, ()),
+                    Batch(changes),
+                    is_unsafe=True,
                 )
                 return (await peers.call(address, "cas", request, CasAccepted, 3.0)).index
         raise NotLeader
