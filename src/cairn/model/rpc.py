@@ -137,6 +137,7 @@ class StatusResponse(msgspec.Struct, frozen=True):
     links: list[dict[str, Any]] = []  # upstreams of the row log, as `_cairn_link` shows them
     moves: tuple[MoveReport, ...] = ()  # what masters told the leader of buckets that move
     move_waits: tuple[str, ...] = ()  # what does not go on, and why
+    freezes_s: tuple[float, ...] = ()  # how long the last freezes took, as the leader saw them
     clock_s: float | None = None  # its wall clock
 
 

@@ -492,6 +492,7 @@ class Instance:
             waits_for=tuple(self.replication.waits_for()),
             moves=tuple(self.move_driver.reports().values()),
             move_waits=self.move_driver.waits,
+            freezes_s=tuple(self.move_driver.freezes),
             clock_s=self.runtime.wall_clock().timestamp(),
         )
 

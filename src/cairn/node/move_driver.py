@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 
 from cairn.model import ops
 from cairn.model.errors import CairnError, CasRetry, NotLeader
@@ -41,6 +42,7 @@ class MoveDriver:
         self._reports: dict[tuple[int, str], tuple[float, MoveReport]] = {}
         self._frozen: dict[tuple[int, int], float] = {}  # (move, freeze) → when it was first seen
         self._thawed: dict[int, float] = {}
+        self.freezes: deque[float] = deque(maxlen=1000)  # seconds that the last ones took
         self.waits: tuple[str, ...] = ()  # what is not going on, for people
 
     def wake(self) -> None:
@@ -113,6 +115,7 @@ class MoveDriver:
         }
         for key in self._frozen.keys() - frozen:
             self._thawed[key[0]] = now
+            self.freezes.append(now - self._frozen[key])
         self._frozen = {key: self._frozen.get(key, now) for key in frozen}
         return MovesView(
             cluster=cluster,

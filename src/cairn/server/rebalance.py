@@ -81,6 +81,7 @@ async def status(instance: Instance) -> dict[str, Any]:
         "paused": bool(cluster.properties.get(PAUSED)),
         "moves": [_told(move, reports.get(move.id)) for move in _open(instance)],
         "waits": list(chief.move_waits) if chief is not None else ["the leader does not answer"],
+        "freezes_ms": [round(1000 * each, 1) for each in chief.freezes_s] if chief else [],
         "tiers": tiers,
     }
 
