@@ -21,7 +21,7 @@ from cairn.moves.steps import Step
 
 FREEZE_MAX_S = 0.5  # a freeze that takes longer is ended; the source serves again
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0  # after a freeze that took too long
-KEPT = 1_000  # moves that have ended, for streams that still have to follow them
+KEPT = 200  # moves that have ended, for streams that still have to follow them
 
 
 class MovesView(msgspec.Struct, frozen=True):

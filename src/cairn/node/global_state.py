@@ -20,6 +20,7 @@ from cairn.model.topology import Position
 from cairn.storage.ddl import PENDING, decode_pending
 from cairn.storage.sqlite import open_reader
 from cairn.storage.state_machine import Applied
+from cairn.topology.changes import advanced
 
 log = logging.getLogger("cairn.state")
 
@@ -80,12 +81,22 @@ class GlobalState:
         last = done[-1]
         position = Position(last.term, last.index)
         touched = {change.table for applied in done for change in applied.changes}
-        if touched & _TOPOLOGY:
+        if touched & _TOPOLOGY and self.cluster.problems:
             self._read_cluster(position)
+        elif touched & _TOPOLOGY:
+            # Only what changed is read: with many ranges of buckets all of it would be long.
+            changes = (change for applied in done for change in applied.changes)
+            self.cluster = advanced(self.cluster, changes, position)
         else:
             self.cluster = msgspec.structs.replace(self.cluster, position=position)
         if touched & _CATALOGUE:
             self._read_catalog(position)
+
+    def is_as_on_disk(self) -> bool:
+        """Whether the picture that was carried on is the one that the rows make."""
+        if self.applied_on_disk() != self.cluster.position.index:
+            return True  # entries are on their way: nothing to compare yet
+        return self.cluster == cluster_of(self.rows, self.cluster.position)
 
     def _read_cluster(self, position: Position) -> None:
         before = self.cluster.problems

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from cairn.governor.buckets import waiting_for
 from cairn.model.cluster import Cluster
 from cairn.model.errors import NoMaster, NotInPrerequisiteState, NotOwner
-from cairn.model.spans import Ranges
+from cairn.model.spans import Ranges, merged
 from cairn.model.topology import Grade
 
 
@@ -19,12 +19,16 @@ class Routes:
         self.cluster = cluster
         self._starts: dict[str, list[int]] = {}
         self._owners: dict[str, list[str]] = {}
-        self._ranges: dict[str, dict[str, Ranges]] = {}  # tier → replicaset → ranges
+        ranges: dict[str, dict[str, list[tuple[int, int]]]] = {}  # tier → replicaset → ranges
         for bucket in cluster.buckets:
             self._starts.setdefault(bucket.tier, []).append(bucket.start)
             self._owners.setdefault(bucket.tier, []).append(bucket.owner)
-            of_tier = self._ranges.setdefault(bucket.tier, {})
-            of_tier[bucket.owner] = (*of_tier.get(bucket.owner, ()), (bucket.start, bucket.end))
+            of_tier = ranges.setdefault(bucket.tier, {})
+            of_tier.setdefault(bucket.owner, []).append((bucket.start, bucket.end))
+        self._ranges: dict[str, dict[str, Ranges]] = {
+            tier: {owner: merged(found) for owner, found in of_tier.items()}
+            for tier, of_tier in ranges.items()
+        }
 
     def owner(self, tier: str, bucket: int) -> str:
         """The replicaset that owns a bucket."""

@@ -9,6 +9,7 @@ the owner changes: as `copied` at the end of a move, as `active` at the first di
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -345,13 +346,13 @@ def advanced(cluster: Cluster, changes: Iterable[RowChange], position: Position)
                 content[key] = readable(table, new)
         replaced[field] = content
     if system.PICO_BUCKET.id in touched:
-        ranges = {(each.tier, each.start): each for each in cluster.buckets}
+        ranges = list(cluster.buckets)
         for key, (_, new) in touched[system.PICO_BUCKET.id].items():
-            if new is None:
-                ranges.pop(key, None)
-            else:
-                ranges[key] = readable(system.PICO_BUCKET.id, new)
-        replaced["buckets"] = tuple(ranges[key] for key in sorted(ranges))
+            at = bisect_left(ranges, key, key=lambda each: (each.tier, each.start))
+            is_there = at < len(ranges) and (ranges[at].tier, ranges[at].start) == key
+            made = [] if new is None else [readable(system.PICO_BUCKET.id, new)]
+            ranges[at : at + is_there] = made
+        replaced["buckets"] = tuple(ranges)
     return msgspec.structs.replace(cluster, **replaced)
 
 

@@ -84,6 +84,9 @@ class World:
             self._look()
         work.result()
         self._look()
+        for node in self.running():
+            if node.instance is not None and not node.instance.state.is_as_on_disk():
+                raise Violation(f"{node.name} has another picture than its tables")
 
     def _look(self) -> None:
         check_masters(list(self.nodes.values()))
