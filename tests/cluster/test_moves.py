@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import psycopg
 import pytest
@@ -113,3 +116,103 @@ def test_replicasets_are_added_drained_and_expelled_and_no_client_notices(
     assert cluster["i3"].sql("SELECT count(*), count(note) FROM t") == [(KEYS, KEYS)]
     assert buckets(cluster["i3"]) == {"default_1": 1500, "default_3": 1500}
     print({"longest_s": max(c.longest_s for c in clients), "n": sum(c.statements for c in clients)})
+
+
+class Survivor(threading.Thread):
+    """A client that goes on elsewhere when its instance dies, and remembers what it cannot know."""
+
+    def __init__(self, cluster: Cluster, number: int, clients: int) -> None:
+        super().__init__(daemon=True)
+        self.cluster, self.keys = cluster, range(number, KEYS, clients)
+        self.least = dict.fromkeys(self.keys, 0)  # how often it was told "done"
+        self.most = dict.fromkeys(self.keys, 0)  # the same with what may have been done
+        self.wrong: list[str] = []
+        self.chance = random.Random(number)
+        self.ending = threading.Event()
+
+    def run(self) -> None:
+        while not self.ending.is_set():
+            node = self.chance.choice(list(self.cluster.nodes.values()))
+            with suppress(psycopg.Error), node.connect() as connection:
+                self._count(connection)
+
+    def _count(self, connection: psycopg.Connection[Any]) -> None:
+        while not self.ending.is_set():
+            key = self.chance.choice(self.keys)
+            self.most[key] += 1  # until we know better
+            try:
+                connection.execute("UPDATE t SET n = n + 1 WHERE id = %s", (key,))
+            except psycopg.Error as problem:
+                if problem.sqlstate in ("PC001", "PC002", "PC003", "PC004"):
+                    self.most[key] -= 1  # certainly not done
+                raise
+            self.least[key] += 1
+            row = connection.execute("SELECT n FROM t WHERE id = %s", (key,)).fetchone()
+            if row is None or not self.least[key] <= row[0] <= self.most[key]:
+                self.wrong.append(f"{key}: {row}, not {self.least[key]}…{self.most[key]}")
+
+
+@pytest.mark.slow
+def test_moves_survive_kill_9_of_both_masters_and_of_the_leader(new_cluster: Make) -> None:
+    cluster = new_cluster()
+    (cluster.dir / "tiers.yaml").write_text(SYNC)
+    cluster.flags += ["--config", str(cluster.dir / "tiers.yaml")]
+    cluster.start("i1", "i2", "i3")
+    first = cluster["i1"]
+    first.sql("CREATE TABLE t (id INT PRIMARY KEY, n INT) DISTRIBUTED BY (id)")
+    first.sql("ALTER SYSTEM SET rebalance_drop_delay = 0")
+    first.sql(f"INSERT INTO t VALUES {', '.join(f'({key}, 0)' for key in range(KEYS))}")
+    clients = [Survivor(cluster, number, 3) for number in range(3)]
+    for client in clients:
+        client.start()
+    try:
+        for name in ("i4", "i5", "i6"):
+            cluster.add(name).start(peers=",".join(cluster[n].peer for n in ("i1", "i2", "i3")))
+        for role in ("default_1", "leader", "default_2", "default_1", "default_2", "leader"):
+            name = _who(cluster, role)
+            if name is None:
+                continue
+            cluster[name].kill()
+            others = [node for node in cluster.nodes.values() if node.name != name]
+            eventually(lambda others=others: _who(cluster, "default_1", others), "a master", 60.0)
+            cluster[name].start()
+            eventually(lambda name=name: cluster.states(name).get(name) == "Online", name, 60.0)
+        eventually(
+            lambda: buckets(first) == {"default_1": 1500, "default_2": 1500} and is_calm(first),
+            "half of the buckets to move",
+            120.0,
+        )
+    finally:
+        for client in clients:
+            client.ending.set()
+        for client in clients:
+            client.join(30)
+    assert [wrong for client in clients for wrong in client.wrong] == []
+    found = dict(first.sql("SELECT id, n FROM t"))
+    least = {key: n for client in clients for key, n in client.least.items()}
+    most = {key: n for client in clients for key, n in client.most.items()}
+    assert found.keys() == least.keys()
+    assert {k: n for k, n in found.items() if not least[k] <= n <= most[k]} == {}
+    assert sum(least.values()) > 100
+
+
+SYNC = """
+cluster:
+  name: test
+  tier:
+    default:
+      replication_factor: 3
+      replication_mode: sync
+"""
+
+
+def _who(cluster: Cluster, role: str, nodes: list[Node] | None = None) -> str | None:
+    """The leader, or the master of a replicaset that owns something or takes it."""
+    for node in nodes or list(cluster.nodes.values()):
+        with suppress(psycopg.Error, OSError):
+            status = node.status()
+            if role == "leader":
+                return status["raft"]["leader"]
+            masters = {row["name"]: row["master"] for row in status["replicasets"]}
+            return masters.get(role) or None
+    return None
