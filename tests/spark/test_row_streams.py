@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cairn.client.sync_pool import SyncPool
+from cairn.spark import cluster
 from cairn.spark.options import read_options
 from cairn.spark.row_stream import RowStream
 from cairn.spark.streams import ROWS
-from tests.cluster.as_peer import AsPeer
 from tests.cluster.harness import eventually
-from tests.spark.test_wrong_owner import Buckets
 
 Run = Callable[..., list[Any]]
 COLUMNS = "id INTEGER PRIMARY KEY, s TEXT"
@@ -28,14 +26,6 @@ def shorten_log(pool: SyncPool) -> Iterator[Callable[[], None]]:
 
     yield shorten
     pool.execute("ALTER SYSTEM SET row_log_max = 1000000")
-
-
-@pytest.fixture
-def buckets(pool: SyncPool, demo: dict[str, Any]) -> Iterator[Buckets]:
-    secret = (Path(demo["dir"]) / "service.password").read_text()
-    found = Buckets(pool, AsPeer([each["peer"] for each in demo["instances"]], "demo", secret))
-    yield found
-    found.give(found.one)
 
 
 @pytest.fixture
@@ -180,32 +170,63 @@ def test_a_position_that_the_log_has_forgotten_is_an_error_unless_a_snapshot_is_
     assert sorted(json.loads(r.new)["id"] for r in found if r.op == "snapshot") == [*range(400)]
 
 
-def test_changes_of_a_key_come_in_order_when_its_bucket_gets_another_owner(
+@pytest.fixture
+def drained(dsn: str, pool: SyncPool) -> Iterator[Callable[[str], None]]:
+    """Moves everything that a replicaset owns to others, rows and all; in the end it goes back."""
+    names = sorted(name for (name,) in pool.fetch("SELECT name FROM _pico_replicaset"))
+
+    def is_calm() -> bool:
+        status = cluster.call(dsn, "CALL cairn_rebalance()")
+        return not status["moves"] and not any(tier["wanted"] for tier in status["tiers"])
+
+    def drain(name: str) -> None:
+        cluster.call(dsn, f"CALL cairn_rebalance('drain', '{name}')")
+        eventually(is_calm, f"{name} to be drained", 60.0)
+        for each in names:
+            if each != name:
+                cluster.call(dsn, f"CALL cairn_rebalance('weight', '{each}', 1.0)")
+
+    cluster.call(dsn, "CALL cairn_rebalance('resume')")
+    yield drain
+    for each in names:
+        cluster.call(dsn, f"CALL cairn_rebalance('weight', '{each}', 1.0)")
+    eventually(is_calm, "everybody to have its share again", 60.0)
+
+
+def test_changes_of_a_key_come_in_order_while_its_bucket_moves_there_and_back(
     stream: Callable[..., RowStream], pool: SyncPool, table: Callable[[str], str],
-    buckets: Buckets,
+    drained: Callable[[str], None],
 ) -> None:  # fmt: skip
     """The new owner's changes wait until the old one has told all of its own."""
     name = table("id INTEGER PRIMARY KEY, n INTEGER")
+    one, other = sorted(row[0] for row in pool.fetch("SELECT name FROM _pico_replicaset"))
     source = stream(name, startingOffset="latest", maxRowsPerTrigger="7")
     offsets = [source.initialOffset()]
     pool.executemany(f"INSERT INTO {name} VALUES ($1, 0)", [(i,) for i in range(40)])
-    for n in (1, 2):
+
+    def count(n: int) -> None:
         pool.execute(f"UPDATE {name} SET n = {n} WHERE id >= 0")
-    kept = buckets._rows_of(name)
-    buckets.give(buckets.other)
-    pool.executemany(f"INSERT INTO {name} VALUES ($1, $2)", kept)
-    for n in (3, 4):
-        pool.execute(f"UPDATE {name} SET n = {n} WHERE id >= 0")
+
+    count(1)
+    drained(one)
+    count(2)
+    cluster.call(source._options.dsn, f"CALL cairn_rebalance('weight', '{one}', 1.0)")
+    drained(other)
+    count(3)
     seen: dict[int, list[int]] = {i: [] for i in range(40)}
+    others: list[str] = []
     while (end := source.latestOffset(offsets[-1], source.getDefaultReadLimit())) != offsets[-1]:
         batch: dict[int, list[int]] = {}
         for op, row in told(source, offsets[-1], end):
             if op == "update":
                 batch.setdefault(row["id"], []).append(row["n"])
+            elif op != "insert":
+                others.append(op)
         for key, values in batch.items():
             seen[key] += values
         offsets.append(end)
-    assert seen == {i: [1, 2, 3, 4] for i in range(40)}
+    assert seen == {i: [1, 2, 3] for i in range(40)}
+    assert others == []  # neither the copies nor what was dropped is told
     assert len(offsets) > 5
 
 

@@ -123,7 +123,10 @@ class RowStream(CairnStream):
             }
             if most:
                 answer = self._asker.ask(uuid, end.stamped(uuid), left)
-                left -= len(answer["changes"])
+                # What is held back is not taken, and must not keep the others from their turn.
+                left -= sum(
+                    change["lsn"] <= last.get(change["origin"], 0) for change in answer["changes"]
+                )
                 after = answer["after"]
                 reached = {origin: min(lsn, last.get(origin, 0)) for origin, lsn in after.items()}
                 short = [origin for origin, lsn in reached.items() if lsn != last.get(origin, 0)]
