@@ -71,7 +71,8 @@ def test_limits_of_the_reference_hold(cluster: Cluster) -> None:
     assert cluster.run("SELECT " + "(" * 190 + "1" + ")" * 190) == [(1,)]
     for text, sqlstate in (
         ("SELECT " + "(" * 300 + "1" + ")" * 300, "54001"),
-        ("SELECT " + "(" * 100_000 + "1" + ")" * 100_000, "54001"),
+        ("SELECT " + "(" * 40_000 + "1" + ")" * 40_000, "54001"),
+        ("SELECT " + "(" * 100_000 + "1" + ")" * 100_000, "54000"),  # too many words
         ("SELECT " + "+".join(["1"] * 1000), "54001"),
         ("SELECT " + "NOT " * 5000 + "true", "54001"),
         ("SELECT " + " UNION ALL SELECT ".join(["1"] * 60), "54000"),
