@@ -67,8 +67,9 @@ def new_leader_reads_after_its_first_commit() -> None:
     core.become_leader()
     core.read_index(b"r")
     script.settle()
+    assert core.tenure is not None
     for node in (2, 3):
-        beat = Message(MsgKind.HEARTBEAT_RESP, node, 1, core.term, read_seq=core.read_seq)
+        beat = Message(MsgKind.HEARTBEAT_RESP, node, 1, core.term, read_seq=core.tenure.reads.seq)
         core.step(beat)
     script.settle()
     assert script.nodes[1].reads == []
@@ -129,7 +130,8 @@ def earlier_answer_confirms_nothing() -> None:
     core = script.elect(1)
     core.read_index(b"first")
     script.settle()
-    seq = core.read_seq
+    assert core.tenure is not None
+    seq = core.tenure.reads.seq
     script.cut(1)
     core.read_index(b"second")
     script.settle()

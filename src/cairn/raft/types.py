@@ -79,6 +79,14 @@ class MsgKind(IntEnum):
     READ_INDEX_RESP = 13
 
 
+TERMLESS = frozenset({MsgKind.READ_INDEX, MsgKind.READ_INDEX_RESP, MsgKind.TRANSFER_LEADER})
+VOTE_REQUESTS = frozenset({MsgKind.VOTE, MsgKind.PRE_VOTE})
+VOTE_ANSWERS = frozenset({MsgKind.VOTE_RESP, MsgKind.PRE_VOTE_RESP})
+OF_LEADERS = frozenset({MsgKind.APP, MsgKind.HEARTBEAT, MsgKind.SNAP, MsgKind.TIMEOUT_NOW})
+ANSWERS = VOTE_ANSWERS | {MsgKind.APP_RESP, MsgKind.HEARTBEAT_RESP}
+PROMISE_NOTHING = frozenset({MsgKind.HEARTBEAT_RESP, MsgKind.PRE_VOTE_RESP})  # but our term
+
+
 # --- what is durable ----------------------------------------------------------------------------
 
 
@@ -253,10 +261,11 @@ class Status(msgspec.Struct, frozen=True):
     commit: int
     applied: int
     conf: ConfState
-    pending_conf_index: int
-    transferee: int
-    uncommitted_bytes: int
-    progress: dict[int, ProgressStatus]  # empty unless leader
+    # The rest is known to a leader only.
+    pending_conf_index: int = 0
+    transferee: int = NO_NODE
+    uncommitted_bytes: int = 0
+    progress: dict[int, ProgressStatus] = {}
 
 
 # --- what can go wrong --------------------------------------------------------------------------

@@ -9,14 +9,12 @@ from __future__ import annotations
 import msgspec
 
 from cairn.model import limits
-from cairn.raft.types import BadMessage, ConfState, Entry, Message, MsgKind, Snapshot
+from cairn.raft.types import TERMLESS, BadMessage, ConfState, Entry, Message, MsgKind, Snapshot
 
 MAX_MESSAGE_BYTES = limits.MESSAGE_BYTES
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Message)
-
-_TERMLESS = frozenset({MsgKind.READ_INDEX, MsgKind.READ_INDEX_RESP, MsgKind.TRANSFER_LEADER})
 
 
 def encode_message(message: Message) -> bytes:
@@ -41,7 +39,7 @@ def inconsistency(message: Message) -> str | None:
     kind = message.kind
     if message.from_ == message.to:
         return "from and to are the same"
-    if (message.term == 0) != (kind in _TERMLESS):
+    if (message.term == 0) != (kind in TERMLESS):
         return "term missing or not expected"
     if message.entries and kind is not MsgKind.APP:
         return "entries in a message that carries none"

@@ -173,10 +173,10 @@ class World:
         leader = acting_leader(self)
         if leader is None:
             return
-        conf = leader.core.conf
+        conf, tenure = leader.core.conf, leader.core.tenure
         stay = members(conf)
         agreed = all(node in self.nodes and self.nodes[node].core.conf == conf for node in stay)
-        if not agreed or leader.core.conf_change_pending():
+        if not agreed or tenure is None or tenure.conf_change_pending():
             return
         for node in sorted(set(self.nodes) - stay):
             gone = self.nodes[node]
