@@ -1,4 +1,4 @@
-"""Changing members, and handing leadership over (brief 8 and 9)."""
+"""Changing members, and handing leadership over."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_demoted_leader_steps_down() -> None:
 
 def test_the_last_voter_learns_from_a_refused_vote_that_it_is_alone() -> None:
     """The demoted leader has a longer log and cannot lead: without the commit that travels with
-    votes nobody could (E#12359; found by seed 514)."""
+    votes nobody could."""
     script = Script(2)
     script.elect(1)
     script.nodes[1].hold_apply = True

@@ -1,4 +1,4 @@
-"""Linearizable reads (brief 10): a leader proves that it leads before it answers."""
+"""Linearizable reads: a leader proves that it leads before it answers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_follower_asks_the_leader() -> None:
 
 
 def test_a_late_answer_to_a_follower_is_nobodys() -> None:
-    """The same token asked again is another read: the first answer must not serve it (E#20418)."""
+    """The same token asked again is another read: the first answer must not serve it."""
     script = Script(3)
     script.elect(1)
     follower = script[2]

@@ -15,7 +15,7 @@ from cairn.sim.script import Script
 
 
 def vote_request_after_sync() -> None:
-    """P0: whoever asks for votes must still know it after a power cut."""
+    """Whoever asks for votes must still know it after a power cut."""
     script = Script(3, pre_vote=False)
     core = script[1]
     core.campaign()
@@ -142,7 +142,7 @@ def earlier_answer_confirms_nothing() -> None:
 
 
 def no_campaign_with_an_unapplied_change() -> None:
-    """P4: 2 and 3 were removed and do not know it; the old majority must not elect a leader beside
+    """2 and 3 were removed and do not know it; the old majority must not elect a leader beside
     the new one."""
     script = Script(3)
     script.elect(1)

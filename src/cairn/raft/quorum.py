@@ -23,7 +23,7 @@ def majority(count: int) -> int:
 
 
 def committed_index(voters: Collection[int], acked: Mapping[int, int]) -> int:
-    """The highest index that a majority of `voters` acknowledged; a voter without a word has 0."""
+    """The highest index that a majority of `voters` acknowledged; a silent voter has 0."""
     if not voters:
         return NO_LIMIT
     indexes = sorted([acked.get(voter, 0) for voter in voters])

@@ -169,7 +169,7 @@ class Tenure:
         self.replication.advance_commit()  # a smaller quorum may agree already
         self._commit_may_have_moved()
         if self.must_step_down():
-            self.replication.broadcast_append()  # parting word: what is committed
+            self.replication.broadcast_append()  # the last thing it says: what is committed
             return False
         self.replication.broadcast_pending = True
         self.answer_confirmed_reads()

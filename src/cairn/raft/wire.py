@@ -1,4 +1,4 @@
-"""Raft messages as bytes. Everything a peer can get wrong is found here, once (issue 2, bad input).
+"""Raft messages as bytes. Everything a peer can get wrong is found here, once.
 
 `decode_message` raises only `BadMessage`; what it returns is of the right types, within bounds and
 consistent in itself. Whether it fits our term, log and configuration is for the core to say.
