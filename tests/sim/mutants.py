@@ -17,6 +17,7 @@ from cairn.raft.core import RaftCore
 from cairn.raft.elections import Elections
 from cairn.raft.follower import Follower
 from cairn.raft.log import RaftLog
+from cairn.raft.outbox import Outbox
 from cairn.raft.progress import Progress
 from cairn.raft.quorum import Members, VoteResult
 from cairn.raft.reads import ReadRounds
@@ -92,10 +93,10 @@ def hunt(
 
 
 def _early(*kinds: MsgKind) -> Patch:
-    def may_leave(self: RaftCore, message: Message) -> bool:
+    def may_leave(self: Outbox, message: Message, term: int) -> bool:
         return message.kind in kinds
 
-    return (RaftCore, "may_leave_before_sync", may_leave)
+    return (Outbox, "may_leave_before_sync", may_leave)
 
 
 plant("ack before fsync", _early(MsgKind.APP_RESP))

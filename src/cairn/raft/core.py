@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cairn.raft import confchange
+from cairn.raft import confchange, kinds
 from cairn.raft.elections import Elections
 from cairn.raft.follower import Follower
 from cairn.raft.log import RaftLog
@@ -28,13 +28,7 @@ from cairn.raft.quorum import Members, VoteResult
 from cairn.raft.reads import ForwardedReads, PendingRead, asked_by, read_answer
 from cairn.raft.tenure import Tenure
 from cairn.raft.types import (
-    ANSWERS,
     NO_NODE,
-    OF_LEADERS,
-    PROMISE_NOTHING,
-    TERMLESS,
-    VOTE_ANSWERS,
-    VOTE_REQUESTS,
     ConfChangeV2,
     Config,
     ConfState,
@@ -77,10 +71,6 @@ class RaftCore:
     def hard_state(self) -> HardState:
         return HardState(self.term, self.vote, self.log.committed)
 
-    def committed_in_term(self) -> bool:
-        """Only then does a new leader know what is committed."""
-        return self.log.has(self.log.committed, self.term)
-
     def drop(self, reason: str) -> None:
         self.dropped[reason] += 1
 
@@ -118,24 +108,15 @@ class RaftCore:
     # --- messages
 
     def send(self, message: Message) -> None:
-        """A leader's words may leave at once: its term is durable, its own ack waits anyway."""
-        if self.tenure is not None or self.may_leave_before_sync(message):
-            self.outbox.now.append(message)
-        else:
-            self.outbox.after_persist.append(message)
-
-    def may_leave_before_sync(self, message: Message) -> bool:
-        """Answers that promise nothing but our term, if that is durable: a slow disk must not look
-        like a lost member, or one long sync on a majority deposes a healthy leader."""
-        return message.kind in PROMISE_NOTHING and self.term == self.outbox.durable_term
+        self.outbox.put(message, leads=self.tenure is not None, term=self.term)
 
     def step(self, message: Message) -> None:
         """Take in a peer's message. What does not fit is dropped and counted, never raised."""
         if message.to != self.id or message.from_ == self.id:
             self.drop("misdelivered")
-        elif message.kind in TERMLESS:
+        elif message.kind in kinds.TERMLESS:
             self._step_termless(message)
-        elif message.kind in ANSWERS and message.from_ not in self.members.all:
+        elif message.kind in kinds.ANSWERS and message.from_ not in self.members.all:
             self.drop("unknown peer")
         elif self.fits_term(message):
             self._handle(message)
@@ -147,7 +128,7 @@ class RaftCore:
         if message.term < self.term:
             self._answer_stale(message)
             return False
-        if message.kind in VOTE_REQUESTS and not message.force and self.in_lease():
+        if message.kind in kinds.VOTE_REQUESTS and not message.force and self.in_lease():
             self.drop("campaign while a leader is alive")
             return False
         if message.kind is MsgKind.PRE_VOTE:
@@ -156,7 +137,7 @@ class RaftCore:
             return True  # echoes the term we asked about
         patience = (self.election_elapsed, self.election_timeout)
         follows = self.role is Role.FOLLOWER
-        sender_leads = message.kind in OF_LEADERS
+        sender_leads = message.kind in kinds.OF_LEADERS
         self.become_follower(message.term, message.from_ if sender_leads else NO_NODE)
         if message.kind is MsgKind.VOTE and follows:
             # Only a vote that is granted makes us wait anew: a candidate that cannot win must not
@@ -192,12 +173,12 @@ class RaftCore:
 
     def _handle(self, message: Message) -> None:
         kind = message.kind
-        if kind in OF_LEADERS:
+        if kind in kinds.OF_LEADERS:
             if self.accepts_leader(message):
                 self._hear_leader(message)
-        elif kind in VOTE_REQUESTS:
+        elif kind in kinds.VOTE_REQUESTS:
             self.handle_vote_request(message)
-        elif kind in VOTE_ANSWERS:
+        elif kind in kinds.VOTE_ANSWERS:
             self.handle_vote_resp(message)
         elif self.tenure is None:
             self.drop("answer to someone who does not lead")
@@ -273,16 +254,12 @@ class RaftCore:
         self.election_elapsed = 0
 
     def handle_vote_resp(self, message: Message) -> None:
-        expected = Role.CANDIDATE if message.kind is MsgKind.VOTE_RESP else Role.PRE_CANDIDATE
-        if self.role is not expected:
-            self.drop("vote without a campaign")
-        elif not self.members.is_voter(message.from_):
-            self.drop("vote of a non-voter")
-        elif not self.elections.answers_this_campaign(message, self.term):
-            self.drop("vote of another campaign")
-        else:
-            self.count_vote(message.from_, not message.reject)
-            self.learn_commit(message)
+        mistake = self.elections.mistake(message, self.role, self.term)
+        if mistake is not None:
+            self.drop(mistake)
+            return
+        self.count_vote(message.from_, not message.reject)
+        self.learn_commit(message)
 
     def learn_commit(self, message: Message) -> None:
         """A vote told us of a commit. A change of members in it is applied before we count on."""
@@ -395,29 +372,23 @@ class RaftCore:
     # --- Ready
 
     def has_ready(self) -> bool:
-        log = self.log
-        return bool(
+        return (
             self.outbox.has_news(self.hard_state(), self.leader, self.role)
-            or log.in_progress <= log.last
-            or log.has_applicable(self.config.max_apply_bytes)
+            or self.log.has_work(self.config.max_apply_bytes)
             or (self.tenure is not None and self.tenure.has_news())
             or self.elections.own_vote_pending
-            or (log.snapshot is not None and not log.snapshot_in_progress)
         )
 
     def ready(self) -> Ready:
         """Everything to be done now. Each Ready is carried out once, in the order of numbers."""
         if self.tenure is not None:
             self.tenure.before_ready()
-        elections = self.elections
-        campaign = elections.campaign if elections.own_vote_pending else 0
-        elections.own_vote_pending = False
         return self.outbox.take(
             self.log,
             self.hard_state(),
             leader=self.leader,
             role=self.role,
-            campaign=campaign,
+            campaign=self.elections.take_own_vote(),
             max_apply_bytes=self.config.max_apply_bytes,
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from cairn.raft.log import RaftLog
 from cairn.raft.quorum import Members, VoteResult
-from cairn.raft.types import NO_NODE, Message, MsgKind
+from cairn.raft.types import NO_NODE, Message, MsgKind, Role
 
 
 class Elections:
@@ -43,6 +43,12 @@ class Elections:
         self.campaign += 1
         self.own_vote_pending = True
 
+    def take_own_vote(self) -> int:
+        """The campaign whose own vote goes to the disk now, or 0."""
+        campaign = self.campaign if self.own_vote_pending else 0
+        self.own_vote_pending = False
+        return campaign
+
     def forget(self) -> None:
         self.votes = {}
         self.own_vote_pending = False
@@ -60,6 +66,17 @@ class Elections:
     def record_vote(self, node: int, granted: bool) -> None:
         """One vote per voter: the first answer stands, however often it is repeated."""
         self.votes.setdefault(node, granted)
+
+    def mistake(self, message: Message, role: Role, term: int) -> str | None:
+        """Why the vote in `message` does not count, or None."""
+        expected = Role.CANDIDATE if message.kind is MsgKind.VOTE_RESP else Role.PRE_CANDIDATE
+        if role is not expected:
+            return "vote without a campaign"
+        if not self.members.is_voter(message.from_):
+            return "vote of a non-voter"
+        if not self.answers_this_campaign(message, term):
+            return "vote of another campaign"
+        return None
 
     def answers_this_campaign(self, message: Message, term: int) -> bool:
         """A granted pre-vote names the term it was asked for, which is the one after ours."""

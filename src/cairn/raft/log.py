@@ -176,6 +176,14 @@ class RaftLog:
 
     # --- handing to the disk
 
+    def has_work(self, max_apply_bytes: int) -> bool:
+        """Is there anything to hand to the disk or to the state machine?"""
+        return (
+            self.in_progress <= self.last
+            or self.has_applicable(max_apply_bytes)
+            or (self.snapshot is not None and not self.snapshot_in_progress)
+        )
+
     def unwritten(self) -> list[Entry]:
         return self.unstable[self.in_progress - self.offset :]
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cairn.raft.kinds import PROMISE_NOTHING
 from cairn.raft.log import RaftLog
 from cairn.raft.types import (
     NO_NODE,
@@ -46,6 +47,18 @@ class Outbox:
         self._handed_out: deque[HandedOut] = deque()
         self._hard = hard
         self._soft = SoftState(NO_NODE, Role.FOLLOWER)
+
+    def put(self, message: Message, *, leads: bool, term: int) -> None:
+        """A leader's words may leave at once: its term is durable, its own ack waits anyway."""
+        if leads or self.may_leave_before_sync(message, term):
+            self.now.append(message)
+        else:
+            self.after_persist.append(message)
+
+    def may_leave_before_sync(self, message: Message, term: int) -> bool:
+        """Answers that promise nothing but our term, if that is durable: a slow disk must not look
+        like a lost member, or one long sync on a majority deposes a healthy leader."""
+        return message.kind in PROMISE_NOTHING and term == self.durable_term
 
     def has_news(self, hard: HardState, leader: int, role: Role) -> bool:
         return bool(

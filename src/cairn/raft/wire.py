@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from cairn.model import limits
-from cairn.raft.types import TERMLESS, BadMessage, ConfState, Entry, Message, MsgKind, Snapshot
+from cairn.raft.kinds import TERMLESS
+from cairn.raft.types import BadMessage, ConfState, Entry, Message, MsgKind, Snapshot
 
 MAX_MESSAGE_BYTES = limits.MESSAGE_BYTES
 

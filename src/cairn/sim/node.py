@@ -340,7 +340,8 @@ class SimNode:
         assert op.predicate is not None
         core = self.core
         leads = core.role is Role.LEADER
-        standing = Standing(leads, core.leader or None, core.term, core.committed_in_term())
+        committed_in_term = core.log.has(core.log.committed, core.term)
+        standing = Standing(leads, core.leader or None, core.term, committed_in_term)
         outcome = self.cas.check(op.predicate, op.data, op.touched, standing)
         if isinstance(outcome, Accepted):
             self._propose(op)
