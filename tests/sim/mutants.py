@@ -256,13 +256,10 @@ plant(
 )
 
 
-def _reuse_round(self: ReadRounds) -> bool:
-    if not self.wanted:
-        return False
+def _reuse_round(self: ReadRounds) -> None:
     self.wanted = False
     for read in self.pending:
         read.seq = self.seq
-    return True
 
 
 plant(

@@ -108,7 +108,7 @@ class RaftCore:
     # --- messages
 
     def send(self, message: Message) -> None:
-        self.outbox.put(message, leads=self.tenure is not None, term=self.term)
+        self.outbox.put(message, self.tenure is not None, self.term)
 
     def step(self, message: Message) -> None:
         """Take in a peer's message. What does not fit is dropped and counted, never raised."""
@@ -176,14 +176,15 @@ class RaftCore:
         if kind in kinds.OF_LEADERS:
             if self.accepts_leader(message):
                 self._hear_leader(message)
+        elif kind in kinds.LOG_ANSWERS:
+            if self.tenure is not None:
+                self.tenure.hear(message)
+            else:
+                self.drop("answer to someone who does not lead")
         elif kind in kinds.VOTE_REQUESTS:
             self.handle_vote_request(message)
-        elif kind in kinds.VOTE_ANSWERS:
-            self.handle_vote_resp(message)
-        elif self.tenure is None:
-            self.drop("answer to someone who does not lead")
         else:
-            self.tenure.hear(message)
+            self.handle_vote_resp(message)
 
     def accepts_leader(self, message: Message) -> bool:
         """A leader of our term speaks: follow it, and be patient even if its words are refused."""
@@ -373,7 +374,7 @@ class RaftCore:
 
     def has_ready(self) -> bool:
         return (
-            self.outbox.has_news(self.hard_state(), self.leader, self.role)
+            self.outbox.has_news(self.term, self.vote, self.log.committed, self.leader, self.role)
             or self.log.has_work(self.config.max_apply_bytes)
             or (self.tenure is not None and self.tenure.has_news())
             or self.elections.own_vote_pending

@@ -48,7 +48,7 @@ class Outbox:
         self._hard = hard
         self._soft = SoftState(NO_NODE, Role.FOLLOWER)
 
-    def put(self, message: Message, *, leads: bool, term: int) -> None:
+    def put(self, message: Message, leads: bool, term: int) -> None:
         """A leader's words may leave at once: its term is durable, its own ack waits anyway."""
         if leads or self.may_leave_before_sync(message, term):
             self.now.append(message)
@@ -60,15 +60,18 @@ class Outbox:
         like a lost member, or one long sync on a majority deposes a healthy leader."""
         return message.kind in PROMISE_NOTHING and term == self.durable_term
 
-    def has_news(self, hard: HardState, leader: int, role: Role) -> bool:
+    def has_news(self, term: int, vote: int, commit: int, leader: int, role: Role) -> bool:
+        last, soft = self._hard, self._soft
         return bool(
             self.now
             or self.after_persist
+            or commit != last.commit
+            or term != last.term
+            or vote != last.vote
+            or leader != soft.leader
+            or role is not soft.role
             or self.read_states
             or self.failed_reads
-            or hard != self._hard
-            or leader != self._soft.leader
-            or role is not self._soft.role
         )
 
     def take(
@@ -106,8 +109,7 @@ class Outbox:
         return ready
 
     def _soft_news(self, leader: int, role: Role) -> SoftState | None:
-        last = self._soft
-        if leader == last.leader and role is last.role:
+        if leader == self._soft.leader and role is self._soft.role:
             return None
         self._soft = SoftState(leader, role)
         return self._soft

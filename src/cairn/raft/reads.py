@@ -68,13 +68,9 @@ class ReadRounds:
         for read in reads:
             self.start(read)
 
-    def begin_round(self) -> bool:
-        """True if a round of heartbeats is wanted; all reads since the last one ride on it."""
-        if not self.wanted:
-            return False
+    def begin_round(self) -> None:
         self.wanted = False
         self.seq += 1
-        return True
 
     def confirmed(self, round_: int) -> None:
         """A quorum has answered `round_`: answer the reads that it confirms."""

@@ -162,7 +162,8 @@ class Replication:
             progress.free_inflight(index)
         elif progress.flow is Flow.PROBE or progress.match + 1 >= self.log.first_index():
             progress.become_replicate()  # also ends the wait for a snapshot
-        if self.advance_commit():
+        # Only what is past the commit can move it: most answers come when a quorum has answered.
+        if index > self.log.committed and self.advance_commit():
             self.broadcast_pending = True
         elif was_paused:
             self.send_append(node, only_if_news=True)

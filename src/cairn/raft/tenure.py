@@ -68,7 +68,8 @@ class Tenure:
         """Everything that was gathered since the last Ready goes out in as few messages as can."""
         if self.replication.broadcast_pending:
             self.replication.broadcast_append()
-        self.begin_read_round()
+        if self.reads.wanted:
+            self.begin_read_round()
 
     # --- proposals
 
@@ -111,17 +112,13 @@ class Tenure:
     # --- answers of followers, and of our own disk
 
     def hear(self, message: Message) -> None:
-        if message.kind is MsgKind.APP_RESP:
-            self.handle_append_resp(message)
-        else:
-            self.handle_heartbeat_resp(message)
-
-    def handle_append_resp(self, message: Message) -> None:
-        if self.replication.acknowledged(message):
+        if message.kind is MsgKind.HEARTBEAT_RESP:
+            self._hear_heartbeat_resp(message)
+        elif self.replication.acknowledged(message):
             self._commit_may_have_moved()
             self.hand_over_if_caught_up(message.from_)
 
-    def handle_heartbeat_resp(self, message: Message) -> None:
+    def _hear_heartbeat_resp(self, message: Message) -> None:
         self.replication.heard(message.from_)
         if message.read_seq > self.reads.seq:
             self.dropped["answers a round that was never asked"] += 1
@@ -231,9 +228,9 @@ class Tenure:
 
     def begin_read_round(self) -> None:
         """Once per Ready: all reads since the last round ride on this one."""
-        if self.reads.begin_round():
-            self.replication.broadcast_heartbeat(self.reads.seq)
-            self.answer_confirmed_reads()  # alone in the quorum: confirmed already
+        self.reads.begin_round()
+        self.replication.broadcast_heartbeat(self.reads.seq)
+        self.answer_confirmed_reads()  # alone in the quorum: confirmed already
 
     def confirmed_round(self) -> int:
         """The last round that a quorum, of both halves if joint, has answered."""
