@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cairn.raft.cas import AlreadyAppended, CasLog, KeyRange, LogRecord, Predicate, Standing
 from cairn.raft.types import (
     ConfChangeSingle,
     ConfChangeV2,
@@ -244,7 +245,17 @@ def refused_vote_tells_what_is_committed() -> None:
     assert script.leaders() == [2]
 
 
+def request_is_appended_once() -> None:
+    """A client that asks again is told where its entry is."""
+    log, key = CasLog(), KeyRange.point("t", b"a")
+    log.append(LogRecord(2, 1, b"request", (key,)))
+    leads = Standing(is_leader=True, leader=1, term=1, committed_in_term=True)
+    again = log.check(Predicate(1, 1), b"request", (key,), leads)
+    assert again == AlreadyAppended(2, 1)
+
+
 SCRIPTS = [
+    request_is_appended_once,
     vote_request_after_sync,
     old_write_vouches_for_nothing,
     shorter_append_cuts_nothing,

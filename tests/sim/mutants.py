@@ -403,4 +403,8 @@ def _forget_own(self: CasLog, predicate: Predicate, request: bytes, ranges: Any,
 
 
 _check = CasLog.check
-plant("CaS appends its own request again", (CasLog, "check", _forget_own))
+plant(
+    "CaS appends its own request again",
+    (CasLog, "check", _forget_own),
+    script=directed.request_is_appended_once,
+)
