@@ -1,4 +1,4 @@
-"""Compare-and-swap against the log's tail (brief 11; rule 11 of the data plane)."""
+"""Compare-and-swap against the log's tail."""
 
 from __future__ import annotations
 

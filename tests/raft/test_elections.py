@@ -1,4 +1,4 @@
-"""Who may lead, and who must not disturb (brief 5)."""
+"""Who may lead, and who must not disturb."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_returning_node_does_not_depose_a_leader_that_is_alive() -> None:
 
 
 def test_a_node_of_a_later_term_is_taken_back() -> None:
-    """It refuses the leader's words, and says so: otherwise it would stay out (P5)."""
+    """It refuses the leader's words, and says so: otherwise it would stay out."""
     script = Script(3, pre_vote=False)
     script.elect(1)
     script.cut(3)
@@ -127,7 +127,7 @@ def test_one_vote_per_term_and_it_survives_a_crash() -> None:
 
 
 def test_a_leader_that_is_refused_is_still_a_leader() -> None:
-    """Refused appends refresh the follower's patience (P6)."""
+    """Refused appends refresh the follower's patience."""
     script = Script(3)
     script.elect(1)
     core = script[2]

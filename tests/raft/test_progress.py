@@ -1,4 +1,4 @@
-"""How much may be sent to one follower, and when it is stuck no longer (brief 2, 6, 7)."""
+"""How much may be sent to one follower, and when it is stuck no longer."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def storage(commit: int = 0) -> MemoryStorage:
 
 
 def test_a_restart_goes_on_from_what_the_state_machine_has() -> None:
-    """The stored commit may lag behind what was applied (P3)."""
+    """The stored commit may lag behind what was applied."""
     core = RaftCore(Config(1), storage(commit=1), applied=2)
     assert (core.log.committed, core.log.applied) == (2, 2)
     assert core.ready().committed == []

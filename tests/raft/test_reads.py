@@ -1,4 +1,4 @@
-"""Linearizable reads (brief 10): a leader proves that it leads before it answers."""
+"""Linearizable reads: a leader proves that it leads before it answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def test_a_leader_answers_after_a_round_of_heartbeats() -> None:
     script = Script(3)
     core = script.elect(1)
     core.read_index(b"r")
-    assert core.read_states == []
+    assert core.outbox.read_states == []
     script.settle()
     assert script.nodes[1].reads == [ReadState(core.log.committed, b"r")]
 
@@ -36,8 +36,9 @@ def test_a_new_leader_waits_for_its_first_commit() -> None:
     core.read_index(b"r")
     for node in (2, 3):
         core.step(Message(MsgKind.HEARTBEAT_RESP, node, 1, core.term))
-    assert core.pending_reads == core.pending_reads.__class__()
-    assert len(core.early_reads) == 1
+    assert core.tenure is not None
+    assert len(core.tenure.reads.pending) == 0
+    assert len(core.tenure.reads.early) == 1
     script.heal()
     script.tick(3)
     assert script.nodes[1].reads == [ReadState(core.log.committed, b"r")]
@@ -48,7 +49,8 @@ def test_an_earlier_answer_does_not_confirm_a_later_read() -> None:
     core = script.elect(1)
     core.read_index(b"first")
     script.settle()
-    seq = core.read_seq
+    assert core.tenure is not None
+    seq = core.tenure.reads.seq
     script.cut(1)
     core.read_index(b"second")
     script.settle()
@@ -82,17 +84,17 @@ def test_a_follower_asks_the_leader() -> None:
 
 
 def test_a_late_answer_to_a_follower_is_nobodys() -> None:
-    """The same token asked again is another read: the first answer must not serve it (E#20418)."""
+    """The same token asked again is another read: the first answer must not serve it."""
     script = Script(3)
     script.elect(1)
     follower = script[2]
     follower.read_index(b"r")
     late = Message(MsgKind.READ_INDEX_RESP, 1, 2, index=1, context=b"r")
-    late.read_seq = follower.forward_seq
+    late.read_seq = follower.forwarded.seq
     follower.become_follower(follower.term, 1)
     follower.read_index(b"r")
     follower.step(late)
-    assert follower.read_states == []
+    assert follower.outbox.read_states == []
     assert follower.dropped["unknown read"] == 1
 
 

@@ -1,4 +1,4 @@
-"""The order of writing, sending and counting (brief 4): nothing is said before it is durable."""
+"""The order of writing, sending and counting: nothing is said before it is durable."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_ready_is_not_repeated() -> None:
 
 
 def test_an_old_write_does_not_vouch_for_an_entry_that_was_cut_and_came_back() -> None:
-    """The ABA race of brief 4: 2@2 is cut by 2@3, then comes back with a leader of term 4."""
+    """An entry goes and comes back: 2@2 is cut by 2@3, then comes back with a leader of term 4."""
     core = Script(5)[5]
 
     def append(leader: int, term: int, entry_term: int) -> int:

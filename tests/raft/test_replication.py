@@ -1,4 +1,4 @@
-"""Copying the log, catching up, snapshots (brief 6 and 7)."""
+"""Copying the log, catching up, snapshots."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_minority_leader_commits_nothing_and_its_tail_is_replaced() -> None:
 
 
 def test_an_entry_of_an_older_term_is_not_committed_by_counting() -> None:
-    """Figure 8 of the paper."""
+    """The story of figure 8 in "In Search of an Understandable Consensus Algorithm"."""
     script = Script(3)
     core = script.elect(1)
     term = core.term

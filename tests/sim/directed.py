@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cairn.raft.cas import AlreadyAppended, CasLog, KeyRange, LogRecord, Predicate, Standing
 from cairn.raft.types import (
     ConfChangeSingle,
     ConfChangeV2,
@@ -15,7 +16,7 @@ from cairn.sim.script import Script
 
 
 def vote_request_after_sync() -> None:
-    """P0: whoever asks for votes must still know it after a power cut."""
+    """Whoever asks for votes must still know it after a power cut."""
     script = Script(3, pre_vote=False)
     core = script[1]
     core.campaign()
@@ -67,8 +68,9 @@ def new_leader_reads_after_its_first_commit() -> None:
     core.become_leader()
     core.read_index(b"r")
     script.settle()
+    assert core.tenure is not None
     for node in (2, 3):
-        beat = Message(MsgKind.HEARTBEAT_RESP, node, 1, core.term, read_seq=core.read_seq)
+        beat = Message(MsgKind.HEARTBEAT_RESP, node, 1, core.term, read_seq=core.tenure.reads.seq)
         core.step(beat)
     script.settle()
     assert script.nodes[1].reads == []
@@ -129,7 +131,8 @@ def earlier_answer_confirms_nothing() -> None:
     core = script.elect(1)
     core.read_index(b"first")
     script.settle()
-    seq = core.read_seq
+    assert core.tenure is not None
+    seq = core.tenure.reads.seq
     script.cut(1)
     core.read_index(b"second")
     script.settle()
@@ -140,7 +143,7 @@ def earlier_answer_confirms_nothing() -> None:
 
 
 def no_campaign_with_an_unapplied_change() -> None:
-    """P4: 2 and 3 were removed and do not know it; the old majority must not elect a leader beside
+    """2 and 3 were removed and do not know it; the old majority must not elect a leader beside
     the new one."""
     script = Script(3)
     script.elect(1)
@@ -242,7 +245,17 @@ def refused_vote_tells_what_is_committed() -> None:
     assert script.leaders() == [2]
 
 
+def request_is_appended_once() -> None:
+    """A client that asks again is told where its entry is."""
+    log, key = CasLog(), KeyRange.point("t", b"a")
+    log.append(LogRecord(2, 1, b"request", (key,)))
+    leads = Standing(is_leader=True, leader=1, term=1, committed_in_term=True)
+    again = log.check(Predicate(1, 1), b"request", (key,), leads)
+    assert again == AlreadyAppended(2, 1)
+
+
 SCRIPTS = [
+    request_is_appended_once,
     vote_request_after_sync,
     old_write_vouches_for_nothing,
     shorter_append_cuts_nothing,

@@ -13,16 +13,17 @@ from typing import Any
 
 from cairn.raft import quorum
 from cairn.raft.cas import CasLog, ConflictFound, Predicate
-from cairn.raft.confchange import members
 from cairn.raft.core import RaftCore
-from cairn.raft.election import Elections
+from cairn.raft.elections import Elections
+from cairn.raft.follower import Follower
 from cairn.raft.log import RaftLog
+from cairn.raft.outbox import Outbox
 from cairn.raft.progress import Progress
-from cairn.raft.quorum import VoteResult
-from cairn.raft.reads import Reads
+from cairn.raft.quorum import Members, VoteResult
+from cairn.raft.reads import ReadRounds
 from cairn.raft.replication import Replication
-from cairn.raft.state import MemberState
-from cairn.raft.types import ConfState, Entry, HardState, Message, MsgKind, Role, Snapshot
+from cairn.raft.tenure import Tenure
+from cairn.raft.types import ConfState, Entry, HardState, Message, MsgKind, Snapshot
 from cairn.sim.world import run_seed
 
 from . import directed
@@ -92,10 +93,10 @@ def hunt(
 
 
 def _early(*kinds: MsgKind) -> Patch:
-    def may_leave(self: MemberState, message: Message) -> bool:
-        return self.role is Role.LEADER or message.kind in kinds
+    def may_leave(self: Outbox, message: Message, term: int) -> bool:
+        return message.kind in kinds
 
-    return (MemberState, "may_leave_before_sync", may_leave)
+    return (Outbox, "may_leave_before_sync", may_leave)
 
 
 plant("ack before fsync", _early(MsgKind.APP_RESP))
@@ -105,22 +106,22 @@ plant("vote granted before fsync", _early(MsgKind.VOTE_RESP))
 plant("heartbeat answered in a term that is not durable", _early(MsgKind.HEARTBEAT_RESP))
 
 
-def _no_vote(self: MemberState) -> HardState:
+def _no_vote(self: RaftCore) -> HardState:
     return HardState(self.term, 0, self.log.committed)
 
 
-plant("vote not persisted", (MemberState, "hard_state", _no_vote))
+plant("vote not persisted", (RaftCore, "hard_state", _no_vote))
 
 
-def _count_own_at_once(self: Replication, payloads: list[bytes], kind: int) -> int:
+def _count_own_at_once(self: Tenure, payloads: list[bytes], kind: int) -> int:
     first = _append_own(self, payloads, kind)
-    self.progress[self.id].acknowledged(self.log.last)
-    self.advance_commit()
+    self.replication.progress[self.id].acknowledged(self.log.last)
+    self.replication.advance_commit()
     return first
 
 
-_append_own = Replication.append_own
-plant("leader counts its entry before fsync", (Replication, "append_own", _count_own_at_once))
+_append_own = Tenure.append_own
+plant("leader counts its entry before fsync", (Tenure, "append_own", _count_own_at_once))
 
 
 def _apply_early(self: RaftLog) -> int:
@@ -162,7 +163,7 @@ plant(
 )
 plant(
     "heartbeat commits past the acknowledged",
-    (Reads, "heartbeat_commit", lambda self, to: self.log.committed),
+    (Replication, "heartbeat_commit", lambda self, to: self.log.committed),
 )
 plant(
     "old term committed by counting",
@@ -173,7 +174,7 @@ plant(
 # --- votes and acks that do not count -----------------------------------------------------------
 
 
-def _tally_all(self: MemberState, votes: dict[int, bool]) -> VoteResult:
+def _tally_all(self: Members, votes: dict[int, bool]) -> VoteResult:
     needed = quorum.majority(len(self.voters))
     if sum(votes.values()) >= needed:
         return VoteResult.WON
@@ -187,19 +188,19 @@ def _record_each(self: Elections, node: int, granted: bool) -> None:
 plant(
     "votes counted twice",
     (Elections, "record_vote", _record_each),
-    (MemberState, "tally", _tally_all),
+    (Members, "tally", _tally_all),
     script=directed.repeated_votes_count_once,
 )
 
 
-def _anyone(self: MemberState, node: int) -> bool:
-    return node in self.progress
+def _anyone(self: Members, node: int) -> bool:
+    return node in self.all
 
 
 plant(
     "votes of learners counted",
-    (MemberState, "is_voter", _anyone),
-    (MemberState, "tally", _tally_all),
+    (Members, "is_voter", _anyone),
+    (Members, "tally", _tally_all),
     script=directed.votes_of_learners_do_not_count,
 )
 
@@ -207,7 +208,7 @@ plant(
 def _count_learners(self: Replication) -> int:
     acked = {node: progress.match for node, progress in self.progress.items()}
     indexes = sorted(acked.values(), reverse=True)
-    return indexes[quorum.majority(len(self.voters)) - 1]
+    return indexes[quorum.majority(len(self.members.voters)) - 1]
 
 
 plant("acks of learners counted", (Replication, "quorum_index", _count_learners))
@@ -224,7 +225,7 @@ _fits_term = RaftCore.fits_term
 plant(
     "responses accepted across terms",
     (RaftCore, "fits_term", _any_term),
-    (Elections, "answers_this_campaign", lambda self, message: True),
+    (Elections, "answers_this_campaign", lambda self, message, term: True),
     script=directed.answers_of_older_terms_do_not_count,
 )
 plant(
@@ -233,49 +234,59 @@ plant(
 )
 
 
-def _vote_again(self: Elections, message: Message) -> bool:
-    if message.kind is MsgKind.VOTE:
-        self.vote = 0
-    return True
+def _vote_again(self: RaftCore, node: int) -> None:
+    self.vote = node
+    self.election_elapsed = 0
 
 
-plant("two votes in a term", (Elections, "may_vote_for", _vote_again))
+plant(
+    "two votes in a term",
+    (Elections, "may_vote_for", lambda self, message, term, vote, leader: True),
+    (RaftCore, "grant_vote", _vote_again),
+)
 
 
 # --- reads --------------------------------------------------------------------------------------
 
-plant("read without a quorum", (Reads, "confirmed_round", lambda self: self.read_seq))
+plant("read without a quorum", (Tenure, "confirmed_round", lambda self: self.reads.seq))
 plant(
     "read before commit in term",
-    (Reads, "may_serve_reads", lambda self: True),
+    (Tenure, "may_serve_reads", lambda self: True),
     script=directed.new_leader_reads_after_its_first_commit,
 )
 
 
-def _reuse_round(self: Reads) -> None:
-    if not self.reads_to_confirm:
-        return
-    self.reads_to_confirm = False
-    for read in self.pending_reads:
-        read.seq = self.read_seq
-    self.broadcast_heartbeat()
-    self.answer_confirmed_reads()
+def _reuse_round(self: ReadRounds) -> None:
+    self.wanted = False
+    for read in self.pending:
+        read.seq = self.seq
 
 
 plant(
     "read token used again",
-    (Reads, "begin_read_round", _reuse_round),
+    (ReadRounds, "begin_round", _reuse_round),
     script=directed.earlier_answer_confirms_nothing,
 )
 
 
-def _keep_reads(self: MemberState) -> None:
-    self.fail_forwarded_reads()
+def _keep_reads(self: RaftCore, term: int) -> None:
+    if self.tenure is not None:
+        vars(self)["kept"] = self.tenure.reads
+        self.tenure = None
+    _reset(self, term)
 
 
+def _lead_with_old_reads(self: RaftCore) -> None:
+    _become_leader(self)
+    assert self.tenure is not None
+    self.tenure.reads = vars(self).pop("kept", self.tenure.reads)
+
+
+_reset, _become_leader = RaftCore.reset, RaftCore.become_leader
 plant(
     "reads survive a change of role",
-    (MemberState, "forget_reads", _keep_reads),
+    (RaftCore, "reset", _keep_reads),
+    (RaftCore, "become_leader", _lead_with_old_reads),
     script=directed.reads_end_with_the_tenure,
 )
 
@@ -289,19 +300,19 @@ plant(
 )
 plant(
     "two conf changes at once",
-    (RaftCore, "conf_change_pending", lambda self: False),
+    (Tenure, "conf_change_pending", lambda self: False),
 )
 
 
-def _lose_joint(self: Replication, snapshot: Snapshot) -> None:
+def _lose_joint(self: Follower, snapshot: Snapshot) -> None:
     conf = snapshot.meta.conf
-    self.set_conf(ConfState(conf.voters, tuple(sorted({*conf.learners, *conf.learners_next}))))
+    self.members.change(
+        ConfState(conf.voters, tuple(sorted({*conf.learners, *conf.learners_next})))
+    )
 
 
-plant("joint state lost in a snapshot", (Replication, "restore_conf", _lose_joint))
-plant(
-    "snapshot keeps the old configuration", (Replication, "restore_conf", lambda self, snap: None)
-)
+plant("joint state lost in a snapshot", (Follower, "restore_conf", _lose_joint))
+plant("snapshot keeps the old configuration", (Follower, "restore_conf", lambda self, snap: None))
 plant(
     "joint commit with the new half only",
     (
@@ -322,22 +333,23 @@ plant(
 )
 plant(
     "removed leader goes on",
-    (RaftCore, "must_step_down", lambda self: False),
+    (Tenure, "must_step_down", lambda self: False),
     script=directed.removed_leader_steps_down,
 )
-plant("joint configuration never left", (RaftCore, "leave_joint_if_due", lambda self: None))
+plant("joint configuration never left", (Tenure, "leave_joint_if_due", lambda self: None))
 
 
-def _progress_lost(self: MemberState, conf: ConfState) -> None:
-    _set_conf(self, conf)
-    for node in members(conf):
-        progress = self._new_progress()
+def _progress_forged(self: Replication) -> None:
+    changed = bool(self.progress)
+    _follow_members(self)
+    for node in self.members.all if changed else ():
+        progress = self.new_progress()
         progress.match = self.log.last
         self.progress[node] = progress
 
 
-_set_conf = MemberState.set_conf
-plant("a conf change forges progress", (MemberState, "set_conf", _progress_lost))
+_follow_members = Replication.follow_members
+plant("a conf change forges progress", (Replication, "follow_members", _progress_forged))
 
 
 # --- getting stuck ------------------------------------------------------------------------------
@@ -349,25 +361,20 @@ plant(
 )
 
 
-def _stay_paused(self: Replication, message: Message) -> None:
-    paused = self.progress[message.from_].paused
-    progress = self.progress[message.from_]
-    progress.recent_active = True
-    progress.paused = paused
-    progress.read_acked = max(progress.read_acked, message.read_seq)
-    self.answer_confirmed_reads()
+def _stay_paused(self: Replication, node: int) -> None:
+    self.progress[node].recent_active = True
 
 
-plant("lost window stalls", (Replication, "handle_heartbeat_resp", _stay_paused))
+plant("lost window stalls", (Replication, "heard", _stay_paused))
 plant("refused probe is not repeated lower", (Progress, "refused", lambda self, i, at: False))
 plant(
     "leader never checks its quorum",
-    (Elections, "check_quorum", lambda self: None),
+    (Replication, "heard_a_quorum", lambda self: True),
     script=directed.leader_without_quorum_steps_down,
 )
 plant(
     "refused votes do not tell what is committed",
-    (Elections, "commit_by_vote", lambda self, message: None),
+    (Elections, "learn_commit", lambda self, message: False),
     script=directed.refused_vote_tells_what_is_committed,
 )
 
@@ -396,4 +403,8 @@ def _forget_own(self: CasLog, predicate: Predicate, request: bytes, ranges: Any,
 
 
 _check = CasLog.check
-plant("CaS appends its own request again", (CasLog, "check", _forget_own))
+plant(
+    "CaS appends its own request again",
+    (CasLog, "check", _forget_own),
+    script=directed.request_is_appended_once,
+)

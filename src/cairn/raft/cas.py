@@ -1,8 +1,8 @@
 """Compare-and-swap on the log: may this operation be appended after all that was appended since?
 
-The only way into the Raft log (brief 11; rule 11 of the data plane). The leader asks `CasLog.check`
-and appends in one synchronous turn, so nothing can come between. The tail that is not committed
-yet counts as well. Keys are opaque bytes whose order is the order of the keys.
+The only way into the Raft log. The leader asks `CasLog.check` and appends in one synchronous turn,
+so nothing can come between. The tail that is not committed yet counts as well. Keys are opaque
+bytes whose order is the order of the keys.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""How one configuration becomes the next: pure, with every refusal (brief 8, P19; paper 6).
+"""How one configuration becomes the next: pure, with every refusal.
 
 Simple changes move at most one voter, so old and new majorities overlap. Anything larger goes
-through a joint configuration that needs both majorities.
+through a joint configuration that needs both majorities. See "Changes of members" in
+docs/explanation-raft.md.
 """
 
 from __future__ import annotations

@@ -1,92 +1,134 @@
-"""The Raft core: method calls in, `Ready` out. It touches nothing; its driver does (brief 1 and 4).
+"""The Raft core: method calls in, `Ready` out. It touches nothing; its driver does.
 
-Read downwards: time, messages, proposals, configuration, transfer, then Ready and its two
-acknowledgements. Elections, replication and reads are the layers below, a file each.
+`RaftCore` holds what a member is (term, vote, role, leader) and decides when that changes. The rest
+are objects that it owns and that know nothing of it:
+
+    log          what is durable, handed to the disk, newer        log.RaftLog
+    members      the configuration in force and its quorums        quorum.Members
+    elections    votes asked for, given and counted                elections.Elections
+    follower     what a leader sends, taken in and answered        follower.Follower
+    tenure       everything that only a leader has                 tenure.Tenure
+    forwarded    reads that our leader was asked for               reads.ForwardedReads
+    outbox       what the next Ready hands out                     outbox.Outbox
+
+Read downwards: time, messages, elections, roles, then what the driver asks and Ready. The reasons,
+each with its story and its test, are in docs/explanation-raft.md.
 """
 
 from __future__ import annotations
 
-from cairn.raft import confchange
-from cairn.raft.election import Elections
-from cairn.raft.state import HandedOut
+from collections import Counter
+
+from cairn.raft import confchange, kinds
+from cairn.raft.elections import Elections
+from cairn.raft.follower import Follower
+from cairn.raft.log import RaftLog
+from cairn.raft.outbox import HandedOut, Outbox
+from cairn.raft.quorum import Members, VoteResult
+from cairn.raft.reads import ForwardedReads, PendingRead, asked_by, read_answer
+from cairn.raft.tenure import Tenure
 from cairn.raft.types import (
     NO_NODE,
     ConfChangeV2,
     Config,
     ConfState,
-    EntryType,
+    HardState,
     Message,
     MsgKind,
     NotLeader,
-    ProposalDropped,
     RaftCorruption,
     Ready,
     Role,
-    SoftState,
     Status,
     Storage,
 )
 
-_TERMLESS = frozenset({MsgKind.READ_INDEX, MsgKind.READ_INDEX_RESP, MsgKind.TRANSFER_LEADER})
-_VOTE_REQUESTS = frozenset({MsgKind.VOTE, MsgKind.PRE_VOTE})
-_OF_LEADERS = frozenset({MsgKind.APP, MsgKind.HEARTBEAT, MsgKind.SNAP, MsgKind.TIMEOUT_NOW})
-_RESPONSES = frozenset(
-    {MsgKind.APP_RESP, MsgKind.HEARTBEAT_RESP, MsgKind.VOTE_RESP, MsgKind.PRE_VOTE_RESP}
-)
 
-
-class RaftCore(Elections):
+class RaftCore:
     """One member. Not re-entrant: one owner calls it, and carries out every Ready in order."""
 
     def __init__(self, config: Config, storage: Storage, *, applied: int = 0) -> None:
-        """`applied` is what the state machine itself has stored (brief 7, E#20426)."""
-        super().__init__(config, storage, applied=applied)
+        """`applied` is what the state machine itself has stored; the hard state may know less."""
+        hard, conf = storage.initial_state()
+        self.config, self.id = config, config.id
+        self.term, self.vote = hard.term, hard.vote
+        self.role, self.leader = Role.FOLLOWER, NO_NODE
+        self.dropped: Counter[str] = Counter()  # messages that did not fit, by reason
+        self.log = RaftLog(storage, commit=hard.commit, applied=applied)
+        self.members = Members(conf)
+        self.outbox = Outbox(hard)
+        self.elections = Elections(self.id, self.log, self.members)
+        self.follower = Follower(self.id, self.log, self.members, self.dropped)
+        self.forwarded = ForwardedReads(self.id, self.outbox, config.rng.getrandbits(48))
+        self.tenure: Tenure | None = None  # exactly while role is LEADER
+        self.election_elapsed = 0
+        self.redraw_timeout()
+
+    @property
+    def conf(self) -> ConfState:
+        return self.members.conf
+
+    def hard_state(self) -> HardState:
+        return HardState(self.term, self.vote, self.log.committed)
+
+    def drop(self, reason: str) -> None:
+        self.dropped[reason] += 1
 
     # --- time
 
     def tick(self) -> None:
         self.election_elapsed += 1
-        if self.role is Role.LEADER:
-            self._tick_leader()
-        elif self.election_elapsed >= self.election_timeout and self.promotable():
+        if self.tenure is not None:
+            self._tick_leader(self.tenure)
+        elif self.election_elapsed >= self.election_timeout and self.elections.promotable():
             self.election_elapsed = 0
             self.campaign()
 
-    def _tick_leader(self) -> None:
+    def _tick_leader(self, tenure: Tenure) -> None:
         if self.election_elapsed >= self.config.election_tick:
             self.election_elapsed = 0
-            if self.config.check_quorum:
-                self.check_quorum()
-                if self.role is not Role.LEADER:
-                    return
-            self.abort_transfer()
-        self.heartbeat_elapsed += 1
-        if self.heartbeat_elapsed >= self.config.heartbeat_tick:
-            self.heartbeat_elapsed = 0
-            self.broadcast_heartbeat()
-            self.leave_joint_if_due()
+            if self.config.check_quorum and not tenure.replication.heard_a_quorum():
+                self.become_follower(self.term, NO_NODE)
+                return
+            tenure.abort_transfer()
+        tenure.tick()
+
+    def in_lease(self) -> bool:
+        """We heard from a leader lately: whoever campaigns now disturbs."""
+        return (
+            self.config.check_quorum
+            and self.leader != NO_NODE
+            and self.election_elapsed < self.config.election_tick
+        )
+
+    def redraw_timeout(self) -> None:
+        ticks = self.config.election_tick
+        self.election_timeout = self.config.rng.randint(ticks, 2 * ticks - 1)
 
     # --- messages
+
+    def send(self, message: Message) -> None:
+        self.outbox.put(message, self.tenure is not None, self.term)
 
     def step(self, message: Message) -> None:
         """Take in a peer's message. What does not fit is dropped and counted, never raised."""
         if message.to != self.id or message.from_ == self.id:
             self.drop("misdelivered")
-        elif message.kind in _TERMLESS:
+        elif message.kind in kinds.TERMLESS:
             self._step_termless(message)
-        elif message.kind in _RESPONSES and message.from_ not in self.progress:
+        elif message.kind in kinds.ANSWERS and message.from_ not in self.members.all:
             self.drop("unknown peer")
         elif self.fits_term(message):
-            self._dispatch(message)
+            self._handle(message)
 
     def fits_term(self, message: Message) -> bool:
-        """Settle terms first (paper 5.1). False if the message has been dealt with."""
+        """Settle terms first. False if the message has been dealt with."""
         if message.term == self.term:
             return True
         if message.term < self.term:
             self._answer_stale(message)
             return False
-        if message.kind in _VOTE_REQUESTS and not message.force and self.in_lease():
+        if message.kind in kinds.VOTE_REQUESTS and not message.force and self.in_lease():
             self.drop("campaign while a leader is alive")
             return False
         if message.kind is MsgKind.PRE_VOTE:
@@ -95,284 +137,288 @@ class RaftCore(Elections):
             return True  # echoes the term we asked about
         patience = (self.election_elapsed, self.election_timeout)
         follows = self.role is Role.FOLLOWER
-        self.become_follower(message.term, message.from_ if message.kind in _OF_LEADERS else 0)
+        sender_leads = message.kind in kinds.OF_LEADERS
+        self.become_follower(message.term, message.from_ if sender_leads else NO_NODE)
         if message.kind is MsgKind.VOTE and follows:
-            # Only a vote that is granted makes us wait anew (paper 5.2): a candidate that cannot
-            # win must not keep those who can from trying.
+            # Only a vote that is granted makes us wait anew: a candidate that cannot win must not
+            # keep those who can from trying.
             self.election_elapsed, self.election_timeout = patience
         return True
 
     def _answer_stale(self, message: Message) -> None:
-        """Someone lives in an older term: tell it ours where silence could deadlock (P5)."""
+        """Someone lives in an older term: tell it ours where silence could deadlock."""
         self.drop("older term")
         tells = self.config.check_quorum or self.config.pre_vote
+        to = message.from_
         if message.kind in (MsgKind.APP, MsgKind.HEARTBEAT) and tells:
-            self.answer_append(message.from_, 0)
+            self.send(Message(MsgKind.APP_RESP, self.id, to, self.term))
         elif message.kind is MsgKind.PRE_VOTE:
-            self.send(
-                Message(MsgKind.PRE_VOTE_RESP, self.id, message.from_, self.term, reject=True)
-            )
+            self.send(Message(MsgKind.PRE_VOTE_RESP, self.id, to, self.term, reject=True))
 
     def _step_termless(self, message: Message) -> None:
-        if message.kind is MsgKind.READ_INDEX:
-            self.handle_read_index(message)
-        elif message.kind is MsgKind.READ_INDEX_RESP:
-            self.handle_read_index_resp(message)
-        elif message.from_ not in self.progress:
+        if message.kind is MsgKind.READ_INDEX_RESP:
+            if not self.forwarded.answered(message):
+                self.drop("unknown read")
+        elif message.from_ not in self.members.all:
             self.drop("unknown peer")
-        elif self.role is Role.LEADER:
+        elif message.kind is MsgKind.READ_INDEX:
+            if self.tenure is not None:
+                self.tenure.admit_read(asked_by(message))
+            else:
+                self.send(read_answer(self.id, asked_by(message), reject=True))
+        elif self.tenure is not None:
             self.transfer_leader(message.index)
         else:
             self.drop("not leader")
 
-    def _dispatch(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         kind = message.kind
-        if kind in _OF_LEADERS:
+        if kind in kinds.OF_LEADERS:
             if self.accepts_leader(message):
-                self._dispatch_of_leader(message)
-        elif kind in _VOTE_REQUESTS:
+                self._hear_leader(message)
+        elif kind in kinds.LOG_ANSWERS:
+            if self.tenure is not None:
+                self.tenure.hear(message)
+            else:
+                self.drop("answer to someone who does not lead")
+        elif kind in kinds.VOTE_REQUESTS:
             self.handle_vote_request(message)
-        elif kind is MsgKind.VOTE_RESP or kind is MsgKind.PRE_VOTE_RESP:
+        else:
             self.handle_vote_resp(message)
-        elif self.role is not Role.LEADER:
-            self.drop("answer to someone who does not lead")
-        elif kind is MsgKind.APP_RESP:
-            self.handle_append_resp(message)
-        else:
-            self.handle_heartbeat_resp(message)
-
-    def _dispatch_of_leader(self, message: Message) -> None:
-        kind = message.kind
-        if kind is MsgKind.APP:
-            self.handle_append(message)
-        elif kind is MsgKind.HEARTBEAT:
-            self.handle_heartbeat(message)
-        elif kind is MsgKind.SNAP:
-            self.handle_snapshot(message)
-        else:
-            self.handle_timeout_now(message)
 
     def accepts_leader(self, message: Message) -> bool:
         """A leader of our term speaks: follow it, and be patient even if its words are refused."""
-        if self.role is Role.LEADER or self.leader not in (NO_NODE, message.from_):
+        if self.tenure is not None or self.leader not in (NO_NODE, message.from_):
             self.drop("second leader in a term")
             return False
         if self.role is not Role.FOLLOWER:
             self.become_follower(self.term, message.from_)
         self.leader = message.from_
-        self.election_elapsed = 0  # also for appends that will be refused (P6)
+        self.election_elapsed = 0  # also for appends that will be refused
         return True
 
-    # --- proposals
+    def _hear_leader(self, message: Message) -> None:
+        if message.kind is not MsgKind.TIMEOUT_NOW:
+            if (answer := self.follower.hear(message)) is not None:
+                self.send(answer)
+        elif self.may_campaign():  # we are asked to take over: leases do not hold now
+            self.begin_campaign(pre_vote=False, force=True)
+
+    # --- elections
+
+    def campaign(self) -> None:
+        """Try to become leader, by way of a pre-vote when that is configured."""
+        if self.may_campaign():
+            self.begin_campaign(pre_vote=self.config.pre_vote, force=False)
+
+    def may_campaign(self) -> bool:
+        if self.tenure is not None:
+            return False
+        if (obstacle := self.elections.obstacle()) is not None:
+            self.drop(obstacle)
+            return False
+        return True
+
+    def begin_campaign(self, *, pre_vote: bool, force: bool) -> None:
+        if pre_vote:
+            self.become_pre_candidate()
+            kind, term = MsgKind.PRE_VOTE, self.term + 1
+        else:
+            self.become_candidate()
+            kind, term = MsgKind.VOTE, self.term
+        self.election_elapsed = 0
+        self.redraw_timeout()
+        self.elections.begin()
+        for request in self.elections.requests(kind, term, force=force):
+            self.send(request)
+
+    def count_vote(self, node: int, granted: bool) -> None:
+        result = self.elections.count(node, granted)
+        if result is VoteResult.LOST:
+            self.become_follower(self.term, NO_NODE)
+        elif result is VoteResult.WON and self.role is Role.PRE_CANDIDATE:
+            self.begin_campaign(pre_vote=False, force=False)
+        elif result is VoteResult.WON:
+            self.become_leader()
+
+    def handle_vote_request(self, message: Message) -> None:
+        answer = self.elections.answer(message, term=self.term, vote=self.vote, leader=self.leader)
+        self.send(answer)
+        if answer.reject:
+            self.learn_commit(message)
+        elif message.kind is MsgKind.VOTE:
+            self.grant_vote(message.from_)
+
+    def grant_vote(self, node: int) -> None:
+        assert self.vote in (NO_NODE, node), "a vote changes only with the term"
+        self.vote = node
+        self.election_elapsed = 0
+
+    def handle_vote_resp(self, message: Message) -> None:
+        mistake = self.elections.mistake(message, self.role, self.term)
+        if mistake is not None:
+            self.drop(mistake)
+            return
+        self.count_vote(message.from_, not message.reject)
+        self.learn_commit(message)
+
+    def learn_commit(self, message: Message) -> None:
+        """A vote told us of a commit. A change of members in it is applied before we count on."""
+        if self.tenure is not None or not self.elections.learn_commit(message):
+            return
+        if self.role is not Role.FOLLOWER and self.elections.conf_change_blocks_campaign():
+            self.become_follower(self.term, NO_NODE)
+
+    # --- roles
+
+    def reset(self, term: int) -> None:
+        """Begin anew as `term` demands: nothing of the former role may be carried over."""
+        assert term >= self.term, "terms never go back"
+        if term != self.term:
+            self.term, self.vote = term, NO_NODE
+        self.leader = NO_NODE
+        self.elections.forget()
+        self.election_elapsed = 0
+        self.redraw_timeout()
+        if self.tenure is not None:
+            self.tenure.reads.fail_all()
+            self.tenure = None
+        self.forwarded.fail_all()
+
+    def become_follower(self, term: int, leader: int) -> None:
+        handed_over = self.tenure is not None and self.tenure.timeout_now_sent
+        self.reset(term)
+        self.role, self.leader = Role.FOLLOWER, leader
+        if handed_over:  # let the successor settle, or two voters hand over to each other for ever
+            self.election_timeout += self.config.rng.randint(1, self.config.election_tick)
+
+    def become_pre_candidate(self) -> None:
+        """Neither term nor vote change; the old leader is forgotten, so others may be heard."""
+        assert self.role is not Role.LEADER
+        self.role, self.leader = Role.PRE_CANDIDATE, NO_NODE
+        self.forwarded.fail_all()
+
+    def become_candidate(self) -> None:
+        assert self.role is not Role.LEADER
+        self.reset(self.term + 1)
+        self.role, self.vote = Role.CANDIDATE, self.id
+
+    def become_leader(self) -> None:
+        assert self.role is Role.CANDIDATE
+        self.reset(self.term)
+        self.role, self.leader = Role.LEADER, self.id
+        self.tenure = Tenure(
+            self.config, self.term, self.log, self.members, self.outbox, self.dropped
+        )
+
+    # --- what the driver asks
+
+    def _leading(self) -> Tenure:
+        if self.tenure is None:
+            raise NotLeader(leader=self.leader or None)
+        return self.tenure
 
     def propose(self, payloads: list[bytes]) -> tuple[int, int]:
         """Append `payloads`; where the first went. Raises NotLeader or ProposalDropped."""
-        self._check_may_propose()
-        size = sum([len(data) for data in payloads])
-        if self.exceeds_uncommitted(size):
-            raise ProposalDropped("backpressure", f"{self.uncommitted_bytes} bytes uncommitted")
-        return self.append_own(payloads, EntryType.NORMAL), self.term
-
-    def _check_may_propose(self) -> None:
-        if self.role is not Role.LEADER:
-            raise NotLeader(leader=self.leader or None)
-        if self.id not in self.progress:
-            raise ProposalDropped("removed")
-        if self.transferee != NO_NODE:
-            raise ProposalDropped("transfer", f"leadership is going to {self.transferee}")
-
-    def exceeds_uncommitted(self, size: int) -> bool:
-        """A lost quorum must not fill memory (P14); one large proposal is still admitted."""
-        held = self.uncommitted_bytes
-        return size > 0 and held > 0 and held + size > self.config.max_uncommitted_bytes
+        return self._leading().propose(payloads), self.term
 
     def propose_conf_change(self, change: ConfChangeV2) -> tuple[int, int]:
-        """Append a change of membership; refused while another is not applied (brief 8)."""
-        self._check_may_propose()
-        if self.conf_change_pending():
-            raise ProposalDropped("conf change pending", f"entry {self.pending_conf_index}")
-        if confchange.is_joint(self.conf) and not confchange.wants_leave(change):
-            raise ProposalDropped("joint", "only leaving the joint configuration is possible")
-        try:
-            confchange.change_conf(self.conf, change)
-        except confchange.ConfChangeRefused as refusal:
-            raise ProposalDropped("conf change refused", refusal.reason) from None
-        index = self.append_own([change.encode()], EntryType.CONF_CHANGE)
-        self.pending_conf_index = index
-        return index, self.term
-
-    def conf_change_pending(self) -> bool:
-        return self.pending_conf_index > self.log.applied
-
-    # --- configuration
+        """Append a change of membership; refused while another is not applied."""
+        return self._leading().propose_conf_change(change), self.term
 
     def apply_conf_change(self, change: ConfChangeV2) -> ConfState:
-        """A committed change is being applied: it is in force from here on (brief 8)."""
+        """A committed change is being applied: it is in force from here on."""
         try:
             conf = confchange.change_conf(self.conf, change)
         except confchange.ConfChangeRefused as refusal:
             raise RaftCorruption(f"a committed change does not fit: {refusal.reason}") from None
-        self.set_conf(conf)
-        if self.role is Role.LEADER:
-            self._lead_new_conf()
-        elif not self.promotable() and self.role is not Role.FOLLOWER:
-            self.become_follower(self.term, 0)
-        return conf
-
-    def _lead_new_conf(self) -> None:
-        if not self.is_voter(self.transferee):
-            self.abort_transfer()
-        self.advance_commit()  # a smaller quorum may agree already
-        if self.must_step_down():
-            self.broadcast_append()  # parting word: what is committed
-            self.become_follower(self.term, 0)
+        if self.tenure is not None:
+            goes_on = self.tenure.change_conf(conf)
         else:
-            self.broadcast_pending = True
-            self.answer_confirmed_reads()
-
-    def must_step_down(self) -> bool:
-        """Removed or demoted leaders go (P15)."""
-        return not self.is_voter(self.id)
-
-    def leave_joint_if_due(self) -> None:
-        """The entering change is applied: propose to leave. A new leader does it as well."""
-        if self.role is not Role.LEADER or not self.conf.auto_leave or self.conf_change_pending():
-            return
-        if self.transferee == NO_NODE:  # else tried again with the next heartbeat
-            self.propose_conf_change(ConfChangeV2())
-
-    # --- leadership transfer (brief 9)
+            self.members.change(conf)
+            goes_on = self.role is Role.FOLLOWER or self.elections.promotable()
+        if not goes_on:
+            self.become_follower(self.term, NO_NODE)
+        return conf
 
     def transfer_leader(self, to: int) -> None:
         """Hand leadership to the voter `to`; given up after one election timeout."""
-        if self.role is not Role.LEADER:
-            self._forward_transfer(to)
-        elif to == self.id or not self.may_receive_leadership(to):
-            self.drop("transfer to a non-voter")
-        elif to != self.transferee:
-            self.abort_transfer()
-            self.transferee = to
-            self.election_elapsed = 0
-            self.hand_over_if_caught_up(to)
-            if not self.timeout_now_sent:
-                self.broadcast_pending = True
-
-    def may_receive_leadership(self, node: int) -> bool:
-        return node in self.voters
-
-    def _forward_transfer(self, to: int) -> None:
-        if self.leader == NO_NODE:
+        if self.tenure is not None:
+            if self.tenure.transfer_to(to):
+                self.election_elapsed = 0
+        elif self.leader == NO_NODE:
             self.drop("transfer without a leader")
-            return
-        self.send(Message(MsgKind.TRANSFER_LEADER, self.id, self.leader, index=to))
+        else:
+            self.send(Message(MsgKind.TRANSFER_LEADER, self.id, self.leader, index=to))
 
-    # --- Ready (brief 4)
+    def read_index(self, token: bytes) -> None:
+        """Ask for a position to read at. The answer is a ReadState, or `token` in failed_reads."""
+        if self.tenure is not None:
+            self.tenure.admit_read(PendingRead(token, self.id))
+        elif self.leader == NO_NODE:
+            self.outbox.failed_reads.append(token)
+        else:
+            self.send(self.forwarded.forward(token, self.leader))
+
+    def report_unreachable(self, node: int) -> None:
+        """Messages to `node` may be lost: go back to asking before sending more."""
+        if self.tenure is not None:
+            self.tenure.replication.report_unreachable(node)
+
+    def report_snapshot(self, node: int, ok: bool) -> None:
+        """The transfer of a snapshot to `node` ended; must be told in every case."""
+        if self.tenure is not None:
+            self.tenure.replication.report_snapshot(node, ok)
+
+    # --- Ready
 
     def has_ready(self) -> bool:
-        log = self.log
-        return bool(
-            self.out
-            or self.out_after_persist
-            or log.in_progress <= log.last
-            or log.has_applicable(self.config.max_apply_bytes)
-            or self.broadcast_pending
-            or self.reads_to_confirm
-            or self.read_states
-            or self.failed_reads
-            or self.self_vote_pending
-            or self.hard_state() != self.last_hard
-            or (log.snapshot is not None and not log.snapshot_in_progress)
-            or self.leader != self.last_soft.leader
-            or self.role is not self.last_soft.role
+        return (
+            self.outbox.has_news(self.term, self.vote, self.log.committed, self.leader, self.role)
+            or self.log.has_work(self.config.max_apply_bytes)
+            or (self.tenure is not None and self.tenure.has_news())
+            or self.elections.own_vote_pending
         )
 
     def ready(self) -> Ready:
         """Everything to be done now. Each Ready is carried out once, in the order of numbers."""
-        if self.broadcast_pending:
-            self.broadcast_append()
-        self.begin_read_round()
-        self.ready_number += 1
-        ready = Ready(
-            self.ready_number,
-            self._soft_news(),
-            None,
-            self.log.unwritten_snapshot(),
-            self.log.unwritten(),
-            messages=self.out,
-            messages_after_persist=self.out_after_persist,
-            committed=self.log.take_applicable(self.config.max_apply_bytes),
-            read_states=self.read_states,
-            failed_reads=self.failed_reads,
+        if self.tenure is not None:
+            self.tenure.before_ready()
+        return self.outbox.take(
+            self.log,
+            self.hard_state(),
+            leader=self.leader,
+            role=self.role,
+            campaign=self.elections.take_own_vote(),
+            max_apply_bytes=self.config.max_apply_bytes,
         )
-        self.out, self.out_after_persist = [], []
-        self.read_states, self.failed_reads = [], []
-        hard, last = self.hard_state(), self.last_hard
-        if hard != last:
-            ready.hard_state = self.last_hard = hard
-        voted = hard.term != last.term or hard.vote != last.vote
-        ready.must_sync = bool(ready.entries or voted or ready.snapshot)
-        self._remember(ready)
-        return ready
-
-    def _soft_news(self) -> SoftState | None:
-        last = self.last_soft
-        if self.leader == last.leader and self.role is last.role:
-            return None
-        self.last_soft = SoftState(self.leader, self.role)
-        return self.last_soft
-
-    def _remember(self, ready: Ready) -> None:
-        log = self.log
-        tail = bool(log.unstable)
-        self.handed_out.append(
-            HandedOut(
-                ready.number,
-                self.term,
-                log.last if tail else 0,
-                log.last_term() if tail else 0,
-                ready.snapshot.meta.index if ready.snapshot else 0,
-                self.campaign_number if self.self_vote_pending else 0,
-            )
-        )
-        self.self_vote_pending = False
-        log.hand_out()
 
     def persisted(self, number: int) -> None:
         """Ready `number` and all before it are durable. Their own acks and votes count now."""
-        assert number <= self.ready_number, "a Ready that was never handed out"
-        while self.handed_out and self.handed_out[0].number <= number:
-            done = self.handed_out.popleft()
-            self.durable_term = done.term
+        for done in self.outbox.persisted(number):
             if done.snapshot_index:
                 self.log.snapshot_stabilised(done.snapshot_index)
             if done.last_index and self.attests_tail(done):
                 self.log.stabilised(done.last_index, done.last_term)
-            if done.campaign:
-                self.count_own_vote(done.campaign)
-        if self.role is Role.LEADER:
-            self.acknowledge_own()
+            campaigns = self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE)
+            if done.campaign and done.campaign == self.elections.campaign and campaigns:
+                self.count_vote(self.id, True)
+        if self.tenure is not None:
+            self.tenure.acknowledge_own()
 
     def attests_tail(self, done: HandedOut) -> bool:
-        """An entry may be cut and come back while a write is under way (ABA, brief 4): only a write
-        of the current term speaks for the tail. The next Ready attests it again."""
+        """Only a write of the current term speaks for the tail: an entry may be cut and come back
+        while a write is under way. The next Ready attests it again."""
         return done.term == self.term
 
     def applied(self, index: int) -> None:
         """The state machine has applied everything up to `index`, changes of membership too."""
         self.log.applied_to(index)
-        self.leave_joint_if_due()
-
-    def advance(self, ready: Ready) -> None:
-        """Both acknowledgements at once, for tests."""
-        self.persisted(ready.number)
-        if ready.committed:
-            self.applied(ready.committed[-1].index)
-
-    # --- looking in
+        if self.tenure is not None:
+            self.tenure.leave_joint_if_due()
 
     def status(self) -> Status:
-        leads = self.role is Role.LEADER
-        return Status(
+        status = Status(
             id=self.id,
             role=self.role,
             term=self.term,
@@ -383,8 +429,5 @@ class RaftCore(Elections):
             commit=self.log.committed,
             applied=self.log.applied,
             conf=self.conf,
-            pending_conf_index=self.pending_conf_index,
-            transferee=self.transferee,
-            uncommitted_bytes=self.uncommitted_bytes,
-            progress={n: p.status() for n, p in self.progress.items()} if leads else {},
         )
+        return self.tenure.tell(status) if self.tenure is not None else status

@@ -2,7 +2,7 @@
 
 `storage` holds the stable part; `unstable` the tail from `offset` on, of which entries below
 `in_progress` have been handed out in a Ready. Always applied <= applying <= committed <= last, and
-nothing is handed out for apply before it is durable here (brief 2 and 4).
+nothing is handed out for apply before it is durable here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RaftLog:
         self.snapshot: Snapshot | None = None  # received, not yet durable
         self.snapshot_in_progress = False
         self.last = last
-        # The stored commit may lag: it is not synced by itself (brief 2, P3).
+        # The stored commit may lag: it is not synced by itself.
         self.committed = max(commit, first - 1, applied)
         self.applied = self.applying = applied
         self.applying_bytes = 0
@@ -87,7 +87,7 @@ class RaftLog:
         return entries
 
     def is_up_to_date(self, index: int, term: int) -> bool:
-        """Is a log that ends with (index, term) at least as new as ours? (paper 5.4.1)"""
+        """Is a log that ends with (index, term) at least as new as ours?"""
         ours = self.last_term()
         return term > ours or (term == ours and index >= self.last)
 
@@ -97,7 +97,7 @@ class RaftLog:
         return any(entry.type == EntryType.CONF_CHANGE for entry in entries)
 
     def agree_at_best(self, index: int, term: int) -> tuple[int, int]:
-        """The largest (i, t) here with i <= index and t <= term: where logs may agree (brief 6)."""
+        """The largest (i, t) here with i <= index and t <= term: where logs may agree."""
         index = min(index, self.last)
         while index > 0:
             try:
@@ -124,7 +124,7 @@ class RaftLog:
         self.last = entries[-1].index
 
     def _truncate(self, start: int) -> None:
-        """Forget [start, last]. The disk forgets it with the record that replaces it (brief 4)."""
+        """Forget [start, last]. The disk forgets it with the record that replaces it."""
         if start <= self.offset:
             self.unstable = []
             self.offset = start
@@ -136,7 +136,8 @@ class RaftLog:
     def first_conflict(self, entries: list[Entry]) -> int:
         """Position in `entries` of the first that we lack or have otherwise; its length if none.
 
-        A shorter message is no conflict: what follows it may be acknowledged already (P13).
+        A shorter message is no conflict: an older one may come late, and what follows it
+        may be acknowledged already.
         """
         if entries and entries[0].index > self.last:
             return 0
@@ -155,7 +156,7 @@ class RaftLog:
         return last_new
 
     def commit_limit(self, commit: int, last_new: int) -> int:
-        """Only what this message proved to match is committed, not our own tail (brief 6)."""
+        """Only what this message proved to match is committed, not our own tail."""
         return min(commit, last_new)
 
     def commit_to(self, index: int) -> None:
@@ -166,7 +167,7 @@ class RaftLog:
         self.committed = index
 
     def restore(self, snapshot: Snapshot) -> None:
-        """`snapshot` replaces the whole log (brief 7)."""
+        """`snapshot` replaces the whole log."""
         assert snapshot.meta.index > self.committed
         self.snapshot, self.snapshot_in_progress = snapshot, False
         self.unstable = []
@@ -174,6 +175,14 @@ class RaftLog:
         self.offset = self.in_progress = self.last + 1
 
     # --- handing to the disk
+
+    def has_work(self, max_apply_bytes: int) -> bool:
+        """Is there anything to hand to the disk or to the state machine?"""
+        return (
+            self.in_progress <= self.last
+            or self.has_applicable(max_apply_bytes)
+            or (self.snapshot is not None and not self.snapshot_in_progress)
+        )
 
     def unwritten(self) -> list[Entry]:
         return self.unstable[self.in_progress - self.offset :]
@@ -186,7 +195,7 @@ class RaftLog:
         self.snapshot_in_progress = self.snapshot is not None
 
     def stabilised(self, index: int, term: int) -> None:
-        """The disk has everything up to (index, term), if that is still our tail (brief 4)."""
+        """The disk has everything up to (index, term), if that is still our tail."""
         if index < self.offset or index > self.last or self.term(index) != term:
             return  # cut meanwhile; the record that replaced it will be told by itself
         del self.unstable[: index + 1 - self.offset]
@@ -202,7 +211,7 @@ class RaftLog:
     # --- handing to the state machine
 
     def applicable_to(self) -> int:
-        """The last entry that may be applied now: committed, and durable here (P2)."""
+        """The last entry that may be applied now: committed, and durable here."""
         if self.snapshot is not None:
             return self.applying
         return self.committed if self.committed < self.offset else self.offset - 1

@@ -86,7 +86,7 @@ class MemoryStorage:
         self.log.extend(entries)
 
     def install_snapshot(self, snapshot: Snapshot) -> None:
-        """Replace log and configuration by `snapshot` (brief 7)."""
+        """Replace log and configuration by `snapshot`."""
         self.snap = snapshot
         self.conf = snapshot.meta.conf
         self.compacted_index = snapshot.meta.index

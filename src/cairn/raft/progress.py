@@ -1,4 +1,4 @@
-"""What the leader knows of one follower, and how much it may send to it (brief 2, 6 and 7)."""
+"""What the leader knows of one follower, and how much it may send to it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Progress:
 
     def is_paused(self) -> bool:
         """No entries may be sent now. An empty message may still go when only the window is full:
-        otherwise a lost window would stall for ever (brief 6)."""
+        otherwise a lost window would stall for ever."""
         if self.flow is Flow.REPLICATE:
             return self.paused
         return self.flow is Flow.SNAPSHOT or self.paused
@@ -112,7 +112,7 @@ class Progress:
         self.paused = self.window_full
 
     def refused(self, index: int, agree_at: int) -> bool:
-        """The follower has no entry `index`. False if the refusal is stale (brief 6)."""
+        """The follower has no entry `index`. False if the refusal is stale."""
         if self.flow is Flow.REPLICATE:
             if index <= self.match:
                 return False
@@ -125,7 +125,7 @@ class Progress:
         return True
 
     def snapshot_ended(self, ok: bool) -> None:
-        """The driver's word about a snapshot's transfer; without it the peer stays paused (P9)."""
+        """The driver tells how a transfer ended; without that the peer stays paused."""
         if not ok:
             self.pending_snapshot = 0
         self.become_probe()

@@ -1,4 +1,4 @@
-"""Majorities, single and joint, as pure functions (brief 5, 6 and 8; paper 5.2, 5.3 and 6).
+"""Majorities, single and joint, as pure functions; and the members who make them up.
 
 A joint configuration decides only what both of its halves decide; an empty half agrees to all.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from enum import IntEnum
 
-from cairn.raft.types import NO_LIMIT
+from cairn.raft.confchange import members
+from cairn.raft.types import NO_LIMIT, ConfState
 
 
 class VoteResult(IntEnum):
@@ -22,7 +23,7 @@ def majority(count: int) -> int:
 
 
 def committed_index(voters: Collection[int], acked: Mapping[int, int]) -> int:
-    """The highest index that a majority of `voters` acknowledged; a voter without a word has 0."""
+    """The highest index that a majority of `voters` acknowledged; a silent voter has 0."""
     if not voters:
         return NO_LIMIT
     indexes = sorted([acked.get(voter, 0) for voter in voters])
@@ -61,3 +62,26 @@ def joint_vote_result(
     if VoteResult.LOST in (first, second):
         return VoteResult.LOST
     return VoteResult.PENDING
+
+
+class Members:
+    """The configuration in force here. One object, so that all parts of a core see a change."""
+
+    def __init__(self, conf: ConfState) -> None:
+        self.change(conf)
+
+    def change(self, conf: ConfState) -> None:
+        self.conf = conf
+        self.voters = frozenset(conf.voters)
+        self.outgoing = frozenset(conf.voters_outgoing)
+        self.all = frozenset(members(conf))
+
+    def is_voter(self, node: int) -> bool:
+        return node in self.voters or node in self.outgoing
+
+    def tally(self, votes: Mapping[int, bool]) -> VoteResult:
+        return joint_vote_result(self.voters, self.outgoing, votes)
+
+    def agreed(self, acked: Mapping[int, int]) -> int:
+        """The highest value that a quorum, of both halves if joint, has acknowledged."""
+        return joint_committed_index(self.voters, self.outgoing, acked)

@@ -1,132 +1,125 @@
-"""Linearizable reads: the leader proves by a round of heartbeats that it still leads (brief 10).
+"""Linearizable reads: a leader proves by a round of heartbeats that it still leads.
 
-Rounds are numbered by a counter of the leader's tenure, never by what callers send (P8). Many
-reads of one turn share a round; a later round confirms all earlier ones.
+`ReadRounds` belongs to a tenure, `ForwardedReads` to a member that asks its leader. Rounds are
+numbered by a counter of the tenure, never by what callers send. Reads of one turn share a round,
+and a later round confirms all earlier ones. See "Reads" in docs/explanation-raft.md.
 """
 
 from __future__ import annotations
 
-from cairn.raft import quorum
-from cairn.raft.state import MemberState, PendingRead
-from cairn.raft.types import NO_NODE, Message, MsgKind, ReadState, Role
+from collections import deque
+from dataclasses import dataclass
+
+from cairn.raft.log import RaftLog
+from cairn.raft.outbox import Outbox
+from cairn.raft.types import Message, MsgKind, ReadState
 
 MAX_FORWARDED = 10_000
 
 
-class Reads(MemberState):
-    def read_index(self, token: bytes) -> None:
-        """Ask for a position to read at. The answer is a ReadState, or `token` in failed_reads."""
-        read = PendingRead(0, 0, token, self.id, 0)
-        if self.role is Role.LEADER:
-            self.admit_read(read)
-        elif self.leader == NO_NODE:
-            self.failed_reads.append(token)
-        else:
-            self._forward_read(token)
+@dataclass(slots=True)
+class PendingRead:
+    """A read that waits for the leader to be confirmed. `origin` is who asked."""
 
-    def _forward_read(self, token: bytes) -> None:
-        self.forward_seq += 1
-        self.forwarded_reads[self.forward_seq] = token
-        if len(self.forwarded_reads) > MAX_FORWARDED:  # answers got lost: the oldest go
-            self.failed_reads.append(self.forwarded_reads.pop(next(iter(self.forwarded_reads))))
-        self.send(
-            Message(
-                MsgKind.READ_INDEX,
-                self.id,
-                self.leader,
-                read_seq=self.forward_seq,
-                context=token,
-            )
-        )
+    token: bytes
+    origin: int
+    origin_seq: int = 0
+    seq: int = 0  # the round that confirms it
+    index: int = 0
 
-    def admit_read(self, read: PendingRead) -> None:
-        if self.transferee != NO_NODE:
-            self.fail_read(read)  # leadership is on its way out (P18)
-        elif not self.may_serve_reads():
-            self.early_reads.append(read)
-        else:
-            self.start_read(read)
 
-    def may_serve_reads(self) -> bool:
-        """Until it commits in its term, a leader may not know the latest commit (P8)."""
-        return self.committed_in_term()
+def asked_by(message: Message) -> PendingRead:
+    return PendingRead(message.context, message.from_, message.read_seq)
 
-    def start_read(self, read: PendingRead) -> None:
-        read.seq = self.read_seq + 1
+
+def read_answer(own_id: int, read: PendingRead, *, reject: bool) -> Message:
+    return Message(
+        MsgKind.READ_INDEX_RESP,
+        own_id,
+        read.origin,
+        index=read.index,
+        reject=reject,
+        read_seq=read.origin_seq,
+        context=read.token,
+    )
+
+
+class ReadRounds:
+    """The reads that one leader has taken in. Its answers leave at once, as all its words do."""
+
+    def __init__(self, own_id: int, log: RaftLog, outbox: Outbox) -> None:
+        self.id, self.log, self.outbox = own_id, log, outbox
+        self.seq = 0  # the last round that was begun
+        self.wanted = False  # some pending read waits for the next round
+        self.pending: deque[PendingRead] = deque()
+        self.early: list[PendingRead] = []  # came before the first commit of this tenure
+
+    def wait(self, read: PendingRead) -> None:
+        self.early.append(read)
+
+    def start(self, read: PendingRead) -> None:
+        read.seq = self.seq + 1
         read.index = self.log.committed
-        self.pending_reads.append(read)
-        self.reads_to_confirm = True
+        self.pending.append(read)
+        self.wanted = True
 
-    def release_early_reads(self) -> None:
-        if self.early_reads and self.may_serve_reads():
-            reads, self.early_reads = self.early_reads, []
-            for read in reads:
-                self.start_read(read)
+    def start_early(self) -> None:
+        reads, self.early = self.early, []
+        for read in reads:
+            self.start(read)
 
-    def begin_read_round(self) -> None:
-        """Called once per Ready: all reads since the last round ride on the next one."""
-        if not self.reads_to_confirm:
-            return
-        self.reads_to_confirm = False
-        self.read_seq += 1
-        self.broadcast_heartbeat()
-        self.answer_confirmed_reads()  # alone in the quorum: confirmed already
+    def begin_round(self) -> None:
+        self.wanted = False
+        self.seq += 1
 
-    def confirmed_round(self) -> int:
-        """The last round that a quorum, of both halves if joint, has answered."""
-        acked = {node: progress.read_acked for node, progress in self.progress.items()}
-        acked[self.id] = self.read_seq
-        return quorum.joint_committed_index(self.voters, self.outgoing, acked)
-
-    def answer_confirmed_reads(self) -> None:
-        if not self.pending_reads:
-            return
-        confirmed = min(self.confirmed_round(), self.read_seq)
-        while self.pending_reads and self.pending_reads[0].seq <= confirmed:
-            read = self.pending_reads.popleft()
+    def confirmed(self, round_: int) -> None:
+        """A quorum has answered `round_`: answer the reads that it confirms."""
+        round_ = min(round_, self.seq)
+        while self.pending and self.pending[0].seq <= round_:
+            read = self.pending.popleft()
             if read.origin == self.id:
-                self.read_states.append(ReadState(read.index, read.token))
+                self.outbox.read_states.append(ReadState(read.index, read.token))
             else:
-                self.send(self.read_answer(read, reject=False))
+                self.outbox.now.append(read_answer(self.id, read, reject=False))
 
-    # --- heartbeats
-
-    def broadcast_heartbeat(self) -> None:
-        for node in self.peers():
-            self.send_heartbeat(node)
-
-    def send_heartbeat(self, to: int) -> None:
-        self.send(
-            Message(
-                MsgKind.HEARTBEAT,
-                self.id,
-                to,
-                self.term,
-                commit=self.heartbeat_commit(to),
-                read_seq=self.read_seq,
-            )
-        )
-
-    def heartbeat_commit(self, to: int) -> int:
-        """A heartbeat proves no log position: never past what the peer acknowledged (brief 3)."""
-        return min(self.progress[to].match, self.log.committed)
-
-    # --- reads of peers
-
-    def handle_read_index(self, message: Message) -> None:
-        read = PendingRead(0, 0, message.context, message.from_, message.read_seq)
-        if message.from_ not in self.progress:
-            self.drop("unknown peer")
-        elif self.role is Role.LEADER:
-            self.admit_read(read)
+    def fail(self, read: PendingRead) -> None:
+        if read.origin == self.id:
+            self.outbox.failed_reads.append(read.token)
         else:
-            self.fail_read(read)
+            self.outbox.now.append(read_answer(self.id, read, reject=True))
 
-    def handle_read_index_resp(self, message: Message) -> None:
-        token = self.forwarded_reads.pop(message.read_seq, None)
+    def fail_all(self) -> None:
+        """The tenure ends: none of its reads may be answered by a later one."""
+        for read in (*self.early, *self.pending):
+            self.fail(read)
+
+
+class ForwardedReads:
+    """Reads that this member has sent to its leader, by a number of our own."""
+
+    def __init__(self, own_id: int, outbox: Outbox, first_seq: int) -> None:
+        self.id, self.outbox = own_id, outbox
+        self.seq = first_seq  # drawn by chance: an answer to an earlier life never fits
+        self.tokens: dict[int, bytes] = {}
+
+    def forward(self, token: bytes, leader: int) -> Message:
+        self.seq += 1
+        self.tokens[self.seq] = token
+        if len(self.tokens) > MAX_FORWARDED:  # answers got lost: the oldest go
+            self.outbox.failed_reads.append(self.tokens.pop(next(iter(self.tokens))))
+        return Message(MsgKind.READ_INDEX, self.id, leader, read_seq=self.seq, context=token)
+
+    def answered(self, message: Message) -> bool:
+        """False if nobody waits for this answer."""
+        token = self.tokens.pop(message.read_seq, None)
         if token is None:
-            self.drop("unknown read")
-        elif message.reject:
-            self.failed_reads.append(token)
+            return False
+        if message.reject:
+            self.outbox.failed_reads.append(token)
         else:
-            self.read_states.append(ReadState(message.index, token))
+            self.outbox.read_states.append(ReadState(message.index, token))
+        return True
+
+    def fail_all(self) -> None:
+        self.outbox.failed_reads.extend(self.tokens.values())
+        self.tokens.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Annotated, Literal, Protocol
@@ -62,7 +61,7 @@ class Role(IntEnum):
 
 
 class MsgKind(IntEnum):
-    """What travels between peers. Local inputs are methods, so no peer can forge them (brief 3)."""
+    """What travels between peers. Local inputs are methods, so no peer can forge them."""
 
     PRE_VOTE = 1
     PRE_VOTE_RESP = 2
@@ -151,7 +150,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Message(msgspec.Struct, array_like=True):
-    """One shape for all kinds; which fields mean something depends on the kind (brief 3)."""
+    """One shape for all kinds; which fields mean something depends on the kind."""
 
     kind: MsgKind
     from_: NodeId
@@ -164,11 +163,11 @@ class Message(msgspec.Struct, array_like=True):
     reject: bool = False
     reject_hint: Count = 0  # APP_RESP: where the follower could agree at best ...
     reject_term: Count = 0  # ... and its term there
-    read_seq: Count = 0  # HEARTBEAT(_RESP): counter of the leader's tenure (brief 10)
+    read_seq: Count = 0  # HEARTBEAT(_RESP): number of the leader's round of reads
     context: bytes = b""  # READ_INDEX(_RESP): the asker's token
     snapshot: Snapshot | None = None
     force: bool = False  # votes of a leadership transfer ignore leases
-    commit_term: Count = 0  # votes and their refusals: term of `commit` (E#12359)
+    commit_term: Count = 0  # votes and their refusals: term of `commit`
 
 
 # --- what the core hands out --------------------------------------------------------------------
@@ -187,7 +186,7 @@ class ReadState(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct):
-    """What to do now, in the order of brief 4.
+    """What to do now, in this order.
 
     Send `messages` at once. Write `snapshot`, `entries` (cutting what they replace) and
     `hard_state` in one atomic record; sync if `must_sync`. Then send `messages_after_persist`
@@ -213,24 +212,50 @@ class Config:
     """How one member behaves. Ticks are the driver's; chance comes from `rng` alone."""
 
     id: int
+
     election_tick: int = 10
+    """A follower that hears nothing for this many ticks, up to twice as many by chance, campaigns.
+    Too small: a slow disk or a short pause deposes a healthy leader. Too large: after a crash of
+    the leader nobody may write for that long. It is also the lease, the time after which a leader
+    without a quorum steps down, and the time after which a hand-over is given up."""
+
     heartbeat_tick: int = 1
+    """A leader speaks at least this often. Must be smaller than `election_tick`, better by five
+    times or more, or one lost heartbeat starts an election. Smaller: more messages while idle."""
+
     pre_vote: bool = True
+    """Ask whether an election could be won before the term is raised. Without it a member that was
+    cut off comes back with a higher term and forces an election on a healthy group."""
+
     check_quorum: bool = True
+    """A leader that a quorum has not answered for `election_tick` steps down, and members that hear
+    a leader do not listen to candidates. Without it a leader that was cut off goes on for ever: its
+    clients wait instead of asking another member."""
+
     max_msg_bytes: int = limits.APPEND_BYTES
+    """Data in one append; one entry always fits. Too small: a follower that is behind needs many
+    round trips. Too large: a lost message is costly and a heartbeat waits behind it."""
+
     max_inflight: int = 256
+    """Appends to one follower that are not answered yet. Too small: throughput is one window per
+    round trip. Too large: memory, and a slow follower gets a long queue. With `max_msg_bytes` this
+    bounds what is on its way to one follower."""
+
     max_uncommitted_bytes: int = limits.UNCOMMITTED_BYTES
+    """Data of proposals that no quorum has yet. Beyond it proposals are refused ("backpressure").
+    Too small: short stalls reach the clients. Too large: a lost quorum fills memory."""
+
     max_apply_bytes: int = 4 * 1024 * 1024
-    step_down_on_removal: bool = True
-    read_mode: Literal["safe"] = "safe"  # lease reads trust clocks: left out (brief 10)
+    """Data handed out to be applied and not reported as applied. Too small: the state machine waits
+    for the core. Too large: a member that starts with a long log holds much of it in memory."""
+
     rng: random.Random = field(default_factory=lambda: random.Random(0))
-    trace: Callable[[str], None] | None = None
+    """Draws election timeouts. Members with the same numbers would campaign at the same time."""
 
     def __post_init__(self) -> None:
         assert self.id > NO_NODE, "raft ids start at 1"
         assert 0 < self.heartbeat_tick < self.election_tick
         assert self.max_inflight > 0
-        assert self.step_down_on_removal, "keeping a removed leader stalls the group (P15)"
 
 
 class ProgressStatus(msgspec.Struct, frozen=True):
@@ -253,10 +278,11 @@ class Status(msgspec.Struct, frozen=True):
     commit: int
     applied: int
     conf: ConfState
-    pending_conf_index: int
-    transferee: int
-    uncommitted_bytes: int
-    progress: dict[int, ProgressStatus]  # empty unless leader
+    # The rest is known to a leader only.
+    pending_conf_index: int = 0
+    transferee: int = NO_NODE
+    uncommitted_bytes: int = 0
+    progress: dict[int, ProgressStatus] = {}
 
 
 # --- what can go wrong --------------------------------------------------------------------------
@@ -273,7 +299,7 @@ class ProposalDropped(CairnError):
 
 
 class RaftCorruption(CairnError):
-    """Something durable contradicts itself: the instance stops, nothing is clamped (brief 13)."""
+    """Something durable contradicts itself: the instance stops. Nothing is bent to fit."""
 
     sqlstate = "XX001"
     hint = "stop this instance, wipe its directory and let it join under a new raft id"

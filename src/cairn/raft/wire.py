@@ -1,4 +1,4 @@
-"""Raft messages as bytes. Everything a peer can get wrong is found here, once (issue 2, bad input).
+"""Raft messages as bytes. Everything a peer can get wrong is found here, once.
 
 `decode_message` raises only `BadMessage`; what it returns is of the right types, within bounds and
 consistent in itself. Whether it fits our term, log and configuration is for the core to say.
@@ -9,14 +9,13 @@ from __future__ import annotations
 import msgspec
 
 from cairn.model import limits
+from cairn.raft.kinds import TERMLESS
 from cairn.raft.types import BadMessage, ConfState, Entry, Message, MsgKind, Snapshot
 
 MAX_MESSAGE_BYTES = limits.MESSAGE_BYTES
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Message)
-
-_TERMLESS = frozenset({MsgKind.READ_INDEX, MsgKind.READ_INDEX_RESP, MsgKind.TRANSFER_LEADER})
 
 
 def encode_message(message: Message) -> bytes:
@@ -41,7 +40,7 @@ def inconsistency(message: Message) -> str | None:
     kind = message.kind
     if message.from_ == message.to:
         return "from and to are the same"
-    if (message.term == 0) != (kind in _TERMLESS):
+    if (message.term == 0) != (kind in TERMLESS):
         return "term missing or not expected"
     if message.entries and kind is not MsgKind.APP:
         return "entries in a message that carries none"

@@ -51,7 +51,7 @@ class Image(MemoryStorage):
         return other
 
     def write(self, record: Record) -> None:
-        """Snapshot, then entries, then hard state: the order of brief 4."""
+        """Snapshot, then entries, then hard state: the order that `Ready` asks for."""
         if record.installed is not None:
             snapshot, state = record.installed
             self.install_snapshot(snapshot)

@@ -63,7 +63,7 @@ class Network:
             node.receive(message)
 
     def _report_snapshot(self, message: Message, *, ok: bool) -> None:
-        """The driver's word on how the payload's transfer went, good or bad (brief 7)."""
+        """The driver tells how the transfer of the payload went, good or bad."""
         delay = self.rng.randint(20 * MS, 200 * MS) if ok else 300 * MS
         self.world.at(
             self.world.now + delay, self.world.snapshot_report, message.from_, message.to, ok

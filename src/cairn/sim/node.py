@@ -1,6 +1,6 @@
 """One simulated instance: a driver for the real core, with a disk, a state machine and waiters.
 
-It does what a real driver does (brief 4 and 12), and may be stopped dead between any two steps.
+It does what a real driver does, and may be stopped dead between any two steps.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class SimNode:
         self.paused = True
 
     def resume(self) -> None:
-        """Everything that came meanwhile comes at once; of missed ticks only two (brief 12)."""
+        """Everything that came meanwhile comes at once; of missed ticks only two."""
         self.paused = False
         backlog, self.backlog = self.backlog, []
         self._guarded(self.core.tick)
@@ -229,7 +229,7 @@ class SimNode:
     def _synced(self) -> None:
         if self.disk_fails:
             self.disk_fails = False
-            raise Crashed("fsync error")  # never retried: the process must read again (brief 4)
+            raise Crashed("fsync error")  # never retried: the process must read again
         done = self.disk.finish_sync()
         self.point("after_fsync_before_answer")
         for record in [*done, *self.disk.need_no_sync()]:
@@ -340,7 +340,8 @@ class SimNode:
         assert op.predicate is not None
         core = self.core
         leads = core.role is Role.LEADER
-        standing = Standing(leads, core.leader or None, core.term, core.committed_in_term())
+        committed_in_term = core.log.has(core.log.committed, core.term)
+        standing = Standing(leads, core.leader or None, core.term, committed_in_term)
         outcome = self.cas.check(op.predicate, op.data, op.touched, standing)
         if isinstance(outcome, Accepted):
             self._propose(op)

@@ -151,7 +151,7 @@ class Oracles:
             )
 
     def leader_committed(self, node: Watched, nodes: Mapping[int, Watched]) -> None:
-        """A leader moved its commit: a quorum must really have it, durably (P1, P2)."""
+        """A leader moved its commit: a quorum must really have it, durably."""
         core = node.core
         index = core.log.committed
         term = core.log.term(index)
@@ -169,7 +169,7 @@ class Oracles:
             )
 
     def read_is_fresh(self, node: Watched, index: int, floor: int) -> None:
-        """A read sees everything that anyone had committed when it was asked (P8)."""
+        """A read sees everything that anyone had committed when it was asked."""
         if index < floor:
             raise Violation("read is fresh", f"{node.id} reads at {index}, {floor} was committed")
 
@@ -222,7 +222,7 @@ class Oracles:
     # --- what is sent (send-time durability)
 
     def sends(self, node: Watched, message: Message, nodes: Mapping[int, Watched]) -> None:
-        """Nothing sent may contradict what a power cut would leave (P0, P1)."""
+        """Nothing sent may contradict what a power cut would leave."""
         disk = node.durable
         hard, kind = disk.hard_state, message.kind
         if message.term == 0:
@@ -278,7 +278,7 @@ class Oracles:
             raise Violation("send-time durability", f"{_name(message)}: log is not durable")
 
     def _campaigns_with_what_it_knows(self, node: Watched, message: Message) -> None:
-        """Whoever knows of a committed change applies it before it counts votes (P4)."""
+        """Whoever knows of a committed change applies it before it counts votes."""
         core = node.core
         current = core.role is Role.CANDIDATE and core.term == message.term
         if current and core.log.has_unapplied_conf_change():

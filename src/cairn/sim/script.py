@@ -58,13 +58,14 @@ class ScriptNode:
         """What the state machine has seen."""
         return [entry.data for entry in self.applied if entry.type == 0 and entry.data]
 
-    def take_ready(self) -> None:
+    def take_ready(self) -> Ready:
         ready = self.core.ready()
         self.outbox += ready.messages
         self._write(ready)
         self.reads += ready.read_states
         self.failed_reads += ready.failed_reads
         self.waiting.extend(ready.committed)
+        return ready
 
     def _write(self, ready: Ready) -> None:
         installed = (ready.snapshot, ()) if ready.snapshot is not None else None

@@ -123,7 +123,7 @@ class World:
         return image
 
     def add_node(self) -> int:
-        """A new instance under an id never used before (P16); it knows nothing yet."""
+        """A new instance under an id never used before; it knows nothing yet."""
         node, self.next_id = self.next_id, self.next_id + 1
         self.nodes[node] = SimNode(self, node, self._empty_image(), self._child())
         return node
@@ -169,14 +169,15 @@ class World:
             node.resume()
 
     def retire_removed(self) -> None:
-        """Stop removed members, but only when all who stay have applied it (E#10563)."""
+        """Stop removed members, but only when all who stay have applied it: one that has not may
+        still need their votes."""
         leader = acting_leader(self)
         if leader is None:
             return
-        conf = leader.core.conf
+        conf, tenure = leader.core.conf, leader.core.tenure
         stay = members(conf)
         agreed = all(node in self.nodes and self.nodes[node].core.conf == conf for node in stay)
-        if not agreed or leader.core.conf_change_pending():
+        if not agreed or tenure is None or tenure.conf_change_pending():
             return
         for node in sorted(set(self.nodes) - stay):
             gone = self.nodes[node]

@@ -185,7 +185,7 @@ def check_picture(where: str, cluster: Cluster) -> None:
 
 
 def check_masters(nodes: list[Any]) -> None:
-    """At any moment at most one process may act as the master of a replicaset (rule 9)."""
+    """At any moment at most one process may act as the master of a replicaset."""
     acting: dict[str, str] = {}
     for node in nodes:
         instance = node.instance

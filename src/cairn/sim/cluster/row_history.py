@@ -127,7 +127,7 @@ class RowHistory:
                     self.world.wire.cut(one.name, two.name)
 
     def _cut_from_leader(self, node: SimNode) -> None:
-        """Not from its replicas, not from its clients: the case of rule 1."""
+        """Not from its replicas, not from its clients."""
         leader = self.world.leader()
         if leader is not None and leader is not node:
             self._note(f"cut {node} from the leader {leader}")
