@@ -186,6 +186,12 @@ class DataPlane:
                 for move in cluster.moves.values()
                 if move.source == replicaset.name and move.phase is Phase.FROZEN
             ),
+            giving=tuple(
+                move.id
+                for move in cluster.moves.values()
+                if move.source == replicaset.name and move.phase in TAKES
+            ),
+            last_move=int(cluster.properties.get("last_move_id") or 0),
         )
 
     # --- what the governor asks -----------------------------------------------------------------

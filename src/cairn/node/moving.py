@@ -17,18 +17,18 @@ import msgspec
 
 from cairn.model.errors import CairnError, NoMaster, NotOwner, TimedOut
 from cairn.model.moves import END, TAKES, Mark, Move, MovePart, MoveReport, Phase, Stamp
-from cairn.model.records import RowChange, Vclock
+from cairn.model.records import Vclock
 from cairn.model.rpc import Empty
 from cairn.model.spans import subtract
 from cairn.model.topology import Grade
-from cairn.moves.delta import Delta, MoveMustRestart, MoveRefused, Progress, adapted, fits
+from cairn.moves.delta import Delta, MoveMustRestart, MoveRefused, Progress
 from cairn.net.peers import Peers
 from cairn.node.data_plane import DataPlane
 from cairn.node.global_state import GlobalState
 from cairn.node.leases import LeaseHolder
 from cairn.node.replication_runner import Replication
 from cairn.node.runtime import spawn
-from cairn.storage.moving_in import next_drop, progress_of, write_part
+from cairn.storage.moving_in import begin, drop_some, progress_of, take, write_part
 from cairn.storage.moving_out import MoveReader
 
 log = logging.getLogger("cairn.moves")
@@ -168,7 +168,10 @@ class Moving:
         epoch = self._data.fence.epoch
         lsn = 0
         if not _is_empty(progress, delta):
-            lsn = await self._data.run(lambda: self._take(move, progress, delta), alone=True)
+            lsn = await self._data.run(
+                lambda: take(self._data.store, move, progress, delta, self._truncated()),
+                alone=True,
+            )
         count = sum(len(rows) for _, _, rows in delta.rows)
         said = self._said(
             move.id,
@@ -210,64 +213,12 @@ class Moving:
             await self._report(msgspec.structs.replace(said, problem=why))
             raise MoveRefused(why)
         answer = await self._ask_source(move, DeltaRequest(move.id, is_begin=True))
-        part = MovePart(move.id, attempt, "empty", move.start, move.end, answer.at)
-
-        def write() -> int:
-            self._check_takes(move)
-            return write_part(self._data.store, part)
-
-        await self._data.run(write, alone=True)
-
-    def _check_takes(self, move: Move) -> None:
-        """On the writer: still the master that takes these buckets, as of its own fence."""
-        self._data.store.check_master()
-        if not self._data.store.fence.takes(move.id):
-            raise MoveRefused("the move is over, or waits for something else")
-
-    def _take(self, move: Move, known: Progress, delta: Delta) -> int:
-        """On the writer: only what continues what is on disk, and only while the move goes on."""
         store = self._data.store
-        self._check_takes(move)
-        present = progress_of(store.connection, move.id)
-        if not fits(present, move.id, known.attempt, known.at, known.after):
-            raise MoveRefused("a delta that does not continue what is here")
-        changes, rows = self._adapted(delta)
-        part = MovePart(
-            move.id,
-            known.attempt,
-            "delta",
-            move.start,
-            move.end,
-            delta.at,
-            delta.after,
-            rows,
-            delta.operations,
-        )
-        return write_part(store, part, changes)
+        await self._data.run(lambda: begin(store, move, attempt, answer.at), alone=True)
 
-    def _adapted(self, delta: Delta) -> tuple[tuple[RowChange, ...], Any]:
-        """Rows and changes as the tables here are; raises while a schema change is half made."""
-        store, catalog = self._data.store, self._state.catalog
-        truncated: dict[int, int] = {}
-        for number, version in delta.tables.items():
-            table = catalog.table_by_id(number)
-            if table is None:
-                continue  # dropped: nothing of it is taken
-            truncated[number] = table.truncated_at
-            if store.versions.get(number) != version:
-                raise MoveRefused("a schema change is half made; waiting for it")
-        changes = []
-        for change in delta.changes:
-            if change.table not in truncated:
-                continue
-            mine = store.tables[change.table]
-            found = adapted(
-                change, mine.schema_version, len(mine.physical_columns), truncated[change.table]
-            )
-            if found is not None:
-                changes.append(found)
-        rows = tuple(each for each in delta.rows if each[0] in truncated)
-        return tuple(changes), rows
+    def _truncated(self) -> dict[int, int]:
+        """Tables of the catalogue, and the schema version of the last TRUNCATE of each."""
+        return {table.id: table.truncated_at for table in self._state.catalog.tables.values()}
 
     async def _held_by_those_who_count(self, lsn: int, epoch: int) -> None:
         """Sync: a majority of the recorded members. Async: all that are Online, at least two."""
@@ -399,24 +350,12 @@ class Moving:
         if loop.time() < due:
             return min(due - loop.time(), REPORT_S)
         epoch = self._data.fence.epoch
-        lsn = await self._data.run(lambda: self._drop_some(move))
+        lsn = await self._data.run(lambda: drop_some(self._data.store, move, DROP_ROWS))
         if lsn:
             return 0.0
         await self._held_by_those_who_count(0, epoch)
         await self._report(self._said(move.id, is_empty=True))
         return REPORT_S
-
-    def _drop_some(self, move: Move) -> int:
-        """On the writer; 0: nothing was left."""
-        store = self._data.store
-        store.check_master()
-        if store.fence.touches(move.start, move.end):
-            raise NotOwner("these buckets are still ours here")
-        found = next_drop(store, move.start, move.end, DROP_ROWS)
-        if found is None:
-            return 0
-        part = MovePart(move.id, 0, "drop", move.start, move.end, {}, found[1])
-        return write_part(store, part)
 
     def has_rows(self, low: int, high: int) -> bool:
         """Whether all rows of these buckets are here, also of those that were just given away.

@@ -83,6 +83,8 @@ class Fence(msgspec.Struct, frozen=True):
     owned: Ranges = ()  # the same with frozen ones
     incoming: tuple[Incoming, ...] = ()  # what it may copy
     frozen: tuple[tuple[int, int], ...] = ()  # (move, which freeze) of what it gives away
+    giving: tuple[int, ...] = ()  # moves that are not handed over yet
+    last_move: int = 0  # the newest move that is known here
 
     def owns(self, bucket: int) -> bool:
         at = bisect_right(self.ranges, (bucket, _LAST)) - 1
@@ -98,6 +100,10 @@ class Fence(msgspec.Struct, frozen=True):
     def touches(self, low: int, high: int) -> bool:
         """Whether any of these buckets is ours, frozen or not."""
         return any(start <= high and end >= low for start, end in self.owned)
+
+    def has_given(self, move: int) -> bool:
+        """Whether the hand-over is known here, also when the buckets came back since."""
+        return move <= self.last_move and move not in self.giving
 
     def takes(self, move: int) -> bool:
         return any(each[0] == move for each in self.incoming)

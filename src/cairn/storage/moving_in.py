@@ -6,15 +6,17 @@ transaction; its replicas do the same when the record reaches them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import apsw
 import msgspec
 
-from cairn.model.moves import Mark, MovePart
+from cairn.model.errors import NotOwner
+from cairn.model.moves import Mark, Move, MovePart, Stamp
 from cairn.model.records import Body, Kind, Operation, RowChange
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
-from cairn.moves.delta import Progress
+from cairn.moves.delta import Delta, MoveRefused, Progress, Rows, adapted, fits
 from cairn.storage.data_store import DataStore
 from cairn.storage.exact_changes import ExactChanges, Place
 
@@ -52,7 +54,7 @@ def write_part(store: DataStore, part: MovePart, changes: tuple[RowChange, ...] 
     """The master's own: carried out and logged in one; the lsn of its record."""
     exact = ExactChanges(store)
     execute = store.connection.execute
-    before = dict(store.vclock)
+    before = store.vclock.get(store.origin, 0)
     execute("SAVEPOINT move")
     try:
         with store.unobserved():
@@ -62,7 +64,8 @@ def write_part(store: DataStore, part: MovePart, changes: tuple[RowChange, ...] 
         if store.connection.in_transaction:
             execute("ROLLBACK TO move")
             execute("RELEASE move")
-        store.vclock = before
+            store.reload_origins()
+        store.vclock[store.origin] = before
         raise
     execute("RELEASE move")
     return lsn
@@ -95,7 +98,7 @@ def apply_part(
                 store.keep_operation(Operation(*operation), store.now())
             _put_progress(store, part)
         case "drop":
-            if store.fence.touches(part.start, part.end):
+            if not store.fence.has_given(part.move):
                 raise NotYet
             table_id, key = int(part.after[0]), part.after[1:]  # type: ignore[call-overload]
             found = store.tables.get(table_id)
@@ -117,7 +120,80 @@ def _put_progress(store: DataStore, part: MovePart) -> None:
     )
 
 
-def next_drop(store: DataStore, start: int, end: int, limit: int) -> tuple[Table, Mark] | None:
+# --- what a master does, on the writer ------------------------------------------------------------
+
+
+def check_takes(store: DataStore, move: Move) -> None:
+    """Still the master that takes these buckets, as of the writer's own fence."""
+    store.check_master()
+    if not store.fence.takes(move.id):
+        raise MoveRefused("the move is over, or waits for something else")
+
+
+def begin(store: DataStore, move: Move, attempt: int, at: Stamp) -> int:
+    """Empty the range, whatever an earlier attempt or an earlier owner left of it."""
+    check_takes(store, move)
+    return write_part(store, MovePart(move.id, attempt, "empty", move.start, move.end, at))
+
+
+def take(
+    store: DataStore, move: Move, known: Progress, delta: Delta, truncated: Mapping[int, int]
+) -> int:
+    """Only what continues what is on disk, and only while the move goes on.
+
+    `truncated` has the tables of the catalogue, and the version of the last TRUNCATE of each.
+    """
+    check_takes(store, move)
+    present = progress_of(store.connection, move.id)
+    if not fits(present, move.id, known.attempt, known.at, known.after):
+        raise MoveRefused("a delta that does not continue what is here")
+    changes, rows = _as_here(store, delta, truncated)
+    part = MovePart(
+        move.id,
+        known.attempt,
+        "delta",
+        move.start,
+        move.end,
+        delta.at,
+        delta.after,
+        rows,
+        delta.operations,
+    )
+    return write_part(store, part, changes)
+
+
+def _as_here(
+    store: DataStore, delta: Delta, truncated: Mapping[int, int]
+) -> tuple[tuple[RowChange, ...], Rows]:
+    """Rows and changes as the tables here are; raises while a schema change is half made."""
+    for number, version in delta.tables.items():
+        if number in truncated and store.versions.get(number) != version:
+            raise MoveRefused("a schema change is half made; waiting for it")
+    changes = []
+    for change in delta.changes:
+        if change.table not in truncated:
+            continue  # dropped: nothing of it is taken
+        mine = store.tables[change.table]
+        found = adapted(
+            change, mine.schema_version, len(mine.physical_columns), truncated[change.table]
+        )
+        if found is not None:
+            changes.append(found)
+    return tuple(changes), tuple(each for each in delta.rows if each[0] in truncated)
+
+
+def drop_some(store: DataStore, move: Move, limit: int) -> int:
+    """Some of the old rows of a range that was handed over; 0: nothing was left."""
+    store.check_master()
+    if store.fence.touches(move.start, move.end):
+        raise NotOwner("these buckets are still ours here")
+    found = _next_drop(store, move.start, move.end, limit)
+    if found is None:
+        return 0
+    return write_part(store, MovePart(move.id, 0, "drop", move.start, move.end, {}, found))
+
+
+def _next_drop(store: DataStore, start: int, end: int, limit: int) -> Mark | None:
     """Up to which key the next few old rows reach; None: there are none left."""
     for table in sorted(store.tables.values(), key=lambda each: each.id):
         columns = ", ".join(key_columns(table))
@@ -127,5 +203,5 @@ def next_drop(store: DataStore, start: int, end: int, limit: int) -> tuple[Table
             (start, end, limit),
         ).fetchall()
         if rows:
-            return table, (table.id, *rows[-1])
+            return (table.id, *rows[-1])
     return None

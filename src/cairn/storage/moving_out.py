@@ -11,9 +11,9 @@ import apsw
 import msgspec
 
 from cairn.model.moves import END, DoneIn, Mark, Stamp
-from cairn.model.records import Kind, RowChange, Vclock, record_of
+from cairn.model.records import Kind, Operation, RowChange, Vclock, record_of
 from cairn.model.schema import BUCKET_COLUMN, Index, Table
-from cairn.model.spans import Ranges, of_buckets
+from cairn.model.spans import Ranges, intersection, of_buckets
 from cairn.moves.delta import Delta, MoveMustRestart, cut
 from cairn.storage.moving_in import key_columns, key_places
 from cairn.storage.row_log import newest_epochs
@@ -79,8 +79,9 @@ class MoveReader:
             mine = cut(record.changes, keys, start, end, after)
             changes += mine
             if record.operation is not None:
-                ranges = of_buckets(_bucket(change) for change in mine)
-                operations.append((record.operation.id, len(mine), ranges))
+                ranges = _done_in(record.operation, mine, start, end)
+                if ranges:
+                    operations.append((record.operation.id, len(mine), ranges))
         rows: list[tuple[int, int, list[tuple[object, ...]]]] = []
         if is_whole:
             position = self._stamp(vclock)
@@ -145,11 +146,7 @@ class MoveReader:
         found = []
         query = "SELECT id, rows, buckets FROM done_operation WHERE buckets IS NOT NULL"
         for name, count, packed in self._connection.execute(query):
-            ranges = tuple(
-                (max(low, start), min(high, end))
-                for low, high in _decode_ranges(packed)
-                if low <= end and high >= start
-            )
+            ranges = intersection(_decode_ranges(packed), ((start, end),))
             if ranges:
                 found.append((name, count, ranges))
         return found
@@ -194,6 +191,15 @@ class MoveReader:
             text += f" AND ({order}) > ({', '.join('?' * len(columns))})"
             args += after[1:]
         return iter(self._connection.cursor().execute(f"{text} ORDER BY {order}", args))
+
+
+def _done_in(operation: Operation, mine: list[RowChange], start: int, end: int) -> Ranges:
+    """Where it was done, as far as it moves: also in buckets whose rows are not copied yet, or
+    where it found nothing to change.
+    """
+    if operation.buckets is None:  # a version before did not tell
+        return of_buckets(_bucket(change) for change in mine)
+    return intersection(operation.buckets, ((start, end),))
 
 
 def _bucket(change: RowChange) -> int:
