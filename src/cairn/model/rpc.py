@@ -240,6 +240,7 @@ class WriteRequest(msgspec.Struct, frozen=True):
     more: tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...] = ()  # further (sql, rows), in order
     must_change: int | None = None  # rows that `sql` has to find; else nothing is done
     operation: str | None = None  # recorded with the rows; a repeated one is skipped
+    open_sql: str = ""  # of an operation by ranges: `sql` before these were put into it
     is_bulk: bool = False  # plain inserts: the record is made from the input, not by the hook
     returning: str = ""  # clause added to those statements whose rows are wanted back
     told: tuple[int, ...] = ()  # which they are: 0 is `sql`, then `more`

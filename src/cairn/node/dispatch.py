@@ -201,6 +201,7 @@ class Dispatcher(GlobalWrites):
                     (fragment.bind(values),),
                     ranges=ranges,
                     operation=options.get("operation"),
+                    open_sql=fragment.sql if options.get("operation") else "",
                 )
                 for owner, ranges in self._targets(fragment, values, only).items()
             }
@@ -291,7 +292,8 @@ class Dispatcher(GlobalWrites):
         """What became of each part, by replicaset.
 
         A part that certainly was not executed, because its buckets or its master moved, is sent
-        again to whoever owns those buckets now. The others are never repeated.
+        again to whoever owns those buckets now. The others are never repeated: from here on, what
+        stands in the way of the rest is part of the outcome, not a reason to begin anew.
         """
         settled: list[tuple[str, Any]] = []
         deadline = asyncio.get_running_loop().time() + REPLAN_S
@@ -310,7 +312,12 @@ class Dispatcher(GlobalWrites):
             if not left:
                 break
             await self._moved()
-            wanted = await self._following(lambda left=left: _later(requests, left))  # type: ignore[misc]
+            try:
+                wanted = await self._following(lambda left=left: _later(requests, left))  # type: ignore[misc]
+            except CairnError as problem:
+                if not settled:
+                    raise
+                return [*settled, (f"buckets {left}", problem)]
         return settled
 
 

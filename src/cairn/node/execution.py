@@ -32,6 +32,7 @@ from cairn.node.instance import Instance
 from cairn.node.runtime import spawn
 from cairn.sql.constraints import row_query, translate
 from cairn.sql.functions import HEAVY
+from cairn.sql.slots import with_ranges
 from cairn.storage.data_store import DataStore, Fence
 from cairn.storage.readers import Cancelled, Merger, Row, RowReader, translated
 from cairn.storage.state_machine import constraint_error
@@ -290,7 +291,7 @@ class Execution:
             store.check_ranges(request.ranges)
         store.check_buckets(request.buckets)
         if request.operation is not None and (done := store.operation(request.operation)):
-            left = _left_of(request, done)
+            left = left_of(request, done)
             if left is None:
                 return WriteResponse(done.rows, 0)
             request = left
@@ -313,20 +314,34 @@ class Execution:
         return WriteResponse(count, lsn, tuple(rows)) if rows else WriteResponse(count, lsn)
 
 
-def _left_of(request: WriteRequest, done: Operation) -> WriteRequest | None:
-    """What of an operation was not done before: buckets that came here without it. None: all was.
+def left_of(request: WriteRequest, done: Operation) -> WriteRequest | None:
+    """What of an operation was not done before: buckets that came here without it, or are here
+    while others came with it. None: all was done.
 
-    Only rows that begin with their bucket can be told apart; they are what large loads consist of.
+    A statement by ranges gets narrower ones; other rows begin with their bucket.
     """
-    if done.buckets is None or request.ranges is not None:
+    if done.buckets is None:
         return None
+    if request.ranges is not None:
+        left = subtract(request.ranges, done.buckets)
+        if not left or not request.open_sql:
+            return None
+        text = with_ranges(request.open_sql, list(left))
+        return msgspec.structs.replace(request, sql=text, ranges=left)
     left = subtract(of_buckets(request.buckets), done.buckets)
     if not left:
         return None
+
+    def kept(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        return tuple(row for row in rows if contains(left, row[0]))
+
+    rows = kept(request.rows)
     return msgspec.structs.replace(
         request,
-        rows=tuple(row for row in request.rows if contains(left, row[0])),
+        rows=rows,
         buckets=tuple(bucket for bucket in request.buckets if contains(left, bucket)),
+        more=tuple((sql, kept(more)) for sql, more in request.more),
+        must_change=None if request.must_change is None else len(rows),
     )
 
 

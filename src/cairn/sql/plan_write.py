@@ -316,7 +316,7 @@ def _keyed(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> KeyedWrite
             check_not_null(table, values)
             bucket = place(values)
             if bucket == was:
-                update = (*(values[at] for at in changed), *old)
+                update = (*old, *(values[at] for at in changed))
                 found[old] = Change(was, key, update)
             else:
                 found[old] = Change(was, key, None, bucket, (bucket, *values))

@@ -60,8 +60,9 @@ def delete_sql(table: Table) -> str:
 
 
 def update_sql(table: Table, changed: list[int]) -> str:
-    sets = [f"{physical_column(at)} = ?{n}" for n, at in enumerate(changed, 1)]
-    keys = [f"{name} = ?{n}" for n, name in enumerate(key_columns(table), len(changed) + 1)]
+    """Its rows begin with bucket and key, as those of every statement by key."""
+    keys = [f"{name} = ?{n}" for n, name in enumerate(key_columns(table), 1)]
+    sets = [f"{physical_column(at)} = ?{n}" for n, at in enumerate(changed, len(keys) + 1)]
     return f"UPDATE {table.physical_name} SET {', '.join(sets)} WHERE {' AND '.join(keys)}"
 
 
