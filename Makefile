@@ -57,6 +57,7 @@ sim: setup
 	$(BIN)/cairn simulate --seeds $(SEEDS) --workers $(WORKERS)
 	$(BIN)/python -m cairn.sim.cluster --seeds 1-$(CLUSTER_SEEDS) --workers $(WORKERS)
 	$(BIN)/python -m cairn.sim.cluster --kind back-and-forth --seeds 1-$(CLUSTER_SEEDS) --workers $(WORKERS)
+	$(BIN)/python -m tests.moves.model large
 	$(BIN)/python -m cairn.sim.cluster --queue-kills --every $(or $(KILLS_EVERY),20) --workers $(WORKERS)
 
 sim-mutants: setup

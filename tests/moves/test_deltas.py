@@ -654,3 +654,22 @@ def test_whatever_happens_at_the_source_the_target_ends_with_its_rows(
             assert pair.t.done() == wanted, f"seed {seed}"
         finally:
             pair.close()
+
+
+# --- what the writer may do -----------------------------------------------------------------------
+
+
+def test_what_the_newest_fence_takes_away_is_refused_before_the_writer_has_it(pair: Pair) -> None:
+    """A lease may be of a later picture than the one that the writer still works with."""
+    store = pair.s.store
+    store.fence = Fence(1, is_master=True, ranges=((1, 10),), owned=((1, 10),))
+    store.newest = Fence(1, is_master=True, ranges=((1, 2),), owned=((1, 2),))
+    store.check_buckets([1, 2])
+    store.check_ranges([(1, 2)])
+    with pytest.raises(NotOwner):
+        store.check_buckets([3])
+    with pytest.raises(NotOwner):
+        store.check_ranges([(1, 3)])
+    store.fence, store.newest = store.newest, store.fence  # nor what it gives
+    with pytest.raises(NotOwner):
+        store.check_buckets([3])

@@ -149,50 +149,16 @@ class DataPlane:
 
     def follow(self, cluster: Cluster) -> None:
         """Entries were applied: the writer learns in its own queue what it may do (rule 5)."""
-        fence = self._fence_of(cluster)
+        fence = fence_of(self._name, cluster)
         if fence == self.fence:
             return
-        self.fence = fence
+        self.fence = self.store.newest = fence
 
         def put() -> None:
             self.store.fence = fence
 
         self._disk.submit(Job(put, lambda _: None, must_sync=False, is_urgent=True, is_quick=True))
         self.reconcile()
-
-    def _fence_of(self, cluster: Cluster) -> Fence:
-        me = cluster.instances.get(self._name)
-        replicaset = cluster.replicasets.get(me.replicaset_name) if me else None
-        if replicaset is None:
-            return Fence()
-        master = cluster.master_of(replicaset.name)
-        is_master = master is me and replicaset.target_master_name == self._name
-        owned = cluster.owned(replicaset.name)
-        tier = cluster.tiers.get(replicaset.tier)
-        return Fence(
-            epoch=replicaset.epoch,
-            is_master=is_master,
-            is_sync=tier is not None and tier.replication_mode == "sync",
-            master=replicaset.current_master_name,
-            ranges=merged((row.start, row.end) for row in owned if row.is_writable),
-            owned=merged((row.start, row.end) for row in owned),
-            incoming=tuple(
-                (move.id, move.start, move.end)
-                for move in cluster.moves.values()
-                if move.target == replicaset.name and move.phase in TAKES
-            ),
-            frozen=tuple(
-                (move.id, move.frozen_at)
-                for move in cluster.moves.values()
-                if move.source == replicaset.name and move.phase is Phase.FROZEN
-            ),
-            giving=tuple(
-                move.id
-                for move in cluster.moves.values()
-                if move.source == replicaset.name and move.phase in TAKES
-            ),
-            last_move=int(cluster.properties.get("last_move_id") or 0),
-        )
 
     # --- what the governor asks -----------------------------------------------------------------
 
@@ -305,6 +271,42 @@ class DataPlane:
         if shape is not None:
             self.store.check_master()
             self._reshape(shape)
+
+
+def fence_of(name: str, cluster: Cluster) -> Fence:
+    """What the writer of an instance may do, as this picture says."""
+    me = cluster.instances.get(name)
+    replicaset = cluster.replicasets.get(me.replicaset_name) if me else None
+    if replicaset is None:
+        return Fence()
+    master = cluster.master_of(replicaset.name)
+    is_master = master is me and replicaset.target_master_name == name
+    owned = cluster.owned(replicaset.name)
+    tier = cluster.tiers.get(replicaset.tier)
+    return Fence(
+        epoch=replicaset.epoch,
+        is_master=is_master,
+        is_sync=tier is not None and tier.replication_mode == "sync",
+        master=replicaset.current_master_name,
+        ranges=merged((row.start, row.end) for row in owned if row.is_writable),
+        owned=merged((row.start, row.end) for row in owned),
+        incoming=tuple(
+            (move.id, move.start, move.end)
+            for move in cluster.moves.values()
+            if move.target == replicaset.name and move.phase in TAKES
+        ),
+        frozen=tuple(
+            (move.id, move.frozen_at)
+            for move in cluster.moves.values()
+            if move.source == replicaset.name and move.phase is Phase.FROZEN
+        ),
+        giving=tuple(
+            move.id
+            for move in cluster.moves.values()
+            if move.source == replicaset.name and move.phase in TAKES
+        ),
+        last_move=int(cluster.properties.get("last_move_id") or 0),
+    )
 
 
 def _refusal(problem: apsw.Error) -> CairnError:

@@ -139,7 +139,7 @@ class DataStore(RowTables):
         except apsw.Error as problem:
             self.connection.close()
             raise damaged(path, str(problem)) from None
-        self.fence = Fence()
+        self.fence = self.newest = Fence()
         super().__init__()
         self.reload()
         self.connection.preupdate_hook(self._on_change)
@@ -189,15 +189,18 @@ class DataStore(RowTables):
             )
 
     def check_buckets(self, buckets: Iterable[int]) -> None:
+        # The newest fence is on its way here. It counts for what it takes away: the lease may
+        # have been granted to it, and not to what was known before.
+        fence, newest = self.fence, self.newest
         for bucket in buckets:
-            if not self.fence.owns(bucket):
+            if not fence.owns(bucket) or (newest is not fence and not newest.owns(bucket)):
                 raise NotOwner(
                     f"bucket {bucket} does not belong to this replicaset",
                     detail=f"as of epoch {self.fence.epoch}, master {self.fence.master}",
                 )
 
     def check_ranges(self, ranges: Sequence[tuple[int, int]]) -> None:
-        if not self.fence.owns_all(ranges):
+        if not (self.fence.owns_all(ranges) and self.newest.owns_all(ranges)):
             raise NotOwner(
                 "some buckets of the statement do not belong to this replicaset",
                 detail=f"as of epoch {self.fence.epoch}, master {self.fence.master}",
