@@ -18,6 +18,8 @@ from cairn.moves.delta import MoveMustRestart, MoveRefused, Progress
 from cairn.storage import moving_out
 from cairn.storage.data_store import Fence
 from cairn.storage.full_copy import CopySource, CopyTarget
+from cairn.storage.moving_in import behind
+from cairn.storage.moving_out import MoveReader
 from tests.moves.builders import MOVE, MoveSite, Pair, wider
 from tests.replication.builders import TABLE, WIDER
 
@@ -147,6 +149,23 @@ def test_no_half_read_delta_keeps_the_source_in_the_past(pair: Pair) -> None:
     pair.s.put(3, 30, "newer")
     pair.s.put(5, 51, "new")
     pair.t.pull_all(pair.s, max_bytes=0)
+    assert pair.t.content() == pair.s.content()
+
+
+def test_all_of_a_delta_is_of_one_moment(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that is written while a delta is read comes with the next one, by the log."""
+    filled(pair)
+    pair.t.begin(pair.s)
+    read = MoveReader._rows
+
+    def interrupted(self: MoveReader, *args: Any) -> Any:
+        pair.s.put(3, 30, "meanwhile")
+        return read(self, *args)
+
+    monkeypatch.setattr(MoveReader, "_rows", interrupted)
+    assert pair.t.pull(pair.s).rows[0][2][0] == (3, 30, "v3")
+    monkeypatch.undo()
+    pair.t.pull_all(pair.s)
     assert pair.t.content() == pair.s.content()
 
 
@@ -654,6 +673,21 @@ def test_whatever_happens_at_the_source_the_target_ends_with_its_rows(
             assert pair.t.done() == wanted, f"seed {seed}"
         finally:
             pair.close()
+
+
+def test_the_last_position_is_told_from_behind_the_freeze_alone(pair: Pair) -> None:
+    filled(pair)
+    pair.s.owns(1)
+    with pytest.raises(MoveRefused):
+        behind(pair.s.store, MOVE, 12)
+    pair.s.owns(1, (1, 2), (7, 10), frozen=((MOVE.id, 11),))
+    with pytest.raises(MoveRefused):  # of another freeze
+        behind(pair.s.store, MOVE, 12)
+    pair.s.owns(1, (1, 2), (7, 10), frozen=((MOVE.id, 12),))
+    assert behind(pair.s.store, MOVE, 12) == pair.s.store.vclock
+    pair.s.store.fence = Fence(2, frozen=((MOVE.id, 12),))
+    with pytest.raises(NoMaster):
+        behind(pair.s.store, MOVE, 12)
 
 
 # --- what the writer may do -----------------------------------------------------------------------

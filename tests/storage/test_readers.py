@@ -99,3 +99,19 @@ def test_a_reader_reads_rows_and_nothing_else(files: tuple[Path, Path], text: st
         assert refused.value.sqlstate == "42501"
     assert reader.quick(f"{COUNTING} SELECT max(n) FROM (SELECT n FROM r LIMIT 5)", ()) == [(5,)]
     reader.close()
+
+
+def test_a_read_is_judged_when_its_rows_are_those_of_one_moment(files: tuple[Path, Path]) -> None:
+    """What is written after the verdict is not seen, however long the read goes on."""
+    writer = apsw.Connection(str(files[0]))
+    writer.pragma("journal_mode", "wal")
+    writer.execute("INSERT INTO t VALUES (1)")
+    reader = RowReader(*files, lambda _: None)
+    asked = []
+
+    def check() -> None:
+        asked.append("judged")
+        writer.execute("INSERT INTO t VALUES (2)")
+
+    assert reader.rows("SELECT x FROM t", (), 0, never(), 0, check) == [(1,)]
+    assert asked == ["judged"]

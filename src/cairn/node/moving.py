@@ -28,7 +28,7 @@ from cairn.node.global_state import GlobalState
 from cairn.node.leases import LeaseHolder
 from cairn.node.replication_runner import Replication
 from cairn.node.runtime import spawn
-from cairn.storage.moving_in import begin, drop_some, progress_of, take, write_part
+from cairn.storage.moving_in import begin, behind, drop_some, progress_of, take, write_part
 from cairn.storage.moving_out import MoveReader
 
 log = logging.getLogger("cairn.moves")
@@ -296,7 +296,10 @@ class Moving:
         move, epoch = self._checked(request)
         final: Vclock | None = None
         if request.frozen_at:
-            final = await self._data.run(lambda: self._behind(move, request.frozen_at), urgent=True)
+            store = self._data.store
+            final = await self._data.run(
+                lambda: behind(store, move, request.frozen_at), urgent=True
+            )
         async with self._reading:
             if self._reader is None:
                 self._reader = MoveReader(self._data.store.path)
@@ -333,14 +336,6 @@ class Moving:
         if not fence.is_master or not self._lease.is_held(fence.epoch):
             raise NoMaster("this instance is not the master of its replicaset")
         return move, fence.epoch
-
-    def _behind(self, move: Move, frozen_at: int) -> Vclock:
-        """On the writer: its own fence has the freeze, so nothing of the range can follow."""
-        store = self._data.store
-        store.check_master()
-        if (move.id, frozen_at) not in store.fence.frozen:
-            raise MoveRefused("the freeze has not been applied here yet")
-        return store.position()[1]
 
     async def _drop(self, move: Move) -> float:
         """The target owns the range: the old rows go, a few at a time."""

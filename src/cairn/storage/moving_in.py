@@ -14,7 +14,7 @@ import msgspec
 
 from cairn.model.errors import NotOwner
 from cairn.model.moves import Mark, Move, MovePart, Stamp
-from cairn.model.records import Body, Kind, Operation, RowChange
+from cairn.model.records import Body, Kind, Operation, RowChange, Vclock
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.moves.delta import Delta, MoveRefused, Progress, Rows, adapted, fits
 from cairn.storage.data_store import DataStore
@@ -180,6 +180,14 @@ def _as_here(
         if found is not None:
             changes.append(found)
     return tuple(changes), tuple(each for each in delta.rows if each[0] in truncated)
+
+
+def behind(store: DataStore, move: Move, frozen_at: int) -> Vclock:
+    """The writer's own fence has the freeze, so nothing of the range can follow this position."""
+    store.check_master()
+    if (move.id, frozen_at) not in store.fence.frozen:
+        raise MoveRefused("the freeze has not been applied here yet")
+    return store.position()[1]
 
 
 def drop_some(store: DataStore, move: Move, limit: int) -> int:
