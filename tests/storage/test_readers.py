@@ -105,6 +105,7 @@ def test_a_read_is_judged_when_its_rows_are_those_of_one_moment(files: tuple[Pat
     """What is written after the verdict is not seen, however long the read goes on."""
     writer = apsw.Connection(str(files[0]))
     writer.pragma("journal_mode", "wal")
+    writer.execute("CREATE TABLE vclock (origin, lsn); INSERT INTO vclock VALUES (1, 1)")
     writer.execute("INSERT INTO t VALUES (1)")
     reader = RowReader(*files, lambda _: None)
     asked = []
