@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tests.moves.mutants import OF_MOVES
 from tests.topology.mutants import OF_THE_TOPOLOGY
 
 TOPOLOGY = "model/topology.py"
@@ -483,5 +484,6 @@ MUTANTS = tuple(
             LINKS + "a_peer_of_another_replicaset_gets_no_rows",
         ),
         *OF_THE_TOPOLOGY,
+        *OF_MOVES,
     )
 )

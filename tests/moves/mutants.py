@@ -1,0 +1,290 @@
+"""The rules of moving buckets taken out one at a time, and the test that has to notice.
+
+`python -m tests.replication.run_mutants moves:` plants them. What needs a queue, a crash or a late
+message is also taken out of the model, in `tests/moves/test_model.py`.
+"""
+
+from __future__ import annotations
+
+TOPOLOGY = "model/topology.py"
+STEPS, DECIDE, DELTA = "moves/steps.py", "moves/decide.py", "moves/delta.py"
+IN, OUT = "storage/moving_in.py", "storage/moving_out.py"
+STORE, COPY = "storage/data_store.py", "storage/full_copy.py"
+MOVING, EXECUTION, DISPATCH = "node/moving.py", "node/execution.py", "node/dispatch.py"
+
+AS_STEP = "tests/moves/test_steps.py::test_"
+DECIDED = "tests/moves/test_decide.py::test_"
+DELTAS = "tests/moves/test_deltas.py::test_"
+ONCE = "tests/moves/test_once.py::test_"
+PARTS = "tests/moves/test_parts.py::test_"
+TOLD = "tests/moves/test_streams.py::test_"
+SIM = "tests/sim_cluster/test_move_rules.py::test_"
+
+#: (rule, name, file, old, new, test)
+OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
+    # --- the freeze ---------------------------------------------------------------------------
+    (
+        *("freeze", "moves: a frozen range is written", TOPOLOGY),
+        *("return self.frozen_at is None or self.state is BucketState.COPIED", "return True"),
+        AS_STEP + "who_serves_the_range_in_each_phase",
+    ),
+    (
+        *("freeze", "moves: the last position is told before the freeze", IN),
+        *("if (move.id, frozen_at) not in store.fence.frozen:", "if False:"),
+        DELTAS + "the_last_position_is_told_from_behind_the_freeze_alone",
+    ),
+    (
+        *("freeze", "moves: a schema change does not keep a range from being frozen", DECIDE),
+        *("elif view.has_pending_ddl:", "elif False:"),
+        DECIDED + "a_pending_schema_change_keeps_ranges_from_being_frozen",
+    ),
+    (
+        *("freeze", "moves: a schema change and a freeze do not exclude each other", STEPS),
+        *("(*_own(move), *_both(move), SCHEMA_RANGE, _property_range(PAUSED))", "_own(move)"),
+        AS_STEP + "a_schema_change_makes_freeze_and_hand_over_void",
+    ),
+    (
+        *("freeze", "moves: a freeze is never ended", DECIDE),
+        *("if view.frozen_s.get(move.id, 0.0) > FREEZE_MAX_S:", "if False:"),
+        DECIDED + "a_frozen_range_waits_for_its_target_half_a_second_and_no_longer",
+    ),
+    (
+        *("freeze", "moves: two ranges of one source are frozen at once", DECIDE),
+        *("each.phase is Phase.FROZEN and each.source == move.source", "False"),
+        DECIDED + "of_one_source_one_range_is_frozen_at_a_time",
+    ),
+    # --- the hand-over ------------------------------------------------------------------------
+    (
+        *("hand-over", "moves: a hand-over does not hold on to the replicasets", STEPS),
+        *(
+            '(*_own(move), *_both(move), SCHEMA_RANGE),\n        f"buckets {move}: handed over"',
+            '(*_own(move), SCHEMA_RANGE),\n        f"buckets {move}: handed over"',
+        ),
+        AS_STEP + "a_change_of_either_replicaset_makes_it_void",
+    ),
+    (
+        *("hand-over", "moves: no step holds on to the source", STEPS),
+        *(
+            "return (one_key(table, (move.source,)), one_key(table, (move.target,)))",
+            "return (one_key(table, (move.target,)),)",
+        ),
+        AS_STEP + "a_change_of_either_replicaset_makes_it_void",
+    ),
+    (
+        *("hand-over", "moves: no step holds on to the target", STEPS),
+        *(
+            "return (one_key(table, (move.source,)), one_key(table, (move.target,)))",
+            "return (one_key(table, (move.source,)),)",
+        ),
+        AS_STEP + "a_change_of_either_replicaset_makes_it_void",
+    ),
+    (
+        *("hand-over", "moves: the epoch of the source is not compared", STEPS),
+        *("and report.source_epoch == move.source_epoch == source.epoch", "and True"),
+        AS_STEP + "only_the_word_of_this_very_freeze_hands_over",
+    ),
+    (
+        *("hand-over", "moves: the epoch of the target is not compared", STEPS),
+        *("and report.target_epoch == move.target_epoch == target.epoch", "and True"),
+        AS_STEP + "only_the_word_of_this_very_freeze_hands_over",
+    ),
+    (
+        *("hand-over", "moves: the word of an earlier freeze hands over", STEPS),
+        *("and report.frozen_at == move.frozen_at", "and True"),
+        DECIDED + "a_report_of_an_earlier_freeze_hands_nothing_over",
+    ),
+    (
+        *("hand-over", "moves: only the target's master has the last rows", MOVING),
+        *(
+            "            await self._held_by_those_who_count(lsn, epoch)\n            first =",
+            "            first =",
+        ),
+        SIM + "a_range_is_handed_over_only_when_the_target_s_replica_has_it",
+    ),
+    (
+        *("lease", "moves: a lease without an index", "node/leases.py"),
+        *("            await self._runner.wait_applied(answer.index, LEASE_S)\n", ""),
+        TOLD + "a_lease_counts_only_for_who_has_applied_what_was_committed_when_it_was_granted",
+    ),
+    (
+        *("lease", "moves: the writer does not know the newest fence", STORE),
+        *("or (newest is not fence and not newest.owns(bucket))", ""),
+        DELTAS + "what_the_newest_fence_takes_away_is_refused_before_the_writer_has_it",
+    ),
+    # --- deltas -------------------------------------------------------------------------------
+    (
+        *("delta", "moves: a delta is taken wherever the target stands", DELTA),
+        *("return progress is not None and (", "return True or ("),
+        DELTAS + "a_delta_that_comes_twice_is_taken_once",
+    ),
+    (
+        *("delta", "moves: a delta of an attempt that was given up is taken", DELTA),
+        *(
+            "(progress.move, progress.attempt, progress.at, progress.after)"
+            " == (move, attempt, at, after)",
+            "(progress.move, progress.at, progress.after) == (move, at, after)",
+        ),
+        DELTAS + "a_late_delta_of_an_attempt_that_was_given_up_is_refused",
+    ),
+    (
+        *("delta", "moves: a late delta is taken after the move was given up", IN),
+        *("if not store.fence.takes(move.id):", "if False:"),
+        DELTAS + "a_late_delta_after_the_move_was_given_up_is_refused",
+    ),
+    (
+        *("delta", "moves: a copy does not begin with an empty range", IN),
+        *(
+            "for table in store.tables.values():\n                execute(",
+            "for table in ():\n                execute(",
+        ),
+        DELTAS + "a_copy_begins_with_an_empty_range",
+    ),
+    (
+        *("delta", "moves: a stamp has no epoch", OUT),
+        *("if lsn and (row is None or row[0] != epoch):", "if lsn and row is None:"),
+        DELTAS + "a_position_of_another_history_is_told_by_its_epoch",
+    ),
+    (
+        *("delta", "moves: a log that forgot something is gone on with", OUT),
+        *("if lsn >= first and self._missing(origin, first):", "if False:"),
+        DELTAS + "a_log_that_forgot_what_comes_next_makes_the_target_begin_anew",
+    ),
+    (
+        *("delta", "moves: rows and log of a delta are of two moments", OUT),
+        *(
+            'all of it of one moment."""\n        self._connection.execute("BEGIN")\n        try:\n'
+            "            return self._delta(start, end, at, after, max_bytes, epoch)\n"
+            '        finally:\n            self._connection.execute("COMMIT")',
+            'all of it of one moment."""\n'
+            "        return self._delta(start, end, at, after, max_bytes, epoch)",
+        ),
+        DELTAS + "all_of_a_delta_is_of_one_moment",
+    ),
+    (
+        *("delta", "moves: a key that changes is sent whole", DELTA),
+        *("if had and has:", "if had or has:"),
+        DELTAS + "a_key_that_changes_is_cut_at_the_mark",
+    ),
+    (
+        *("delta", "moves: records are ordered by name instead of epoch", OUT),
+        *("key=lambda record: (record[0], record[1], record[2])", "key=lambda record: record[1:3]"),
+        DELTAS + "records_of_several_masters_follow_in_the_order_of_their_epochs",
+    ),
+    (
+        *("delta", "moves: rows come with half of the log", OUT),
+        *("                is_whole = False\n                break\n", "                break\n"),
+        DELTAS + "rows_come_only_with_a_delta_whose_log_part_reached_the_present",
+    ),
+    # --- schema changes -----------------------------------------------------------------------
+    (
+        *("schema", "moves: a delta is taken in the middle of a schema change", IN),
+        *("if number in truncated and store.versions.get(number) != version:", "if False:"),
+        DELTAS + "while_a_schema_change_is_half_made_nothing_is_taken",
+    ),
+    (
+        *("schema", "moves: what was truncated comes back", DELTA),
+        *("if change.version < truncated_at:", "if False:"),
+        DELTAS + "what_was_truncated_does_not_come_back",
+    ),
+    # --- operations ---------------------------------------------------------------------------
+    (
+        *("once", "moves: operations stay behind", OUT),
+        *("operations += self._done(start, end)", "pass"),
+        DELTAS + "operations_move_with_their_buckets_and_with_no_others",
+    ),
+    (
+        *("once", "moves: operations move without their buckets", OUT),
+        *(
+            "ranges = intersection(_decode_ranges(packed), ((start, end),))",
+            "ranges = _decode_ranges(packed)",
+        ),
+        DELTAS + "operations_move_with_their_buckets_and_with_no_others",
+    ),
+    (
+        *("once", "moves: operations are known of copied rows only", OUT),
+        *("if operation.buckets is None:", "if True:"),
+        DELTAS + "an_operation_is_known_of_buckets_that_were_not_copied_yet",
+    ),
+    (
+        *("once", "moves: a part by ranges is skipped whole", EXECUTION),
+        *("if not left or not request.open_sql:", "if True:"),
+        ONCE + "a_part_by_ranges_leaves_out_what_came_with_its_buckets",
+    ),
+    (
+        *("once", "moves: an empty range remembers operations", IN),
+        *("            store.forget_buckets(part.start, part.end)\n", ""),
+        DELTAS + "an_empty_range_knows_no_operations",
+    ),
+    # --- statements ---------------------------------------------------------------------------
+    (
+        *("parts", "moves: the second round is planned whole", DISPATCH),
+        *("    return requests(left)\n", "    return requests(None)\n"),
+        PARTS + "only_what_was_not_executed_is_sent_to_the_new_owner",
+    ),
+    (
+        *("parts", "moves: what stops the rest hides what was done", DISPATCH),
+        *(
+            "                if not settled:\n                    raise\n",
+            "                raise\n",
+        ),
+        PARTS + "what_stops_the_rest_does_not_hide_what_was_done",
+    ),
+    (
+        *("parts", "moves: a read is judged before its snapshot opens", "storage/readers.py"),
+        *("                check()\n            return taken", "            return taken"),
+        "tests/storage/test_readers.py"
+        "::test_a_read_is_judged_when_its_rows_are_those_of_one_moment",
+    ),
+    # --- old rows -----------------------------------------------------------------------------
+    (
+        *("drop", "moves: rows that are owned are dropped", IN),
+        *("if store.fence.touches(move.start, move.end):", "if False:"),
+        DELTAS + "rows_that_are_owned_are_not_dropped",
+    ),
+    (
+        *("drop", "moves: a replica drops before it knows of the hand-over", IN),
+        *("if not store.fence.has_given(part.move):", "if False:"),
+        DELTAS + "a_replica_drops_old_rows_only_when_it_knows_of_the_hand_over",
+    ),
+    (
+        *("drop", "moves: an old drop waits while the buckets are here again", IN),
+        *(
+            "if not store.fence.has_given(part.move):",
+            "if store.fence.touches(part.start, part.end):",
+        ),
+        DELTAS + "a_replica_that_was_away_while_a_range_left_and_came_back_goes_on",
+    ),
+    (
+        *("drop", "moves: a move is done before the drop is safe", MOVING),
+        *("        await self._held_by_those_who_count(0, epoch)\n", ""),
+        SIM + "a_move_is_done_only_when_the_source_s_replica_has_dropped_the_rows",
+    ),
+    (
+        *("copy", "moves: a full copy without progress", COPY),
+        *('            (PROGRESS, "SELECT move, body FROM move_progress"),\n', ""),
+        DELTAS + "a_full_copy_in_the_middle_of_a_move_has_its_progress",
+    ),
+    (
+        *("plan", "moves: a move that nobody wants goes on", DECIDE),
+        *("if why := _no_longer_wanted(view, move):", 'if why := "":'),
+        DECIDED + "a_target_that_leaves_gets_nothing",
+    ),
+    # --- streams ------------------------------------------------------------------------------
+    (
+        *("stream", "moves: records of moves are told", "server/row_changes.py"),
+        *(
+            "    if record.kind != Kind.ROWS:\n        return []\n    return [\n",
+            "    return [\n",
+        ),
+        TOLD + "records_of_moves_are_told_to_nobody",
+    ),
+    (
+        *("stream", "moves: a target is read before its source's end", "spark/row_stream.py"),
+        *(
+            "max(min(lsn, move.first.get(origin, 0)), mine.get(origin, 0))",
+            "lsn",
+        ),
+        "tests/spark/test_handed_over.py"
+        "::test_a_target_is_read_past_its_first_record_only_behind_the_last_of_the_source",
+    ),
+)
