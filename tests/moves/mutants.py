@@ -147,7 +147,7 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
         *("delta", "moves: a log that forgot something is gone on with", OUT),
         *("if lsn >= first and self._missing(origin, first):", "if False:"),
-        DELTAS + "a_log_that_forgot_what_comes_next_makes_the_target_begin_anew",
+        DELTAS + "the_first_records_of_a_new_master_must_be_there_as_well",
     ),
     (
         *("delta", "moves: rows and log of a delta are of two moments", OUT),
@@ -268,6 +268,11 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
         *("plan", "moves: a move that nobody wants goes on", DECIDE),
         *("if why := _no_longer_wanted(view, move):", 'if why := "":'),
         DECIDED + "a_target_that_leaves_gets_nothing",
+    ),
+    (
+        *("replica", "moves: a replica answers for rows that it does not have yet", EXECUTION),
+        *("        elif not fence.is_master:\n", "        elif False:\n"),
+        SIM + "a_replica_answers_for_new_buckets_when_it_has_their_rows",
     ),
     # --- streams ------------------------------------------------------------------------------
     (

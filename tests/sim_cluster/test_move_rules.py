@@ -6,14 +6,24 @@ import asyncio
 
 import pytest
 
-from cairn.model.moves import Phase
+from cairn.model.errors import NotOwner
+from cairn.model.moves import Move, Phase
+from cairn.model.rpc import ReadRequest
 from cairn.moves import shares
+from cairn.sim.cluster.load import TABLE, Load
+from cairn.sim.cluster.moving_registers import Registers
+from tests.sim_cluster.scenes import world_of
+from tests.sim_cluster.test_data_rules import in_process
 from tests.sim_cluster.test_moves import Growing
+
+READ_ALL = (
+    f"SELECT * FROM {TABLE.physical_name} WHERE bucket_id BETWEEN {{}} AND {{}} ORDER BY 1, 2"
+)
 
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shares, "PIECE", 8)
+    monkeypatch.setattr(shares, "PIECE", 4)
 
 
 def phases(scene: Growing) -> list[Phase]:
@@ -69,5 +79,51 @@ def test_a_move_is_done_only_when_the_source_s_replica_has_dropped_the_rows() ->
         assert Phase.COPIED in phases(scene)
         assert Phase.DONE not in phases(scene)
         await calm(scene)
+
+    scene.world.run(script)
+
+
+def test_a_replica_answers_for_new_buckets_when_it_has_their_rows() -> None:
+    """It hears of the hand-over by Raft. Its rows come by the log, from which it is cut off."""
+    scene = Growing("sync")
+    scene.world = world_of("a", "b", "c", factor=3, mode="sync")
+    scene.load = Load(scene.world)
+    scene.registers = Registers(scene.world, scene.load)
+
+    async def script() -> None:
+        await scene.ready()
+        await scene.registers.run(2.0)
+        for name in "def":
+            scene.world.add(name, ("a:3301", "b:3301", "c:3301")).start()
+        await scene.world.online("d", "e", "f")
+        await scene.world.until(lambda: bool(phases(scene)), "a move to begin", 30.0)
+        master = scene.master("default_2")
+        assert master is not None
+        [last, other] = [scene.world.nodes[name] for name in "fed" if name != master.name]
+        instance = last.instance
+        assert instance is not None
+        have = instance.data
+        await scene.world.until(lambda: TABLE.id in have.versions, "its table", 30.0)
+        before = set(instance.state.cluster.moves)
+        for node in (master, other):
+            cut(scene, last.name, node.name)
+
+        def new() -> list[Move]:
+            found = instance.state.cluster.moves.values()
+            return [move for move in found if move.phase is Phase.COPIED and move.id not in before]
+
+        await scene.world.until(lambda: bool(new()), "the replica to hear of a hand-over", 30.0)
+        [move] = new()
+        text = READ_ALL.format(move.start, move.end)
+        span = ((move.start, move.end),)
+        request = ReadRequest(text, (), {TABLE.id: 1}, ranges=span, preference="any")
+        execution, theirs = scene.load.execution(last), scene.load.execution(master)
+        with pytest.raises(NotOwner, match="on their way"):
+            await in_process(last, lambda: execution.read(request))
+        scene.world.wire.heal()
+        await scene.world.settled()
+        rows = await in_process(last, lambda: execution.read(request))
+        wanted = await in_process(master, lambda: theirs.read(request))
+        assert rows == wanted != []
 
     scene.world.run(script)

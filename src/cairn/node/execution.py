@@ -25,6 +25,7 @@ from cairn.model.errors import (
     OutcomeUnknown,
     TableUnderDdl,
 )
+from cairn.model.moves import Move
 from cairn.model.records import Operation
 from cairn.model.rpc import ReadRequest, ReadResponse, WriteRequest, WriteResponse
 from cairn.model.spans import contains, merged, of_buckets, subtract
@@ -60,6 +61,8 @@ class Execution:
         instance.data.share_with(lambda: self.reader.count)
         self._pool = ThreadPoolExecutor(SCAN_THREADS, thread_name_prefix="scan")
         self._local = threading.local()
+        self._fence: Fence | None = None  # for which `_coming` was made
+        self._coming: list[Move] = []  # handed over to us, and not here yet as far as is known
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -77,6 +80,23 @@ class Execution:
             raise NotOwner("some buckets of the read do not belong to this replicaset")
         if request.preference == "leader" and request.tables:
             self.check_lease()
+        elif not fence.is_master:
+            self._check_arrived(request, fence)
+
+    def _check_arrived(self, request: ReadRequest, fence: Fence) -> None:
+        """A replica hears of a hand-over by Raft, and gets the rows by the log, maybe later."""
+        if fence is not self._fence:
+            self._fence, self._coming = fence, self._instance.moving.taken_over()
+        if not self._coming:
+            return
+        has = self._instance.replication.has
+        self._coming = [move for move in self._coming if not has(move.target_first)]
+        asked = request.ranges or ()
+        if request.bucket is not None:
+            asked = ((request.bucket, request.bucket),)
+        for move in self._coming:
+            if any(low <= move.end and high >= move.start for low, high in asked):
+                raise NotOwner("the rows of these buckets are still on their way to this replica")
 
     def _check_versions(self, request: ReadRequest) -> None:
         have = self._instance.data.versions

@@ -352,6 +352,17 @@ class Moving:
         await self._report(self._said(move.id, is_empty=True))
         return REPORT_S
 
+    def taken_over(self) -> list[Move]:
+        """Moves that were handed over to this replicaset, as far as they are remembered."""
+        me = self._state.cluster.instances.get(self._name)
+        return [
+            move
+            for move in self._state.cluster.moves.values()
+            if me is not None
+            and move.target == me.replicaset_name
+            and move.phase in (Phase.COPIED, Phase.DONE)
+        ]
+
     def has_rows(self, low: int, high: int) -> bool:
         """Whether all rows of these buckets are here, also of those that were just given away.
 

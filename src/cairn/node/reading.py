@@ -219,8 +219,19 @@ class Reads:
         return await self._read_at(replicaset, request, how)
 
     async def _read_at(self, replicaset: str, request: ReadRequest, how: How) -> list[Row]:
+        target = self.routes.reader(replicaset, request.preference, self.instance.raft_id)
+        try:
+            return await self._read_from(target, replicaset, request, how)
+        except NotOwner:
+            if request.preference != "any" or target == self.routes.master(replicaset):
+                raise
+        # A replica may know of a hand-over before it has the rows; the master has them.
+        return await self._read_from(self.routes.master(replicaset), replicaset, request, how)
+
+    async def _read_from(
+        self, target: int, replicaset: str, request: ReadRequest, how: How
+    ) -> list[Row]:
         instance = self.instance
-        target = self.routes.reader(replicaset, request.preference, instance.raft_id)
         if target == instance.raft_id:
             self.local += 1
             rows = await self.execution.read(request, how.cancelled)

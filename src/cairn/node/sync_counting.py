@@ -6,6 +6,7 @@ import asyncio
 from typing import NamedTuple
 
 from cairn.model.errors import NoMaster, OutcomeUnknown
+from cairn.model.moves import Stamp
 from cairn.model.records import Vclock, covers
 from cairn.model.topology import Instance as InstanceRow
 from cairn.model.topology import Replicaset
@@ -114,6 +115,15 @@ class SyncCounting:
         """Whether no cut since `epoch` has left the record out: its lsn may be another's now."""
         now = self._history
         return epoch >= now.epoch or lsn <= now.limit(self._uuid, epoch)
+
+    def has(self, stamp: Stamp) -> bool:
+        """Whether what came up to there, as far as it is history, is on this instance."""
+        now, vclock = self._history, self.data.vclock
+        return all(
+            vclock.get(origin, 0)
+            >= (lsn if epoch >= now.epoch else min(lsn, now.limit(origin, epoch)))
+            for origin, (lsn, epoch) in stamp.items()
+        )
 
     def _left_out(self) -> OutcomeUnknown:
         return OutcomeUnknown(
