@@ -160,8 +160,10 @@ class Pair:
             site.shaped(shape)
 
 
-def rows(*found: tuple[int, int, str]) -> list[tuple[int, int, str]]:
-    return sorted(found)
+def filled(pair: Pair, count: int = 8) -> None:
+    """A key for each bucket from 1 on, key = 10 × bucket."""
+    for bucket in range(1, count + 1):
+        pair.s.put(bucket, 10 * bucket, f"v{bucket}")
 
 
 def wider(table: Table, version: int, **fields: Any) -> Table:

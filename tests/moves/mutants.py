@@ -15,6 +15,7 @@ MOVING, EXECUTION, DISPATCH = "node/moving.py", "node/execution.py", "node/dispa
 AS_STEP = "tests/moves/test_steps.py::test_"
 DECIDED = "tests/moves/test_decide.py::test_"
 DELTAS = "tests/moves/test_deltas.py::test_"
+REPLICAS = "tests/moves/test_replicas.py::test_"
 ONCE = "tests/moves/test_once.py::test_"
 PARTS = "tests/moves/test_parts.py::test_"
 TOLD = "tests/moves/test_streams.py::test_"
@@ -31,7 +32,7 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
         *("freeze", "moves: the last position is told before the freeze", IN),
         *("if (move.id, frozen_at) not in store.fence.frozen:", "if False:"),
-        DELTAS + "the_last_position_is_told_from_behind_the_freeze_alone",
+        REPLICAS + "the_last_position_is_told_from_behind_the_freeze_alone",
     ),
     (
         *("freeze", "moves: a schema change does not keep a range from being frozen", DECIDE),
@@ -109,7 +110,7 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
         *("lease", "moves: the writer does not know the newest fence", STORE),
         *("or (newest is not fence and not newest.owns(bucket))", ""),
-        DELTAS + "what_the_newest_fence_takes_away_is_refused_before_the_writer_has_it",
+        REPLICAS + "what_the_newest_fence_takes_away_is_refused_before_the_writer_has_it",
     ),
     # --- deltas -------------------------------------------------------------------------------
     (
@@ -239,12 +240,12 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
         *("drop", "moves: rows that are owned are dropped", IN),
         *("if store.fence.touches(move.start, move.end):", "if False:"),
-        DELTAS + "rows_that_are_owned_are_not_dropped",
+        REPLICAS + "rows_that_are_owned_are_not_dropped",
     ),
     (
         *("drop", "moves: a replica drops before it knows of the hand-over", IN),
         *("if not store.fence.has_given(part.move):", "if False:"),
-        DELTAS + "a_replica_drops_old_rows_only_when_it_knows_of_the_hand_over",
+        REPLICAS + "a_replica_drops_old_rows_only_when_it_knows_of_the_hand_over",
     ),
     (
         *("drop", "moves: an old drop waits while the buckets are here again", IN),
@@ -252,7 +253,7 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
             "if not store.fence.has_given(part.move):",
             "if store.fence.touches(part.start, part.end):",
         ),
-        DELTAS + "a_replica_that_was_away_while_a_range_left_and_came_back_goes_on",
+        REPLICAS + "a_replica_that_was_away_while_a_range_left_and_came_back_goes_on",
     ),
     (
         *("drop", "moves: a move is done before the drop is safe", MOVING),
@@ -262,7 +263,7 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
         *("copy", "moves: a full copy without progress", COPY),
         *('            (PROGRESS, "SELECT move, body FROM move_progress"),\n', ""),
-        DELTAS + "a_full_copy_in_the_middle_of_a_move_has_its_progress",
+        REPLICAS + "a_full_copy_in_the_middle_of_a_move_has_its_progress",
     ),
     (
         *("plan", "moves: a move that nobody wants goes on", DECIDE),
