@@ -13,17 +13,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cairn.sim.cluster import world
-from cairn.sim.cluster.back_and_forth import run_back_and_forth
 from cairn.sim.cluster.history import Result, run_seed
 from cairn.sim.cluster.queue_kills import run_all
 from cairn.sim.cluster.row_history import run_row_seed
+from cairn.sim.cluster.trial import KINDS as TRIALS
+from cairn.sim.cluster.trial import run_trial
 from cairn.sim.ledger import Ended, Ledger, continue_ledger
 from cairn.sim.main import parse_seeds, say
 
 KINDS: dict[str, Callable[[int], Result]] = {
     "cluster": run_seed,
     "rows": run_row_seed,
-    "back-and-forth": run_back_and_forth,
+    **{name: run_trial(name) for name in ("mix", *TRIALS)},
 }
 CHECK_TWICE_EVERY = 25  # seeds that are run twice, to prove that a seed says it all
 
