@@ -89,6 +89,11 @@ class Replicaset(msgspec.Struct, frozen=True):
         )
 
 
+def without_master(replicaset: Replicaset) -> Replicaset:
+    """One has to be named anew, in an epoch of its own; it may be the same one."""
+    return msgspec.structs.replace(replicaset, current_master_name="")
+
+
 class Tier(msgspec.Struct, frozen=True):
     name: str
     replication_factor: int

@@ -19,7 +19,14 @@ from cairn.model import system_tables as system
 from cairn.model.holders import EXPEL_BY_FORCE, lost_with
 from cairn.model.ops import Delete, Dml, Replace, Update
 from cairn.model.ranges import KeyRange, one_key, whole_table
-from cairn.model.topology import Grade, Instance, Replicaset, ReplicasetState, State
+from cairn.model.topology import (
+    Grade,
+    Instance,
+    Replicaset,
+    ReplicasetState,
+    State,
+    without_master,
+)
 
 _INSTANCES = system.PICO_INSTANCE
 _REPLICASETS = system.PICO_REPLICASET
@@ -124,7 +131,25 @@ def switch_master(view: ClusterView) -> Iterator[Action]:
                 old=old.name,
                 heir=heir.name,
             )
-        yield _seal(view, replicaset)
+        if replicaset.current_master_name:
+            yield _depose(replicaset)
+        else:
+            yield _seal(view, replicaset)
+
+
+def _depose(replicaset: Replicaset) -> Propose:
+    """There is no master until one is named, whatever is asked for meanwhile.
+
+    Whoever has promised takes no more records of this epoch. If the wish were taken back before a
+    naming, that instance would wait for one for ever.
+    """
+    return Propose(
+        step="depose master",
+        subject=replicaset.name,
+        ops=(put_replicaset(without_master(replicaset)),),
+        ranges=(whole_table(_INSTANCES.id), replicaset_range(replicaset)),
+        say=f"{replicaset.name}: {replicaset.current_master_name} is no longer its master",
+    )
 
 
 def _seal(view: ClusterView, replicaset: Replicaset) -> SealAndName:
