@@ -10,7 +10,9 @@ import msgspec
 from cairn.model import ops, rows
 from cairn.model.ranges import one_key
 from cairn.model.system_tables import PICO_REPLICASET
-from cairn.model.topology import Grade, Replicaset
+from cairn.model.topology import Replicaset
+from cairn.node.boot import Boot
+from cairn.node.instance import Instance
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.registers import why_unequal
 from tests.sim_cluster.scenes import Triple, hold, inside, played
@@ -20,11 +22,6 @@ from tests.sim_cluster.test_data_rules import in_process
 def replicaset_of(scene: Triple) -> Replicaset:
     [found] = inside(scene.leader).state.cluster.replicasets.values()
     return found
-
-
-def is_wanted(scene: Triple, node: SimNode) -> bool:
-    row = inside(scene.leader).state.cluster.instances[node.name]
-    return row.target_state.grade is Grade.ONLINE
 
 
 async def wished(scene: Triple, master: SimNode) -> None:
@@ -93,19 +90,43 @@ def test_a_master_that_was_started_again_writes_nothing_before_it_is_named_anew(
 
 def test_a_failover_that_is_called_off_leaves_nobody_waiting_for_a_naming() -> None:
     async def script(scene: Triple) -> None:
-        release = hold(scene.third)  # it can promise nothing
-        scene.master.pause()
+        releases = [hold(node) for node in (scene.master, scene.third)]  # nothing is written there
+        await wished(scene, scene.leader)
 
         def has_promised() -> bool:
             return inside(scene.leader).data.store.promised > replicaset_of(scene).epoch
 
         await scene.world.until(has_promised, "a promise of one, where two are needed", 30.0)
-        scene.master.resume()
-        await scene.world.until(lambda: is_wanted(scene, scene.master), "its return", 30.0)
         await wished(scene, scene.master)
-        release()
+        for release in releases:
+            release()
         await scene.calm()
-        await scene.write(2, scene.load.masters()[0])
+        writing = asyncio.ensure_future(scene.write(2, scene.load.masters()[0]))
+        await scene.world.until(writing.done, "a write", 30.0)
         await equal(scene)
 
     played("sync", script)
+
+
+def test_a_lease_is_not_asked_for_by_what_an_earlier_life_was() -> None:
+    """Its tables still say that it is the master, and so do the leader's, until it has woken up."""
+
+    async def script(scene: Triple) -> None:
+        master = scene.master
+        master.crash()
+
+        class Sleepy(Boot):
+            async def activate(self, instance: Instance, reason: str) -> None:
+                await asyncio.sleep(1.5)
+                await super().activate(instance, reason)
+
+        master.boot_class = Sleepy
+        master.start()
+        await scene.world.until(lambda: master.instance is not None, "its start", 10.0)
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+            instance = inside(master)
+            assert not instance.lease.is_held(instance.data.fence.epoch)
+        await scene.calm()
+
+    played("async", script)
