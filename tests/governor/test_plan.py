@@ -114,21 +114,21 @@ def test_a_demoted_master_that_answers_is_asked_for_its_last_row() -> None:
     )
 
 
-def silent_master(current: str) -> ClusterView:
+def silent_master(wished: str) -> ClusterView:
     return view_of(
         instance("i9", 1, replicaset="r9"),
         instance("i1", 2, ONLINE, OFFLINE, reason="silent"),
         instance("i2", 3),
         instance("i3", 4),
-        sets=(replicaset("r1", current, ("i1", "i2", "i3"), target_master_name="i2"),),
+        sets=(replicaset("r1", "i1", ("i1", "i2", "i3"), target_master_name=wished),),
         voters={1, 3, 4},
     )
 
 
 def test_a_silent_master_is_none_any_more_before_anybody_promises() -> None:
-    action = plan(silent_master("i1"))
+    action = plan(silent_master("i2"))
     assert isinstance(action, Propose)
-    deposed = replicaset("r1", "", ("i1", "i2", "i3"), target_master_name="i2")
+    deposed = replicaset("r1", "i1", ("i1", "i2", "i3"), target_master_name="")
     assert (action.step, action.ops) == ("depose master", (put_replicaset(deposed),))
 
 

@@ -217,7 +217,7 @@ MUTANTS = tuple(
         ),
         (
             *("1", "an answer of one is enough for a seal", "governor/rules/leaving.py"),
-            *("needed=majority if is_sync else max(len(members), 1)", "needed=1"),
+            *("needed=majority if is_sync else len(members)", "needed=1"),
             UNIT + "governor.py::test_a_seal_takes_a_majority_of_the_recorded_members_in_sync_mode",
         ),
         # --- rows and schema ----------------------------------------------------------------------

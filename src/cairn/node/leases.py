@@ -111,7 +111,7 @@ class LeaseGiver:
         if replicaset is None or master is not instance:
             return f"the master is {'nobody' if master is None else master.name}"
         if replicaset.target_master_name != request.instance:
-            return f"{replicaset.target_master_name} is to become master"
+            return f"{replicaset.target_master_name or 'another one'} is to become master"
         if replicaset.epoch != request.epoch:
             return f"the epoch is {replicaset.epoch}"
         if instance.target_state.incarnation != request.incarnation:

@@ -24,7 +24,7 @@ from cairn.model.rpc import (
     JoinResponse,
     UpdateInstanceRequest,
 )
-from cairn.model.topology import Grade, Instance, State, without_master
+from cairn.model.topology import Grade, Instance, State, deposed
 from cairn.model.values import datetime_to_micros
 from cairn.node.clocks import clock_problem
 from cairn.node.global_state import GlobalState
@@ -233,7 +233,7 @@ def _master_changes(cluster: Cluster, instance: Instance) -> list[ops.Dml]:
         return []
     if instance.target_state.incarnation == 0:
         return []  # it comes up for the first time: nobody has records of it
-    row = rows.replicaset_row(without_master(replicaset))
+    row = rows.replicaset_row(deposed(replicaset))
     return [ops.Replace(system.PICO_REPLICASET.id, row)]
 
 

@@ -228,7 +228,7 @@ class Registers:
             if self._world.loop.time() > until:
                 task.cancel()
                 return "unknown", None
-            await asyncio.sleep(0.005)
+            await asyncio.wait({task}, timeout=0.1)
         try:
             return "done", task.result()
         except asyncio.CancelledError:
