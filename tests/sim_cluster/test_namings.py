@@ -82,8 +82,7 @@ def test_a_master_that_was_started_again_writes_nothing_before_it_is_named_anew(
                 epochs.add(instance.data.fence.epoch)
             return bool(epochs)
 
-        while not is_named():
-            await asyncio.sleep(0.005)
+        await scene.world.until(is_named, "a lease", 30.0)
         assert epochs == {before + 1}
         await scene.calm()
 
