@@ -56,7 +56,7 @@ test-all: check $(VENV)/.spark
 sim: setup
 	$(BIN)/cairn simulate --seeds $(SEEDS) --workers $(WORKERS)
 	$(BIN)/python -m cairn.sim.cluster --seeds 1-$(CLUSTER_SEEDS) --workers $(WORKERS)
-	$(BIN)/python -m cairn.sim.cluster --kind back-and-forth --seeds 1-$(CLUSTER_SEEDS) --workers $(WORKERS)
+	$(BIN)/python -m cairn.sim.cluster --kind mix --seeds 1-$(CLUSTER_SEEDS) --workers $(WORKERS)
 	$(BIN)/python -m tests.moves.model large
 	$(BIN)/python -m cairn.sim.cluster --queue-kills --every $(or $(KILLS_EVERY),20) --workers $(WORKERS)
 

@@ -21,7 +21,9 @@ from cairn.governor.actions import (
 )
 from cairn.governor.buckets import shares
 from cairn.governor.plan import plan
+from cairn.governor.rules.leaving import put_replicaset
 from cairn.governor.rules.voters import wanted_voters
+from cairn.governor.view import ClusterView
 from cairn.model.topology import Grade, State
 from tests.governor.builders import World, instance, replicaset, view_of
 
@@ -112,16 +114,26 @@ def test_a_demoted_master_that_answers_is_asked_for_its_last_row() -> None:
     )
 
 
-def test_a_silent_master_is_replaced_by_sealing_a_majority() -> None:
-    view = view_of(
+def silent_master(wished: str) -> ClusterView:
+    return view_of(
         instance("i9", 1, replicaset="r9"),
         instance("i1", 2, ONLINE, OFFLINE, reason="silent"),
         instance("i2", 3),
         instance("i3", 4),
-        sets=(replicaset("r1", "i1", ("i1", "i2", "i3"), target_master_name="i2"),),
+        sets=(replicaset("r1", "i1", ("i1", "i2", "i3"), target_master_name=wished),),
         voters={1, 3, 4},
     )
-    action = plan(view)
+
+
+def test_a_silent_master_is_none_any_more_before_anybody_promises() -> None:
+    action = plan(silent_master("i2"))
+    assert isinstance(action, Propose)
+    deposed = replicaset("r1", "i1", ("i1", "i2", "i3"), target_master_name="")
+    assert (action.step, action.ops) == ("depose master", (put_replicaset(deposed),))
+
+
+def test_a_silent_master_is_replaced_by_sealing_a_majority() -> None:
+    action = plan(silent_master(""))
     assert isinstance(action, SealAndName)
     assert action.members == ("i2", "i3")
 

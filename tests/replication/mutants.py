@@ -35,6 +35,7 @@ EPOCHS = "tests/sim_cluster/test_epochs.py::test_"
 STORE = "tests/storage/test_raft_store.py::test_"
 SCHEMA = "tests/sim_cluster/test_schema_faults.py::test_"
 PULLS = "tests/sim_cluster/test_pulls.py::test_"
+NAMINGS = "tests/sim_cluster/test_namings.py::test_"
 LINKS = "tests/sim_cluster/test_refused_links.py::test_"
 
 
@@ -95,6 +96,25 @@ MUTANTS = tuple(
             *("23", "operations that were done are remembered for ever", RUNNER),
             *("            await self._forget_operations()\n", ""),
             SIM + "operations_that_were_done_long_ago_are_forgotten_everywhere",
+        ),
+        # --- who is master ------------------------------------------------------------------------
+        (
+            *("2", "a master goes on in its epoch after a restart", "node/membership.py"),
+            *("            changes += _master_changes(cluster, instance)\n", "            pass\n"),
+            NAMINGS + "a_master_that_lost_its_last_records_gives_their_numbers_to_no_others",
+        ),
+        (
+            *("9", "a lease is asked for by what an earlier life was", LEASES),
+            *(" or not self.is_awake:", ":"),
+            NAMINGS + "a_lease_is_not_asked_for_by_what_an_earlier_life_was",
+        ),
+        (
+            *("1", "a failover that is called off is forgotten", "governor/rules/leaving.py"),
+            *(
+                "        if replicaset.current_master_name:\n            yield _dep",
+                "        if False:\n            yield _dep",
+            ),
+            NAMINGS + "a_failover_that_is_called_off_leaves_nobody_waiting_for_a_naming",
         ),
         # --- global tables ------------------------------------------------------------------------
         (
@@ -198,7 +218,7 @@ MUTANTS = tuple(
         ),
         (
             *("1", "an answer of one is enough for a seal", "governor/rules/leaving.py"),
-            *("needed=majority if is_sync else max(len(members), 1)", "needed=1"),
+            *("needed=majority if is_sync else len(members)", "needed=1"),
             UNIT + "governor.py::test_a_seal_takes_a_majority_of_the_recorded_members_in_sync_mode",
         ),
         # --- rows and schema ----------------------------------------------------------------------

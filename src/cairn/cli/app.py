@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -383,13 +384,19 @@ def simulate(
     first: Annotated[int, typer.Option(help="the first of them")] = 1,
     workers: Annotated[int, typer.Option(help="processes")] = 2,
     nodes: Annotated[int | None, typer.Option(help="always this many nodes")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="go on where this file ends, and add to it")
+    ] = None,
+    minutes: Annotated[float, typer.Option(help="with --ledger: how long")] = 10.0,
 ) -> None:
     """Run the Raft core under the seeded simulator, with all faults and oracles.
 
     Example: cairn simulate --seed 42
     """
-    from cairn.sim.main import explain, run_seeds
+    from cairn.sim.main import explain, keep_ledger, run_seeds
 
+    if ledger is not None:
+        raise typer.Exit(1 if keep_ledger(ledger, minutes, nodes) else 0)
     if seed is not None:
         raise typer.Exit(1 if explain(seed, nodes).failure is not None else 0)
     raise typer.Exit(1 if run_seeds(first, seeds, workers, nodes=nodes) else 0)

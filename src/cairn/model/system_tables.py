@@ -143,7 +143,7 @@ PICO_REPLICASET = _table(
     (
         "target_master_name",
         "S",
-        "who shall; differs while a switch is under way",
+        "who shall; differs while a switch is under way, empty while one is named",
         checks.NAME_OR_NONE,
     ),
     ("tier", "S", "", checks.NAME),

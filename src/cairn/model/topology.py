@@ -88,6 +88,16 @@ class Replicaset(msgspec.Struct, frozen=True):
             past_cuts=past,
         )
 
+    @property
+    def awaits_naming(self) -> bool:
+        """Nobody acts as master until one is named, in an epoch of its own; it may be the same."""
+        return bool(self.current_master_name) and not self.target_master_name
+
+
+def deposed(replicaset: Replicaset) -> Replicaset:
+    """The current master stays known, as the one who had all rows; but it is none any more."""
+    return msgspec.structs.replace(replicaset, target_master_name="")
+
 
 class Tier(msgspec.Struct, frozen=True):
     name: str

@@ -303,23 +303,14 @@ class Boot:
         return self.instance
 
     async def activate(self, instance: Instance, reason: str) -> None:
-        """Ask for target Online until the leader has written it (seeds/002, postjoin)."""
+        """Ask for target Online until the leader has written it (seeds/002, postjoin).
+
+        Only its answer counts: a row that says Online may be replayed and of an earlier life.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.config.boot_timeout_s
         say_at = loop.time() + SAY_EVERY_S
-        row = instance.row
-        before = -1 if row is None else row.target_state.incarnation
         while not instance.exit_code.done():
-            row = instance.row
-            if (
-                row is not None
-                and row.target_state.grade is Grade.ONLINE
-                and row.target_state.incarnation > before >= 0
-            ):
-                instance.sentinel.is_active = True
-                return  # an answer was lost, the entry was not
-            if row is not None and before < 0:
-                before = row.target_state.incarnation
             request = UpdateInstanceRequest(
                 cluster_uuid=self.identity.cluster_uuid,
                 instance_name=instance.name,
@@ -337,7 +328,7 @@ class Boot:
             )
             try:
                 await instance.ask_leader("update_instance", request, Empty, 5.0)
-                instance.sentinel.is_active = True
+                instance.awake()
                 return
             except CairnError as problem:
                 trouble = problem

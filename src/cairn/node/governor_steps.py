@@ -216,7 +216,8 @@ class Steps:
 
         def standing(name: str) -> tuple[int, int, bool]:
             answer = answers[name]
-            preferred = name == replicaset.target_master_name
+            # Who was started again and has everything goes on: clients know the way to it.
+            preferred = name == (replicaset.target_master_name or replicaset.current_master_name)
             return answer.epoch, sum(answer.vclock.values()), preferred
 
         heir = max(sorted(answers), key=standing)

@@ -232,6 +232,11 @@ class Instance:
         log.critical("stopping, %s%s", why.value, text)
         self.finish(5 if why is Ending.EXPELLED else 1)
 
+    def awake(self) -> None:
+        """The cluster knows of this life: whatever it asks for now, no earlier one has asked."""
+        self.sentinel.is_active = True
+        self.lease.is_awake = True
+
     def finish(self, code: int) -> None:
         if not self.exit_code.done():
             self.exit_code.set_result(code)

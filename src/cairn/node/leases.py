@@ -41,6 +41,7 @@ class LeaseHolder:
         self._peers, self._runtime, self._grant_here = peers, runtime, grant_here
         self._until = 0.0
         self._epoch = 0
+        self.is_awake = False  # what the tables say of us before that is about an earlier life
 
     def is_held(self, epoch: int) -> bool:
         """Whether this instance may still act as the master of `epoch`."""
@@ -59,7 +60,7 @@ class LeaseHolder:
 
     async def _ask(self) -> None:
         me = self._state.cluster.instances.get(self._name)
-        if me is None or not self._runner.leader_id:
+        if me is None or not self._runner.leader_id or not self.is_awake:
             return
         if self._state.cluster.master_of(me.replicaset_name) is not me:
             return
@@ -110,7 +111,7 @@ class LeaseGiver:
         if replicaset is None or master is not instance:
             return f"the master is {'nobody' if master is None else master.name}"
         if replicaset.target_master_name != request.instance:
-            return f"{replicaset.target_master_name} is to become master"
+            return f"{replicaset.target_master_name or 'another one'} is to become master"
         if replicaset.epoch != request.epoch:
             return f"the epoch is {replicaset.epoch}"
         if instance.target_state.incarnation != request.incarnation:

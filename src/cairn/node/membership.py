@@ -24,7 +24,7 @@ from cairn.model.rpc import (
     JoinResponse,
     UpdateInstanceRequest,
 )
-from cairn.model.topology import Grade, Instance, State
+from cairn.model.topology import Grade, Instance, State, deposed
 from cairn.model.values import datetime_to_micros
 from cairn.node.clocks import clock_problem
 from cairn.node.global_state import GlobalState
@@ -135,9 +135,12 @@ class Membership:
             raise NotInPrerequisiteState(f'cannot update expelled instance "{instance.name}"')
         changes = self._changes(request, instance)
         changes += _address_changes(cluster, instance, request.addresses or {})
+        if request.target_grade == Grade.ONLINE.value:
+            changes += _master_changes(cluster, instance)
         if changes:
             ranges = (
                 one_key(_INSTANCES.id, (instance.name,)),
+                one_key(system.PICO_REPLICASET.id, (instance.replicaset_name,)),
                 whole_table(system.PICO_PEER_ADDRESS.id),
             )
             await self._proposer.cas(ops.Batch(tuple(changes)), self._proposer.predicate(ranges))
@@ -217,6 +220,21 @@ def next_target(instance: Instance, grade: Grade) -> State:
     if grade is Grade.ONLINE:
         return State(grade, instance.target_state.incarnation + 1)
     return State(grade, instance.current_state.incarnation)
+
+
+def _master_changes(cluster: Cluster, instance: Instance) -> list[ops.Dml]:
+    """Who was started again is no master before it is named anew.
+
+    Its disk may have lost records that others have. In the same epoch it would give their numbers
+    to other records, which nobody would take.
+    """
+    replicaset = cluster.replicasets.get(instance.replicaset_name)
+    if replicaset is None or replicaset.current_master_name != instance.name:
+        return []
+    if instance.target_state.incarnation == 0:
+        return []  # it comes up for the first time: nobody has records of it
+    row = rows.replicaset_row(deposed(replicaset))
+    return [ops.Replace(system.PICO_REPLICASET.id, row)]
 
 
 def _address_changes(

@@ -58,7 +58,8 @@ class Routes:
             raise NotOwner(f"replicaset {replicaset} is gone")
         if row.current_master_name != row.target_master_name:
             raise NoMaster(
-                f"replicaset {replicaset} is changing its master to {row.target_master_name}",
+                f"replicaset {replicaset} is changing its master"
+                + (f" to {row.target_master_name}" if row.target_master_name else ""),
                 hint="try again in a moment",
             )
         master = self.cluster.instances.get(row.current_master_name)

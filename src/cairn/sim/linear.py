@@ -6,10 +6,25 @@ Operations whose outcome is unknown may take effect at any time after their call
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 FOREVER = 1 << 62
+
+
+class Timed(Protocol):
+    """An operation that began and ended. `end` FOREVER: it may happen later, or never."""
+
+    @property
+    def start(self) -> float: ...
+
+    @property
+    def end(self) -> float: ...
+
+
+T = TypeVar("T", bound=Timed)
+S = TypeVar("S", bound=Hashable)
 
 
 @dataclass(slots=True, frozen=True)
@@ -46,10 +61,23 @@ def is_linearizable(
 ) -> bool:
     """Raises Undecided after `max_steps`."""
     operations = [op for op in history if op.kind != "read" or op.end < FOREVER]
+    return has_order(operations, step, initial, max_steps)
+
+
+def has_order(
+    operations: Sequence[T],
+    step: Callable[[S, T], S | None],
+    initial: S,
+    max_steps: int = 2_000_000,
+) -> bool:
+    """Is there an order that agrees with time and with `step`, which says None to what cannot be?
+
+    Raises Undecided after `max_steps`.
+    """
     events = _Events(operations)
     value, placed = initial, 0
-    seen: set[tuple[int, int]] = set()
-    trail: list[tuple[int, int]] = []  # (operation, value before it)
+    seen: set[tuple[int, S]] = set()
+    trail: list[tuple[int, S]] = []  # (operation, value before it)
     at = events.first()
     for _ in range(max_steps):
         if at is None:
@@ -58,8 +86,7 @@ def is_linearizable(
         operation = operations[index]
         if is_call:
             after = step(value, operation)
-            config = (placed | 1 << index, -1 if after is None else after)
-            if after is not None and config not in seen:
+            if after is not None and (config := (placed | 1 << index, after)) not in seen:
                 seen.add(config)
                 trail.append((index, value))
                 value, placed = after, config[0]
@@ -82,8 +109,8 @@ def is_linearizable(
 class _Events:
     """Calls and returns in order of time, as a list from which operations can be lifted."""
 
-    def __init__(self, operations: list[Operation]) -> None:
-        marks: list[tuple[int, int, int]] = []
+    def __init__(self, operations: Sequence[Timed]) -> None:
+        marks: list[tuple[float, int, int]] = []
         for index, op in enumerate(operations):
             marks.append((op.start, 0, index))  # a call at the time of a return comes first
             marks.append((op.end, 1, index))

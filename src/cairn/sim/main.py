@@ -8,7 +8,9 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
+from cairn.sim.ledger import Ended, Ledger, continue_ledger
 from cairn.sim.profile import SECOND
 from cairn.sim.world import Result, run_seed
 
@@ -85,6 +87,25 @@ def summarise(done: Iterable[Result], failed: int, seconds: float) -> None:
     )
 
 
+def keep_ledger(path: Path, minutes: float, nodes: int | None = None) -> int:
+    """Fresh seeds from where the ledger ended, in this process; how many of them failed."""
+    kind = "raft" if nodes is None else f"raft of {nodes}"
+
+    def run(_: str, seed: int) -> Ended:
+        result = run_checked((seed, nodes))
+        if result.failure is not None:
+            report(result, nodes)
+        profile = result.profile
+        virtual_s = (profile.fault_time_us + profile.calm_time_us) / SECOND
+        return Ended(virtual_s, result.failure)
+
+    ledger = Ledger(path)
+    failed = continue_ledger(ledger, (kind,), minutes, run)
+    for line in ledger.totals():
+        say(line)
+    return failed
+
+
 def explain(seed: int, nodes: int | None = None) -> Result:
     """Run one seed and tell its story."""
     result = run_seed(seed, nodes=nodes, keep_notes=True)
@@ -111,7 +132,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--nodes", type=int, default=None, help="fix the number of voters")
     parser.add_argument("--trace", action="store_true", help="tell the story of one seed")
+    parser.add_argument("--ledger", type=Path, help="go on where this file ends, and add to it")
+    parser.add_argument("--minutes", type=float, default=10.0, help="with --ledger: how long")
     options = parser.parse_args(arguments)
+    if options.ledger is not None:
+        return 1 if keep_ledger(options.ledger, options.minutes, options.nodes) else 0
     first, count = parse_seeds(options.seeds)
     if options.trace:
         explain(first, options.nodes)

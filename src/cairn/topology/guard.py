@@ -26,7 +26,14 @@ from cairn.model.holders import (
 from cairn.model.moves import Phase
 from cairn.model.ops import SCHEMA_RANGE, Dml, Insert, Replace, Update
 from cairn.model.ranges import KeyRange, whole_table
-from cairn.model.topology import BucketRange, BucketState, Grade, Instance, ReplicasetState
+from cairn.model.topology import (
+    BucketRange,
+    BucketState,
+    Grade,
+    Instance,
+    Replicaset,
+    ReplicasetState,
+)
 from cairn.topology.changes import advanced
 
 #: What a decision about leaving and owning reads: nothing of it may change before it is in the log.
@@ -166,6 +173,8 @@ def _check_names(before: Cluster, after: Cluster) -> None:
             continue
         if replicaset.tier not in after.tiers:
             raise _unknown("tier", replicaset.tier, after.tiers)
+        if earlier is not None and earlier.awaits_naming:
+            _check_naming(earlier, replicaset)
         known = () if earlier is None else earlier.members
         named = [name for name in replicaset.members if name not in known]
         if earlier is None or earlier.target_master_name != replicaset.target_master_name:
@@ -240,6 +249,15 @@ def _check_targets(before: Cluster, after: Cluster, force: bool) -> None:
                 f"target_state of {name}: incarnation {wanted.incarnation} is past",
                 hint=f"use {current} or {current + 1}",
             )
+
+
+def _check_naming(earlier: Replicaset, replicaset: Replicaset) -> None:
+    """A wish would be taken for a naming: those who have promised would wait for ever."""
+    if replicaset.target_master_name and replicaset.epoch == earlier.epoch:
+        raise NotInPrerequisiteState(
+            f"a master of {replicaset.name} is being named",
+            hint="ask for another one when that is done",
+        )
 
 
 def why_not_expel(

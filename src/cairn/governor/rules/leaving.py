@@ -19,7 +19,14 @@ from cairn.model import system_tables as system
 from cairn.model.holders import EXPEL_BY_FORCE, lost_with
 from cairn.model.ops import Delete, Dml, Replace, Update
 from cairn.model.ranges import KeyRange, one_key, whole_table
-from cairn.model.topology import Grade, Instance, Replicaset, ReplicasetState, State
+from cairn.model.topology import (
+    Grade,
+    Instance,
+    Replicaset,
+    ReplicasetState,
+    State,
+    deposed,
+)
 
 _INSTANCES = system.PICO_INSTANCE
 _REPLICASETS = system.PICO_REPLICASET
@@ -79,6 +86,8 @@ def _heirs(view: ClusterView, replicaset: Replicaset, without: str) -> list[Inst
 def replace_master(view: ClusterView) -> Iterator[Action]:
     """A replicaset whose master leaves, left or is elsewhere gets another one, if one is fit."""
     for replicaset in view.replicasets():
+        if replicaset.awaits_naming:
+            continue  # whoever has most, and nobody else
         master = view.cluster.instances.get(replicaset.target_master_name)
         lost = (
             master is None
@@ -112,6 +121,9 @@ def switch_master(view: ClusterView) -> Iterator[Action]:
     for replicaset in view.replicasets():
         if replicaset.current_master_name == replicaset.target_master_name:
             continue
+        if replicaset.awaits_naming:
+            yield from _seal(view, replicaset)
+            continue
         heir = view.cluster.instances.get(replicaset.target_master_name)
         old = view.cluster.instances.get(replicaset.current_master_name)
         if heir is None or heir.target_state.grade is not Grade.ONLINE:
@@ -124,24 +136,44 @@ def switch_master(view: ClusterView) -> Iterator[Action]:
                 old=old.name,
                 heir=heir.name,
             )
-        yield _seal(view, replicaset)
+        if replicaset.current_master_name:
+            yield _depose(replicaset)
+        else:
+            yield from _seal(view, replicaset)
 
 
-def _seal(view: ClusterView, replicaset: Replicaset) -> SealAndName:
+def _depose(replicaset: Replicaset) -> Propose:
+    """Nobody acts as master until one is named, whatever is asked for meanwhile.
+
+    Whoever has promised takes no more records of this epoch. If the wish were taken back before a
+    naming, that instance would wait for one for ever.
+    """
+    return Propose(
+        step="depose master",
+        subject=replicaset.name,
+        ops=(put_replicaset(deposed(replicaset)),),
+        ranges=(whole_table(_INSTANCES.id), replicaset_range(replicaset)),
+        say=f"{replicaset.name}: {replicaset.current_master_name} is no longer its master",
+    )
+
+
+def _seal(view: ClusterView, replicaset: Replicaset) -> Iterator[SealAndName]:
     members = tuple(
         name
         for name in replicaset.members
         if (member := view.cluster.instances.get(name)) is not None
         and member.target_state.grade is Grade.ONLINE
     )
+    if not members:
+        return
     is_sync = _is_sync(view, replicaset)
     majority = len(replicaset.members) // 2 + 1
-    return SealAndName(
+    yield SealAndName(
         step="seal and name master",
         subject=replicaset.name,
         replicaset=replicaset.name,
         members=members,
-        needed=majority if is_sync else max(len(members), 1),
+        needed=majority if is_sync else len(members),
     )
 
 

@@ -33,7 +33,9 @@ class Violation(AssertionError):
 class Checks:
     """The memory of one run. The first node to reach a position says how it looks there."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = lambda: 0.0) -> None:
+        self._clock = clock
+        self.namings: list[float] = []  # when masters were named, in any replicaset
         self.cluster_uuids: dict[str, str] = {}  # cluster uuid → who said so first
         self.raft_ids: dict[int, str] = {}  # raft_id → instance uuid, for ever
         self.tables: dict[int, tuple[str, bytes]] = {}  # applied index → (node, digest)
@@ -95,6 +97,8 @@ class Checks:
                 after = rows.replicaset_of(change.new)
                 before = None if change.old is None else rows.replicaset_of(change.old)
                 check_replicaset(where, before, after)
+                if before is None or before.epoch != after.epoch:
+                    self.namings.append(self._clock())
 
     def _check_instance(self, where: str, old: Instance | None, new: Instance) -> None:
         known = self.raft_ids.setdefault(new.raft_id, new.uuid)

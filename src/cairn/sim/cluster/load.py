@@ -18,9 +18,12 @@ from cairn.model.ranges import whole_table
 from cairn.model.rpc import ReadRequest, WriteRequest
 from cairn.model.schema import FIRST_USER_TABLE_ID, Column, Sharded, Table
 from cairn.model.values import ColumnType
+from cairn.node.dispatch import Dispatcher
 from cairn.node.execution import Execution
+from cairn.node.instance import Instance
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.node import SimNode
+from cairn.sim.cluster.sql import answer_peers
 from cairn.sim.cluster.world import World
 
 TABLE = Table(
@@ -51,7 +54,8 @@ class Load:
         self.stale: str | None = None
         self.reads = 0
         self.told = 0  # the most rows that a read was told of: none of them may go again
-        self._executions: dict[int, Execution] = {}
+        self._dispatchers: dict[int, Dispatcher] = {}
+        world.equip = self._equip
 
     # --- the table --------------------------------------------------------------------------------
 
@@ -87,14 +91,17 @@ class Load:
             if node.is_running and node.instance is not None and node.instance.data.fence.is_master
         ]
 
+    def _equip(self, node: SimNode, instance: Instance) -> None:
+        """What rows need of `server/service.py`; kept, so that no other has the same id."""
+        execution = Execution(instance, lambda _: None)
+        answer_peers(instance, execution)
+        self._dispatchers[id(instance)] = Dispatcher(instance, execution)
+
+    def dispatcher(self, node: SimNode) -> Dispatcher:
+        return self._dispatchers[id(node.instance)]
+
     def execution(self, node: SimNode) -> Execution:
-        assert node.instance is not None
-        known = self._executions.get(id(node.instance))
-        if known is None:
-            assert node.process is not None
-            known = node.process.context.run(Execution, node.instance, lambda _: None)
-            self._executions[id(node.instance)] = known
-        return known
+        return self.dispatcher(node).execution
 
     def write(self, node: SimNode, key: int) -> asyncio.Task[None]:
         """Begin a write at `node`; the task ends when its client has heard of it."""

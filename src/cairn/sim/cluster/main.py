@@ -10,18 +10,21 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from cairn.sim.cluster import world
-from cairn.sim.cluster.back_and_forth import run_back_and_forth
 from cairn.sim.cluster.history import Result, run_seed
 from cairn.sim.cluster.queue_kills import run_all
 from cairn.sim.cluster.row_history import run_row_seed
+from cairn.sim.cluster.trial import KINDS as TRIALS
+from cairn.sim.cluster.trial import run_trial
+from cairn.sim.ledger import Ended, Ledger, continue_ledger
 from cairn.sim.main import parse_seeds, say
 
 KINDS: dict[str, Callable[[int], Result]] = {
     "cluster": run_seed,
     "rows": run_row_seed,
-    "back-and-forth": run_back_and_forth,
+    **{name: run_trial(name) for name in ("mix", *TRIALS)},
 }
 CHECK_TWICE_EVERY = 25  # seeds that are run twice, to prove that a seed says it all
 
@@ -97,7 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.execv(sys.executable, [sys.executable, "-m", "cairn.sim.cluster", *words])
     parser = argparse.ArgumentParser("cairn.sim.cluster", description=__doc__)
     parser.add_argument("--seeds", default="1-50", help="N or A-B")
-    parser.add_argument("--kind", choices=sorted(KINDS), default="cluster")
+    parser.add_argument("--kind", choices=sorted(KINDS), help="with --ledger: all in turn")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--trace", action="store_true", help="tell the story of one seed")
     parser.add_argument("--debug", action="store_true", help="with all its details")
@@ -108,7 +111,13 @@ def main(arguments: list[str] | None = None) -> int:
         help="kill and depose the leader at every step of every kind of migration",
     )
     parser.add_argument("--every", type=int, default=1, help="of those steps, only each Nth")
+    parser.add_argument("--ledger", type=Path, help="go on where this file ends, and add to it")
+    parser.add_argument("--minutes", type=float, default=10.0, help="with --ledger: how long")
     options = parser.parse_args(arguments)
+    if options.ledger is not None:
+        kinds = tuple(KINDS) if options.kind is None else (options.kind,)
+        return 1 if keep_ledger(options.ledger, kinds, options.minutes) else 0
+    options.kind = options.kind or "cluster"
     if options.queue_kills:
         quiet()
         return 1 if run_all(options.workers, options.every, options.stop_after) else 0
@@ -119,6 +128,22 @@ def main(arguments: list[str] | None = None) -> int:
         first, count, options.workers, kind=options.kind, stop_after=options.stop_after
     )
     return 1 if found else 0
+
+
+def keep_ledger(path: Path, kinds: tuple[str, ...], minutes: float) -> int:
+    """Fresh seeds from where the ledger ended, in this process; how many of them failed."""
+
+    def run(kind: str, seed: int) -> Ended:
+        result = run_checked((kind, seed))
+        if result.failure is not None:
+            report(result, kind)
+        return Ended(result.virtual_s, result.failure)
+
+    ledger = Ledger(path)
+    failed = continue_ledger(ledger, kinds, minutes, run)
+    for line in ledger.totals():
+        say(line)
+    return failed
 
 
 def explain(seed: int, kind: str = "cluster", *, debug: bool = False) -> int:

@@ -145,9 +145,6 @@ class SimNode:
 
         instance.on_applied.append(applied)
         checks.founded(name, instance.identity)
-        if self.world.equip is not None:
-            self.world.equip(self, instance)
-            return
 
         async def operate(action: RunOperation) -> None:
             """Operations of the queue have no SQL here: they are simply done."""
@@ -155,6 +152,8 @@ class SimNode:
             await proposer.cas(settle(action.op_id, "done"), proposer.predicate(()))
 
         instance.governor.steps.operate = operate
+        if self.world.equip is not None:
+            self.world.equip(self, instance)
 
     # --- faults -----------------------------------------------------------------------------------
 

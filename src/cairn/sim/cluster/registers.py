@@ -1,168 +1,222 @@
-"""A load that does not commute: a few rows, changed over and over by one client for each group.
+"""A load that does not commute: a few rows, changed over and over by clients that share them.
 
-A client knows which contents of its rows are possible: what was acknowledged has happened, what was
-refused has not, and of what has an unknown end both are possible. Order counts: a text says which
-statements made it, so one that is lost, done twice or done out of order shows.
+Clients come to any instance, as drivers with an old map do, and go the way a session goes: a point
+read or a point write here, else one hop to the owner, else the long way; some puts go in as COPY
+does. They give up after a while, like people. What they did and were told is judged by
+`register_history`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Literal
 
 import apsw
 
-from cairn.model.errors import CairnError
-from cairn.model.rpc import ReadRequest, WriteRequest
+from cairn.model.errors import CairnError, NoMaster, NotOwner, PartialWrite, TableUnderDdl
+from cairn.model.rpc import ReadResponse, WriteResponse
+from cairn.model.schema import Table
+from cairn.node.dispatch import Dispatcher
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.load import TABLE, Load
 from cairn.sim.cluster.node import SimNode
+from cairn.sim.cluster.register_history import ROWS, Content, History, Operation
+from cairn.sim.linear import FOREVER
+from cairn.sql import plans
 
-KEYS = 3  # of one client: some statements change all of them
-Content = tuple[str | None, ...]
-Change = Callable[[str | None], str | None]
+BUCKETS = 30
+PATIENCE_S = 8.0  # of a client
+EQUAL_S = 60.0  # until replicas have to be equal, after the calm
 _NAME = TABLE.physical_name
-_WHERE = "WHERE bucket_id = ? AND c0 = ?"
-_PUT = (
-    f"INSERT INTO {_NAME}(bucket_id, c0, c1) VALUES (?, ?, ?) "
-    "ON CONFLICT (bucket_id, c0) DO UPDATE SET c1 = excluded.c1"
-)
-_APPEND = f"UPDATE {_NAME} SET c1 = c1 || ? {_WHERE}"
+_WHERE = "WHERE bucket_id = ?1 AND c0 BETWEEN ?2 AND ?3"
+_APPEND = f"UPDATE {_NAME} SET c1 = c1 || ?4 {_WHERE}"
 _DELETE = f"DELETE FROM {_NAME} {_WHERE}"
+_READ = f"SELECT c0, c1 FROM {_NAME} {_WHERE}"
+_INSERT = f"INSERT INTO {_NAME}(bucket_id, c0, c1) VALUES "
+_CONFLICT = " ON CONFLICT (bucket_id, c0) DO UPDATE SET c1 = excluded.c1"
+_PUT = {
+    count: _INSERT + ", ".join(f"(?1, ?2 + {n}, ?4)" for n in range(count)) + _CONFLICT
+    for count in (1, ROWS)
+}
+_COPY = _INSERT + "(?, ?, ?)" + _CONFLICT
+Kind = Literal["put", "append", "delete"]
 
 
 class Group:
-    """The rows of one client, and what they may contain."""
+    """A few rows of one bucket, and the history of what clients did to them."""
 
-    def __init__(self, number: int, chance: random.Random, *, is_strict: bool) -> None:
-        self.keys = tuple(range(number * KEYS, number * KEYS + KEYS))
-        self._chance, self._is_strict = chance, is_strict
-        self.possible: set[Content] = {(None,) * KEYS}
-        self.tags: set[str] = set()  # of statements that may have happened
-        self._next = number * 1_000_000
+    def __init__(self, number: int) -> None:
+        self.first = number * ROWS
+        self.bucket = number * 7 % BUCKETS + 1
+        self.history = History()
 
-    def statement(self) -> tuple[str, list[tuple[Any, ...]], list[int], Change]:
-        """SQL, parameters, the places of the keys it changes, and what it does to each."""
-        chance = self._chance
-        several = chance.random() < 0.3
-        places = list(range(KEYS)) if several else [chance.randrange(KEYS)]
-        keys = [(self.keys[at] % 30 + 1, self.keys[at]) for at in places]
-        self._next += 1
-        tag = f"{self._next}"
-        kind = chance.random()
-        if kind < 0.4:
-            return _PUT, [(*key, tag) for key in keys], places, lambda _: tag
-        if kind < 0.85:
-            words = f"+{tag}"
-            return (
-                _APPEND,
-                [(words, *key) for key in keys],
-                places,
-                lambda old: None if old is None else old + words,
-            )
-        return _DELETE, list(keys), places, lambda _: None
+    @property
+    def last(self) -> int:
+        return self.first + ROWS - 1
 
-    def happened(self, places: list[int], change: Change, outcome: str) -> None:
-        """The last statement ended: `done`, `refused`, or in a way that nobody knows."""
-        if outcome == "refused":
-            return
-        self.tags.add(f"{self._next}")
-        after = {
-            tuple(change(old) if at in places else old for at, old in enumerate(content))
-            for content in self.possible
-        }
-        if self._is_strict:
-            self.possible = after if outcome == "done" else self.possible | after
-
-    def told(self, content: Content, by: str) -> None:
-        """A read as the master: only what is possible, and from now on only that."""
-        if not self._is_strict:
-            return
-        if content not in self.possible:
-            raise Violation(f"{by} told {content}, possible are {sorted(map(str, self.possible))}")
-        self.possible = {content}
-
-    def check(self, content: Content) -> None:
-        """At the end. Where acknowledged rows may be lost, order and truth still hold."""
-        if self._is_strict:
-            self.told(content, "the end")
-        for text in content:
-            tags = [] if text is None else [int(tag) for tag in text.split("+")]
-            if tags != sorted(set(tags)):
-                raise Violation(f"statements out of order, or twice: {text}")
-        if unknown := set(_tags(content)) - self.tags:
-            raise Violation(f"{sorted(unknown)} were never written: {content}")
-
-
-def _tags(content: Content) -> list[str]:
-    return [tag for text in content if text is not None for tag in text.split("+")]
+    def content(self, rows: dict[int, Any]) -> Content:
+        return tuple(rows.get(key) for key in range(self.first, self.last + 1))
 
 
 class Registers:
-    """Clients that write and read their groups at whoever takes itself for the master."""
+    """Clients that write and read groups of rows, and what has to be true of them in the end."""
 
-    def __init__(self, load: Load, clients: int, chance: random.Random, *, is_strict: bool) -> None:
+    def __init__(
+        self,
+        load: Load,
+        chance: random.Random,
+        *,
+        groups: int = 4,
+        clients_each: int = 2,
+        is_strict: bool = True,
+        pause_s: float = 0.1,
+    ) -> None:
         self._load, self._world, self._chance = load, load.world, chance
-        self.groups = [Group(number, chance, is_strict=is_strict) for number in range(clients)]
-        self.violation: Violation | None = None
+        self.groups = [Group(number) for number in range(groups)]
+        self.clients_each, self.is_strict, self._pause_s = clients_each, is_strict, pause_s
         self.done = self.unknown = self.refused = self.reads = 0
+        self.longest_s = 0.0  # that a client waited for a certain end
+        self.problem = ""  # the last error that a client was told
+        self.ways: dict[str, int] = {}  # how often each way was gone
 
     async def run(self, seconds: float) -> None:
-        await asyncio.gather(*(self._client(group, seconds) for group in self.groups))
-        if self.violation is not None:
-            raise self.violation
-
-    async def _client(self, group: Group, seconds: float) -> None:
         until = self._world.loop.time() + seconds
-        while self._world.loop.time() < until and self.violation is None:
-            await asyncio.sleep(self._chance.uniform(0.005, 0.1))
-            nodes = [node for node in self._load.masters() if not node.is_paused]
+        work = [
+            self._client(number, group, until)
+            for number in range(self.clients_each)
+            for group in self.groups
+        ]
+        await asyncio.gather(*work)
+
+    async def _client(self, number: int, group: Group, until: float) -> None:
+        chance, count = self._chance, 0
+        while self._world.loop.time() < until:
+            await asyncio.sleep(chance.uniform(0.05, 1.0) * self._pause_s)
+            nodes = [node for node in self._world.running() if node.instance is not None]
             if not nodes:
                 continue
-            node = self._chance.choice(nodes)
-            try:
-                if self._chance.random() < 0.3:
-                    await self._read(node, group)
-                else:
-                    await self._write(node, group)
-            except Violation as broken:
-                self.violation = self.violation or broken
+            node, count = chance.choice(nodes), count + 1
+            if chance.random() < 0.4:
+                await self.read(node, group)
+            else:
+                await self._write(node, group, f"{number}.{count}")
 
-    def _version(self, node: SimNode) -> int:
-        assert node.instance is not None
-        return node.instance.state.catalog.tables[TABLE.name].schema_version
+    # --- statements -------------------------------------------------------------------------------
 
-    async def _write(self, node: SimNode, group: Group) -> str:
-        sql, rows, places, change = group.statement()
-        buckets = tuple(group.keys[at] % 30 + 1 for at in places)
-        request = WriteRequest(TABLE.id, self._version(node), sql, tuple(rows), buckets)
-        execution = self._load.execution(node)
-        outcome, _ = await self._heard(node, lambda: execution.write(request))
+    async def _write(self, node: SimNode, group: Group, tag: str) -> str:
+        chance = self._chance
+        places = tuple(range(ROWS)) if chance.random() < 0.3 else (chance.randrange(ROWS),)
+        kind: Kind = chance.choices(("put", "append", "delete"), (8, 10, 2))[0]
+        first, last = group.first + places[0], group.first + places[-1]
+        dispatcher, begun = self._load.dispatcher(node), self._world.loop.time()
+        table = table_at(node)
+        if table is None:
+            return "refused"
+        if kind == "put" and chance.random() < 0.2:
+            rows = [(group.bucket, key, tag) for key in range(first, last + 1)]
+            way: Callable[[], Awaitable[Any]] = partial(
+                dispatcher.insert_rows, table, "default", _COPY, {group.bucket: rows}
+            )
+        else:
+            texts = {"put": _PUT[len(places)], "append": _APPEND, "delete": _DELETE}
+            word = {"put": (tag,), "append": (f"+{tag}",), "delete": ()}
+            params = (group.bucket, first, last, *word[kind])
+            plan = plans.PointWrite(texts[kind], tuple, lambda row: row[0], "default", table)
+            way = partial(self._as_a_session_writes, dispatcher, plan, params)
+        outcome, _ = await self._heard(node, way)
         setattr(self, outcome, getattr(self, outcome) + 1)
-        group.happened(places, change, outcome)
+        if outcome == "refused":
+            return outcome
+        end = self._world.loop.time() if outcome == "done" else float(FOREVER)
+        if outcome == "done":
+            self.longest_s = max(self.longest_s, end - begun)
+        tag = "" if kind == "delete" else tag
+        group.history.add(Operation(kind, begun, end, places, tag))
         return outcome
 
-    async def _read(self, node: SimNode, group: Group) -> None:
-        marks = ", ".join("?" * KEYS)
-        request = ReadRequest(
-            f"SELECT c0, c1 FROM {_NAME} WHERE c0 IN ({marks})",
-            group.keys,
-            {TABLE.id: self._version(node)},
-            ranges=((1, 30),),
+    async def read(self, node: SimNode, group: Group) -> bool:
+        """Whether it was answered."""
+        table = table_at(node)
+        if table is None:
+            return False
+        dispatcher, begun = self._load.dispatcher(node), self._world.loop.time()
+        plan = plans.PointRead(_READ, tuple, lambda row: row[0], "default")
+        params, versions = (group.bucket, group.first, group.last), {table.id: table.schema_version}
+        outcome, rows = await self._heard(
+            node, lambda: self._as_a_session_reads(dispatcher, plan, params, versions)
         )
-        execution = self._load.execution(node)
-        outcome, rows = await self._heard(node, lambda: execution.read(request))
-        if outcome == "done":
-            self.reads += 1
-            found = dict(rows)
-            group.told(tuple(found.get(key) for key in group.keys), str(node))
+        if outcome != "done":
+            return False
+        self.reads += 1
+        now = self._world.loop.time()
+        found = group.content(dict(rows))
+        group.history.add(Operation("read", begun, now, found=found))
+        return True
+
+    # --- the ways of a session --------------------------------------------------------------------
+
+    async def _as_a_session_writes(
+        self, dispatcher: Dispatcher, plan: plans.PointWrite, params: tuple[Any, ...]
+    ) -> Any:
+        back: asyncio.Future[WriteResponse | CairnError]
+        back = asyncio.get_running_loop().create_future()
+
+        def done(result: WriteResponse | CairnError) -> None:
+            if not back.done():
+                back.set_result(result)
+
+        if dispatcher.point_write_here(plan, params, done):
+            self._went("write here")
+        elif dispatcher.point_write_away(plan, params, done) is not None:
+            self._went("write away")
+        else:
+            self._went("write the long way")
+            return await dispatcher.write(plan, params)
+        result = await back
+        if isinstance(result, NotOwner | NoMaster | TableUnderDdl):  # it certainly did not happen
+            self._went("write again")
+            return await dispatcher.write(plan, params)
+        if isinstance(result, CairnError):
+            raise result
+        return result
+
+    async def _as_a_session_reads(
+        self,
+        dispatcher: Dispatcher,
+        plan: plans.PointRead,
+        params: tuple[Any, ...],
+        versions: dict[int, int],
+    ) -> Any:
+        rows = dispatcher.point_read_here(plan, params, versions)
+        if rows is not None:
+            self._went("read here")
+            return rows
+        back: asyncio.Future[ReadResponse | CairnError]
+        back = asyncio.get_running_loop().create_future()
+
+        def done(result: ReadResponse | CairnError) -> None:
+            if not back.done():
+                back.set_result(result)
+
+        if dispatcher.point_read_away(plan, params, versions, done) is not None:
+            self._went("read away")
+            result = await back
+            if isinstance(result, ReadResponse):
+                return result.rows
+        self._went("read the long way")
+        return await dispatcher.read(plan, params, versions)
+
+    def _went(self, way: str) -> None:
+        self.ways[way] = self.ways.get(way, 0) + 1
 
     async def _heard(self, node: SimNode, work: Callable[[], Any]) -> tuple[str, Any]:
         """How it ended, and its answer. Of a process that died nothing is heard."""
         process = node.process
         assert process is not None
+        until = self._world.loop.time() + PATIENCE_S
 
         async def run() -> Any:
             return await work()
@@ -170,34 +224,88 @@ class Registers:
         task = self._world.loop.create_task(run(), context=process.context)
         while not task.done():
             if node.process is not process or not node.is_running:
+                return "unknown", None
+            if self._world.loop.time() > until:
                 task.cancel()
                 return "unknown", None
-            await asyncio.sleep(0.005)
+            await asyncio.wait({task}, timeout=0.1)
         try:
             return "done", task.result()
         except asyncio.CancelledError:
             return "unknown", None
+        except PartialWrite:
+            raise Violation("a statement of one bucket was carried out in part") from None
         except CairnError as problem:
+            self.problem = f"{problem.sqlstate} {problem}"
             return ("unknown" if problem.sqlstate == "40003" else "refused"), None
 
     # --- the end ----------------------------------------------------------------------------------
 
     async def check(self) -> None:
-        """After calm: all replicas have the same content and schema, and it is explained."""
-        nodes = self._world.running()
-        await self._world.until(
-            lambda: all(standing(node) == standing(nodes[0]) for node in nodes),
-            "replicas with equal rows, schemas and vclocks",
-            30.0,
-        )
-        rows = self._load.rows_of(nodes[0])
+        """After calm: every group is where it belongs, can be used, and its history explained."""
+        world = self._world
+        until = world.loop.time() + EQUAL_S
+        while why := why_unequal(world):
+            if world.loop.time() > until:
+                raise Violation(f"replicas do not become equal: {why}")
+            await asyncio.sleep(0.5)
+        if why := why_misplaced(world):
+            raise Violation(why)
         for group in self.groups:
-            group.check(tuple(rows.get(key) for key in group.keys))
-        [master] = self._load.masters()
+            for node in world.running():
+                if not await self.read(node, group):
+                    raise Violation(f"cannot be read through {node} in the end: {self.problem}")
+            if await self._write(world.running()[0], group, "9.1") != "done":
+                raise Violation(f"cannot be written in the end: {self.problem}")
+            await self.read(world.running()[-1], group)
+        self.judge()
+
+    def judge(self) -> None:
+        epochs = None if self.is_strict else self._world.checks.namings
         for group in self.groups:
-            if await self._write(master, group) != "done":
-                raise Violation("the table cannot be used in the end")
-            await self._read(master, group)
+            if why := group.history.why_wrong(epochs):
+                raise Violation(f"rows {group.first}…{group.last} of bucket {group.bucket}: {why}")
+
+
+def table_at(node: SimNode) -> Table | None:
+    """As the instance knows it now: it may have been renamed or changed."""
+    assert node.instance is not None
+    return node.instance.state.catalog.table_by_id(TABLE.id)
+
+
+# --- what replicas have ---------------------------------------------------------------------------
+
+
+def why_unequal(world: Any) -> str | None:
+    """Replicas have the same rows, schema and vclock; and all instances the same global tables."""
+    by_replicaset: dict[str, tuple[SimNode, Any]] = {}
+    texts: tuple[SimNode, Any] | None = None
+    for node in world.running():
+        row = node.instance.row if node.instance is not None else None
+        if row is None:
+            return f"{node} is not there"
+        raft, tables, vclock = standing(node)
+        texts = texts or (node, raft)
+        if raft != texts[1]:
+            return f"{texts[0]} and {node} have other global tables: {texts[1]} {raft}"
+        known = by_replicaset.setdefault(row.replicaset_name, (node, (tables, vclock)))
+        if (tables, vclock) != known[1]:
+            return f"{known[0]} and {node} differ: {known[1]} {(tables, vclock)}"
+    return None
+
+
+def why_misplaced(world: Any) -> str | None:
+    """Nobody has rows of a bucket that its replicaset does not own."""
+    leader = world.leader()
+    assert leader is not None and leader.instance is not None
+    cluster = leader.instance.state.cluster
+    for node in world.running():
+        owned = cluster.owned(node.instance.row.replicaset_name)
+        for name, (_, _, rows) in standing(node)[1].items():
+            for row in rows:
+                if not any(each.start <= row[0] <= each.end for each in owned):
+                    return f"{node} has a row of {name} in bucket {row[0]}, which it does not own"
+    return None
 
 
 def standing(node: SimNode) -> Any:

@@ -43,6 +43,7 @@ class SimRuntime:
         self.network: Network = SimNetwork(wire, process)
         self._loop, self._directory, self._observe = wire.loop, directory, observe
         self._rate = self.chance.uniform(0.98, 1.02)
+        self._boot_s, self._rate_since = 1_000.0, 0.0
         self._ahead_s = self.chance.uniform(-300, 300)
         self.disk_delay_s = self.chance.choice((0.0005, 0.002, 0.01))
         self.disks: list[VirtualDisk] = []
@@ -51,7 +52,16 @@ class SimRuntime:
         return EPOCH + timedelta(seconds=self._loop.time() + self._ahead_s)
 
     def boot_clock(self) -> float:
-        return 1_000.0 + self._loop.time() * self._rate
+        return self._boot_s + (self._loop.time() - self._rate_since) * self._rate
+
+    def run_at(self, rate: float) -> None:
+        """From now on the clock that counts leases runs so fast; it never jumps."""
+        self._boot_s, self._rate_since = self.boot_clock(), self._loop.time()
+        self._rate = rate
+
+    def jump(self, seconds: float) -> None:
+        """Somebody sets the clock on the wall."""
+        self._ahead_s += seconds
 
     def disk(
         self,
@@ -101,6 +111,8 @@ class VirtualDisk:
         self._is_busy = self._is_closed = False
         self.path = Path(connection.filename)
         self.synced = self._log_size()
+        self.is_full = False  # the next group finds no space
+        self._lengths = [self.synced]  # of the log, after each commit
         self.groups = self.jobs = 0
         self.reads: Callable[[], int] = lambda: 0  # of no interest here: nothing waits on the loop
 
@@ -142,6 +154,9 @@ class VirtualDisk:
             return
         self._is_written = True
         try:
+            if self.is_full:
+                self.is_full = False
+                raise apsw.FullError("database or disk is full")
             self._group(self._connection, self._writing)
         except BaseException as problem:
             self._writing, self._is_closed = [], True
@@ -151,6 +166,7 @@ class VirtualDisk:
         self.jobs += len(self._writing)
         if is_synced:
             self.synced = self._log_size()
+        self._lengths.append(self._log_size())
         self._observe(self._name, self._connection)
         self._runtime.step(f"after a {how}")
 
@@ -184,6 +200,11 @@ class VirtualDisk:
 
     def _log_size(self) -> int:
         return self._log.stat().st_size if self._log.exists() else 0
+
+    def forget(self, commits: int) -> None:
+        """A disk that lied: the last commits would not outlive a power cut."""
+        kept = self._lengths[: max(len(self._lengths) - commits, 1)]
+        self.synced = min(self.synced, kept[-1])
 
     def survivors(self) -> dict[Path, bytes]:
         """The files as a power cut leaves them: what was never synced is gone."""

@@ -20,10 +20,15 @@ def carry_sql(instance: Instance) -> QueueRunner:
     """What `server/service.py` gives an instance, as far as the queue needs it."""
     execution = Execution(instance, functions.register)
     schema_changes = SchemaChanges(instance, lambda password: f"verifier of {len(password)}")
+    answer_peers(instance, execution)
+    return QueueRunner(instance, Dispatcher(instance, execution), schema_changes)
+
+
+def answer_peers(instance: Instance, execution: Execution) -> None:
+    """Other instances send their clients' statements here."""
     instance.handlers["read_rows"] = decoding(ReadRequest, execution.handle_read)
     instance.handlers["write_rows"] = decoding(WriteRequest, execution.write)
     instance.on_close.append(execution.close)
-    return QueueRunner(instance, Dispatcher(instance, execution), schema_changes)
 
 
 def tell_steps(instance: Instance, step: Callable[[str], None]) -> None:

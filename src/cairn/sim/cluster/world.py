@@ -34,11 +34,11 @@ class World:
         self.chance = random.Random(seed)
         self.loop = VirtualLoop()
         self.wire = Wire(self.loop, random.Random(seed + 1))
-        self.checks = Checks()
+        self.checks = Checks(self.loop.time)
         base = "/dev/shm" if Path("/dev/shm").is_dir() else None
         self.dir = Path(tempfile.mkdtemp(prefix="cairn-sim-", dir=base))
         self.nodes: dict[str, SimNode] = {}
-        #: Gives an instance what its faces would; without it, operations of the queue have no SQL.
+        #: Gives an instance what its faces would.
         self.equip: Callable[[SimNode, Instance], None] | None = None
         #: Told at every moment at which a node could die.
         self.on_step: Callable[[SimNode, str], None] = lambda node, what: None

@@ -1,0 +1,317 @@
+"""Blows against a cluster under load, one method each; a trial draws from those its kind allows.
+
+`drawn` is the one source of chance, so a seed says which blows fall when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from cairn.model import ops, rows
+from cairn.model import system_tables as system
+from cairn.model.errors import CairnError
+from cairn.model.ranges import one_key, whole_table
+from cairn.model.rpc import ExpelRequest, ExpelResponse
+from cairn.model.topology import Grade, Replicaset
+from cairn.sim.cluster.node import SimNode
+from cairn.sim.cluster.schema_blows import SCHEMA, SchemaChange, other_change
+from cairn.sim.cluster.world import World
+
+Make = Callable[[Any], ops.Op | None]
+
+
+class Nemesis:
+    """What can happen to one world. Everything it breaks, `mend` puts right."""
+
+    def __init__(self, world: World, drawn: random.Random) -> None:
+        self.world, self.drawn = world, drawn
+        self.done: list[str] = []
+        self._gone: set[str] = set()  # asked to leave for good
+
+    def note(self, what: str) -> None:
+        self.done.append(f"{self.world.loop.time():8.3f} {what}")
+
+    async def mend(self) -> None:
+        self.world.wire.heal()
+        for node in self.world.nodes.values():
+            node.resume()
+            if node.runtime is not None:
+                node.runtime.disk_delay_s = min(node.runtime.disk_delay_s, 0.01)
+            self._back(node)
+
+    def _back(self, node: SimNode) -> None:
+        if not node.is_running and node.lives and node.exit_code != 5:
+            node.start()
+
+    # --- who --------------------------------------------------------------------------------------
+
+    def _some(self, fits: Callable[[SimNode], bool] = lambda _: True) -> SimNode | None:
+        found = [node for node in self.world.running() if not node.is_paused and fits(node)]
+        return self.drawn.choice(found) if found else None
+
+    def _master_or_any(self) -> SimNode | None:
+        """Masters are hit more often than others."""
+        if self.drawn.random() < 0.6:
+            found = self._some(lambda node: _is_master(node))
+            if found is not None:
+                return found
+        return self._some()
+
+    def replicasets(self) -> dict[str, Replicaset]:
+        leader = self.world.leader()
+        if leader is None or leader.instance is None:
+            return {}
+        return leader.instance.state.cluster.replicasets
+
+    # --- proposals --------------------------------------------------------------------------------
+
+    async def propose(self, make: Make, ranges: tuple[Any, ...] = ()) -> bool:
+        """At the leader, as a client of it; whether it is known to have been accepted."""
+        leader = self.world.leader()
+        if leader is None or leader.instance is None or leader.process is None or leader.is_paused:
+            return False
+        instance, process = leader.instance, leader.process
+
+        async def work() -> bool:
+            try:
+                op = make(instance)
+                if op is None:
+                    return False
+                await instance.proposer.cas(op, instance.proposer.predicate(ranges), timeout_s=2.0)
+            except CairnError:
+                return False
+            return True
+
+        task = self.world.loop.create_task(work(), context=process.context)
+        while not task.done() and leader.process is process and leader.is_running:
+            await asyncio.sleep(0.01)
+        return task.done() and not task.cancelled() and task.result()
+
+    async def _change_replicaset(
+        self, name: str, change: Callable[[Replicaset], Replicaset]
+    ) -> bool:
+        def make(instance: Any) -> ops.Op | None:
+            found = instance.state.cluster.replicasets.get(name)
+            if found is None:
+                return None
+            row = rows.replicaset_row(change(found))
+            return ops.Batch((ops.Replace(system.PICO_REPLICASET.id, row),))
+
+        return await self.propose(make, (one_key(system.PICO_REPLICASET.id, (name,)),))
+
+    # --- masters, buckets, members ----------------------------------------------------------------
+
+    async def switch(self, heir: SimNode | None = None) -> None:
+        """A planned change, to a given member or to any that is there."""
+        to = heir or self._some(lambda node: node.grade is Grade.ONLINE)
+        if to is None or to.instance is None or to.instance.row is None:
+            return
+        name, where = to.instance.row.name, to.instance.row.replicaset_name
+        found = self.replicasets().get(where)
+        if found is None or name not in found.members:
+            return
+        if await self._change_replicaset(
+            where, lambda each: msgspec.structs.replace(each, target_master_name=name)
+        ):
+            self.note(f"switch {where} to {to}")
+            until = self.world.loop.time() + self.drawn.uniform(0.0, 4.0)
+            while not _is_master(to) and self.world.loop.time() < until:
+                await asyncio.sleep(0.05)
+
+    async def weigh(self) -> None:
+        """Buckets shall move."""
+        names = sorted(self.replicasets())
+        if len(names) < 2:
+            return
+        name, weight = self.drawn.choice(names), self.drawn.choice((0.25, 0.5, 1.0, 2.0, 4.0))
+        if await self._change_replicaset(
+            name,
+            lambda each: msgspec.structs.replace(each, weight=weight, weight_origin="user"),
+        ):
+            self.note(f"weight {weight} for {name}")
+
+    async def replace(self) -> None:
+        """One is expelled, and another joins: often under the same name."""
+        victim = self._some(lambda node: node.grade is Grade.ONLINE)
+        if victim is None or victim.instance is None or victim.instance.row is None:
+            return
+        if self._gone or len(self.world.running()) < len(self._members()):
+            return  # one at a time, and only while nobody else is away
+        name, uuid = victim.instance.row.name, victim.instance.row.uuid
+        request = ExpelRequest(victim.instance.identity.cluster_uuid, uuid)
+        asker = self._some(lambda node: node is not victim and node.instance is not None)
+        if asker is None or asker.instance is None or asker.process is None:
+            return
+        self.note(f"expel {victim}, asked at {asker}")
+        instance = asker.instance
+
+        async def ask() -> None:
+            try:
+                await instance.ask_leader("expel", request, ExpelResponse, 10.0)
+                self._gone.add(victim.name)
+            except CairnError as problem:
+                self.note(f"expel {victim}: {problem}")
+
+        self.world.loop.create_task(ask(), context=asker.process.context)
+        if self.drawn.random() < 0.7:
+            until = self.world.loop.time() + 30.0
+            while victim.is_running and self.world.loop.time() < until:
+                await asyncio.sleep(0.1)
+        reused = name if self.drawn.random() < 0.6 else None
+        self.join(reused)
+        self._gone.clear()
+
+    def join(self, instance_name: str | None = None) -> SimNode:
+        number = len(self.world.nodes) + 1
+        peers = tuple(node.config.advertise for node in self.world.running())
+        self.note(f"join n{number} as {instance_name or 'a new name'} through {peers}")
+        node = self.world.add(f"n{number}", peers, instance_name=instance_name)
+        node.start()
+        return node
+
+    def _members(self) -> list[SimNode]:
+        return [node for node in self.world.nodes.values() if node.exit_code != 5]
+
+    # --- schema -----------------------------------------------------------------------------------
+
+    async def alter(self) -> None:
+        make = SchemaChange(self.drawn)
+        if await self.propose(make, SCHEMA):
+            self.note(f"change {make.what}")
+
+    async def other_table(self) -> None:
+        """A table that nobody writes comes, is emptied, and goes."""
+        if await self.propose(other_change, SCHEMA):
+            self.note("another table comes, is emptied or goes")
+
+    async def forget_logs(self) -> None:
+        """Whoever is away needs a snapshot."""
+        self.note("forget Raft's logs")
+        for node in self.world.running():
+            if node.instance is None or node.is_paused or node.process is None:
+                continue
+            runner = node.instance.runner
+            if runner.applied_index >= runner.view.first_index():
+                node.process.context.run(runner.compact, runner.applied_index)
+
+    async def short_logs(self) -> None:
+        """Raft's logs are forgotten all the time."""
+        most = self.drawn.choice((1, 3, 10))
+        table = system.PICO_DB_CONFIG.id
+
+        def make(_: Any) -> ops.Op:
+            row = ("raft_wal_count_max", "", rows.to_json(most))
+            return ops.Batch((ops.Replace(table, row),))
+
+        if await self.propose(make, (whole_table(table),)):
+            self.note(f"raft_wal_count_max = {most}")
+
+    # --- time, network, disks ---------------------------------------------------------------------
+
+    async def pause(self) -> None:
+        if node := self._master_or_any():
+            seconds = self.drawn.choice((0.2, 0.9, 1.5, 4.0, 8.0))
+            self.note(f"pause {node} for {seconds} s")
+            node.pause()
+            self.world.loop.call_later(seconds, node.resume)
+
+    async def clock(self) -> None:
+        """A wall clock may say anything; the clock of leases runs a few hundredths wrong."""
+        node = self._master_or_any()
+        if node is None or node.runtime is None:
+            return
+        jump, rate = self.drawn.choice((-7200, -3, 3, 7200)), self.drawn.uniform(0.96, 1.04)
+        self.note(f"the clock of {node} jumps by {jump} s and runs at {rate:.3f}")
+        node.runtime.jump(jump)
+        node.runtime.run_at(rate)
+
+    async def cut(self) -> None:
+        """Some links of one instance, one way or both."""
+        if node := self._master_or_any():
+            for other in self.world.nodes.values():
+                for one, two in ((node, other), (other, node)):
+                    if node is not other and self.drawn.random() < 0.5:
+                        self.note(f"cut {one} → {two}")
+                        self.world.wire.cut(one.name, two.name)
+
+    async def heal(self) -> None:
+        self.note("mend all links")
+        self.world.wire.heal()
+
+    async def slow_disk(self) -> None:
+        node = self._master_or_any()
+        if node is None or node.runtime is None:
+            return
+        runtime, delay = node.runtime, self.drawn.choice((0.05, 0.3, 1.0))
+        self.note(f"the disk of {node} takes {delay} s")
+        before, runtime.disk_delay_s = min(runtime.disk_delay_s, 0.01), delay
+        back = self.drawn.uniform(0.5, 4.0)
+        self.world.loop.call_later(back, setattr, runtime, "disk_delay_s", before)
+
+    async def full_disk(self) -> None:
+        """One group finds no space: its instance ends and is started again."""
+        node = self._master_or_any()
+        if node is None or node.runtime is None or not node.runtime.disks:
+            return
+        disk = self.drawn.choice(node.runtime.disks)
+        self.note(f"the disk of {node} is full for {disk.path.name}")
+        disk.is_full = True
+        self._back_later(node, 2.0, 6.0)
+
+    # --- ends -------------------------------------------------------------------------------------
+
+    async def kill(self) -> None:
+        if node := self._master_or_any():
+            power = self.drawn.random() < 0.5
+            self.note(f"{'power cut of' if power else 'kill'} {node}")
+            node.crash(power=power)
+            self._back_later(node, 0.0, 5.0)
+
+    async def kill_replica(self) -> None:
+        """Somebody who is no master, and only while all others are there."""
+        if len(self.world.running()) == len(self._members()):
+            node = self._some(lambda each: not _is_master(each))
+            if node is not None:
+                self.note(f"kill {node}, a replica")
+                node.crash(power=self.drawn.random() < 0.3)
+
+    async def stop(self) -> None:
+        if node := self._master_or_any():
+            self.note(f"stop {node}")
+            node.stop()
+            self._back_later(node, 0.5, 5.0)
+
+    async def power(self) -> None:
+        """The power goes in the whole house."""
+        if self.drawn.random() < 0.7:
+            await self.kill()
+            return
+        self.note("power cut everywhere")
+        for node in self.world.running():
+            node.crash(power=True)
+            self._back_later(node, 0.5, 2.0)
+
+    async def lose_tail(self) -> None:
+        """A disk that lied: the last records of rows are gone, Raft's are not."""
+        node = self._master_or_any()
+        if node is None or node.instance is None or node.runtime is None:
+            return
+        commits = self.drawn.randint(1, 8)
+        for disk in node.runtime.disks:
+            if disk.path.name == "data.db":
+                disk.forget(commits)
+        self.note(f"power cut of {node}, which loses {commits} commits of rows")
+        node.crash(power=True)
+        self._back_later(node, 0.0, 1.0)
+
+    def _back_later(self, node: SimNode, least: float, most: float) -> None:
+        self.world.loop.call_later(self.drawn.uniform(least, most), self._back, node)
+
+
+def _is_master(node: SimNode) -> bool:
+    return node.instance is not None and node.instance.data.fence.is_master

@@ -1,0 +1,165 @@
+"""One seed of rows under fire: a load that does not commute, blows of some kinds, then the calm.
+
+`KINDS` names the blows of each kind; `mix` draws some of all. After the calm everything has to be
+there again: topology, rows, schema, vclocks, buckets, and an explanation of every answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from cairn.model import ops
+from cairn.model.topology import Tier
+from cairn.sim.cluster.checks import Violation
+from cairn.sim.cluster.history import BUCKETS, Result
+from cairn.sim.cluster.load import Load
+from cairn.sim.cluster.nemesis import Nemesis
+from cairn.sim.cluster.registers import Registers
+from cairn.sim.cluster.schema_blows import GLOBAL, GLOBAL_INDEX, SCHEMA, prepared
+from cairn.sim.cluster.world import World
+
+Blow = Callable[[Nemesis], Awaitable[None]]
+N = Nemesis
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """Its own blows, beside those that every trial has; how many replicasets."""
+
+    blows: tuple[Blow, ...]
+    replicasets: int = 1
+    loses: bool = False  # disks that lie take acknowledged rows along, also in sync mode
+    is_planned: bool = False  # nothing acknowledged is lost, also in async mode
+
+
+_GENTLE: tuple[Blow, ...] = (N.switch, N.switch, N.alter, N.forget_logs, N.kill_replica)
+KINDS: dict[str, Kind] = {
+    "masters": Kind(_GENTLE, is_planned=True),
+    "strikes": Kind((*_GENTLE, N.kill, N.pause, N.cut)),
+    "pauses": Kind((N.pause, N.pause, N.switch)),
+    "clocks": Kind((N.clock, N.clock, N.pause, N.switch, N.cut)),
+    "cuts": Kind((N.cut, N.cut, N.heal, N.switch)),
+    "slow-disks": Kind((N.slow_disk, N.slow_disk, N.switch)),
+    "full-disks": Kind((N.full_disk, N.switch, N.alter)),
+    "restarts": Kind((N.kill, N.kill, N.stop, N.power, N.switch, N.alter)),
+    "lost-tails": Kind((N.lose_tail, N.switch), loses=True),
+    "snapshots": Kind((N.short_logs, N.forget_logs, N.kill_replica, N.alter), is_planned=True),
+    "schema": Kind((N.alter, N.alter, N.other_table, N.switch, N.kill)),
+    "members": Kind((N.replace, N.switch, N.kill), replicasets=2),
+    "moves": Kind((N.weigh, N.weigh, N.switch, N.alter), replicasets=2, is_planned=True),
+    "moves-strikes": Kind((N.weigh, N.weigh, N.switch, N.kill, N.pause, N.cut), replicasets=2),
+}
+_ALL = tuple(
+    dict.fromkeys(blow for kind in KINDS.values() if not kind.loses for blow in kind.blows)
+)
+
+
+def kind_of(name: str, chance: random.Random) -> Kind:
+    if name != "mix":
+        return KINDS[name]
+    blows = tuple(chance.sample(_ALL, chance.randint(3, len(_ALL))))
+    return Kind(blows, replicasets=chance.choice((1, 2)))
+
+
+class Trial:
+    """Nodes n1, n2 …; `run` says what came of it."""
+
+    def __init__(self, seed: int, name: str, mode: str | None = None) -> None:
+        chance = self.chance = random.Random(seed)
+        self.name, self.kind = name, kind_of(name, chance)
+        self.mode = mode or chance.choice(("sync", "async"))
+        self.rounds = chance.randint(2, 6)
+        size = 3 if self.kind.replicasets == 1 else 2
+        tier = Tier(
+            "default", size, bucket_count=BUCKETS, is_default=True, replication_mode=self.mode
+        )
+        self.world = World(seed, (tier,))
+        self.world.wire.delay_s = chance.choice((0.0005, 0.001, 0.005))
+        self.load = Load(self.world)
+        is_strict = not self.kind.loses and (self.mode == "sync" or self.kind.is_planned)
+        groups = 4 * self.kind.replicasets
+        self.registers = Registers(self.load, chance, groups=groups, is_strict=is_strict)
+        self.nemesis = Nemesis(self.world, chance)
+        names = [f"n{number}" for number in range(1, size * self.kind.replicasets + 1)]
+        for each in names:
+            self.world.add(each, tuple(f"{other}:3301" for other in names))
+
+    def run(self) -> Result:
+        world, load = self.world, self.registers
+        result = Result(world.seed, f"{self.name}, {self.mode}, {self.rounds} rounds")
+        try:
+            world.run(self._live)
+        except Violation as broken:
+            result.failure = str(broken)
+        result.virtual_s, result.messages = world.loop.time(), world.wire.messages
+        result.entries, result.faults = world.checks.last_index, len(self.nemesis.done)
+        counted = f"{load.done} done, {load.unknown} unknown, {load.refused} refused"
+        result.notes = [*self.nemesis.done, f"{counted}, {load.reads} reads", f"{load.ways}"]
+        result.trace = f"{result.virtual_s:.6f} {result.messages} {counted}"
+        return result
+
+    async def _live(self) -> None:
+        world, nemesis = self.world, self.nemesis
+        for node in world.nodes.values():
+            node.start()
+        await world.settled(60.0)
+        await self.load.create_table()
+        for change in (ops.CreateTable(GLOBAL), ops.CreateIndex(GLOBAL_INDEX)):
+            await self._change(change)
+        work = asyncio.ensure_future(self.registers.run(3.0 + 3.0 * self.rounds))
+        for _ in range(self.rounds):
+            await asyncio.sleep(self.chance.uniform(0.2, 1.0))
+            await self._round()
+        await work
+        await nemesis.mend()
+        await world.settled()
+        await world.until(self._is_calm, "moves and schema changes to end", 120.0)
+        await world.settled()
+        await self.registers.check()
+        self._check_tables()
+
+    async def _round(self) -> None:
+        blows, chance = self.kind.blows, self.chance
+        for _ in range(chance.randint(1, 4)):
+            await chance.choice(blows)(self.nemesis)
+            await self._write_global()
+            await asyncio.sleep(chance.choice((0.0, 0.1, 1.0)))
+        if chance.random() < 0.5:
+            await self.nemesis.mend()
+
+    async def _change(self, ddl: ops.Ddl) -> None:
+        assert await self.nemesis.propose(lambda instance: prepared(instance, ddl), SCHEMA)
+        await self.world.until(self._is_calm, "the schema change", 60.0)
+
+    async def _write_global(self) -> None:
+        """Words meet: every instance has to refuse the same ones."""
+        key, word = self.chance.randrange(20), f"w{self.chance.randrange(8)}"
+
+        def make(instance: Any) -> ops.Op:
+            table = instance.state.catalog.table_by_id(GLOBAL.id)
+            return ops.Replace(GLOBAL.id, (key, word, *(None,) * (len(table.columns) - 2)))
+
+        await self.nemesis.propose(make)
+
+    def _is_calm(self) -> bool:
+        leader = self.world.leader()
+        if leader is None or leader.instance is None:
+            return False
+        state = leader.instance.state
+        moves = state.cluster.moves.values()
+        return state.pending_ddl() is None and not any(move.is_open for move in moves)
+
+    def _check_tables(self) -> None:
+        for node in self.world.running():
+            assert node.instance is not None
+            for table in node.instance.state.catalog.tables.values():
+                if not table.operable:
+                    raise Violation(f"table {table.name} stays unusable at {node}")
+
+
+def run_trial(name: str) -> Callable[[int], Result]:
+    return lambda seed: Trial(seed, name).run()

@@ -1,0 +1,134 @@
+"""Who is master of what, after a restart and after a failover that was called off."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from cairn.model import ops, rows
+from cairn.model.errors import NotInPrerequisiteState
+from cairn.model.ranges import one_key
+from cairn.model.system_tables import PICO_REPLICASET
+from cairn.model.topology import Replicaset
+from cairn.node.boot import Boot
+from cairn.node.instance import Instance
+from cairn.sim.cluster.node import SimNode
+from cairn.sim.cluster.registers import why_unequal
+from tests.sim_cluster.scenes import Triple, hold, inside, played
+from tests.sim_cluster.test_data_rules import in_process
+
+
+def replicaset_of(scene: Triple) -> Replicaset:
+    [found] = inside(scene.leader).state.cluster.replicasets.values()
+    return found
+
+
+async def wished(scene: Triple, master: SimNode) -> None:
+    """An administrator asks for a master."""
+    new = msgspec.structs.replace(replicaset_of(scene), target_master_name=master.name)
+    change = ops.Batch((ops.Replace(PICO_REPLICASET.id, rows.replicaset_row(new)),))
+    proposer = inside(scene.leader).proposer
+    key = one_key(PICO_REPLICASET.id, (new.name,))
+    await in_process(scene.leader, lambda: proposer.cas(change, proposer.predicate((key,))))
+
+
+async def equal(scene: Triple) -> None:
+    await scene.world.until(lambda: why_unequal(scene.world) is None, "equal replicas", 30.0)
+
+
+def loses_its_last_records(node: SimNode, commits: int) -> None:
+    """A power cut, and a disk that had said too early that it was done."""
+    assert node.runtime is not None
+    [disk] = [each for each in node.runtime.disks if each.path.name == "data.db"]
+    disk.forget(commits)
+    node.crash(power=True)
+
+
+def test_a_master_that_lost_its_last_records_gives_their_numbers_to_no_others() -> None:
+    async def script(scene: Triple) -> None:
+        for key in range(2, 12):
+            await scene.write(key)
+        await equal(scene)
+        before = replicaset_of(scene).epoch
+        loses_its_last_records(scene.master, 5)
+        scene.master.start()
+        await scene.world.until(
+            lambda: replicaset_of(scene).epoch > before and bool(scene.load.masters()),
+            "a master that is named anew",
+            30.0,
+        )
+        for key in range(100, 105):
+            await scene.write(key, scene.load.masters()[0])
+        await scene.calm()
+        await equal(scene)
+
+    played("async", script)
+
+
+def test_a_master_that_was_started_again_writes_nothing_before_it_is_named_anew() -> None:
+    async def script(scene: Triple) -> None:
+        before = replicaset_of(scene).epoch
+        master = scene.master
+        master.crash()
+        master.start()
+        epochs: set[int] = set()
+
+        def is_named() -> bool:
+            instance: Any = master.instance
+            if instance is not None and instance.lease.is_held(instance.data.fence.epoch):
+                epochs.add(instance.data.fence.epoch)
+            return bool(epochs)
+
+        await scene.world.until(is_named, "a lease", 30.0)
+        assert epochs == {before + 1}
+        await scene.calm()
+
+    played("async", script)
+
+
+def test_a_failover_that_is_called_off_leaves_nobody_waiting_for_a_naming() -> None:
+    async def script(scene: Triple) -> None:
+        releases = [hold(node) for node in (scene.master, scene.third)]  # nothing is written there
+        await wished(scene, scene.leader)
+
+        def has_promised() -> bool:
+            return inside(scene.leader).data.store.promised > replicaset_of(scene).epoch
+
+        await scene.world.until(has_promised, "a promise of one, where two are needed", 30.0)
+        with suppress(NotInPrerequisiteState):  # then it is not called off, which is as good
+            await wished(scene, scene.master)
+        for release in releases:
+            release()
+        await scene.calm()
+        writing = asyncio.ensure_future(scene.write(2, scene.load.masters()[0]))
+        await scene.world.until(writing.done, "a write", 30.0)
+        await equal(scene)
+
+    played("sync", script)
+
+
+def test_a_lease_is_not_asked_for_by_what_an_earlier_life_was() -> None:
+    """Its tables still say that it is the master, and so do the leader's, until it has woken up."""
+
+    async def script(scene: Triple) -> None:
+        master = scene.master
+        master.crash()
+
+        class Sleepy(Boot):
+            async def activate(self, instance: Instance, reason: str) -> None:
+                await asyncio.sleep(1.5)
+                await super().activate(instance, reason)
+
+        master.boot_class = Sleepy
+        master.start()
+        await scene.world.until(lambda: master.instance is not None, "its start", 10.0)
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+            instance = inside(master)
+            assert not instance.lease.is_held(instance.data.fence.epoch)
+        await scene.calm()
+
+    played("async", script)
