@@ -19,16 +19,19 @@ from cairn.server.scans import Encode, chunks
 from cairn.server.statements import Cached
 
 if TYPE_CHECKING:
+    from cairn.server.caller import Caller
     from cairn.server.connection import Connection
 
 __all__ = ["BatchDecoder", "copy_out"]
 
 
-async def copy_out(session: Connection, query: Cached, drained: Callable[[Connection], Any]) -> int:
+async def copy_out(
+    session: Connection, caller: Caller, query: Cached, drained: Callable[[Connection], Any]
+) -> int:
     """Send the rows of `query`; the number of rows sent."""
     columns = query.prepared.columns
     count, is_begun, encode = 0, False, _encode(query)
-    async for chunk, data in await chunks(session, query, encode, None):
+    async for chunk, data in await chunks(caller, query, encode, None):
         if not is_begun:
             session.pg.copy_out_response(1, len(columns))
             is_begun = True

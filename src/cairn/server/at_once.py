@@ -55,25 +55,16 @@ class AtOnce(Entering):
     def _read_at_once(
         self, cached: Cached, shape: Shape, values: list[object], described: int
     ) -> bool:
-        if not self.reads_plainly(cached.prepared):
-            return False
         self._check(cached)
-        prepared = cached.prepared
-        found = self.service.dispatcher.point_read_here(
-            prepared.plan,  # type: ignore[arg-type]
-            values,
-            cached.sharded,
-        )
-        if found is None:
+        outcome = self.service.executor.now(cached, values, self.context)
+        if outcome is None or outcome.rows is None:
             return False
+        found = outcome.rows
         rows = found if cached.convert is None else cached.convert(found)
         head = shape.bound if described else BIND_COMPLETE
         encode = shape.encode_row
-        if len(rows) == 1:
-            self._say_at_once(head + encode(rows[0]), prepared.complete(1), described)
-        else:
-            head += b"".join(map(encode, rows))
-            self._say_at_once(head, prepared.complete(len(rows)), described)
+        head += encode(rows[0]) if len(rows) == 1 else b"".join(map(encode, rows))
+        self._say_at_once(head, outcome.tag, described)
         return True
 
     def _write_at_once(
@@ -102,11 +93,7 @@ class AtOnce(Entering):
                 self._failed(owned(problem, "the answer to a write"))
             self._pump()
 
-        self._waiting = self.service.dispatcher.point_write_here(
-            prepared.plan,  # type: ignore[arg-type]
-            values,
-            done,
-        )
+        self._waiting = bool(self.service.executor.start(cached, values, self.context, done))
         return self._waiting
 
     def _say_at_once(self, head: bytes, tag: str, described: int) -> None:

@@ -15,6 +15,8 @@ from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     InvalidParameter,
@@ -25,13 +27,13 @@ from cairn.model.errors import (
 )
 from cairn.model.ops import Ddl
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
-from cairn.node.dispatch import put_by_bucket
+from cairn.node.writing import put_by_bucket
 from cairn.server.arrow import BatchDecoder
 from cairn.server.copy_rows import insert_sql
 from cairn.sql.plans import DdlPlan
 
 if TYPE_CHECKING:
-    from cairn.server.session import Session
+    from cairn.server.caller import Caller
 
 _INSERTS = {
     "error": "INSERT",
@@ -44,13 +46,13 @@ _INSERTS = {
 # --- chunks in ------------------------------------------------------------------------------------
 
 
-async def ingest(session: Session, table: str, columns: str, conflict: str, body: str) -> Any:
+async def ingest(caller: Caller, table: str, columns: str, conflict: str, body: str) -> Any:
     """`CALL cairn_ingest('t', '["a","b"]', 'replace', 'base64 of an Arrow stream')`."""
-    return {"rows": await _insert(session, table, columns, conflict, body, None)}
+    return {"rows": await _insert(caller, table, columns, conflict, body, None)}
 
 
 async def promote(
-    session: Session,
+    caller: Caller,
     table: str,
     columns: str,
     conflict: str,
@@ -62,20 +64,17 @@ async def promote(
     seq: int,
 ) -> Any:
     """Insert a chunk that was kept in table `stage`, once."""
-    body = await staged_body(session, stage, slot, write_id, part, attempt, seq)
+    body = await staged_body(caller, stage, slot, write_id, part, attempt, seq)
     operation = f"spark:{write_id}:{part}:{attempt}:{seq}"
-    return {"rows": await _insert(session, table, columns, conflict, body, operation)}
+    return {"rows": await _insert(caller, table, columns, conflict, body, operation)}
 
 
-async def truncate(session: Session, table: str, table_id: int, after: int) -> Any:
+async def truncate(caller: Caller, table: str, table_id: int, after: int) -> Any:
     """Empty a table once, whoever asks how often: unless it was emptied since version `after`.
 
     It is compared at the position where the change is proposed: of two callers one comes first.
     """
-    service = session.service
-    text = f"TRUNCATE TABLE {quoted(table)}"
-    statement = service.statements.get(text.encode(), (), session.user_id, service.catalog)
-    statement.check_rights(session.user_id, service.catalog)
+    statement = caller.allowed(f"TRUNCATE TABLE {quoted(table)}")
     plan = statement.prepared.plan
     assert isinstance(plan, DdlPlan)
     build = plan.build
@@ -87,26 +86,20 @@ async def truncate(session: Session, table: str, table_id: int, after: int) -> A
         return build(now, version, next_id) if found.truncated_at == after else None
 
     once = dataclasses.replace(plan, build=unless_done)
-    return {"truncated": await service.schema_changes.run(once, session.user_id)}
+    user, by = caller.context.user_id, caller.context.deadline
+    return {"truncated": await caller.service.schema_changes.run(once, user, deadline=by)}
 
 
 async def staged_body(
-    session: Session, stage: str, slot: int, write_id: str, part: int, attempt: int, seq: int
+    caller: Caller, stage: str, slot: int, write_id: str, part: int, attempt: int, seq: int
 ) -> str:
     """A chunk as it was kept, for who may read the stage."""
-    service = session.service
     sql = (
         f"SELECT body FROM {quoted(stage)} WHERE slot = {int(slot)} AND write_id = "
         f"{_literal(write_id)} AND part = {int(part)} AND attempt = {int(attempt)} "
         f"AND seq = {int(seq)}"
     )
-    query = service.statements.get(sql.encode(), (), session.user_id, service.catalog)
-    query.check_rights(session.user_id, service.catalog)
-    found = await service.dispatcher.read(
-        query.prepared.plan,  # type: ignore[arg-type]
-        query.prepared.start((), session.now()),
-        query.sharded,
-    )
+    found = await caller.rows(caller.allowed(sql))
     if not found:
         raise InvalidParameter(
             f"chunk {seq} of partition {part} of write {write_id} is not staged",
@@ -117,31 +110,27 @@ async def staged_body(
 
 
 async def _insert(
-    session: Session, name: str, columns: str, conflict: str, body: str, operation: str | None
+    caller: Caller, name: str, columns: str, conflict: str, body: str, operation: str | None
 ) -> int:
     if conflict not in _INSERTS:
         raise InvalidParameter(f"conflict {conflict}: one of {', '.join(_INSERTS)}")
-    table, names = sharded_table(session, name), column_names(columns)
-    decoder = decoder_for(session, table, names, "DO REPLACE" if conflict == "replace" else "")
+    table, names = sharded_table(caller, name), column_names(columns)
+    decoder = decoder_for(caller, table, names, "DO REPLACE" if conflict == "replace" else "")
     rows = await asyncio.to_thread(lambda: decoder.decode(from_base64(body)))
     by_bucket: defaultdict[int, list[Any]] = defaultdict(list)
     put_by_bucket(rows, by_bucket)
-    return await _store(session, table, conflict, by_bucket, operation)
+    return await _store(caller, table, conflict, by_bucket, operation)
 
 
-def decoder_for(
-    session: Session, table: Table, names: list[str], conflict: str = ""
-) -> BatchDecoder:
+def decoder_for(caller: Caller, table: Table, names: list[str], conflict: str = "") -> BatchDecoder:
     """For whoever may insert these columns, and replace rows where it comes to that."""
-    service = session.service
     marks = ", ".join(f"${at}" for at in range(1, len(names) + 1))
     listed = ", ".join(map(quoted, names))
     text = f"INSERT INTO {quoted(table.name)} ({listed}) VALUES ({marks})"
     if conflict:
         text += f" ON CONFLICT {conflict}"
-    statement = service.statements.get(text.encode(), (), session.user_id, service.catalog)
-    statement.check_rights(session.user_id, service.catalog)
-    return BatchDecoder(table, names, service.catalog)
+    caller.allowed(text)
+    return BatchDecoder(table, names, caller.catalog)
 
 
 def column_names(columns: str) -> list[str]:
@@ -153,7 +142,7 @@ def column_names(columns: str) -> list[str]:
 
 
 async def _store(
-    session: Session,
+    caller: Caller,
     table: Table,
     conflict: str,
     rows: dict[int, list[Any]],
@@ -161,14 +150,11 @@ async def _store(
 ) -> int:
     """By the quickest way that keeps the promise: rows that are all new need not be looked at."""
     assert table.sharding is not None
-    insert, tier, sql = (
-        session.service.dispatcher.insert_rows,
-        table.sharding.tier,
-        insert_sql(table),
-    )
+    insert, tier, sql = caller.executor.writes.insert_rows, table.sharding.tier, insert_sql(table)
+    context = msgspec.structs.replace(caller.context, operation=operation)
     if conflict in ("error", "same"):
         try:
-            return await insert(table, tier, sql, rows, operation, is_bulk=True)
+            return await insert(table, tier, sql, rows, context, is_bulk=True)
         except UniqueViolation:
             if conflict == "error":
                 raise
@@ -176,7 +162,7 @@ async def _store(
     if conflict == "same":
         sql += _unless_same(table)
     try:
-        return await insert(table, tier, sql, rows, operation)
+        return await insert(table, tier, sql, rows, context)
     except NotNullViolation:
         if conflict != "same":
             raise
@@ -207,8 +193,8 @@ def _unless_same(table: Table) -> str:
     return f" ON CONFLICT ({target}) DO UPDATE SET {BUCKET_COLUMN} = NULL WHERE NOT ({same})"
 
 
-def sharded_table(session: Session, name: str) -> Table:
-    return sharded_in(session.service.catalog, name)
+def sharded_table(caller: Caller, name: str) -> Table:
+    return sharded_in(caller.catalog, name)
 
 
 def sharded_in(catalog: Catalog, name: str) -> Table:

@@ -30,7 +30,7 @@ from cairn.server import bulk, rebalance, row_changes, staged_checks
 from cairn.server.call_arguments import arguments
 
 if TYPE_CHECKING:
-    from cairn.server.connection import Connection
+    from cairn.server.caller import Caller
     from cairn.server.service import Service
 
 _CALL = re.compile(rb"\s*call\s+(cairn_\w+)\s*\((.*)\)\s*;?\s*", re.IGNORECASE | re.DOTALL)
@@ -41,7 +41,7 @@ def matches(text: bytes) -> bool:
     return text.lstrip()[:5].lower() == b"call "
 
 
-async def call(session: Connection, text: bytes) -> Any:
+async def call(caller: Caller, text: bytes) -> Any:
     """The answer of a call, as a JSON value."""
     found = _CALL.fullmatch(text)
     asked = text.split()[1:2]
@@ -56,13 +56,13 @@ async def call(session: Connection, text: bytes) -> Any:
             f"procedure {name} does not exist", hint=f"known: {', '.join(sorted(CALLS))}"
         )
     needs_admin, work = function
-    if needs_admin and not session.service.catalog.allows(session.user_id, "alter", "universe", 0):
-        raise AccessDenied(f"Execute access to {name} is denied for user '{session.user}'")
-    return await work(session, *arguments(name, work, found[2].decode()))
+    if needs_admin and not caller.catalog.allows(caller.context.user_id, "alter", "universe", 0):
+        raise AccessDenied(f"Execute access to {name} is denied for user '{caller.context.user}'")
+    return await work(caller, *arguments(name, work, found[2].decode()))
 
 
-async def _status(session: Connection) -> Any:
-    return await cluster_status(session.service)
+async def _status(caller: Caller) -> Any:
+    return await cluster_status(caller.service)
 
 
 async def cluster_status(service: Service) -> dict[str, Any]:
@@ -204,17 +204,15 @@ def _lag_rows(cluster: Any, row: InstanceRow, said: StatusResponse) -> int | Non
     return lags.get(master, max(lags.values(), default=None))
 
 
-async def _expel(
-    session: Connection, name: str, force: bool = False, timeout_s: float = 60.0
-) -> Any:
+async def _expel(caller: Caller, name: str, force: bool = False, timeout_s: float = 60.0) -> Any:
     """Ask the leader, then wait until the instance's rows are gone here."""
-    instance = session.service.instance
+    instance = caller.instance
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
-    row = session.service.cluster.find(name)
-    request = ExpelRequest(session.service.cluster.cluster_uuid, name, force)
+    row = caller.service.cluster.find(name)
+    request = ExpelRequest(caller.service.cluster.cluster_uuid, name, force)
     answer = await instance.ask_leader("expel", request, ExpelResponse, timeout_s)
-    while row is not None and session.service.cluster.by_uuid(row.uuid) is not None:
+    while row is not None and caller.service.cluster.by_uuid(row.uuid) is not None:
         if loop.time() > deadline:
             raise TimedOut("expel confirmation didn't arrive in time", hint="see `cairn status`")
         await asyncio.sleep(0.02)
@@ -226,25 +224,25 @@ async def _expel(
     }
 
 
-async def _compact(session: Connection, keep: int = 0) -> Any:
+async def _compact(caller: Caller, keep: int = 0) -> Any:
     """Forget the applied part of this instance's Raft log but the last `keep` entries."""
     if keep < 0:
         raise InvalidParameter("keep of cairn_compact starts at 0")
-    runner = session.service.instance.runner
+    runner = caller.instance.runner
     upto = runner.applied_index - keep
     if upto >= runner.view.first_index():
         runner.compact(upto)
     return {"compacted": upto}
 
 
-async def _subscribers(session: Connection) -> Any:
+async def _subscribers(caller: Caller) -> Any:
     """Service connections of this instance: position told, lag, queue."""
-    return session.service.feed.view()
+    return caller.service.feed.view()
 
 
-async def _replication(session: Connection) -> Any:
+async def _replication(caller: Caller) -> Any:
     """Links of this instance: whom it follows, how far behind, rows that came twice."""
-    replication = session.service.instance.replication
+    replication = caller.instance.replication
     return {
         "vclock": replication.data.vclock,
         "epoch": replication.data.epoch,

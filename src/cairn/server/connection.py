@@ -11,11 +11,13 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import msgspec
 
 from cairn.model.errors import CairnError, QueryCanceled, TooManyConnections
 from cairn.model.unexpected import owned
+from cairn.node.context import ASKED, LATE, OF_CLUSTER, Context
 from cairn.pgwire.extended import StatementBook
 from cairn.pgwire.requests import (
     BadMessage,
@@ -27,6 +29,7 @@ from cairn.pgwire.requests import (
 )
 from cairn.pgwire.server import PgServer
 from cairn.server import settings
+from cairn.server.caller import Caller
 from cairn.server.service import MAX_CONNECTIONS, Service
 from cairn.server.statements import Cached
 
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from cairn.node.hops import Hop
     from cairn.server.copying import CopyIn
     from cairn.server.login import Login
-    from cairn.sql.api import Prepared
 
 log = logging.getLogger("cairn.pg")
 
@@ -87,7 +89,8 @@ class Connection(asyncio.Protocol):
         self._is_full = False  # the client does not read what it has asked for
         self._has_room = asyncio.Event()
         self._has_room.set()
-        self._has_limits = False  # sql_vdbe_opcode_max of this session
+        self._deadline: float | None = None  # of what is running, by the loop's clock
+        self.context = Context()  # of the next statement
         self._upgrading: list[bytes] | None = None
         self._shaking = False
         self._closing = False
@@ -172,13 +175,31 @@ class Connection(asyncio.Protocol):
         if self.cancelled.is_set() and not self._closing:
             raise QueryCanceled(self._cancel_reason)
 
-    def reads_plainly(self, prepared: Prepared) -> bool:
-        """Whether a point read is just that: from the master, without options and limits."""
-        return (
-            self.preference == "leader"
-            and not prepared.options
-            and not self._has_limits
-            and not self.service.opcode_max
+    def _know_context(self) -> None:
+        """Anew whenever the user or a parameter changes: statements only look at it."""
+        told = self.parameters.get
+        self.context = Context(
+            user_id=self.user_id,
+            user=self.user,
+            preference=self.preference,
+            is_local=self.is_local,
+            row_max=int(told("sql_motion_row_max", OF_CLUSTER)),
+            opcode_max=int(told("sql_vdbe_opcode_max", OF_CLUSTER)),
+            forward=told("forward", "on"),
+            wants_hints=self.wants_hints,
+            wants_invalidation=bool(self.wants_invalidation),
+            is_unsafe=told("unsafe_system_writes", "off").lower() in ("on", "true", "1"),
+            timeout_s=self.timeout_s,
+            watch=self.watch,
+        )
+
+    def caller(self) -> Caller:
+        return Caller(self.service, self.running_context())
+
+    def running_context(self) -> Context:
+        """Of a statement that has begun: it has a deadline, and can be cancelled."""
+        return msgspec.structs.replace(
+            self.context, deadline=self._deadline, cancelled=self.cancelled
         )
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -210,7 +231,7 @@ class Connection(asyncio.Protocol):
         if self._hop is not None:
             self._hop.give_up()
             self._hop, self._waiting = None, False
-            self._failed(QueryCanceled("canceling statement due to user request"))
+            self._failed(QueryCanceled(ASKED))
             self._pump()
         if self._working is not None:
             self.cancelled.set()
@@ -222,7 +243,7 @@ class Connection(asyncio.Protocol):
         self._reading = reading
 
     def _time_out(self) -> None:
-        self._cancel_reason = "canceling statement due to statement timeout"
+        self._cancel_reason = LATE
         self.cancel()
 
     def unsent(self) -> int:
@@ -271,9 +292,12 @@ class Connection(asyncio.Protocol):
 
     async def _work(self, work: Coroutine[Any, Any, None]) -> None:
         self._flush()
-        self._cancel_reason = "canceling statement due to user request"
+        self._cancel_reason = ASKED
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(self.timeout_s, self._time_out) if self.timeout_s else None
+        timer = self._deadline = None
+        if self.timeout_s:
+            self._deadline = loop.time() + self.timeout_s
+            timer = loop.call_at(self._deadline, self._time_out)
         try:
             await work
         except asyncio.CancelledError:
@@ -327,9 +351,6 @@ class Connection(asyncio.Protocol):
     def _on_terminate(self, request: Terminate) -> None:
         self._closing = True
 
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
     def wrote(self) -> None:
         if self.status == "T":
             self.written += 1
@@ -348,11 +369,11 @@ class Connection(asyncio.Protocol):
         if key == "statement_timeout":
             self.timeout_s = settings.read_duration_s(name, value)
         self.parameters[key] = value
-        self._has_limits = int(self.parameters.get("sql_vdbe_opcode_max") or 0) > 0
         if key == "read_preference":
             self.preference = value
         elif key == "read_concern":
             self.is_local = value == "local"
+        self._know_context()
 
     def tell_staleness(self, stale_s: float | None) -> None:
         """Rows of a replica: how old they may be, as a parameter that every driver can read."""
@@ -367,14 +388,13 @@ class Connection(asyncio.Protocol):
             self.parameters.clear()
         else:
             self.parameters.pop(key, None)
-        if key in ("all", "sql_vdbe_opcode_max"):
-            self._has_limits = False
         if key in ("all", "read_preference"):
             self.preference = str(self.service.instance.state.setting("read_preference", "leader"))
         if key in ("all", "read_concern"):
             self.is_local = False
         if key in ("all", "statement_timeout"):
             self.timeout_s = 0.0
+        self._know_context()
 
     def take_copy_messages(self) -> list[CopyData | CopyDone | CopyFail]:
         """What has arrived for the COPY that is running; everything else stays in the line."""

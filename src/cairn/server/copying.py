@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.model.errors import CairnError, QueryCanceled, Unsupported
 from cairn.model.values import OIDS, parse_text
-from cairn.node.dispatch import put_by_bucket
+from cairn.node.writing import put_by_bucket
 from cairn.pgwire.copy import CopyFormat, CopyParser
 from cairn.pgwire.copy_out import copy_encoder, header_line
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail
-from cairn.server import arrow, running, scans
+from cairn.server import arrow, scans
 from cairn.server.copy_rows import Fields, RowMaker, find_bad_line, insert_sql, is_required
 from cairn.server.scan_statement import LinesAsked
 from cairn.server.statements import Cached
@@ -55,11 +55,10 @@ def _has_header(options: dict[str, str]) -> bool:
 
 async def copy_out(session: Connection, cached: Cached, plan: plans.CopyPlan) -> int:
     assert plan.query is not None
-    query = session.service.statements.get(
-        plan.query.text.encode(), (), session.user_id, session.service.catalog
-    )
+    caller = session.caller()
+    query = caller.understood(plan.query.text)
     if _is_arrow(plan.options):
-        return await arrow.copy_out(session, query, _drained)
+        return await arrow.copy_out(session, caller, query, _drained)
     fmt = _format(plan.options)
     oids = [OIDS[column.type] for column in plan.query.columns]
     lines = copy_encoder(oids, fmt, **_options(plan.options))
@@ -67,7 +66,7 @@ async def copy_out(session: Connection, cached: Cached, plan: plans.CopyPlan) ->
     def encode(rows: Sequence[Any]) -> bytes:
         return lines(rows if query.convert is None else query.convert(rows))
 
-    chunks = await scans.chunks(session, query, encode, LinesAsked(fmt, _options(plan.options)))
+    chunks = await scans.chunks(caller, query, encode, LinesAsked(fmt, _options(plan.options)))
     total, is_begun = 0, False
     async for count, data in chunks:
         if not is_begun:
@@ -257,13 +256,13 @@ class CopyIn:
         """`arrived` is held for its order alone: freed as they came, rows cost a fifth as much."""
         insert = self._plan.insert
         assert insert is not None
-        dispatcher = self._session.service.dispatcher
+        executor, context = self._session.service.executor, self._session.running_context()
         plan = insert.plan
         if isinstance(plan, plans.PointWrite | plans.ShardedInsert):
-            return await dispatcher.insert_rows(
-                plan.table, plan.tier, self._sql, chunk, is_bulk=True
+            return await executor.writes.insert_rows(
+                plan.table, plan.tier, self._sql, chunk, context, is_bulk=True
             )
         if not isinstance(plan, plans.GlobalWrite):
             raise Unsupported("COPY into this table is not supported")
         rows: list[Sequence[Any]] = [insert.start(values) for values in chunk[0]]
-        return await dispatcher.insert_global(plan, rows, self._session.user_id, running.DML_S)
+        return await executor.global_writes.insert(plan, rows, context)

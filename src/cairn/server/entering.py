@@ -54,6 +54,7 @@ class Entering(Connection):
         self.user, self.user_id = self.login.user, self.login.user_id
         options = self.login.params.options
         self._read_options(options)
+        self._know_context()
         version = asked_version(options, self.login.params.params)
         self._greet()
         if version is not None:

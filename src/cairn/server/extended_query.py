@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from cairn.model.errors import (
     CairnError,
@@ -14,19 +13,18 @@ from cairn.model.errors import (
 )
 from cairn.model.rpc import ReadResponse, WriteResponse
 from cairn.model.unexpected import owned
+from cairn.node.context import LATE
+from cairn.node.executor import Outcome
 from cairn.pgwire.extended import Portal
 from cairn.pgwire.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
 from cairn.server import running
 from cairn.server.at_once import MOVING, AtOnce
 from cairn.server.copying import CopyIn, copy_out
 from cairn.server.metadata import metadata_notice
-from cairn.server.running import Outcome
 from cairn.server.statements import Cached
 from cairn.sql import plans
-from cairn.sql.api import Prepared
 
 AT_ONCE_ROWS = 500  # that are encoded in one turn of the loop
-T = TypeVar("T")
 
 #: A read may be asked again in any case.
 _ANYWHERE = (*MOVING, Unreachable)
@@ -57,7 +55,7 @@ class ExtendedQuery(AtOnce):
         if cached is not None:
             return cached
         work = service.statements.later(text, oids, self.user_id, service.catalog)
-        return await self._cancellable(work)
+        return await self.running_context().watched(work)
 
     def _parsed(self, request: Parse, cached: Cached) -> None:
         service = self.service
@@ -82,7 +80,7 @@ class ExtendedQuery(AtOnce):
         """The schema moved: an error for those who asked for it, a new plan for the others."""
         stale: Cached = statement.plan
         if self.wants_invalidation:
-            planned, present = stale.stale_by(catalog)
+            planned, present = catalog.first_change(stale.prepared.tables)
             name = statement.name.decode() if self.wants_invalidation == "named" else None
             raise StatementInvalidated(prepared_version=planned, current_version=present, name=name)
         fresh = self.service.statements.replanned(stale, self.user_id, catalog)
@@ -107,91 +105,60 @@ class ExtendedQuery(AtOnce):
             return None
         cached = portal.statement.plan
         self._check(cached)
-        outcome = running.run_at_once(self, cached, portal.values)
+        outcome = self._now(cached, portal.values)
         if outcome is not None:
             self._finish_execute(portal, outcome, request.max_rows)
             return None
+        if self._start(portal, cached, request.max_rows):
+            return None
         plan = cached.prepared.plan
-        if type(plan) is plans.PointWrite and self._start_write(portal, cached, plan):
-            return None
-        if (
-            type(plan) is plans.PointRead
-            and self.reads_plainly(cached.prepared)
-            and not self.is_local
-            and self._start_hop(portal, cached, plan, request.max_rows)
-        ):
-            return None
         if isinstance(plan, plans.CopyPlan):
             return self._start_copy(cached, plan)
         return self._execute(portal, request.max_rows)
 
-    def _start_write(self, portal: Portal[Cached], cached: Cached, plan: plans.PointWrite) -> bool:
-        """A write of one row, here or one hop away: no task, the writer calls back."""
+    def _now(self, cached: Cached, values: Sequence[Any]) -> Outcome | None:
+        """The outcome without waiting for anybody, for what can have one."""
+        plan = cached.prepared.plan
+        if type(plan) is plans.SessionPlan:
+            return running.session_plan(self, plan, cached.prepared.complete(0))
+        return self.service.executor.now(cached, values, self.context)
+
+    def _start(self, portal: Portal[Cached], cached: Cached, max_rows: int) -> bool:
+        """A row written here, or a row one hop away: no task, the answer comes by a callback."""
         prepared = cached.prepared
-        values = prepared.start(portal.values, self.now()) if prepared.hidden else portal.values
+        is_read = type(prepared.plan) is plans.PointRead
 
-        def done(result: WriteResponse | CairnError) -> None:
-            if self._is_back(portal, 0, result, MOVING) and isinstance(result, WriteResponse):
-                self.wrote()
-                self.pg.command_complete(prepared.complete(result.row_count))
-                self._pump()
-
-        dispatcher = self.service.dispatcher
-        self._waiting = dispatcher.point_write_here(plan, values, done)
-        if not self._waiting and self._may_hop(prepared):
-            self._waiting = dispatcher.point_write_away(plan, values, done) is not None
-        return self._waiting
-
-    def _may_hop(self, prepared: Prepared) -> bool:
-        """Whether nothing has to be looked at before the owner is asked."""
-        return not (self.wants_hints or prepared.options or "forward" in self.parameters)
-
-    def _start_hop(
-        self, portal: Portal[Cached], cached: Cached, plan: plans.PointRead, max_rows: int
-    ) -> bool:
-        """A read of one bucket that is elsewhere; with a time limit or hints it needs a task."""
-        prepared = cached.prepared
-        if self.timeout_s or not self._may_hop(prepared):
-            return False
-        values = prepared.start(portal.values, self.now()) if prepared.hidden else portal.values
-
-        def done(result: ReadResponse | CairnError) -> None:
+        def done(result: ReadResponse | WriteResponse | CairnError) -> None:
             self._hop = None
-            if self._is_back(portal, max_rows, result, _ANYWHERE) and isinstance(
-                result, ReadResponse
-            ):
-                rows = result.rows
-                tag = prepared.complete(len(rows))
-                try:
-                    self._finish_execute(portal, Outcome(rows, len(rows), tag), max_rows)
-                except Exception as problem:
-                    self._failed(owned(problem, "the answer of another instance"))
-                self._pump()
-
-        self._hop = self.service.dispatcher.point_read_away(plan, values, cached.sharded, done)
-        self._waiting = self._hop is not None
-        return self._waiting
-
-    def _is_back(
-        self, portal: Portal[Cached], max_rows: int, result: Any, again: tuple[type, ...]
-    ) -> bool:
-        """Whether a callback brought an answer; what did not happen goes the long way."""
-        self._waiting = False
-        if self._closing:
-            return False
-        if isinstance(result, again):
-            self._begin(self._execute(portal, max_rows))
-            return False
-        if isinstance(result, CairnError):
-            self._failed(result)
+            self._waiting = False
+            if self._closing:
+                return
+            if isinstance(result, _ANYWHERE if is_read else MOVING):  # it did not happen
+                self._begin(self._execute(portal, max_rows))
+                return
+            try:
+                if isinstance(result, CairnError):
+                    self._failed(result)
+                elif isinstance(result, WriteResponse):
+                    self.wrote()
+                    self.pg.command_complete(prepared.complete(result.row_count))
+                else:
+                    count = len(result.rows)
+                    outcome = Outcome(result.rows, count, prepared.complete(count))
+                    self._finish_execute(portal, outcome, max_rows)
+            except Exception as problem:
+                self._failed(owned(problem, "the answer of another instance"))
             self._pump()
-            return False
-        return True
+
+        begun = self.service.executor.start(cached, portal.values, self.context, done)
+        self._waiting = begun is not None
+        self._hop = begun if is_read else None  # a write is never ended half-way
+        return self._waiting
 
     def _check(self, cached: Cached) -> None:
         catalog = self.service.catalog
         if not cached.is_fresh(catalog):
-            planned, present = cached.stale_by(catalog)
+            planned, present = catalog.first_change(cached.prepared.tables)
             raise StatementInvalidated(prepared_version=planned, current_version=present)
         cached.check_rights(self.user_id, catalog)
         if self.status != "I":
@@ -224,47 +191,16 @@ class ExtendedQuery(AtOnce):
             self.pg.command_complete(portal.statement.plan.prepared.complete(sent))
 
     async def _run(self, cached: Cached, params: Sequence[Any]) -> Outcome:
-        plan = cached.prepared.plan
-        if isinstance(plan, plans.PointRead | plans.ScatterRead):
-            return await self._read(cached, params)
-        if not isinstance(plan, plans.CatalogRead):
-            return await self._change(cached, params)
-        rows = await self.service.pg_catalog.read(
-            plan,
-            cached.prepared.columns,
-            params,
-            self.service.catalog,
-            self.user,
-            self.cancelled,
-        )
-        return Outcome(rows, len(rows), cached.prepared.complete(len(rows)))
-
-    async def _change(self, cached: Cached, params: Sequence[Any]) -> Outcome:
-        """What a write reads first can be cancelled; from its first change on it runs on."""
+        """What reads can be cancelled; from its first change on a statement runs on."""
+        context = self.running_context()
         try:
-            return await running.run(self, cached, params)
+            outcome = await self.service.executor.run(cached, params, context)
         except QueryCanceled:
-            raise QueryCanceled(self._cancel_reason) from None
-
-    async def _read(self, cached: Cached, params: Sequence[Any]) -> Outcome:
-        """A read ends when it is cancelled, wherever its rows are; a write never does (rule 7)."""
-        if self.cancelled.is_set():
-            raise QueryCanceled(self._cancel_reason)
-        return await self._cancellable(running.run(self, cached, params))
-
-    async def _cancellable(self, work: Coroutine[Any, Any, T]) -> T:
-        reading: asyncio.Task[T] = asyncio.get_running_loop().create_task(work)
-        self._reading = reading
-        try:
-            return await reading
-        except asyncio.CancelledError:
-            if self._closing or not self.cancelled.is_set():
-                raise
-            raise QueryCanceled(self._cancel_reason) from None
-        except QueryCanceled:
-            raise QueryCanceled(self._cancel_reason) from None
-        finally:
-            self._reading = None
+            raise QueryCanceled(LATE if context.is_late() else self._cancel_reason) from None
+        if isinstance(cached.prepared.plan, (*plans.CHANGES, plans.Returning)):
+            self.wrote()
+        self.tell_staleness(outcome.stale_s)
+        return outcome
 
     def _finish_execute(self, portal: Portal[Cached], outcome: Outcome, max_rows: int) -> None:
         for notice in outcome.notices:

@@ -20,17 +20,17 @@ from cairn.moves.steps import PAUSED
 
 if TYPE_CHECKING:
     from cairn.node.instance import Instance
-    from cairn.server.connection import Connection
+    from cairn.server.caller import Caller
 
 ANSWER_S = 5.0
 ACTIONS = ("status", "plan", "pause", "resume", "weight", "drain")
 
 
 async def rebalance(
-    session: Connection, action: str = "status", name: str = "", weight: float = 1.0
+    caller: Caller, action: str = "status", name: str = "", weight: float = 1.0
 ) -> Any:
     """`status` and `plan` change nothing; the others answer with the status that follows."""
-    instance = session.service.instance
+    instance = caller.instance
     match action:
         case "status" | "plan":
             pass

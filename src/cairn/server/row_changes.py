@@ -25,7 +25,7 @@ from cairn.storage.row_log import LogReader
 
 if TYPE_CHECKING:
     from cairn.node.instance import Instance
-    from cairn.server.session import Session
+    from cairn.server.caller import Caller
 
 MAX_RECORDS = 2_000  # of the row log, read at a time
 _OPS = {RowOp.INSERT: "insert", RowOp.UPDATE: "update", RowOp.DELETE: "delete"}
@@ -35,7 +35,7 @@ Key = tuple[Any, ...]
 Row = tuple[Any, ...]
 
 
-async def rows(session: Session, name: str, after: str, limit: int = 10_000) -> Any:
+async def rows(caller: Caller, name: str, after: str, limit: int = 10_000) -> Any:
     """Changes of a table on this replicaset after a position, oldest first, about `limit` at most.
 
     `"latest"` and `"earliest"` ask only where the log ends and begins; limit 0 asks whether the
@@ -43,8 +43,8 @@ async def rows(session: Session, name: str, after: str, limit: int = 10_000) -> 
     position to ask from next, a statement is told whole; `buckets` is what this replicaset owned
     when it was made.
     """
-    table = _readable(session, name)
-    instance, execution = session.service.instance, session.service.execution
+    table = _readable(caller, name)
+    instance, execution = caller.instance, caller.execution
     execution.check_lease()
     replication = instance.replication
     if replication.is_sync():
@@ -99,10 +99,10 @@ def _taken_over(instance: Instance) -> list[dict[str, Any]]:
     return found
 
 
-async def rows_at(session: Session, name: str, at: str, low: int, high: int) -> Any:
+async def rows_at(caller: Caller, name: str, at: str, low: int, high: int) -> Any:
     """Rows of buckets `low`…`high` as they were at a position."""
-    table = _readable(session, name)
-    instance, execution = session.service.instance, session.service.execution
+    table = _readable(caller, name)
+    instance, execution = caller.instance, caller.execution
 
     def check() -> None:
         execution.check_lease()
@@ -116,14 +116,10 @@ async def rows_at(session: Session, name: str, at: str, low: int, high: int) -> 
     return {"rows": [[row[0], _told_row(table, row)] for row in found]}
 
 
-def _readable(session: Session, name: str) -> Table:
+def _readable(caller: Caller, name: str) -> Table:
     """The table, if the caller may read it."""
-    service = session.service
-    table = sharded_table(session, name)
-    query = service.statements.get(
-        f"SELECT * FROM {quoted(name)}".encode(), (), session.user_id, service.catalog
-    )
-    query.check_rights(session.user_id, service.catalog)
+    table = sharded_table(caller, name)
+    caller.allowed(f"SELECT * FROM {quoted(name)}")
     return table
 
 

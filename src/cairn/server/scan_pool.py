@@ -24,7 +24,7 @@ from cairn.server.scan_worker import CANNOT, END, FAILED, HEAD, ScanRequest
 from cairn.sql import plans
 
 if TYPE_CHECKING:
-    from cairn.server.connection import Connection
+    from cairn.server.caller import Caller
     from cairn.server.service import Service
 
 log = logging.getLogger("cairn.scan")
@@ -82,15 +82,15 @@ class Worker:
 
 
 async def scan(
-    session: Connection,
+    caller: Caller,
     request: ReadRequest,
     columns: Sequence[plans.OutColumn],
     lines: LinesAsked | None = None,
 ) -> AsyncIterator[tuple[int, bytes]] | None:
     """(rows, bytes) of the request's pieces; None: the instance has to read them itself."""
-    service = session.service
-    service.execution.check_read(request)
-    epoch = service.execution.data.fence.epoch
+    service = caller.service
+    caller.execution.check_read(request)
+    epoch = caller.execution.data.fence.epoch
     idle, every = _idle.setdefault(service, []), _all.setdefault(service, [])
     worker = next((each for each in idle if each.is_alive), None)
     idle[:] = [each for each in idle if each is not worker and each.is_alive]
@@ -116,15 +116,15 @@ async def scan(
             lines,
         )
     )
-    first = await _next(worker, session)
+    first = await _next(worker, caller)
     if first[0] == CANNOT:
         _keep(idle, worker)
         return None
-    return _pieces(session, request, epoch, worker, first, idle)
+    return _pieces(caller, request, epoch, worker, first, idle)
 
 
 async def _pieces(
-    session: Connection,
+    caller: Caller,
     request: ReadRequest,
     epoch: int,
     worker: Worker,
@@ -135,14 +135,14 @@ async def _pieces(
     try:
         while piece[0] >= 0:
             yield piece
-            piece = await _next(worker, session)
+            piece = await _next(worker, caller)
         is_over = True
         if piece[0] == FAILED:
             sqlstate, message = msgspec.json.decode(piece[1], type=tuple[str, str])
             raise CairnError(message, sqlstate=sqlstate)
         assert piece[0] == END
         # Only now the rows are one.
-        await session.service.execution.check_answer(request, epoch)
+        await caller.execution.check_answer(request, epoch)
     finally:
         if is_over:
             _keep(idle, worker)
@@ -150,13 +150,13 @@ async def _pieces(
             worker.end()
 
 
-async def _next(worker: Worker, session: Connection) -> tuple[int, bytes]:
+async def _next(worker: Worker, caller: Caller) -> tuple[int, bytes]:
     """The next piece, unless the client cancels or goes."""
     task: asyncio.Task[Any] = asyncio.ensure_future(worker.next())
     try:
         while not task.done():
             await asyncio.wait({task}, timeout=0.5)
-            if session.cancelled.is_set() or session.transport.is_closing():
+            if caller.context.cancelled.is_set():
                 raise QueryCanceled("canceling statement due to user request")
     except BaseException:
         task.cancel()

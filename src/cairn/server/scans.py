@@ -20,7 +20,7 @@ import msgspec
 from cairn.model.errors import CairnError, LimitExceeded, NotOwner, QueryCanceled
 from cairn.model.rpc import ReadRequest
 from cairn.model.spans import Ranges, merged
-from cairn.node.reading import How
+from cairn.node.context import ASKED
 from cairn.server import scan_pool
 from cairn.server.arrow_types import BATCH_ROWS, Row
 from cairn.server.scan_statement import ENOUGH, LinesAsked, Scan
@@ -29,7 +29,7 @@ from cairn.sql import plans
 from cairn.storage.readers import RowReader, translated
 
 if TYPE_CHECKING:
-    from cairn.server.connection import Connection
+    from cairn.server.caller import Caller
 
 Encode = Callable[[Sequence[Row]], bytes]
 Chunks = AsyncIterator[tuple[int, bytes]]
@@ -37,34 +37,32 @@ FIRST_BUCKETS = 10  # asked of another instance; then more or fewer, as they tur
 HANDY = 2 * 1024 * 1024  # bytes of an answer: longer ones keep a link's other messages waiting
 
 
-async def chunks(
-    session: Connection, query: Cached, encode: Encode, lines: LinesAsked | None
-) -> Chunks:
+async def chunks(caller: Caller, query: Cached, encode: Encode, lines: LinesAsked | None) -> Chunks:
     """(rows, bytes) of the answer's pieces. Without `lines` they go as Arrow."""
-    values = query.prepared.start((), session.now())
+    values = query.prepared.start((), caller.instance.runtime.wall_clock())
     fragment = only_fragment(query.prepared.plan)
     if fragment is None:
-        return _gathered(session, query, values, encode)
-    targets = targets_of(session, fragment, values)
-    if others := away(session, targets):
+        return _gathered(caller, query, values, encode)
+    targets = targets_of(caller, fragment, values)
+    if others := away(caller, targets):
         if lines is None and fragment.buckets is not None and b"bucket_id" in query.text:
             raise NotOwner(
                 "the asked buckets do not belong to this replicaset",
                 detail=f"owner: {', '.join(others)}",
                 hint="read the topology again and ask the owner",
             )
-        return _collected(session, query, fragment, values, targets, encode)
+        return _collected(caller, query, fragment, values, targets, encode)
     ranges = tuple(part for found in targets.values() for part in found)
-    request = read_request(session, query, fragment, values, ranges)
-    if lines is None or await _is_for_a_worker(session, request):
-        found = await scan_pool.scan(session, request, query.prepared.columns, lines)
+    request = read_request(caller, query, fragment, values, ranges)
+    if lines is None or await _is_for_a_worker(caller, request):
+        found = await scan_pool.scan(caller, request, query.prepared.columns, lines)
         if found is not None:
             return found
-    return streamed(session, request, encode)
+    return streamed(caller, request, encode)
 
 
 async def _collected(
-    session: Connection,
+    caller: Caller,
     query: Cached,
     fragment: plans.Fragment,
     values: list[Any],
@@ -72,20 +70,20 @@ async def _collected(
     encode: Encode,
 ) -> Chunks:
     """Rows of several replicasets, one after the other."""
-    instance, routes = session.service.instance, session.service.dispatcher.routes
+    instance, routes = caller.instance, caller.executor.reads.routes
     for replicaset, ranges in targets.items():
-        target = routes.reader(replicaset, session.preference, instance.raft_id)
+        target = routes.reader(replicaset, caller.context.preference, instance.raft_id)
         if target == instance.raft_id:
-            request = read_request(session, query, fragment, values, ranges)
-            async for piece in streamed(session, request, encode):
+            request = read_request(caller, query, fragment, values, ranges)
+            async for piece in streamed(caller, request, encode):
                 yield piece
             continue
-        async for piece in _asked_for(session, query, fragment, values, encode, ranges):
+        async for piece in _asked_for(caller, query, fragment, values, encode, ranges):
             yield piece
 
 
 async def _asked_for(
-    session: Connection,
+    caller: Caller,
     query: Cached,
     fragment: plans.Fragment,
     values: list[Any],
@@ -93,21 +91,21 @@ async def _asked_for(
     ranges: Ranges,
 ) -> Chunks:
     """Rows of another replicaset, as many buckets at a time as make a message of a handy size."""
-    how = How(session.preference, cancelled=session.cancelled)
+    context = caller.context.without_limits()
 
     def request(owned: tuple[int, ...]) -> ReadRequest:
         asked = merged((bucket, bucket) for bucket in owned)
-        return read_request(session, query, fragment, values, asked)
+        return read_request(caller, query, fragment, values, asked)
 
     waiting, step = list(reversed(ranges)), FIRST_BUCKETS
     while waiting:
-        if session.cancelled.is_set():
-            raise QueryCanceled("canceling statement due to user request")
+        if caller.context.cancelled.is_set():
+            raise QueryCanceled(ASKED)
         low, last = waiting.pop()
         high = min(low + step - 1, last)
         try:
-            rows = await session.service.dispatcher.read_buckets(
-                fragment.tier, range(low, high + 1), request, how
+            rows = await caller.executor.reads.read_buckets(
+                fragment.tier, range(low, high + 1), request, context
             )
         except CairnError as problem:
             if problem.sqlstate != LimitExceeded.sqlstate or step == 1:
@@ -124,16 +122,11 @@ async def _asked_for(
         step = step * 2 if size < HANDY // 2 else max(step // 2, 1) if size > 2 * HANDY else step
 
 
-async def _gathered(
-    session: Connection, query: Cached, values: list[Any], encode: Encode
-) -> Chunks:
+async def _gathered(caller: Caller, query: Cached, values: list[Any], encode: Encode) -> Chunks:
     """Whatever needs a merge or lives in global tables: all of it, then in pieces."""
-    rows = await session.service.dispatcher.read(
-        query.prepared.plan,  # type: ignore[arg-type]
-        values,
-        query.sharded,
-        How(session.preference, cancelled=session.cancelled, is_local=session.is_local),
-    )
+    plan: Any = query.prepared.plan
+    context = caller.context.without_limits()
+    rows = await caller.executor.reads.read(plan, values, query.sharded, context)
     async for piece in _encoded(rows, encode):
         yield piece
 
@@ -144,13 +137,13 @@ async def _encoded(rows: Sequence[Row], encode: Encode) -> Chunks:
         yield len(chunk), await asyncio.to_thread(encode, chunk)
 
 
-async def _is_for_a_worker(session: Connection, request: ReadRequest) -> bool:
+async def _is_for_a_worker(caller: Caller, request: ReadRequest) -> bool:
     """A scan of many rows, where the libraries for it are installed."""
     scan = Scan.of(request.sql, request.args)
     if scan is None or not _has_libraries():
         return False
     sample = msgspec.structs.replace(request, sql=scan.sample)
-    [(count,)] = await session.service.execution.read(sample, session.cancelled)
+    [(count,)] = await caller.execution.read(sample, caller.context.cancelled)
     return bool(count >= ENOUGH)
 
 
@@ -159,12 +152,11 @@ def _has_libraries() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in ("numpy", "pyarrow"))
 
 
-def away(session: Connection, targets: dict[str, Ranges]) -> list[str]:
+def away(caller: Caller, targets: dict[str, Ranges]) -> list[str]:
     """Replicasets whose rows another instance has to read."""
-    routes, raft_id = session.service.dispatcher.routes, session.service.instance.raft_id
-    return sorted(
-        name for name in targets if routes.reader(name, session.preference, raft_id) != raft_id
-    )
+    routes, raft_id = caller.executor.reads.routes, caller.instance.raft_id
+    preference = caller.context.preference
+    return sorted(name for name in targets if routes.reader(name, preference, raft_id) != raft_id)
 
 
 def only_fragment(plan: plans.Plan) -> plans.Fragment | None:
@@ -176,10 +168,8 @@ def only_fragment(plan: plans.Plan) -> plans.Fragment | None:
     return plan.fragments[0] if PLAIN_MERGE.fullmatch(plan.sql) else None
 
 
-def targets_of(
-    session: Connection, fragment: plans.Fragment, values: list[Any]
-) -> dict[str, Ranges]:
-    routes = session.service.dispatcher.routes
+def targets_of(caller: Caller, fragment: plans.Fragment, values: list[Any]) -> dict[str, Ranges]:
+    routes = caller.executor.reads.routes
     buckets = fragment.bucket_set(values)
     if buckets is None:
         return routes.all_ranges(fragment.tier)
@@ -190,28 +180,28 @@ def targets_of(
 
 
 def read_request(
-    session: Connection, query: Cached, fragment: plans.Fragment, values: list[Any], ranges: Ranges
+    caller: Caller, query: Cached, fragment: plans.Fragment, values: list[Any], ranges: Ranges
 ) -> ReadRequest:
     return ReadRequest(
         fragment.with_ranges(list(ranges)),
         fragment.bind(values),
         {table: query.sharded[table] for table in fragment.tables if table in query.sharded},
         ranges=ranges,
-        preference=session.preference,
-        is_local=session.is_local,
+        preference=caller.context.preference,
+        is_local=caller.context.is_local,
     )
 
 
 async def streamed(
-    session: Connection, request: ReadRequest, encode: Encode
+    caller: Caller, request: ReadRequest, encode: Encode
 ) -> AsyncIterator[tuple[int, bytes]]:
     """Rows of this instance: one cursor on a connection and a thread of their own."""
-    execution = session.service.execution
+    execution = caller.execution
     execution.check_read(request)
     epoch = execution.data.fence.epoch
     loop = asyncio.get_running_loop()
     pool = ThreadPoolExecutor(1, thread_name_prefix="copy")
-    scan = _Scan(session, request, encode)
+    scan = _Scan(caller, request, encode)
     following = loop.run_in_executor(pool, scan.following)
     try:
         while (found := await following) is not None:
@@ -227,12 +217,12 @@ async def streamed(
 class _Scan:
     """The cursor of one COPY. Everything but the making happens on its own thread."""
 
-    def __init__(self, session: Connection, request: ReadRequest, encode: Encode) -> None:
-        instance = session.service.instance
+    def __init__(self, caller: Caller, request: ReadRequest, encode: Encode) -> None:
+        instance = caller.instance
         self._paths = instance.data.store.path, instance.store.path
-        self._register = session.service.execution._register
+        self._register = caller.execution._register
         self._request, self._encode = request, encode
-        self._cancelled = session.cancelled
+        self._cancelled = caller.context.cancelled
         self._reader: RowReader | None = None
         self._cursor: Any = None
         self.is_over = False  # nobody waits for more
@@ -253,7 +243,7 @@ class _Scan:
                 )
             rows = list(islice(self._cursor, BATCH_ROWS))
         except apsw.InterruptError:
-            raise QueryCanceled("canceling statement due to user request") from None
+            raise QueryCanceled(ASKED) from None
         except apsw.Error as problem:
             raise translated(problem) from None
         return (len(rows), self._encode(rows)) if rows else None

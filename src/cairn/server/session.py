@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from cairn.model.errors import CairnError
+from cairn.node.executor import Outcome
 from cairn.pgwire.decoders import decode_string
 from cairn.pgwire.requests import (
     BadMessage,
@@ -26,9 +27,8 @@ from cairn.pgwire.requests import (
     Terminate,
 )
 from cairn.pgwire.rows import row_encoder
-from cairn.server import calls, running
+from cairn.server import calls
 from cairn.server.extended_query import AT_ONCE_ROWS, ExtendedQuery
-from cairn.server.running import Outcome
 from cairn.server.statements import QUICK_TEXT, Cached
 from cairn.sql import plans
 from cairn.sql.api import split
@@ -64,10 +64,10 @@ class Session(ExtendedQuery):
         if cached.prepared.param_types:
             place = cached.text.decode(errors="replace").find("$") + 1
             raise CairnError("there is no parameter $1", sqlstate="42P02", position=place or None)
-        return running.run_at_once(self, cached, ())
+        return self._now(cached, ())
 
     async def _run_call(self, text: bytes) -> None:
-        answer = await calls.call(self, text)
+        answer = await calls.call(self.caller(), text)
         self.pg.row_description([("result", 114, 0)])
         self.pg.raw(_JSON_ROW((answer,)))
         self.pg.command_complete("CALL")

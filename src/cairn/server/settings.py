@@ -105,10 +105,12 @@ def check(name: str, value: str) -> str:
         raise InvalidParameter(
             f'invalid value for parameter "client_encoding": "{value}"', hint="UTF8 is spoken"
         )
-    if key in _COUNTS and not value.strip("'").isdigit():
-        raise InvalidParameter(f"value for option {key} should be positive")
-    if key in _COUNTS and int(value.strip("'")) > INT64_MAX:
-        raise InvalidParameter(f"value for option {key} is too large: {value}")
+    if key in _COUNTS:
+        value = value.strip("'")
+        if not (value.isascii() and value.isdigit()):
+            raise InvalidParameter(f"value for option {key} should be positive")
+        if int(value) > INT64_MAX:
+            raise InvalidParameter(f"value for option {key} is too large: {value}")
     check_choice(key, value)
     return value
 

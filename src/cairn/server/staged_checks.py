@@ -28,7 +28,7 @@ from cairn.server.bulk import (
 )
 
 if TYPE_CHECKING:
-    from cairn.server.session import Session
+    from cairn.server.caller import Caller
 
 PASS_ROWS = 4_000_000  # whose keys are in memory at once; more rows are read in several passes
 ASKED_VALUES = 30_000  # bound to one query: SQLite takes 32,766
@@ -54,7 +54,7 @@ class Keys(msgspec.Struct, frozen=True):
 
 
 async def check(
-    session: Session, table: str, columns: str, against: str, stage: str, write_id: str, chunks: str
+    caller: Caller, table: str, columns: str, against: str, stage: str, write_id: str, chunks: str
 ) -> Any:
     """`CALL cairn_check('t', '["a"]', 'table', 'stage', 'id', '[[slot,part,attempt,seq,rows]]')`.
 
@@ -63,11 +63,11 @@ async def check(
     """
     if against not in _AGAINST:
         raise InvalidParameter(f"against {against}: one of {', '.join(_AGAINST)}")
-    found, names = sharded_table(session, table), column_names(columns)
-    decoder = decoder_for(session, found, names)
+    found, names = sharded_table(caller, table), column_names(columns)
+    decoder = decoder_for(caller, found, names)
     listed = _chunks(chunks)
-    uniques = _uniques(session, found, names) if against != "nothing" else []
-    is_new = against != "table" or await _is_empty(session, found)
+    uniques = _uniques(caller, found, names) if against != "nothing" else []
+    is_new = against != "table" or await _is_empty(caller, found)
     rows = sum(chunk.rows for chunk in listed)
     passes = -(-rows // PASS_ROWS) if uniques and rows else 1
 
@@ -81,11 +81,11 @@ async def check(
         gathered: list[list[Keys]] = [[] for _ in uniques]
         for chunk in listed:
             place = (chunk.slot, write_id, chunk.part, chunk.attempt, chunk.seq)
-            body = await staged_body(session, stage, *place)
+            body = await staged_body(caller, stage, *place)
             for at, keys in enumerate(await asyncio.to_thread(keys_of, body, number)):
                 gathered[at].append(keys)
                 if not is_new:
-                    await _refuse_known(session, found, uniques[at], keys)
+                    await _refuse_known(caller, found, uniques[at], keys)
         for unique, parts in zip(uniques, gathered, strict=True):
             await asyncio.to_thread(_refuse_twins, found, unique, parts)
     return {"rows": rows}
@@ -100,9 +100,9 @@ def _chunks(text: str) -> list[Chunk]:
         ) from None
 
 
-def _uniques(session: Session, table: Table, names: list[str]) -> list[Unique]:
+def _uniques(caller: Caller, table: Table, names: list[str]) -> list[Unique]:
     """An index with a column that is not given has NULL there, which equals nothing."""
-    indexes = session.service.catalog.indexes.get(table.id, ())
+    indexes = caller.catalog.indexes.get(table.id, ())
     return [
         Unique(f"{table.name}_pkey", table.primary_key),
         *(
@@ -113,13 +113,9 @@ def _uniques(session: Session, table: Table, names: list[str]) -> list[Unique]:
     ]
 
 
-async def _is_empty(session: Session, table: Table) -> bool:
-    service = session.service
-    text = f"SELECT 1 FROM {quoted(table.name)} LIMIT 1"
-    query = service.statements.get(text.encode(), (), session.user_id, service.catalog)
-    values = query.prepared.start((), session.now())
-    plan: Any = query.prepared.plan
-    return not await service.dispatcher.read(plan, values, query.sharded)
+async def _is_empty(caller: Caller, table: Table) -> bool:
+    query = caller.understood(f"SELECT 1 FROM {quoted(table.name)} LIMIT 1")
+    return not await caller.rows(query)
 
 
 def _keys(
@@ -160,7 +156,7 @@ def _refuse_twins(table: Table, unique: Unique, parts: Sequence[Keys]) -> None:
         raise _refused(table, unique, values, "is in the rows to be written more than once")
 
 
-async def _refuse_known(session: Session, table: Table, unique: Unique, keys: Keys) -> None:
+async def _refuse_known(caller: Caller, table: Table, unique: Unique, keys: Keys) -> None:
     """Rows of the table that exclude rows of the write."""
     assert table.sharding is not None
     rows = list(keys.rows())
@@ -182,8 +178,8 @@ async def _refuse_known(session: Session, table: Table, unique: Unique, keys: Ke
                 opcode_max=ENDLESS,
             )
 
-        dispatcher, tier = session.service.dispatcher, table.sharding.tier
-        there = await dispatcher.read_buckets(tier, by_bucket, request)
+        reads, context = caller.executor.reads, caller.context.at_masters()
+        there = await reads.read_buckets(table.sharding.tier, by_bucket, request, context)
         if there:
             raise _refused(table, unique, there[0], "is in the table")
 

@@ -259,6 +259,10 @@ class AlterSystemPlan:
     timeout: float | None = None
 
 
+#: What leaves something changed, and can be an operation of the governor's queue.
+CHANGES = (*ROW_WRITES, GlobalWrite, DdlPlan, AclPlan, AlterSystemPlan)
+
+
 @dataclass(frozen=True)
 class SessionPlan:
     """What only the session does: SET, SHOW, BEGIN, DEALLOCATE …"""

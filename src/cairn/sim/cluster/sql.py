@@ -1,4 +1,4 @@
-"""SQL inside a simulated instance: the real dispatcher and queue, without a face."""
+"""SQL inside a simulated instance: the real executor and queue, without a face."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from cairn.governor.actions import Action, Idle
 from cairn.governor.view import ClusterView
 from cairn.model.rpc import ReadRequest, WriteRequest
-from cairn.node.dispatch import Dispatcher
 from cairn.node.execution import Execution
+from cairn.node.executor import Executor
 from cairn.node.instance import Instance, decoding
 from cairn.node.queue_runner import QueueRunner
 from cairn.node.schema_changes import SchemaChanges
@@ -23,7 +23,7 @@ def carry_sql(instance: Instance) -> QueueRunner:
     instance.handlers["read_rows"] = decoding(ReadRequest, execution.handle_read)
     instance.handlers["write_rows"] = decoding(WriteRequest, execution.write)
     instance.on_close.append(execution.close)
-    return QueueRunner(instance, Dispatcher(instance, execution), schema_changes)
+    return QueueRunner(instance, Executor(instance, execution, schema_changes))
 
 
 def tell_steps(instance: Instance, step: Callable[[str], None]) -> None:

@@ -7,36 +7,28 @@ be one hop away. Checked before anything is sent or written.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cairn.model.errors import InvalidParameter, NotOwner
 from cairn.node.routes import Routes
 from cairn.sql import plans
 
-if TYPE_CHECKING:
-    from cairn.server.connection import Connection
-    from cairn.server.statements import Cached
-
 
 def check_forward(
-    session: Connection, cached: Cached, values: Sequence[Any], preference: str
+    how: str, preference: str, plan: plans.Plan, values: Sequence[Any], routes: Routes, here: int
 ) -> None:
-    """Refuse a statement whose rows are farther away than it may go."""
-    options = cached.prepared.options
-    how = str(options.get("forward") or session.parameters.get("forward", "on"))
+    """Refuse a statement whose rows are farther away than it may go; `here` is our raft_id."""
     if how == "on":
         return
     if how == "off" and preference == "replica":
         raise InvalidParameter('"forward = off" is not compatible with "read_preference = replica"')
-    dispatcher = session.service.dispatcher
-    found = _replicasets(dispatcher.routes, cached.prepared.plan, values)
+    found = _replicasets(routes, plan, values)
     if len(found) > 1:
         raise NotOwner(
             f'cannot satisfy "forward = {how}": buckets span multiple nodes, '
             'try using "forward = on" instead'
         )
-    here = session.service.instance.raft_id
-    if how == "off" and any(dispatcher.routes.master(each) != here for each in found):
+    if how == "off" and any(routes.master(each) != here for each in found):
         raise NotOwner(
             'cannot satisfy "forward = off": buckets are not present on the current node, '
             'try using "forward = ro_to_rw" instead'

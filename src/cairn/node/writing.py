@@ -1,11 +1,11 @@
-"""The coordinator: takes a plan to the instances that have its rows, and brings the answer back."""
+"""The coordinator's writes: each plan to the replicasets that have its rows, and verdicts back."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -26,16 +26,13 @@ from cairn.model.errors import (
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.schema import Table
 from cairn.model.spans import Ranges, contains, of_buckets
-from cairn.node.execution import Done, Execution
-from cairn.node.global_writes import GlobalWrites
+from cairn.node.context import LATE, Context
+from cairn.node.execution import Done
 from cairn.node.hops import Answered, Hop, Hops
-from cairn.node.instance import Instance
-from cairn.node.reading import MOVING, REPLAN_S, Params
+from cairn.node.reading import MOVING, REPLAN_S, Params, Reads
 from cairn.node.routes import Routes
 from cairn.sql import plans
 from cairn.storage.readers import Row
-
-log = logging.getLogger("cairn.sql")
 
 WRITE_S = 30.0
 KEYED_ATTEMPTS = 5
@@ -45,109 +42,30 @@ KEYED_ATTEMPTS = 5
 Requests = Callable[[Ranges | None], dict[str, WriteRequest]]
 
 
-class Dispatcher(GlobalWrites):
-    """Runs plans. One for the instance; sessions call it with what they know."""
+class Writes:
+    """Takes the changes of rows to the replicasets that have them. One for the instance."""
 
-    def __init__(self, instance: Instance, execution: Execution) -> None:
-        super().__init__(instance, execution)
-        self._writes_away = Hops("write_rows", WriteResponse, WRITE_S)
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
+        self._away = Hops("write_rows", WriteResponse, WRITE_S)
 
-    # --- writes to sharded tables -----------------------------------------------------------------
-
-    async def write(self, plan: plans.Plan, params: Params, **options: Any) -> int:
+    async def run(
+        self, plan: plans.RowWrite, params: Params, tables: dict[int, int], context: Context
+    ) -> int:
         """Rows changed. What a statement does on one replicaset is atomic."""
-        match plan:
-            case plans.PointWrite():
-                return await self._point_write(plan, params, options.get("operation"))
-            case plans.ShardedInsert():
-                rows = plan.rows(params)
-                return await self._insert(plan, rows, options.get("operation"))
-            case plans.InsertSelect():
-                found = await self._find(plan.read, params, options)
-                return await self._insert(plan, plan.rows(found), options.get("operation"))
-            case plans.ScatterWrite():
-                return await self._scatter_write(plan, params, options)
-            case plans.KeyedWrite():
-                return await self._keyed_write(plan, params, options)
-        raise AssertionError(f"not a write: {plan}")
+        return await _Statement(self._reads, tables, context).run(plan, params)
 
-    def point_write_here(self, plan: plans.PointWrite, params: Params, callback: Done) -> bool:
-        """Start a write whose rows are here; False: go the long way."""
-        args = plan.bind(params)
-        table = plan.table
-        fence = self.instance.data.fence
-        if not fence.is_master or not fence.owns(args[0]):  # type: ignore[arg-type]
-            return False
-        known = self.instance.state.catalog.tables.get(table.name)
-        if known is None or not known.operable or known.schema_version != table.schema_version:
-            return False
-        self.local += 1
-        request = WriteRequest(
-            table.id,
-            table.schema_version,
-            plan.sql,
-            (args,),
-            buckets=(args[0],),  # type: ignore[arg-type]
-        )
-        self.execution.start_write(request, callback)
-        return True
+    async def returning(
+        self, plan: plans.Returning, params: Params, tables: dict[int, int], context: Context
+    ) -> list[Row]:
+        """The rows changed, as the owners' own statements tell them, inside their transactions.
 
-    def point_write_away(
-        self, plan: plans.PointWrite, params: Params, callback: Answered[WriteResponse]
-    ) -> Hop | None:
-        """Pass a write on to its owner; None: go the long way."""
-        args = plan.bind(params)
-        bucket: int = args[0]  # type: ignore[assignment]
-        try:
-            self._check_operable(plan.table)
-            target = self.routes.master(self.routes.owner(plan.tier, bucket))
-        except CairnError:
-            return None
-        link = None if target == self.instance.raft_id else self.instance.peers.link_now(target)
-        if link is None or not link.is_open:
-            return None
-        self.forwarded += 1
-        table = plan.table
-        request = WriteRequest(table.id, table.schema_version, plan.sql, (args,), buckets=(bucket,))
-
-        def answered(result: WriteResponse | CairnError) -> None:
-            if isinstance(result, Unreachable):
-                result = _unknown("the owner of the row", result)
-            callback(result)
-
-        return self._writes_away.ask(link, request, answered)
-
-    async def _point_write(
-        self, plan: plans.PointWrite, params: Params, operation: str | None
-    ) -> int:
-        bucket = plan.bucket(params)
-        request = WriteRequest(
-            plan.table.id,
-            plan.table.schema_version,
-            plan.sql,
-            (plan.bind(params),),
-            buckets=(bucket,),
-            operation=operation,
-        )
-
-        async def attempt() -> int:
-            self._check_operable(plan.table)
-            owner = self.routes.owner(plan.tier, bucket)
-            return (await self._write_at(owner, request)).row_count
-
-        count: int = await self._following(attempt)
-        return count
-
-    async def _insert(
-        self,
-        plan: plans.ShardedInsert | plans.InsertSelect,
-        rows: list[tuple[int, plans.Row]],
-        operation: str | None,
-    ) -> int:
-        by_bucket: dict[int, list[Row]] = {}
-        for bucket, row in rows:
-            by_bucket.setdefault(bucket, []).append(row)
-        return await self.insert_rows(plan.table, plan.tier, plan.sql, by_bucket, operation)
+        A write that is taken back tells nothing; one that reached only some of its replicasets is
+        an error (PC006) like any other, and has no rows.
+        """
+        back = _Back(plan, params)
+        await _Statement(self._reads, tables, context, back).run(plan.write, params)
+        return plan.arranged(back.rows, back.inserted)
 
     async def insert_rows(
         self,
@@ -155,13 +73,137 @@ class Dispatcher(GlobalWrites):
         tier: str,
         sql: str,
         rows: dict[int, list[Row]],
-        operation: str | None = None,
+        context: Context,
         is_bulk: bool = False,
     ) -> int:
-        """Physical rows by their buckets, each to the replicaset that owns it.
+        """Physical rows by their buckets, each to the replicaset that owns it."""
+        statement = _Statement(self._reads, {}, context)
+        return await statement.insert_rows(table, tier, sql, rows, is_bulk)
 
-        Neighbours on disk go in together, so that fewer pages are touched.
-        """
+    def start_here(self, plan: plans.PointWrite, params: Params, callback: Done) -> bool:
+        """Start a write whose rows are here; False: go the long way."""
+        args = plan.bind(params)
+        table = plan.table
+        instance = self._reads.instance
+        fence = instance.data.fence
+        if not fence.is_master or not fence.owns(args[0]):  # type: ignore[arg-type]
+            return False
+        known = instance.state.catalog.tables.get(table.name)
+        if known is None or not known.operable or known.schema_version != table.schema_version:
+            return False
+        self._reads.local += 1
+        self._reads.execution.start_write(_point_request(plan, args), callback)
+        return True
+
+    def start_away(
+        self, plan: plans.PointWrite, params: Params, callback: Answered[WriteResponse]
+    ) -> Hop | None:
+        """Pass a write on to its owner; None: go the long way."""
+        args = plan.bind(params)
+        try:
+            _check_operable(plan.table, self._reads.instance.state.catalog)
+        except CairnError:
+            return None
+        link = self._reads.link_to_owner(plan.tier, args[0])  # type: ignore[arg-type]
+        if link is None:
+            return None
+
+        def answered(result: WriteResponse | CairnError) -> None:
+            if isinstance(result, Unreachable):
+                result = _unknown("the owner of the row", result)
+            callback(result)
+
+        return self._away.ask(link, _point_request(plan, args), answered)
+
+
+def _point_request(plan: plans.PointWrite, args: Any, operation: str | None = None) -> WriteRequest:
+    """The first binding is the bucket."""
+    table = plan.table
+    return WriteRequest(
+        table.id,
+        table.schema_version,
+        plan.sql,
+        (args,),
+        buckets=(args[0],),
+        operation=operation,
+    )
+
+
+class _Back:
+    """What RETURNING gathers."""
+
+    def __init__(self, plan: plans.Returning, params: Params) -> None:
+        self._plan, self._clause = plan, plan.clause(params)
+        self.rows: list[Row] = []
+        self.inserted: list[tuple[int, plans.Row]] = []
+
+    def asking(self, request: WriteRequest) -> WriteRequest:
+        statements = (request.sql, *(sql for sql, _ in request.more))
+        told = tuple(at for at, sql in enumerate(statements) if self._plan.is_told(sql))
+        return msgspec.structs.replace(request, returning=self._clause, told=told)
+
+
+class _Statement:
+    """One statement's changes on their way."""
+
+    def __init__(
+        self, reads: Reads, tables: dict[int, int], context: Context, back: _Back | None = None
+    ) -> None:
+        self._reads, self._tables, self._context, self._back = reads, tables, context, back
+        self._operation = context.operation
+
+    async def run(self, plan: plans.RowWrite, params: Params) -> int:
+        match plan:
+            case plans.PointWrite():
+                return await self._point_write(plan, params)
+            case plans.ShardedInsert():
+                return await self._insert(plan, plan.rows(params))
+            case plans.InsertSelect():
+                return await self._insert(plan, plan.rows(await self._find(plan.read, params)))
+            case plans.ScatterWrite():
+                return await self._scatter_write(plan, params)
+            case plans.KeyedWrite():
+                return await self._keyed_write(plan, params)
+
+    async def _find(self, plan: plans.ReadPlan, params: Params) -> list[Row]:
+        """The rows that a write begins with; until they are there, a cancel can end it."""
+        return await self._reads.read(plan, params, self._tables, self._context)
+
+    def _check_operable(self, table: Table) -> None:
+        _check_operable(table, self._reads.instance.state.catalog)
+
+    async def _point_write(self, plan: plans.PointWrite, params: Params) -> int:
+        request = _point_request(plan, plan.bind(params), self._operation)
+        [bucket] = request.buckets
+
+        async def attempt() -> int:
+            self._check_operable(plan.table)
+            owner = self._reads.routes.owner(plan.tier, bucket)
+            return (await self._write_at(owner, request)).row_count
+
+        return await self._reads.following(attempt, self._context)
+
+    async def _insert(
+        self,
+        plan: plans.ShardedInsert | plans.InsertSelect,
+        rows: list[tuple[int, plans.Row]],
+    ) -> int:
+        if self._back is not None:
+            self._back.inserted = rows
+        by_bucket: dict[int, list[Row]] = {}
+        for bucket, row in rows:
+            by_bucket.setdefault(bucket, []).append(row)
+        return await self.insert_rows(plan.table, plan.tier, plan.sql, by_bucket)
+
+    async def insert_rows(
+        self,
+        table: Table,
+        tier: str,
+        sql: str,
+        rows: dict[int, list[Row]],
+        is_bulk: bool = False,
+    ) -> int:
+        """Neighbours on disk go in together, so that fewer pages are touched."""
 
         def requests(only: Ranges | None) -> dict[str, WriteRequest]:
             self._check_operable(table)
@@ -173,20 +215,18 @@ class Dispatcher(GlobalWrites):
                     sql,
                     tuple(chain.from_iterable(map(rows.__getitem__, buckets))),
                     buckets=buckets,
-                    operation=operation,
+                    operation=self._operation,
                     is_bulk=is_bulk,
                 )
-                for owner, buckets in self.routes.group(tier, wanted).items()
+                for owner, buckets in self._reads.routes.group(tier, wanted).items()
             }
 
         return await self._write_all(requests)
 
-    async def _scatter_write(
-        self, plan: plans.ScatterWrite, params: Params, options: dict[str, Any]
-    ) -> int:
+    async def _scatter_write(self, plan: plans.ScatterWrite, params: Params) -> int:
         values = list(params)
         for step in plan.steps:
-            found = await self._find(step.plan, values, options)
+            found = await self._find(step.plan, values)
             values = [*values, *[None] * (step.number - len(values))]
             values[step.number - 1] = step.value(found)
         fragment = plan.fragment
@@ -200,26 +240,24 @@ class Dispatcher(GlobalWrites):
                     fragment.with_ranges(list(ranges)),
                     (fragment.bind(values),),
                     ranges=ranges,
-                    operation=options.get("operation"),
+                    operation=self._operation,
                 )
-                for owner, ranges in self._targets(fragment, values, only).items()
+                for owner, ranges in self._reads.targets(fragment, values, only).items()
             }
 
         return await self._write_all(requests)
 
-    async def _keyed_write(
-        self, plan: plans.KeyedWrite, params: Params, options: dict[str, Any]
-    ) -> int:
+    async def _keyed_write(self, plan: plans.KeyedWrite, params: Params) -> int:
         """Read, then change by key; read again if a row vanished in between."""
         for attempt in range(KEYED_ATTEMPTS):
-            found = await self._find(plan.read, params, options)
+            found = await self._find(plan.read, params)
             changes = plan.changes(found)
 
             def requests(
                 only: Ranges | None, changes: list[plans.Change] = changes
             ) -> dict[str, WriteRequest]:
                 self._check_operable(plan.table)
-                return _keyed_requests(plan, changes, self.routes, only, options.get("operation"))
+                return _keyed_requests(plan, changes, self._reads.routes, only, self._operation)
 
             try:
                 await self._write_all(requests)
@@ -229,31 +267,42 @@ class Dispatcher(GlobalWrites):
                     raise
         raise AssertionError("unreachable")
 
-    def _check_operable(self, table: Table) -> None:
-        known = self.instance.state.catalog.tables.get(table.name)
-        if known is None or known.id != table.id:
-            raise PlanOutdated(f"table {table.name} was dropped or renamed")
-        if not known.operable:
-            raise TableUnderDdl(
-                f"table {table.name} is not operable: a DDL operation is in progress",
-                hint="try again when the schema change has ended",
-            )
-        if known.schema_version != table.schema_version:
-            raise PlanOutdated(f"table {table.name} has changed since the statement was planned")
-
     async def _write_at(self, replicaset: str, request: WriteRequest) -> WriteResponse:
-        instance = self.instance
-        target = self.routes.master(replicaset)
-        if target == instance.raft_id:
-            self.local += 1
-            return await self.execution.write(request)
-        self.forwarded += 1
+        """Done there, or an error that says whether it may have been done."""
+        context, reads = self._context, self._reads
+        context.check()
+        if self._back is None or request.check_only:  # the check round tells nothing yet
+            return await self._ask(reads.routes.master(replicaset), replicaset, request)
+        request = self._back.asking(request)
+        answer = await self._ask(reads.routes.master(replicaset), replicaset, request)
+        self._back.rows += answer.rows
+        return answer
+
+    async def _ask(self, target: int, replicaset: str, request: WriteRequest) -> WriteResponse:
+        context, reads = self._context, self._reads
+        instance = reads.instance
         try:
-            return await instance.peers.call(target, "write_rows", request, WriteResponse, WRITE_S)
+            if target == instance.raft_id:
+                reads.local += 1
+                async with asyncio.timeout_at(context.deadline):
+                    return await reads.execution.write(request)
+            reads.forwarded += 1
+            return await instance.peers.call(
+                target, "write_rows", request, WriteResponse, context.left_s(WRITE_S)
+            )
         except NotSent as problem:
-            raise self._no_answer(replicaset, target, problem) from None
+            raise reads.no_answer(replicaset, target, problem) from None
         except Unreachable as problem:
+            if request.check_only:
+                context.check()
             raise _unknown(f"the master of {replicaset}", problem) from None
+        except TimeoutError:
+            if request.check_only:
+                context.check()
+            raise OutcomeUnknown(
+                f"{LATE}; the write had begun",
+                hint="look whether the rows are there before trying again",
+            ) from None
 
     async def _write_all(self, requests: Requests) -> int:
         """One replicaset: just do it. Several: check everywhere, then do it."""
@@ -267,9 +316,9 @@ class Dispatcher(GlobalWrites):
             [(owner, request)] = wanted.items()
             return (await self._write_at(owner, request)).row_count
 
+        following = self._reads.following
         try:
-            count: int = await self._following(single)
-            return count
+            return await following(single, self._context)
         except _Several:
             pass
 
@@ -282,7 +331,7 @@ class Dispatcher(GlobalWrites):
             await asyncio.gather(*(self._write_at(o, r) for o, r in trial.items()))
             return wanted
 
-        wanted: dict[str, WriteRequest] = await self._following(check)
+        wanted = await following(check, self._context)
         return _judge(await self._do_all(wanted, requests))
 
     async def _do_all(
@@ -309,8 +358,8 @@ class Dispatcher(GlobalWrites):
                     settled.append((owner, answer))
             if not left:
                 break
-            await self._moved()
-            wanted = await self._following(lambda left=left: _later(requests, left))  # type: ignore[misc]
+            await self._reads.moved()
+            wanted = await self._reads.following(partial(_later, requests, left), self._context)
         return settled
 
 
@@ -318,6 +367,19 @@ def put_by_bucket(rows: Iterable[Row], found: defaultdict[int, list[Row]]) -> No
     """Physical rows, which begin with their bucket, as `insert_rows` wants them."""
     for row in rows:
         found[row[0]].append(row)
+
+
+def _check_operable(table: Table, catalog: Catalog) -> None:
+    known = catalog.tables.get(table.name)
+    if known is None or known.id != table.id:
+        raise PlanOutdated(f"table {table.name} was dropped or renamed")
+    if not known.operable:
+        raise TableUnderDdl(
+            f"table {table.name} is not operable: a DDL operation is in progress",
+            hint="try again when the schema change has ended",
+        )
+    if known.schema_version != table.schema_version:
+        raise PlanOutdated(f"table {table.name} has changed since the statement was planned")
 
 
 async def _later(requests: Requests, left: Ranges) -> dict[str, WriteRequest]:
@@ -412,13 +474,3 @@ def _judge(answers: list[tuple[str, Any]]) -> int:
         detail="; ".join(lines),
         hint="what was done stays: repeat the statement for the rest only",
     )
-
-
-def tables_of(catalog: Catalog, versions: dict[int, int]) -> dict[int, int]:
-    """Of the tables a statement uses, those whose rows live in replicasets."""
-    by_id = {table.id: table for table in catalog.tables.values()}
-    return {
-        table_id: version
-        for table_id, version in versions.items()
-        if (table := by_id.get(table_id)) is not None and not table.is_global
-    }
