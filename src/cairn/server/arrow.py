@@ -20,13 +20,13 @@ from cairn.server.statements import Cached
 
 if TYPE_CHECKING:
     from cairn.server.caller import Caller
-    from cairn.server.connection import Connection
+    from cairn.server.session.session import Session
 
 __all__ = ["BatchDecoder", "copy_out"]
 
 
 async def copy_out(
-    session: Connection, caller: Caller, query: Cached, drained: Callable[[Connection], Any]
+    session: Session, caller: Caller, query: Cached, drained: Callable[[Session], Any]
 ) -> int:
     """Send the rows of `query`; the number of rows sent."""
     columns = query.prepared.columns
@@ -36,7 +36,7 @@ async def copy_out(
             session.pg.copy_out_response(1, len(columns))
             is_begun = True
         session.pg.copy_data(data)
-        session._flush()
+        session.flush()
         await drained(session)
         count += chunk
     if not is_begun:

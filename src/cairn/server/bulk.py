@@ -29,7 +29,7 @@ from cairn.model.ops import Ddl
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.node.writing import put_by_bucket
 from cairn.server.arrow import BatchDecoder
-from cairn.server.copy_rows import insert_sql
+from cairn.server.session.copy_rows import insert_sql
 from cairn.sql.plans import DdlPlan
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import cairn
 from cairn.model.catalog import Catalog
 from cairn.model.errors import UndefinedFunction, UndefinedTable
 from cairn.model.schema import Index, Table
-from cairn.server import settings
 from cairn.server.pg_schema import DATABASE, TABLES, TYPES
 from cairn.server.pg_tables import about, all_indexes, definition, distribution, index_oid
+from cairn.server.session import settings
 from cairn.sql.lists import series
 from cairn.sql.numbers import total
 from cairn.sql.patterns import regexp

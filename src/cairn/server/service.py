@@ -29,10 +29,10 @@ from cairn.node.instance import Instance, decoding
 from cairn.node.queue_runner import QueueRunner
 from cairn.node.schema_changes import SchemaChanges
 from cairn.pgwire.scram import make_verifier
-from cairn.server import settings
 from cairn.server.feed import Feed
 from cairn.server.lockouts import Lockouts
 from cairn.server.pg_catalog import PgCatalog
+from cairn.server.session import settings
 from cairn.server.statements import Cached, StatementCache
 from cairn.server.tls import ServerTls
 from cairn.sql import functions
@@ -42,7 +42,7 @@ from cairn.sql.plans import CatalogRead
 from cairn.storage.state_machine import Applied
 
 if TYPE_CHECKING:
-    from cairn.server.connection import Connection
+    from cairn.server.session.session import Session
 
 MAX_CONNECTIONS = 15_000
 _CHANCE = random.SystemRandom()
@@ -54,7 +54,7 @@ class Service:
         # For the salts of users that do not exist: the same on every instance and after a restart.
         uuid_ = instance.identity.cluster_uuid or config.cluster_name
         self.secret = hmac.digest(config.service_secret or b"\0", uuid_.encode(), "sha256")
-        self.sessions: dict[int, Connection] = {}
+        self.sessions: dict[int, Session] = {}
         self._next_pid = 1
         self.lockouts = Lockouts(config.instance_dir)
         self.statements = StatementCache()
@@ -142,7 +142,7 @@ class Service:
 
     # --- sessions ---------------------------------------------------------------------------------
 
-    def enlist(self, session: Connection) -> tuple[int, bytes]:
+    def enlist(self, session: Session) -> tuple[int, bytes]:
         pid = self._next_pid
         self._next_pid = self._next_pid % 0x7FFFFFFF + 1
         self.sessions[pid] = session

@@ -6,28 +6,35 @@ handlers. Whatever is not plainly such a statement is left to those, with nothin
 
 from __future__ import annotations
 
-from cairn.model.errors import CairnError, NoMaster, NotOwner, TableUnderDdl
+from typing import TYPE_CHECKING
+
+from cairn.model.errors import CairnError
 from cairn.model.rpc import WriteResponse
 from cairn.model.unexpected import owned
+from cairn.node.reading import MOVING
 from cairn.pgwire.extended import Shape, Statement
 from cairn.pgwire.formats import decode_params
 from cairn.pgwire.frontend import DESCRIBE_UNNAMED, EXECUTE_UNNAMED
 from cairn.pgwire.messages import BIND_COMPLETE
 from cairn.pgwire.requests import SYNC, Bind
-from cairn.server.entering import Entering
 from cairn.server.statements import Cached
 from cairn.sql import plans
 
-#: A write that certainly was not executed, because its rows are elsewhere or changing.
-MOVING = (NotOwner, NoMaster, TableUnderDdl)
+if TYPE_CHECKING:
+    from cairn.server.session.session import Session
 
 
-class AtOnce(Entering):
-    """Reads and writes of one row that is ours."""
+class AtOnce:
+    """Reads and writes of one row."""
 
-    def _run_at_once(self, request: Bind, statement: Statement[Cached]) -> bool:
+    __slots__ = ("_pg", "_session")
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._pg = session, session.pg
+
+    def run(self, request: Bind, statement: Statement[Cached]) -> bool:
         """False leaves everything to the ordinary handlers."""
-        requests = self.pg.requests
+        requests = self._pg.requests
         described = 1 if requests and requests[0] is DESCRIBE_UNNAMED else 0
         if len(requests) < described + 2 or requests[described] is not EXECUTE_UNNAMED:
             return False
@@ -40,7 +47,7 @@ class AtOnce(Entering):
             or requests[described + 1] is not SYNC
             or request.portal
             or prepared.hidden
-            or self.status != "I"
+            or self._session.block.status != "I"
             or len(request.params) != len(signature.param_oids)
         ):
             return False
@@ -55,8 +62,8 @@ class AtOnce(Entering):
     def _read_at_once(
         self, cached: Cached, shape: Shape, values: list[object], described: int
     ) -> bool:
-        self._check(cached)
-        outcome = self.service.executor.now(cached, values, self.context)
+        self._session.check(cached)
+        outcome = self._session.now(cached, values)
         if outcome is None or outcome.rows is None:
             return False
         found = outcome.rows
@@ -71,34 +78,32 @@ class AtOnce(Entering):
         self, request: Bind, cached: Cached, shape: Shape, values: list[object], described: int
     ) -> bool:
         """Nothing is said and nothing taken from the line before the writer calls back."""
-        self._check(cached)
-        prepared = cached.prepared
+        self._session.check(cached)
+        session, prepared = self._session, cached.prepared
 
         def done(result: WriteResponse | CairnError) -> None:
-            self._waiting = False
-            if self._closing:
+            if not session.is_back():
                 return
             try:
                 if isinstance(result, MOVING):  # it was not executed: the long way follows its rows
-                    self.book.bind(request)
-                    self.pg.bind_complete()
+                    self._session.book.bind(request)
+                    self._pg.bind_complete()
                 else:
                     head = shape.bound if described else BIND_COMPLETE
                     if isinstance(result, CairnError):
-                        self.pg.raw(head)
-                        self._failed(result)
+                        self._pg.raw(head)
+                        session.fail(result)
                     else:
                         self._say_at_once(head, prepared.complete(result.row_count), described)
             except Exception as problem:
-                self._failed(owned(problem, "the answer to a write"))
-            self._pump()
+                session.fail(owned(problem, "the answer to a write"))
+            session.pump()
 
-        self._waiting = bool(self.service.executor.start(cached, values, self.context, done))
-        return self._waiting
+        return session.start(cached, values, done)
 
     def _say_at_once(self, head: bytes, tag: str, described: int) -> None:
         """The whole answer, with CommandComplete and ReadyForQuery; the requests leave the line."""
-        pg = self.pg
+        pg = self._pg
         pg.complete_and_ready(head, tag)
         requests = pg.requests
         if len(requests) == described + 2:
@@ -106,7 +111,4 @@ class AtOnce(Entering):
         else:
             for _ in range(described + 2):
                 requests.popleft()
-        self.book.sync(in_transaction=False)
-
-    def _check(self, cached: Cached) -> None:
-        raise NotImplementedError
+        self._session.book.sync(in_transaction=False)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import msgspec
 
 from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, InvalidParameter
 from cairn.model.values import INT64_MAX
+from cairn.node.context import OF_CLUSTER, Context
+from cairn.node.global_state import GlobalState
 from cairn.sql.parse import check_choice
-
-if TYPE_CHECKING:
-    from cairn.server.connection import Connection
 
 #: Told to every client after login, in this order.
 REPORTED: dict[str, str] = {
@@ -54,18 +55,84 @@ _COUNTS = ("sql_motion_row_max", "sql_vdbe_opcode_max")
 _FIXED = {"server_version", "server_encoding", "integer_datetimes", "server_version_num"}
 
 
-def show(session: Connection, name: str) -> str:
-    key = name.lower()
-    if key in session.parameters:
-        return session.parameters[key]
-    if key in DEFAULTS:
-        return DEFAULTS[key]
-    if key == "read_preference":
-        return session.preference  # the cluster's when it connected
-    value = session.service.catalog.setting(key)
-    if value is None:
-        raise CairnError(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
-    return _told(value)
+class Parameters:
+    """Those of one session, and the context that they make for its statements."""
+
+    def __init__(self, state: GlobalState) -> None:
+        self._state = state
+        self._values: dict[str, str] = {}
+        self._preference = self._of_cluster()
+        self._base = Context()
+        self.context = Context(preference=self._preference)  # of the next statement
+
+    def logged_in(self, base: Context) -> None:
+        """What of the context does not depend on parameters."""
+        self._base = base
+        self._renew()
+
+    def _of_cluster(self) -> str:
+        return str(self._state.setting("read_preference", "leader"))
+
+    def _renew(self) -> None:
+        """Whenever a parameter changes: statements only look at the context."""
+        told = self._values.get
+        self.context = msgspec.structs.replace(
+            self._base,
+            preference=self._preference,
+            is_local=told("read_concern") == "local",
+            row_max=int(told("sql_motion_row_max", OF_CLUSTER)),
+            opcode_max=int(told("sql_vdbe_opcode_max", OF_CLUSTER)),
+            forward=told("forward", "on"),
+            is_unsafe=told("unsafe_system_writes", "off").lower() in ("on", "true", "1"),
+            timeout_s=read_duration_s("statement_timeout", told("statement_timeout", "0")),
+        )
+
+    def set(self, name: str, value: str) -> None:
+        key = name.lower()
+        value = check(name, value)
+        if key == "statement_timeout":
+            read_duration_s(name, value)
+        self._values[key] = value
+        if key == "read_preference":
+            self._preference = value
+        self._renew()
+
+    def note(self, name: str, value: str) -> None:
+        """What is shown and nothing else."""
+        self._values[name] = value
+
+    def reset(self, name: str) -> None:
+        key = name.lower()
+        if key == "all":
+            self._values.clear()
+        else:
+            self._values.pop(key, None)
+        if key in ("all", "read_preference"):
+            self._preference = self._of_cluster()
+        self._renew()
+
+    def show(self, name: str) -> str:
+        key = name.lower()
+        if key in self._values:
+            return self._values[key]
+        if key in DEFAULTS:
+            return DEFAULTS[key]
+        if key == "read_preference":
+            return self._preference  # the cluster's when it connected
+        value = self._state.catalog.setting(key)
+        if value is None:
+            raise CairnError(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
+        return _told(value)
+
+    def show_all(self) -> list[tuple[str, str]]:
+        """Every parameter and its value in this session, by name."""
+        known = {
+            key: _told(value)
+            for (key, scope), value in self._state.catalog.settings.items()
+            if not scope
+        }
+        known["read_preference"] = self._preference
+        return sorted((known | DEFAULTS | self._values).items())
 
 
 def default(catalog: Catalog, name: str) -> str | None:
@@ -73,17 +140,6 @@ def default(catalog: Catalog, name: str) -> str | None:
     key = name.lower()
     value = DEFAULTS.get(key, catalog.setting(key))
     return None if value is None else _told(value)
-
-
-def show_all(session: Connection) -> list[tuple[str, str]]:
-    """Every parameter and its value in this session, by name."""
-    known = {
-        key: _told(value)
-        for (key, scope), value in session.service.catalog.settings.items()
-        if not scope
-    }
-    known["read_preference"] = session.preference
-    return sorted((known | DEFAULTS | session.parameters).items())
 
 
 def _told(value: Any) -> str:

@@ -15,13 +15,12 @@ from cairn.pgwire.copy import CopyFormat, CopyParser
 from cairn.pgwire.copy_out import copy_encoder, header_line
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail
 from cairn.server import arrow, scans
-from cairn.server.copy_rows import Fields, RowMaker, find_bad_line, insert_sql, is_required
 from cairn.server.scan_statement import LinesAsked
-from cairn.server.statements import Cached
+from cairn.server.session.copy_rows import Fields, RowMaker, find_bad_line, insert_sql, is_required
 from cairn.sql import plans
 
 if TYPE_CHECKING:
-    from cairn.server.connection import Connection
+    from cairn.server.session.session import Session
 
 CHUNK_ROWS = 60_000  # neighbours by bucket share pages: fewer of them are written twice
 CHUNK_BYTES = 8 * 1024 * 1024
@@ -53,7 +52,7 @@ def _has_header(options: dict[str, str]) -> bool:
     return options.get("header", "false").lower() in ("true", "on", "1", "")
 
 
-async def copy_out(session: Connection, cached: Cached, plan: plans.CopyPlan) -> int:
+async def copy_out(session: Session, plan: plans.CopyPlan) -> int:
     assert plan.query is not None
     caller = session.caller()
     query = caller.understood(plan.query.text)
@@ -73,7 +72,7 @@ async def copy_out(session: Connection, cached: Cached, plan: plans.CopyPlan) ->
             _begin_lines(session, plan, fmt)
             is_begun = True
         session.pg.raw(data)
-        session._flush()
+        session.flush()
         await _drained(session)
         total += count
     if not is_begun:
@@ -82,7 +81,7 @@ async def copy_out(session: Connection, cached: Cached, plan: plans.CopyPlan) ->
     return total
 
 
-def _begin_lines(session: Connection, plan: plans.CopyPlan, fmt: CopyFormat) -> None:
+def _begin_lines(session: Session, plan: plans.CopyPlan, fmt: CopyFormat) -> None:
     assert plan.query is not None
     names = [column.name for column in plan.query.columns]
     session.pg.copy_out_response(0, len(names))
@@ -94,7 +93,7 @@ def _header_options(options: dict[str, str]) -> dict[str, Any]:
     return {key: options[key] for key in ("delimiter", "quote", "escape") if key in options}
 
 
-async def _drained(session: Connection) -> None:
+async def _drained(session: Session) -> None:
     """A client that reads slowly is waited for; the instance keeps no more than a little."""
     while session.transport.get_write_buffer_size() > 4 * 1024 * 1024:
         if session.transport.is_closing():
@@ -106,7 +105,7 @@ async def _drained(session: Connection) -> None:
 class CopyIn:
     """One COPY FROM STDIN. While one chunk is being written, the next one is read."""
 
-    def __init__(self, session: Connection, plan: plans.CopyPlan) -> None:
+    def __init__(self, session: Session, plan: plans.CopyPlan) -> None:
         assert plan.insert is not None and plan.table is not None
         self._session, self._plan, self._table = session, plan, plan.table
         self._decode: Callable[[bytes], list[Any]] | None = None
