@@ -29,10 +29,10 @@ from cairn.node.instance import Instance, decoding
 from cairn.node.queue_runner import QueueRunner
 from cairn.node.schema_changes import SchemaChanges
 from cairn.pgwire.scram import make_verifier
+from cairn.server.catalog.pg_catalog import PgCatalog
 from cairn.server.feed import Feed
-from cairn.server.lockouts import Lockouts
-from cairn.server.pg_catalog import PgCatalog
 from cairn.server.session import settings
+from cairn.server.session.lockouts import Lockouts
 from cairn.server.statements import Cached, StatementCache
 from cairn.server.tls import ServerTls
 from cairn.sql import functions

@@ -17,8 +17,8 @@ from cairn.model.errors import Unsupported
 from cairn.model.values import OIDS, physical_reader
 from cairn.pgwire.decoders import decode_string
 from cairn.pgwire.extended import Signature
-from cairn.server.pg_catalog import is_catalog_query
-from cairn.server.pg_catalog import prepare as prepare_catalog_query
+from cairn.server.catalog.pg_catalog import is_catalog_query
+from cairn.server.catalog.pg_catalog import prepare as prepare_catalog_query
 from cairn.sql.api import Prepared, prepare
 from cairn.sql.plans import DdlPlan
 

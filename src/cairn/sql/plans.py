@@ -290,7 +290,7 @@ class CopyPlan:
 
 @dataclass(frozen=True)
 class CatalogRead:
-    """A query on PostgreSQL's own catalogue, translated for SQLite (`server/pg_catalog.py`)."""
+    """A query on PostgreSQL's own catalogue, translated for SQLite (`server/catalog`)."""
 
     sql: str
 

@@ -14,8 +14,8 @@ from cairn.node.writing import put_by_bucket
 from cairn.pgwire.copy import CopyFormat, CopyParser
 from cairn.pgwire.copy_out import copy_encoder, header_line
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail
-from cairn.server import arrow, scans
-from cairn.server.scan_statement import LinesAsked
+from cairn.server.scan import arrow, scans
+from cairn.server.scan.statement import LinesAsked
 from cairn.server.session.copy_rows import Fields, RowMaker, find_bad_line, insert_sql, is_required
 from cairn.sql import plans
 

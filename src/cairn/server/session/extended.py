@@ -12,8 +12,8 @@ from cairn.node.executor import Outcome
 from cairn.node.reading import MOVING
 from cairn.pgwire.extended import Portal
 from cairn.pgwire.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
-from cairn.server.metadata import metadata_notice
 from cairn.server.session.at_once import AtOnce
+from cairn.server.session.metadata import metadata_notice
 from cairn.server.statements import Cached
 from cairn.sql import plans
 

@@ -11,7 +11,7 @@ from cairn.node.executor import Outcome
 from cairn.pgwire.decoders import decode_string
 from cairn.pgwire.requests import Query
 from cairn.pgwire.rows import row_encoder
-from cairn.server import calls
+from cairn.server.calls import calls
 from cairn.server.session.extended import AT_ONCE_ROWS
 from cairn.server.statements import QUICK_TEXT, Cached
 from cairn.sql import plans

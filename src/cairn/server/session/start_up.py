@@ -20,8 +20,8 @@ from cairn.pgwire.requests import (
     Terminate,
 )
 from cairn.server.feed import asked_version
-from cairn.server.login import Login, read_flag
 from cairn.server.session import settings
+from cairn.server.session.login import Login, read_flag
 
 if TYPE_CHECKING:
     from cairn.server.session.session import Session

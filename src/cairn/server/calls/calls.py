@@ -26,8 +26,8 @@ from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse, StatusResponse
 from cairn.model.topology import ConnectionType, Grade
 from cairn.model.topology import Instance as InstanceRow
 from cairn.node.clocks import clock_problem
-from cairn.server import bulk, rebalance, row_changes, staged_checks
-from cairn.server.call_arguments import arguments
+from cairn.server.calls import bulk, rebalance, row_changes, staged_checks
+from cairn.server.calls.arguments import arguments
 
 if TYPE_CHECKING:
     from cairn.server.caller import Caller

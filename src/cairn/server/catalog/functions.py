@@ -13,8 +13,8 @@ import cairn
 from cairn.model.catalog import Catalog
 from cairn.model.errors import UndefinedFunction, UndefinedTable
 from cairn.model.schema import Index, Table
-from cairn.server.pg_schema import DATABASE, TABLES, TYPES
-from cairn.server.pg_tables import about, all_indexes, definition, distribution, index_oid
+from cairn.server.catalog.schema import DATABASE, TABLES, TYPES
+from cairn.server.catalog.tables import about, all_indexes, definition, distribution, index_oid
 from cairn.server.session import settings
 from cairn.sql.lists import series
 from cairn.sql.numbers import total

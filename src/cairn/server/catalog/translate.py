@@ -7,8 +7,8 @@ from typing import Any
 from sqlglot import exp
 
 from cairn.model.errors import UndefinedTable, Unsupported
-from cairn.server.pg_columns import INTEGERS, type_name
-from cairn.server.pg_schema import TABLES
+from cairn.server.catalog.columns import INTEGERS, type_name
+from cairn.server.catalog.schema import TABLES
 from cairn.sql.dialect import walk_position
 
 _REGEXPS = {"~": "regexp", "~*": "iregexp"}

@@ -18,8 +18,8 @@ from cairn.model.errors import (
 from cairn.model.schema import Table
 from cairn.model.unexpected import of_value
 from cairn.model.values import ColumnType, physical_reader, to_physical
-from cairn.server.arrow_limits import read_table
-from cairn.server.arrow_types import Row, load_pyarrow
+from cairn.server.scan.arrow_limits import read_table
+from cairn.server.scan.arrow_types import Row, load_pyarrow
 from cairn.server.session.copy_rows import check_filled, is_required, missing
 
 #: What a column of a key is brought to before it is hashed.

@@ -20,7 +20,7 @@ from cairn.model.moves import Phase
 from cairn.model.records import Kind, Record, RowChange, RowOp, Vclock
 from cairn.model.schema import BUCKET_COLUMN, Table
 from cairn.model.values import ColumnType, from_physical
-from cairn.server.bulk import quoted, sharded_table
+from cairn.server.calls.bulk import quoted, sharded_table
 from cairn.storage.row_log import LogReader
 
 if TYPE_CHECKING:

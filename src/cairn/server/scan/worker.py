@@ -1,6 +1,6 @@
 """A process that reads rows for an instance and hands them over as Arrow, or as lines of text.
 
-    python -m cairn.server.scan_worker
+    python -m cairn.server.scan.worker
 
 Requests come on stdin, batches leave on stdout. Statements that only scan are read from the
 file's pages (`scan_columns.py`); of others columns are made in C by the ADBC driver for SQLite,
@@ -28,8 +28,8 @@ import msgspec
 
 from cairn.model.errors import CairnError
 from cairn.model.values import ColumnType
-from cairn.server.arrow_types import BATCH_ROWS, BatchEncoder
-from cairn.server.scan_statement import LinesAsked, Scan
+from cairn.server.scan.arrow_types import BATCH_ROWS, BatchEncoder
+from cairn.server.scan.statement import LinesAsked, Scan
 
 HEAD = struct.Struct("<iI")  # rows or one of the kinds below; bytes that follow
 PIPE_BYTES = 1024 * 1024
@@ -94,7 +94,7 @@ def _by_pages(request: ScanRequest, encode: Callable[[Any], Iterator[Piece]]) ->
 def _lines(request: ScanRequest, asked: LinesAsked) -> Iterator[Piece]:
     """The answer as messages of text; other ways than this one the instance has itself."""
     try:
-        module = import_module("cairn.server.scan_lines")
+        module = import_module("cairn.server.scan.lines")
     except ImportError as problem:
         raise CannotRun(str(problem)) from None
     yield from _by_pages(request, module.LinesEncoder(request.types, asked).encode_batch)
@@ -103,7 +103,7 @@ def _lines(request: ScanRequest, asked: LinesAsked) -> Iterator[Piece]:
 def _pages() -> Any:
     """The reader of whole pages, where numpy is installed."""
     try:
-        return import_module("cairn.server.scan_columns")
+        return import_module("cairn.server.scan.columns")
     except ImportError:
         return None
 

@@ -21,9 +21,9 @@ from cairn.model.errors import CairnError, LimitExceeded, NotOwner, QueryCancele
 from cairn.model.rpc import ReadRequest
 from cairn.model.spans import Ranges, merged
 from cairn.node.context import ASKED
-from cairn.server import scan_pool
-from cairn.server.arrow_types import BATCH_ROWS, Row
-from cairn.server.scan_statement import ENOUGH, LinesAsked, Scan
+from cairn.server.scan import pool as scan_pool
+from cairn.server.scan.arrow_types import BATCH_ROWS, Row
+from cairn.server.scan.statement import ENOUGH, LinesAsked, Scan
 from cairn.server.statements import Cached
 from cairn.sql import plans
 from cairn.storage.readers import RowReader, translated

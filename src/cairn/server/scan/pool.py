@@ -19,8 +19,8 @@ import msgspec
 
 from cairn.model.errors import CairnError, QueryCanceled
 from cairn.model.rpc import ReadRequest
-from cairn.server.scan_statement import LinesAsked
-from cairn.server.scan_worker import CANNOT, END, FAILED, HEAD, ScanRequest
+from cairn.server.scan.statement import LinesAsked
+from cairn.server.scan.worker import CANNOT, END, FAILED, HEAD, ScanRequest
 from cairn.sql import plans
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cairn.scan")
 
-COMMAND = (sys.executable, "-m", "cairn.server.scan_worker")
+COMMAND = (sys.executable, "-m", "cairn.server.scan.worker")
 KEPT = 4  # idle workers
 MOST = max(8, 2 * (os.cpu_count() or 1))  # at work for one instance; each takes some 100 MB
 IDLE_S = 60.0

@@ -28,8 +28,9 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.values import TYPE_OF_OID, ColumnType
-from cairn.server import pg_schema, pg_tables
-from cairn.server.pg_functions import Functions, items
+from cairn.server.catalog import schema as pg_schema
+from cairn.server.catalog import tables as pg_tables
+from cairn.server.catalog.functions import Functions, items
 from cairn.sql.api import Prepared
 from cairn.sql.lexer import Token, tokens
 from cairn.sql.plans import CatalogRead, OutColumn
@@ -79,8 +80,8 @@ def prepare(text: str, param_oids: Sequence[int]) -> Prepared:
     """Understand such a query: its translation, and the shape of its answer."""
     from sqlglot import exp
 
-    from cairn.server.pg_columns import names_and_types
-    from cairn.server.pg_translate import translate
+    from cairn.server.catalog.columns import names_and_types
+    from cairn.server.catalog.translate import translate
     from cairn.sql.parse import parse_query
 
     if "typeinfo_tree" in text:

@@ -8,7 +8,7 @@ from typing import Any
 from cairn.model.catalog import ADMIN_ID, SUPER_ID, Catalog, User
 from cairn.model.schema import Index, Table
 from cairn.model.values import OIDS, ColumnType
-from cairn.server.pg_schema import (
+from cairn.server.catalog.schema import (
     BTREE,
     DATABASE,
     HEAP,

@@ -17,8 +17,7 @@ from cairn.model.errors import InvalidParameter, UniqueViolation
 from cairn.model.rpc import Chunk, ReadRequest
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.model.values import from_physical
-from cairn.server.arrow_types import load_pyarrow
-from cairn.server.bulk import (
+from cairn.server.calls.bulk import (
     column_names,
     decoder_for,
     from_base64,
@@ -26,6 +25,7 @@ from cairn.server.bulk import (
     sharded_table,
     staged_body,
 )
+from cairn.server.scan.arrow_types import load_pyarrow
 
 if TYPE_CHECKING:
     from cairn.server.caller import Caller

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cairn.server.pg_empty import COLUMNS, EMPTY
+from cairn.server.catalog.empty import COLUMNS, EMPTY
 
 SYSTEM_SCHEMA, PUBLIC_SCHEMA, INFORMATION_SCHEMA = 11, 2200, 13000
 DATABASE, HEAP, BTREE = "cairn", 2, 403

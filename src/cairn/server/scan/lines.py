@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from cairn.model.values import OIDS, ColumnType, from_physical
 from cairn.pgwire.copy_out import line_style, to_str
 from cairn.pgwire.encoders import float_text
-from cairn.server.scan_statement import LinesAsked
+from cairn.server.scan.statement import LinesAsked
 
 _COPY_DATA = ord("d")
 _PLAIN_FROM, _PLAIN_TO = 1e-4, 1e10  # magnitudes that Arrow writes as PostgreSQL does

@@ -7,7 +7,7 @@ from typing import Any
 from sqlglot import exp
 
 from cairn.model.values import LISTS, ColumnType
-from cairn.server.pg_schema import TABLES
+from cairn.server.catalog.schema import TABLES
 from cairn.sql.naming import column_name
 
 INTEGERS = {"oid", "int", "integer", "int2", "int4", "int8", "bigint", "smallint", "xid"}

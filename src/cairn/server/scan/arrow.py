@@ -13,9 +13,9 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cairn.server.arrow_in import BatchDecoder
-from cairn.server.arrow_types import BatchEncoder
-from cairn.server.scans import Encode, chunks
+from cairn.server.scan.arrow_in import BatchDecoder
+from cairn.server.scan.arrow_types import BatchEncoder
+from cairn.server.scan.scans import Encode, chunks
 from cairn.server.statements import Cached
 
 if TYPE_CHECKING:

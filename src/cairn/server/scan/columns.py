@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from cairn.model.schema import BUCKET_COLUMN
 from cairn.model.values import SQLITE_TYPES, ColumnType
-from cairn.server.scan_statement import Scan
+from cairn.server.scan.statement import Scan
 from cairn.storage.file_pages import Pages, UnknownFile
 from cairn.storage.file_tree import Records, Tree, Values, integers
 
