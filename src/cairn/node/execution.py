@@ -30,8 +30,8 @@ from cairn.model.rpc import ReadRequest, ReadResponse, WriteRequest, WriteRespon
 from cairn.model.spans import contains, merged, of_buckets, subtract
 from cairn.node.instance import Instance
 from cairn.node.runtime import spawn
-from cairn.sql.constraints import row_query, translate
-from cairn.sql.functions import HEAVY
+from cairn.sql.functions.functions import HEAVY
+from cairn.sql.render.constraints import row_query, translate
 from cairn.storage.data_store import DataStore, Fence
 from cairn.storage.readers import Cancelled, Merger, Row, RowReader, translated
 from cairn.storage.state_machine import constraint_error

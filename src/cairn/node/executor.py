@@ -312,7 +312,9 @@ class Executor:
     def _explain(
         self, plan: plans.ExplainPlan, values: Sequence[Any], context: Context
     ) -> list[str]:
-        from cairn.sql.explain import explain_lines  # brings sqlglot along: not before it is needed
+        from cairn.sql.render.explain import (
+            explain_lines,  # brings sqlglot along: not before it is needed
+        )
 
         reader = self.execution.thread_reader()
 

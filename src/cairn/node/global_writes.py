@@ -20,7 +20,7 @@ from cairn.node.queue_rights import check_queued_rights
 from cairn.node.quorum import Patience
 from cairn.node.reading import Params, Reads
 from cairn.sql import plans
-from cairn.sql.passwords import with_password_hidden
+from cairn.sql.statements.passwords import with_password_hidden
 from cairn.storage.readers import Row, TooLongHere
 
 DML_S = 30.0

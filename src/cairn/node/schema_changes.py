@@ -41,8 +41,8 @@ from cairn.node.proposals import LOOK_S
 from cairn.node.quorum import Patience
 from cairn.node.runtime import spawn
 from cairn.node.upgrades import FIRST_UPGRADE_TABLE_ID
-from cairn.sql.passwords import is_verifier
 from cairn.sql.plans import AclPlan, AlterSystemPlan, DdlPlan
+from cairn.sql.statements.passwords import is_verifier
 from cairn.storage.state_machine import Applied
 
 log = logging.getLogger("cairn.ddl")

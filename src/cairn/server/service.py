@@ -35,9 +35,9 @@ from cairn.server.session import settings
 from cairn.server.session.lockouts import Lockouts
 from cairn.server.statements import Cached, StatementCache
 from cairn.server.tls import ServerTls
-from cairn.sql import functions
 from cairn.sql.api import Prepared
-from cairn.sql.function_list import LATE_FUNCTIONS
+from cairn.sql.functions import functions
+from cairn.sql.functions.function_list import LATE_FUNCTIONS
 from cairn.sql.plans import CatalogRead
 from cairn.storage.state_machine import Applied
 

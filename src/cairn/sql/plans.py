@@ -12,7 +12,7 @@ from cairn.model.ops import Ddl, Dml
 from cairn.model.ranges import KeyRange
 from cairn.model.schema import Table
 from cairn.model.values import ColumnType, Physical, from_physical
-from cairn.sql.slots import Bind, Params, Ranges, with_ranges
+from cairn.sql.render.slots import Bind, Params, Ranges, with_ranges
 
 if TYPE_CHECKING:
     from cairn.sql.api import Prepared

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from cairn.model.values import LISTS, ColumnType
 from cairn.server.catalog.schema import TABLES
-from cairn.sql.naming import column_name
+from cairn.sql.parse.naming import column_name
 
 INTEGERS = {"oid", "int", "integer", "int2", "int4", "int8", "bigint", "smallint", "xid"}
 _NUMBER_FUNCTIONS = {"array_length", "array_upper", "length", "char_length", "row_number"}

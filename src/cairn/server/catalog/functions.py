@@ -16,9 +16,9 @@ from cairn.model.schema import Index, Table
 from cairn.server.catalog.schema import DATABASE, TABLES, TYPES
 from cairn.server.catalog.tables import about, all_indexes, definition, distribution, index_oid
 from cairn.server.session import settings
-from cairn.sql.lists import series
-from cairn.sql.numbers import total
-from cairn.sql.patterns import regexp
+from cairn.sql.functions.lists import series
+from cairn.sql.functions.numbers import total
+from cairn.sql.functions.patterns import regexp
 
 _ARRAY_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)')
 CATALOG_OID = 12_000  # from here on, PostgreSQL's own tables

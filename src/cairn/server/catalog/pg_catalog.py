@@ -32,7 +32,7 @@ from cairn.server.catalog import schema as pg_schema
 from cairn.server.catalog import tables as pg_tables
 from cairn.server.catalog.functions import Functions, items
 from cairn.sql.api import Prepared
-from cairn.sql.lexer import Token, tokens
+from cairn.sql.parse.lexer import Token, tokens
 from cairn.sql.plans import CatalogRead, OutColumn
 from cairn.storage.readers import Cancelled, taken, translated
 
@@ -82,7 +82,7 @@ def prepare(text: str, param_oids: Sequence[int]) -> Prepared:
 
     from cairn.server.catalog.columns import names_and_types
     from cairn.server.catalog.translate import translate
-    from cairn.sql.parse import parse_query
+    from cairn.sql.parse.parse import parse_query
 
     if "typeinfo_tree" in text:
         return _asyncpg_types(text)

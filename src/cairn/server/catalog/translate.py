@@ -9,7 +9,7 @@ from sqlglot import exp
 from cairn.model.errors import UndefinedTable, Unsupported
 from cairn.server.catalog.columns import INTEGERS, type_name
 from cairn.server.catalog.schema import TABLES
-from cairn.sql.dialect import walk_position
+from cairn.sql.parse.dialect import walk_position
 
 _REGEXPS = {"~": "regexp", "~*": "iregexp"}
 _COMPARISONS: dict[str, type[exp.Expr]] = {

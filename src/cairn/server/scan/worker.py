@@ -155,7 +155,7 @@ def _typed_row(request: ScanRequest) -> str:
 def _by_cursor(request: ScanRequest, encoder: BatchEncoder) -> Iterator[Piece]:
     import apsw
 
-    from cairn.sql import functions
+    from cairn.sql.functions import functions
     from cairn.storage.readers import RowReader
 
     reader = RowReader(Path(request.data), Path(request.raft), functions.register)

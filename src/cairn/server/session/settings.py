@@ -12,7 +12,7 @@ from cairn.model.errors import CairnError, InvalidParameter
 from cairn.model.values import INT64_MAX
 from cairn.node.context import OF_CLUSTER, Context
 from cairn.node.global_state import GlobalState
-from cairn.sql.parse import check_choice
+from cairn.sql.parse.parse import check_choice
 
 #: Told to every client after login, in this order.
 REPORTED: dict[str, str] = {

@@ -13,7 +13,7 @@ from cairn.node.executor import Executor
 from cairn.node.instance import Instance, decoding
 from cairn.node.queue_runner import QueueRunner
 from cairn.node.schema_changes import SchemaChanges
-from cairn.sql import functions
+from cairn.sql.functions import functions
 
 
 def carry_sql(instance: Instance) -> QueueRunner:
