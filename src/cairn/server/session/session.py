@@ -36,7 +36,17 @@ from cairn.server.session.extended import Extended
 from cairn.server.session.settings import Parameters
 from cairn.server.session.simple import Simple
 from cairn.server.session.start_up import StartUp
-from cairn.server.session.states import TAKES, State
+from cairn.server.session.states import (
+    CLOSING,
+    COPYING,
+    ENTERING,
+    IDLE,
+    TAKES,
+    UPGRADING,
+    WAITING,
+    WORKING,
+    State,
+)
 from cairn.server.statements import Cached
 from cairn.sql import plans
 
@@ -61,8 +71,8 @@ class Session(asyncio.Protocol):
             max_statements=int(setting("pg_statement_max", 100_000)),
             max_portals=int(setting("pg_portal_max", 100_000)),
         )
-        self.state = State.ENTERING
-        self._rest = State.ENTERING  # the state between requests
+        self.state: State = ENTERING
+        self._rest: State = ENTERING  # the state between requests
         self.start_up, self.extended, self.simple = StartUp(self), Extended(self), Simple(self)
         self.block = Block(self.book.end_transaction)
         self.parameters = Parameters(service.instance.state)
@@ -98,7 +108,7 @@ class Session(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         state = self.state
-        if state is State.UPGRADING:
+        if state is UPGRADING:
             if self.start_up.is_shaking:
                 self.start_up.early.append(data)
             else:
@@ -144,10 +154,10 @@ class Session(asyncio.Protocol):
 
     def close(self) -> None:
         """Nothing more is taken; what has been said still leaves."""
-        self.state = State.CLOSING
+        self.state = CLOSING
 
     def hang_up(self, problem: CairnError) -> None:
-        if self.state is not State.CLOSING:
+        if self.state is not CLOSING:
             self.pg.fatal(problem)
             self.flush()
 
@@ -195,10 +205,10 @@ class Session(asyncio.Protocol):
             if work is not None:
                 self.begin(work)
         state = self.state
-        if self._ahead and not requests and state is not State.CLOSING:
+        if self._ahead and not requests and state is not CLOSING:
             self._ahead = 0
             self.transport.resume_reading()
-        if state is not State.WAITING:  # or what is said so far goes out with the answer
+        if state is not WAITING:  # or what is said so far goes out with the answer
             self.flush()
 
     def _handle(self, takes: Any, request: Request) -> Coroutine[Any, Any, None] | None:
@@ -215,7 +225,7 @@ class Session(asyncio.Protocol):
         self.transport.resume_reading()
         self.pump()
 
-    def begin(self, work: Coroutine[Any, Any, None], state: State = State.WORKING) -> None:
+    def begin(self, work: Coroutine[Any, Any, None], state: State = WORKING) -> None:
         # The event is made here and not when the task begins: a cancel may come in between. A
         # thread that still looks at the old one sees it set.
         self.cancelled = threading.Event()
@@ -223,7 +233,7 @@ class Session(asyncio.Protocol):
         self._working = asyncio.get_running_loop().create_task(self._work(work))
 
     def upgrade(self, work: Coroutine[Any, Any, None]) -> None:
-        self.begin(work, State.UPGRADING)
+        self.begin(work, UPGRADING)
 
     async def _work(self, work: Coroutine[Any, Any, None]) -> None:
         self.flush()
@@ -243,7 +253,7 @@ class Session(asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
         self._working = None
-        if self.state is not State.CLOSING:
+        if self.state is not CLOSING:
             self.state = self._rest
             self._take_more()
 
@@ -251,14 +261,14 @@ class Session(asyncio.Protocol):
         data = self.pg.take()
         if data and not self.transport.is_closing():
             self.transport.write(data)
-        if self.pg.is_closed or self.state is State.CLOSING:
+        if self.pg.is_closed or self.state is CLOSING:
             self.transport.close()
 
     def fail(self, problem: CairnError) -> None:
         """End what was asked with an error, and the block that it stands in."""
         self._copy = None
         self.block.fail()
-        if self._rest is State.ENTERING:
+        if self._rest is ENTERING:
             self.pg.fatal(problem)
         elif self.is_simple:
             self.is_simple = False
@@ -272,7 +282,7 @@ class Session(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.state = self._rest = State.IDLE
+        self.state = self._rest = IDLE
         self.pid, self.cancel_key = self.service.enlist(self)
         self.pg.backend_key_data(self.pid, self.cancel_key)
 
@@ -309,7 +319,7 @@ class Session(asyncio.Protocol):
         hop = self.service.executor.start(cached, values, self.parameters.context, done)
         if hop is None:
             return False
-        self.state = State.WAITING
+        self.state = WAITING
         if type(cached.prepared.plan) is plans.PointRead:
             self._hop = hop  # a write is never ended half-way
         return True
@@ -317,7 +327,7 @@ class Session(asyncio.Protocol):
     def is_back(self) -> bool:
         """An answer has come; False: nobody waits for it any more."""
         self._hop = None
-        if self.state is State.CLOSING:
+        if self.state is CLOSING:
             return False
         self.state = self._rest
         return True
@@ -379,15 +389,15 @@ class Session(asyncio.Protocol):
             self.pg.command_complete(f"COPY {count}")
             return
         self._copy = CopyIn(self, plan)
-        self.state = State.COPYING
+        self.state = COPYING
         self.pg.copy_in_response(0, len(plan.columns))
         self.flush()
         try:
             count = await self._copy.run()
         finally:
             self._copy = None
-            if self.state is State.COPYING:
-                self.state = State.WORKING
+            if self.state is COPYING:
+                self.state = WORKING
         self.block.wrote()
         self.pg.command_complete(f"COPY {count}")
 
@@ -426,14 +436,14 @@ class Session(asyncio.Protocol):
         self.flush()
         await asyncio.sleep(0)
         while not self._has_room.is_set():
-            if self.state is State.CLOSING or self.transport.is_closing():
+            if self.state is CLOSING or self.transport.is_closing():
                 raise QueryCanceled("the client is gone")
             if self.cancelled.is_set():
                 raise QueryCanceled(self._cancel_reason)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.2):
                     await self._has_room.wait()
-        if self.cancelled.is_set() and self.state is not State.CLOSING:
+        if self.cancelled.is_set() and self.state is not CLOSING:
             raise QueryCanceled(self._cancel_reason)
 
     def unsent(self) -> int:
