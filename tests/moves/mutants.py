@@ -10,7 +10,7 @@ TOPOLOGY = "model/topology.py"
 STEPS, DECIDE, DELTA = "moves/steps.py", "moves/decide.py", "moves/delta.py"
 IN, OUT = "storage/moving_in.py", "storage/moving_out.py"
 STORE, COPY = "storage/data_store.py", "storage/full_copy.py"
-MOVING, EXECUTION, DISPATCH = "node/moving.py", "node/execution.py", "node/dispatch.py"
+MOVING, EXECUTION, DISPATCH = "node/moving.py", "node/execution.py", "node/writing.py"
 
 AS_STEP = "tests/moves/test_steps.py::test_"
 DECIDED = "tests/moves/test_decide.py::test_"
@@ -277,7 +277,7 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
     ),
     # --- streams ------------------------------------------------------------------------------
     (
-        *("stream", "moves: records of moves are told", "server/row_changes.py"),
+        *("stream", "moves: records of moves are told", "server/calls/row_changes.py"),
         *(
             "    if record.kind != Kind.ROWS:\n        return []\n    return [\n",
             "    return [\n",

@@ -10,20 +10,30 @@ import pytest
 from cairn.model.errors import CairnError, NotOwner, OutcomeUnknown, PartialWrite, PlanOutdated
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.spans import Ranges, intersection
-from cairn.node.dispatch import Dispatcher
+from cairn.node.context import Context
+from cairn.node.reading import Reads
+from cairn.node.writing import _Statement
 
 
-class Owners(Dispatcher):
+class Pictures(Reads):
+    """Of a cluster whose next picture is always there."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def moved(self) -> None:
+        await asyncio.sleep(0)
+
+
+class Owners(_Statement):
     """Two replicasets that do what they are told, and note it; `map` is who owns what."""
 
     def __init__(self, answer: Callable[[str, WriteRequest], CairnError | None]) -> None:
+        super().__init__(Pictures(), {}, Context())
         self.map: dict[str, Ranges] = {"s": ((1, 5),), "t": ((6, 10),)}
         self.done: list[tuple[str, Ranges | None]] = []
         self.looks = 0
         self._answer = answer
-
-    async def _moved(self) -> None:
-        await asyncio.sleep(0)
 
     async def _write_at(self, replicaset: str, request: WriteRequest) -> WriteResponse:
         if not request.check_only:

@@ -26,7 +26,7 @@ ROW_LOG = "storage/row_log.py"
 EXACT = "storage/exact_changes.py"
 FULL_COPY = "storage/full_copy.py"
 STATE_MACHINE = "storage/state_machine.py"
-STREAMS = "server/row_changes.py"
+STREAMS = "server/calls/row_changes.py"
 
 UNIT = "tests/replication/test_"
 SIM = "tests/sim_cluster/test_data_rules.py::test_"

@@ -11,7 +11,7 @@ import pytest
 
 from cairn.model.errors import CairnError, InvalidParameter, MotionLimit
 from cairn.model.records import Kind
-from cairn.server.row_changes import Place, _changes, _epochs, _position
+from cairn.server.calls.row_changes import Place, _changes, _epochs, _position
 from cairn.storage import readers
 from cairn.storage.readers import RowReader
 from tests.replication.builders import TABLE, Site, inserted, packed

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cairn.model.errors import CairnError
-from cairn.server.bulk import column_names
-from cairn.server.call_arguments import arguments
-from cairn.server.calls import CALLS
-from cairn.server.row_changes import _position
+from cairn.server.calls.arguments import arguments
+from cairn.server.calls.bulk import column_names
+from cairn.server.calls.calls import CALLS
+from cairn.server.calls.row_changes import _position
 
 
 def given(name: str, text: str) -> list[Any]:

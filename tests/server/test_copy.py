@@ -10,7 +10,7 @@ import pytest
 
 from cairn.model.buckets import bucket_of
 from cairn.model.values import ColumnType
-from cairn.server.copying import CHUNK_ROWS
+from cairn.server.session.copying import CHUNK_ROWS
 from tests.cluster.harness import PASSWORD, Cluster
 
 pytestmark = pytest.mark.cluster

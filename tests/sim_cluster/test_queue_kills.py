@@ -17,8 +17,8 @@ from cairn.model import ops
 from cairn.model.errors import CairnError, CasRetry, NotLeader
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.node import queue_runner
-from cairn.node.dispatch import Dispatcher
 from cairn.node.execution import Execution
+from cairn.node.global_writes import GlobalWrites
 from cairn.node.governor_steps import Steps
 from cairn.node.queue_runner import QueueRunner
 from cairn.sim.cluster.queue_kills import Blow, How, Outcome, all_blows, blows, strike
@@ -101,15 +101,15 @@ def test_every_kind_of_step_is_among_the_points() -> None:
 
 
 def status_in_an_entry_of_its_own(patch: Patch) -> None:
-    write_global = Dispatcher.write_global
+    run = GlobalWrites.run
 
-    async def apart(self: Dispatcher, *arguments: Any, extra_ops: Any, **options: Any) -> int:
-        count = await write_global(self, *arguments, **options)
+    async def apart(self: GlobalWrites, plan: Any, params: Any, tables: Any, context: Any) -> Any:
+        done = await run(self, plan, params, tables, msgspec.structs.replace(context, queued=None))
         proposer = self.instance.proposer
-        await proposer.cas(ops.Batch(tuple(extra_ops())), proposer.predicate(()))
-        return count
+        await proposer.cas(ops.Batch(tuple(context.queued.end())), proposer.predicate(()))
+        return done
 
-    patch.setattr(Dispatcher, "write_global", apart)
+    patch.setattr(GlobalWrites, "run", apart)
 
 
 def rows_without_the_operations_name(patch: Patch) -> None:

@@ -14,8 +14,8 @@ from cairn.model.errors import CairnError
 from cairn.model.schema import Column, Sharded, Table
 from cairn.model.topology import Tier
 from cairn.model.values import ColumnType
-from cairn.server import arrow_limits
-from cairn.server.arrow import BatchDecoder
+from cairn.server.scan import arrow_limits
+from cairn.server.scan.arrow import BatchDecoder
 
 SEED = 11
 TABLE = Table(

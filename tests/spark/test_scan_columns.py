@@ -16,7 +16,7 @@ import pytest
 
 from cairn.model.errors import StorageDamaged
 from cairn.model.values import ColumnType
-from cairn.server.scan_columns import Scan, columns_of
+from cairn.server.scan.columns import Scan, columns_of
 from cairn.storage import file_tree
 from cairn.storage.file_pages import Pages, UnknownFile
 from cairn.storage.sqlite import open_writer

@@ -12,8 +12,8 @@ import pytest
 from cairn.client.sync_pool import SyncPool
 from cairn.model.values import OIDS, ColumnType, from_physical, to_physical
 from cairn.pgwire.copy_out import copy_encoder
-from cairn.server.scan_lines import LinesEncoder
-from cairn.server.scan_statement import ENOUGH, LinesAsked
+from cairn.server.scan.lines import LinesEncoder
+from cairn.server.scan.statement import ENOUGH, LinesAsked
 from cairn.spark import cluster
 
 ARROW = {

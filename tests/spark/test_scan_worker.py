@@ -16,8 +16,8 @@ import pytest
 
 from cairn.client.sync_pool import SyncPool
 from cairn.model.values import ColumnType
-from cairn.server import scan_worker
-from cairn.server.scan_worker import END, FAILED, HEAD, ScanRequest
+from cairn.server.scan import worker as scan_worker
+from cairn.server.scan.worker import END, FAILED, HEAD, ScanRequest
 from cairn.spark import cluster
 from cairn.spark.splitting import to_stream
 
@@ -102,7 +102,7 @@ def test_what_goes_wrong_is_told_and_the_worker_stays(data: Path) -> None:
 
 def test_a_worker_ends_with_its_instance() -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "cairn.server.scan_worker"],
+        [sys.executable, "-m", "cairn.server.scan.worker"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
     assert process.stdin is not None

@@ -10,7 +10,7 @@ import pytest
 from cairn.model.errors import UniqueViolation
 from cairn.model.schema import Column, Sharded, Table
 from cairn.model.values import ColumnType
-from cairn.server.staged_checks import Keys, Unique, _keys, _refuse_twins
+from cairn.server.calls.staged_checks import Keys, Unique, _keys, _refuse_twins
 
 TABLE = Table(
     1024,

@@ -23,10 +23,10 @@ from cairn.model.topology import Tier
 from cairn.model.values import from_physical, to_physical
 from cairn.sql import plans
 from cairn.sql.api import Prepared, prepare
-from cairn.sql.constraints import translate
-from cairn.sql.functions import register
-from cairn.sql.render import Renderer
-from cairn.sql.slots import Slots
+from cairn.sql.functions.functions import register
+from cairn.sql.render.constraints import translate
+from cairn.sql.render.render import Renderer
+from cairn.sql.render.slots import Slots
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LATE = {

@@ -65,7 +65,7 @@ def test_generated_queries_give_the_rows_of_one_big_database(cluster: Cluster) -
 
 
 def test_thousands_of_buckets_are_asked_without_a_chain_of_ors() -> None:
-    from cairn.sql.slots import with_ranges
+    from cairn.sql.render.slots import with_ranges
 
     mark = "SELECT 1 FROM t1 AS r1 WHERE /*buckets:r1*/"
     neighbours = with_ranges(mark, [(at, at) for at in range(1, 1501)])

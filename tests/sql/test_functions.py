@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cairn.model.errors import CairnError, DivisionByZero, OutOfRange
-from cairn.sql.functions import double_text
+from cairn.sql.functions.functions import double_text
 
 from .harness import Cluster, connection
 

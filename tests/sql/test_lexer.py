@@ -6,7 +6,7 @@ import pytest
 
 from cairn.model.errors import LimitExceeded, SyntaxProblem
 from cairn.sql.api import split
-from cairn.sql.lexer import MAX_STATEMENT_CHARS, tokens
+from cairn.sql.parse.lexer import MAX_STATEMENT_CHARS, tokens
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cairn.sql import buckets, locality, merging, plan_read
+from cairn.sql.plan import buckets, locality, merging
+from cairn.sql.plan import read as plan_read
 
 from .generate import Generator
 from .test_distribution import _answers, _sorted, cluster

@@ -6,7 +6,7 @@ import pytest
 
 from cairn.cli.migration_files import is_same
 from cairn.pgwire.scram import make_verifier
-from cairn.sql.passwords import is_verifier, with_password_hidden
+from cairn.sql.statements.passwords import is_verifier, with_password_hidden
 
 
 def hide(password: str) -> str:

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from cairn.model.errors import CairnError
-from cairn.sql import patterns
-from cairn.sql.functions import SCALARS
+from cairn.sql.functions import patterns
+from cairn.sql.functions.functions import SCALARS
 
 SEED = 7
 LONG = "a" * 200_000

@@ -16,8 +16,8 @@ import pytest
 from cairn.model.decimals import encode_decimal
 from cairn.model.errors import CairnError
 from cairn.model.values import INT64_MAX, INT64_MIN, ColumnType, list_text
-from cairn.sql.function_list import PLAIN
-from cairn.sql.functions import SCALARS
+from cairn.sql.functions.function_list import PLAIN
+from cairn.sql.functions.functions import SCALARS
 
 SEED = 20_261
 CALLS = 300  # of one function with one list of types

@@ -15,9 +15,9 @@ from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, SyntaxProblem, TooComplex, Unsupported
 from cairn.pgwire.scram import make_verifier, parse_verifier
 from cairn.sql.api import prepare, split
-from cairn.sql.lexer import Token, tokens
-from cairn.sql.parse import parse_query, take_options
-from cairn.sql.passwords import is_verifier, password_in, with_password_hidden
+from cairn.sql.parse.lexer import Token, tokens
+from cairn.sql.parse.parse import parse_query, take_options
+from cairn.sql.statements.passwords import is_verifier, password_in, with_password_hidden
 
 #: Statements that leave nothing behind, or that belong to a session.
 _NOT_QUEUED = (

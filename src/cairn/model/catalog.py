@@ -61,6 +61,23 @@ class Catalog(msgspec.Struct, frozen=True):
                 return table
         return None
 
+    def sharded(self, versions: dict[int, int]) -> dict[int, int]:
+        """Of the tables a statement uses, those whose rows live in replicasets."""
+        by_id = {table.id: table for table in self.tables.values()}
+        return {
+            table_id: version
+            for table_id, version in versions.items()
+            if (table := by_id.get(table_id)) is not None and not table.is_global
+        }
+
+    def first_change(self, versions: dict[int, int]) -> tuple[int, int]:
+        """(planned, present) version of the first table that differs; 0 when it is gone."""
+        known = {table.id: table.schema_version for table in self.tables.values()}
+        for table, version in versions.items():
+            if known.get(table) != version:
+                return version, known.get(table, 0)
+        return 0, 0
+
     @property
     def default_tier(self) -> str:
         for tier in self.tiers.values():

@@ -31,9 +31,9 @@ from cairn.model.rpc import ReadRequest, ReadResponse, WriteRequest, WriteRespon
 from cairn.model.spans import contains, merged, of_buckets, subtract
 from cairn.node.instance import Instance
 from cairn.node.runtime import spawn
-from cairn.sql.constraints import row_query, translate
-from cairn.sql.functions import HEAVY
-from cairn.sql.slots import with_ranges
+from cairn.sql.functions.functions import HEAVY
+from cairn.sql.render.constraints import row_query, translate
+from cairn.sql.render.slots import with_ranges
 from cairn.storage.data_store import DataStore, Fence
 from cairn.storage.readers import Cancelled, Merger, Row, RowReader, translated
 from cairn.storage.state_machine import constraint_error
@@ -110,6 +110,30 @@ class Execution:
             raise NoMaster(f"this instance is not the master: {fence.master} is")
         if not self._instance.lease.is_held(fence.epoch):
             raise NoMaster("this master has lost contact with the cluster's leader")
+
+    def quick_read(
+        self, sql: str, args: Sequence[Any], bucket: int | None, tables: dict[int, int]
+    ) -> list[Row] | None:
+        """A master's rows of one bucket, or those of global tables, without waiting.
+
+        None: they are not here, are not to be told yet, or it takes long. `read` knows which.
+        """
+        if bucket is None:
+            return self.reader.quick(sql, args)
+        data, is_held = self.data, self._instance.lease.is_held
+        fence = data.fence
+        if not fence.is_master or fence.is_sync or not is_held(fence.epoch):
+            return None
+        if not fence.owns(bucket):
+            return None
+        have = data.versions
+        for table, version in tables.items():
+            if have.get(table) != version:
+                return None
+        rows = self.reader.quick(sql, args)
+        if not is_held(fence.epoch) or data.fence is not fence:
+            return None
+        return rows
 
     async def read(self, request: ReadRequest, cancelled: Cancelled | None = None) -> list[Row]:
         self.check_read(request)
@@ -201,14 +225,11 @@ class Execution:
 
     def handle_read(self, request: ReadRequest) -> ReadResponse | Awaitable[ReadResponse]:
         """For another instance: at once if it is quick, or later."""
-        if self._instance.data.fence.is_sync or request.opcode_max:
-            return self._handle_long_read(request)
-        self.check_read(request)
-        rows = self.reader.quick(request.sql, request.args)
-        if rows is None or (request.row_max and len(rows) > request.row_max):
-            return self._handle_long_read(request)
-        self.check_read(request)
-        return ReadResponse(rows, self.stale_s(request))
+        if request.bucket is not None and request.preference == "leader" and not request.opcode_max:
+            rows = self.quick_read(request.sql, request.args, request.bucket, request.tables)
+            if rows is not None:
+                return ReadResponse(rows)
+        return self._handle_long_read(request)
 
     def stale_s(self, request: ReadRequest) -> float | None:
         """How old the rows of this replica may be; None for those of a master."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,17 +11,19 @@ from typing import Any
 import msgspec
 
 from cairn.model import limits, ops
-from cairn.model.errors import CasRetry, NotLeader, QueryCanceled, TimedOut
+from cairn.model.errors import CasRetry, NotLeader, TimedOut
 from cairn.model.ranges import Predicate
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE as _QUEUE
+from cairn.node.context import Context
 from cairn.node.protected import check_writable, completed
 from cairn.node.queue_rights import check_queued_rights
 from cairn.node.quorum import Patience
 from cairn.node.reading import Params, Reads
 from cairn.sql import plans
-from cairn.sql.passwords import with_password_hidden
+from cairn.sql.statements.passwords import with_password_hidden
 from cairn.storage.readers import Row, TooLongHere
 
+DML_S = 30.0
 ROWS_OF_ENTRY = 200  # of a COPY
 Planned = tuple[Predicate, plans.GlobalChange]
 
@@ -40,64 +42,42 @@ def _parts(rows: list[Params]) -> Iterator[list[Params]]:
         yield part
 
 
-class GlobalWrites(Reads):
-    """What the coordinator does with rows that every instance has."""
+class GlobalWrites:
+    """Changes of rows that every instance has. `hide` makes of a password what may be kept."""
 
-    #: A password to what may be kept of it; set by whoever can make that.
-    hide_password: Callable[[str], str] | None = None
+    def __init__(self, reads: Reads, hide: Callable[[str], str]) -> None:
+        self._reads, self._hide = reads, hide
+        self.instance = reads.instance
 
-    async def write_global(
-        self,
-        plan: plans.GlobalWrite,
-        params: Params,
-        user: int,
-        timeout_s: float,
-        *,
-        extra_ops: Callable[[], Iterable[ops.Dml]] = tuple,
-        **options: Any,
-    ) -> int:
-        """Rows changed; see `change_global`."""
-        change = await self.change_global(
-            plan, params, user, timeout_s, extra_ops=extra_ops, **options
-        )
-        return change.row_count
-
-    async def change_global(
-        self,
-        plan: plans.GlobalWrite,
-        params: Params,
-        user: int,
-        timeout_s: float,
-        *,
-        extra_ops: Callable[[], Iterable[ops.Dml]] = tuple,
-        **options: Any,
+    async def run(
+        self, plan: plans.GlobalWrite, params: Params, tables: dict[int, int], context: Context
     ) -> plans.GlobalChange:
         """Plan, propose, and plan again if somebody was quicker.
 
-        `extra_ops` go into the same entry; asked anew at each position, they may refuse it.
+        What ends a queued operation goes into the same entry; asked anew at each position.
         """
+        queued = context.queued
 
         async def planned() -> Planned:
             rows = None
             if plan.read is not None:
-                rows = await self._find(plan.read, params, options)
+                rows = await self._reads.read(plan.read, params, tables, context)
             predicate = self.instance.proposer.predicate(())
-            extra = tuple(extra_ops())
-            change = await self._change(plan, params, rows, options.get("how"))
+            extra = () if queued is None else queued.end()
+            change = await self._change(plan, params, rows, context)
             check_writable(
                 plan.table,
                 change.ops,
-                is_upgrade=bool(options.get("is_upgrade")),
-                is_unsafe=bool(options.get("is_unsafe")),
+                is_upgrade=queued is not None and queued.is_upgrade,
+                is_unsafe=context.is_unsafe,
             )
-            check_queued_rights(change.ops, self.instance.state.catalog, user)
+            check_queued_rights(change.ops, self.instance.state.catalog, context.user_id)
             return predicate, replace(change, ops=(*self._hidden(completed(change.ops)), *extra))
 
-        is_unsafe = bool(options.get("is_unsafe"))
-        return await self._propose(planned, user, timeout_s, is_unsafe=is_unsafe)
+        return await self._propose(planned, context)
 
     async def _change(
-        self, plan: plans.GlobalWrite, params: Params, rows: list[Row] | None, how: Any
+        self, plan: plans.GlobalWrite, params: Params, rows: list[Row] | None, context: Context
     ) -> plans.GlobalChange:
         """What the write changes. A long look at the tables is taken on a thread.
 
@@ -111,36 +91,18 @@ class GlobalWrites(Reads):
             return plan.execute(read, params)
 
         try:
-            return work(self.execution.reader.briefly)
+            return work(self._reads.execution.reader.briefly)
         except TooLongHere:
-            return await self.execution.on_thread(work, None if how is None else how.cancelled)
-
-    async def _find(self, plan: plans.ReadPlan, params: Params, options: Any) -> list[Row]:
-        """The rows that a write begins with; until they are there, `how` can end it."""
-        tables, how = options.get("tables", {}), options.get("how")
-        if how is None or how.watch is None:
-            return await self.read(plan, params, tables, how)
-        task = asyncio.get_running_loop().create_task(self.read(plan, params, tables, how))
-        how.watch(task)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            own = asyncio.current_task()
-            if own is not None and own.cancelling():
-                raise
-            raise QueryCanceled("canceling statement due to user request") from None
-        finally:
-            how.watch(None)
+            return await self._reads.execution.on_thread(work, context.cancelled)
 
     def _hidden(self, changes: tuple[ops.Dml, ...]) -> tuple[ops.Dml, ...]:
         """A queued CREATE USER keeps the verifier: no table has a password in clear."""
-        hide = self.hide_password
-        if hide is None or not any(change.table == _QUEUE.id for change in changes):
+        if not any(change.table == _QUEUE.id for change in changes):
             return changes
         at = _QUEUE.position("op")
 
         def text(value: Any) -> Any:
-            return with_password_hidden(value, hide) if isinstance(value, str) else value
+            return with_password_hidden(value, self._hide) if isinstance(value, str) else value
 
         found: list[ops.Dml] = []
         for change in changes:
@@ -153,58 +115,51 @@ class GlobalWrites(Reads):
             found.append(change)
         return tuple(found)
 
-    async def insert_global(
-        self, plan: plans.GlobalWrite, rows: list[Params], user: int, timeout_s: float
-    ) -> int:
+    async def insert(self, plan: plans.GlobalWrite, rows: list[Params], context: Context) -> int:
         """Many rows of one table, as many to an entry of the Raft log as fit well."""
 
         async def planned(part: list[Params]) -> Planned:
             predicate = self.instance.proposer.predicate(())
-            found = [await self._change(plan, values, None, None) for values in part]
+            found = [await self._change(plan, values, None, context) for values in part]
             change = plans.GlobalChange(
                 tuple(op for one in found for op in one.ops),
                 tuple(key for one in found for key in one.ranges),
                 sum(one.row_count for one in found),
             )
             check_writable(plan.table, change.ops)
-            check_queued_rights(change.ops, self.instance.state.catalog, user)
+            check_queued_rights(change.ops, self.instance.state.catalog, context.user_id)
             return predicate, replace(change, ops=self._hidden(change.ops))
 
         count = 0
         for part in _parts(rows):
-            done = await self._propose(partial(planned, part), user, timeout_s)
+            done = await self._propose(partial(planned, part), context)
             count += done.row_count
         return count
 
     async def _propose(
-        self,
-        planned: Callable[[], Awaitable[Planned]],
-        user: int,
-        timeout_s: float,
-        *,
-        is_unsafe: bool = False,
+        self, planned: Callable[[], Awaitable[Planned]], context: Context
     ) -> plans.GlobalChange:
         instance = self.instance
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
+        deadline = loop.time() + context.left_s(DML_S)
         patience = Patience(instance.voters)
         while True:
             predicate, change = await planned()
             if not change.ops:
                 return change
             predicate = msgspec.structs.replace(predicate, ranges=change.ranges)
-            left_s = max(deadline - loop.time(), 0.01)
             try:
                 await instance.proposer.cas(
                     ops.Batch(change.ops),
                     predicate,
-                    timeout_s=left_s,
-                    user=user,
-                    is_unsafe=is_unsafe,
+                    timeout_s=max(deadline - loop.time(), 0.01),
+                    user=context.user_id,
+                    is_unsafe=context.is_unsafe,
                 )
                 return change
             except (CasRetry, NotLeader):
                 if loop.time() >= deadline or patience.is_over():
+                    context.check()
                     raise instance.voters.no_quorum() or TimedOut(
                         "the change met others again and again until its time was up"
                     ) from None

@@ -48,6 +48,19 @@ class Hop:
             self.answer(Unreachable(f"no answer to {method} within {timeout_s:g} s"))
 
 
+class _Here(Hop):
+    """A write in this instance's own writer: it is on its way and cannot be taken back."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+
+    def give_up(self) -> None:
+        pass
+
+
+HERE: Hop = _Here()
+
+
 class Hops(Generic[T]):
     """All questions of one kind: they wait equally long, so the oldest is the first to expire."""
 

@@ -406,52 +406,33 @@ class Instance:
     # --- being asked ------------------------------------------------------------------------------
 
     def _make_handlers(self) -> dict[str, Handler]:
-        self._here: dict[str, Callable[[Any], Any]] = {
-            "raft_join": self.membership.join,
-            "update_instance": self.membership.update,
-            "expel": self.membership.expel,
-            "cas": self.proposer.check_and_append,
-            "wait_index": self._wait_index,
-            "read_index": self._read_index,
-            "lease": self.lease_giver.grant,
-            "promise": self.data.promise,
-            "vclock": self.data.position,
-            "replicated": self.replication.handle_replicated,
-            "ballot": self.replication.handle_ballot,
-            "subscribe": self.replication.handle_subscribe,
-            "copy_rows": self.replication.handle_copy,
-            "apply_schema_change": self.data.change_schema,
-            "report_links": self.governor.note_links,
-            "report_move": self.move_driver.note,
-            "move_delta": self.moving.handle_delta,
-            "status": lambda _: self.status(),
+        """The table of what peers may ask: the request's type, and who answers it."""
+        table: dict[str, tuple[type[Any], Callable[[Any], Any]]] = {
+            "raft_join": (JoinRequest, self.membership.join),
+            "update_instance": (UpdateInstanceRequest, self.membership.update),
+            "expel": (ExpelRequest, self.membership.expel),
+            "cas": (CasRequest, self.proposer.check_and_append),
+            "wait_index": (WaitIndexRequest, self._wait_index),
+            "read_index": (Empty, self._read_index),
+            "lease": (LeaseRequest, self.lease_giver.grant),
+            "promise": (PromiseRequest, self.data.promise),
+            "vclock": (VclockRequest, self.data.position),
+            "replicated": (ReplicatedRequest, self.replication.handle_replicated),
+            "ballot": (BallotRequest, self.replication.handle_ballot),
+            "subscribe": (Subscribe, self.replication.handle_subscribe),
+            "copy_rows": (CopyRequest, self.replication.handle_copy),
+            "apply_schema_change": (SchemaChangeRequest, self.data.change_schema),
+            "report_links": (LinkReport, self.governor.note_links),
+            "report_move": (MoveReport, self.move_driver.note),
+            "move_delta": (DeltaRequest, self.moving.handle_delta),
+            "status": (Empty, lambda _: self.status()),
         }
-        types: dict[str, type[Any]] = {
-            "raft_join": JoinRequest,
-            "update_instance": UpdateInstanceRequest,
-            "expel": ExpelRequest,
-            "cas": CasRequest,
-            "wait_index": WaitIndexRequest,
-            "read_index": Empty,
-            "lease": LeaseRequest,
-            "promise": PromiseRequest,
-            "vclock": VclockRequest,
-            "replicated": ReplicatedRequest,
-            "ballot": BallotRequest,
-            "subscribe": Subscribe,
-            "copy_rows": CopyRequest,
-            "apply_schema_change": SchemaChangeRequest,
-            "report_links": LinkReport,
-            "report_move": MoveReport,
-            "move_delta": DeltaRequest,
-            "status": Empty,
+        self._here = {method: answer for method, (_, answer) in table.items()}
+        return {
+            **{method: decoding(type_, answer) for method, (type_, answer) in table.items()},
+            "raft": self.runner.handle_message,  # these two see the link
+            "snapshot_chunk": self._snapshot_chunk,
         }
-        handlers: dict[str, Handler] = {
-            method: decoding(types[method], self._here[method]) for method in types
-        }
-        handlers["raft"] = self.runner.handle_message
-        handlers["snapshot_chunk"] = self._snapshot_chunk
-        return handlers
 
     def _gatekeeper(self, who: Identity) -> Refused | None:
         """A raft_id of this cluster without a row was expelled: it is told so, and stops."""

@@ -22,9 +22,9 @@ from cairn.model.catalog import ADMIN_ID
 from cairn.model.errors import CairnError, CasRetry, PeerRefused, Unsupported
 from cairn.model.ranges import one_key
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE
-from cairn.node.dispatch import Dispatcher, tables_of
+from cairn.node.context import Context, Queued
+from cairn.node.executor import Executor
 from cairn.node.instance import Instance
-from cairn.node.schema_changes import SchemaChanges
 from cairn.sql import plans
 from cairn.sql.api import Prepared, prepare
 
@@ -57,12 +57,14 @@ def operation_name(action: RunOperation) -> str:
     return f"queue-{action.op_id}-{zlib.crc32(action.op.encode()):08x}"
 
 
+class _Statement(msgspec.Struct):
+    prepared: Prepared
+    sharded: dict[int, int]
+
+
 class QueueRunner:
-    def __init__(
-        self, instance: Instance, dispatcher: Dispatcher, schema_changes: SchemaChanges
-    ) -> None:
-        self._instance, self._dispatcher = instance, dispatcher
-        self._schema_changes = schema_changes
+    def __init__(self, instance: Instance, executor: Executor) -> None:
+        self._instance, self._executor = instance, executor
         instance.governor.steps.operate = self.run
 
     async def run(self, action: RunOperation) -> None:
@@ -86,48 +88,19 @@ class QueueRunner:
             self._claim(action)
             return (settle(action.op_id, "done"),)
 
-        plan = prepared.plan
-        match plan:
-            case plans.DdlPlan():
-                if await self._schema_changes.run(
-                    plan,
-                    ADMIN_ID,
-                    governor_op_id=action.op_id,
-                    is_upgrade=action.is_upgrade,
-                    claim=done,
-                ):
-                    return  # the DDL step finishes it and sets the status in the same entry
-                await self._settle(action, "done")
-            case plans.AclPlan():
-                await self._schema_changes.change_access(plan, ADMIN_ID, extra=done)
-            case plans.AlterSystemPlan():
-                await self._schema_changes.alter_system(plan, ADMIN_ID, extra=done)
-            case plans.GlobalWrite():
-                await self._dispatcher.write_global(
-                    plan,
-                    self._values(prepared),
-                    ADMIN_ID,
-                    OPERATION_S,
-                    extra_ops=done,
-                    is_upgrade=action.is_upgrade,
-                )
-            case (
-                plans.PointWrite()
-                | plans.ShardedInsert()
-                | plans.ScatterWrite()
-                | plans.InsertSelect()
-                | plans.KeyedWrite()
-            ):
-                await self._dispatcher.write(
-                    plan,
-                    self._values(prepared),
-                    tables=tables_of(self._instance.state.catalog, prepared.tables),
-                    operation=operation_name(action),
-                )
-                await self._settle(action, "done")
-            case _:
-                raise Unsupported(f"{prepared.tag or 'an empty statement'} cannot be queued")
-        log.info("operation %d is done", action.op_id)
+        if not isinstance(prepared.plan, plans.CHANGES):
+            raise Unsupported(f"{prepared.tag or 'an empty statement'} cannot be queued")
+        outcome = await self._executor.run(
+            _Statement(prepared, self._instance.state.catalog.sharded(prepared.tables)),
+            (),
+            Context(
+                operation=operation_name(action),
+                queued=Queued(action.op_id, action.is_upgrade, done),
+            ),
+        )
+        if not outcome.is_queue_told:
+            await self._settle(action, "done")
+        log.info("operation %d was run", action.op_id)
 
     def _prepare(self, action: RunOperation) -> Prepared:
         if action.op_format != "sql":
@@ -146,9 +119,6 @@ class QueueRunner:
         if prepared.param_types:
             raise Unsupported("an operation of the queue cannot have parameters")
         return prepared
-
-    def _values(self, prepared: Prepared) -> list[object]:
-        return prepared.start((), self._instance.runtime.wall_clock())
 
     def _claim(self, action: RunOperation) -> None:
         """Refuse to go on unless the row is as it was planned. Call it where the position is taken:

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
-import msgspec
-
-from cairn.model.errors import NoMaster, NotOwner, PlanOutdated, TableUnderDdl, Unreachable
+from cairn.model.errors import (
+    CairnError,
+    NoMaster,
+    NotOwner,
+    PlanOutdated,
+    TableUnderDdl,
+    Unreachable,
+)
 from cairn.model.rpc import ReadRequest, ReadResponse
 from cairn.model.spans import Ranges, intersection
+from cairn.net.link import Link
+from cairn.node.context import Context
 from cairn.node.execution import Execution
 from cairn.node.hops import Answered, Hop, Hops
 from cairn.node.instance import Instance
 from cairn.node.routes import Routes
 from cairn.sql import plans
-from cairn.storage.readers import Cancelled, Row, too_many
+from cairn.storage.readers import Row, too_many
 
 READ_S = 30.0
 REPLAN_S = 5.0  # how long a statement follows a moving topology before it gives up
@@ -27,22 +34,7 @@ PLAIN_MERGE = re.compile(r"SELECT (r\d+)\.x0 AS x0(?:, \1\.x(\d+) AS x\2)* FROM 
 MOVING = (NotOwner, NoMaster, TableUnderDdl)
 
 Params = Sequence[Any]
-
-
-class How(msgspec.Struct):
-    """How a read shall be answered, and how old the answer turned out to be."""
-
-    preference: str = "leader"
-    row_max: int = 0
-    opcode_max: int = 0
-    cancelled: Cancelled = msgspec.field(default_factory=Cancelled)
-    is_local: bool = False  # the master's own rows, whether a majority has them or not
-    stale_s: float | None = None  # of the oldest part that a replica gave
-    watch: Callable[[asyncio.Task[Any] | None], None] | None = None  # told what a cancel may end
-
-    def came(self, stale_s: float | None) -> None:
-        if stale_s is not None:
-            self.stale_s = max(stale_s, self.stale_s or 0.0)
+T = TypeVar("T")
 
 
 class Reads:
@@ -51,8 +43,7 @@ class Reads:
     def __init__(self, instance: Instance, execution: Execution) -> None:
         self.instance, self.execution = instance, execution
         self._routes = Routes(instance.state.cluster)
-        self._reader = execution.reader
-        self._reads_away = Hops("read_rows", ReadResponse, READ_S)
+        self._away = Hops("read_rows", ReadResponse, READ_S)
         self.local = 0  # statements whose rows were here
         self.forwarded = 0  # statements that went one hop to the owner
 
@@ -64,32 +55,7 @@ class Reads:
 
     # --- reads ------------------------------------------------------------------------------------
 
-    def point_read_here(
-        self, plan: plans.PointRead, params: Params, tables: dict[int, int]
-    ) -> list[Row] | None:
-        """The answer at once, if its rows are here and it is quick; None: go the long way."""
-        args = plan.bind(params)
-        if plan.bucket is None:
-            self.local += 1
-            return self._reader.quick(plan.sql, args)
-        data = self.instance.data
-        fence = data.fence
-        is_held = self.instance.lease.is_held
-        if not fence.is_master or fence.is_sync or not is_held(fence.epoch):
-            return None
-        if not fence.owns(args[0]):  # type: ignore[arg-type]
-            return None  # the first binding is the bucket
-        have = data.versions
-        for table, version in tables.items():
-            if have.get(table) != version:
-                return None
-        rows = self._reader.quick(plan.sql, args)
-        if not is_held(fence.epoch) or data.fence is not fence:
-            return None
-        self.local += 1
-        return rows
-
-    def point_read_away(
+    def start_away(
         self,
         plan: plans.PointRead,
         params: Params,
@@ -102,47 +68,56 @@ class Reads:
         args = plan.bind(params)
         try:
             self._check_versions(tables)
-            target = self.routes.master(self.routes.owner(plan.tier, args[0]))  # type: ignore[arg-type]
-        except (*MOVING, PlanOutdated):
+        except PlanOutdated:
             return None
-        link = None if target == self.instance.raft_id else self.instance.peers.link_now(target)
+        link = self.link_to_owner(plan.tier, args[0])  # type: ignore[arg-type]
         if link is None:
             return None
-        self.forwarded += 1
         request = ReadRequest(plan.sql, args, tables, args[0])  # type: ignore[arg-type]
-        return self._reads_away.ask(link, request, callback)
+        return self._away.ask(link, request, callback)
+
+    def link_to_owner(self, tier: str, bucket: int) -> Link | None:
+        """The open link to the master that has the bucket, when it is another instance."""
+        try:
+            target = self.routes.master(self.routes.owner(tier, bucket))
+        except CairnError:
+            return None
+        link = None if target == self.instance.raft_id else self.instance.peers.link_now(target)
+        if link is None or not link.is_open:
+            return None
+        self.forwarded += 1
+        return link
 
     async def read(
         self,
         plan: plans.ReadPlan,
         params: Params,
         tables: dict[int, int],
-        how: How | None = None,
+        context: Context,
     ) -> list[Row]:
-        manner = how or How()
-        rows: list[Row] = await self._following(lambda: self._read(plan, params, tables, manner))
-        return rows
+        def attempt() -> Awaitable[list[Row]]:
+            return self._read(plan, params, tables, context)
+
+        return await context.watched(self.following(attempt, context))
 
     async def read_buckets(
         self,
         tier: str,
         buckets: Iterable[int],
         request: Callable[[tuple[int, ...]], ReadRequest],
-        how: How | None = None,
+        context: Context,
     ) -> list[Row]:
         """Ask each owner what `request` makes of its own buckets."""
-        manner = how or How()
 
         async def attempt() -> list[Row]:
             found: list[Row] = []
             for replicaset, owned in self.routes.group(tier, buckets).items():
-                found += await self._read_at(replicaset, request(owned), manner)
+                found += await self._read_at(replicaset, request(owned), context)
             return found
 
-        rows: list[Row] = await self._following(attempt)
-        return rows
+        return await self.following(attempt, context)
 
-    async def _following(self, attempt: Callable[[], Any]) -> Any:
+    async def following(self, attempt: Callable[[], Awaitable[T]], context: Context) -> T:
         """Repeat what certainly did not happen while the topology moves, for a bounded time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + REPLAN_S
@@ -150,13 +125,14 @@ class Reads:
             try:
                 return await attempt()
             except MOVING as problem:
+                context.check()
                 if loop.time() >= deadline:
                     if (lost := self.instance.voters.no_quorum()) is not None:
                         problem.detail, problem.hint = lost.message, lost.hint
                     raise
-            await self._moved()
+            await self.moved()
 
-    async def _moved(self) -> None:
+    async def moved(self) -> None:
         """Until the picture of the cluster changes, or a moment has passed."""
         news = self.instance.news
         try:
@@ -170,24 +146,24 @@ class Reads:
         plan: plans.ReadPlan,
         params: Params,
         tables: dict[int, int],
-        how: How,
+        context: Context,
     ) -> list[Row]:
         self._check_versions(tables)
         if isinstance(plan, plans.PointRead):
-            return await self._point_read(plan, params, tables, how)
+            return await self._point_read(plan, params, tables, context)
         values = list(params)
         for step in plan.steps:
-            found = await self._read(step.plan, values, tables, how)
+            found = await self._read(step.plan, values, tables, context)
             values = [*values, *[None] * (step.number - len(values))]
             values[step.number - 1] = step.value(found)
         if len(plan.fragments) == 1 and PLAIN_MERGE.fullmatch(plan.sql):
-            return await self._gather(plan.fragments[0], values, tables, how)
+            return await self._gather(plan.fragments[0], values, tables, context)
         gathered = []
         for fragment in plan.fragments:
-            rows = await self._gather(fragment, values, tables, how)
+            rows = await self._gather(fragment, values, tables, context)
             gathered.append((len(fragment.types), rows))
         return await self.execution.merge(
-            gathered, plan.sql, plan.bind(values), how.cancelled, how.opcode_max
+            gathered, plan.sql, plan.bind(values), context.cancelled, context.opcode_max
         )
 
     async def _point_read(
@@ -195,14 +171,14 @@ class Reads:
         plan: plans.PointRead,
         params: Params,
         tables: dict[int, int],
-        how: How,
+        context: Context,
     ) -> list[Row]:
         args = plan.bind(params)
-        most = how.opcode_max
+        most = context.opcode_max
         if plan.bucket is None:
             rows = None if most else self.execution.reader.quick(plan.sql, args)
             if rows is None:
-                rows = await self.execution.scan(plan.sql, args, 0, how.cancelled, most)
+                rows = await self.execution.scan(plan.sql, args, 0, context.cancelled, most)
             return rows
         bucket = plan.bucket(params)
         assert plan.tier is not None
@@ -212,42 +188,47 @@ class Reads:
             args,
             tables,
             bucket,
-            preference=how.preference,
+            preference=context.preference,
             opcode_max=most,
-            is_local=how.is_local,
+            is_local=context.is_local,
         )
-        return await self._read_at(replicaset, request, how)
+        return await self._read_at(replicaset, request, context)
 
-    async def _read_at(self, replicaset: str, request: ReadRequest, how: How) -> list[Row]:
+    async def _read_at(self, replicaset: str, request: ReadRequest, context: Context) -> list[Row]:
         target = self.routes.reader(replicaset, request.preference, self.instance.raft_id)
         try:
-            return await self._read_from(target, replicaset, request, how)
+            return await self._read_from(target, replicaset, request, context)
         except NotOwner:
             if request.preference != "any" or target == self.routes.master(replicaset):
                 raise
         # A replica may know of a hand-over before it has the rows; the master has them.
-        return await self._read_from(self.routes.master(replicaset), replicaset, request, how)
+        return await self._read_from(self.routes.master(replicaset), replicaset, request, context)
 
     async def _read_from(
-        self, target: int, replicaset: str, request: ReadRequest, how: How
+        self, target: int, replicaset: str, request: ReadRequest, context: Context
     ) -> list[Row]:
         instance = self.instance
         if target == instance.raft_id:
             self.local += 1
-            rows = await self.execution.read(request, how.cancelled)
-            how.came(self.execution.stale_s(request))
+            rows = await self.execution.read(request, context.cancelled)
+            context.told.came(self.execution.stale_s(request))
             return rows
         self.forwarded += 1
         try:
             answer = await instance.peers.call(
-                target, "read_rows", request, ReadResponse, READ_S, must_end=True
+                target,
+                "read_rows",
+                request,
+                ReadResponse,
+                context.left_s(READ_S),
+                must_end=True,
             )
         except Unreachable as problem:  # a read may be asked again, of whoever follows
-            raise self._no_answer(replicaset, target, problem) from None
-        how.came(answer.stale_s)
+            raise self.no_answer(replicaset, target, problem) from None
+        context.told.came(answer.stale_s)
         return answer.rows
 
-    def _no_answer(self, replicaset: str, target: int, problem: Unreachable) -> NoMaster:
+    def no_answer(self, replicaset: str, target: int, problem: Unreachable) -> NoMaster:
         row = self.instance.state.cluster.by_raft_id(target)
         name = row.name if row is not None else str(target)
         lost = self.instance.voters.no_quorum()
@@ -264,7 +245,7 @@ class Reads:
         fragment: plans.Fragment,
         params: Params,
         tables: dict[int, int],
-        how: How,
+        context: Context,
     ) -> list[Row]:
         args = fragment.bind(params)
         asked = {table: tables[table] for table in fragment.tables if table in tables}
@@ -272,7 +253,7 @@ class Reads:
         left: Ranges | None = None
         deadline = asyncio.get_running_loop().time() + REPLAN_S
         while True:
-            targets = self._targets(fragment, params, left)
+            targets = self.targets(fragment, params, left)
             calls = [
                 self._read_at(
                     replicaset,
@@ -281,12 +262,12 @@ class Reads:
                         args,
                         asked,
                         ranges=ranges,
-                        preference=how.preference,
-                        row_max=how.row_max,
-                        opcode_max=how.opcode_max,
-                        is_local=how.is_local,
+                        preference=context.preference,
+                        row_max=context.row_max,
+                        opcode_max=context.opcode_max,
+                        is_local=context.is_local,
                     ),
-                    how,
+                    context,
                 )
                 for replicaset, ranges in targets.items()
             ]
@@ -302,13 +283,13 @@ class Reads:
                     raise answer
                 else:
                     rows = rows + answer if rows else answer
-            if how.row_max and len(rows) > how.row_max:
-                raise too_many(how.row_max)
+            if context.row_max and len(rows) > context.row_max:
+                raise too_many(context.row_max)
             if not left:
                 return rows
-            await self._moved()
+            await self.moved()
 
-    def _targets(
+    def targets(
         self, fragment: plans.Fragment, params: Params, only: Ranges | None = None
     ) -> dict[str, Ranges]:
         """Which replicasets to ask, each with the buckets it is asked about."""

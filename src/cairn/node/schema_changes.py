@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
@@ -40,8 +41,8 @@ from cairn.node.proposals import LOOK_S
 from cairn.node.quorum import Patience
 from cairn.node.runtime import spawn
 from cairn.node.upgrades import FIRST_UPGRADE_TABLE_ID
-from cairn.sql.passwords import is_verifier
 from cairn.sql.plans import AclPlan, AlterSystemPlan, DdlPlan
+from cairn.sql.statements.passwords import is_verifier
 from cairn.storage.state_machine import Applied
 
 log = logging.getLogger("cairn.ddl")
@@ -75,6 +76,7 @@ class SchemaChanges:
         *,
         is_upgrade: bool = False,
         claim: Callable[[], object] = tuple,
+        deadline: float | None = None,
     ) -> bool:
         """True when something changed; False when IF [NOT] EXISTS left nothing to do.
 
@@ -84,7 +86,7 @@ class SchemaChanges:
             raise NotLeader("an operation of the queue is run on the leader only")
         loop = asyncio.get_running_loop()
         limit_s = plan.timeout or float(self._state.setting("sql_ddl_timeout", 60.0))
-        deadline = loop.time() + limit_s
+        deadline = min(loop.time() + limit_s, deadline or math.inf)
         failover_by = min(deadline, loop.time() + FAILOVER_S)
         while True:
             await self._catch_up(deadline)
@@ -275,25 +277,32 @@ class SchemaChanges:
 
     # --- users and rights -------------------------------------------------------------------------
 
-    async def change_access(self, plan: AclPlan, user: int, extra: Extra | None = None) -> None:
+    async def change_access(
+        self,
+        plan: AclPlan,
+        user: int,
+        extra: Extra | None = None,
+        deadline: float | None = None,
+    ) -> None:
         ranges = (
             whole_table(system.PICO_USER.id),
             whole_table(system.PICO_PRIVILEGE.id),
             whole_table(system.PICO_TABLE.id),
             one_key(system.PICO_PROPERTY.id, (LAST_USER_ID,)),
         )
-        limit_s = plan.timeout or 10.0
+        now = asyncio.get_running_loop().time()
+        by = min(now + (plan.timeout or 10.0), deadline or math.inf)
         await self._propose(
             lambda: access_ops(
                 plan, self._state.catalog, user, self.verifier, self._last_user_id()
             ),
             ranges,
-            limit_s,
+            by,
             user,
             extra,
         )
         if plan.wait_applied == "globally" and extra is None:
-            await self._wait_everywhere(asyncio.get_running_loop().time() + limit_s)
+            await self._wait_everywhere(by)
 
     def verifier(self, password: str) -> str:
         """What is kept of a password; the verifier of one is taken as it is, as PostgreSQL does."""
@@ -303,29 +312,33 @@ class SchemaChanges:
         return self._make_verifier(password)
 
     async def alter_system(
-        self, plan: AlterSystemPlan, user: int, extra: Extra | None = None
+        self,
+        plan: AlterSystemPlan,
+        user: int,
+        extra: Extra | None = None,
+        deadline: float | None = None,
     ) -> None:
-        limit_s = plan.timeout or 10.0
+        now = asyncio.get_running_loop().time()
+        by = min(now + (plan.timeout or 10.0), deadline or math.inf)
         await self._propose(
             lambda: setting_ops(plan, self._state.catalog, self._state.cluster.instances),
             (whole_table(system.PICO_DB_CONFIG.id),),
-            limit_s,
+            by,
             user,
             extra,
         )
         if extra is None:  # a governor that waits for the slow is no governor
-            await self._wait_everywhere(asyncio.get_running_loop().time() + limit_s)
+            await self._wait_everywhere(by)
 
     async def _propose(
         self,
         build: Callable[[], Iterable[ops.Dml]],
         ranges: tuple[KeyRange, ...],
-        limit_s: float,
+        deadline: float,
         user: int,
         extra: Extra | None,
     ) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + limit_s
         patience = Patience(self._instance.voters)
         while True:
             predicate = self._instance.proposer.predicate(ranges)
@@ -333,9 +346,10 @@ class SchemaChanges:
             found = (*build(), *last)
             if not found:
                 return
+            left_s = max(deadline - loop.time(), 0.01)
             try:
                 await self._instance.proposer.cas(
-                    ops.Batch(found), predicate, timeout_s=limit_s, user=user
+                    ops.Batch(found), predicate, timeout_s=left_s, user=user
                 )
                 return
             except (CasRetry, NotLeader):

@@ -28,8 +28,8 @@ from cairn.storage.state_machine import Applied
 from cairn.topology.snapshot import heartbeat, hello, snapshot_end, snapshot_events
 
 if TYPE_CHECKING:
-    from cairn.server.connection import Connection
     from cairn.server.service import Service
+    from cairn.server.session.session import Session
 
 log = logging.getLogger("cairn.feed")
 
@@ -63,7 +63,7 @@ class Subscriber:
 
     __slots__ = ("position", "sent", "session", "version")
 
-    def __init__(self, session: Connection, version: Version, position: Position) -> None:
+    def __init__(self, session: Session, version: Version, position: Position) -> None:
         self.session, self.version, self.position = session, version, position
         self.sent = 0
 
@@ -75,7 +75,7 @@ _Slice: TypeAlias = tuple[list[Subscriber], dict[str, bytes], dict[str, int], Po
 class Feed:
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._subscribers: dict[Connection, Subscriber] = {}
+        self._subscribers: dict[Session, Subscriber] = {}
         self._snapshots: dict[Version, tuple[Position, bytes]] = {}
         self._line: deque[_Slice] = deque()  # what is still to be written, in order
         self.events_sent = 0
@@ -91,9 +91,7 @@ class Feed:
 
     # --- subscribing ------------------------------------------------------------------------------
 
-    async def subscribe(
-        self, session: Connection, version: Version, options: dict[str, str]
-    ) -> None:
+    async def subscribe(self, session: Session, version: Version, options: dict[str, str]) -> None:
         """Send what the client lacks and add it; ReadyForQuery is the session's to send."""
         catalog = self._service.catalog
         if not catalog.allows(session.user_id, "read", "table", PICO_INSTANCE.id):
@@ -112,7 +110,7 @@ class Feed:
         runner = self._service.instance.runner
         return Position(runner.applied_term, runner.applied_index)
 
-    def _send_snapshot(self, session: Connection, version: Version, position: Position) -> None:
+    def _send_snapshot(self, session: Session, version: Version, position: Position) -> None:
         """Made once for all that come at one position: after a failover many do."""
         made = self._snapshots.get(version)
         if made is None or made[0] != position:
@@ -136,7 +134,7 @@ class Feed:
                 hint="connect to another instance",
             ) from None
 
-    def _resume(self, session: Connection, after: Position, position: Position) -> bool:
+    def _resume(self, session: Session, after: Position, position: Position) -> bool:
         """Only what came after; False when that cannot be told from what is kept."""
         instance = self._service.instance
         try:
@@ -158,7 +156,7 @@ class Feed:
         session.pg.notice(encode(snapshot_end(position, reset=False)))
         return True
 
-    def unsubscribe(self, session: Connection) -> None:
+    def unsubscribe(self, session: Session) -> None:
         self._subscribers.pop(session, None)
 
     # --- telling ----------------------------------------------------------------------------------

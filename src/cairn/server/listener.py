@@ -10,7 +10,7 @@ from cairn.net.peers import split_address
 from cairn.node.config import InstanceConfig
 from cairn.node.instance import Instance
 from cairn.server.service import Service
-from cairn.server.session import Session
+from cairn.server.session.session import Session
 from cairn.server.tls import from_config
 
 log = logging.getLogger("cairn.pg")

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,24 +22,27 @@ from cairn.model.system_tables import PICO_DB_CONFIG, PICO_PRIVILEGE, PICO_USER
 from cairn.model.values import datetime_to_micros
 from cairn.net.link import Handler
 from cairn.node.config import InstanceConfig
-from cairn.node.dispatch import Dispatcher
+from cairn.node.context import Context
 from cairn.node.execution import Execution
+from cairn.node.executor import Executor
 from cairn.node.instance import Instance, decoding
 from cairn.node.queue_runner import QueueRunner
 from cairn.node.schema_changes import SchemaChanges
 from cairn.pgwire.scram import make_verifier
-from cairn.server import settings
+from cairn.server.catalog.pg_catalog import PgCatalog
 from cairn.server.feed import Feed
-from cairn.server.lockouts import Lockouts
-from cairn.server.pg_catalog import PgCatalog
-from cairn.server.statements import StatementCache
+from cairn.server.session import settings
+from cairn.server.session.lockouts import Lockouts
+from cairn.server.statements import Cached, StatementCache
 from cairn.server.tls import ServerTls
-from cairn.sql import functions
-from cairn.sql.function_list import LATE_FUNCTIONS
+from cairn.sql.api import Prepared
+from cairn.sql.functions import functions
+from cairn.sql.functions.function_list import LATE_FUNCTIONS
+from cairn.sql.plans import CatalogRead
 from cairn.storage.state_machine import Applied
 
 if TYPE_CHECKING:
-    from cairn.server.connection import Connection
+    from cairn.server.session.session import Session
 
 MAX_CONNECTIONS = 15_000
 _CHANCE = random.SystemRandom()
@@ -50,20 +54,20 @@ class Service:
         # For the salts of users that do not exist: the same on every instance and after a restart.
         uuid_ = instance.identity.cluster_uuid or config.cluster_name
         self.secret = hmac.digest(config.service_secret or b"\0", uuid_.encode(), "sha256")
-        self.sessions: dict[int, Connection] = {}
+        self.sessions: dict[int, Session] = {}
         self._next_pid = 1
         self.lockouts = Lockouts(config.instance_dir)
         self.statements = StatementCache()
-        self.opcode_max = 0  # the cluster's sql_vdbe_opcode_max; read for every point read
         self.pg_catalog = PgCatalog()
         self.tls: ServerTls | None = None  # set by the listener
         self.execution = Execution(instance, self.register)
-        self.dispatcher = Dispatcher(instance, self.execution)
         self.schema_changes = SchemaChanges(
             instance, lambda password: str(make_verifier(password, salt=os.urandom(16)))
         )
-        self.dispatcher.hide_password = self.schema_changes.verifier
-        self.queue = QueueRunner(instance, self.dispatcher, self.schema_changes)
+        self.executor = Executor(
+            instance, self.execution, self.schema_changes, self._replan, self._read_catalog
+        )
+        self.queue = QueueRunner(instance, self.executor)
         self.feed = Feed(self)
         instance.handlers.update(self._handlers())
         instance.on_applied.append(self._users_changed)
@@ -83,6 +87,16 @@ class Service:
             "read_rows": decoding(ReadRequest, self.execution.handle_read),
             "write_rows": decoding(WriteRequest, self.execution.write),
         }
+
+    def _replan(self, stale: Cached, user: int) -> Cached:
+        return self.statements.replanned(stale, user, self.catalog)
+
+    async def _read_catalog(
+        self, plan: CatalogRead, prepared: Prepared, params: Sequence[Any], context: Context
+    ) -> Any:
+        return await self.pg_catalog.read(
+            plan, prepared.columns, params, self.catalog, context.user, context.cancelled
+        )
 
     def close(self) -> None:
         for session in list(self.sessions.values()):
@@ -112,7 +126,7 @@ class Service:
         self._end_sessions()
 
     def _read_settings(self) -> None:
-        self.opcode_max = int(self.instance.state.setting("sql_vdbe_opcode_max", 0) or 0)
+        self.executor.opcode_max = int(self.instance.state.setting("sql_vdbe_opcode_max", 0) or 0)
 
     def _end_sessions(self) -> None:
         """Sessions of users that are gone, or may not log in any more."""
@@ -128,7 +142,7 @@ class Service:
 
     # --- sessions ---------------------------------------------------------------------------------
 
-    def enlist(self, session: Connection) -> tuple[int, bytes]:
+    def enlist(self, session: Session) -> tuple[int, bytes]:
         pid = self._next_pid
         self._next_pid = self._next_pid % 0x7FFFFFFF + 1
         self.sessions[pid] = session

@@ -17,8 +17,8 @@ from cairn.model.errors import Unsupported
 from cairn.model.values import OIDS, physical_reader
 from cairn.pgwire.decoders import decode_string
 from cairn.pgwire.extended import Signature
-from cairn.server.pg_catalog import is_catalog_query
-from cairn.server.pg_catalog import prepare as prepare_catalog_query
+from cairn.server.catalog.pg_catalog import is_catalog_query
+from cairn.server.catalog.pg_catalog import prepare as prepare_catalog_query
 from cairn.sql.api import Prepared, prepare
 from cairn.sql.plans import DdlPlan
 
@@ -55,12 +55,7 @@ class Cached:
         columns = [(column.name, OIDS[column.type]) for column in prepared.columns]
         self.signature = Signature(params, columns or None)
         self.convert = _converter(prepared)
-        by_id = {table.id: table for table in catalog.tables.values()}
-        self.sharded = {
-            table_id: version
-            for table_id, version in prepared.tables.items()
-            if table_id in by_id and not by_id[table_id].is_global
-        }
+        self.sharded = catalog.sharded(prepared.tables)
         self._catalog = catalog
         self._allowed: set[int] = set()
 
@@ -76,14 +71,6 @@ class Cached:
         self._catalog = catalog
         self._allowed.clear()
         return True
-
-    def stale_by(self, catalog: Catalog) -> tuple[int, int]:
-        """(planned, present) version of the first table that differs; 0 when it is gone."""
-        known = {table.id: table.schema_version for table in catalog.tables.values()}
-        for table, version in self.prepared.tables.items():
-            if known.get(table) != version:
-                return version, known.get(table, 0)
-        return 0, 0
 
     def check_rights(self, user: int, catalog: Catalog) -> None:
         if user in self._allowed:

@@ -39,14 +39,14 @@ from typing import Any
 from cairn.model.catalog import Catalog
 from cairn.model.errors import AccessDenied, SyntaxProblem, TooComplex, Unsupported
 from cairn.model.values import ColumnType
-from cairn.sql.cursor import Cursor
-from cairn.sql.ddl_common import Right
-from cairn.sql.lexer import Token, split, tokens
-from cairn.sql.plan_copy import CopyStatement, parse_copy
-from cairn.sql.plan_ddl import parse_ddl
-from cairn.sql.plan_other import parse_other
+from cairn.sql.parse.lexer import Token, split, tokens
 from cairn.sql.plans import CopyPlan, EmptyPlan, ExplainPlan, OutColumn, Plan
-from cairn.sql.refusals import refuse_by_name
+from cairn.sql.statements.common import Right
+from cairn.sql.statements.copy import CopyStatement, parse_copy
+from cairn.sql.statements.cursor import Cursor
+from cairn.sql.statements.ddl import parse_ddl
+from cairn.sql.statements.other import parse_other
+from cairn.sql.statements.refusals import refuse_by_name
 
 __all__ = ["Prepared", "prepare", "split"]
 

@@ -12,16 +12,17 @@ from cairn.model.catalog import Catalog
 from cairn.model.errors import LimitExceeded, Unsupported
 from cairn.model.values import ColumnType
 from cairn.sql.api import Prepared
-from cairn.sql.bind import bind_query
-from cairn.sql.bind_dml import BoundChange, BoundInsert, bind_delete, bind_insert, bind_update
+from cairn.sql.bind.bind import bind_query
+from cairn.sql.bind.dml import BoundChange, BoundInsert, bind_delete, bind_insert, bind_update
+from cairn.sql.bind.scope import NOW, Binder, Scope
 from cairn.sql.ir import Expr, Param, output, rewrite, scans_in
-from cairn.sql.lexer import Token, syntax_error
-from cairn.sql.metadata import metadata
-from cairn.sql.parse import parse_query, take_options
-from cairn.sql.plan_global import plan_global_change
-from cairn.sql.plan_global_insert import plan_global_insert
-from cairn.sql.plan_read import Numbers, plan_read
-from cairn.sql.plan_write import plan_change, plan_insert
+from cairn.sql.parse.lexer import Token, syntax_error
+from cairn.sql.parse.parse import parse_query, take_options
+from cairn.sql.plan.global_insert import plan_global_insert
+from cairn.sql.plan.global_rows import plan_global_change
+from cairn.sql.plan.metadata import metadata
+from cairn.sql.plan.read import Numbers, plan_read
+from cairn.sql.plan.write import plan_change, plan_insert
 from cairn.sql.plans import (
     ROW_WRITES,
     InsertSelect,
@@ -30,9 +31,8 @@ from cairn.sql.plans import (
     Returning,
     ShardedInsert,
 )
-from cairn.sql.quick_insert import quick_insert
-from cairn.sql.row_sql import key_columns, returning_clause
-from cairn.sql.scope import NOW, Binder, Scope
+from cairn.sql.render.row_sql import key_columns, returning_clause
+from cairn.sql.statements.quick_insert import quick_insert
 from cairn.sql.typing_rules import S
 
 Bound = Any  # a Query, BoundInsert or BoundChange

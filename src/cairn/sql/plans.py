@@ -12,7 +12,7 @@ from cairn.model.ops import Ddl, Dml
 from cairn.model.ranges import KeyRange
 from cairn.model.schema import Table
 from cairn.model.values import ColumnType, Physical, from_physical
-from cairn.sql.slots import Bind, Params, Ranges, with_ranges
+from cairn.sql.render.slots import Bind, Params, Ranges, with_ranges
 
 if TYPE_CHECKING:
     from cairn.sql.api import Prepared
@@ -259,6 +259,10 @@ class AlterSystemPlan:
     timeout: float | None = None
 
 
+#: What leaves something changed, and can be an operation of the governor's queue.
+CHANGES = (*ROW_WRITES, GlobalWrite, DdlPlan, AclPlan, AlterSystemPlan)
+
+
 @dataclass(frozen=True)
 class SessionPlan:
     """What only the session does: SET, SHOW, BEGIN, DEALLOCATE …"""
@@ -286,7 +290,7 @@ class CopyPlan:
 
 @dataclass(frozen=True)
 class CatalogRead:
-    """A query on PostgreSQL's own catalogue, translated for SQLite (`server/pg_catalog.py`)."""
+    """A query on PostgreSQL's own catalogue, translated for SQLite (`server/catalog`)."""
 
     sql: str
 

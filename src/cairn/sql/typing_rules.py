@@ -12,9 +12,9 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.values import ELEMENTS, LISTS, ColumnType, Physical
-from cairn.sql.functions import HEAVY, SCALARS
+from cairn.sql.functions.functions import HEAVY, SCALARS
+from cairn.sql.functions.lists import LETTERS
 from cairn.sql.ir import Call, Const, Expr, Type
-from cairn.sql.lists import LETTERS
 
 B, I, D, N = ColumnType.BOOLEAN, ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.DECIMAL  # noqa: E741
 S, U, T = ColumnType.STRING, ColumnType.UUID, ColumnType.DATETIME

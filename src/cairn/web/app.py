@@ -19,7 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from cairn.model.topology import Grade
 from cairn.node.config import InstanceConfig
 from cairn.node.runtime import spawn
-from cairn.server.calls import cluster_status
+from cairn.server.calls.calls import cluster_status
 from cairn.server.service import Service
 from cairn.web.metrics import metrics
 from cairn.web.page import PAGE

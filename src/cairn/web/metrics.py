@@ -40,12 +40,12 @@ def metrics(service: Service) -> str:
     put("sessions", "gauge", "open client connections", len(service.sessions))
     put("statement_cache_hits_total", "counter", "statements found", service.statements.hits)
     put("statement_cache_misses_total", "counter", "statements parsed", service.statements.misses)
-    put("routed_local_total", "counter", "statements run here", service.dispatcher.local)
+    put("routed_local_total", "counter", "statements run here", service.executor.reads.local)
     put(
         "routed_forwarded_total",
         "counter",
         "statements sent one hop to the owner",
-        service.dispatcher.forwarded,
+        service.executor.reads.forwarded,
     )
     put("topology_subscribers", "gauge", "service connections", len(service.feed.view()))
     put("topology_events_sent_total", "counter", "events told", service.feed.events_sent)

@@ -7,7 +7,7 @@ when it stands still so do they.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -18,9 +18,10 @@ from cairn.model.ranges import whole_table
 from cairn.model.rpc import ReadRequest, WriteRequest
 from cairn.model.schema import FIRST_USER_TABLE_ID, Column, Sharded, Table
 from cairn.model.values import ColumnType
-from cairn.node.dispatch import Dispatcher
 from cairn.node.execution import Execution
 from cairn.node.instance import Instance
+from cairn.node.reading import Reads
+from cairn.node.writing import Writes
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.sql import answer_peers
@@ -42,6 +43,14 @@ COUNT = f"SELECT count(*) FROM {TABLE.physical_name}"
 _SCHEMA = (ops.SCHEMA_RANGE, whole_table(system.PICO_TABLE.id), whole_table(system.PICO_INDEX.id))
 
 
+class Ways(NamedTuple):
+    """How statements reach rows from one instance."""
+
+    execution: Execution
+    reads: Reads
+    writes: Writes
+
+
 class Load:
     """Writes with unique keys. `acked` are promises, `unknown` may be there or not."""
 
@@ -54,7 +63,7 @@ class Load:
         self.stale: str | None = None
         self.reads = 0
         self.told = 0  # the most rows that a read was told of: none of them may go again
-        self._dispatchers: dict[int, Dispatcher] = {}
+        self._ways: dict[int, Ways] = {}
         world.equip = self._equip
 
     # --- the table --------------------------------------------------------------------------------
@@ -95,13 +104,14 @@ class Load:
         """What rows need of `server/service.py`; kept, so that no other has the same id."""
         execution = Execution(instance, lambda _: None)
         answer_peers(instance, execution)
-        self._dispatchers[id(instance)] = Dispatcher(instance, execution)
+        reads = Reads(instance, execution)
+        self._ways[id(instance)] = Ways(execution, reads, Writes(reads))
 
-    def dispatcher(self, node: SimNode) -> Dispatcher:
-        return self._dispatchers[id(node.instance)]
+    def ways(self, node: SimNode) -> Ways:
+        return self._ways[id(node.instance)]
 
     def execution(self, node: SimNode) -> Execution:
-        return self.dispatcher(node).execution
+        return self.ways(node).execution
 
     def write(self, node: SimNode, key: int) -> asyncio.Task[None]:
         """Begin a write at `node`; the task ends when its client has heard of it."""

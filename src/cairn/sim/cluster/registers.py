@@ -19,9 +19,9 @@ import apsw
 from cairn.model.errors import CairnError, NoMaster, NotOwner, PartialWrite, TableUnderDdl
 from cairn.model.rpc import ReadResponse, WriteResponse
 from cairn.model.schema import Table
-from cairn.node.dispatch import Dispatcher
+from cairn.node.context import Context
 from cairn.sim.cluster.checks import Violation
-from cairn.sim.cluster.load import TABLE, Load
+from cairn.sim.cluster.load import TABLE, Load, Ways
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.register_history import ROWS, Content, History, Operation
 from cairn.sim.linear import FOREVER
@@ -111,21 +111,21 @@ class Registers:
         places = tuple(range(ROWS)) if chance.random() < 0.3 else (chance.randrange(ROWS),)
         kind: Kind = chance.choices(("put", "append", "delete"), (8, 10, 2))[0]
         first, last = group.first + places[0], group.first + places[-1]
-        dispatcher, begun = self._load.dispatcher(node), self._world.loop.time()
+        ways, begun = self._load.ways(node), self._world.loop.time()
         table = table_at(node)
         if table is None:
             return "refused"
         if kind == "put" and chance.random() < 0.2:
             rows = [(group.bucket, key, tag) for key in range(first, last + 1)]
             way: Callable[[], Awaitable[Any]] = partial(
-                dispatcher.insert_rows, table, "default", _COPY, {group.bucket: rows}
+                ways.writes.insert_rows, table, "default", _COPY, {group.bucket: rows}, Context()
             )
         else:
             texts = {"put": _PUT[len(places)], "append": _APPEND, "delete": _DELETE}
             word = {"put": (tag,), "append": (f"+{tag}",), "delete": ()}
             params = (group.bucket, first, last, *word[kind])
             plan = plans.PointWrite(texts[kind], tuple, lambda row: row[0], "default", table)
-            way = partial(self._as_a_session_writes, dispatcher, plan, params)
+            way = partial(self._as_a_session_writes, ways, plan, params)
         outcome, _ = await self._heard(node, way)
         setattr(self, outcome, getattr(self, outcome) + 1)
         if outcome == "refused":
@@ -142,11 +142,11 @@ class Registers:
         table = table_at(node)
         if table is None:
             return False
-        dispatcher, begun = self._load.dispatcher(node), self._world.loop.time()
+        ways, begun = self._load.ways(node), self._world.loop.time()
         plan = plans.PointRead(_READ, tuple, lambda row: row[0], "default")
         params, versions = (group.bucket, group.first, group.last), {table.id: table.schema_version}
         outcome, rows = await self._heard(
-            node, lambda: self._as_a_session_reads(dispatcher, plan, params, versions)
+            node, lambda: self._as_a_session_reads(ways, plan, params, versions)
         )
         if outcome != "done":
             return False
@@ -159,7 +159,7 @@ class Registers:
     # --- the ways of a session --------------------------------------------------------------------
 
     async def _as_a_session_writes(
-        self, dispatcher: Dispatcher, plan: plans.PointWrite, params: tuple[Any, ...]
+        self, ways: Ways, plan: plans.PointWrite, params: tuple[Any, ...]
     ) -> Any:
         back: asyncio.Future[WriteResponse | CairnError]
         back = asyncio.get_running_loop().create_future()
@@ -168,29 +168,29 @@ class Registers:
             if not back.done():
                 back.set_result(result)
 
-        if dispatcher.point_write_here(plan, params, done):
+        if ways.writes.start_here(plan, params, done):
             self._went("write here")
-        elif dispatcher.point_write_away(plan, params, done) is not None:
+        elif ways.writes.start_away(plan, params, done) is not None:
             self._went("write away")
         else:
             self._went("write the long way")
-            return await dispatcher.write(plan, params)
+            return await ways.writes.run(plan, params, {}, Context())
         result = await back
         if isinstance(result, NotOwner | NoMaster | TableUnderDdl):  # it certainly did not happen
             self._went("write again")
-            return await dispatcher.write(plan, params)
+            return await ways.writes.run(plan, params, {}, Context())
         if isinstance(result, CairnError):
             raise result
         return result
 
     async def _as_a_session_reads(
         self,
-        dispatcher: Dispatcher,
+        ways: Ways,
         plan: plans.PointRead,
         params: tuple[Any, ...],
         versions: dict[int, int],
     ) -> Any:
-        rows = dispatcher.point_read_here(plan, params, versions)
+        rows = ways.execution.quick_read(plan.sql, params, params[0], versions)
         if rows is not None:
             self._went("read here")
             return rows
@@ -201,13 +201,13 @@ class Registers:
             if not back.done():
                 back.set_result(result)
 
-        if dispatcher.point_read_away(plan, params, versions, done) is not None:
+        if ways.reads.start_away(plan, params, versions, done) is not None:
             self._went("read away")
             result = await back
             if isinstance(result, ReadResponse):
                 return result.rows
         self._went("read the long way")
-        return await dispatcher.read(plan, params, versions)
+        return await ways.reads.read(plan, params, versions, Context())
 
     def _went(self, way: str) -> None:
         self.ways[way] = self.ways.get(way, 0) + 1

@@ -1,4 +1,4 @@
-"""SQL inside a simulated instance: the real dispatcher and queue, without a face."""
+"""SQL inside a simulated instance: the real executor and queue, without a face."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from cairn.governor.actions import Action, Idle
 from cairn.governor.view import ClusterView
 from cairn.model.rpc import ReadRequest, WriteRequest
-from cairn.node.dispatch import Dispatcher
 from cairn.node.execution import Execution
+from cairn.node.executor import Executor
 from cairn.node.instance import Instance, decoding
 from cairn.node.queue_runner import QueueRunner
 from cairn.node.schema_changes import SchemaChanges
-from cairn.sql import functions
+from cairn.sql.functions import functions
 
 
 def carry_sql(instance: Instance) -> QueueRunner:
@@ -21,7 +21,7 @@ def carry_sql(instance: Instance) -> QueueRunner:
     execution = Execution(instance, functions.register)
     schema_changes = SchemaChanges(instance, lambda password: f"verifier of {len(password)}")
     answer_peers(instance, execution)
-    return QueueRunner(instance, Dispatcher(instance, execution), schema_changes)
+    return QueueRunner(instance, Executor(instance, execution, schema_changes))
 
 
 def answer_peers(instance: Instance, execution: Execution) -> None:

@@ -1,0 +1,103 @@
+"""What a statement needs besides its text and its values: who asks, how, and until when.
+
+A context is frozen and travels with its statement through every part that runs it. Whoever waits
+for something asks it how long: a statement ends at its deadline wherever it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+
+from cairn.model import ops
+from cairn.model.catalog import ADMIN_ID
+from cairn.model.errors import QueryCanceled
+from cairn.storage.readers import Cancelled
+
+T = TypeVar("T")
+OF_CLUSTER = -1  # a limit that is the cluster's setting
+LATE = "canceling statement due to statement timeout"
+ASKED = "canceling statement due to user request"
+
+
+class Queued(msgspec.Struct, frozen=True):
+    """An operation of the governor's queue. `end` claims its row and gives what ends it: that goes
+    into the same entry of the Raft log as the effect."""
+
+    op_id: int
+    is_upgrade: bool
+    end: Callable[[], tuple[ops.Dml, ...]]
+
+
+class Told(msgspec.Struct):
+    """What the instances said of the rows they gave."""
+
+    stale_s: float | None = None  # of the oldest part that a replica gave
+
+    def came(self, stale_s: float | None) -> None:
+        if stale_s is not None:
+            self.stale_s = max(stale_s, self.stale_s or 0.0)
+
+
+class Context(msgspec.Struct, frozen=True):
+    """By itself: the administrator, at the masters, without limits."""
+
+    user_id: int = ADMIN_ID
+    user: str = ""
+    preference: str = "leader"
+    is_local: bool = False  # the master's own rows, whether a majority has them or not
+    row_max: int = 0
+    opcode_max: int = 0
+    forward: str = "on"
+    wants_hints: bool = False  # who owns the row, for a client that asked the wrong instance
+    wants_invalidation: bool = False  # an error instead of a new plan when the schema moved
+    is_unsafe: bool = False  # SET unsafe_system_writes = on
+    timeout_s: float = 0.0  # statement_timeout; 0: none
+    deadline: float | None = None  # by the loop's clock; set when the statement begins
+    operation: str | None = None  # replicasets keep it with the rows; done once, asked often
+    queued: Queued | None = None
+    cancelled: Cancelled = msgspec.field(default_factory=Cancelled)
+    watch: Callable[[asyncio.Task[Any] | None], None] | None = None  # told what a cancel may end
+    told: Told = msgspec.field(default_factory=Told)
+
+    def left_s(self, most_s: float) -> float:
+        """How long something may be waited for, at most `most_s`."""
+        if self.deadline is None:
+            return most_s
+        return min(most_s, max(self.deadline - asyncio.get_running_loop().time(), 0.001))
+
+    def is_late(self) -> bool:
+        return self.deadline is not None and asyncio.get_running_loop().time() >= self.deadline
+
+    def check(self) -> None:
+        """Go on only if somebody still waits. Asked before something is sent or written."""
+        if self.is_late():
+            raise QueryCanceled(LATE)
+
+    def without_limits(self) -> Context:
+        return msgspec.structs.replace(self, row_max=0, opcode_max=0)
+
+    def at_masters(self) -> Context:
+        """For what a change reads first: at the masters, all of it."""
+        return msgspec.structs.replace(
+            self, preference="leader", is_local=False, row_max=0, opcode_max=0
+        )
+
+    async def watched(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await what may be ended half-way because it changes nothing: reading, planning."""
+        if self.watch is None:
+            return await work
+        task = asyncio.get_running_loop().create_task(work)
+        self.watch(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            own = asyncio.current_task()
+            if own is not None and own.cancelling():
+                raise
+            raise QueryCanceled(LATE if self.is_late() else ASKED) from None
+        finally:
+            self.watch(None)

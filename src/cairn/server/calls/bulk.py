@@ -1,0 +1,214 @@
+"""The calls behind the Spark connector's writes: chunks in, staged chunks promoted.
+
+Each checks the caller's rights on the table as a statement would. What is inserted by its primary
+key alone is recognised when it comes again (`same`); ignoring and replacing happen under an
+operation id that the owner's writer keeps with the rows: repeating them changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import dataclasses
+import json
+from collections import defaultdict
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import (
+    InvalidParameter,
+    NotNullViolation,
+    UndefinedTable,
+    UniqueViolation,
+    Unsupported,
+)
+from cairn.model.ops import Ddl
+from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
+from cairn.node.writing import put_by_bucket
+from cairn.server.scan.arrow import BatchDecoder
+from cairn.server.session.copy_rows import insert_sql
+from cairn.sql.plans import DdlPlan
+
+if TYPE_CHECKING:
+    from cairn.server.caller import Caller
+
+_INSERTS = {
+    "error": "INSERT",
+    "ignore": "INSERT OR IGNORE",
+    "replace": "INSERT OR REPLACE",
+    "same": "INSERT",  # a row that is there exactly as given is accepted
+}
+
+
+# --- chunks in ------------------------------------------------------------------------------------
+
+
+async def ingest(caller: Caller, table: str, columns: str, conflict: str, body: str) -> Any:
+    """`CALL cairn_ingest('t', '["a","b"]', 'replace', 'base64 of an Arrow stream')`."""
+    return {"rows": await _insert(caller, table, columns, conflict, body, None)}
+
+
+async def promote(
+    caller: Caller,
+    table: str,
+    columns: str,
+    conflict: str,
+    stage: str,
+    slot: int,
+    write_id: str,
+    part: int,
+    attempt: int,
+    seq: int,
+) -> Any:
+    """Insert a chunk that was kept in table `stage`, once."""
+    body = await staged_body(caller, stage, slot, write_id, part, attempt, seq)
+    operation = f"spark:{write_id}:{part}:{attempt}:{seq}"
+    return {"rows": await _insert(caller, table, columns, conflict, body, operation)}
+
+
+async def truncate(caller: Caller, table: str, table_id: int, after: int) -> Any:
+    """Empty a table once, whoever asks how often: unless it was emptied since version `after`.
+
+    It is compared at the position where the change is proposed: of two callers one comes first.
+    """
+    statement = caller.allowed(f"TRUNCATE TABLE {quoted(table)}")
+    plan = statement.prepared.plan
+    assert isinstance(plan, DdlPlan)
+    build = plan.build
+
+    def unless_done(now: Catalog, version: int, next_id: int) -> Ddl | None:
+        found = sharded_in(now, table)
+        if found.id != table_id:
+            raise InvalidParameter(f"table {table} is not the one that was to be emptied any more")
+        return build(now, version, next_id) if found.truncated_at == after else None
+
+    once = dataclasses.replace(plan, build=unless_done)
+    user, by = caller.context.user_id, caller.context.deadline
+    return {"truncated": await caller.service.schema_changes.run(once, user, deadline=by)}
+
+
+async def staged_body(
+    caller: Caller, stage: str, slot: int, write_id: str, part: int, attempt: int, seq: int
+) -> str:
+    """A chunk as it was kept, for who may read the stage."""
+    sql = (
+        f"SELECT body FROM {quoted(stage)} WHERE slot = {int(slot)} AND write_id = "
+        f"{_literal(write_id)} AND part = {int(part)} AND attempt = {int(attempt)} "
+        f"AND seq = {int(seq)}"
+    )
+    found = await caller.rows(caller.allowed(sql))
+    if not found:
+        raise InvalidParameter(
+            f"chunk {seq} of partition {part} of write {write_id} is not staged",
+            hint="it was swept or promoted by somebody else; look at cairn_spark_commit",
+        )
+    body: str = found[0][0]
+    return body
+
+
+async def _insert(
+    caller: Caller, name: str, columns: str, conflict: str, body: str, operation: str | None
+) -> int:
+    if conflict not in _INSERTS:
+        raise InvalidParameter(f"conflict {conflict}: one of {', '.join(_INSERTS)}")
+    table, names = sharded_table(caller, name), column_names(columns)
+    decoder = decoder_for(caller, table, names, "DO REPLACE" if conflict == "replace" else "")
+    rows = await asyncio.to_thread(lambda: decoder.decode(from_base64(body)))
+    by_bucket: defaultdict[int, list[Any]] = defaultdict(list)
+    put_by_bucket(rows, by_bucket)
+    return await _store(caller, table, conflict, by_bucket, operation)
+
+
+def decoder_for(caller: Caller, table: Table, names: list[str], conflict: str = "") -> BatchDecoder:
+    """For whoever may insert these columns, and replace rows where it comes to that."""
+    marks = ", ".join(f"${at}" for at in range(1, len(names) + 1))
+    listed = ", ".join(map(quoted, names))
+    text = f"INSERT INTO {quoted(table.name)} ({listed}) VALUES ({marks})"
+    if conflict:
+        text += f" ON CONFLICT {conflict}"
+    caller.allowed(text)
+    return BatchDecoder(table, names, caller.catalog)
+
+
+def column_names(columns: str) -> list[str]:
+    with suppress(ValueError):
+        found = json.loads(columns)
+        if isinstance(found, list) and found and all(isinstance(each, str) for each in found):
+            return found
+    raise InvalidParameter(f"not a list of columns: {columns}", hint='it is JSON: ["a", "b"]')
+
+
+async def _store(
+    caller: Caller,
+    table: Table,
+    conflict: str,
+    rows: dict[int, list[Any]],
+    operation: str | None,
+) -> int:
+    """By the quickest way that keeps the promise: rows that are all new need not be looked at."""
+    assert table.sharding is not None
+    insert, tier, sql = caller.executor.writes.insert_rows, table.sharding.tier, insert_sql(table)
+    context = msgspec.structs.replace(caller.context, operation=operation)
+    if conflict in ("error", "same"):
+        try:
+            return await insert(table, tier, sql, rows, context, is_bulk=True)
+        except UniqueViolation:
+            if conflict == "error":
+                raise
+    sql = sql.replace("INSERT", _INSERTS[conflict], 1)
+    if conflict == "same":
+        sql += _unless_same(table)
+    try:
+        return await insert(table, tier, sql, rows, context)
+    except NotNullViolation:
+        if conflict != "same":
+            raise
+        raise UniqueViolation(
+            f'Duplicate key exists in unique index "{table.name}_pkey" in space "{table.name}"',
+            detail="a row with this key and other values is there",
+        ) from None
+
+
+def from_base64(body: str) -> bytes:
+    try:
+        return binascii.a2b_base64(body, strict_mode=True)
+    except (binascii.Error, ValueError):
+        raise InvalidParameter("the chunk is not base64") from None
+
+
+def _unless_same(table: Table) -> str:
+    """For a repeated insert: nothing happens to an equal row, and another one breaks a rule.
+
+    SQLite has no "raise" here, but a bucket is never NULL; the decoder has refused other NULLs.
+    """
+    keys = set(table.key_positions)
+    target = ", ".join([BUCKET_COLUMN, *(physical_column(at) for at in table.key_positions)])
+    values = [physical_column(at) for at in range(len(table.columns)) if at not in keys]
+    if not values:
+        return f" ON CONFLICT ({target}) DO NOTHING"
+    same = " AND ".join(f"{name} IS excluded.{name}" for name in values)
+    return f" ON CONFLICT ({target}) DO UPDATE SET {BUCKET_COLUMN} = NULL WHERE NOT ({same})"
+
+
+def sharded_table(caller: Caller, name: str) -> Table:
+    return sharded_in(caller.catalog, name)
+
+
+def sharded_in(catalog: Catalog, name: str) -> Table:
+    table = catalog.table(name)
+    if table is None:
+        raise UndefinedTable(f'table with name "{name}" not found')
+    if table.is_global:
+        raise Unsupported(f"{name} is a global table")
+    return table
+
+
+def quoted(name: str) -> str:
+    return '"' + str(name).replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + str(text).replace("'", "''") + "'"

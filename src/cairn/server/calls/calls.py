@@ -1,0 +1,270 @@
+"""`CALL cairn_…(…)`: what an administrator asks of the cluster itself, over a plain query.
+
+These are no SQL functions: they take their time, and some go to the leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+import cairn
+from cairn.model.errors import (
+    AccessDenied,
+    CairnError,
+    InvalidParameter,
+    SyntaxProblem,
+    TimedOut,
+    UndefinedFunction,
+    Unsupported,
+)
+from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse, StatusResponse
+from cairn.model.topology import ConnectionType, Grade
+from cairn.model.topology import Instance as InstanceRow
+from cairn.node.clocks import clock_problem
+from cairn.server.calls import bulk, rebalance, row_changes, staged_checks
+from cairn.server.calls.arguments import arguments
+
+if TYPE_CHECKING:
+    from cairn.server.caller import Caller
+    from cairn.server.service import Service
+
+_CALL = re.compile(rb"\s*call\s+(cairn_\w+)\s*\((.*)\)\s*;?\s*", re.IGNORECASE | re.DOTALL)
+STATUS_S = 1.5
+
+
+def matches(text: bytes) -> bool:
+    return text.lstrip()[:5].lower() == b"call "
+
+
+async def call(caller: Caller, text: bytes) -> Any:
+    """The answer of a call, as a JSON value."""
+    found = _CALL.fullmatch(text)
+    asked = text.split()[1:2]
+    if asked and not asked[0].lower().startswith(b"cairn_"):
+        raise Unsupported("procedures are not supported", hint=f"only: {', '.join(sorted(CALLS))}")
+    if found is None:
+        raise SyntaxProblem("syntax error in CALL", hint="write CALL cairn_name(argument, …)")
+    name = found[1].decode().lower()
+    function = CALLS.get(name)
+    if function is None:
+        raise UndefinedFunction(
+            f"procedure {name} does not exist", hint=f"known: {', '.join(sorted(CALLS))}"
+        )
+    needs_admin, work = function
+    if needs_admin and not caller.catalog.allows(caller.context.user_id, "alter", "universe", 0):
+        raise AccessDenied(f"Execute access to {name} is denied for user '{caller.context.user}'")
+    return await work(caller, *arguments(name, work, found[2].decode()))
+
+
+async def _status(caller: Caller) -> Any:
+    return await cluster_status(caller.service)
+
+
+async def cluster_status(service: Service) -> dict[str, Any]:
+    """Everything `cairn status --json` prints (DESIGN 5.1)."""
+    instance, cluster = service.instance, service.cluster
+    leader = instance.runner.leader_id
+    said = await _ask_all(service)
+    chief = said.get(leader) or instance.status()
+    governor = dict(chief.governor)
+    return {
+        "cluster": {
+            "name": cluster.properties.get("cluster_name"),
+            "uuid": cluster.cluster_uuid,
+            "version": cluster.properties.get("cluster_version", cairn.__version__),
+        },
+        "raft": {
+            "leader": getattr(cluster.by_raft_id(leader), "name", None),
+            "term": chief.term,
+            "index": chief.applied,
+            "voters": [
+                row.name for voter in chief.voters if (row := cluster.by_raft_id(voter)) is not None
+            ],
+        },
+        "governor": governor,
+        "moves": [
+            {**msgspec.to_builtins(move), **_reported(chief, move.id)}
+            for move in cluster.moves.values()
+            if move.is_open
+        ],
+        "problems": _problems(service, said),
+        "tiers": [msgspec.to_builtins(tier) for tier in cluster.tiers.values()],
+        "replicasets": [_replicaset(cluster, name) for name in sorted(cluster.replicasets)],
+        "instances": [
+            _instance(cluster, name, chief, said.get(cluster.instances[name].raft_id))
+            for name in sorted(cluster.instances)
+        ],
+    }
+
+
+def _problems(service: Service, said: dict[int, StatusResponse]) -> list[str]:
+    """What is wrong and not the governor's to mend."""
+    instance = service.instance
+    found = [f"{line}; write a good value with UPDATE" for line in service.cluster.problems]
+    found += service.catalog.problems
+    lost = instance.voters.no_quorum()
+    if lost is not None:
+        found.append(f"{lost.message} ({lost.hint})")
+    now = instance.runtime.wall_clock().timestamp()
+    clocks = [
+        clock_problem(each.name, each.clock_s - now)
+        for each in said.values()
+        if each.clock_s is not None and each.raft_id != instance.raft_id
+    ]
+    return found + sorted(filter(None, clocks))
+
+
+async def _ask_all(service: Service) -> dict[int, StatusResponse]:
+    """What each instance says of itself; the silent ones are simply missing."""
+    instance = service.instance
+
+    async def one(raft_id: int) -> StatusResponse | None:
+        if raft_id == instance.raft_id:
+            return instance.status()
+        try:
+            return await instance.peers.call(raft_id, "status", Empty(), StatusResponse, STATUS_S)
+        except CairnError:
+            return None
+
+    ids = [
+        row.raft_id
+        for row in service.cluster.instances.values()
+        if row.target_state.grade is Grade.ONLINE or row.raft_id == instance.raft_id
+    ]
+    answers = await asyncio.gather(*(one(raft_id) for raft_id in ids))
+    return {
+        raft_id: answer for raft_id, answer in zip(ids, answers, strict=True) if answer is not None
+    }
+
+
+def _reported(chief: StatusResponse, move: int) -> dict[str, Any]:
+    """How far a move has come, as its target told the leader."""
+    found = [report for report in chief.moves if report.move == move and not report.is_empty]
+    return {"rows": found[0].rows, "records_behind": found[0].lag} if found else {}
+
+
+def _replicaset(cluster: Any, name: str) -> dict[str, Any]:
+    row = cluster.replicasets[name]
+    return {
+        "name": name,
+        "uuid": row.uuid,
+        "tier": row.tier,
+        "master": row.current_master_name,
+        "target_master": row.target_master_name,
+        "epoch": row.epoch,
+        "weight": row.weight,
+        "state": row.state.value,
+        "members": list(row.members),
+        "buckets": sum(bucket.end - bucket.start + 1 for bucket in cluster.owned(name)),
+    }
+
+
+def _instance(
+    cluster: Any, name: str, chief: StatusResponse, said: StatusResponse | None
+) -> dict[str, Any]:
+    row = cluster.instances[name]
+    return {
+        "name": name,
+        "uuid": row.uuid,
+        "raft_id": row.raft_id,
+        "replicaset": row.replicaset_name,
+        "tier": row.tier,
+        "current_state": str(row.current_state),
+        "target_state": str(row.target_state),
+        "target_state_reason": row.target_state_reason,
+        "failure_domain": row.failure_domain,
+        "addresses": {
+            "peer": cluster.address(row.raft_id, ConnectionType.PEER),
+            "pg": cluster.address(row.raft_id, ConnectionType.PGPROTO),
+            "http": cluster.address(row.raft_id, ConnectionType.HTTP),
+        },
+        "voter": row.raft_id in chief.voters,
+        "leader": row.raft_id == chief.raft_id and chief.role == "leader",
+        "lag": None if said is None else max(chief.applied - said.applied, 0),
+        "lag_rows": None if said is None else _lag_rows(cluster, row, said),
+        "links": [] if said is None else said.links,
+        "waits_for": [] if said is None else list(said.waits_for),
+        "persisted": None if said is None else said.persisted,
+        "committed": None if said is None else said.committed,
+        "applied": None if said is None else said.applied,
+    }
+
+
+def _lag_rows(cluster: Any, row: InstanceRow, said: StatusResponse) -> int | None:
+    """Records of the row log that a replica lacks; a master lacks none."""
+    master = cluster.replicasets[row.replicaset_name].current_master_name
+    if master == row.name:
+        return 0
+    lags = {link["upstream"]: link["lag_rows"] for link in said.links if link["state"] == "follow"}
+    return lags.get(master, max(lags.values(), default=None))
+
+
+async def _expel(caller: Caller, name: str, force: bool = False, timeout_s: float = 60.0) -> Any:
+    """Ask the leader, then wait until the instance's rows are gone here."""
+    instance = caller.instance
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    row = caller.service.cluster.find(name)
+    request = ExpelRequest(caller.service.cluster.cluster_uuid, name, force)
+    answer = await instance.ask_leader("expel", request, ExpelResponse, timeout_s)
+    while row is not None and caller.service.cluster.by_uuid(row.uuid) is not None:
+        if loop.time() > deadline:
+            raise TimedOut("expel confirmation didn't arrive in time", hint="see `cairn status`")
+        await asyncio.sleep(0.02)
+    return {
+        "expelled": row.name if row is not None else name,
+        "lost_buckets": list(answer.lost_buckets),
+        "lost_tables": list(answer.lost_tables),
+        "kept_by": list(answer.kept_by),
+    }
+
+
+async def _compact(caller: Caller, keep: int = 0) -> Any:
+    """Forget the applied part of this instance's Raft log but the last `keep` entries."""
+    if keep < 0:
+        raise InvalidParameter("keep of cairn_compact starts at 0")
+    runner = caller.instance.runner
+    upto = runner.applied_index - keep
+    if upto >= runner.view.first_index():
+        runner.compact(upto)
+    return {"compacted": upto}
+
+
+async def _subscribers(caller: Caller) -> Any:
+    """Service connections of this instance: position told, lag, queue."""
+    return caller.service.feed.view()
+
+
+async def _replication(caller: Caller) -> Any:
+    """Links of this instance: whom it follows, how far behind, rows that came twice."""
+    replication = caller.instance.replication
+    return {
+        "vclock": replication.data.vclock,
+        "epoch": replication.data.epoch,
+        "links": replication.view(),
+        "relayed": msgspec.to_builtins(replication.relayed),
+        "acks": replication.acks,
+        "safe_lsn": replication.safe_lsn(),
+    }
+
+
+#: name → (only for the admin, what it does)
+CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
+    "cairn_status": (False, _status),
+    "cairn_expel": (True, _expel),
+    "cairn_compact": (True, _compact),
+    "cairn_subscribers": (True, _subscribers),
+    "cairn_ingest": (False, bulk.ingest),
+    "cairn_promote": (False, bulk.promote),
+    "cairn_truncate": (False, bulk.truncate),
+    "cairn_check": (False, staged_checks.check),
+    "cairn_rows": (False, row_changes.rows),
+    "cairn_rows_at": (False, row_changes.rows_at),
+    "cairn_replication": (True, _replication),
+    "cairn_rebalance": (True, rebalance.rebalance),
+}

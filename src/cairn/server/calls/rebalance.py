@@ -1,0 +1,169 @@
+"""`CALL cairn_rebalance(…)`: what moves, what will, and what a person may say about it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cairn.model import ops, rows
+from cairn.model.errors import CairnError, CasRetry, InvalidParameter, NotLeader, TimedOut
+from cairn.model.moves import Move, MoveReport
+from cairn.model.ranges import one_key
+from cairn.model.rpc import Empty, StatusResponse
+from cairn.model.system_tables import PICO_PROPERTY, PICO_REPLICASET
+from cairn.model.topology import Replicaset
+from cairn.moves import decide, shares
+from cairn.moves.steps import PAUSED
+
+if TYPE_CHECKING:
+    from cairn.node.instance import Instance
+    from cairn.server.caller import Caller
+
+ANSWER_S = 5.0
+ACTIONS = ("status", "plan", "pause", "resume", "weight", "drain")
+
+
+async def rebalance(
+    caller: Caller, action: str = "status", name: str = "", weight: float = 1.0
+) -> Any:
+    """`status` and `plan` change nothing; the others answer with the status that follows."""
+    instance = caller.instance
+    match action:
+        case "status" | "plan":
+            pass
+        case "pause" | "resume":
+            await _put_paused(instance, action == "pause")
+        case "weight":
+            await _put_weight(instance, name, weight)
+        case "drain":
+            await _put_weight(instance, name, 0.0)
+        case _:
+            raise InvalidParameter(
+                f"cairn_rebalance does not know '{action}'", hint=f"one of {', '.join(ACTIONS)}"
+            )
+    return await status(instance)
+
+
+async def status(instance: Instance) -> dict[str, Any]:
+    """What every instance knows of moves, and what the leader has heard of them."""
+    cluster = instance.state.cluster
+    chief = await _chief(instance)
+    reports = {report.move: report for report in chief.moves} if chief is not None else {}
+    tiers = []
+    for tier in sorted(cluster.tiers):
+        weights = decide.weights(cluster, tier)
+        share = shares.shares(weights, cluster.tiers[tier].bucket_count)
+        have = shares.held(cluster.tier_buckets(tier))
+        tiers.append(
+            {
+                "tier": tier,
+                "replicasets": [
+                    {
+                        "name": each,
+                        "weight": weights[each],
+                        "buckets": sum(r.end - r.start + 1 for r in cluster.owned(each)),
+                        "share": share[each],
+                        "will_have": have.get(each, 0),
+                    }
+                    for each in sorted(weights)
+                ],
+                "wanted": [
+                    msgspec.to_builtins(each)
+                    for each in decide.wanted(cluster, tier)
+                    if tier in instance.state.sharded_tiers()
+                ],
+            }
+        )
+    return {
+        "paused": bool(cluster.properties.get(PAUSED)),
+        "moves": [_told(move, reports.get(move.id)) for move in _open(instance)],
+        "waits": list(chief.move_waits) if chief is not None else ["the leader does not answer"],
+        "freezes_ms": [round(1000 * each, 1) for each in chief.freezes_s] if chief else [],
+        "tiers": tiers,
+    }
+
+
+def _open(instance: Instance) -> list[Move]:
+    moves = instance.state.cluster.moves.values()
+    return sorted((each for each in moves if each.is_open), key=lambda each: each.id)
+
+
+def _told(move: Move, report: MoveReport | None) -> dict[str, Any]:
+    return {
+        "id": move.id,
+        "tier": move.tier,
+        "start": move.start,
+        "end": move.end,
+        "source": move.source,
+        "target": move.target,
+        "phase": move.phase.value,
+        "started": move.started,
+        "attempt": report.attempt if report is not None else 0,
+        "rows": report.rows if report is not None else 0,
+        "rows_per_s": round(report.rows_per_s) if report is not None else 0,
+        "records_behind": report.lag if report is not None else None,
+        "thaws": move.thaws,
+        "problem": report.problem if report is not None else "",
+    }
+
+
+async def _chief(instance: Instance) -> StatusResponse | None:
+    try:
+        return await instance.ask_leader("status", Empty(), StatusResponse, ANSWER_S)
+    except CairnError:
+        return None
+
+
+async def _put_paused(instance: Instance, is_paused: bool) -> None:
+    change = ops.Replace(PICO_PROPERTY.id, (PAUSED, "true" if is_paused else "false"))
+    await _propose(instance, lambda: (change, one_key(PICO_PROPERTY.id, (PAUSED,))))
+
+
+async def _put_weight(instance: Instance, name: str, weight: float) -> None:
+    if not math.isfinite(weight) or weight < 0:
+        raise InvalidParameter(
+            f"a weight cannot be {weight}", hint="0 drains the replicaset; else a positive number"
+        )
+
+    def change() -> tuple[ops.Dml, Any]:
+        found = instance.state.cluster.replicasets.get(name)
+        if found is None:
+            known = ", ".join(sorted(instance.state.cluster.replicasets))
+            raise InvalidParameter(f"there is no replicaset '{name}'", hint=f"known: {known}")
+        _check_somebody_takes(instance, found, weight)
+        new = msgspec.structs.replace(found, weight=weight, weight_origin="user")
+        row = ops.Replace(PICO_REPLICASET.id, rows.replicaset_row(new))
+        return row, one_key(PICO_REPLICASET.id, (name,))
+
+    await _propose(instance, change)
+
+
+def _check_somebody_takes(instance: Instance, found: Replicaset, weight: float) -> None:
+    """All weights of a tier at zero would leave nobody to give its buckets to."""
+    others = decide.weights(instance.state.cluster, found.tier)
+    others.pop(found.name, None)
+    if weight == 0 and not any(others.values()):
+        raise InvalidParameter(
+            f"{found.name} cannot be drained: no other replicaset of tier {found.tier} takes "
+            "buckets",
+            hint="add one, or raise the weight of another first",
+        )
+
+
+async def _propose(instance: Instance, change: Any) -> None:
+    """Plan and propose; again if somebody was quicker."""
+    deadline = asyncio.get_running_loop().time() + ANSWER_S
+    while True:
+        predicate = instance.proposer.predicate(())
+        op, key = change()
+        predicate = msgspec.structs.replace(predicate, ranges=(key,))
+        try:
+            await instance.proposer.cas(ops.Batch((op,)), predicate)
+            return
+        except (CasRetry, NotLeader):
+            if asyncio.get_running_loop().time() > deadline:
+                raise TimedOut("the change met others again and again") from None
+        await asyncio.sleep(0.02)

@@ -1,0 +1,344 @@
+"""The calls behind streams of a table: changes after a position, and the rows as of one.
+
+A position is JSON, origin uuid → last lsn taken, or → [lsn, its epoch]: after a failover an lsn may
+be used again, and only the epoch tells that another record has it. `cairn_rows` reads the row log
+after a position; `cairn_rows_at` tells the rows as they were at it: what is there now, with
+everything that the log has since then taken back. So a snapshot can be told again exactly, as long
+as the log reaches back to it, and the changes after its position follow without a gap or a
+repetition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cairn.model.errors import CairnError, InvalidParameter, NotOwner
+from cairn.model.moves import Phase
+from cairn.model.records import Kind, Record, RowChange, RowOp, Vclock
+from cairn.model.schema import BUCKET_COLUMN, Table
+from cairn.model.values import ColumnType, from_physical
+from cairn.server.calls.bulk import quoted, sharded_table
+from cairn.storage.row_log import LogReader
+
+if TYPE_CHECKING:
+    from cairn.node.instance import Instance
+    from cairn.server.caller import Caller
+
+MAX_RECORDS = 2_000  # of the row log, read at a time
+_OPS = {RowOp.INSERT: "insert", RowOp.UPDATE: "update", RowOp.DELETE: "delete"}
+_AS_TEXT = (ColumnType.DECIMAL, ColumnType.UUID)
+_POSITION = 'it is JSON: "latest", "earliest" or {"origin uuid": lsn or [lsn, epoch], …}'
+Key = tuple[Any, ...]
+Row = tuple[Any, ...]
+
+
+async def rows(caller: Caller, name: str, after: str, limit: int = 10_000) -> Any:
+    """Changes of a table on this replicaset after a position, oldest first, about `limit` at most.
+
+    `"latest"` and `"earliest"` ask only where the log ends and begins; limit 0 asks whether the
+    position is still in it. Records of moved buckets are not told. The answer has the
+    position to ask from next, a statement is told whole; `buckets` is what this replicaset owned
+    when it was made.
+    """
+    table = _readable(caller, name)
+    instance, execution = caller.instance, caller.execution
+    execution.check_lease()
+    replication = instance.replication
+    if replication.is_sync():
+        await replication.wait_safe(0, instance.data.fence.epoch)  # for what earlier epochs left
+    # What was taken over is asked before the vclock: a change that is told was made after it.
+    buckets, taken = instance.data.fence.owned, _taken_over(instance)
+    vclock = dict(instance.data.vclock)
+    upto = replication.tellable(vclock)
+    asked = _json(after)
+    path = instance.data.store.path
+    changes: list[dict[str, Any]] = []
+    if asked == "latest":
+        reached = upto
+    elif asked == "earliest":
+        reached = _oldest(path, upto)
+    else:
+        changes, reached = await asyncio.to_thread(
+            _changes, path, table, _position(after), (vclock, upto), max(0, int(limit))
+        )
+        execution.check_lease()
+        reached = reached if limit else upto
+    epochs = _epochs(path, reached)
+    return {
+        "changes": changes,
+        "after": reached,
+        "epochs": epochs,
+        "buckets": buckets,
+        "taken": taken,
+    }
+
+
+def _taken_over(instance: Instance) -> list[dict[str, Any]]:
+    """Buckets that came from others: where each of those ended, and where this one began.
+
+    A stream reads the source to its end before it goes past the beginning here, so that the
+    changes of each key come in order.
+    """
+    cluster, me = instance.state.cluster, instance.row
+    found = []
+    for move in cluster.moves.values():
+        source = cluster.replicasets.get(move.source)
+        if me is None or source is None or move.target != me.replicaset_name:
+            continue
+        if move.phase in (Phase.COPIED, Phase.DONE):
+            found.append(
+                {
+                    "source": source.uuid,
+                    "final": {origin: at[0] for origin, at in move.source_final.items()},
+                    "first": {origin: at[0] for origin, at in move.target_first.items()},
+                }
+            )
+    return found
+
+
+async def rows_at(caller: Caller, name: str, at: str, low: int, high: int) -> Any:
+    """Rows of buckets `low`…`high` as they were at a position."""
+    table = _readable(caller, name)
+    instance, execution = caller.instance, caller.execution
+
+    def check() -> None:
+        execution.check_lease()
+        if not instance.moving.has_rows(low, high):
+            raise NotOwner(f"buckets {low} to {high} do not all belong to this replicaset")
+
+    check()
+    path = instance.data.store.path
+    found = await asyncio.to_thread(_rows_at, path, table, _position(at), (int(low), int(high)))
+    check()
+    return {"rows": [[row[0], _told_row(table, row)] for row in found]}
+
+
+def _readable(caller: Caller, name: str) -> Table:
+    """The table, if the caller may read it."""
+    table = sharded_table(caller, name)
+    caller.allowed(f"SELECT * FROM {quoted(name)}")
+    return table
+
+
+class Place(NamedTuple):
+    """A position: the last lsn taken of each origin, and its epoch as far as it was told."""
+
+    lsns: Vclock
+    epochs: Vclock
+
+
+def _position(text: str) -> Place:
+    found = _json(text)
+    if not isinstance(found, dict):
+        raise InvalidParameter(f"not a position: {text}", hint=_POSITION)
+    place = Place({}, {})
+    for origin, value in found.items():
+        match value:
+            case int():
+                place.lsns[origin] = value
+            case [int(), int()]:
+                place.lsns[origin], place.epochs[origin] = value
+            case _:
+                raise InvalidParameter(f"not a position: {text}", hint=_POSITION)
+    return place
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise InvalidParameter(f"not a position: {text}", hint=_POSITION) from None
+
+
+# --- reading the log ------------------------------------------------------------------------------
+
+
+def _changes(
+    path: Path, table: Table, place: Place, ends: tuple[Vclock, Vclock], limit: int
+) -> tuple[list[dict[str, Any]], Vclock]:
+    """`ends`: where the log ends, and up to where it may be told."""
+    vclock, upto = ends
+    asked = place.lsns
+    reader = LogReader(path)
+    try:
+        _check_position(reader, place, vclock)
+        if limit == 0:
+            return [], asked
+        records = _next_records(reader, asked, upto)
+    finally:
+        reader.close()
+    position = dict(asked)
+    changes: list[dict[str, Any]] = []
+    for record in records:
+        if len(changes) >= limit:
+            break
+        position[record.origin] = record.lsn
+        changes += _told(table, record)
+    return changes, position
+
+
+def _epochs(path: Path, at: Vclock) -> Vclock:
+    reader = LogReader(path)
+    try:
+        return reader.epochs_at(at)
+    finally:
+        reader.close()
+
+
+def _oldest(path: Path, vclock: Vclock) -> Vclock:
+    """The position before the oldest record of each origin."""
+    reader = LogReader(path)
+    try:
+        return {
+            origin: (oldest - 1 if (oldest := reader.oldest(origin)) else last)
+            for origin, last in vclock.items()
+        }
+    finally:
+        reader.close()
+
+
+def _next_records(reader: LogReader, asked: Vclock, vclock: Vclock) -> list[Record]:
+    """In order of epochs: a later one is not begun before all that is known of an earlier one."""
+    records: list[Record] = []
+    epochs: list[int] = []  # of which there is more than was read
+    for origin, last in vclock.items():
+        found = reader.read(origin, asked.get(origin, 0), MAX_RECORDS)
+        if len(found) == MAX_RECORDS:
+            epochs.append(found[-1].epoch)
+        records += [record for record in found if record.lsn <= last]
+    if epochs:
+        records = [record for record in records if record.epoch <= min(epochs)]
+    return sorted(records, key=lambda record: (record.epoch, record.lsn))
+
+
+def _check_position(reader: LogReader, place: Place, vclock: Vclock) -> None:
+    asked, here = place.lsns, reader.epochs_at(place.lsns)
+    for origin, epoch in place.epochs.items():
+        if here.get(origin, epoch) != epoch:
+            which = f"{origin}:{asked[origin]} is of epoch {here[origin]}"
+            raise _lost(f"{which}, the position of {epoch}: lost in a failover")
+    for origin, known in asked.items():
+        if known > vclock.get(origin, 0):
+            last = vclock.get(origin, 0)
+            raise _lost(f"{origin} stands at {last}, the position is {known}: lost in a failover")
+    for origin, last in vclock.items():
+        known, oldest = asked.get(origin, 0), reader.oldest(origin)
+        if known < last and (oldest == 0 or oldest > known + 1):
+            raise _lost(f"the log of {origin} begins at {oldest}, the position is {known}")
+
+
+def _lost(why: str) -> CairnError:
+    return CairnError(
+        f"the position is not in the row log: {why}",
+        hint="start anew from a snapshot; row_log_max sets how many records are kept",
+        sqlstate="PC005",
+    )
+
+
+def _rows_at(path: Path, table: Table, at: Place, buckets: tuple[int, int]) -> list[Row]:
+    """In one read transaction: the rows of now, and what was done to them since."""
+    reader = LogReader(path)
+    try:
+        execute = reader.connection.execute
+        execute("BEGIN")
+        vclock: Vclock = dict(execute("SELECT origin, lsn FROM vclock"))
+        _check_position(reader, at, vclock)
+        text = f"SELECT * FROM {table.physical_name} WHERE {BUCKET_COLUMN} BETWEEN ? AND ?"
+        present: list[Row] = execute(text, buckets).fetchall()
+        before = _before(reader, table, at.lsns, vclock)
+    finally:
+        reader.close()
+    key = _key_reader(table)
+    kept = [row for row in present if key(row) not in before]
+    return kept + [
+        row for row in before.values() if row is not None and buckets[0] <= row[0] <= buckets[1]
+    ]
+
+
+def _before(reader: LogReader, table: Table, at: Vclock, vclock: Vclock) -> dict[Key, Row | None]:
+    """Rows that were changed since `at`, as they were then; None: not there."""
+    records: list[Record] = []
+    for origin, last in vclock.items():
+        known = at.get(origin, 0)
+        while known < last:
+            found = reader.read(origin, known, MAX_RECORDS)
+            records += found
+            known = found[-1].lsn if found else last
+    records.sort(key=lambda record: (record.epoch, record.lsn))
+    key = _key_reader(table)
+    before: dict[Key, Row | None] = {}
+    for record in records:
+        if _is_truncate(table, record):
+            raise _lost("the table was truncated since")
+        for change in record.changes:
+            if change.table != table.id:
+                continue
+            if change.old is not None:
+                before.setdefault(key(change.old), change.old)
+            if change.new is not None:
+                before.setdefault(key(change.new), None)
+    return before
+
+
+def _key_reader(table: Table) -> Any:
+    places = [0, *(at + 1 for at in table.key_positions)]
+    return lambda row: tuple(row[at] for at in places)
+
+
+# --- telling --------------------------------------------------------------------------------------
+
+
+def _is_truncate(table: Table, record: Record) -> bool:
+    shape = record.shape
+    return shape is not None and shape.table_id == table.id and shape.truncate
+
+
+def _told(table: Table, record: Record) -> list[dict[str, Any]]:
+    """What a record says of the table: its changes of rows, or that it was emptied."""
+    if _is_truncate(table, record):
+        return [_event(record, 1, "truncate", None, None, None)]
+    if record.kind != Kind.ROWS:
+        return []
+    return [
+        _told_change(table, record, n, change)
+        for n, change in enumerate(record.changes, 1)
+        if change.table == table.id
+    ]
+
+
+def _told_change(table: Table, record: Record, n: int, change: RowChange) -> dict[str, Any]:
+    bucket = (change.new or change.old or (0,))[0]
+    old, new = (None if row is None else _told_row(table, row) for row in (change.old, change.new))
+    return _event(record, n, _OPS[RowOp(change.op)], bucket, old, new)
+
+
+def _event(
+    record: Record, n: int, op: str, bucket: int | None, old: Any, new: Any
+) -> dict[str, Any]:
+    return {
+        "op": op,
+        "bucket": bucket,
+        "old": old,
+        "new": new,
+        "epoch": record.epoch,
+        "origin": record.origin,
+        "lsn": record.lsn,
+        "n": n,
+        "timestamp": record.timestamp,
+    }
+
+
+def _told_row(table: Table, stored: Row) -> dict[str, Any]:
+    """A row as JSON values; a column added later is missing in older records."""
+    found: dict[str, Any] = {}
+    for column, value in zip(table.columns, stored[1:], strict=False):
+        plain = from_physical(column.type, value)
+        if plain is not None and column.type in _AS_TEXT:
+            plain = str(plain)
+        elif plain is not None and column.type is ColumnType.DATETIME:
+            plain = plain.isoformat()
+        found[column.name] = plain
+    return found

@@ -1,0 +1,1 @@
+"""What tools ask of the catalogues of PostgreSQL."""

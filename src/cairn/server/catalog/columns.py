@@ -1,0 +1,102 @@
+"""What the columns of a query on PostgreSQL's catalogue are called, and of which type they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from cairn.model.values import LISTS, ColumnType
+from cairn.server.catalog.schema import TABLES
+from cairn.sql.parse.naming import column_name
+
+INTEGERS = {"oid", "int", "integer", "int2", "int4", "int8", "bigint", "smallint", "xid"}
+_NUMBER_FUNCTIONS = {"array_length", "array_upper", "length", "char_length", "row_number"}
+_ENDS = ((":i", ColumnType.INTEGER), (":b", ColumnType.BOOLEAN))  # in `pg_schema.TABLES`
+_TRUTHS: tuple[type[exp.Expr], ...] = (
+    exp.Boolean,
+    exp.Predicate,
+    exp.And,
+    exp.Or,
+    exp.Not,
+    exp.RegexpLike,
+    exp.RegexpILike,
+    exp.Operator,
+)
+_VISIBILITY = ("pg_table_is_visible", "pg_relation_is_publishable", "pg_is_in_recovery")
+_TRUTH_FUNCTIONS = {*_VISIBILITY, "bool_and", "bool_or"}
+
+
+def names_and_types(tree: exp.Expr) -> list[tuple[str, ColumnType | None]] | None:
+    """What each item of the select list is called, and its type where the text says it.
+
+    None: there is a star in it, and SQLite knows better.
+    """
+    select = tree
+    while isinstance(select, (exp.SetOperation, exp.Subquery)):
+        select = select.this
+    if not isinstance(select, exp.Select) or select.is_star:
+        return None
+    return [(_name(item), _type(item, select)) for item in select.expressions]
+
+
+def _name(item: exp.Expr) -> str:
+    if isinstance(item, exp.Alias):
+        alias = item.args["alias"]
+        return str(alias.this) if alias.args.get("quoted") else str(alias.this).lower()
+    if isinstance(item, exp.Dot):
+        item = item.expression
+    if isinstance(item, exp.Anonymous) and str(item.this).upper() == "ARRAY":
+        return "array"
+    return column_name(item)
+
+
+def _type(item: exp.Expr, select: exp.Select) -> ColumnType | None:
+    node = item.this if isinstance(item, exp.Alias) else item
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.Dot):
+        node = node.expression
+    if isinstance(node, exp.Cast):
+        word = type_name(node.to)
+        return ColumnType.INTEGER if word in INTEGERS else ColumnType.STRING
+    if isinstance(node, exp.Anonymous):
+        name = str(node.this).lower()
+        if name == "array_agg" and node.expressions:
+            first = node.expressions[0]
+            inside = first.this if isinstance(first, exp.Order) else first
+            return LISTS.get(_type(inside, select) or ColumnType.STRING)
+        if name in ("min", "max") and len(node.expressions) == 1:
+            return _type(node.expressions[0], select)
+        if name in _TRUTH_FUNCTIONS or name.startswith("has_"):
+            return ColumnType.BOOLEAN
+        is_number = name in _NUMBER_FUNCTIONS or name == "count"
+        return ColumnType.INTEGER if is_number else None
+    if isinstance(node, exp.Column):
+        return _column_type(node, select)
+    if isinstance(node, exp.Subquery):
+        inner = names_and_types(node.this)
+        return inner[0][1] if inner else None
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return ColumnType.INTEGER
+    return ColumnType.BOOLEAN if isinstance(node, _TRUTHS) else None
+
+
+def _column_type(column: exp.Column, select: exp.Select) -> ColumnType | None:
+    """What the tables declare, also through derived ones."""
+    joins = [join.this for join in select.args.get("joins") or ()]
+    source = select.args.get("from_")
+    for relation in [*joins, *([source.this] if source is not None else [])]:
+        if isinstance(relation, exp.Subquery) and relation.alias == column.table:
+            return dict(names_and_types(relation.this) or ()).get(column.name)
+        if isinstance(relation, exp.Table) and column.table in (relation.alias, relation.name):
+            words = TABLES.get(relation.name, "").split()
+            return next((type_ for end, type_ in _ENDS if column.name + end in words), None)
+    return None
+
+
+def type_name(to: exp.Expr) -> str:
+    kind: Any = to.args.get("kind")
+    if kind is None:
+        return str(getattr(to.this, "value", to.this)).lower()
+    return str(kind.name if not isinstance(kind, exp.Dot) else kind.expression.name).lower()

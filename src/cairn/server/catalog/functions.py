@@ -1,0 +1,305 @@
+"""Functions that queries on PostgreSQL's catalogue call, over one picture of ours."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+
+import cairn
+from cairn.model.catalog import Catalog
+from cairn.model.errors import UndefinedFunction, UndefinedTable
+from cairn.model.schema import Index, Table
+from cairn.server.catalog.schema import DATABASE, TABLES, TYPES
+from cairn.server.catalog.tables import about, all_indexes, definition, distribution, index_oid
+from cairn.server.session import settings
+from cairn.sql.functions.lists import series
+from cairn.sql.functions.numbers import total
+from cairn.sql.functions.patterns import regexp
+
+_ARRAY_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)')
+CATALOG_OID = 12_000  # from here on, PostgreSQL's own tables
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_$]*")
+_NOTHING = (
+    "pg_get_expr pg_get_viewdef pg_get_triggerdef pg_get_partkeydef "
+    "pg_get_statisticsobjdef_columns pg_get_serial_sequence pg_tablespace_location "
+    "shobj_description pg_get_function_result pg_get_function_arguments pg_relation_size "
+    "pg_table_size pg_total_relation_size pg_database_size pg_size_pretty inet_server_addr "
+    "pg_my_temp_schema pg_get_function_identity_arguments pg_get_function_sqlbody "
+    "pg_get_functiondef pg_options_to_table pg_stat_get_numscans pg_get_statisticsobjdef "
+    "pg_describe_object pg_postmaster_start_time"
+)
+_TRUE = (
+    "pg_table_is_visible pg_type_is_visible pg_function_is_visible has_table_privilege "
+    "has_schema_privilege has_database_privilege has_column_privilege has_any_column_privilege "
+    "pg_statistics_obj_is_visible pg_conversion_is_visible pg_opclass_is_visible "
+    "pg_opfamily_is_visible pg_operator_is_visible pg_collation_is_visible pg_ts_config_is_visible "
+    "pg_ts_dict_is_visible pg_ts_parser_is_visible pg_ts_template_is_visible"
+)
+_FALSE = (
+    "pg_relation_is_publishable pg_is_other_temp_schema row_security_active pg_is_in_recovery "
+    "pg_relation_is_updatable"
+)
+
+
+class Functions:
+    """The functions of one picture. `user` is whoever asks at the moment."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.user = ""
+        self._tables = {table.id: table for table in catalog.tables.values()}
+        self._indexes: dict[int, tuple[Table, Index]] = {
+            index_oid(table.id, index.id): (table, index)
+            for table in self._tables.values()
+            for index in all_indexes(catalog, table)
+        }
+
+    def register(self, connection: apsw.Connection) -> None:
+        for name, function in self._all().items():
+            connection.create_scalar_function(name, total(function), -1)
+        connection.create_aggregate_function("array_agg", _ArrayAgg, -1)
+        connection.create_aggregate_function("string_agg", _StringAgg, -1)
+        connection.create_aggregate_function("bool_and", _BoolAnd, 1)
+
+    def names(self) -> set[str]:
+        return {*self._all(), "array_agg", "string_agg", "bool_and"}
+
+    def _all(self) -> dict[str, Callable[..., Any]]:
+        fixed: dict[str, Callable[..., Any]] = {}
+        for names, value in ((_NOTHING, None), (_TRUE, 1), (_FALSE, 0)):
+            for name in names.split():
+                fixed[name] = lambda *_, value=value: value
+        return {
+            **fixed,
+            "regexp": lambda pattern, text: _matches(pattern, text, ""),
+            "iregexp": lambda pattern, text: _matches(pattern, text, "i"),
+            "pg_any": lambda value, array: (
+                None if array is None else int(str(value) in items(array))
+            ),
+            "array_to_string": lambda array, separator, *_: (
+                None if array is None else separator.join(items(array))
+            ),
+            "array_length": lambda array, *_: None if array is None else len(items(array)) or None,
+            "array_upper": lambda array, *_: None if array is None else len(items(array)) or None,
+            "pg_item": _item,
+            "pg_nth": _nth,
+            "pg_subscript": lambda array, at: (
+                None if _nth(array, at) is None else at + str(array).startswith("{")
+            ),
+            "pg_places": lambda *arrays: json.dumps([*range(max(map(_length, arrays)))]),
+            "pg_get_ruledef": self._distribution,
+            "pg_unnest": lambda array: json.dumps([] if array is None else items(array)),
+            "pg_generate_series": lambda first, last: (
+                "[]" if first is None or last is None else series(first, last, 1)
+            ),
+            "substring": _substring,
+            "current_setting": lambda name, *_: settings.default(self._catalog, name or ""),
+            "format_type": _format_type,
+            "to_regtype": _regtype,
+            "pg_regtype": _regtype,
+            "pg_regtype_name": lambda oid: _format_type(_regtype(oid)),
+            "to_regclass": self._regclass,
+            "pg_regclass": self._named_regclass,
+            "pg_regproc": _regproc,
+            "pg_regprocedure": _regproc,
+            "getdatabaseencoding": lambda: "UTF8",
+            "pg_char_to_encoding": lambda *_: 6,
+            "pg_regclass_name": lambda oid: self._relation_name(self._regclass(oid)),
+            "pg_regnamespace": lambda value: (
+                {"pg_catalog": 11, "public": 2200}.get(value, value)
+                if isinstance(value, str)
+                else value
+            ),
+            "pg_get_userbyid": self._user_name,
+            "pg_encoding_to_char": lambda *_: "UTF8",
+            "pg_get_indexdef": self._index_definition,
+            "pg_get_constraintdef": self._constraint,
+            "obj_description": lambda oid, *_: (
+                about(self._tables[oid]) if oid in self._tables else None
+            ),
+            "col_description": lambda *_: None,
+            "quote_ident": quoted,
+            "json_build_object": lambda *pairs: json.dumps(
+                dict(zip(pairs[::2], pairs[1::2], strict=False))
+            ),
+            "quote_literal": lambda text: None if text is None else f"'{text}'",
+            "current_user": lambda: self.user,
+            "session_user": lambda: self.user,
+            "current_schema": lambda: "public",
+            "current_schemas": lambda *_: "{pg_catalog,public}",
+            "current_database": lambda: DATABASE,
+            "current_catalog": lambda: DATABASE,
+            "version": lambda: f"PostgreSQL 15.0 (Cairn {cairn.__version__})",
+        }
+
+    def _user_name(self, oid: Any) -> str:
+        user = self._catalog.user_by_id(oid)
+        return f"unknown (OID={oid})" if user is None else user.name
+
+    def _regclass(self, value: Any) -> int | None:
+        """An oid, its digits, or a name that may be quoted and may have a schema."""
+        if value is None or isinstance(value, int):
+            return value
+        if str(value).isdigit():
+            return int(value)
+        name = str(value).rpartition(".")[2].strip('"')
+        table = self._catalog.table(name)
+        if table is not None:
+            return table.id
+        return next((oid for oid, (_, index) in self._indexes.items() if index.name == name), None)
+
+    def _named_regclass(self, value: Any) -> int | None:
+        """A cast: unlike `to_regclass`, a name that nothing has is an error."""
+        found = self._regclass(value)
+        if found is not None or value is None:
+            return found
+        name = str(value).rpartition(".")[2].strip('"')
+        if name in TABLES:
+            return CATALOG_OID + list(TABLES).index(name)
+        raise UndefinedTable(f'relation "{value}" does not exist')
+
+    def _relation_name(self, oid: int | None) -> str | None:
+        if oid is None:
+            return None
+        if oid in self._tables:
+            return quoted(self._tables[oid].name)
+        return quoted(self._indexes[oid][1].name) if oid in self._indexes else str(oid)
+
+    def _index_definition(self, oid: Any, column: int = 0, *_: Any) -> str | None:
+        found = self._indexes.get(oid)
+        if found is None:
+            return None
+        table, index = found
+        if not column:
+            return definition(table, index)
+        return index.columns[column - 1] if column <= len(index.columns) else None
+
+    def _distribution(self, oid: Any, *_: Any) -> str | None:
+        """psql's \\d prints what follows CREATE RULE: the place to say where the rows are."""
+        table = self._tables.get(oid)
+        return None if table is None else f"CREATE RULE {distribution(table)}"
+
+    def _constraint(self, oid: Any, *_: Any) -> str | None:
+        found = self._indexes.get(oid)
+        return None if found is None else f"PRIMARY KEY ({', '.join(found[1].columns)})"
+
+
+def items(array: Any) -> list[str]:
+    """`{a,"b c"}`, or an int2vector's `1 2`, taken apart."""
+    text = str(array)
+    if not text.startswith("{"):
+        return text.split()
+    return [str(quoted_ or plain) for quoted_, plain in _ARRAY_ITEM.findall(text)]
+
+
+def _item(array: Any, at: Any) -> str | None:
+    """From 0: sqlglot has taken one off."""
+    found = [] if array is None else items(array)
+    return found[int(at)] if at is not None and 0 <= int(at) < len(found) else None
+
+
+def _nth(array: Any, at: int) -> Any:
+    found = _item(array, at)
+    return int(found) if found is not None and found.lstrip("-").isdigit() else found
+
+
+def _length(array: Any) -> int:
+    return 0 if array is None else len(items(array))
+
+
+def quoted(name: Any) -> str | None:
+    if name is None:
+        return None
+    if _PLAIN_NAME.fullmatch(str(name)):
+        return str(name)
+    return '"' + str(name).replace('"', '""') + '"'
+
+
+def _matches(pattern: Any, text: Any, flags: str) -> int | None:
+    if pattern is None or text is None:
+        return None
+    return int(regexp(str(pattern), flags, captures=False).search(str(text)) is not None)
+
+
+def _substring(text: Any, start: Any, length: Any = None) -> Any:
+    if text is None or start is None:
+        return None
+    if isinstance(start, str):
+        found = regexp(start).search(str(text))
+        return None if found is None else found[1] if found.groups() else found[0]
+    begin = max(start - 1, 0)
+    return str(text)[begin : None if length is None else max(start - 1 + length, 0)]
+
+
+def _format_type(oid: Any, *_: Any) -> str | None:
+    if oid is None:
+        return None
+    if oid in TYPES:
+        return TYPES[oid][0]
+    return next((f"{each[0]}[]" for each in TYPES.values() if each[4] == oid), "???")
+
+
+def _regtype(value: Any) -> int | None:
+    if value is None or isinstance(value, int):
+        return value
+    name = str(value).rpartition(".")[2].strip('"').lower()
+    for oid, (shown, internal, *_, array) in TYPES.items():
+        if name in (shown, internal):
+            return oid
+        if name in (f"{shown}[]", f"{internal}[]", f"_{internal}"):
+            return array
+    return None
+
+
+def _regproc(value: Any) -> Any:
+    """There are no functions with a body to look at."""
+    if value is None or isinstance(value, int) or str(value).isdigit():
+        return value
+    raise UndefinedFunction(f'function "{value}" does not exist')
+
+
+class _ArrayAgg:
+    def __init__(self) -> None:
+        self._items: list[str] = []
+
+    def step(self, value: Any = None, *_: Any) -> None:
+        if value is None:
+            self._items.append("NULL")
+        elif re.fullmatch(r"[\w.-]+", str(value)):
+            self._items.append(str(value))
+        else:
+            inner = str(value).replace("\\", "\\\\").replace('"', '\\"')
+            self._items.append(f'"{inner}"')
+
+    def final(self) -> str:
+        return "{" + ",".join(self._items) + "}"
+
+
+class _BoolAnd:
+    def __init__(self) -> None:
+        self._all: int | None = None
+
+    def step(self, value: Any = None, *_: Any) -> None:
+        if value is not None:
+            self._all = int(bool(value) and self._all != 0)
+
+    def final(self) -> int | None:
+        return self._all
+
+
+class _StringAgg:
+    def __init__(self) -> None:
+        self._items: list[str] = []
+        self._separator = ","
+
+    def step(self, value: Any = None, separator: Any = ",", *_: Any) -> None:
+        self._separator = str(separator)
+        if value is not None:
+            self._items.append(str(value))
+
+    def final(self) -> str | None:
+        return self._separator.join(self._items) if self._items else None

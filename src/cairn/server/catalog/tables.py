@@ -1,0 +1,343 @@
+"""The rows of PostgreSQL's catalogue tables, made from our own catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from cairn.model.catalog import ADMIN_ID, SUPER_ID, Catalog, User
+from cairn.model.schema import Index, Table
+from cairn.model.values import OIDS, ColumnType
+from cairn.server.catalog.schema import (
+    BTREE,
+    DATABASE,
+    HEAP,
+    INFORMATION_SCHEMA,
+    PUBLIC_SCHEMA,
+    SYSTEM_SCHEMA,
+    TYPES,
+)
+
+_FIRST_INDEX_OID = 1_000_000
+
+Values = dict[str, Any]
+
+
+def key_name(table: Table) -> str:
+    return f"{table.name}_pkey"
+
+
+def index_oid(table_id: int, index_id: int) -> int:
+    """0 is the primary key, as in `_pico_index`."""
+    return _FIRST_INDEX_OID + table_id * 1000 + index_id
+
+
+def about(table: Table) -> str:
+    """What \\d+ and \\dt+ print as the description: how the rows are distributed."""
+    if table.sharding is None:
+        how = "local to each instance" if table.local else "global"
+    else:
+        how = f"sharded by ({', '.join(table.sharding.columns)}) in tier {table.sharding.tier}"
+    return f"{table.description}; {how}" if table.description else how
+
+
+def distribution(table: Table) -> str:
+    """The same as the clause that makes it so."""
+    if table.sharding is None:
+        return "LOCAL TO EACH INSTANCE" if table.local else "DISTRIBUTED GLOBALLY"
+    return f"DISTRIBUTED BY ({', '.join(table.sharding.columns)}) IN TIER {table.sharding.tier}"
+
+
+def all_indexes(catalog: Catalog, table: Table) -> list[Index]:
+    key = Index(table.id, 0, key_name(table), table.primary_key, unique=True)
+    return [key, *catalog.indexes.get(table.id, ())]
+
+
+def rows(catalog: Catalog) -> Iterator[tuple[str, Values]]:
+    """Every row of every table, as (table, values); what is not named is NULL."""
+    yield from _fixed()
+    for user in catalog.users.values():
+        yield from _role(catalog, user)
+    for right in catalog.privileges:
+        if right.object_type == "role" and right.privilege == "execute":
+            yield (
+                "pg_auth_members",
+                {"roleid": right.object_id, "member": right.grantee_id, "admin_option": 0},
+            )
+    for (key, scope), value in catalog.settings.items():
+        if not scope:
+            yield "pg_settings", {"name": key, "setting": str(value), "source": "cluster"}
+    owners = {user.id: user.name for user in catalog.users.values()}
+    for table in catalog.tables.values():
+        yield from _table(catalog, table, owners.get(table.owner, "admin"))
+
+
+def _fixed() -> Iterator[tuple[str, Values]]:
+    for oid, name in (
+        (SYSTEM_SCHEMA, "pg_catalog"),
+        (PUBLIC_SCHEMA, "public"),
+        (INFORMATION_SCHEMA, "information_schema"),
+    ):
+        yield "pg_namespace", {"oid": oid, "nspname": name, "nspowner": ADMIN_ID}
+        yield "information_schema_schemata", {"catalog_name": DATABASE, "schema_name": name}
+    yield "pg_am", {"oid": HEAP, "amname": "memtx", "amtype": "t"}
+    yield "pg_am", {"oid": BTREE, "amname": "btree", "amtype": "i"}
+    yield "pg_tablespace", {"oid": 1663, "spcname": "pg_default", "spcowner": ADMIN_ID}
+    yield "pg_collation", {"oid": 950, "collname": "C", "collnamespace": SYSTEM_SCHEMA}
+    yield (
+        "pg_database",
+        {
+            "oid": 1,
+            "datname": DATABASE,
+            "datdba": ADMIN_ID,
+            "encoding": 6,
+            "datlocprovider": "c",
+            "datistemplate": 0,
+            "datallowconn": 1,
+            "datconnlimit": -1,
+            "dattablespace": 1663,
+            "datcollate": "C",
+            "datctype": "C",
+        },
+    )
+    for oid, (_, name, length, category, array) in TYPES.items():
+        base = {"typnamespace": SYSTEM_SCHEMA, "typtype": "b", "typdelim": ",", "typisdefined": 1}
+        yield (
+            "pg_type",
+            {
+                **base,
+                "oid": oid,
+                "typname": name,
+                "typlen": length,
+                "typcategory": category,
+                "typarray": array,
+                "typelem": 0,
+                "typrelid": 0,
+                "typinput": f"{name}in",
+                "typbasetype": 0,
+                "typtypmod": -1,
+            },
+        )
+        yield (
+            "pg_type",
+            {
+                **base,
+                "oid": array,
+                "typname": f"_{name}",
+                "typlen": -1,
+                "typcategory": "A",
+                "typarray": 0,
+                "typelem": oid,
+                "typrelid": 0,
+                "typinput": "array_in",
+                "typbasetype": 0,
+                "typtypmod": -1,
+            },
+        )
+
+
+#: Our rights in the letters of PostgreSQL's access lists; what has none is left out there.
+_LETTERS = {
+    "read": "r",
+    "write": "awdD",
+    "insert": "a",
+    "update": "w",
+    "delete": "d",
+    "truncate": "D",
+    "alter": "t",
+}
+
+
+def _rights(catalog: Catalog, table: Table, owner: str) -> str | None:
+    """Who may do what with the table, as \\dp shows it: `user=rights/grantor`, one each."""
+    names = {user.id: user.name for user in catalog.users.values()}
+    found: dict[str, str] = {}
+    for right in sorted(catalog.privileges, key=lambda each: (each.grantee_id, each.privilege)):
+        if right.object_type == "table" and right.object_id == table.id:
+            name = names.get(right.grantee_id, str(right.grantee_id))
+            found[name] = found.get(name, "") + _LETTERS.get(right.privilege, "")
+    if not found:
+        return None
+    listed = ",".join(
+        f"{'' if name == 'public' else name}={rights}/{owner}" for name, rights in found.items()
+    )
+    return "{" + listed + "}"
+
+
+def _role(catalog: Catalog, user: User) -> Iterator[tuple[str, Values]]:
+    is_super = user.id in (ADMIN_ID, SUPER_ID)
+    creates = is_super or catalog.allows(user.id, "create", "user", -1)
+    is_user = user.kind == "user"
+    yield (
+        "pg_roles",
+        {
+            "oid": user.id,
+            "rolname": user.name,
+            "rolsuper": int(is_super),
+            "rolinherit": 1,
+            "rolcreaterole": int(creates),
+            "rolcreatedb": 0,
+            "rolcanlogin": int(is_user),
+            "rolreplication": 0,
+            "rolconnlimit": -1,
+            "rolpassword": "********",
+            "rolbypassrls": 0,
+        },
+    )
+    if is_user:
+        yield "pg_user", {"usename": user.name, "usesysid": user.id, "usesuper": int(is_super)}
+
+
+def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Values]]:
+    space, schema = (SYSTEM_SCHEMA, "pg_catalog") if table.is_system else (PUBLIC_SCHEMA, "public")
+    row = _class(table.id, table.name, space, "r", table.owner, len(table.columns))
+    yield "pg_class", {**row, "relacl": _rights(catalog, table, owner), "relhasrules": 1}
+    yield (
+        "pg_rewrite",
+        {
+            "oid": table.id,
+            "rulename": "distribution",
+            "ev_class": table.id,
+            "ev_enabled": "O",
+            "is_instead": 0,
+        },
+    )
+    named = {"table_catalog": DATABASE, "table_schema": schema, "table_name": table.name}
+    yield "information_schema_tables", {**named, "table_type": "BASE TABLE"}
+    yield "pg_tables", {"schemaname": schema, "tablename": table.name, "tableowner": owner}
+    yield "pg_description", {"objoid": table.id, "objsubid": 0, "description": about(table)}
+    for at, column in enumerate(table.columns, 1):
+        not_null = column.name in table.primary_key or not column.nullable
+        yield "pg_attribute", _attribute(table.id, at, column.name, column.type, not_null)
+        shown = TYPES[OIDS[column.type]]
+        yield (
+            "information_schema_columns",
+            {
+                **named,
+                "column_name": column.name,
+                "ordinal_position": at,
+                "is_nullable": "NO" if not_null else "YES",
+                "data_type": shown[0],
+                "udt_name": shown[1],
+            },
+        )
+    for index in all_indexes(catalog, table):
+        yield from _index(table, index, space, schema)
+
+
+def _class(oid: int, name: str, space: int, kind: str, owner: int, column_count: int) -> Values:
+    flags = ("relisshared", "relhasrules", "relhastriggers", "relhassubclass", "relrowsecurity")
+    return {
+        **dict.fromkeys((*flags, "relforcerowsecurity", "relispartition"), 0),
+        "oid": oid,
+        "relname": name,
+        "relnamespace": space,
+        "relowner": owner,
+        "relkind": kind,
+        "relam": HEAP if kind == "r" else BTREE,
+        "relnatts": column_count,
+        "relhasindex": int(kind == "r"),
+        "relpersistence": "p",
+        "relreplident": "d",
+        "reltablespace": 0,
+        "relchecks": 0,
+        "reltuples": -1,
+        "relpages": 0,
+        "reltype": 0,
+        "reloftype": 0,
+        "reltoastrelid": 0,
+        "relfilenode": oid,
+        "relispopulated": 1,
+    }
+
+
+def _attribute(relation: int, at: int, name: str, type_: ColumnType, not_null: bool) -> Values:
+    oid = OIDS[type_]
+    return {
+        "attrelid": relation,
+        "attnum": at,
+        "attname": name,
+        "atttypid": oid,
+        "attlen": TYPES[oid][2],
+        "atttypmod": -1,
+        "attndims": 0,
+        "attnotnull": int(not_null),
+        "atthasdef": 0,
+        "attidentity": "",
+        "attgenerated": "",
+        "attisdropped": 0,
+        "attislocal": 1,
+        "attinhcount": 0,
+        "attcollation": 0,
+        "attstorage": "p",
+        "attcompression": "",
+        "attstattarget": -1,
+        "atthasmissing": 0,
+    }
+
+
+def _index(table: Table, index: Index, space: int, schema: str) -> Iterator[tuple[str, Values]]:
+    oid = index_oid(table.id, index.id)
+    numbers = [table.position(name) + 1 for name in index.columns]
+    yield "pg_class", _class(oid, index.name, space, "i", table.owner, len(index.columns))
+    yield (
+        "pg_index",
+        {
+            "indexrelid": oid,
+            "indrelid": table.id,
+            "indkey": _words(numbers),
+            "indnatts": len(numbers),
+            "indnkeyatts": len(numbers),
+            "indisunique": int(index.unique),
+            "indisprimary": int(index.id == 0),
+            **dict.fromkeys(("indisexclusion", "indisclustered", "indisreplident"), 0),
+            **dict.fromkeys(("indimmediate", "indisvalid", "indisready", "indislive"), 1),
+            "indnullsnotdistinct": 0,
+            "indoption": _words([0] * len(numbers)),
+        },
+    )
+    yield (
+        "pg_indexes",
+        {
+            "schemaname": schema,
+            "tablename": table.name,
+            "indexname": index.name,
+            "indexdef": definition(table, index),
+        },
+    )
+    for at, name in enumerate(index.columns, 1):
+        column = table.columns[table.position(name)]
+        yield "pg_attribute", _attribute(oid, at, name, column.type, False)
+    if index.id == 0:
+        yield (
+            "pg_constraint",
+            {
+                "oid": oid,
+                "conname": index.name,
+                "connamespace": space,
+                "contype": "p",
+                "condeferrable": 0,
+                "condeferred": 0,
+                "convalidated": 1,
+                "conislocal": 1,
+                "conrelid": table.id,
+                "conindid": oid,
+                "contypid": 0,
+                "confrelid": 0,
+                "conparentid": 0,
+                "coninhcount": 0,
+                "connoinherit": 1,
+                "conkey": "{" + ",".join(map(str, numbers)) + "}",
+            },
+        )
+
+
+def definition(table: Table, index: Index) -> str:
+    unique = "UNIQUE " if index.unique else ""
+    schema = "pg_catalog" if table.is_system else "public"
+    columns = ", ".join(index.columns)
+    return f"CREATE {unique}INDEX {index.name} ON {schema}.{table.name} USING btree ({columns})"
+
+
+def _words(numbers: Iterable[int]) -> str:
+    return " ".join(map(str, numbers))

@@ -1,0 +1,242 @@
+"""A query on PostgreSQL's catalogue, written again for the SQLite tables of `pg_tables`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from cairn.model.errors import UndefinedTable, Unsupported
+from cairn.server.catalog.columns import INTEGERS, type_name
+from cairn.server.catalog.schema import TABLES
+from cairn.sql.parse.dialect import walk_position
+
+_REGEXPS = {"~": "regexp", "~*": "iregexp"}
+_COMPARISONS: dict[str, type[exp.Expr]] = {
+    "=": exp.EQ,
+    "<>": exp.NEQ,
+    "<": exp.LT,
+    ">": exp.GT,
+    "<=": exp.LTE,
+    ">=": exp.GTE,
+    "~~": exp.Like,
+}
+_LOOKUPS = {"regclass", "regtype", "regnamespace", "regproc", "regprocedure"}
+_NAMED = {"pg_regclass", "pg_regtype"}  # as text they give a name
+_ROW_FUNCTIONS = {"unnest": "pg_nth", "generate_subscripts": "pg_subscript"}
+_PLACES = "row_places"
+_SET_FUNCTIONS = {"unnest", "generate_series"}
+
+
+def translate(tree: exp.Expr) -> str:
+    """The text for SQLite; what it cannot say is refused by name."""
+    copy = tree.copy()
+    for select in copy.find_all(exp.Select):
+        if select.parent is None or isinstance(select.parent, exp.SetOperation):
+            for item in select.expressions:
+                _show_by_name(item)
+    return _rewrite(copy).sql(dialect="sqlite", normalize_functions=False)
+
+
+def _show_by_name(item: exp.Expr) -> None:
+    """`oid::regclass` is shown as a name; inside a query it is a number."""
+    node = item.this if isinstance(item, exp.Alias) else item
+    if isinstance(node, exp.Cast) and type_name(node.to) in ("regclass", "regtype"):
+        node.replace(exp.Cast(this=node.copy(), to=exp.DataType.build("text")))
+
+
+def _rewrite(node: exp.Expr) -> exp.Expr:
+    """Children first: a handler sees what they have become."""
+    for key, value in list(node.args.items()):
+        if isinstance(value, list):
+            node.set(
+                key, [_rewrite(each) if isinstance(each, exp.Expr) else each for each in value]
+            )
+        elif isinstance(value, exp.Expr):
+            node.set(key, _rewrite(value))
+    handler = _HANDLERS.get(type(node))
+    found: exp.Expr = node if handler is None else handler(node)
+    return found
+
+
+def _table(node: exp.Table) -> exp.Expr:
+    schema, name = node.text("db").lower(), node.name.lower()
+    if not isinstance(node.this, exp.Identifier):
+        return _set_function(node)
+    if schema == "information_schema":
+        name = f"information_schema_{name}"
+    if schema in ("pg_catalog", "information_schema") and name not in TABLES:
+        shown = f"{schema}.{node.name.lower()}"
+        raise UndefinedTable(f'relation "{shown}" does not exist', position=walk_position(node))
+    node.set("db", None)
+    node.set("this", exp.to_identifier(name))
+    if schema == "information_schema" and not node.alias:
+        node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name.split("_", 2)[-1])))
+    return node
+
+
+def _set_function(node: exp.Table) -> exp.Expr:
+    """`unnest(a) x` and `generate_series(1, n) x`: a column named like the alias."""
+    call, alias = node.this, node.args.get("alias")
+    name = str(getattr(call, "this", "")).lower()
+    if isinstance(call, exp.Anonymous) and name in TABLES:  # `pg_timezone_names()`
+        node.set("this", exp.to_identifier(name))
+        node.set("db", None)
+        return node
+    if isinstance(call, exp.Anonymous) and name.startswith("pg_"):
+        nothing = exp.alias_(exp.Null(), node.alias or name)
+        return exp.select(nothing).where(exp.false()).subquery(node.alias or name)
+    if not isinstance(call, exp.Anonymous) or name not in _SET_FUNCTIONS:
+        raise Unsupported(
+            "this function in FROM is not supported in queries on pg_catalog",
+            position=walk_position(node),
+        )
+    columns = alias.args.get("columns") if alias is not None else None
+    shown = columns[0].name if columns else (node.alias or name)
+    source = exp.Table(this=_call("json_each", _call(f"pg_{name}", *call.expressions)))
+    inner = exp.select(exp.alias_(exp.column("value"), shown)).from_(source)
+    return inner.subquery(node.alias or name)
+
+
+def _select(node: exp.Select) -> exp.Expr:
+    """Functions in the select list that give several rows: a row for each of their places."""
+    found = [
+        call
+        for item in node.expressions
+        if isinstance(call := item.unalias(), exp.Anonymous)
+        and str(call.this).lower() in _ROW_FUNCTIONS
+    ]
+    if not found:
+        return node
+    arrays = [call.expressions[0].copy() for call in found]
+    places = _call("json_each", _call("pg_places", *arrays))
+    node.join(exp.Table(this=places, alias=_PLACES), join_type="cross", copy=False)
+    for call in found:
+        name = _ROW_FUNCTIONS[str(call.this).lower()]
+        place = exp.column("value", table=_PLACES)
+        call.replace(_call(name, call.expressions[0].copy(), place))
+    return node
+
+
+def _unnest(node: exp.Unnest) -> exp.Expr:
+    call = exp.Anonymous(this="unnest", expressions=node.expressions)
+    return _set_function(exp.Table(this=call, alias=node.args.get("alias")))
+
+
+def _bracket(node: exp.Bracket) -> exp.Expr:
+    return _call("pg_item", node.this, node.expressions[0])
+
+
+def _dot(node: exp.Dot) -> exp.Expr:
+    inner = node.expression
+    if isinstance(node.parent, exp.DataType):
+        return node  # `x::pg_catalog.text`
+    if isinstance(inner, (exp.Anonymous, exp.Func)):
+        return inner
+    raise Unsupported("this use of a dot is not supported", position=walk_position(node))
+
+
+def _operator(node: exp.Operator) -> exp.Expr:
+    symbol = str(node.args["operator"]).removeprefix("pg_catalog.").strip()
+    left, right = node.this, node.expression
+    negate, plain = symbol.startswith("!"), symbol.removeprefix("!")
+    found: exp.Expr
+    if plain in _REGEXPS:
+        found = _call(_REGEXPS[plain], right, left)
+    elif plain in _COMPARISONS:
+        found = _COMPARISONS[plain](this=left, expression=right)
+    else:
+        raise Unsupported(f"OPERATOR({symbol}) is not supported", position=walk_position(node))
+    return exp.Not(this=exp.Paren(this=found)) if negate else found
+
+
+def _regexp(node: exp.RegexpLike | exp.RegexpILike) -> exp.Expr:
+    name = "regexp" if isinstance(node, exp.RegexpLike) else "iregexp"
+    return _call(name, node.expression, node.this)
+
+
+def _column(node: exp.Column) -> exp.Expr:
+    """`pg_catalog.pg_class.relname` without its schema."""
+    if node.name.lower() == "tableoid":
+        return exp.Null()  # which table it is, is never asked for anything that has rows
+    if node.args.get("db") is not None:
+        node.set("db", None)
+    return node
+
+
+def _collate(node: exp.Collate) -> exp.Expr:
+    inner: exp.Expr = node.this
+    return inner
+
+
+def _cast(node: exp.Cast) -> exp.Expr:
+    word, inner = type_name(node.to), node.this
+    if word in _LOOKUPS:
+        return _call(f"pg_{word}", inner)
+    if word == "text" and isinstance(inner, exp.Anonymous) and inner.this in _NAMED:
+        return _call(f"{inner.this}_name", *inner.expressions)
+    if word in INTEGERS:
+        return exp.Cast(this=inner, to=exp.DataType.build("integer"))
+    if word in ("text", "name", "varchar", "char"):
+        return exp.Cast(this=inner, to=exp.DataType.build("text"))
+    return exp.Paren(this=inner)
+
+
+def _anonymous(node: exp.Anonymous) -> exp.Expr:
+    if str(node.this).upper() != "ARRAY" or len(node.expressions) != 1:
+        return node
+    query = node.expressions[0]
+    if not isinstance(query, exp.Select) or len(query.expressions) != 1:
+        raise Unsupported("this ARRAY is not supported", position=walk_position(node))
+    item = query.expressions[0]
+    inner = item.this if isinstance(item, exp.Alias) else item
+    query.set("expressions", [exp.alias_(inner.copy(), "item")])
+    picked = exp.select(_call("array_agg", exp.column("item"))).from_(query.subquery("items"))
+    return picked.subquery()
+
+
+def _equals(node: exp.EQ) -> exp.Expr:
+    """`x = ANY (array)`; an array is text here."""
+    right = node.expression
+    if not isinstance(right, exp.Any):
+        return node
+    array = right.this.unnest() if isinstance(right.this, exp.Paren) else right.this
+    if isinstance(array, (exp.Query, exp.Subquery)):
+        return exp.In(this=node.this, query=array)
+    if isinstance(array, exp.Array):
+        return exp.In(this=node.this, expressions=array.expressions)
+    return _call("pg_any", node.this, array)
+
+
+def _parameter(node: exp.Parameter) -> exp.Expr:
+    return exp.Var(this=f"?{node.this}")
+
+
+def _refused(node: exp.Expr) -> exp.Expr:
+    raise Unsupported(
+        f"{type(node).__name__.upper()} is not supported in queries on pg_catalog",
+        position=walk_position(node),
+    )
+
+
+def _call(name: str, *args: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=list(args))
+
+
+_HANDLERS: dict[type[exp.Expr], Any] = {
+    exp.Table: _table,
+    exp.Dot: _dot,
+    exp.Operator: _operator,
+    exp.RegexpLike: _regexp,
+    exp.RegexpILike: _regexp,
+    exp.Collate: _collate,
+    exp.Column: _column,
+    exp.Cast: _cast,
+    exp.Anonymous: _anonymous,
+    exp.EQ: _equals,
+    exp.Parameter: _parameter,
+    exp.Lateral: _refused,
+    exp.Unnest: _unnest,
+    exp.Bracket: _bracket,
+    exp.Select: _select,
+}

@@ -1,0 +1,1 @@
+"""Rows for COPY and Spark: scans, worker processes, Arrow."""

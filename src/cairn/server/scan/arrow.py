@@ -1,0 +1,57 @@
+"""`COPY … TO STDOUT (FORMAT arrow)`: columns in bulk, for Spark and whoever else reads Arrow.
+
+Each CopyData message carries one whole Arrow IPC stream: a schema and a batch of rows. Rows that
+live here are streamed (`scans.py`, `scan_pool.py`); rows of others are asked for a few buckets at
+a time. A query that restricts `bucket_id` is answered only by a member of the replicaset that
+owns those buckets: anyone else says PC001 before the first row, and the reader plans anew.
+The way in is `arrow_in.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from cairn.server.scan.arrow_in import BatchDecoder
+from cairn.server.scan.arrow_types import BatchEncoder
+from cairn.server.scan.scans import Encode, chunks
+from cairn.server.statements import Cached
+
+if TYPE_CHECKING:
+    from cairn.server.caller import Caller
+    from cairn.server.session.session import Session
+
+__all__ = ["BatchDecoder", "copy_out"]
+
+
+async def copy_out(
+    session: Session, caller: Caller, query: Cached, drained: Callable[[Session], Any]
+) -> int:
+    """Send the rows of `query`; the number of rows sent."""
+    columns = query.prepared.columns
+    count, is_begun, encode = 0, False, _encode(query)
+    async for chunk, data in await chunks(caller, query, encode, None):
+        if not is_begun:
+            session.pg.copy_out_response(1, len(columns))
+            is_begun = True
+        session.pg.copy_data(data)
+        session.flush()
+        await drained(session)
+        count += chunk
+    if not is_begun:
+        session.pg.copy_out_response(1, len(columns))
+        session.pg.copy_data(encode(()))  # the columns of an empty answer
+    session.pg.copy_done()
+    return count
+
+
+def _encode(query: Cached) -> Encode:
+    """For rows that are encoded by the instance itself; the library is loaded when one is."""
+
+    @functools.cache
+    def encoder() -> BatchEncoder:
+        columns = query.prepared.columns
+        return BatchEncoder([each.name for each in columns], [each.type for each in columns])
+
+    return lambda rows: encoder().encode(rows)

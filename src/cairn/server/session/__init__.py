@@ -1,0 +1,1 @@
+"""One client: its connection, and the parts that answer its requests."""

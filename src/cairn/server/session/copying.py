@@ -1,0 +1,267 @@
+"""COPY in and out: rows in bulk, each chunk straight to the replicasets that own it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cairn.model.errors import CairnError, QueryCanceled, Unsupported
+from cairn.model.values import OIDS, parse_text
+from cairn.node.writing import put_by_bucket
+from cairn.pgwire.copy import CopyFormat, CopyParser
+from cairn.pgwire.copy_out import copy_encoder, header_line
+from cairn.pgwire.requests import CopyData, CopyDone, CopyFail
+from cairn.server.scan import arrow, scans
+from cairn.server.scan.statement import LinesAsked
+from cairn.server.session.copy_rows import Fields, RowMaker, find_bad_line, insert_sql, is_required
+from cairn.sql import plans
+
+if TYPE_CHECKING:
+    from cairn.server.session.session import Session
+
+CHUNK_ROWS = 60_000  # neighbours by bucket share pages: fewer of them are written twice
+CHUNK_BYTES = 8 * 1024 * 1024
+PIECE_BYTES = 64 * 1024  # read in one go: what fits the processor's cache is read twice as fast
+
+
+def _format(options: dict[str, str]) -> CopyFormat:
+    name = options.get("format", "text").lower()
+    if name == "text":
+        return "text"
+    if name == "csv":
+        return "csv"
+    raise Unsupported(f"COPY format {name} is not supported: text or csv")
+
+
+def _is_arrow(options: dict[str, str]) -> bool:
+    return options.get("format", "").lower() == "arrow"
+
+
+def _options(options: dict[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key in ("delimiter", "null", "quote", "escape"):
+        if key in options:
+            found[key] = options[key]
+    return found
+
+
+def _has_header(options: dict[str, str]) -> bool:
+    return options.get("header", "false").lower() in ("true", "on", "1", "")
+
+
+async def copy_out(session: Session, plan: plans.CopyPlan) -> int:
+    assert plan.query is not None
+    caller = session.caller()
+    query = caller.understood(plan.query.text)
+    if _is_arrow(plan.options):
+        return await arrow.copy_out(session, caller, query, _drained)
+    fmt = _format(plan.options)
+    oids = [OIDS[column.type] for column in plan.query.columns]
+    lines = copy_encoder(oids, fmt, **_options(plan.options))
+
+    def encode(rows: Sequence[Any]) -> bytes:
+        return lines(rows if query.convert is None else query.convert(rows))
+
+    chunks = await scans.chunks(caller, query, encode, LinesAsked(fmt, _options(plan.options)))
+    total, is_begun = 0, False
+    async for count, data in chunks:
+        if not is_begun:
+            _begin_lines(session, plan, fmt)
+            is_begun = True
+        session.pg.raw(data)
+        session.flush()
+        await _drained(session)
+        total += count
+    if not is_begun:
+        _begin_lines(session, plan, fmt)
+    session.pg.copy_done()
+    return total
+
+
+def _begin_lines(session: Session, plan: plans.CopyPlan, fmt: CopyFormat) -> None:
+    assert plan.query is not None
+    names = [column.name for column in plan.query.columns]
+    session.pg.copy_out_response(0, len(names))
+    if _has_header(plan.options):
+        session.pg.raw(header_line(names, fmt, **_header_options(plan.options)))
+
+
+def _header_options(options: dict[str, str]) -> dict[str, Any]:
+    return {key: options[key] for key in ("delimiter", "quote", "escape") if key in options}
+
+
+async def _drained(session: Session) -> None:
+    """A client that reads slowly is waited for; the instance keeps no more than a little."""
+    while session.transport.get_write_buffer_size() > 4 * 1024 * 1024:
+        if session.transport.is_closing():
+            raise QueryCanceled("the client is gone")
+        await asyncio.sleep(0.005)
+    await asyncio.sleep(0)
+
+
+class CopyIn:
+    """One COPY FROM STDIN. While one chunk is being written, the next one is read."""
+
+    def __init__(self, session: Session, plan: plans.CopyPlan) -> None:
+        assert plan.insert is not None and plan.table is not None
+        self._session, self._plan, self._table = session, plan, plan.table
+        self._decode: Callable[[bytes], list[Any]] | None = None
+        self._parser = CopyParser(
+            "text" if _is_arrow(plan.options) else _format(plan.options),
+            ncols=len(plan.columns),
+            header=_has_header(plan.options),
+            **_options(plan.options),
+        )
+        self.wake = asyncio.Event()  # set by the session when bytes have come
+        self.waiting_bytes = 0  # received by the session, not taken yet
+        self._types = plan.insert.param_types
+        self._required = [
+            at
+            for at, name in enumerate(plan.columns)
+            if (column := plan.table.column(name)) is not None and is_required(plan.table, column)
+        ]
+        self._rows: defaultdict[int, list[Any]] = defaultdict(list)  # by bucket; 0 if global
+        self._arrived: list[list[Any]] = []  # the same rows as they came
+        self._held = 0  # how many they are
+        self._bytes = 0  # the same as they came
+        self._count = 0  # rows stored
+        self._writing: asyncio.Task[int] | None = None
+        self._sql = ""
+        self._maker: RowMaker | None = None
+        catalog = session.service.catalog
+        if _is_arrow(plan.options):
+            decoder = arrow.BatchDecoder(plan.table, plan.columns, catalog)
+            self._decode, self._sql = decoder.decode, insert_sql(plan.table)
+        elif not plan.table.is_global:
+            self._maker = RowMaker(plan.table, plan.columns, catalog)
+            self._sql = insert_sql(plan.table)
+
+    async def run(self) -> int:
+        """Until the client is done; the number of rows taken."""
+        try:
+            while True:
+                messages = self._session.take_copy_messages()
+                self.waiting_bytes = 0
+                if not messages:
+                    await self._more()
+                elif await self._take(messages):
+                    return self._count
+        except CairnError as problem:
+            await self._end_writing()
+            if self._count:
+                problem.hint = problem.hint or (
+                    f"{self._count} rows that came before are stored: COPY writes chunk by chunk"
+                )
+            raise
+        finally:
+            if self._writing is not None:
+                self._writing.cancel()  # the client is gone: nobody waits for it
+            self._session.take_copy_messages()  # the client may go on sending after an error
+
+    async def _more(self) -> None:
+        """Wait for bytes; notice a client that is gone, a cancel and a message out of place."""
+        session = self._session
+        if session.pg.requests:
+            raise CairnError("unexpected message during COPY", sqlstate="57014")
+        if session.transport.is_closing() or session.cancelled.is_set():
+            raise QueryCanceled("COPY was cancelled")
+        session.transport.resume_reading()
+        self.wake.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await self.wake.wait()
+
+    async def _take(self, messages: list[CopyData | CopyDone | CopyFail]) -> bool:
+        """Whether the client said that it is done."""
+        last = messages[-1]
+        data = [message.data for message in messages if isinstance(message, CopyData)]
+        if self._decode is not None:
+            for stream in data:
+                await self._add(await asyncio.to_thread(self._decode, stream), len(stream))
+        elif data:
+            whole = b"".join(data)
+            for at in range(0, len(whole), PIECE_BYTES):
+                piece = whole[at : at + PIECE_BYTES]
+                await self._add(self._read(self._parser.feed_columns(piece)), len(piece))
+                await asyncio.sleep(0)  # others want to be answered, the writer to begin
+        if isinstance(last, CopyData):
+            return False
+        if isinstance(last, CopyFail):
+            raise QueryCanceled(f"COPY from stdin failed: {last.message}")
+        if self._decode is None:
+            await self._add(self._read(self._parser.finish_columns()), 0)
+        await self._write()
+        await self._written()
+        return True
+
+    async def _add(self, rows: list[Any], size: int) -> None:
+        self._bytes += size
+        for at in range(0, len(rows), CHUNK_ROWS):
+            part = rows if len(rows) <= CHUNK_ROWS else rows[at : at + CHUNK_ROWS]
+            self._held += len(part)
+            self._arrived.append(part)
+            if self._sql:
+                put_by_bucket(part, self._rows)
+            else:
+                self._rows[0] += part
+            if self._held >= CHUNK_ROWS or self._bytes >= CHUNK_BYTES:
+                await self._write()
+
+    def _read(self, read: Sequence[Fields]) -> list[Any]:
+        try:
+            if self._maker is not None:
+                return self._maker.rows(read)
+            return [self._values(fields) for fields in zip(*read, strict=True)]
+        except (CairnError, ValueError, OverflowError):
+            first = self._parser.line - len(read[0]) + 1
+            found = find_bad_line(self._table, self._plan.columns, read, first)
+            if found is None:
+                raise
+            raise found from None
+
+    def _values(self, fields: Fields) -> list[Any]:
+        """Text fields to Python values, for global tables."""
+        if None in fields and any(fields[at] is None for at in self._required):
+            raise ValueError(fields)
+        return [
+            None if field is None else parse_text(type_, field)
+            for type_, field in zip(self._types, fields, strict=True)
+        ]
+
+    async def _write(self) -> None:
+        """Give the rows at hand to their owners, once the chunk before is stored."""
+        await self._written()
+        if not self._held:
+            return
+        chunk, self._rows = self._rows, defaultdict(list)
+        arrived, self._arrived = self._arrived, []
+        self._held = self._bytes = 0
+        self._writing = asyncio.get_running_loop().create_task(self._store(chunk, arrived))
+
+    async def _written(self) -> None:
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            self._count += await writing
+
+    async def _end_writing(self) -> None:
+        """After an error: what is on its way is waited for, so that the count is true."""
+        with contextlib.suppress(CairnError):
+            await self._written()
+
+    async def _store(self, chunk: dict[int, list[Any]], arrived: list[list[Any]]) -> int:
+        """`arrived` is held for its order alone: freed as they came, rows cost a fifth as much."""
+        insert = self._plan.insert
+        assert insert is not None
+        executor, context = self._session.service.executor, self._session.running_context()
+        plan = insert.plan
+        if isinstance(plan, plans.PointWrite | plans.ShardedInsert):
+            return await executor.writes.insert_rows(
+                plan.table, plan.tier, self._sql, chunk, context, is_bulk=True
+            )
+        if not isinstance(plan, plans.GlobalWrite):
+            raise Unsupported("COPY into this table is not supported")
+        rows: list[Sequence[Any]] = [insert.start(values) for values in chunk[0]]
+        return await executor.global_writes.insert(plan, rows, context)

@@ -1,0 +1,208 @@
+"""The extended protocol: Parse, Bind, Describe, Execute, Close, Sync."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from cairn.model.errors import CairnError, StatementInvalidated, Unreachable
+from cairn.model.rpc import ReadResponse, WriteResponse
+from cairn.model.unexpected import owned
+from cairn.node.executor import Outcome
+from cairn.node.reading import MOVING
+from cairn.pgwire.extended import Portal
+from cairn.pgwire.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
+from cairn.server.session.at_once import AtOnce
+from cairn.server.session.metadata import metadata_notice
+from cairn.server.statements import Cached
+from cairn.sql import plans
+
+if TYPE_CHECKING:
+    from cairn.server.session.session import Session
+
+AT_ONCE_ROWS = 500  # that are encoded in one turn of the loop
+
+#: A read may be asked again in any case.
+_ANYWHERE = (*MOVING, Unreachable)
+
+
+class Extended:
+    """Statements and portals of one session."""
+
+    __slots__ = ("_at_once", "_book", "_pg", "_session")
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._pg, self._book = session, session.pg, session.book
+        self._at_once = AtOnce(session)
+
+    def parse(self, request: Parse) -> Coroutine[Any, Any, None] | None:
+        self._book.check_name(request.name)
+        service = self._session.service
+        cached = service.statements.at_once(
+            request.sql, request.param_oids, self._session.user_id, service.catalog
+        )
+        if cached is None:
+            return self._parse_later(request)
+        self._parsed(request, cached)
+        return None
+
+    async def _parse_later(self, request: Parse) -> None:
+        self._parsed(request, await self._session.understood(request.sql, request.param_oids))
+
+    def _parsed(self, request: Parse, cached: Cached) -> None:
+        service = self._session.service
+        cached.check_rights(self._session.user_id, service.catalog)
+        if self._session.wants_metadata:
+            self._pg.notice(metadata_notice(cached, service.catalog))
+        self._book.parse(request.name, cached, cached.signature)
+        self._pg.parse_complete()
+
+    def bind(self, request: Bind) -> None:
+        statement = self._book.statement(request.statement)
+        catalog = self._session.service.catalog
+        if not statement.plan.is_fresh(catalog):
+            self._refresh(statement, catalog)
+        if self._at_once.run(request, statement):
+            return
+        self._book.bind(request)
+        self._pg.bind_complete()
+
+    def _refresh(self, statement: Any, catalog: Any) -> None:
+        """The schema moved: an error for those who asked for it, a new plan for the others."""
+        stale: Cached = statement.plan
+        if self._session.wants_invalidation:
+            planned, present = catalog.first_change(stale.prepared.tables)
+            name = statement.name.decode() if self._session.wants_invalidation == "named" else None
+            raise StatementInvalidated(prepared_version=planned, current_version=present, name=name)
+        fresh = self._session.service.statements.replanned(stale, self._session.user_id, catalog)
+        statement.plan, statement.signature = fresh, fresh.signature
+
+    def describe(self, request: Describe) -> None:
+        if request.kind == "P":
+            self._pg.raw(self._book.portal(request.name).shape.description)
+        else:
+            signature = self._book.statement(request.name).signature
+            self._pg.raw(signature.parameter_description + signature.statement_rows)
+
+    def execute(self, request: Execute) -> Coroutine[Any, Any, None] | None:
+        portal = self._book.portal(request.portal)
+        if portal.rows is not None:
+            most = request.max_rows or len(portal.rows)
+            if portal.is_raw or min(most, len(portal.rows) - portal.sent) > AT_ONCE_ROWS:
+                return self._send_many(portal, request.max_rows)
+            self._send_portal(portal, request.max_rows)
+            return None
+        cached = portal.statement.plan
+        self._session.check(cached)
+        outcome = self._session.now(cached, portal.values)
+        if outcome is not None:
+            self._finish_execute(portal, outcome, request.max_rows)
+            return None
+        if self._start(portal, cached, request.max_rows):
+            return None
+        plan = cached.prepared.plan
+        if isinstance(plan, plans.CopyPlan):
+            return self._session.copy_rows(plan)
+        return self._execute(portal, request.max_rows)
+
+    def _start(self, portal: Portal[Cached], cached: Cached, max_rows: int) -> bool:
+        """A row written here, or a row one hop away: no task, the answer comes by a callback."""
+        session, prepared = self._session, cached.prepared
+        is_read = type(prepared.plan) is plans.PointRead
+
+        def done(result: ReadResponse | WriteResponse | CairnError) -> None:
+            if not session.is_back():
+                return
+            if isinstance(result, _ANYWHERE if is_read else MOVING):  # it did not happen
+                session.begin(self._execute(portal, max_rows))
+                return
+            try:
+                if isinstance(result, CairnError):
+                    session.fail(result)
+                elif isinstance(result, WriteResponse):
+                    session.block.wrote()
+                    self._pg.command_complete(prepared.complete(result.row_count))
+                else:
+                    count = len(result.rows)
+                    outcome = Outcome(result.rows, count, prepared.complete(count))
+                    self._finish_execute(portal, outcome, max_rows)
+            except Exception as problem:
+                session.fail(owned(problem, "the answer of another instance"))
+            session.pump()
+
+        return session.start(cached, portal.values, done)
+
+    async def _execute(self, portal: Portal[Cached], max_rows: int) -> None:
+        outcome = await self._session.run(portal.statement.plan, portal.values)
+        rows = outcome.rows
+        if rows is None or len(rows) <= AT_ONCE_ROWS or 0 < max_rows <= AT_ONCE_ROWS:
+            self._finish_execute(portal, outcome, max_rows)
+            return
+        for notice in outcome.notices:
+            self._pg.notice(notice)
+        portal.rows, portal.sent = rows, 0
+        portal.is_raw = True
+        await self._send_many(portal, max_rows)
+
+    async def _send_many(self, portal: Portal[Cached], max_rows: int) -> None:
+        """Many rows of a portal, as the client takes them."""
+        rows, start = portal.rows, portal.sent
+        end = len(rows) if not max_rows else min(start + max_rows, len(rows))
+        convert = portal.statement.plan.convert if portal.is_raw else None
+        await self._session.send_rows(rows[start:end], portal.shape.encode_row, convert)
+        portal.sent = max(end, start)
+        if end < len(rows):
+            self._pg.portal_suspended()
+        else:
+            portal.rows = ()
+            sent = max(end - start, 0)
+            self._pg.command_complete(portal.statement.plan.prepared.complete(sent))
+
+    def _finish_execute(self, portal: Portal[Cached], outcome: Outcome, max_rows: int) -> None:
+        for notice in outcome.notices:
+            self._pg.notice(notice)
+        cached = portal.statement.plan
+        rows = outcome.rows
+        if rows is None:
+            if outcome.tag:
+                self._pg.command_complete(outcome.tag)
+            else:
+                self._pg.empty_query()
+            return
+        if cached.convert is not None:
+            rows = cached.convert(rows)
+        encode = portal.shape.encode_row
+        if not max_rows or len(rows) <= max_rows:
+            if len(rows) == 1:
+                self._pg.raw(encode(rows[0]))
+            elif rows:
+                self._pg.raw(b"".join(map(encode, rows)))
+            self._pg.command_complete(outcome.tag)
+            portal.rows, portal.sent = (), len(rows)
+            return
+        portal.rows, portal.sent = rows, 0
+        self._send_portal(portal, max_rows)
+
+    def _send_portal(self, portal: Portal[Cached], max_rows: int) -> None:
+        """The next rows of a suspended portal."""
+        rows, start = portal.rows, portal.sent
+        end = len(rows) if not max_rows else min(start + max_rows, len(rows))
+        if start < end:
+            self._pg.raw(b"".join(map(portal.shape.encode_row, rows[start:end])))
+        portal.sent = max(end, start)
+        if end < len(rows):
+            self._pg.portal_suspended()
+        else:
+            sent = max(end - start, 0)
+            self._pg.command_complete(portal.statement.plan.prepared.complete(sent))
+
+    def close(self, request: Close) -> None:
+        self._book.close(request.kind, request.name)
+        self._pg.close_complete()
+
+    def sync(self, request: Sync) -> None:
+        self._book.sync(in_transaction=self._session.block.status != "I")
+        self._pg.ready(self._session.block.status)
+
+    def flush(self, request: Flush) -> None:
+        self._session.flush()

@@ -1,0 +1,455 @@
+"""One client's session: the line of its requests, its state, and the parts that it owns.
+
+What can be answered at once is answered in the same turn of the loop, and a batch of requests
+leaves as one write. The first request that has to wait stops the line behind it. `states.py` has
+the states, and which part takes what in each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from cairn.model.errors import (
+    CairnError,
+    QueryCanceled,
+    StatementInvalidated,
+    TooManyConnections,
+)
+from cairn.model.unexpected import owned
+from cairn.node.context import ASKED, LATE, Context
+from cairn.node.executor import Outcome
+from cairn.node.hops import Hop
+from cairn.pgwire.extended import StatementBook
+from cairn.pgwire.requests import CopyData, CopyDone, CopyFail, Request
+from cairn.pgwire.server import PgServer
+from cairn.server.caller import Caller
+from cairn.server.service import MAX_CONNECTIONS, Service
+from cairn.server.session.blocks import ACTIONS, Block
+from cairn.server.session.copying import CopyIn, copy_out
+from cairn.server.session.extended import Extended
+from cairn.server.session.settings import Parameters
+from cairn.server.session.simple import Simple
+from cairn.server.session.start_up import StartUp
+from cairn.server.session.states import (
+    CLOSING,
+    COPYING,
+    ENTERING,
+    IDLE,
+    TAKES,
+    UPGRADING,
+    WAITING,
+    WORKING,
+    State,
+)
+from cairn.server.statements import Cached
+from cairn.sql import plans
+
+LOGIN_S = 30.0
+PIPELINE_BYTES = 1024 * 1024  # of requests behind one that is worked on
+SENT_ROWS, SENT_BYTES = 200, 256 * 1024  # of an answer, in one turn of the loop
+COPY_AHEAD = 8 * 1024 * 1024  # bytes of a COPY kept in memory before the client has to wait
+HIGH_WATER = 8 * 1024 * 1024  # unsent bytes past which we stop reading from a client
+_WRITES = (*plans.CHANGES, plans.Returning)
+
+
+class Session(asyncio.Protocol):
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.pg = PgServer(
+            known_extensions=frozenset({"smart_connector"}),
+            tls_available=service.tls is not None,
+            require_tls=service.tls is not None,
+        )
+        setting = service.instance.state.setting
+        self.book: StatementBook[Cached] = StatementBook(
+            max_statements=int(setting("pg_statement_max", 100_000)),
+            max_portals=int(setting("pg_portal_max", 100_000)),
+        )
+        self.state: State = ENTERING
+        self._rest: State = ENTERING  # the state between requests
+        self.start_up, self.extended, self.simple = StartUp(self), Extended(self), Simple(self)
+        self.block = Block(self.book.end_transaction)
+        self.parameters = Parameters(service.instance.state)
+        self.user, self.user_id = "", 0
+        self.pid, self.cancel_key = 0, b""
+        self.wants_metadata = False
+        self.wants_invalidation = ""  # "", "seed" or "named": which text the error has
+        self.is_simple = False  # an error ends the text, not the requests up to Sync
+        self.cancelled = threading.Event()
+        self._cancel_reason = ""
+        self._deadline: float | None = None  # of what is running, by the loop's clock
+        self._working: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[Any] | None = None  # the part of it that a cancel may end
+        self._hop: Hop | None = None  # a question to the owner of a row
+        self._copy: CopyIn | None = None
+        self._ahead = 0  # bytes that came while an earlier request was worked on
+        self._is_full = False  # the client does not read what it has asked for
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    # --- asyncio.Protocol -------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.talk_over(cast(asyncio.Transport, transport))
+        loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = loop.call_later(LOGIN_S, self._too_slow)
+        if len(self.service.sessions) >= MAX_CONNECTIONS:
+            self.hang_up(TooManyConnections("sorry, too many clients already"))
+
+    def talk_over(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+        transport.set_write_buffer_limits(HIGH_WATER)
+
+    def data_received(self, data: bytes) -> None:
+        state = self.state
+        if state is UPGRADING:
+            if self.start_up.is_shaking:
+                self.start_up.early.append(data)
+            else:
+                self.transport.abort()  # in clear, to be taken for the client's (CVE-2021-23214)
+            return
+        self.pg.feed(data)
+        if TAKES[state] and not self._is_full:
+            self.pump()
+        elif self._copy is not None:
+            self._copy.wake.set()
+            self._copy.waiting_bytes += len(data)
+            if self._copy.waiting_bytes > COPY_AHEAD:
+                self.transport.pause_reading()  # the client is quicker than the disk
+        else:
+            self._ahead += len(data)
+            if self._ahead > PIPELINE_BYTES:
+                self.transport.pause_reading()  # a client that pipelines more than we can take
+
+    def pause_writing(self) -> None:
+        """More than `HIGH_WATER` waits to be read by the client: we do no more for it meanwhile."""
+        self._is_full = True
+        self._has_room.clear()
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._has_room.set()
+        if TAKES[self.state]:
+            self._take_more()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.service.sessions.pop(self.pid, None)
+        self.close()
+        self.cancelled.set()
+        if self._working is not None:
+            self._working.cancel()
+        if self._hop is not None:
+            self._hop.give_up()
+        self.service.feed.unsubscribe(self)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Nothing more is taken; what has been said still leaves."""
+        self.state = CLOSING
+
+    def hang_up(self, problem: CairnError) -> None:
+        if self.state is not CLOSING:
+            self.pg.fatal(problem)
+            self.flush()
+
+    def _too_slow(self) -> None:
+        self.hang_up(CairnError("login took too long", sqlstate="57014"))
+
+    def shut_down(self) -> None:
+        """The instance ends: say so and hang up."""
+        text = "terminating connection due to administrator command"
+        self.hang_up(CairnError(text, sqlstate="57P01"))
+
+    def cancel(self) -> None:
+        """A CancelRequest with the right key: end what is running, if it can be ended."""
+        if self._hop is not None:
+            self._hop.give_up()
+            self.is_back()
+            self.fail(QueryCanceled(ASKED))
+            self.pump()
+        if self._working is not None:
+            self.cancelled.set()
+            if self._reading is not None:
+                self._reading.cancel()  # the answer of another instance is not waited for
+
+    def watch(self, reading: asyncio.Task[Any] | None) -> None:
+        """What a cancel may end: reading, which changes nothing."""
+        self._reading = reading
+        if reading is not None and self.cancelled.is_set():
+            reading.cancel()
+
+    def _time_out(self) -> None:
+        self._cancel_reason = LATE
+        self.cancel()
+
+    # --- the line of requests ---------------------------------------------------------------------
+
+    def pump(self) -> None:
+        requests = self.pg.requests
+        while requests and not self._is_full and (takes := TAKES[self.state]):
+            request = requests.popleft()
+            try:
+                work = self._handle(takes, request)
+            except Exception as problem:
+                self.fail(owned(problem, "a request of a client"))
+                continue
+            if work is not None:
+                self.begin(work)
+        state = self.state
+        if self._ahead and not requests and state is not CLOSING:
+            self._ahead = 0
+            self.transport.resume_reading()
+        if state is not WAITING:  # or what is said so far goes out with the answer
+            self.flush()
+
+    def _handle(self, takes: Any, request: Request) -> Coroutine[Any, Any, None] | None:
+        self.is_simple = False
+        found = takes.get(type(request))
+        if found is None:
+            return None
+        part, take = found
+        work: Coroutine[Any, Any, None] | None = take(getattr(self, part), request)
+        return work
+
+    def _take_more(self) -> None:
+        self._ahead = 0
+        self.transport.resume_reading()
+        self.pump()
+
+    def begin(self, work: Coroutine[Any, Any, None], state: State = WORKING) -> None:
+        # The event is made here and not when the task begins: a cancel may come in between. A
+        # thread that still looks at the old one sees it set.
+        self.cancelled = threading.Event()
+        self.state = state
+        self._working = asyncio.get_running_loop().create_task(self._work(work))
+
+    def upgrade(self, work: Coroutine[Any, Any, None]) -> None:
+        self.begin(work, UPGRADING)
+
+    async def _work(self, work: Coroutine[Any, Any, None]) -> None:
+        self.flush()
+        self._cancel_reason = ASKED
+        timer = self._deadline = None
+        if timeout_s := self.parameters.context.timeout_s:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.time() + timeout_s
+            timer = loop.call_at(self._deadline, self._time_out)
+        try:
+            await work
+        except asyncio.CancelledError:
+            return
+        except Exception as problem:
+            self.fail(owned(problem, "a statement of a client"))
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._working = None
+        if self.state is not CLOSING:
+            self.state = self._rest
+            self._take_more()
+
+    def flush(self) -> None:
+        data = self.pg.take()
+        if data and not self.transport.is_closing():
+            self.transport.write(data)
+        if self.pg.is_closed or self.state is CLOSING:
+            self.transport.close()
+
+    def fail(self, problem: CairnError) -> None:
+        """End what was asked with an error, and the block that it stands in."""
+        self._copy = None
+        self.block.fail()
+        if self._rest is ENTERING:
+            self.pg.fatal(problem)
+        elif self.is_simple:
+            self.is_simple = False
+            self.pg.error(problem)
+            self.pg.ready(self.block.status)
+        else:
+            self.pg.fail(problem)
+
+    def greeted(self) -> None:
+        """Logged in: statements may come."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.state = self._rest = IDLE
+        self.pid, self.cancel_key = self.service.enlist(self)
+        self.pg.backend_key_data(self.pid, self.cancel_key)
+
+    # --- running statements -----------------------------------------------------------------------
+
+    def check(self, cached: Cached) -> None:
+        """May it run now, as it was planned, for this user, in this block?"""
+        catalog = self.service.catalog
+        if not cached.is_fresh(catalog):
+            planned, present = catalog.first_change(cached.prepared.tables)
+            raise StatementInvalidated(prepared_version=planned, current_version=present)
+        cached.check_rights(self.user_id, catalog)
+        if self.block.status != "I":
+            self.block.check(cached.prepared.plan)
+
+    async def understood(self, text: bytes, oids: tuple[int, ...] = ()) -> Cached:
+        """A long text is read on a thread. Who cancels does not wait for the end of it."""
+        service = self.service
+        cached = service.statements.at_once(text, oids, self.user_id, service.catalog)
+        if cached is not None:
+            return cached
+        work = service.statements.later(text, oids, self.user_id, service.catalog)
+        return await self.running_context().watched(work)
+
+    def now(self, cached: Cached, values: Sequence[Any]) -> Outcome | None:
+        """The outcome without waiting for anybody, for what can have one."""
+        plan = cached.prepared.plan
+        if type(plan) is plans.SessionPlan:
+            return self._own(plan, cached.prepared.complete(0))
+        return self.service.executor.now(cached, values, self.parameters.context)
+
+    def start(self, cached: Cached, values: Sequence[Any], done: Callable[[Any], None]) -> bool:
+        """Begin what needs no task; `done` asks `is_back` first."""
+        hop = self.service.executor.start(cached, values, self.parameters.context, done)
+        if hop is None:
+            return False
+        self.state = WAITING
+        if type(cached.prepared.plan) is plans.PointRead:
+            self._hop = hop  # a write is never ended half-way
+        return True
+
+    def is_back(self) -> bool:
+        """An answer has come; False: nobody waits for it any more."""
+        self._hop = None
+        if self.state is CLOSING:
+            return False
+        self.state = self._rest
+        return True
+
+    async def run(self, cached: Cached, params: Sequence[Any]) -> Outcome:
+        """What reads can be cancelled; from its first change on a statement runs on."""
+        context = self.running_context()
+        try:
+            outcome = await self.service.executor.run(cached, params, context)
+        except QueryCanceled:
+            raise QueryCanceled(LATE if context.is_late() else self._cancel_reason) from None
+        if isinstance(cached.prepared.plan, _WRITES):
+            self.block.wrote()
+        if outcome.stale_s is not None:  # as a parameter that every driver can read
+            told = str(round(outcome.stale_s * 1000))
+            self.parameters.note("read_staleness_ms", told)
+            self.pg.parameter_status("read_staleness_ms", told)
+        return outcome
+
+    def running_context(self) -> Context:
+        """Of a statement that has begun: it has a deadline, and can be cancelled."""
+        return msgspec.structs.replace(
+            self.parameters.context, deadline=self._deadline, cancelled=self.cancelled
+        )
+
+    def caller(self) -> Caller:
+        return Caller(self.service, self.running_context())
+
+    def _own(self, plan: plans.SessionPlan, tag: str) -> Outcome:
+        """What only the session knows how to run: SET, SHOW, BEGIN, DEALLOCATE …"""
+        name, parameters = plan.name or "", self.parameters
+        match plan.action:
+            case action if action in ACTIONS:
+                tag, notices = self.block.change(plan, tag)
+                return Outcome(None, 0, tag, notices)
+            case "show" if name == "all":
+                listed = parameters.show_all()
+                return Outcome(listed, len(listed), tag)
+            case "show":
+                return Outcome([(parameters.show(name),)], 1, tag)
+            case "set":
+                parameters.set(name, plan.value or "")
+            case "reset":
+                parameters.reset(name)
+            case "deallocate" if plan.name is not None:
+                self.book.deallocate(name.encode())
+            case "deallocate":
+                self.book.deallocate_all()
+            case "discard":
+                self.book.deallocate_all()
+                parameters.reset("all")
+        return Outcome(None, 0, tag)
+
+    # --- COPY -------------------------------------------------------------------------------------
+
+    async def copy_rows(self, plan: plans.CopyPlan) -> None:
+        if plan.direction == "out":
+            count = await copy_out(self, plan)
+            self.pg.command_complete(f"COPY {count}")
+            return
+        self._copy = CopyIn(self, plan)
+        self.state = COPYING
+        self.pg.copy_in_response(0, len(plan.columns))
+        self.flush()
+        try:
+            count = await self._copy.run()
+        finally:
+            self._copy = None
+            if self.state is COPYING:
+                self.state = WORKING
+        self.block.wrote()
+        self.pg.command_complete(f"COPY {count}")
+
+    def take_copy_messages(self) -> list[CopyData | CopyDone | CopyFail]:
+        """What has arrived for the COPY that is running; everything else stays in the line."""
+        found: list[CopyData | CopyDone | CopyFail] = []
+        requests = self.pg.requests
+        while requests and isinstance(requests[0], CopyData | CopyDone | CopyFail):
+            found.append(requests.popleft())  # type: ignore[arg-type]
+            if not isinstance(found[-1], CopyData):
+                break  # the end: what comes after it belongs to no COPY
+        return found
+
+    # --- sending ----------------------------------------------------------------------------------
+
+    async def send_rows(
+        self,
+        rows: Sequence[Any],
+        encode: Callable[[Any], bytes],
+        convert: Callable[[Sequence[Any]], Sequence[Any]] | None,
+    ) -> None:
+        """Many rows, some at a time: as quickly as the client reads, and others get their turn."""
+        size = 0
+        for at in range(0, len(rows), SENT_ROWS):
+            part = rows[at : at + SENT_ROWS]
+            for row in part if convert is None else convert(part):
+                data = encode(row)
+                self.pg.raw(data)
+                size += len(data)
+                if size > SENT_BYTES:
+                    size = 0
+                    await self.sent()
+            await self.sent()
+
+    async def sent(self) -> None:
+        self.flush()
+        await asyncio.sleep(0)
+        while not self._has_room.is_set():
+            if self.state is CLOSING or self.transport.is_closing():
+                raise QueryCanceled("the client is gone")
+            if self.cancelled.is_set():
+                raise QueryCanceled(self._cancel_reason)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await self._has_room.wait()
+        if self.cancelled.is_set() and self.state is not CLOSING:
+            raise QueryCanceled(self._cancel_reason)
+
+    def unsent(self) -> int:
+        return self.transport.get_write_buffer_size()
+
+    def push(self, data: bytes) -> None:
+        """Whole messages from outside the line of requests: between messages they are legal."""
+        if not self.transport.is_closing():
+            self.transport.write(data)

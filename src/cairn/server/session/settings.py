@@ -1,0 +1,186 @@
+"""Run-time parameters of a session: what drivers SET and SHOW, and what ParameterStatus tells."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import CairnError, InvalidParameter
+from cairn.model.values import INT64_MAX
+from cairn.node.context import OF_CLUSTER, Context
+from cairn.node.global_state import GlobalState
+from cairn.sql.parse.parse import check_choice
+
+#: Told to every client after login, in this order.
+REPORTED: dict[str, str] = {
+    "server_version": "15.0",
+    "server_encoding": "UTF8",
+    "client_encoding": "UTF8",
+    "DateStyle": "ISO, MDY",
+    "integer_datetimes": "on",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "standard_conforming_strings": "on",
+}
+
+DEFAULTS: dict[str, str] = {
+    **{name.lower(): value for name, value in REPORTED.items()},
+    "application_name": "",
+    "search_path": '"$user", public',
+    "transaction_isolation": "read committed",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "transaction_read_only": "off",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "max_identifier_length": "63",
+    "server_version_num": "150000",
+    "is_superuser": "off",
+    "session_authorization": "",
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "in_hot_standby": "off",
+    "client_min_messages": "notice",
+    "forward": "on",
+    "read_concern": "majority",
+    "jit": "off",
+    "unsafe_system_writes": "off",
+}
+#: Settings of the cluster that a session may have otherwise, with what they are by themselves.
+_COUNTS = ("sql_motion_row_max", "sql_vdbe_opcode_max")
+_FIXED = {"server_version", "server_encoding", "integer_datetimes", "server_version_num"}
+
+
+class Parameters:
+    """Those of one session, and the context that they make for its statements."""
+
+    def __init__(self, state: GlobalState) -> None:
+        self._state = state
+        self._values: dict[str, str] = {}
+        self._preference = self._of_cluster()
+        self._base = Context()
+        self.context = Context(preference=self._preference)  # of the next statement
+
+    def logged_in(self, base: Context) -> None:
+        """What of the context does not depend on parameters."""
+        self._base = base
+        self._renew()
+
+    def _of_cluster(self) -> str:
+        return str(self._state.setting("read_preference", "leader"))
+
+    def _renew(self) -> None:
+        """Whenever a parameter changes: statements only look at the context."""
+        told = self._values.get
+        self.context = msgspec.structs.replace(
+            self._base,
+            preference=self._preference,
+            is_local=told("read_concern") == "local",
+            row_max=int(told("sql_motion_row_max", OF_CLUSTER)),
+            opcode_max=int(told("sql_vdbe_opcode_max", OF_CLUSTER)),
+            forward=told("forward", "on"),
+            is_unsafe=told("unsafe_system_writes", "off").lower() in ("on", "true", "1"),
+            timeout_s=read_duration_s("statement_timeout", told("statement_timeout", "0")),
+        )
+
+    def set(self, name: str, value: str) -> None:
+        key = name.lower()
+        value = check(name, value)
+        if key == "statement_timeout":
+            read_duration_s(name, value)
+        self._values[key] = value
+        if key == "read_preference":
+            self._preference = value
+        self._renew()
+
+    def note(self, name: str, value: str) -> None:
+        """What is shown and nothing else."""
+        self._values[name] = value
+
+    def reset(self, name: str) -> None:
+        key = name.lower()
+        if key == "all":
+            self._values.clear()
+        else:
+            self._values.pop(key, None)
+        if key in ("all", "read_preference"):
+            self._preference = self._of_cluster()
+        self._renew()
+
+    def show(self, name: str) -> str:
+        key = name.lower()
+        if key in self._values:
+            return self._values[key]
+        if key in DEFAULTS:
+            return DEFAULTS[key]
+        if key == "read_preference":
+            return self._preference  # the cluster's when it connected
+        value = self._state.catalog.setting(key)
+        if value is None:
+            raise CairnError(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
+        return _told(value)
+
+    def show_all(self) -> list[tuple[str, str]]:
+        """Every parameter and its value in this session, by name."""
+        known = {
+            key: _told(value)
+            for (key, scope), value in self._state.catalog.settings.items()
+            if not scope
+        }
+        known["read_preference"] = self._preference
+        return sorted((known | DEFAULTS | self._values).items())
+
+
+def default(catalog: Catalog, name: str) -> str | None:
+    """`current_setting(name)` where no session is at hand; None for what nobody knows."""
+    key = name.lower()
+    value = DEFAULTS.get(key, catalog.setting(key))
+    return None if value is None else _told(value)
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def check(name: str, value: str) -> str:
+    """`value` as it is kept, or a refusal."""
+    key = name.lower()
+    if key in _FIXED:
+        raise CairnError(f'parameter "{name}" cannot be changed', sqlstate="55P02")
+    if key == "client_encoding" and value.strip("'\"").upper().replace("-", "") not in (
+        "UTF8",
+        "UNICODE",
+        "SQL_ASCII",
+    ):
+        raise InvalidParameter(
+            f'invalid value for parameter "client_encoding": "{value}"', hint="UTF8 is spoken"
+        )
+    if key in _COUNTS:
+        value = value.strip("'")
+        if not (value.isascii() and value.isdigit()):
+            raise InvalidParameter(f"value for option {key} should be positive")
+        if int(value) > INT64_MAX:
+            raise InvalidParameter(f"value for option {key} is too large: {value}")
+    check_choice(key, value)
+    return value
+
+
+_DURATION = re.compile(r"\s*(\d{1,12})\s*(us|ms|s|min|h|d|)\s*")
+_UNITS_S = {"us": 1e-6, "": 1e-3, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def read_duration_s(name: str, value: str) -> float:
+    """`1500`, `1500ms` or `2min`, as PostgreSQL reads them."""
+    found = _DURATION.fullmatch(value.strip("'"))
+    if found is None:
+        raise InvalidParameter(
+            f'invalid value for parameter "{name}": "{value}"',
+            hint="a number of milliseconds, or with a unit: us, ms, s, min, h, d",
+        )
+    return int(found[1]) * _UNITS_S[found[2]]

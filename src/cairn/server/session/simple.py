@@ -1,0 +1,131 @@
+"""The simple protocol: texts of one or more statements, and CALLs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from cairn.model.errors import CairnError
+from cairn.node.executor import Outcome
+from cairn.pgwire.decoders import decode_string
+from cairn.pgwire.requests import Query
+from cairn.pgwire.rows import row_encoder
+from cairn.server.calls import calls
+from cairn.server.session.extended import AT_ONCE_ROWS
+from cairn.server.statements import QUICK_TEXT, Cached
+from cairn.sql import plans
+from cairn.sql.api import split
+
+if TYPE_CHECKING:
+    from cairn.server.session.session import Session
+
+YIELD_EVERY = 10  # statements of one text
+_JSON_ROW = row_encoder([114], [0])
+
+
+class Simple:
+    __slots__ = ("_pg", "_session")
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._pg = session, session.pg
+
+    def query(self, request: Query) -> Coroutine[Any, Any, None] | None:
+        session = self._session
+        session.is_simple = True
+        session.book.begin_simple_query()
+        service = session.service
+        text = request.sql
+        if calls.matches(text):
+            return self._run_call(text)
+        if b";" not in text[:-1]:
+            cached = service.statements.at_once(text, (), session.user_id, service.catalog)
+            if cached is None:
+                return self._run_long(text)
+            self._session.check(cached)
+            outcome = self._try_at_once(cached)
+            if outcome is not None:
+                self._send_simple(cached, outcome)
+                self._end_simple()
+                return None
+            return self._run_simple(cached)
+        return self._run_texts(text)
+
+    def _try_at_once(self, cached: Cached) -> Outcome | None:
+        if cached.prepared.param_types:
+            place = cached.text.decode(errors="replace").find("$") + 1
+            raise CairnError("there is no parameter $1", sqlstate="42P02", position=place or None)
+        return self._session.now(cached, ())
+
+    async def _run_call(self, text: bytes) -> None:
+        answer = await calls.call(self._session.caller(), text)
+        self._pg.row_description([("result", 114, 0)])
+        self._pg.raw(_JSON_ROW((answer,)))
+        self._pg.command_complete("CALL")
+        self._end_simple()
+
+    async def _run_long(self, text: bytes) -> None:
+        cached = await self._session.understood(text)
+        self._session.check(cached)
+        await self._run_simple(cached)
+
+    async def _run_texts(self, text: bytes) -> None:
+        if len(text) <= QUICK_TEXT:
+            pieces = split(decode_string(text))
+        else:
+            pieces = await asyncio.to_thread(lambda: split(decode_string(text)))
+        if not pieces:
+            self._pg.empty_query()
+        for at, piece in enumerate(pieces):
+            cached = await self._session.understood(piece.encode())
+            self._session.check(cached)
+            await self._run_one(cached)
+            if at % YIELD_EVERY == YIELD_EVERY - 1:  # others want to be answered too
+                await self._session.sent()
+        self._end_simple()
+
+    async def _run_simple(self, cached: Cached) -> None:
+        await self._run_one(cached)
+        self._end_simple()
+
+    async def _run_one(self, cached: Cached) -> None:
+        outcome = self._try_at_once(cached)
+        if outcome is None:
+            plan = cached.prepared.plan
+            if isinstance(plan, plans.CopyPlan):
+                await self._session.copy_rows(plan)
+                return
+            outcome = await self._session.run(cached, ())
+        if outcome.rows is None or len(outcome.rows) <= AT_ONCE_ROWS:
+            self._send_simple(cached, outcome)
+            return
+        for notice in outcome.notices:
+            self._pg.notice(notice)
+        shape = cached.signature.shape((), ())
+        self._pg.raw(shape.description)
+        await self._session.send_rows(outcome.rows, shape.encode_row, cached.convert)
+        self._pg.command_complete(outcome.tag)
+
+    def _send_simple(self, cached: Cached, outcome: Outcome) -> None:
+        for notice in outcome.notices:
+            self._pg.notice(notice)
+        rows = outcome.rows
+        if rows is None:
+            if outcome.tag:
+                self._pg.command_complete(outcome.tag)
+            else:
+                self._pg.empty_query()
+            return
+        shape = cached.signature.shape((), ())
+        self._pg.raw(shape.description)
+        if cached.convert is not None:
+            rows = cached.convert(rows)
+        if rows:
+            self._pg.raw(b"".join(map(shape.encode_row, rows)))
+        self._pg.command_complete(outcome.tag)
+
+    def _end_simple(self) -> None:
+        session = self._session
+        if session.is_simple:
+            session.is_simple = False
+            self._pg.ready(session.block.status)

@@ -1,0 +1,1 @@
+"""The tree to typed IR: what every name means."""

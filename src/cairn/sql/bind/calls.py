@@ -1,0 +1,274 @@
+"""Functions, aggregates, windows and sub-queries inside expressions to typed IR."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from cairn.model.errors import CairnError, GroupingProblem, SyntaxProblem, Unsupported
+from cairn.model.values import ELEMENTS, ColumnType
+from cairn.sql.bind.expr import HANDLERS, bind_boolean, bind_expr, statement_date, statement_time
+from cairn.sql.bind.functions import AGGREGATES, RANKING, Aggregation, scalar
+from cairn.sql.bind.lists import LIST_FUNCTIONS, ROW_FUNCTIONS, item_of, list_function
+from cairn.sql.bind.scope import MAX_ARGUMENTS, Scope
+from cairn.sql.ir import (
+    Agg,
+    Call,
+    Const,
+    Expr,
+    Order,
+    SubQuery,
+    Window,
+    columns_in,
+    output,
+)
+from cairn.sql.parse.dialect import walk_position
+from cairn.sql.parse.tree import bind_query, name_of, refuse
+from cairn.sql.typing_rules import (
+    INCOMPARABLE,
+    JSON,
+    B,
+    I,
+    N,
+    S,
+    T,
+    fold,
+    plain,
+)
+
+
+def _call(scope: Scope, node: exp.Anonymous) -> Expr:
+    name = str(node.this).lower()
+    if name in ("current_timestamp", "localtimestamp", "now"):
+        return statement_time(scope, node)
+    if name == "current_date":
+        return statement_date(scope, node)
+    if name in AGGREGATES:
+        return _aggregate(scope, node, None)
+    if name in RANKING:
+        raise CairnError(f"window function {name} requires an OVER clause", sqlstate="42809")
+    args = list(node.expressions)
+    if len(args) > MAX_ARGUMENTS:
+        raise CairnError(
+            f"cannot pass more than {MAX_ARGUMENTS} arguments to a function", sqlstate="54023"
+        )
+    if any(isinstance(arg, (exp.Distinct, exp.Star, exp.Order)) for arg in args):
+        raise refuse(node, f"{name} with DISTINCT, * or ORDER BY")
+    if name in ROW_FUNCTIONS:
+        raise Unsupported(
+            f"{name} is supported in FROM only",
+            hint=f"write SELECT … FROM {name}(…)",
+            position=walk_position(node),
+        )
+    bound = [bind_expr(scope, arg) for arg in args]
+    if name in LIST_FUNCTIONS:
+        return list_function(scope.binder, name, bound, walk_position(node))
+    return scalar(scope.binder, name, bound, walk_position(node))
+
+
+def _aggregation(scope: Scope, node: exp.Anonymous) -> Aggregation:
+    args, distinct, order = list(node.expressions), False, None
+    if args and isinstance(args[-1], exp.Order):
+        order = args[-1]
+        args = [*args[:-1], order.this] if order.this is not None else args[:-1]
+    if len(args) == 1 and isinstance(args[0], exp.Distinct):
+        distinct, args = True, list(args[0].expressions)
+    if str(node.this).lower() == "count" and len(args) == 1 and isinstance(args[0], exp.Star):
+        args = []
+    elif not args:
+        raise SyntaxProblem(f"{node.this}(*) must be used to call a parameterless aggregate")
+    bound = [bind_expr(scope, arg) for arg in args]
+    found = Aggregation(scope.binder, str(node.this).lower(), bound, distinct=distinct)
+    if order is not None:
+        found.order = bind_order(scope, order)
+    return found
+
+
+def _aggregate(scope: Scope, node: exp.Anonymous, condition: exp.Expr | None) -> Expr:
+    if scope.no_aggregates is not None:
+        raise GroupingProblem(
+            f"aggregate functions are not allowed in {scope.no_aggregates}",
+            position=walk_position(node),
+        )
+    scope.no_aggregates, windows = "an aggregate", scope.no_windows
+    scope.no_windows = "an aggregate"
+    try:
+        aggregation = _aggregation(scope, node)
+        if condition is not None:
+            aggregation.filter = bind_boolean(scope, condition, "FILTER")
+    finally:
+        scope.no_aggregates, scope.no_windows = None, windows
+    used = {col.rel for arg in aggregation.args for col in columns_in(arg)}
+    if used and not used & {each.rel for each in scope.visible}:
+        raise refuse(node, "an aggregate over columns of an outer query")
+    return aggregation.lower(lambda agg: agg, walk_position(node))
+
+
+def _filter(scope: Scope, node: exp.Filter) -> Expr:
+    if not isinstance(node.this, exp.Anonymous) or str(node.this.this).lower() not in AGGREGATES:
+        raise refuse(node)
+    return _aggregate(scope, node.this, node.expression.this)
+
+
+def _window(scope: Scope, node: exp.Window) -> Expr:
+    if scope.no_windows is not None:
+        raise CairnError(
+            f"window functions are not allowed in {scope.no_windows}", sqlstate="42P20"
+        )
+    spec = _named_window(scope, node)
+    call, condition = node.this, None
+    if isinstance(call, exp.Filter):
+        call, condition = call.this, call.expression.this
+    if not isinstance(call, exp.Anonymous):
+        raise refuse(node)
+    scope.no_windows = "a window function"
+    try:
+        partition = tuple(bind_expr(scope, each) for each in spec.args.get("partition_by") or ())
+        order = bind_order(scope, spec.args["order"]) if spec.args.get("order") else ()
+        frame = _frame(scope, node.args.get("spec") or spec.args.get("spec"), order)
+
+        def make(agg: Agg) -> Expr:
+            if agg.distinct or agg.order:
+                raise refuse(node, "DISTINCT or ORDER BY inside a window function")
+            return Window(agg.type, agg, partition, order, frame)
+
+        name = str(call.this).lower()
+        if name in AGGREGATES:
+            aggregation = _aggregation(scope, call)
+            if condition is not None:
+                aggregation.filter = bind_boolean(scope, condition, "FILTER")
+            return aggregation.lower(make, walk_position(node))
+        if name not in RANKING or condition is not None:
+            raise CairnError(f"{name} is not a window function", sqlstate="42809")
+        return make(_ranking(scope, name, [bind_expr(scope, each) for each in call.expressions]))
+    finally:
+        scope.no_windows = None
+
+
+def _ranking(scope: Scope, name: str, args: list[Expr]) -> Agg:
+    sizes = {"ntile": (1,), "lag": (1, 2, 3), "lead": (1, 2, 3), "nth_value": (2,)}
+    wanted = sizes.get(name, (1,) if name.endswith("_value") else (0,))
+    if len(args) not in wanted:
+        raise CairnError(f"wrong number of arguments for {name}", sqlstate="42883")
+    if RANKING[name] is not None:
+        return Agg(RANKING[name], name, tuple(scope.binder.coerce(each, I) for each in args))
+    value = args[0] if args[0].type else scope.binder.coerce(args[0], S)
+    rest = [scope.binder.coerce(each, I) for each in args[1:2]]
+    rest += [scope.binder.coerce(each, value.type or S) for each in args[2:]]
+    return Agg(value.type, name, (value, *rest))
+
+
+def _named_window(scope: Scope, node: exp.Window) -> exp.Expr:
+    alias = node.args.get("alias")
+    if alias is None:
+        return node
+    found = scope.windows.get(name_of(alias))
+    if found is None:
+        raise CairnError(f'window "{name_of(alias)}" does not exist', sqlstate="42704")
+    return found
+
+
+def _frame(scope: Scope, spec: exp.Expr | None, order: tuple[Order, ...]) -> str:
+    if spec is None:
+        return ""
+    kind = str(spec.args["kind"]).upper()
+
+    def bound(which: str, missing: str) -> str:
+        value, side = spec.args.get(which), str(spec.args.get(f"{which}_side") or "")
+        if value is None:
+            return missing
+        if not side and str(value).upper() != "CURRENT ROW":
+            raise SyntaxProblem("a frame's bound is PRECEDING or FOLLOWING")
+        if isinstance(value, str):
+            return f"{value} {side}".strip().upper()
+        size = bind_expr(scope, value)
+        if not isinstance(size, Const) or not isinstance(size.value, int) or kind == "RANGE":
+            raise Unsupported(f"a {kind} frame with this distance is not supported")
+        if size.value < 0:
+            raise CairnError("frame starting offset must not be negative", sqlstate="22013")
+        return f"{size.value} {side}".upper()
+
+    start, end = bound("start", "UNBOUNDED PRECEDING"), bound("end", "CURRENT ROW")
+    return f"{kind} BETWEEN {start} AND {end}"
+
+
+def bind_order(scope: Scope, node: exp.Expr) -> tuple[Order, ...]:
+    found = []
+    for each in node.expressions:
+        expr = bind_expr(scope, each.this)
+        found.append(ordered(scope, expr, each))
+    return tuple(found)
+
+
+def ordered(scope: Scope, expr: Expr, node: exp.Expr) -> Order:
+    if expr.type is None:
+        expr = scope.binder.coerce(expr, S)
+    if expr.type in INCOMPARABLE:
+        raise CairnError(
+            f"could not identify an ordering operator for type {expr.type}", sqlstate="42883"
+        )
+    desc = bool(node.args.get("desc"))
+    nulls_first = node.args.get("nulls_first")
+    return Order(expr, desc, desc if nulls_first is None else bool(nulls_first))
+
+
+def _subquery(scope: Scope, node: exp.Subquery) -> Expr:
+    query = bind_query(scope, node)
+    columns = output(query)
+    if len(columns) != 1:
+        raise SyntaxProblem("subquery must return only one column")
+    return SubQuery(plain(columns[0][1]), "scalar", query)
+
+
+def _exists(scope: Scope, node: exp.Exists) -> Expr:
+    return SubQuery(B, "exists", bind_query(scope, node.this))
+
+
+def _bracket(scope: Scope, node: exp.Bracket) -> Expr:
+    inner = bind_expr(scope, node.this)
+    is_list = inner.type in ELEMENTS
+    if len(node.expressions) != 1 or not (is_list or inner.type in JSON):
+        raise refuse(node, "this subscript")
+    key = bind_expr(scope, node.expressions[0])
+    if is_list and key.type is None:
+        key = scope.binder.coerce(key, I)
+    if key.type is I:
+        if isinstance(key, Const) and isinstance(key.value, int):
+            key = Const(I, key.value + 1)  # sqlglot counts from 0
+        if is_list:
+            return item_of(inner, key)
+        return Call(ColumnType.ANY, "c_index", (inner, key))
+    return Call(ColumnType.ANY, "c_index", (inner, scope.binder.coerce(key, S)))
+
+
+def _trim(scope: Scope, node: exp.Trim) -> Expr:
+    side = str(node.args.get("position") or "both").lower()
+    chars = node.expression
+    coerce = scope.binder.coerce
+    text = coerce(bind_expr(scope, node.this), S)
+    what = coerce(bind_expr(scope, chars), S) if chars is not None else Const(S, " ")
+    return fold(Call(S, "c_trim", (text, what, Const(S, side))))
+
+
+def _position(scope: Scope, node: exp.StrPosition) -> Expr:
+    args = [bind_expr(scope, node.this), bind_expr(scope, node.args["substr"])]
+    return scalar(scope.binder, "strpos", args, walk_position(node))
+
+
+def _extract(scope: Scope, node: exp.Extract) -> Expr:
+    value = scope.binder.coerce(bind_expr(scope, node.expression), T)
+    return Call(N, "n_extract", (value, Const(S, name_of(node.this))))
+
+
+HANDLERS.update(
+    {
+        exp.Anonymous: _call,
+        exp.Filter: _filter,
+        exp.Window: _window,
+        exp.Subquery: _subquery,
+        exp.Exists: _exists,
+        exp.Bracket: _bracket,
+        exp.Trim: _trim,
+        exp.StrPosition: _position,
+        exp.Extract: _extract,
+    }
+)

@@ -1,0 +1,303 @@
+"""sqlglot's expressions to typed IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from sqlglot import exp
+
+from cairn.model.decimals import decode_decimal, encode_decimal
+from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
+from cairn.model.values import INT64_MAX, INT64_MIN, LISTS, ColumnType
+from cairn.sql.bind.functions import scalar
+from cairn.sql.bind.scope import NOW, Scope
+from cairn.sql.ir import (
+    FALSE,
+    NULL,
+    TRUE,
+    Call,
+    Case,
+    Const,
+    Expr,
+    Param,
+)
+from cairn.sql.parse.dialect import walk_position
+from cairn.sql.parse.tree import name_of, refuse
+from cairn.sql.typing_rules import (
+    ASSIGNMENT,
+    EXPLICIT,
+    INCOMPARABLE,
+    RANK,
+    B,
+    D,
+    I,
+    N,
+    S,
+    T,
+    common_type,
+    fold,
+    no_operator,
+    plain,
+    type_word,
+)
+
+_ARITHMETIC: dict[type[Any], tuple[str, str]] = {
+    exp.Add: ("+", "add"),
+    exp.Sub: ("-", "sub"),
+    exp.Mul: ("*", "mul"),
+    exp.Div: ("/", "div"),
+    exp.Mod: ("%", "mod"),
+}
+_PREFIX = {I: "i", N: "n", D: "d"}
+
+
+def bind_expr(scope: Scope, node: exp.Expr) -> Expr:
+    """The typed form of an expression; what Cairn does not know is refused by name."""
+    binder = scope.binder
+    binder.deeper()
+    try:
+        handler = HANDLERS.get(type(node))
+        if handler is None:
+            raise refuse(node)
+        found = handler(scope, node)
+        # sqlglot keeps the NOT of `NOT LIKE` and its kind inside the node.
+        return Call(B, "not", (found,)) if node.args.get("negate") else found
+    except CairnError as error:
+        if error.position is None:
+            error.position = walk_position(node)
+        raise
+    finally:
+        binder.depth -= 1
+
+
+def bind_boolean(scope: Scope, node: exp.Expr, what: str) -> Expr:
+    expr = bind_expr(scope, node)
+    return boolean(scope, expr, what)
+
+
+def boolean(scope: Scope, expr: Expr, what: str) -> Expr:
+    if expr.type is None:
+        expr = scope.binder.coerce(expr, B)
+    if expr.type is not B:
+        raise CairnError(
+            f"argument of {what} must be type boolean, not type {expr.type}", sqlstate="42804"
+        )
+    return expr
+
+
+# --- leaves ---------------------------------------------------------------------------------------
+
+
+def _literal(scope: Scope, node: exp.Literal) -> Expr:
+    text = str(node.this)
+    if node.is_string:
+        return string(text, walk_position(node))
+    return number(text)
+
+
+def string(text: str, place: int | None = None) -> Const:
+    """A quoted literal: its type is not known before it meets something."""
+    if "\x00" in text:
+        raise CairnError("a string cannot contain a zero byte", sqlstate="22021")
+    return Const(None, text, place)
+
+
+def number(text: str) -> Const:
+    """A numeric literal: `1.5` is DECIMAL, `1e3` DOUBLE, too big for INTEGER is DECIMAL."""
+    if "e" in text.lower():
+        value = float(text)
+        if value == float("inf"):
+            raise CairnError(f'"{text}" is out of range for type double', sqlstate="22003")
+        return Const(D, value)
+    if "." in text or not INT64_MIN <= int(text) <= INT64_MAX:
+        return Const(N, encode_decimal(Decimal(text)))
+    return Const(I, int(text))
+
+
+def _parameter(scope: Scope, node: exp.Parameter) -> Expr:
+    number = str(getattr(node.this, "this", node.this))
+    if not number.isdigit():
+        raise SyntaxProblem(f'syntax error at or near "${number}"', position=walk_position(node))
+    return scope.binder.param(int(number), walk_position(node))
+
+
+def _column(scope: Scope, node: exp.Column) -> Expr:
+    if isinstance(node.this, exp.Star):
+        raise SyntaxProblem("* is not an expression", position=walk_position(node))
+    alias = name_of(node.args["table"]) if node.args.get("table") else None
+    bare = alias is None and not node.this.args.get("quoted")
+    if bare and name_of(node.this) in ("current_user", "session_user", "current_catalog"):
+        return scalar(scope.binder, name_of(node.this), (), None)
+    return scope.column(name_of(node.this), alias, walk_position(node))
+
+
+def statement_time(scope: Scope, node: exp.Expr) -> Expr:
+    scope.binder.uses_now = True
+    return Param(T, NOW)
+
+
+def statement_date(scope: Scope, node: exp.Expr) -> Expr:
+    return Call(T, "t_date", (statement_time(scope, node),))
+
+
+# --- operators ------------------------------------------------------------------------------------
+
+
+def _logic(scope: Scope, node: exp.Expr) -> Expr:
+    word = "and" if isinstance(node, exp.And) else "or"
+    parts = [bind_boolean(scope, part, word.upper()) for part in node.flatten()]
+    return Call(B, word, tuple(parts))
+
+
+def _not(scope: Scope, node: exp.Not) -> Expr:
+    return Call(B, "not", (bind_boolean(scope, node.this, "NOT"),))
+
+
+def compare(scope: Scope, name: str, left: Expr, right: Expr) -> Expr:
+    """A comparison of two values after bringing them to one type."""
+    try:
+        type_ = common_type((left.type, right.type), "comparison") or S
+    except CairnError:
+        raise no_operator(name, left.type, right.type) from None
+    if type_ in INCOMPARABLE:
+        raise no_operator(name, left.type, right.type)
+    mixed = {left.type, right.type} == {I, D}
+    if mixed and not isinstance(left, (Const, Param)) and not isinstance(right, (Const, Param)):
+        return Call(B, name, (left, right))  # SQLite compares them exactly as they are
+    coerce = scope.binder.coerce
+    return Call(B, name, (coerce(left, type_), coerce(right, type_)))
+
+
+def _arithmetic(scope: Scope, node: exp.Binary) -> Expr:
+    symbol, word = _ARITHMETIC[type(node)]
+    left, right = bind_expr(scope, node.left), bind_expr(scope, node.right)
+    return arithmetic(scope, symbol, word, left, right)
+
+
+def arithmetic(scope: Scope, symbol: str, word: str, left: Expr, right: Expr) -> Expr:
+    if left.type is None and right.type is None:
+        raise CairnError(
+            f"operator is not unique: unknown {symbol} unknown",
+            sqlstate="42725",
+            hint="cast one of the operands",
+        )
+    if any(each.type not in (None, *RANK) for each in (left, right)):
+        raise no_operator(symbol, left.type, right.type)
+    type_ = common_type((left.type, right.type), symbol)
+    assert type_ is not None
+    if type_ is D and word == "mod":
+        raise no_operator(symbol, left.type, right.type)
+    coerce = scope.binder.coerce
+    call = Call(type_, f"{_PREFIX[type_]}_{word}", (coerce(left, type_), coerce(right, type_)))
+    try:
+        return fold(call)
+    except CairnError:
+        return call  # an error of evaluation, not of the statement
+
+
+def _negative(scope: Scope, node: exp.Neg) -> Expr:
+    inner = bind_expr(scope, node.this)
+    if isinstance(inner, Const) and inner.type is N and isinstance(inner.value, bytes):
+        negated = decode_decimal(inner.value).copy_negate()
+        if isinstance(node.this, exp.Literal) and node.this.name == str(-INT64_MIN):
+            return Const(I, INT64_MIN)  # the one integer that does not fit without its sign
+        return Const(N, encode_decimal(negated))
+    if inner.type is None:
+        inner = scope.binder.coerce(inner, D)
+    if inner.type not in RANK:
+        raise no_operator("-", inner.type)
+    if inner.type is D:
+        if isinstance(inner, Const) and isinstance(inner.value, float):
+            return Const(D, -inner.value)
+        return Call(D, "neg", (inner,))
+    return fold(Call(inner.type, f"{_PREFIX[inner.type]}_neg", (inner,)))
+
+
+def _concat(scope: Scope, node: exp.Expr) -> Expr:
+    parts = [bind_expr(scope, part) for part in node.flatten()]
+    if all(part.type not in (None, S) for part in parts):
+        raise no_operator("||", *[part.type for part in parts])
+    return Call(S, "||", tuple(scope.binder.coerce(part, S, ASSIGNMENT) for part in parts))
+
+
+def _case(scope: Scope, node: exp.Case) -> Expr:
+    operand = bind_expr(scope, node.this) if node.this is not None else None
+    conditions, results = [], []
+    for branch in node.args["ifs"]:
+        if operand is None:
+            conditions.append(bind_boolean(scope, branch.this, "CASE/WHEN"))
+        else:
+            conditions.append(compare(scope, "=", operand, bind_expr(scope, branch.this)))
+        results.append(bind_expr(scope, branch.args["true"]))
+    default = node.args.get("default")
+    if default is not None:
+        results.append(bind_expr(scope, default))
+    type_ = common_type([each.type for each in results], "CASE") or S
+    coerced = [scope.binder.coerce(each, type_) for each in results]
+    last = coerced.pop() if default is not None else None
+    return Case(type_, tuple(zip(conditions, coerced, strict=True)), last)
+
+
+def cast_type(node: exp.DataType) -> tuple[ColumnType, list[int]]:
+    """The type named in a cast, and the numbers in its parentheses."""
+    word = str(getattr(node.this, "name", node.this)).lower()
+    if word == "userdefined":
+        kind = node.args.get("kind")
+        word = name_of(kind.expression if isinstance(kind, exp.Dot) else kind)
+    sizes = []
+    for each in node.expressions:
+        if isinstance(each, exp.DataTypeParam):
+            if not each.name.isdigit():
+                raise SyntaxProblem(f'syntax error at or near "{each.name}"')
+            sizes.append(int(each.name))
+    if word in ("interval", "time", "timetz", "bytea", "varbinary", "money", "inet", "xml"):
+        hint = "add it to a time: now() + INTERVAL '1 day'" if word == "interval" else None
+        raise Unsupported(f"type {word} is not supported", hint=hint)
+    if word == "array":
+        inner = [each for each in node.expressions if isinstance(each, exp.DataType)]
+        if not inner:
+            return ColumnType.ARRAY, []
+        of, _ = cast_type(inner[0])
+        if of not in LISTS:
+            raise Unsupported(f"arrays of {of} are not supported")
+        return LISTS[of], []
+    return plain(type_word(word, walk_position(node))), sizes
+
+
+def _cast(scope: Scope, node: exp.Cast) -> Expr:
+    to, sizes = cast_type(node.to)
+    inner = bind_expr(scope, node.this)
+    found = scope.binder.coerce(inner, to, EXPLICIT)
+    if str(node.to.this) == str(exp.DType.DATE):
+        return Call(T, "t_date", (found,))
+    if sizes and to is N:
+        scale = sizes[1] if len(sizes) > 1 else 0
+        return Call(N, "n_scaled", (found, Const(I, sizes[0]), Const(I, scale)))
+    if sizes and to is S:
+        return Call(S, "c_left", (found, Const(I, sizes[0])))
+    return found
+
+
+#: `predicates` and `calls` add theirs.
+HANDLERS: dict[type[Any], Callable[[Scope, Any], Expr]] = {
+    exp.Literal: _literal,
+    exp.Boolean: lambda _, node: TRUE if node.this else FALSE,
+    exp.Null: lambda *_: NULL,
+    exp.Parameter: _parameter,
+    exp.Column: _column,
+    exp.Paren: lambda scope, node: bind_expr(scope, node.this),
+    exp.And: _logic,
+    exp.Or: _logic,
+    exp.Not: _not,
+    **dict.fromkeys(_ARITHMETIC, _arithmetic),
+    exp.Neg: _negative,
+    exp.DPipe: _concat,
+    exp.Case: _case,
+    exp.Cast: _cast,
+    exp.CurrentTimestamp: statement_time,
+    exp.Localtimestamp: statement_time,
+    exp.CurrentDate: statement_date,
+    exp.CurrentUser: lambda scope, _: scalar(scope.binder, "current_user", (), None),
+}

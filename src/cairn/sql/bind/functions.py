@@ -1,0 +1,254 @@
+"""Functions by name: which arguments they take and what they become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from cairn.model.errors import CairnError, DatatypeMismatch, SyntaxProblem, Unsupported
+from cairn.model.values import LISTS, ColumnType
+from cairn.sql.bind.scope import Binder, nearest
+from cairn.sql.functions.function_list import ABSENT, INSTEAD, LATE_FUNCTIONS, PLAIN
+from cairn.sql.ir import Agg, Call, Case, Const, Expr, Order, Param, Type
+from cairn.sql.typing_rules import (
+    ASSIGNMENT,
+    INCOMPARABLE,
+    JSON,
+    POSTGRES_NAMES,
+    RANK,
+    B,
+    D,
+    I,
+    N,
+    S,
+    can_cast,
+    common_type,
+    fold,
+    no_function,
+)
+
+_MULTI = {
+    *("concat", "concat_ws", "greatest", "least", "coalesce", "nullif", "json_extract_path"),
+    *("btrim", "ltrim", "rtrim", "pg_typeof"),
+}
+_TRIMS = {"btrim": "both", "ltrim": "leading", "rtrim": "trailing"}
+
+
+def scalar(binder: Binder, name: str, args: Sequence[Expr], position: int | None) -> Expr:
+    """A call of an ordinary function."""
+    if name in ("current_user", "session_user"):
+        # The plan belongs to one user: whoever runs a part of it must not be taken for them.
+        return Const(S, binder.user_name)
+    if name in LATE_FUNCTIONS:
+        given = tuple(arg if arg.type else binder.coerce(arg, S) for arg in args)
+        return Call(LATE_FUNCTIONS[name], name, given)
+    if name in _MULTI:
+        return _multi(binder, name, args, position)
+    overloads = [each for each in PLAIN.get(name, ()) if len(each[1]) == len(args)]
+    for exact in (True, False):
+        fitting = [each for each in overloads if _fits(args, each[1], exact=exact)]
+        if fitting:
+            # Like PostgreSQL, take a literal or parameter without a type for text if that fits.
+            target, wanted, result = max(fitting, key=lambda each: _as_text(args, each[1]))
+            given = tuple(binder.coerce(a, w) for a, w in zip(args, wanted, strict=True))
+            return folded(Call(result, target, given))
+    raise _no_such(name, [arg.type for arg in args], position)
+
+
+def _no_such(name: str, types: list[Type], position: int | None) -> CairnError:
+    if name in ABSENT:
+        return Unsupported(
+            f"function {name} is not supported", hint=INSTEAD.get(name), position=position
+        )
+    known = (*PLAIN, *_MULTI, *AGGREGATES, *RANKING, *LATE_FUNCTIONS)
+    near = None if name in PLAIN else nearest(name, known)
+    return no_function(name, types, position, near)
+
+
+def folded(call: Call) -> Expr:
+    try:
+        return fold(call)
+    except CairnError:
+        return call  # an error of evaluation, not of the statement
+
+
+def _as_text(args: Sequence[Expr], wanted: Sequence[ColumnType]) -> int:
+    return sum(a.type is None and w is S for a, w in zip(args, wanted, strict=True))
+
+
+def _fits(args: Sequence[Expr], wanted: Sequence[ColumnType], *, exact: bool) -> bool:
+    if exact:
+        return all(a.type in (None, w) for a, w in zip(args, wanted, strict=True))
+    return all(can_cast(a.type, w, 0) for a, w in zip(args, wanted, strict=True))
+
+
+def _multi(binder: Binder, name: str, args: Sequence[Expr], position: int | None) -> Expr:
+    if name == "concat" and args:
+        given = tuple(binder.coerce(arg, S, ASSIGNMENT) for arg in args)
+        return Call(S, "c_concat", given)
+    if name == "concat_ws" and len(args) > 1:
+        given = tuple(binder.coerce(arg, S, ASSIGNMENT) for arg in args)
+        return Call(S, "c_concat_ws", given)
+    if name in _TRIMS and len(args) in (1, 2):
+        chars = binder.coerce(args[1], S) if len(args) == 2 else Const(S, " ")
+        return folded(Call(S, "c_trim", (binder.coerce(args[0], S), chars, Const(S, _TRIMS[name]))))
+    if name == "pg_typeof" and len(args) == 1:
+        return Const(S, POSTGRES_NAMES[args[0].type])
+    if name == "json_extract_path" and len(args) > 1 and args[0].type in JSON:
+        keys = tuple(binder.coerce(arg, S) for arg in args[1:])
+        return Call(ColumnType.ANY, "c_json_path", (args[0], *keys))
+    if name == "nullif" and len(args) == 2:
+        type_ = common_type([arg.type for arg in args], "NULLIF") or S
+        left, right = (binder.coerce(arg, type_) for arg in args)
+        return Case(type_, ((Call(B, "=", (left, right)), Const(type_, None)),), left)
+    if name in ("coalesce", "greatest", "least") and not args:
+        raise SyntaxProblem('syntax error at or near ")"', position=position)
+    if name in ("coalesce", "greatest", "least"):
+        type_ = common_type([arg.type for arg in args], name.upper()) or S
+        given = tuple(binder.coerce(arg, type_) for arg in args)
+        if len(given) == 1:
+            return given[0]
+        if name == "coalesce":
+            return Call(type_, name, given)
+        return _extreme(type_, name, given)
+    raise no_function(name, [arg.type for arg in args], position)
+
+
+def _extreme(type_: ColumnType, name: str, args: tuple[Expr, ...]) -> Expr:
+    """GREATEST and LEAST pass over NULLs, unlike SQLite's max(a, b)."""
+    best, sign = args[0], ">" if name == "greatest" else "<"
+    for arg in args[1:]:
+        keep = Call(B, "or", (Call(B, "is_null", (arg,)), Call(B, sign, (best, arg))))
+        whens = ((Call(B, "is_null", (best,)), arg), (keep, best))
+        best = Case(type_, whens, arg)
+    return best
+
+
+# --- aggregates -----------------------------------------------------------------------------------
+
+AGGREGATES = {
+    *("count", "sum", "total", "avg", "min", "max", "group_concat", "string_agg", "array_agg"),
+    *("bool_and", "bool_or", "every"),
+}
+_SPREADS = {"stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"}
+AGGREGATES |= _SPREADS
+_OF_BOOLEANS = {"bool_and": "min", "every": "min", "bool_or": "max"}
+RANKING: dict[str, ColumnType | None] = {
+    "row_number": I,
+    "rank": I,
+    "dense_rank": I,
+    "percent_rank": D,
+    "cume_dist": D,
+    "ntile": I,
+    "first_value": None,
+    "last_value": None,
+    "nth_value": None,
+    "lag": None,
+    "lead": None,
+}
+Maker = Callable[[Agg], Expr]
+_LOW = Const(I, 0xFFFFFFFF)
+_SHIFT = Const(I, 32)
+
+
+class Aggregation:
+    """One aggregate call. `lower` writes it with those that can be merged: count, sum, min, max."""
+
+    def __init__(
+        self, binder: Binder, name: str, args: Sequence[Expr], *, distinct: bool = False
+    ) -> None:
+        self.binder, self.name, self.distinct = binder, name, distinct
+        self.args = list(args)
+        self.filter: Expr | None = None
+        self.order: tuple[Order, ...] = ()
+
+    def _agg(self, type_: ColumnType, name: str, *args: Expr) -> Agg:
+        return Agg(type_, name, args, self.distinct, self.filter, self.order)
+
+    def lower(self, make: Maker, position: int | None) -> Expr:
+        """`make` turns each elementary aggregate into an expression: itself, or a window."""
+        name, args = self.name, self.args
+        if name == "count" and len(args) <= 1:
+            return make(self._agg(I, "count", *args))
+        if name in ("group_concat", "string_agg"):
+            return self._concat(make, position)
+        if len(args) != 1:
+            raise no_function(name, [arg.type for arg in args], position)
+        arg = args[0] if args[0].type else self.binder.coerce(args[0], S)
+        if name in ("min", "max"):
+            if arg.type in (B, *INCOMPARABLE) or arg.type is None:
+                raise no_function(name, [arg.type], position)
+            return make(Agg(arg.type, name, (arg,), False, self.filter, ()))
+        if name in _OF_BOOLEANS and arg.type is B:
+            return make(Agg(B, _OF_BOOLEANS[name], (arg,), False, self.filter, ()))
+        if name == "array_agg" and arg.type in LISTS:
+            if self.distinct and not self.order:
+                self.order = (Order(arg),)  # PostgreSQL sorts to find what is distinct
+            return make(self._agg(LISTS[arg.type], "a_agg", arg))
+        if name in _SPREADS and arg.type in RANK:
+            return self._spread(make, arg)
+        if arg.type not in RANK or name not in ("sum", "total", "avg"):
+            raise no_function(name, [arg.type], position)
+        result = self._average(make, arg) if name == "avg" else self._sum(make, arg)
+        if name == "total":
+            zero = self.binder.coerce(Const(I, 0), result.type or N)
+            return Call(result.type, "coalesce", (result, zero))
+        return result
+
+    def _sum(self, make: Maker, arg: Expr) -> Expr:
+        if arg.type is D:
+            return make(self._agg(D, "sum", arg))
+        if arg.type is N:
+            return make(self._agg(N, "n_sum", arg))
+        if self.distinct:
+            return make(self._agg(N, "n_sum", self.binder.coerce(arg, N)))
+        high, low = self._halves(make, arg)
+        return Call(N, "n_sum2", (high, low))
+
+    def _spread(self, make: Maker, arg: Expr) -> Expr:
+        if self.distinct:
+            raise Unsupported(f"{self.name} with DISTINCT is not supported")
+        value = self.binder.coerce(arg, N, ASSIGNMENT)
+        total = make(self._agg(N, "n_sum", value))
+        squares = make(self._agg(N, "n_sum", Call(N, "n_mul", (value, value))))
+        count = make(self._agg(I, "count", value))
+        found = Call(N, "n_spread", (total, squares, count, Const(S, self.name)))
+        return Call(D, "d_of_n", (found,)) if arg.type is D else found
+
+    def _halves(self, make: Maker, arg: Expr) -> tuple[Expr, Expr]:
+        high = make(self._agg(I, "sum", Call(I, ">>", (arg, _SHIFT))))
+        low = make(self._agg(I, "sum", Call(I, "&", (arg, _LOW))))
+        return high, low
+
+    def _average(self, make: Maker, arg: Expr) -> Expr:
+        count = make(self._agg(I, "count", arg))
+        if arg.type is I and not self.distinct:
+            return Call(N, "n_avg2", (*self._halves(make, arg), count))
+        total = self._sum(make, arg)
+        return Call(total.type, "d_avg" if total.type is D else "n_avg", (total, count))
+
+    def _concat(self, make: Maker, position: int | None) -> Expr:
+        wanted = (1, 2) if self.name == "group_concat" else (2,)
+        if len(self.args) not in wanted:
+            raise no_function(self.name, [arg.type for arg in self.args], position)
+        level = ASSIGNMENT if self.name == "group_concat" else 0
+        try:
+            value = self.binder.coerce(self.args[0], S, level)
+            separator = self.binder.coerce(self.args[1], S) if len(self.args) > 1 else Const(S, ",")
+        except DatatypeMismatch:
+            raise no_function(self.name, [arg.type for arg in self.args], position) from None
+        if self.distinct:
+            order = tuple(
+                each
+                for each in self.order
+                if isinstance(each.expr, (Const, Param)) or each.expr == value
+            )
+            if len(order) != len(self.order):
+                raise CairnError(
+                    "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument"
+                    " list",
+                    sqlstate="42P10",
+                    position=position,
+                )
+            packed = Call(S, "s_pack", (value, separator))
+            return make(Agg(S, "s_agg", (packed,), True, self.filter, order or (Order(value),)))
+        return make(self._agg(S, "concat", value, separator))

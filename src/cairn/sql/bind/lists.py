@@ -1,0 +1,122 @@
+"""Arrays and functions that give rows: `ARRAY[…]`, subscripts, generate_series, unnest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from cairn.model.errors import CairnError, Unsupported
+from cairn.model.values import ELEMENTS, LISTS, ColumnType
+from cairn.sql.bind.expr import HANDLERS, bind_expr
+from cairn.sql.bind.functions import folded
+from cairn.sql.bind.scope import Binder, Scope
+from cairn.sql.functions.lists import LETTERS
+from cairn.sql.functions.times import parse_interval
+from cairn.sql.ir import Call, Const, Expr, Unnest, Values
+from cairn.sql.parse.dialect import walk_position
+from cairn.sql.parse.tree import refuse
+from cairn.sql.typing_rules import I, S, T, common_type, no_function
+
+LIST_FUNCTIONS = ("array_length", "cardinality", "array_to_string")
+ROW_FUNCTIONS = ("generate_series", "unnest")
+
+
+def interval_of(node: exp.Expr) -> tuple[int, int, int] | None:
+    """Months, days and microseconds of `INTERVAL '…'` or `'…'::interval`; None: not one."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    is_cast = isinstance(node, exp.Cast) and str(node.to.this) == str(exp.DType.INTERVAL)
+    if not is_cast and not isinstance(node, exp.Interval):
+        return None
+    value = node.this
+    if not isinstance(value, exp.Literal):
+        raise Unsupported(
+            "an interval that is not a literal is not supported",
+            hint="write INTERVAL '1 day', or compute with seconds: to_timestamp(extract(epoch …))",
+            position=walk_position(node),
+        )
+    unit = node.args.get("unit")
+    return parse_interval(f"{value.name} {unit.name}" if unit is not None else value.name)
+
+
+def _array(scope: Scope, node: exp.Array) -> Expr:
+    if not node.expressions:
+        raise CairnError(
+            "cannot determine type of empty array",
+            hint="Explicitly cast to the desired type, for example '{}'::integer[].",
+            sqlstate="42P18",
+            position=walk_position(node),
+        )
+    if any(isinstance(each, (exp.Query, exp.Array)) for each in node.expressions):
+        raise refuse(node, "ARRAY of a query, or of arrays,")
+    items = [bind_expr(scope, each) for each in node.expressions]
+    type_ = common_type([each.type for each in items], "ARRAY") or S
+    if type_ not in LISTS:
+        raise refuse(node, f"an array of {type_}")
+    return folded(
+        Call(LISTS[type_], "a_make", tuple(scope.binder.coerce(each, type_) for each in items))
+    )
+
+
+def item_of(list_: Expr, at: Expr) -> Expr:
+    """`list_[at]`, counted from 1."""
+    assert list_.type is not None
+    return folded(Call(ELEMENTS[list_.type], f"{LETTERS[list_.type]}_item", (list_, at)))
+
+
+def list_function(binder: Binder, name: str, args: Sequence[Expr], position: int | None) -> Expr:
+    known = args[0].type if args else None
+    if known is None or known not in ELEMENTS:
+        raise no_function(name, [arg.type for arg in args], position)
+    if name == "cardinality" and len(args) == 1:
+        return folded(Call(I, "a_size", tuple(args)))
+    if name == "array_length" and len(args) == 2:
+        return folded(Call(I, "a_length", (args[0], binder.coerce(args[1], I))))
+    if name == "array_to_string" and len(args) == 2:
+        return folded(Call(S, f"{LETTERS[known]}_joined", (args[0], binder.coerce(args[1], S))))
+    raise no_function(name, [arg.type for arg in args], position)
+
+
+def rows_of(scope: Scope, name: str, nodes: list[exp.Expr], position: int | None) -> Values:
+    """A function in FROM as a query with one column."""
+    inner = Scope(scope.binder, scope.parent)
+    step = interval_of(nodes[2]) if name == "generate_series" and len(nodes) == 3 else None
+    if step is not None:
+        edges = [scope.binder.coerce(bind_expr(inner, each), T) for each in nodes[:2]]
+        given = (*edges, *(Const(I, part) for part in step))
+        return Unnest(((Call(ColumnType.DATETIMES, "a_times", given),),), (name,), (T,))
+    args = [bind_expr(inner, each) for each in nodes]
+    if name == "generate_series":
+        return _series(scope.binder, args, position)
+    if name == "unnest" and len(args) > 1:
+        raise Unsupported("unnest of several arrays is not supported", position=position)
+    if name != "unnest":
+        raise Unsupported(
+            f"{name} in FROM is not supported",
+            hint=f"functions that may stand there: {', '.join(ROW_FUNCTIONS)}",
+            position=position,
+        )
+    if len(args) != 1 or args[0].type not in ELEMENTS:
+        raise no_function(name, [arg.type for arg in args], position)
+    list_ = args[0]
+    assert list_.type is not None
+    return Unnest(((list_,),), (name,), (ELEMENTS[list_.type],))
+
+
+def _series(binder: Binder, args: list[Expr], position: int | None) -> Values:
+    types = [arg.type for arg in args]
+    if len(args) not in (2, 3):
+        raise no_function("generate_series", types, position)
+    if any(type_ not in (None, I) for type_ in types):
+        raise Unsupported(
+            "generate_series of anything but integers, or times and an interval, is not supported",
+            hint="make the other values from the integers",
+            position=position,
+        )
+    step: Expr = args[2] if len(args) == 3 else Const(I, 1)
+    given = tuple(binder.coerce(arg, I) for arg in (*args[:2], step))
+    return Unnest(((Call(ColumnType.INTEGERS, "a_series", given),),), ("generate_series",), (I,))
+
+
+HANDLERS[exp.Array] = _array

@@ -1,0 +1,167 @@
+"""Operators beyond arithmetic and comparison: `^`, bits, intervals, time zones, JSON arrows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp
+
+from cairn.model.errors import CairnError, Unsupported
+from cairn.model.values import ColumnType
+from cairn.sql.bind.expr import HANDLERS, bind_expr
+from cairn.sql.bind.functions import folded, scalar
+from cairn.sql.bind.lists import interval_of
+from cairn.sql.bind.scope import Scope
+from cairn.sql.ir import Call, Const, Expr
+from cairn.sql.parse.dialect import walk_position
+from cairn.sql.parse.tree import refuse
+from cairn.sql.typing_rules import JSON, I, S, T, no_operator
+
+_BITS: dict[type[Any], tuple[str, str]] = {
+    exp.BitwiseAnd: ("&", "i_and"),
+    exp.BitwiseOr: ("|", "i_or"),
+    exp.BitwiseXor: ("#", "i_xor"),
+    exp.BitwiseLeftShift: ("<<", "i_shl"),
+    exp.BitwiseRightShift: (">>", "i_shr"),
+}
+#: Kinds of values that have no type here, by what sqlglot makes of them.
+_NO_TYPE: dict[type[Any], str] = {
+    exp.Localtime: "LOCALTIME",
+    exp.CurrentTime: "CURRENT_TIME",
+    exp.Interval: "INTERVAL as a value",
+}
+_add_numbers = HANDLERS[exp.Add]
+
+
+def _power(scope: Scope, node: exp.Pow) -> Expr:
+    args = [bind_expr(scope, node.this), bind_expr(scope, node.expression)]
+    return scalar(scope.binder, "power", args, walk_position(node))
+
+
+def _root(scope: Scope, node: exp.Expr) -> Expr:
+    name = "sqrt" if isinstance(node, exp.Sqrt) else "cbrt"
+    return scalar(scope.binder, name, [bind_expr(scope, node.this)], walk_position(node))
+
+
+def _bits(scope: Scope, node: exp.Binary) -> Expr:
+    symbol, name = _BITS[type(node)]
+    args = [bind_expr(scope, node.this), bind_expr(scope, node.expression)]
+    if any(arg.type not in (None, I) for arg in args):
+        raise no_operator(symbol, *(arg.type for arg in args), position=walk_position(node))
+    return folded(Call(I, name, tuple(scope.binder.coerce(arg, I) for arg in args)))
+
+
+def _inverted(scope: Scope, node: exp.BitwiseNot) -> Expr:
+    inner = bind_expr(scope, node.this)
+    if inner.type not in (None, I):
+        raise no_operator("~", inner.type, position=walk_position(node))
+    return folded(Call(I, "i_not", (scope.binder.coerce(inner, I),)))
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def _sum(scope: Scope, node: exp.Binary) -> Expr:
+    """`+` and `-` of a time and an interval, of a date and days, of numbers."""
+    minus = isinstance(node, exp.Sub)
+    for side, other in ((node.right, node.left), (node.left, node.right)):
+        size = None if minus and side is node.left else interval_of(side)
+        if size is not None:
+            sign = -1 if minus else 1
+            time = scope.binder.coerce(bind_expr(scope, other), T)
+            parts = tuple(Const(I, sign * part) for part in size)
+            return folded(Call(T, "t_shift", (time, *parts)))
+    left, right = bind_expr(scope, node.left), bind_expr(scope, node.right)
+    if left.type is T and right.type is T and minus:
+        raise Unsupported(
+            "the difference of two times is not supported: there is no type for it",
+            hint="extract(epoch FROM a) - extract(epoch FROM b) gives seconds",
+            position=walk_position(node),
+        )
+    days = _days(left, right, minus=minus)
+    return days if days is not None else _add_numbers(scope, node)
+
+
+def _days(left: Expr, right: Expr, *, minus: bool) -> Expr | None:
+    """`current_date - 7`."""
+    if not minus and isinstance(right, Call) and right.name == "t_date":
+        left, right = right, left
+    if not (isinstance(left, Call) and left.name == "t_date" and right.type is I):
+        return None
+    days = Call(I, "i_neg", (right,)) if minus else right
+    zero = Const(I, 0)
+    return Call(T, "t_date", (folded(Call(T, "t_shift", (left, zero, folded_days(days), zero))),))
+
+
+def folded_days(days: Expr) -> Expr:
+    return folded(days) if isinstance(days, Call) else days
+
+
+def _zone(scope: Scope, node: exp.AtTimeZone) -> Expr:
+    zone = node.args["zone"]
+    if not isinstance(zone, exp.Literal) or zone.name.upper() not in ("UTC", "GMT", "ETC/UTC", "Z"):
+        raise Unsupported(
+            "AT TIME ZONE of anything but 'UTC' is not supported",
+            hint="times are kept and shown in UTC",
+            position=walk_position(node),
+        )
+    return scope.binder.coerce(bind_expr(scope, node.this), T)
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def _arrow(scope: Scope, node: exp.Expr) -> Expr:
+    """`j -> 'key'`, `j -> 0` and their `->>` twins, which give text."""
+    inner = bind_expr(scope, node.this)
+    symbol = "->" if isinstance(node, exp.JSONExtract) else "->>"
+    if inner.type not in JSON:
+        raise no_operator(symbol, inner.type, None, position=walk_position(node))
+    step = _step(scope, node.expression)
+    found = Call(ColumnType.ANY, "c_json_path", (inner, step))
+    return found if symbol == "->" else Call(S, "s_of_j", (found,))
+
+
+def _step(scope: Scope, node: exp.Expr) -> Expr:
+    if not isinstance(node, exp.JSONPath):
+        key = bind_expr(scope, node)
+        return key if key.type is I else scope.binder.coerce(key, S)
+    parts = [part for part in node.expressions if not isinstance(part, exp.JSONPathRoot)]
+    if len(parts) != 1 or not isinstance(parts[0], (exp.JSONPathKey, exp.JSONPathSubscript)):
+        raise refuse(node, "this JSON path")
+    key = parts[0].this
+    return Const(I, key) if isinstance(key, int) else Const(S, str(key))
+
+
+def _untyped(scope: Scope, node: exp.Expr) -> Expr:
+    raise refuse(node, _NO_TYPE[type(node)])
+
+
+def _two_strings(scope: Scope, node: exp.Concat) -> Expr:
+    """`'a' 'b'` on one line: PostgreSQL refuses it too."""
+    parts = node.expressions
+    position = walk_position(parts[-1]) if parts else None
+    raise CairnError(
+        f"syntax error at or near \"'{parts[-1].name}'\"", sqlstate="42601", position=position
+    )
+
+
+_MORE: dict[type[Any], Callable[[Scope, Any], Expr]] = {
+    exp.Pow: _power,
+    exp.Sqrt: _root,
+    exp.Cbrt: _root,
+    **dict.fromkeys(_BITS, _bits),
+    exp.BitwiseNot: _inverted,
+    exp.Add: _sum,
+    exp.Sub: _sum,
+    exp.AtTimeZone: _zone,
+    exp.JSONExtract: _arrow,
+    exp.JSONExtractScalar: _arrow,
+    **dict.fromkeys(_NO_TYPE, _untyped),
+    exp.Concat: _two_strings,
+    exp.SessionUser: lambda scope, _: scalar(scope.binder, "session_user", (), None),
+    exp.CurrentSchema: lambda scope, _: scalar(scope.binder, "current_schema", (), None),
+    exp.CurrentCatalog: lambda scope, _: scalar(scope.binder, "current_catalog", (), None),
+}
+HANDLERS.update(_MORE)

@@ -1,0 +1,220 @@
+"""FROM to relations: tables, derived tables, CTEs and joins."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from cairn.model.errors import (
+    CairnError,
+    SyntaxProblem,
+    UndefinedColumn,
+)
+from cairn.sql.bind.expr import bind_boolean, compare
+from cairn.sql.bind.lists import rows_of
+from cairn.sql.bind.recursive import (
+    bind_itself,
+    bind_recursion,
+    check_columns,
+    is_itself,
+    names_itself,
+)
+from cairn.sql.bind.scope import Cte, Scope, Visible
+from cairn.sql.bind.sets import bind_values
+from cairn.sql.ir import (
+    Call,
+    Derived,
+    Expr,
+    Join,
+    Query,
+    Rel,
+    Scan,
+    conjunction,
+    output,
+)
+from cairn.sql.parse.dialect import walk_position
+from cairn.sql.parse.tree import allow, bind_query, name_of, refuse
+from cairn.sql.typing_rules import S, cast, common_type
+
+
+def bind_ctes(scope: Scope, tree: exp.Expr) -> None:
+    with_ = tree.args.get("with_")
+    if with_ is None:
+        return
+    if with_.args.get("search"):
+        raise refuse(with_, "SEARCH and CYCLE")
+    for cte in with_.expressions:
+        alias = cte.args["alias"]
+        name = name_of(alias.this)
+        if isinstance(cte.this, (exp.Insert, exp.Update, exp.Delete)):
+            raise refuse(cte.this, f"{type(cte.this).__name__.upper()} in WITH")
+        if name in scope.ctes:
+            raise CairnError(f'WITH query name "{name}" specified more than once', sqlstate="42712")
+        inner = Scope(scope.binder, scope.parent)
+        inner.ctes = dict(scope.ctes)
+        columns = [name_of(each) for each in alias.args.get("columns") or ()]
+        found = Cte(name, cte.this, columns, inner)
+        found.recursive = bool(with_.args.get("recursive")) and names_itself(cte)
+        scope.ctes[name] = found
+        # Bound once even if nobody uses it, for its errors; each use binds it anew (see _table).
+        _cte_query(found)
+
+
+def _cte_query(cte: Cte) -> Query:
+    query = bind_recursion(cte) if cte.recursive else bind_query(cte.scope, cte.tree)
+    check_columns(cte, query)
+    return query
+
+
+def _derived(scope: Scope, query: Query, alias: str, columns: list[str]) -> Rel:
+    shown = output(query)
+    if len(columns) > len(shown):
+        raise CairnError(
+            f'table "{alias}" has {len(shown)} columns available but {len(columns)} specified',
+            sqlstate="42P10",
+        )
+    names = columns + [name for name, _ in shown[len(columns) :]]
+    rel = scope.binder.next_rel()
+    types = [type_ for _, type_ in shown]
+    scope.add(Visible(alias, rel, names, types, [True] * len(names)))
+    return Derived(rel, query, alias, tuple(names))
+
+
+def _table(scope: Scope, node: exp.Table) -> Rel:
+    allow(node, {"this", "alias", "db", "joins", "only"})
+    if isinstance(node.this, exp.Anonymous):
+        name = str(node.this.this).lower()
+        return _function(scope, name, list(node.this.expressions), node)
+    if not isinstance(node.this, exp.Identifier):
+        raise refuse(node, "this in FROM")
+    name, position = name_of(node.this), walk_position(node)
+    schema = name_of(node.args["db"]) if node.args.get("db") else None
+    alias = node.args.get("alias")
+    shown = name_of(alias.this) if alias is not None and alias.this else name
+    columns = [name_of(each) for each in (alias.args.get("columns") or ())] if alias else []
+    cte = scope.cte(name) if schema is None else None
+    if cte is not None and is_itself(cte):
+        return bind_itself(scope, cte, shown, columns, node)
+    if cte is not None:
+        scope.binder.enter_select(expanded=True)
+        return _derived(scope, _cte_query(cte), shown, columns or cte.columns)
+    if schema is not None and schema != "public":
+        name = f"{schema}.{name}"
+    elif scope.binder.catalog.table(name) is None and name.startswith("pg_"):
+        name = f"pg_catalog.{name}"
+    table = scope.binder.table(name, position)
+    rel = scope.binder.next_rel()
+    names = columns + [each.name for each in table.columns[len(columns) :]]
+    key = set(table.primary_key)
+    nullable = [each.nullable and each.name not in key for each in table.columns]
+    types = [each.type for each in table.columns]
+    scope.add(Visible(shown, rel, names, types, nullable, table), position)
+    return Scan(rel, table, shown)
+
+
+def _function(scope: Scope, name: str, args: list[exp.Expr], node: exp.Expr) -> Rel:
+    """`generate_series(1, 5) AS g(n)`; an alias of the table is the column's name too."""
+    query = rows_of(scope, name, args, walk_position(node))
+    alias = node.args.get("alias")
+    shown = name_of(alias.this) if alias is not None and alias.this else name
+    columns = [name_of(each) for each in (alias.args.get("columns") or ())] if alias else []
+    return _derived(scope, query, shown, columns or [shown])
+
+
+def bind_relation(scope: Scope, node: exp.Expr) -> Rel:
+    found: Rel
+    if isinstance(node, exp.Table):
+        found = _table(scope, node)
+    elif isinstance(node, exp.Paren) or (
+        isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table)
+    ):
+        found = bind_relation(scope, node.this)
+    elif isinstance(node, exp.Subquery):
+        alias = node.args.get("alias")
+        allow(node, {"this", "alias", "joins", "with_"})
+        # A derived table sees what is around the query, but not its neighbours in FROM.
+        query = bind_query(_without_relations(scope), node.this)
+        columns = [name_of(each) for each in (alias.args.get("columns") or ())] if alias else []
+        shown = name_of(alias.this) if alias is not None else f"*{scope.binder.next_rel()}"
+        found = _derived(scope, query, shown, columns)
+    elif isinstance(node, exp.Unnest):
+        if node.args.get("offset"):
+            raise refuse(node, "WITH ORDINALITY")
+        found = _function(scope, "unnest", list(node.expressions), node)
+    elif isinstance(node, exp.Values):
+        alias = node.args.get("alias")
+        query = bind_values(Scope(scope.binder, scope.parent), node)
+        columns = [name_of(each) for each in (alias.args.get("columns") or ())] if alias else []
+        shown = name_of(alias.this) if alias is not None else f"*{scope.binder.next_rel()}"
+        found = _derived(scope, query, shown, columns)
+    else:
+        raise refuse(node, f"{type(node).__name__.upper()} in FROM")
+    for join in node.args.get("joins") or ():
+        found = bind_join(scope, found, join)
+    return found
+
+
+def _without_relations(scope: Scope) -> Scope:
+    bare = Scope(scope.binder, scope.parent)
+    bare.ctes = scope.ctes
+    return bare
+
+
+def bind_join(scope: Scope, left: Rel, node: exp.Join) -> Rel:
+    allow(node, {"this", "on", "using", "side", "kind", "method"})
+    before = list(scope.visible)
+    right = bind_relation(scope, node.this)
+    after = scope.visible[len(before) :]
+    side, kind = str(node.args.get("side") or "").upper(), str(node.args.get("kind") or "").upper()
+    if kind not in ("", "INNER", "OUTER", "CROSS") or side not in ("", "LEFT", "RIGHT", "FULL"):
+        raise refuse(node, f"{side} {kind} JOIN".strip())
+    using = [name_of(each) for each in node.args.get("using") or ()]
+    if str(node.args.get("method") or "").upper() == "NATURAL":
+        theirs = {name for each in after for name in each.names}
+        using = [name for each in before for name in each.names if name in theirs]
+    on: Expr | None = None
+    if using:
+        on = _using(scope, before, after, using, side)
+    elif node.args.get("on") is not None:
+        scope.no_aggregates = scope.no_windows = "JOIN conditions"
+        on = bind_boolean(scope, node.args["on"], "JOIN/ON")
+    elif side:
+        raise SyntaxProblem("a join of this kind needs ON or USING", position=walk_position(node))
+    if side in ("LEFT", "FULL"):
+        _make_nullable(after)
+    if side in ("RIGHT", "FULL"):
+        _make_nullable(before)
+    if side == "RIGHT":
+        return Join("left", right, left, on)
+    return Join({"LEFT": "left", "FULL": "full"}.get(side, "inner"), left, right, on)
+
+
+def _make_nullable(visible: list[Visible]) -> None:
+    for each in visible:
+        each.nullable = [True] * len(each.names)
+
+
+def _using(
+    scope: Scope, before: list[Visible], after: list[Visible], using: list[str], side: str
+) -> Expr | None:
+    parts: list[Expr] = []
+    for name in using:
+        left = scope.merged.get(name) or _one(before, name)
+        right = _one(after, name)
+        equal = compare(scope, "=", left, right)
+        parts.append(equal)
+        for each in (*before, *after):
+            each.hidden.add(name)
+        merged = right if side == "RIGHT" else left
+        if side == "FULL":
+            type_ = common_type((left.type, right.type), "USING") or S
+            merged = Call(type_, "coalesce", (cast(left, type_), cast(right, type_)))
+        scope.merged[name] = merged
+    return conjunction(parts)
+
+
+def _one(visible: list[Visible], name: str) -> Expr:
+    hits = [each.column(each.names.index(name)) for each in visible if name in each.names]
+    if len(hits) != 1:
+        word = "not found" if not hits else "ambiguous"
+        raise UndefinedColumn(f'column with name "{name}" in USING is {word}')
+    return hits[0]

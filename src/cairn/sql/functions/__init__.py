@@ -1,0 +1,1 @@
+"""The functions that Cairn adds to SQLite."""

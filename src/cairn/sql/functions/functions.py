@@ -1,0 +1,266 @@
+"""The functions that Cairn adds to SQLite, and `register`, which puts them on a connection.
+
+Names begin with the type they give (i integer, d double, n decimal, s text, u uuid, t datetime,
+b boolean, j json, c text function). An error raised here keeps its class through apsw.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from cairn.model.decimals import decode_decimal
+from cairn.model.errors import CardinalityViolation, InvalidText, OutOfRange
+from cairn.model.values import (
+    ColumnType,
+    from_physical,
+    list_text,
+    micros_to_datetime,
+    parse_text,
+    to_physical,
+)
+from cairn.sql.functions import lists, maths, numbers, texts, time_formats, times, words
+from cairn.sql.functions.numbers import strict, total
+from cairn.sql.functions.times import MICROS_PER_DAY
+
+
+def double_text(value: float) -> str:
+    """PostgreSQL's shortest spelling: exponents from 1e+15 and below 1e-04."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0:
+        return "0" if math.copysign(1, value) > 0 else "-0"
+    mantissa, _, power = f"{value!r}".partition("e")
+    magnitude = Decimal(repr(value)).adjusted()
+    if power or magnitude >= 15 or magnitude < -4:
+        digits = repr(value).replace("-", "", 1) if value < 0 else repr(value)
+        mantissa, _, power = digits.partition("e")
+        whole, _, fraction = mantissa.partition(".")
+        fraction = "" if fraction == "0" else fraction
+        exponent = int(power or 0) + len(whole) - 1
+        body = (whole + fraction).lstrip("0")
+        if not power and whole == "0":
+            exponent = -(len(fraction) - len(fraction.lstrip("0")) + 1)
+        body = body.rstrip("0") or "0"
+        text = body[0] + ("." + body[1:] if len(body) > 1 else "") + f"e{exponent:+03d}"
+        return ("-" if value < 0 else "") + text
+    return mantissa.removesuffix(".0")
+
+
+def datetime_text(micros: int) -> str:
+    value = micros_to_datetime(micros)
+    text = value.strftime("%Y-%m-%d %H:%M:%S") if value.year >= 1000 else value.isoformat(" ")[:19]
+    if value.microsecond:
+        text += f".{value.microsecond:06d}".rstrip("0")
+    return text + "+00"
+
+
+def _parser(type_: ColumnType) -> Callable[..., Any]:
+    @strict
+    def parse(text: str) -> Any:
+        if "_" in text and type_ in _NUMERIC:
+            raise InvalidText(f'invalid input syntax for type {type_.value}: "{text}"')
+        value = parse_text(type_, text)
+        if type_ is ColumnType.DOUBLE and math.isinf(value) and "inf" not in text.lower():
+            raise OutOfRange(f'"{text.strip()}" is out of range for type double precision')
+        return to_physical(type_, value)
+
+    return parse
+
+
+_NUMERIC = (ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.DECIMAL)
+
+
+_DATE = re.compile(
+    r"\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}:\d\d(:\d\d(\.\d+)?)?([+-]\d\d(:?\d\d)?|Z)?)?"
+)
+
+
+@strict
+def t_parse(text: str) -> Any:
+    try:
+        return to_physical(ColumnType.DATETIME, parse_text(ColumnType.DATETIME, text))
+    except InvalidText:
+        if _DATE.fullmatch(text.strip()):
+            raise InvalidText(
+                f'date/time field value out of range: "{text}"', sqlstate="22008"
+            ) from None
+        raise InvalidText(
+            f'invalid input syntax for type timestamp with time zone: "{text}"', sqlstate="22007"
+        ) from None
+
+
+@strict
+def b_of_j(data: str) -> int:
+    value = texts.read_json(data)
+    if not isinstance(value, bool):
+        raise InvalidText(f"cannot cast {texts.short(data)} to boolean")
+    return int(value)
+
+
+@strict
+def s_of_j(data: str) -> str:
+    """The text of a JSON string is its content; everything else keeps its JSON spelling."""
+    value = texts.read_json(data)
+    return texts.plain_text(value) if isinstance(value, str) else data
+
+
+def _number(data: str, type_: str) -> int | float:
+    value = texts.read_json(data)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidText(f'invalid input syntax for type {type_}: "{texts.short(data)}"')
+    return value
+
+
+@strict
+def i_of_j(data: str) -> int:
+    value = _number(data, "integer")
+    return int(numbers.i_of_d(value)) if isinstance(value, float) else numbers.int64(value)
+
+
+@strict
+def d_of_j(data: str) -> float:
+    return float(_number(data, "double"))
+
+
+@strict
+def j_check(text: str) -> str:
+    texts.read_json(text)
+    return text
+
+
+def only_row(count: int, value: Any) -> Any:
+    """A sub-query used as a value: NULL when empty, an error when it has two rows."""
+    if count > 1:
+        raise CardinalityViolation("more than one row returned by a subquery used as an expression")
+    return value
+
+
+def s_pack(value: Any, separator: Any) -> str | None:
+    return None if value is None else json.dumps([value, separator])
+
+
+class PackedConcat:
+    """`string_agg(DISTINCT …)`: value and separator travel as one argument, as SQLite wants it."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+
+    def add(self, packed: str | None) -> None:
+        if packed is not None:
+            value, separator = json.loads(packed)
+            if self.parts:
+                self.parts.append(separator or "")
+            self.parts.append(value)
+
+    def value(self) -> str | None:
+        return "".join(self.parts) if self.parts else None
+
+
+class ListAgg:
+    """`array_agg`: NULLs stay, no rows give NULL."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+
+    def add(self, value: Any) -> None:
+        self.values.append(value)
+
+    def remove(self, value: Any) -> None:
+        """A frame moved on: rows leave it in the order in which they came."""
+        self.values.pop(0)
+
+    def value(self) -> str | None:
+        return list_text(self.values) if self.values else None
+
+
+def c_concat(*parts: str | None) -> str:
+    return "".join(part for part in parts if part is not None)
+
+
+_ROW_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    name: function
+    for module in (numbers, maths, texts, words, times, time_formats)
+    for name, function in vars(module).items()
+    if name[:2] in ("i_", "d_", "n_", "c_", "t_") or name.startswith("store_")
+}
+
+#: Every scalar function: SQLite calls it by this name, constant folding calls it directly.
+SCALARS: dict[str, Callable[..., Any]] = {
+    **_ROW_FUNCTIONS,
+    "b_parse": _parser(ColumnType.BOOLEAN),
+    "i_parse": _parser(ColumnType.INTEGER),
+    "d_parse": _parser(ColumnType.DOUBLE),
+    "n_parse": _parser(ColumnType.DECIMAL),
+    "u_parse": _parser(ColumnType.UUID),
+    "t_parse": t_parse,
+    "j_check": j_check,
+    "s_of_b": strict(lambda value: "true" if value else "false"),
+    "s_of_i": strict(str),
+    "s_of_d": strict(double_text),
+    "s_of_n": strict(lambda data: f"{decode_decimal(data):f}"),
+    "s_of_u": strict(lambda data: str(from_physical(ColumnType.UUID, data))),
+    "s_of_t": strict(datetime_text),
+    "s_of_j": s_of_j,
+    "b_of_j": b_of_j,
+    "i_of_j": i_of_j,
+    "d_of_j": d_of_j,
+    "n_of_j": strict(lambda data: to_physical(ColumnType.DECIMAL, d_of_j(data))),
+    "d_of_i": strict(float),
+    "b_of_i": strict(lambda value: 1 if value else 0),
+    "i_of_b": strict(int),
+    "t_date": strict(lambda micros: numbers.int64(micros - micros % MICROS_PER_DAY)),
+    "only_row": only_row,
+    "s_pack": s_pack,
+    "c_lower": strict(str.lower),
+    "c_upper": strict(str.upper),
+    "c_length": strict(len),
+    "c_reverse": strict(lambda text: text[::-1]),
+    "c_concat": c_concat,
+}
+SCALARS.update(lists.scalars(SCALARS))
+SCALARS = {  # `strict` is total as well
+    name: function if hasattr(function, "__wrapped__") else total(function)
+    for name, function in SCALARS.items()
+}
+
+
+#: Those whose work is what their arguments say: never done while others wait for the event loop.
+HEAVY = frozenset({"a_series", "a_times", "c_repeat", "c_lpad", "c_rpad"})
+
+
+def register(connection: Any) -> None:
+    """Make all functions known to an apsw connection."""
+    for name, function in SCALARS.items():
+        connection.create_scalar_function(name, function, -1, deterministic=True)
+    connection.create_window_function(
+        "n_sum", _window(numbers.DecimalSum, numbers.DecimalSum.remove), 1
+    )
+    connection.create_window_function("a_agg", _window(ListAgg, ListAgg.remove), 1)
+    connection.create_aggregate_function("s_agg", _aggregate(PackedConcat), 1)
+
+
+def _aggregate(cls: type[Any]) -> Callable[[], Any]:
+    def factory() -> Any:
+        state = cls()
+        return state, lambda _, *args: state.add(*args), lambda _: state.value()
+
+    return factory
+
+
+def _window(cls: type[Any], remove: Callable[..., None]) -> Callable[[], Any]:
+    def factory() -> Any:
+        state = cls()
+        return (
+            state,
+            lambda _, *args: state.add(*args),
+            lambda _: state.value(),
+            lambda _: state.value(),
+            lambda _, *args: remove(state, *args),
+        )
+
+    return factory

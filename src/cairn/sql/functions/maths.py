@@ -1,0 +1,138 @@
+"""More functions of numbers: bits, logarithms, angles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal, localcontext
+
+from cairn.model.decimals import decode_decimal, encode_decimal
+from cairn.model.errors import InvalidParameter, OutOfRange
+from cairn.model.values import INT64_MAX
+from cairn.sql.functions.numbers import divide, i_mul, n_div, n_trunc, rounded, strict
+
+
+def _signed(value: int) -> int:
+    """The lowest 64 bits as a signed number."""
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if value >> 63 else value
+
+
+@strict
+def i_and(a: int, b: int) -> int:
+    return a & b
+
+
+@strict
+def i_or(a: int, b: int) -> int:
+    return a | b
+
+
+@strict
+def i_xor(a: int, b: int) -> int:
+    return a ^ b
+
+
+@strict
+def i_not(a: int) -> int:
+    return ~a
+
+
+@strict
+def i_shl(a: int, b: int) -> int:
+    return _signed(a << (b & 63))
+
+
+@strict
+def i_shr(a: int, b: int) -> int:
+    return a >> (b & 63)
+
+
+@strict
+def n_quotient(a: bytes, b: bytes) -> bytes:
+    """`div`: the whole part of a quotient."""
+    found: bytes = n_trunc(n_div(a, b))
+    return found
+
+
+def n_spread(
+    total: bytes | None, squares: bytes | None, count: int | None, name: str
+) -> bytes | None:
+    """Variance or deviation from the sums of values and of their squares."""
+    one_less = name not in ("var_pop", "stddev_pop")
+    if not count or total is None or squares is None or (one_less and count < 2):
+        return None
+    with localcontext() as context:
+        context.prec = 100
+        value, square = decode_decimal(total), decode_decimal(squares)
+        spread = divide(count * square - value * value, Decimal(count * (count - one_less)))
+        if name.startswith("stddev"):  # with as many digits as the quotient has
+            exponent = spread.as_tuple().exponent
+            digits = -exponent if isinstance(exponent, int) else 0
+            spread = rounded(max(spread, Decimal(0)).sqrt(), max(digits, 0))
+        return encode_decimal(spread)
+
+
+@strict
+def i_gcd(a: int, b: int) -> int:
+    found = math.gcd(a, b)
+    if found > INT64_MAX:
+        raise OutOfRange("integer out of range")
+    return found
+
+
+@strict
+def i_lcm(a: int, b: int) -> int:
+    common = math.gcd(a, b)
+    return int(i_mul(abs(a) // common, abs(b))) if common else 0
+
+
+def _finite(name: str, function: Callable[[float], float]) -> Callable[..., float]:
+    @strict
+    def call(value: float) -> float:
+        try:
+            return function(value)
+        except OverflowError:
+            raise OutOfRange("value out of range: overflow") from None
+        except ValueError:
+            raise OutOfRange("input is out of range") from None
+
+    call.__name__ = name
+    return call
+
+
+def _positive(function: Callable[[float], float]) -> Callable[[float], float]:
+    def call(value: float) -> float:
+        if value <= 0:
+            what = "zero" if value == 0 else "a negative number"
+            raise InvalidParameter(f"cannot take logarithm of {what}", sqlstate="2201E")
+        return function(value)
+
+    return call
+
+
+def _root(value: float) -> float:
+    return math.copysign(abs(value) ** (1 / 3), value)
+
+
+d_exp = _finite("d_exp", math.exp)
+d_ln = _finite("d_ln", _positive(math.log))
+d_log = _finite("d_log", _positive(math.log10))
+d_sin = _finite("d_sin", math.sin)
+d_cos = _finite("d_cos", math.cos)
+d_tan = _finite("d_tan", math.tan)
+d_asin = _finite("d_asin", math.asin)
+d_acos = _finite("d_acos", math.acos)
+d_atan = _finite("d_atan", math.atan)
+d_cbrt = _finite("d_cbrt", _root)
+d_degrees = _finite("d_degrees", math.degrees)
+d_radians = _finite("d_radians", math.radians)
+
+
+@strict
+def d_atan2(a: float, b: float) -> float:
+    return math.atan2(a, b)
+
+
+def d_pi() -> float:
+    return math.pi

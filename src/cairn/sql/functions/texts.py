@@ -1,0 +1,268 @@
+"""Text functions with PostgreSQL's rules: LIKE, SIMILAR TO, substring, trim, to_char, to_date."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from cairn.model.errors import CairnError, InvalidParameter, InvalidText, LimitExceeded, OutOfRange
+from cairn.model.values import datetime_to_micros
+from cairn.sql.functions import patterns
+from cairn.sql.functions.numbers import strict
+
+
+@strict
+def c_like(text: str, pattern: str, escape: str = "\\") -> int:
+    return 1 if patterns.like(pattern, escape)(text) else 0
+
+
+@strict
+def c_ilike(text: str, pattern: str, escape: str = "\\") -> int:
+    return 1 if patterns.like(pattern, escape, ignores_case=True)(text) else 0
+
+
+@strict
+def c_similar(text: str, pattern: str, escape: str = "\\") -> int:
+    return 1 if patterns.similar(pattern, escape).fullmatch(text) else 0
+
+
+@strict
+def c_substring_similar(text: str, pattern: str, escape: str) -> str | None:
+    found = patterns.similar(pattern, escape).fullmatch(text)
+    if found is None:
+        return None
+    return str(found.group(1)) if found.re.groups else text
+
+
+@strict
+def c_substring_regexp(text: str, pattern: str) -> str | None:
+    found = patterns.regexp(pattern).search(text)
+    if found is None:
+        return None
+    return found.group(1) if found.re.groups else found.group()  # type: ignore[no-any-return]
+
+
+@strict
+def c_regexp(text: str, pattern: str) -> int:
+    return 1 if patterns.regexp(pattern, captures=False).search(text) else 0
+
+
+@strict
+def c_iregexp(text: str, pattern: str) -> int:
+    return 1 if patterns.regexp(pattern, "i", captures=False).search(text) else 0
+
+
+@strict
+def c_substr(text: str, start: int, length: int | None = None) -> str:
+    """From `start`, counted from 1; places before the text count too, as in PostgreSQL."""
+    first = max(start - 1, 0)
+    if length is None:
+        return text[first:]
+    if length < 0:
+        raise InvalidParameter("negative substring length not allowed", sqlstate="22011")
+    return text[first : max(start - 1 + length, 0)]
+
+
+@strict
+def c_trim(text: str, chars: str, side: str) -> str:
+    if side == "leading":
+        return text.lstrip(chars) if chars else text
+    if side == "trailing":
+        return text.rstrip(chars) if chars else text
+    return text.strip(chars) if chars else text
+
+
+@strict
+def c_left(text: str, count: int) -> str:
+    return text[:count]
+
+
+@strict
+def c_right(text: str, count: int) -> str:
+    if count == 0:
+        return ""
+    return text[-count:]
+
+
+MAX_LENGTH = 1 << 26  # characters of a text that a function makes
+
+
+def check_length(length: int) -> None:
+    if length > MAX_LENGTH:
+        raise CairnError("requested length too large", sqlstate="54000")
+
+
+@strict
+def c_replace(text: str, old: str, new: str) -> str:
+    if not old:
+        return text
+    if len(new) > len(old):
+        check_length(len(text) + text.count(old) * (len(new) - len(old)))
+    return text.replace(old, new)
+
+
+@strict
+def c_repeat(text: str, count: int) -> str:
+    check_length(count * len(text))
+    return text * max(count, 0)
+
+
+@strict
+def c_lpad(text: str, length: int, fill: str = " ") -> str:
+    return _pad(text, length, fill, left=True)
+
+
+@strict
+def c_rpad(text: str, length: int, fill: str = " ") -> str:
+    return _pad(text, length, fill, left=False)
+
+
+def _pad(text: str, length: int, fill: str, *, left: bool) -> str:
+    missing = max(length, 0) - len(text)
+    check_length(missing)
+    if missing <= 0 or not fill:
+        return text[: max(length, 0)]
+    padding = (fill * (missing // len(fill) + 1))[:missing]
+    return padding + text if left else text + padding
+
+
+@strict
+def c_position(text: str, part: str) -> int:
+    return text.find(part) + 1
+
+
+def c_limit(count: int | None) -> int:
+    """LIMIT or OFFSET given by a parameter: NULL is none, a negative one an error."""
+    if count is None:
+        return -1
+    if count < 0:
+        raise InvalidParameter("LIMIT must not be negative", sqlstate="2201W")
+    return count
+
+
+# --- dates ----------------------------------------------------------------------------------------
+
+MAX_TIME_FORMAT = 200
+_FORMAT = {
+    "YYYY": "%Y",
+    "YY": "%y",
+    "MONTH": "%B",
+    "MON": "%b",
+    "MM": "%m",
+    "DDD": "%j",
+    "DD": "%d",
+    "DAY": "%A",
+    "DY": "%a",
+    "HH24": "%H",
+    "HH12": "%I",
+    "HH": "%I",
+    "MI": "%M",
+    "SS": "%S",
+    "US": "%f",
+    "AM": "%p",
+    "PM": "%p",
+    "TZ": "%Z",
+}
+_PIECE = re.compile("|".join(sorted(_FORMAT, key=len, reverse=True)) + '|"[^"]*"', re.IGNORECASE)
+
+
+@lru_cache(maxsize=256)
+def _strftime(pattern: str) -> str:
+    """Picodata takes strftime's spelling, PostgreSQL its own; a `%` tells them apart."""
+    if "%" in pattern:
+        return pattern
+
+    def piece(match: re.Match[str]) -> str:
+        word = match.group()
+        return word[1:-1] if word[0] == '"' else _FORMAT[word.upper()]
+
+    return _PIECE.sub(piece, pattern)
+
+
+@strict
+def c_to_date(text: str, pattern: str) -> int:
+    if len(pattern) > MAX_TIME_FORMAT:
+        raise InvalidText(f"a format of more than {MAX_TIME_FORMAT} characters", sqlstate="22007")
+    try:
+        value = datetime.strptime(text, _strftime(pattern))
+    except (ValueError, IndexError, OverflowError, re.error):  # whatever strptime stumbles over
+        raise InvalidText(
+            f'invalid value "{short(text)}" for the format "{pattern}"', sqlstate="22007"
+        ) from None
+    try:
+        return datetime_to_micros(value.replace(tzinfo=value.tzinfo or UTC))
+    except OverflowError:
+        raise OutOfRange("timestamp out of range", sqlstate="22008") from None
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def read_json(data: str) -> Any:
+    """The value of a JSON text, or why it is none."""
+    try:
+        return json.loads(data, parse_constant=_no_constant)
+    except RecursionError:
+        raise LimitExceeded("json is nested too deeply", sqlstate="54001") from None
+    except ValueError:
+        raise InvalidText(f'invalid input syntax for type json: "{short(data)}"') from None
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(word)  # NaN and Infinity are Python's
+
+
+def short(text: str) -> str:
+    return text if len(text) <= 200 else text[:200] + "…"
+
+
+def plain_text(text: str) -> str:
+    """A text that came out of JSON, where escapes can spell what is no text."""
+    if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+        raise InvalidText(
+            "unsupported Unicode escape sequence",
+            detail="it stands for no character that a text can have",
+            sqlstate="22P05",
+        )
+    return text
+
+
+def _dumps(value: Any) -> str | None:
+    if value is None:
+        return None
+    try:
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    except RecursionError:
+        raise LimitExceeded("json is nested too deeply", sqlstate="54001") from None
+    except ValueError:  # a number of too many digits
+        raise OutOfRange("a number of the json is out of range") from None
+    return text if text.isascii() else plain_text(text)
+
+
+def c_json_path(data: str | None, *path: Any) -> str | None:
+    """One step for each key; a list takes numbers from 0, or their text."""
+    if data is None or None in path:
+        return None
+    value = read_json(data)
+    for key in path:
+        if isinstance(value, dict):
+            value = value.get(str(key))
+        elif isinstance(value, list) and _NUMBER.fullmatch(str(key)):
+            at = int(key)
+            value = value[at] if -len(value) <= at < len(value) else None
+        else:
+            return None
+    return _dumps(value)
+
+
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
+
+
+def c_index(data: str | None, key: Any) -> str | None:
+    """`a[1]` of an array counts from 1; `m['k']` of a map takes the key."""
+    if isinstance(key, int):
+        return None if key < 1 else c_json_path(data, key - 1)
+    return c_json_path(data, key)

@@ -1,0 +1,135 @@
+"""More functions of text, as PostgreSQL has them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import lru_cache
+from typing import Any
+
+from cairn.model.errors import InvalidParameter, LimitExceeded
+from cairn.sql.functions.numbers import strict
+from cairn.sql.functions.patterns import regexp
+from cairn.sql.functions.texts import check_length
+
+_WORD = re.compile(r"[^\W_]+")
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_GROUP = re.compile(r"\\(\\|&|\d)")
+
+
+@strict
+def c_initcap(text: str) -> str:
+    return _WORD.sub(lambda match: match[0][0].upper() + match[0][1:].lower(), text)
+
+
+@strict
+def c_split_part(text: str, delimiter: str, at: int) -> str:
+    if at == 0:
+        raise InvalidParameter("field position must not be zero")
+    parts = text.split(delimiter) if delimiter else [text]
+    place = at - 1 if at > 0 else len(parts) + at
+    return parts[place] if 0 <= place < len(parts) else ""
+
+
+def c_concat_ws(separator: str | None, *parts: str | None) -> str | None:
+    if separator is None:
+        return None
+    return separator.join(part for part in parts if part is not None)
+
+
+@strict
+def c_md5(text: str) -> str:
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+@strict
+def c_chr(code: int) -> str:
+    if code == 0:
+        raise LimitExceeded("null character not permitted")
+    try:
+        found = chr(code)
+    except (ValueError, OverflowError):
+        found = "\ud800"
+    if "\ud800" <= found <= "\udfff":
+        raise LimitExceeded(f"requested character too large for encoding: {code}")
+    return found
+
+
+@strict
+def c_ascii(text: str) -> int:
+    return ord(text[0]) if text else 0
+
+
+@strict
+def c_translate(text: str, old: str, new: str) -> str:
+    table: dict[int, str | None] = {}
+    for at, char in enumerate(old):
+        table.setdefault(ord(char), new[at] if at < len(new) else None)
+    return text.translate(table)
+
+
+@strict
+def c_starts_with(text: str, prefix: str) -> int:
+    return int(text.startswith(prefix))
+
+
+@strict
+def c_octets(text: str) -> int:
+    return len(text.encode())
+
+
+@strict
+def c_bits(text: str) -> int:
+    return 8 * len(text.encode())
+
+
+@strict
+def c_quote_literal(text: str) -> str:
+    quoted = text.replace("'", "''")
+    return "E'" + quoted.replace("\\", "\\\\") + "'" if "\\" in quoted else f"'{quoted}'"
+
+
+@strict
+def c_quote_ident(text: str) -> str:
+    return text if _PLAIN_NAME.fullmatch(text) else '"' + text.replace('"', '""') + '"'
+
+
+@strict
+def c_overlay(text: str, new: str, start: int, length: int | None = None) -> str:
+    if start < 1:
+        raise InvalidParameter("negative substring length not allowed", sqlstate="22011")
+    size = len(new) if length is None else length
+    return text[: start - 1] + new + text[max(start - 1 + size, 0) :]
+
+
+@lru_cache(maxsize=256)
+def _flags(flags: str) -> tuple[str, int]:
+    """(flags of the expression, how many to replace; 0: all)."""
+    for flag in flags:
+        if flag not in "gicnsx":
+            raise InvalidParameter(f'invalid regular expression option: "{flag}"')
+    return flags.replace("g", ""), 0 if "g" in flags else 1
+
+
+@strict
+def c_regexp_replace(text: str, pattern: str, new: str, flags: str = "") -> str:
+    how, count = _flags(flags)
+    expression = regexp(pattern, how)
+    groups = int(expression.groups)
+    size = len(text)
+
+    def put(match: Any) -> str:
+        nonlocal size
+
+        def group(mark: re.Match[str]) -> str:
+            if mark[1] == "\\":
+                return "\\"
+            number = 0 if mark[1] == "&" else int(mark[1])
+            return match[number] or "" if number <= groups else ""
+
+        found = _GROUP.sub(group, new)
+        size += len(found)
+        check_length(size)
+        return found
+
+    return str(expression.sub(put, text, count))

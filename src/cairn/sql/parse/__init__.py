@@ -1,0 +1,1 @@
+"""Text to sqlglot's tree."""

@@ -1,0 +1,65 @@
+"""Reading sqlglot's tree: names, places, and the refusal of what nobody asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from cairn.model.errors import Unsupported
+from cairn.sql.bind.scope import Scope
+from cairn.sql.ir import (
+    Query,
+)
+from cairn.sql.parse.dialect import walk_position
+
+#: What people call it, where sqlglot's class has another name.
+_SHOWN = {
+    "Lock": "FOR UPDATE",
+    "TableSample": "TABLESAMPLE",
+    "WithinGroup": "WITHIN GROUP",
+    "GroupingSets": "GROUPING SETS",
+    "Tuple": "a row as a value",
+    "AtIndex": "AT",
+    "MatchRecognize": "MATCH_RECOGNIZE",
+    "Qualify": "QUALIFY",
+    "PropertyEQ": ":=",
+    "Bracket": "a subscript",
+}
+_HINTS = {
+    "Lock": "each statement commits by itself; UPDATE … WHERE says what must still hold",
+    "Lateral": "write a correlated sub-query in the select list",
+}
+
+
+def name_of(node: Any) -> str:
+    """An identifier as PostgreSQL folds it."""
+    if isinstance(node, exp.Identifier):
+        return str(node.this) if node.args.get("quoted") else str(node.this).lower()
+    return str(getattr(node, "name", node)).lower()
+
+
+def refuse(node: exp.Expr, what: str | None = None) -> Unsupported:
+    kind = type(node).__name__
+    shown = what or _SHOWN.get(kind, kind.upper())
+    return Unsupported(
+        f"{shown} is not supported", hint=_HINTS.get(kind), position=walk_position(node)
+    )
+
+
+def bind_query(scope: Scope, tree: exp.Expr) -> Query:
+    """Queries hold expressions and expressions hold queries: hence the late import."""
+    from cairn.sql.bind.bind import bind_query as bind_inner
+
+    return bind_inner(scope, tree)
+
+
+def allow(node: exp.Expr, names: frozenset[str] | set[str]) -> None:
+    """Refuse whatever else sqlglot understood: nothing is ignored in silence."""
+    for key, value in node.args.items():
+        if key not in names and value and value is not True:
+            shown = value[0] if isinstance(value, list) else value
+            if type(shown).__name__ in _SHOWN:
+                raise refuse(shown)
+            what = type(shown).__name__ if isinstance(shown, exp.Expr) else key
+            raise refuse(node, f"{what.upper()} in {type(node).__name__.upper()}")

@@ -1,0 +1,1 @@
+"""IR to plans: what runs where."""

@@ -1,0 +1,178 @@
+"""INSERT into global tables: conflicts are decided against what is read at one position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import CardinalityViolation
+from cairn.model.ops import Dml, Insert, Replace, Update
+from cairn.model.ranges import KeyRange, one_key, whole_table
+from cairn.model.schema import Table, physical_column
+from cairn.sql.bind.changes import Conflict
+from cairn.sql.bind.dml import BoundInsert
+from cairn.sql.ir import Col, Expr, Query, Values
+from cairn.sql.plan.closed import evaluator
+from cairn.sql.plan.global_rows import (
+    check_operable_table,
+    clash_in,
+    find_key,
+    reading,
+    returned_rows,
+    source_ranges,
+    unique_violation,
+)
+from cairn.sql.plan.read import Numbers
+from cairn.sql.plan.write import check_not_null
+from cairn.sql.plans import GlobalChange, GlobalWrite, ReadLocal, Row, Rows
+from cairn.sql.render.render import Renderer
+from cairn.sql.render.slots import Params, Slots
+from cairn.sql.typing_rules import plain
+
+
+def plan_global_insert(bound: BoundInsert, catalog: Catalog, numbers: Numbers) -> GlobalWrite:
+    table = bound.table
+    if bound.rows is not None:
+        known = [[evaluator(cell) for cell in row] for row in bound.rows]
+        if all(cell is not None for row in known for cell in row):
+            cells: Any = known
+
+            def execute(read: ReadLocal, params: Params) -> GlobalChange:
+                rows = [tuple([cell(params) for cell in row]) for row in cells]
+                return _Inserting(bound, catalog, read, params).rows(rows, ())
+
+            return GlobalWrite(table, execute, returns=bound.returning is not None)
+        query: Query = Values(
+            bound.rows,
+            tuple(column.name for column in table.columns),
+            tuple(plain(column.type) for column in table.columns),
+        )
+    else:
+        assert bound.query is not None
+        query = bound.query
+    sources = source_ranges(query)
+
+    def finish(read: ReadLocal, params: Params, rows: Rows) -> GlobalChange:
+        found = [tuple(row) for row in rows]
+        return _Inserting(bound, catalog, read, params).rows(found, sources)
+
+    return reading(bound.table, query, catalog, numbers, finish, bound.returning is not None)
+
+
+class _Inserting:
+    """One INSERT at one position."""
+
+    def __init__(
+        self, bound: BoundInsert, catalog: Catalog, read: ReadLocal, params: Params
+    ) -> None:
+        self.bound, self.table, self.conflict = bound, bound.table, bound.conflict
+        self.read, self.params = read, params
+        self.unique = [i for i in catalog.indexes.get(self.table.id, ()) if i.unique]
+        self.chosen: dict[Row, Row] = {}  # rows as they will be, by primary key
+        self.ops: list[Dml] = []
+        self.told: list[Row] = []  # of RETURNING
+
+    def rows(self, rows: list[Row], sources: tuple[KeyRange, ...]) -> GlobalChange:
+        check_operable_table(self.table)
+        ranges: list[KeyRange] = list(sources)
+        if self.unique:
+            ranges.append(whole_table(self.table.id))
+        for row in rows:
+            check_not_null(self.table, row)
+            key = self._key(row)
+            if not self.unique:
+                ranges.append(one_key(self.table.id, key))
+            self._row(row, key)
+        returned = returned_rows(self.bound.returning, self.told, self.read, self.params)
+        return GlobalChange(tuple(self.ops), tuple(dict.fromkeys(ranges)), len(self.told), returned)
+
+    def _key(self, row: Row) -> Row:
+        return tuple(row[at] for at in self.table.key_positions)
+
+    def _row(self, row: Row, key: Row) -> None:
+        action = self.conflict.action
+        if action == "update" and self._updates(row):
+            return
+        where = self._taken(row, key)
+        if where is None or (action == "replace" and where == self.table.primary_key):
+            clash = self._clash(row, key)
+            if clash is None:
+                make = Replace if action == "replace" else Insert
+                self.ops.append(make(self.table.id, row))
+                self._done(key, row)
+                return
+            where = clash[1]
+            if action != "nothing" or self.conflict.columns not in (None, where):
+                raise unique_violation(self.table, clash[1], row, clash[0])
+        elif action != "nothing" or self.conflict.columns not in (None, where):
+            raise unique_violation(self.table, self.table.primary_key, row)
+
+    def _done(self, key: Row, row: Row) -> None:
+        self.chosen[key] = row
+        self.told.append(row)
+
+    def _taken(self, row: Row, key: Row) -> tuple[str, ...] | None:
+        """The primary key when a row has it already."""
+        table = self.table
+        if key in self.chosen or find_key(table, table.key_positions, key, self.read) is not None:
+            return table.primary_key
+        return None
+
+    def _clash(self, row: Row, key: Row) -> tuple[str, tuple[str, ...]] | None:
+        name = clash_in(self.table, self.unique, row, key, list(self.chosen.values()), self.read)
+        if name is None:
+            return None
+        return name, next(tuple(i.columns) for i in self.unique if i.name == name)
+
+    def _updates(self, row: Row) -> bool:
+        """DO UPDATE: whether a row was there, and then changed unless WHERE said no."""
+        places = [self.table.position(name) for name in self.conflict.columns or ()]
+        mine = tuple(row[at] for at in places)
+        if None not in mine and any(
+            tuple(other[at] for at in places) == mine for other in self.chosen.values()
+        ):
+            raise CardinalityViolation(
+                "ON CONFLICT DO UPDATE command cannot affect row a second time"
+            )
+        sql, more = _update_query(self.table, self.conflict, places)
+        found = self.read(sql, (*row, *more(self.params)))
+        if not found:
+            return False
+        wanted, values = found[0][0], tuple(found[0][1:])
+        if not wanted:
+            return True
+        check_not_null(self.table, values)
+        key = self._key(values)
+        clash = self._clash(values, key)
+        if clash is not None:
+            raise unique_violation(self.table, clash[1], values, clash[0])
+        sets = tuple((at, values[at]) for at, _ in self.conflict.sets)
+        self.ops.append(Update(self.table.id, key, sets))
+        self._done(key, values)
+        return True
+
+
+def _update_query(
+    table: Table, conflict: Conflict, places: list[int]
+) -> tuple[str, Callable[[Params], tuple[Any, ...]]]:
+    """The row that is there as it would become; the one to be inserted is bound from ?1 on."""
+    slots = Slots(len(table.columns))
+    renderer = Renderer(slots)
+    sets = dict(conflict.sets)
+    old, new = f"r{conflict.rel}", f"r{conflict.excluded}"
+    columns: list[Expr] = [
+        sets.get(at) or Col(plain(column.type), conflict.rel, at, column.name)
+        for at, column in enumerate(table.columns)
+    ]
+    shown = ", ".join(renderer.expr(each) for each in columns)
+    wanted = renderer.expr(conflict.where) if conflict.where is not None else "1"
+    given = ", ".join(f"?{at + 1} AS {physical_column(at)}" for at in range(len(table.columns)))
+    same = " AND ".join(
+        f"{old}.{physical_column(at)} = {new}.{physical_column(at)}" for at in places
+    )
+    return (
+        f"SELECT {wanted}, {shown} FROM {table.physical_name} AS {old}, "
+        f"(SELECT {given}) AS {new} WHERE {same}",
+        slots.bind(),
+    )

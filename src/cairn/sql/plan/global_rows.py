@@ -1,0 +1,180 @@
+"""DML on global tables: what to read, what to propose, what must not have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import UniqueViolation
+from cairn.model.ops import Delete, Dml, Update
+from cairn.model.ranges import KeyRange, one_key, whole_table
+from cairn.model.schema import Index, Table, physical_column
+from cairn.sql.bind.dml import BoundChange
+from cairn.sql.ir import Col, Expr, Item, Query, conjuncts, scans_in, walk
+from cairn.sql.plan.buckets import equal_classes
+from cairn.sql.plan.closed import evaluator
+from cairn.sql.plan.read import Numbers, check_operable, plan_read
+from cairn.sql.plan.write import check_not_null, scan_column
+from cairn.sql.plans import GlobalChange, GlobalWrite, PointRead, ReadLocal, Row, Rows
+from cairn.sql.render.constraints import key_exists
+from cairn.sql.render.render import Renderer
+from cairn.sql.render.slots import Params, Slots
+
+
+def unique_violation(
+    table: Table, columns: Sequence[str], row: Row, name: str | None = None
+) -> UniqueViolation:
+    index = name or f"{table.name}_pkey"
+    return UniqueViolation(
+        f'Duplicate key exists in unique index "{index}" in space "{table.name}"',
+        detail=key_exists(table, columns, row),
+    )
+
+
+def source_ranges(query: Query) -> tuple[KeyRange, ...]:
+    tables = {scan.table.id for scan in scans_in(query) if scan.table.is_global}
+    return tuple(whole_table(each) for each in sorted(tables))
+
+
+Finish = Callable[[ReadLocal, Params, Rows], GlobalChange]
+
+
+def reading(
+    table: Table,
+    query: Query,
+    catalog: Catalog,
+    numbers: Numbers,
+    finish: Finish,
+    returns: bool = False,
+) -> GlobalWrite:
+    """A write whose rows come from a query: read here, or first by the executor when sharded."""
+    plan = plan_read(query, catalog, numbers)
+    if isinstance(plan, PointRead) and plan.bucket is None:
+        local = plan
+
+        def execute(read: ReadLocal, params: Params) -> GlobalChange:
+            return finish(read, params, read(local.sql, local.bind(params)))
+
+        return GlobalWrite(table, execute, returns=returns)
+
+    def refuse(read: ReadLocal, params: Params) -> GlobalChange:
+        raise AssertionError("this statement has a read plan; call execute_rows")
+
+    return GlobalWrite(table, refuse, plan, finish, returns)
+
+
+def check_operable_table(table: Table) -> None:
+    from cairn.sql.ir import Scan
+
+    check_operable([Scan(0, table, table.name)])
+
+
+def find_key(table: Table, places: tuple[int, ...], values: Row, read: ReadLocal) -> Row | None:
+    key = ", ".join(physical_column(at) for at in table.key_positions)
+    where = " AND ".join(f"{physical_column(at)} = ?{n}" for n, at in enumerate(places, 1))
+    found = read(f"SELECT {key} FROM {table.physical_name} WHERE {where}", tuple(values))
+    return found[0] if found else None
+
+
+def clash_in(
+    table: Table, unique: list[Index], row: Row, key: Row, others: list[Row], read: ReadLocal
+) -> str | None:
+    """The unique index in which another row already has these values; NULLs never clash."""
+    for index in unique:
+        places = tuple(table.position(name) for name in index.columns)
+        values = tuple(row[at] for at in places)
+        if None in values:
+            continue
+        found = find_key(table, places, values, read)
+        if found is not None and tuple(found) != key:
+            return index.name
+        for other in others:
+            same_key = tuple(other[at] for at in table.key_positions) == key
+            if not same_key and tuple(other[at] for at in places) == values:
+                return index.name
+    return None
+
+
+# --- UPDATE and DELETE ----------------------------------------------------------------------------
+
+
+def plan_global_change(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> GlobalWrite:
+    table, scan = bound.scan.table, bound.scan
+    size = len(table.primary_key)
+    columns: list[Expr] = [scan_column(scan, at) for at in table.key_positions]
+    if bound.sets is not None or bound.returning is not None:
+        sets = dict(bound.sets or ())
+        columns += [sets.get(at) or scan_column(scan, at) for at in range(len(table.columns))]
+    query = bound.select(tuple(Item("", expr) for expr in columns))
+    key = _whole_key(bound)
+    sources = tuple(each for each in source_ranges(query) if each.table != table.id or not key)
+    unique = [index for index in catalog.indexes.get(table.id, ()) if index.unique]
+    changed = [at for at, _ in bound.sets or ()]
+    touched = [
+        index for index in unique if any(table.position(n) in changed for n in index.columns)
+    ]
+
+    def finish(read: ReadLocal, params: Params, rows: Rows) -> GlobalChange:
+        check_operable_table(table)
+        ranges = list(sources)
+        if key is not None:
+            ranges.append(one_key(table.id, [part(params) for part in key]))
+        if key is None or touched:
+            ranges.append(whole_table(table.id))
+        ops: list[Dml] = []
+        done: dict[Row, Row] = {}
+        for row in rows:
+            old, values = tuple(row[:size]), tuple(row[size:])
+            if old in done:
+                continue
+            if bound.sets is None:
+                ops.append(Delete(table.id, old))
+            else:
+                check_not_null(table, values)
+                clash = clash_in(table, touched, values, old, list(done.values()), read)
+                if clash is not None:
+                    named = next(each.columns for each in touched if each.name == clash)
+                    raise unique_violation(table, named, values, clash)
+                ops.append(Update(table.id, old, tuple((at, values[at]) for at in changed)))
+            done[old] = values
+        returned = returned_rows(bound.returning, list(done.values()), read, params)
+        return GlobalChange(tuple(ops), tuple(dict.fromkeys(ranges)), len(done), returned)
+
+    return reading(table, query, catalog, numbers, finish, bound.returning is not None)
+
+
+def returned_rows(
+    items: tuple[Item, ...] | None, rows: list[Row], read: ReadLocal, params: Params
+) -> tuple[Row, ...] | None:
+    """What RETURNING says of changed rows, all their columns given."""
+    if items is None:
+        return None
+    if not rows:
+        return ()
+    rels = {node.rel for node in walk(tuple(items)) if isinstance(node, Col)}
+    slots = Slots(len(rows[0]))
+    renderer = Renderer(slots)
+    renderer.aliases = dict.fromkeys(rels, "")
+    shown = ", ".join(renderer.expr(item.expr) for item in items)
+    given = ", ".join(f"?{at + 1} AS {physical_column(at)}" for at in range(len(rows[0])))
+    sql, more = f"SELECT {shown} FROM (SELECT {given})", slots.bind()(params)
+    return tuple(tuple(read(sql, (*row, *more))[0]) for row in rows)
+
+
+def _whole_key(bound: BoundChange) -> list[Callable[[Params], Any]] | None:
+    """How to compute the primary key when WHERE gives all of it and nothing else is read."""
+    table, scan = bound.scan.table, bound.scan
+    if bound.source is not scan or len(scans_in(bound.select(()))) != 1:
+        return None
+    classes = equal_classes(conjuncts(bound.where))
+    found = []
+    for at in table.key_positions:
+        part = None
+        for expr, equals in classes.items():
+            if isinstance(expr, Col) and expr.rel == scan.rel and expr.at == at:
+                part = next((e for each in equals if (e := evaluator(each)) is not None), None)
+        if part is None:
+            return None
+        found.append(part)
+    return found

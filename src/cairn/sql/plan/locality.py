@@ -1,0 +1,224 @@
+"""What may run where: whether a block's answer is the union of what each replicaset answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cairn.model.values import ColumnType
+from cairn.sql.functions.function_list import LATE_FUNCTIONS
+from cairn.sql.ir import (
+    Again,
+    Call,
+    Col,
+    Derived,
+    Expr,
+    Gathered,
+    Join,
+    Query,
+    Recursion,
+    Rel,
+    Scan,
+    Select,
+    SubQuery,
+    children,
+    conjuncts,
+    has_aggregate,
+    has_window,
+    walk,
+)
+from cairn.sql.plan.buckets import equal_classes, key_positions
+from cairn.sql.typing_rules import plain
+
+Key = tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Local:
+    """Rows sit in the buckets that `keys` hash to; equal keys are on one replicaset."""
+
+    tier: str | None  # None: global tables only, the same everywhere
+    types: tuple[ColumnType, ...] = ()
+    keys: frozenset[Key] = frozenset()
+
+    @property
+    def is_replicated(self) -> bool:
+        return self.tier is None
+
+
+REPLICATED = Local(None)
+
+
+def is_sharded(node: Any) -> bool:
+    """Whether it is no business of the owners' alone: rows of several, or a recursion.
+
+    A recursion may have no end. The instance that was asked runs it, where it can be cancelled,
+    and never a writer.
+    """
+    return any(
+        isinstance(each, Recursion) or (isinstance(each, Scan) and not each.table.is_global)
+        for each in walk(node)
+    )
+
+
+def calls_late(node: Any) -> bool:
+    """Whether it asks for facts of the instance that got the statement."""
+    return any(isinstance(each, Call) and each.name in LATE_FUNCTIONS for each in walk(node))
+
+
+def source_locality(source: Rel | None, holds: list[Expr]) -> Local | None:
+    """Where a FROM tree can be computed; None: only where all of its rows have been gathered."""
+    match source:
+        case None | Gathered():
+            return REPLICATED
+        case Scan(rel=rel, table=table):
+            if table.sharding is None:
+                return REPLICATED
+            places = key_positions(table)
+            types = tuple(plain(table.columns[at].type) for at in places)
+            key = tuple(_column(rel, table.columns[at].name, at, table) for at in places)
+            return Local(table.sharding.tier, types, frozenset({key}))
+        case Derived():
+            return _derived_locality(source)
+        case Join():
+            return _join_locality(source, holds)
+        case Again():
+            return None
+
+
+def _column(rel: int, name: str, at: int, table: Any) -> Col:
+    """The column as a key part; `nullable` is a matter of the query, so keys compare by place."""
+    return Col(plain(table.columns[at].type), rel, at, "", nullable=False)
+
+
+def _bare(expr: Expr) -> Expr:
+    return Col(expr.type, expr.rel, expr.at, "", nullable=False) if isinstance(expr, Col) else expr
+
+
+def bare_classes(parts: list[Expr]) -> dict[Expr, set[Expr]]:
+    return equal_classes(
+        [
+            Call(part.type, "=", (_bare(part.args[0]), _bare(part.args[1])))
+            for part in parts
+            if isinstance(part, Call) and part.name == "="
+        ]
+    )
+
+
+def _derived_locality(source: Derived) -> Local | None:
+    inner = query_locality(source.query)
+    if inner is None or inner.is_replicated:
+        return inner
+    assert isinstance(source.query, Select)
+    places = {_bare(item.expr): at for at, item in enumerate(source.query.items)}
+    keys = set()
+    for key in inner.keys:
+        if all(part in places for part in key):
+            keys.add(
+                tuple(Col(part.type, source.rel, places[part], "", nullable=False) for part in key)
+            )
+    return Local(inner.tier, inner.types, frozenset(keys))
+
+
+def _join_locality(source: Join, holds: list[Expr]) -> Local | None:
+    on = conjuncts(source.on)
+    usable = holds + on if source.kind == "inner" else on
+    left = source_locality(source.left, holds if source.kind != "full" else [])
+    right = source_locality(source.right, usable if source.kind == "inner" else on)
+    if left is None or right is None:
+        return None
+    # Conditions of a join may ask sub-queries; those must be answerable here too.
+    if left.is_replicated and right.is_replicated:
+        return REPLICATED if not is_sharded(source.on) else None
+    if is_sharded(source.on):
+        return None
+    if source.kind == "full":
+        return None
+    if right.is_replicated:
+        return left
+    if left.is_replicated:
+        return right if source.kind == "inner" else None
+    if not colocated(left, right, bare_classes(usable)):
+        return None
+    keys = left.keys | right.keys if source.kind == "inner" else left.keys
+    return Local(left.tier, left.types, keys)
+
+
+def colocated(left: Local, right: Local, classes: dict[Expr, set[Expr]]) -> bool:
+    """Whether rows that meet the equalities always share a bucket."""
+    if left.tier != right.tier or left.types != right.types:
+        return False
+    return any(
+        all(a == b or b in classes.get(a, ()) for a, b in zip(one, other, strict=True))
+        for one in left.keys
+        for other in right.keys
+    )
+
+
+def query_locality(query: Query) -> Local | None:
+    """The same for a whole block, with what it does after FROM and WHERE."""
+    if calls_late(query):
+        return None
+    if not is_sharded(query):
+        return REPLICATED
+    if not isinstance(query, Select):
+        return None
+    holds = conjuncts(query.where)
+    local = source_locality(query.source, holds)
+    if local is None or local.is_replicated:
+        return None
+    if query.limit is not None or query.offset is not None:
+        return None
+    exprs = [item.expr for item in query.items]
+    rest = [each for each in (query.where, query.having) if each is not None]
+    if any(has_window(each) for each in exprs):
+        return None
+    if not all(remote_ok(each, local, holds) for each in (*exprs, *rest, *(query.group or ()))):
+        return None
+    grouped = query.group is not None or any(map(has_aggregate, exprs))
+    if grouped and not covers(query.group or (), local):
+        return None
+    if query.distinct and not covers(exprs, local):
+        return None
+    return local
+
+
+def covers(exprs: Any, local: Local) -> bool:
+    """Whether a whole distribution key is among the expressions: then groups never cross."""
+    found = {_bare(each) for each in exprs}
+    return any(all(part in found for part in key) for key in local.keys)
+
+
+def remote_ok(node: Any, local: Local, holds: list[Expr]) -> bool:
+    """Whether a replicaset can evaluate the expression next to its own rows."""
+    if isinstance(node, Call) and node.name in LATE_FUNCTIONS:
+        return False
+    if isinstance(node, SubQuery):
+        return all(remote_ok(each, local, holds) for each in node.operands) and _subquery_ok(
+            node, local, holds
+        )
+    return all(remote_ok(child, local, holds) for child in children(node))
+
+
+def _subquery_ok(node: SubQuery, local: Local, holds: list[Expr]) -> bool:
+    query = node.query
+    if calls_late(query):
+        return False
+    if not is_sharded(query):
+        return True
+    if not isinstance(query, Select):
+        return False
+    inner_holds = conjuncts(query.where)
+    inner = source_locality(query.source, inner_holds)
+    if inner is None or inner.is_replicated:
+        return False
+    equalities = holds + inner_holds
+    if node.kind == "in" and query.limit is None and query.group is None:
+        for operand, item in zip(node.operands, query.items, strict=True):
+            # With a NULL on either side, NOT IN would answer NULL elsewhere and true here.
+            if all(isinstance(each, Col) and not each.nullable for each in (operand, item.expr)):
+                equalities.append(Call(ColumnType.BOOLEAN, "=", (operand, item.expr)))
+    if not colocated(local, inner, bare_classes(equalities)):
+        return False
+    parts = (query.items, query.where, query.having, query.group, query.order)
+    return all(remote_ok(part, inner, equalities) for part in parts if part is not None)

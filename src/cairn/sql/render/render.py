@@ -1,0 +1,371 @@
+"""IR to SQLite's SQL. Where both mean the same, plain SQLite operators; else functions of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from cairn.model.schema import BUCKET_COLUMN, physical_column
+from cairn.model.values import SQLITE_TYPES, ColumnType, Physical
+from cairn.sql.ir import (
+    BUCKET_AT,
+    Again,
+    Agg,
+    Call,
+    Case,
+    Col,
+    Const,
+    Derived,
+    Expr,
+    Gathered,
+    Join,
+    Order,
+    Param,
+    Query,
+    Recursion,
+    Rel,
+    Scan,
+    Select,
+    SetOp,
+    SubQuery,
+    Unnest,
+    Values,
+    Window,
+    has_aggregate,
+)
+from cairn.sql.render.slots import Slots
+
+_INFIX = {"=", "<>", "<", "<=", ">", ">=", ">>", "&"}
+_RENAMED = {"is": "IS", "is_not": "IS NOT"}
+_WRAPPED = {
+    "not": "(NOT {})",
+    "is_null": "({} IS NULL)",
+    "is_true": "({} IS TRUE)",
+    "is_false": "({} IS FALSE)",
+    "neg": "(-{})",
+    "d_of_i": "CAST({} AS REAL)",
+    "s_of_i": "CAST({} AS TEXT)",
+    "i_of_b": "{}",
+    "b_of_i": "({} <> 0)",
+    "same": "{}",
+}
+
+
+def literal(value: Physical) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case float():
+            if value in (float("inf"), float("-inf")):
+                return "9e999" if value > 0 else "-9e999"
+            return repr(value) if value >= 0 else f"({value!r})"
+        case int():
+            return str(value) if value >= 0 else f"({value})"
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case bytes():
+            return f"x'{value.hex()}'"
+
+
+class Renderer:
+    """One statement's text. `scans` says how sharded tables are narrowed to buckets."""
+
+    def __init__(self, slots: Slots, *, bucket: str | None = None, marks: bool = False) -> None:
+        self.slots = slots
+        self.bucket = bucket  # `?n` of the one bucket that every sharded table is read in
+        self.marks = marks  # leave marks for `with_ranges`
+        self.aliases: dict[int, str] = {}  # relations that are not called r<number>
+
+    # --- expressions ---
+
+    def expr(self, node: Expr) -> str:
+        match node:
+            case Const(value=value):
+                return literal(value)
+            case Param():
+                return self.slots.param(node)
+            case Col():
+                alias = self.aliases.get(node.rel, f"r{node.rel}")
+                return f"{alias}.{self.column(node)}" if alias else self.column(node)
+            case Call():
+                return self._call(node)
+            case Case(whens=whens, default=default):
+                branches = " ".join(f"WHEN {self.expr(c)} THEN {self.expr(r)}" for c, r in whens)
+                last = f" ELSE {self.expr(default)}" if default is not None else ""
+                return f"(CASE {branches}{last} END)"
+            case SubQuery():
+                return self._subquery(node)
+            case Agg():
+                return self._aggregate(node)
+            case Window():
+                return self._window(node)
+        raise AssertionError(node)
+
+    def column(self, node: Col) -> str:
+        if node.at == BUCKET_AT:
+            return BUCKET_COLUMN
+        return self._columns.get(node.rel, physical_column)(node.at)
+
+    _columns: dict[int, Callable[[int], str]] = {}
+
+    def _call(self, node: Call) -> str:
+        name, args = node.name, [self.expr(arg) for arg in node.args]
+        if name in _INFIX:
+            return f"({args[0]} {name} {args[1]})"
+        if name in ("and", "or"):
+            return _balanced(f" {name.upper()} ", args)
+        if name == "in":
+            return f"({args[0]} IN ({', '.join(args[1:])}))"
+        if name == "any_of":
+            # A list that is NULL makes the answer NULL, as one with nothing but NULL in it does.
+            list_ = f"coalesce({args[1]}, '[null]')"
+            return f"({args[0]} IN (SELECT {_value_of(node.args[0].type)} FROM json_each({list_})))"
+        if name == "||":
+            return _balanced(" || ", args)
+        if name in _RENAMED:
+            return f"({args[0]} {_RENAMED[name]} {args[1]})"
+        if name in _WRAPPED:
+            return _WRAPPED[name].format(args[0])
+        if name.startswith("row") and name[3:] in _INFIX:
+            half = len(args) // 2
+            left, right = ", ".join(args[:half]), ", ".join(args[half:])
+            return f"(({left}) {name[3:]} ({right}))"
+        return f"{name}({', '.join(args)})"
+
+    def _subquery(self, node: SubQuery) -> str:
+        inner = self.query(node.query)
+        if node.kind == "exists":
+            return f"(EXISTS ({inner}))"
+        if node.kind == "in":
+            left = ", ".join(self.expr(each) for each in node.operands)
+            left = f"({left})" if len(node.operands) > 1 else left
+            return f"({left} IN ({inner}))"
+        if _one_row(node.query):
+            return f"({inner})"
+        return f"(SELECT only_row(count(*), x0) FROM (SELECT x0 FROM ({inner}) LIMIT 2))"
+
+    def _aggregate(self, node: Agg) -> str:
+        name = "group_concat" if node.name == "concat" else node.name
+        args = [self.expr(arg) for arg in node.args]
+        if node.name == "concat" and not isinstance(node.args[1], Const):
+            args[1] = f"coalesce({args[1]}, '')"
+        shown = ", ".join(args) or ("*" if name == "count" else "")
+        distinct = "DISTINCT " if node.distinct else ""
+        order = f" ORDER BY {self._order(node.order)}" if node.order else ""
+        text = f"{name}({distinct}{shown}{order})"
+        if node.filter is not None:
+            text += f" FILTER (WHERE {self.expr(node.filter)})"
+        return text
+
+    def _window(self, node: Window) -> str:
+        parts = []
+        if node.partition:
+            parts.append("PARTITION BY " + ", ".join(self.expr(each) for each in node.partition))
+        if node.order:
+            parts.append("ORDER BY " + self._order(node.order))
+        if node.frame:
+            parts.append(node.frame)
+        return f"{self._aggregate(node.func)} OVER ({' '.join(parts)})"
+
+    def _order(self, order: Sequence[Order]) -> str:
+        parts = []
+        for each in order:
+            text = self._sortable(each.expr)
+            text += " DESC" if each.desc else ""
+            if _may_be_null(each.expr):
+                text += " NULLS FIRST" if each.nulls_first else " NULLS LAST"
+            parts.append(text)
+        return ", ".join(parts)
+
+    # --- queries ---
+
+    def query(self, node: Query) -> str:
+        """A query whose columns are called x0, x1, …"""
+        match node:
+            case Select():
+                return self._select(node)
+            case Values():
+                return self._values(node)
+            case Recursion():
+                return self._recursion(node)
+            case SetOp() if node.op in ("EXCEPT ALL", "INTERSECT ALL"):
+                return self._counted(node)
+            case SetOp():
+                left, right = self._operand(node.left, True), self._operand(node.right, False)
+                text = f"{left} {node.op} {right}"
+                return text + self._tail(node)
+
+    def _counted(self, node: SetOp) -> str:
+        """EXCEPT ALL and INTERSECT ALL, which SQLite lacks: equal rows differ by their number."""
+        names = ", ".join(f"x{at}" for at in range(len(node.names)))
+        numbered = f"SELECT {names}, row_number() OVER (PARTITION BY {names}) AS xn FROM"
+        left, right = self.query(node.left), self.query(node.right)
+        word = node.op.removesuffix(" ALL")
+        both = f"{numbered} ({left}) {word} {numbered} ({right})"
+        return f"SELECT {names} FROM ({both})" + self._tail(node)
+
+    def _recursion(self, node: Recursion) -> str:
+        names = ", ".join(f"x{at}" for at in range(len(node.names)))
+        first, step = self._operand(node.left, False), self._operand(node.right, False)
+        own = f"w{node.number}"
+        query = f"{first} {node.op} {step}"
+        return f"WITH RECURSIVE {own}({names}) AS ({query}) SELECT {names} FROM {own}"
+
+    def _operand(self, node: Query, is_left: bool) -> str:
+        text = self.query(node)
+        bare = isinstance(node, Select) or (isinstance(node, SetOp) and is_left)
+        if bare and not node.order and node.limit is None and node.offset is None:
+            return text
+        return f"SELECT * FROM ({text})"
+
+    def _tail(self, node: SetOp | Values) -> str:
+        parts = []
+        for at, desc, nulls_first in node.order:
+            parts.append(
+                f"{at + 1}{' DESC' if desc else ''} NULLS {'FIRST' if nulls_first else 'LAST'}"
+            )
+        text = f" ORDER BY {', '.join(parts)}" if parts else ""
+        return text + self._limit(node.limit, node.offset)
+
+    def _limit(self, limit: Expr | None, offset: Expr | None) -> str:
+        if limit is None and offset is None:
+            return ""
+        text = f" LIMIT {self._count(limit)}"
+        return text + (f" OFFSET {self._count(offset)}" if offset is not None else "")
+
+    def _count(self, expr: Expr | None) -> str:
+        if expr is None:
+            return "-1"
+        if isinstance(expr, Const):
+            return literal(expr.value)
+        return f"c_limit({self.expr(expr)})"
+
+    def _values(self, node: Values) -> str:
+        if isinstance(node, Unnest):
+            list_ = self.expr(node.rows[0][0])
+            text = f"SELECT {_value_of(node.types[0])} AS x0 FROM json_each({list_})"
+            return text + self._tail(node)
+        rows = ", ".join(f"({', '.join(self.expr(cell) for cell in row)})" for row in node.rows)
+        names = ", ".join(f"column{at + 1} AS x{at}" for at in range(len(node.names)))
+        return f"SELECT {names} FROM (VALUES {rows})" + self._tail(node)
+
+    def _select(self, node: Select) -> str:
+        source, narrowed = self._source(node.source, nullable=False)
+        items = ", ".join(f"{self.expr(item.expr)} AS x{at}" for at, item in enumerate(node.items))
+        parts = [f"SELECT {'DISTINCT ' if node.distinct else ''}{items}"]
+        has_aggregates = any(has_aggregate(item.expr) for item in node.items)
+        if source:
+            parts.append(f"FROM {source}")
+        conditions = list(narrowed)
+        if node.where is not None:
+            conditions.append(self.expr(node.where))
+        if conditions:
+            parts.append("WHERE " + " AND ".join(conditions))
+        if node.group:
+            parts.append("GROUP BY " + ", ".join(self._sortable(each) for each in node.group))
+        if node.having is not None:
+            parts.append(f"HAVING {self.expr(node.having)}")
+        if not node.group and not has_aggregates and node.having is not None:
+            # SQLite wants an aggregate outside HAVING; there is one row, so no order is needed.
+            names = ", ".join(f"x{at}" for at in range(len(node.items)))
+            parts[0] += ", count(*) AS xh"
+            limit = self._limit(node.limit, node.offset)
+            return f"SELECT {names} FROM ({' '.join(parts)}){limit}"
+        if node.order:
+            parts.append("ORDER BY " + self._order(node.order))
+        return " ".join(parts) + self._limit(node.limit, node.offset)
+
+    def _sortable(self, expr: Expr) -> str:
+        """An expression for ORDER BY and GROUP BY.
+
+        SQLite takes a number there for a column's place, also one that it folded itself, as it
+        does with `x AND false`; a cast keeps it from doing so.
+        """
+        text = self.expr(expr)
+        if isinstance(expr, (Col, Agg, Window)):
+            return text
+        if expr.type in (ColumnType.BOOLEAN, ColumnType.INTEGER, ColumnType.DATETIME):
+            return f"CAST({text} AS INTEGER)"
+        return text
+
+    def _source(self, node: Rel | None, *, nullable: bool) -> tuple[str, list[str]]:
+        """FROM's text, and conditions on buckets that belong into WHERE."""
+        match node:
+            case None:
+                return "", []
+            case Scan():
+                return self.scan(node, nullable=nullable)
+            case Gathered(rel=rel, index=index):
+                self._name_columns(rel)
+                return f"m{index} AS r{rel}", []
+            case Again(rel=rel, number=number):
+                self._name_columns(rel)
+                return f"w{number} AS r{rel}", []
+            case Derived(rel=rel, query=query):
+                text = self.query(query)
+                self._name_columns(rel)
+                return f"({text}) AS r{rel}", []
+            case Join(kind=kind, left=left, right=right, on=on):
+                first, narrowed = self._source(left, nullable=nullable or kind == "full")
+                second, more = self._source(right, nullable=nullable or kind != "inner")
+                if isinstance(right, Join):
+                    second = f"({second})"
+                condition = self.expr(on) if on is not None else "1"
+                if kind == "inner" and not nullable:
+                    # SQLite would test WHERE before ON; PostgreSQL does not, and errors show it.
+                    first_on = [condition] if on is not None else []
+                    return f"{first} JOIN {second}", narrowed + more + first_on
+                word = {"inner": "JOIN", "left": "LEFT JOIN", "full": "FULL JOIN"}[kind]
+                return f"{first} {word} {second} ON {condition}", narrowed + more
+
+    def _name_columns(self, rel: int) -> None:
+        self._columns = {**self._columns, rel: lambda at: f"x{at}"}
+
+    def scan(self, node: Scan, *, nullable: bool) -> tuple[str, list[str]]:
+        name, alias = node.table.physical_name, f"r{node.rel}"
+        if node.table.is_global or not (self.bucket or self.marks):
+            return f"{name} AS {alias}", []
+        if self.bucket is not None:
+            condition = f"{alias}.{BUCKET_COLUMN} = {self.bucket}"
+        else:
+            condition = f"/*buckets:{alias}*/"
+        if nullable:  # in WHERE it would throw away rows that the outer join has to keep
+            return f"(SELECT * FROM {name} AS {alias} WHERE {condition}) AS {alias}", []
+        return f"{name} AS {alias}", [condition]
+
+
+def _value_of(type_: ColumnType | None) -> str:
+    """How a value of a list is read in SQLite; JSON has no blobs, so they are spelled in hex."""
+    return "unhex(value)" if type_ and SQLITE_TYPES[type_] == "BLOB" else "value"
+
+
+def _balanced(operator: str, parts: list[str]) -> str:
+    """A chain of one operator; long ones as a balanced tree, for SQLite limits their depth."""
+    if len(parts) <= 32:
+        return f"({operator.join(parts)})"
+    half = len(parts) // 2
+    left, right = _balanced(operator, parts[:half]), _balanced(operator, parts[half:])
+    return f"({left}{operator}{right})"
+
+
+def _may_be_null(expr: Expr) -> bool:
+    if isinstance(expr, Col):
+        return expr.nullable
+    return not (isinstance(expr, Const) and expr.value is not None)
+
+
+def _one_row(query: Query) -> bool:
+    """Whether a query can never give a second row."""
+    if not isinstance(query, Select):
+        several = isinstance(query, Unnest)
+        return isinstance(query, Values) and len(query.rows) == 1 and not several
+    if isinstance(query.limit, Const) and query.limit.value in (0, 1):
+        return True
+    if query.source is None:
+        return True
+    return not query.group and any(has_aggregate(item.expr) for item in query.items)
+
+
+def out_types(query: Query) -> tuple[ColumnType, ...]:
+    from cairn.sql.ir import output
+
+    return tuple(type_ for _, type_ in output(query))

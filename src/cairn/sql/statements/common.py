@@ -1,0 +1,111 @@
+"""What all schema changes share: their tail clauses, rights, and the look-up of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import (
+    AccessDenied,
+    CairnError,
+    LimitExceeded,
+    UndefinedTable,
+)
+from cairn.model.ops import (
+    Ddl,
+)
+from cairn.model.schema import Table
+from cairn.sql.plans import DdlPlan
+from cairn.sql.statements.cursor import Cursor
+
+MAX_TABLES, MAX_INDEXES = 65000, 128
+MAX_COLUMNS = 1600  # as in PostgreSQL
+Right = tuple[str, str, int, str]
+Build = Callable[[Catalog, int, int], Ddl | None]
+
+
+@dataclass(frozen=True)
+class DdlStatement:
+    tag: str
+    plan: DdlPlan
+    rights: tuple[Right, ...]
+    tables: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class Tail:
+    """Clauses that may follow any schema change."""
+
+    wait: Literal["globally", "locally"] = "globally"
+    timeout: float | None = None
+    notices: list[str] = field(default_factory=list)
+    skipped: str = ""
+
+    def plan(self, build: Build) -> DdlPlan:
+        return DdlPlan(build, self.wait, self.timeout, tuple(self.notices), self.skipped)
+
+
+def read_tail(cursor: Cursor, tail: Tail) -> bool:
+    """One tail clause; whether there was one."""
+    if cursor.accept("wait", "applied"):
+        if cursor.accept("globally"):
+            tail.wait = "globally"
+        else:
+            cursor.expect("locally")
+            tail.wait = "locally"
+        return True
+    if cursor.accept("option"):
+        cursor.expect_op("(")
+        cursor.expect("timeout")
+        cursor.expect_op("=")
+        tail.timeout = cursor.number()
+        cursor.expect_op(")")
+        if tail.timeout < 0:
+            raise CairnError("TIMEOUT must not be negative", sqlstate="22023")
+        return True
+    return False
+
+
+def finish(cursor: Cursor) -> Tail:
+    tail = Tail()
+    while read_tail(cursor, tail):
+        pass
+    cursor.end()
+    return tail
+
+
+#: Altering these would make them inoperable while the governor needs them (upstream's deadlock).
+_TOPOLOGY = ("_pico_instance", "_pico_replicaset", "_pico_tier", "_pico_bucket", "_pico_property")
+
+
+def check_column_count(count: int) -> None:
+    if count > MAX_COLUMNS:
+        raise LimitExceeded(f"tables can have at most {MAX_COLUMNS} columns", sqlstate="54011")
+
+
+def existing_table(catalog: Catalog, name: str, *, quiet: bool = False) -> Table | None:
+    table = catalog.table(name)
+    if table is None:
+        if quiet:
+            return None
+        raise UndefinedTable(f'table with name "{name}" not found')
+    if table.is_system and not catalog.is_upgrading:
+        raise AccessDenied(f'table "{name}" belongs to the system and cannot be changed')
+    if table.is_system and name in _TOPOLOGY:
+        raise AccessDenied(
+            f'table "{name}" holds the topology: while it changes, no instance could go Offline'
+        )
+    return table
+
+
+def ddl_statement(
+    tag: str, tail: Tail, build: Build, table: Table | None, privilege: str
+) -> DdlStatement:
+    rights: tuple[Right, ...] = ()
+    tables = {}
+    if table is not None:
+        rights = ((privilege, "table", table.id, table.name),)
+        tables = {table.id: table.schema_version}
+    return DdlStatement(tag, tail.plan(build), rights, tables)

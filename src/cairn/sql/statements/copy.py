@@ -1,0 +1,83 @@
+"""COPY: which table or query, which columns, which way, in which format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import SyntaxProblem, UndefinedColumn, UndefinedTable, Unsupported
+from cairn.model.schema import Table
+from cairn.sql.statements.cursor import Cursor
+
+_OPTIONS = ("format", "header", "delimiter", "null", "quote", "escape", "encoding", "force_null")
+_FORMATS = ("text", "csv", "arrow")
+
+
+@dataclass(frozen=True)
+class CopyStatement:
+    direction: str  # in out
+    options: dict[str, str]
+    table: Table | None = None
+    columns: tuple[str, ...] = ()
+    query: str | None = None
+
+
+def parse_copy(cursor: Cursor, catalog: Catalog) -> CopyStatement:
+    """After the word COPY."""
+    token = cursor.peek()
+    if token is not None and token.is_op("("):
+        start = cursor.at + 1
+        cursor.skip_parens()
+        begin, end = cursor.tokens[start].start, cursor.tokens[cursor.at - 1].start
+        cursor.expect("to", "stdout")
+        return CopyStatement("out", _options(cursor), query=cursor.text[begin:end])
+    name = cursor.name()
+    table = catalog.table(name)
+    if table is None:
+        raise UndefinedTable(f'table with name "{name}" not found')
+    following = cursor.peek()
+    columns = cursor.names() if following is not None and following.is_op("(") else []
+    for column in columns:
+        if table.column(column) is None:
+            raise UndefinedColumn(f'column with name "{column}" not found')
+    if cursor.accept("from"):
+        direction, stream = "in", "stdin"
+    else:
+        cursor.expect("to")
+        direction, stream = "out", "stdout"
+    if not cursor.accept(stream):
+        raise Unsupported("COPY with a file or a program is not supported", hint="use STDIN/STDOUT")
+    chosen = tuple(columns) or tuple(column.name for column in table.columns)
+    return CopyStatement(direction, _options(cursor), table, chosen)
+
+
+def _options(cursor: Cursor) -> dict[str, str]:
+    found: dict[str, str] = {"format": "text"}
+    cursor.accept("with")
+    if cursor.accept_op("("):
+        while True:
+            name = cursor.take().value
+            if name not in _OPTIONS:
+                raise SyntaxProblem(f'option "{name}" not recognized')
+            token = cursor.peek()
+            value = "true"
+            if token is not None and not token.is_op(",", ")"):
+                value = cursor.take().value
+            found[name] = value
+            if not cursor.accept_op(","):
+                break
+        cursor.expect_op(")")
+    while word := cursor.accept_one("csv", "binary", "header", "delimiter", "null", "quote"):
+        if word in ("csv", "binary"):
+            found["format"] = word
+        elif word == "header":
+            found["header"] = "true"
+        else:
+            cursor.accept("as")
+            found[word] = cursor.string()
+    cursor.end()
+    if found["format"] not in _FORMATS:
+        raise Unsupported(f'COPY format "{found["format"]}" is not supported')
+    if len(found.get("delimiter", ",")) != 1:
+        raise SyntaxProblem("COPY delimiter must be a single one-byte character", sqlstate="0A000")
+    return found

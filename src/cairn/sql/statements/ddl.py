@@ -1,0 +1,188 @@
+"""Schema changes: which statement it is, and those of tables that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import (
+    DuplicateColumn,
+    DuplicateTable,
+    InvalidTableDefinition,
+    UndefinedColumn,
+    Unsupported,
+)
+from cairn.model.ops import (
+    AddColumns,
+    Ddl,
+    DropTable,
+    RenameColumn,
+    RenameTable,
+    TruncateTable,
+)
+from cairn.model.schema import BUCKET_COLUMN, Column, Table
+from cairn.sql.statements.common import (
+    DdlStatement,
+    check_column_count,
+    ddl_statement,
+    existing_table,
+    finish,
+)
+from cairn.sql.statements.cursor import Cursor
+from cairn.sql.statements.index import alter_index, create_index, drop_index
+from cairn.sql.statements.table import Definition, create_table, read_column
+
+
+def parse_ddl(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement | None:
+    """CREATE/DROP/ALTER TABLE and INDEX, TRUNCATE; None when it is something else."""
+    if cursor.looking_at("create", "unlogged"):
+        raise Unsupported("UNLOGGED tables are not supported")
+    if cursor.accept("create", "table"):
+        return create_table(cursor, catalog, user_id)
+    if cursor.accept("drop", "table"):
+        return drop_table(cursor, catalog)
+    if cursor.accept("alter", "table"):
+        return alter_table(cursor, catalog)
+    if cursor.accept("truncate"):
+        cursor.accept("table")
+        return truncate(cursor, catalog)
+    if cursor.accept("create", "index"):
+        return create_index(cursor, catalog, unique=False)
+    if cursor.accept("create", "unique", "index"):
+        return create_index(cursor, catalog, unique=True)
+    if cursor.accept("drop", "index"):
+        return drop_index(cursor, catalog)
+    if cursor.accept("alter", "index"):
+        return alter_index(cursor, catalog)
+    return None
+
+
+def drop_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
+    quiet = cursor.accept("if", "exists")
+    name = cursor.name()
+    _only_one(cursor, "DROP TABLE")
+    cursor.accept_one("cascade", "restrict")  # nothing depends on a table but its indexes
+    tail = finish(cursor)
+    tail.skipped = f'table "{name}" does not exist, skipping'
+
+    def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
+        table = existing_table(now, name, quiet=quiet)
+        return None if table is None else DropTable(table.id, name)
+
+    return ddl_statement(
+        "DROP TABLE", tail, build, existing_table(catalog, name, quiet=quiet), "drop"
+    )
+
+
+def _only_one(cursor: Cursor, what: str) -> None:
+    token = cursor.peek()
+    if token is not None and token.is_op(","):
+        raise Unsupported(
+            f"{what} of several tables is not supported",
+            hint="write a statement for each",
+            position=token.start + 1,
+        )
+
+
+def truncate(cursor: Cursor, catalog: Catalog) -> DdlStatement:
+    name = cursor.name()
+    _only_one(cursor, "TRUNCATE")
+    tail = finish(cursor)
+
+    def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
+        table = existing_table(now, name)
+        assert table is not None
+        return TruncateTable(table.id, name)
+
+    return ddl_statement("TRUNCATE TABLE", tail, build, existing_table(catalog, name), "truncate")
+
+
+def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
+    quiet = cursor.accept("if", "exists")
+    name = cursor.name()
+    if cursor.accept("rename", "to"):
+        make = _rename_table(name, cursor.name())
+    elif cursor.accept("rename"):
+        cursor.accept("column")
+        old = cursor.name()
+        cursor.expect("to")
+        make = _rename_column(old, cursor.name())
+    elif cursor.looking_at("add"):
+        make = _add_columns(cursor)
+    elif word := cursor.accept_one("drop", "alter"):
+        raise Unsupported(
+            f"unsupported DDL: `ALTER TABLE _ {word.upper()} COLUMN` is not yet supported"
+        )
+    else:
+        raise cursor.error()
+    tail = finish(cursor)
+
+    def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
+        table = existing_table(now, name, quiet=quiet)
+        return None if table is None else make(now, table)
+
+    found = existing_table(catalog, name, quiet=quiet)
+    tail.skipped = f'relation "{name}" does not exist, skipping'
+    if found is not None:
+        make(catalog, found)
+        tail.skipped = f'the columns of relation "{name}" already exist, skipping'
+    return ddl_statement("ALTER TABLE", tail, build, found, "alter")
+
+
+Make = Callable[[Catalog, Table], Ddl | None]
+
+
+def _rename_table(name: str, new: str) -> Make:
+    def make(catalog: Catalog, table: Table) -> Ddl | None:
+        if new in catalog.tables:
+            raise DuplicateTable(f"table {new} already exists")
+        return RenameTable(table.id, name, new)
+
+    return make
+
+
+def _rename_column(old: str, new: str) -> Make:
+    def make(catalog: Catalog, table: Table) -> Ddl | None:
+        if table.column(old) is None:
+            raise UndefinedColumn(f'column with name "{old}" not found')
+        if new == BUCKET_COLUMN:
+            raise InvalidTableDefinition('the column name "bucket_id" is reserved')
+        if table.column(new) is not None:
+            raise DuplicateColumn(f"several fields have the same name: {new}")
+        return RenameColumn(table.id, table.name, old, new)
+
+    return make
+
+
+def _add_columns(cursor: Cursor) -> Make:
+    wanted: list[tuple[Column, bool]] = []
+    while cursor.accept("add"):
+        word = cursor.accept_one("constraint", "primary", "unique", "check", "foreign")
+        if word is not None:
+            raise Unsupported(f"ALTER TABLE _ ADD {word.upper()} is not supported")
+        cursor.accept("column")
+        quiet = cursor.accept("if", "not", "exists")
+        definition = Definition()
+        column = read_column(cursor, definition)
+        if definition.key:
+            raise Unsupported("a primary key cannot be added to a table")
+        wanted.append((column, quiet))
+        if not cursor.accept_op(","):
+            break
+
+    def make(catalog: Catalog, table: Table) -> Ddl | None:
+        names = {column.name for column in table.columns}
+        added = []
+        for column, quiet in wanted:
+            if column.name == BUCKET_COLUMN:
+                raise InvalidTableDefinition('the column name "bucket_id" is reserved')
+            if column.name in names:
+                if quiet:
+                    continue
+                raise DuplicateColumn(f"several fields have the same name: {column.name}")
+            names.add(column.name)
+            added.append(column)
+        check_column_count(len(names))
+        return AddColumns(table.id, table.name, tuple(added)) if added else None
+
+    return make

@@ -1,0 +1,179 @@
+"""Indexes: CREATE, DROP and RENAME."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import (
+    DuplicateColumn,
+    DuplicateObject,
+    InvalidTableDefinition,
+    LimitExceeded,
+    UndefinedColumn,
+    UndefinedObject,
+    Unsupported,
+)
+from cairn.model.ops import (
+    CreateIndex,
+    Ddl,
+    DropIndex,
+    RenameIndex,
+)
+from cairn.model.schema import Index, Table
+from cairn.sql.statements.common import (
+    MAX_INDEXES,
+    DdlStatement,
+    Tail,
+    ddl_statement,
+    existing_table,
+    finish,
+)
+from cairn.sql.statements.cursor import Cursor
+
+
+def find_index(catalog: Catalog, name: str) -> Index | None:
+    for indexes in catalog.indexes.values():
+        for index in indexes:
+            if index.name == name:
+                return index
+    return None
+
+
+def create_index(cursor: Cursor, catalog: Catalog, *, unique: bool) -> DdlStatement:
+    if cursor.accept("concurrently"):
+        raise Unsupported("CREATE INDEX CONCURRENTLY is not supported", hint="leave the word out")
+    quiet = cursor.accept("if", "not", "exists")
+    name = "" if cursor.looking_at("on") else cursor.name()
+    cursor.expect("on")
+    table_name = cursor.name()
+    kind = cursor.name() if cursor.accept("using") else "tree"
+    if kind not in ("tree", "btree"):
+        raise Unsupported(f"index type {kind} is not supported", hint="use tree, the default")
+    columns = _columns(cursor)
+    if cursor.accept("with"):
+        raise Unsupported("options of an index are not supported")
+    if cursor.looking_at("where"):
+        raise Unsupported("an index of some rows (WHERE) is not supported")
+    tail = finish(cursor)
+    name = name or _free_name(catalog, f"{table_name}_{'_'.join(columns)}_idx")
+    tail.skipped = f'relation "{name}" already exists, skipping'
+
+    def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
+        if find_index(now, name) is not None:
+            if quiet:
+                return None
+            raise DuplicateObject(f"index {name} already exists", sqlstate="42P07")
+        table = existing_table(now, table_name)
+        assert table is not None
+        _check_index(table, columns, unique)
+        others = now.indexes.get(table.id, ())
+        if len(others) + 1 >= MAX_INDEXES:
+            raise LimitExceeded(f"a table cannot have more than {MAX_INDEXES} indexes")
+        index_id = max((index.id for index in others), default=0) + 1
+        return CreateIndex(
+            Index(
+                table.id,
+                index_id,
+                name,
+                tuple(columns),
+                unique,
+                operable=False,
+                schema_version=schema_version,
+            )
+        )
+
+    found = existing_table(catalog, table_name)
+    assert found is not None
+    _check_index(found, columns, unique)
+    return ddl_statement("CREATE INDEX", tail, build, found, "create")
+
+
+def _columns(cursor: Cursor) -> list[str]:
+    """The columns; an expression among them is refused by name."""
+    first, second = cursor.peek(1), cursor.peek(2)
+    if first is not None and (first.is_op("(") or (second is not None and second.is_op("("))):
+        raise Unsupported(
+            "an index of expressions is not supported",
+            hint="index the columns themselves",
+            position=first.start + 1,
+        )
+    return cursor.names()
+
+
+def _free_name(catalog: Catalog, wanted: str) -> str:
+    """As PostgreSQL names an index that nobody named: t_a_b_idx, then t_a_b_idx1."""
+    name, number = wanted, 0
+    while find_index(catalog, name) is not None:
+        number += 1
+        name = f"{wanted}{number}"
+    return name
+
+
+def _check_index(table: Table, columns: list[str], unique: bool) -> None:
+    for name in columns:
+        column = table.column(name)
+        if column is None:
+            raise UndefinedColumn(f"no field with name: {name}")
+        if columns.count(name) > 1:
+            raise DuplicateColumn(f'column "{name}" appears twice in the index')
+        if not column.type.is_scalar:
+            raise InvalidTableDefinition(f'column "{name}" of type {column.type} cannot be indexed')
+    if unique and table.sharding is not None:
+        size = len(table.sharding.columns)
+        if set(columns[:size]) != set(table.sharding.columns):
+            raise InvalidTableDefinition(
+                "unique index for the sharded table must include all sharding key columns as a "
+                "prefix"
+            )
+
+
+def _index_statement(
+    tag: str, tail: Tail, catalog: Catalog, name: str, quiet: bool, make: Callable[[Index], Ddl]
+) -> DdlStatement:
+    def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
+        index = find_index(now, name)
+        if index is None:
+            if quiet:
+                return None
+            raise UndefinedObject(f'index with name "{name}" not found')
+        return make(index)
+
+    tail.skipped = f'index "{name}" does not exist, skipping'
+    found = find_index(catalog, name)
+    if found is None and not quiet:
+        raise UndefinedObject(f'index with name "{name}" not found')
+    table = catalog.table_by_id(found.table_id) if found is not None else None
+    return ddl_statement(tag, tail, build, table, "alter")
+
+
+def drop_index(cursor: Cursor, catalog: Catalog) -> DdlStatement:
+    quiet = cursor.accept("if", "exists")
+    name = cursor.name()
+    tail = finish(cursor)
+    return _index_statement(
+        "DROP INDEX",
+        tail,
+        catalog,
+        name,
+        quiet,
+        lambda index: DropIndex(index.table_id, index.id, name),
+    )
+
+
+def alter_index(cursor: Cursor, catalog: Catalog) -> DdlStatement:
+    quiet = cursor.accept("if", "exists")
+    name = cursor.name()
+    cursor.expect("rename", "to")
+    new = cursor.name()
+    tail = finish(cursor)
+    if find_index(catalog, new) is not None:
+        raise DuplicateObject(f"index {new} already exists", sqlstate="42P07")
+    return _index_statement(
+        "RENAME INDEX",
+        tail,
+        catalog,
+        name,
+        quiet,
+        lambda index: RenameIndex(index.table_id, index.id, name, new),
+    )

@@ -1,0 +1,388 @@
+"""Users and rights, settings, and what only the session does, read from tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cairn.model.catalog import WRITES, Catalog
+from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
+from cairn.sql.plans import AclPlan, AlterSystemPlan, SessionPlan
+from cairn.sql.statements.common import Right, Tail, finish, read_tail
+from cairn.sql.statements.cursor import Cursor
+
+PRIVILEGES = ("read", "write", *WRITES, "execute", "login", "create", "drop", "alter")
+_AS_PRIVILEGE = {"select": "read"}
+_ALL = ("read", "write", "create", "alter", "drop")
+_METHODS = ("md5", "chap-sha1", "scram-sha256", "scram-sha-256")
+
+
+@dataclass(frozen=True)
+class OtherStatement:
+    tag: str
+    plan: AclPlan | AlterSystemPlan | SessionPlan
+    rights: tuple[Right, ...] = ()
+    columns: tuple[str, ...] = field(default=())
+
+
+def parse_other(cursor: Cursor, catalog: Catalog) -> OtherStatement | None:
+    for words, handler in _HANDLERS:
+        if cursor.accept(*words):
+            return handler(cursor, catalog)
+    return None
+
+
+# --- users and roles ------------------------------------------------------------------------------
+
+
+def _acl(tag: str, cursor: Cursor, plan: AclPlan) -> OtherStatement:
+    """Whether it is allowed is asked where its names are looked up (`node/access`)."""
+    from dataclasses import replace
+
+    tail = finish(cursor)
+    return OtherStatement(tag, replace(plan, timeout=tail.timeout, wait_applied=tail.wait))
+
+
+def _password(cursor: Cursor) -> tuple[str, str | None]:
+    password = cursor.string()
+    method = None
+    if cursor.accept("using"):
+        method = cursor.take().value
+        while cursor.accept_op("-"):
+            method += "-" + cursor.take().value
+        if method == "ldap":
+            raise Unsupported("LDAP is not supported")
+        if method not in _METHODS:
+            raise SyntaxProblem(f"unknown authentication method {method}")
+    return password, method
+
+
+def _create_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    quiet = cursor.accept("if", "not", "exists")
+    name = cursor.name()
+    cursor.accept("with")
+    if cursor.accept("using"):
+        raise Unsupported(f"{cursor.take().value.upper()} users are not supported")
+    cursor.expect("password")
+    password, method = _password(cursor)
+    plan = AclPlan("create_user", name, password, method, if_exists=quiet)
+    return _acl("CREATE ROLE", cursor, plan)
+
+
+def _alter_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    name = cursor.name()
+    cursor.accept("with")
+    if cursor.accept("rename", "to"):
+        plan = AclPlan("alter_user", name, new_name=cursor.name())
+    elif cursor.accept("login"):
+        plan = AclPlan("alter_user", name, login=True)
+    elif cursor.accept("nologin"):
+        plan = AclPlan("alter_user", name, login=False)
+    else:
+        cursor.expect("password")
+        password, method = _password(cursor)
+        plan = AclPlan("alter_user", name, password, method)
+    return _acl("ALTER ROLE", cursor, plan)
+
+
+def _drop_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    quiet = cursor.accept("if", "exists")
+    name = cursor.name()
+    return _acl("DROP ROLE", cursor, AclPlan("drop_user", name, if_exists=quiet))
+
+
+def _create_role(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    quiet = cursor.accept("if", "not", "exists")
+    name = cursor.name()
+    return _acl("CREATE ROLE", cursor, AclPlan("create_role", name, if_exists=quiet))
+
+
+def _drop_role(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    quiet = cursor.accept("if", "exists")
+    name = cursor.name()
+    return _acl("DROP ROLE", cursor, AclPlan("drop_role", name, if_exists=quiet))
+
+
+def _grant(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    return _rights(cursor, catalog, "grant", "to")
+
+
+def _revoke(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    return _rights(cursor, catalog, "revoke", "from")
+
+
+def _rights(cursor: Cursor, catalog: Catalog, action: str, link: str) -> OtherStatement:
+    """`GRANT READ ON TABLE t TO u`, `GRANT CREATE TABLE TO u`, `GRANT role TO u`."""
+    following, first = cursor.peek(1), cursor.peek()
+    is_login = first is not None and first.is_word("login")  # a right, though it stands alone
+    if following is not None and following.is_word(link) and not is_login:
+        role = cursor.name()
+        cursor.expect(link)
+        plan = AclPlan(
+            action + "_role",
+            object_type="role",
+            object_name=role,
+            privilege="execute",
+            grantee=cursor.name(),
+        )
+        return _acl(f"{action.upper()} ROLE", cursor, plan)
+    if is_login:
+        return _login(cursor, catalog, action, link)
+    privilege, *more = _privileges(cursor)
+    object_type: str | None
+    object_name: str | None = None
+    if cursor.accept("on"):
+        object_type = cursor.accept_one("table", "user", "role", "procedure") or "table"
+        object_name = cursor.name()
+    else:
+        object_type = cursor.accept_one("table", "user", "role", "procedure")
+        if object_type is None:
+            raise cursor.error()
+    if object_type == "procedure":
+        raise Unsupported("procedures are not supported")
+    for each in (privilege, *more):
+        if each in WRITES and object_type != "table":
+            raise CairnError(
+                f"invalid privilege type {each.upper()} for {object_type}", sqlstate="0LP01"
+            )
+    cursor.expect(link)
+    plan = AclPlan(
+        action,
+        privilege=privilege,
+        more=tuple(more),
+        object_type=object_type,
+        object_name=object_name,
+        grantee=cursor.name(),
+    )
+    return _acl(action.upper(), cursor, plan)
+
+
+def _privileges(cursor: Cursor) -> list[str]:
+    """`SELECT, INSERT` or `ALL [PRIVILEGES]`, in our words and each once."""
+    if cursor.accept("all"):
+        cursor.accept("privileges")
+        return list(_ALL)
+    found: list[str] = []
+    while True:
+        word = cursor.take().value
+        privilege = _AS_PRIVILEGE.get(word, word)
+        if privilege not in PRIVILEGES:
+            cursor.at -= 1
+            raise cursor.error()
+        found.append(privilege)
+        if not cursor.accept_op(","):
+            return list(dict.fromkeys(found))
+
+
+def _login(cursor: Cursor, catalog: Catalog, action: str, link: str) -> OtherStatement:
+    """`GRANT LOGIN TO u` is `ALTER USER u WITH LOGIN` in other words."""
+    cursor.expect("login")
+    cursor.expect(link)
+    name = cursor.name()
+    plan = AclPlan("alter_user", name, login=action == "grant")
+    return _acl(action.upper(), cursor, plan)
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def _scope(cursor: Cursor) -> str | None:
+    if cursor.accept("for", "all", "tiers"):
+        return "*"
+    if cursor.accept("for", "tier"):
+        return cursor.name()
+    return None
+
+
+def _timeout(cursor: Cursor) -> float | None:
+    tail = Tail()
+    while read_tail(cursor, tail):
+        pass
+    cursor.end()
+    return tail.timeout
+
+
+def _alter_system_set(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    key = cursor.name()
+    if not cursor.accept_op("="):
+        cursor.expect("to")
+    if cursor.accept("default"):
+        value, default = None, True
+    else:
+        value, default = _setting_value(cursor), False
+    scope = _scope(cursor)
+    plan = AlterSystemPlan(key, value, default, scope, _timeout(cursor))
+    return OtherStatement("ALTER SYSTEM", plan, (("alter", "universe", 0, key),))
+
+
+def _setting_value(cursor: Cursor) -> object:
+    sign = -1 if cursor.accept_op("-") else 1
+    token = cursor.take()
+    if token.kind == "number":
+        number = token.value
+        return sign * (int(number) if number.isdigit() else float(number))
+    if token.is_word("true", "on"):
+        return True
+    if token.is_word("false", "off"):
+        return False
+    if token.kind in ("string", "word", "quoted"):
+        return token.value
+    cursor.at -= 1
+    raise cursor.error()
+
+
+def _alter_system_reset(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    key = None if cursor.accept("all") else cursor.name()
+    scope = _scope(cursor)
+    plan = AlterSystemPlan(key, None, True, scope, _timeout(cursor))
+    return OtherStatement("ALTER SYSTEM", plan, (("alter", "universe", 0, key or "all"),))
+
+
+# --- the session ----------------------------------------------------------------------------------
+
+
+def _set(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    if cursor.accept("transaction") or cursor.accept(
+        "session", "characteristics", "as", "transaction"
+    ):
+        return OtherStatement("SET", SessionPlan("set_transaction", value=cursor.rest()))
+    cursor.accept_one("session", "local")
+    if cursor.accept("time", "zone"):
+        name = "timezone"
+    else:
+        name = _dotted(cursor)
+        if not cursor.accept_op("="):
+            cursor.expect("to")
+    parts = []
+    while cursor.peek() is not None:
+        token = cursor.take()
+        parts.append(token.value)
+    if not parts:
+        raise cursor.error()
+    value = "".join(f", {p}" if p != "," and at else p for at, p in enumerate(parts) if p != ",")
+    return OtherStatement("SET", SessionPlan("set", name, value))
+
+
+def _dotted(cursor: Cursor) -> str:
+    name = cursor.take().value
+    while cursor.accept_op("."):
+        name += "." + cursor.take().value
+    return name
+
+
+def _show(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    if cursor.accept("transaction", "isolation", "level"):
+        name = "transaction_isolation"
+    elif cursor.accept("time", "zone"):
+        name = "timezone"
+    else:
+        name = _dotted(cursor)
+    cursor.end()
+    columns = ("name", "setting") if name == "all" else (name,)
+    return OtherStatement("SHOW", SessionPlan("show", name), columns=columns)
+
+
+def _reset(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    name = _dotted(cursor)
+    cursor.end()
+    return OtherStatement("RESET", SessionPlan("reset", name))
+
+
+def _begin(tag: str):  # type: ignore[no-untyped-def]
+    def handler(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+        cursor.accept_one("transaction", "work")
+        return OtherStatement(tag, SessionPlan("begin", value=cursor.rest() or None))
+
+    return handler
+
+
+def _ending(tag: str, action: str):  # type: ignore[no-untyped-def]
+    def handler(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+        cursor.accept_one("transaction", "work")
+        if action == "rollback" and cursor.accept("to"):
+            cursor.accept("savepoint")
+            return _named(cursor, "ROLLBACK", "rollback_to")
+        if cursor.accept("and") and not cursor.accept("no"):
+            raise Unsupported(f"{tag} AND CHAIN is not supported")
+        cursor.accept("chain")
+        cursor.end()
+        return OtherStatement(tag, SessionPlan(action))
+
+    return handler
+
+
+def _savepoint(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    return _named(cursor, "SAVEPOINT", "savepoint")
+
+
+def _release(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    cursor.accept("savepoint")
+    return _named(cursor, "RELEASE", "release")
+
+
+def _named(cursor: Cursor, tag: str, action: str) -> OtherStatement:
+    name = cursor.name()
+    cursor.end()
+    return OtherStatement(tag, SessionPlan(action, name))
+
+
+def _deallocate(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    cursor.accept("prepare")
+    if cursor.accept("all"):
+        cursor.end()
+        return OtherStatement("DEALLOCATE ALL", SessionPlan("deallocate"))
+    name = cursor.name()
+    cursor.end()
+    return OtherStatement("DEALLOCATE", SessionPlan("deallocate", name))
+
+
+def _discard(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    what = cursor.name()
+    cursor.end()
+    return OtherStatement(f"DISCARD {what.upper()}", SessionPlan("discard", what))
+
+
+def _nothing(tag: str):  # type: ignore[no-untyped-def]
+    """What pools say when they take a connection back: there is nothing to close or forget."""
+
+    def handler(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+        cursor.rest()
+        return OtherStatement(tag, SessionPlan("nothing"))
+
+    return handler
+
+
+def _schema(tag: str):  # type: ignore[no-untyped-def]
+    def handler(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+        return OtherStatement(tag, SessionPlan("schema", value=cursor.rest()))
+
+    return handler
+
+
+_HANDLERS = (
+    (("create", "user"), _create_user),
+    (("alter", "user"), _alter_user),
+    (("drop", "user"), _drop_user),
+    (("create", "role"), _create_role),
+    (("drop", "role"), _drop_role),
+    (("grant",), _grant),
+    (("revoke",), _revoke),
+    (("alter", "system", "set"), _alter_system_set),
+    (("alter", "system", "reset"), _alter_system_reset),
+    (("set",), _set),
+    (("show",), _show),
+    (("reset",), _reset),
+    (("begin",), _begin("BEGIN")),
+    (("start", "transaction"), _begin("START TRANSACTION")),
+    (("commit",), _ending("COMMIT", "commit")),
+    (("end",), _ending("COMMIT", "commit")),
+    (("rollback",), _ending("ROLLBACK", "rollback")),
+    (("abort",), _ending("ROLLBACK", "rollback")),
+    (("savepoint",), _savepoint),
+    (("release",), _release),
+    (("deallocate",), _deallocate),
+    (("discard",), _discard),
+    (("close", "all"), _nothing("CLOSE CURSOR ALL")),
+    (("unlisten",), _nothing("UNLISTEN")),
+    (("create", "schema"), _schema("CREATE SCHEMA")),
+    (("drop", "schema"), _schema("DROP SCHEMA")),
+)

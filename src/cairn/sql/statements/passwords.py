@@ -1,0 +1,43 @@
+"""Passwords inside statements: found, and replaced by what a server keeps instead of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+
+from cairn.model.errors import CairnError
+from cairn.sql.parse.lexer import Token, tokens
+
+#: As PostgreSQL keeps it in pg_authid, and takes it in place of a password.
+_VERIFIER = re.compile(r"SCRAM-SHA-256\$\d{1,9}:[\w+/=]+\$[\w+/=]+:[\w+/=]+")
+
+
+def is_verifier(password: str) -> bool:
+    """Whether this is no password but the SCRAM verifier of one."""
+    return _VERIFIER.fullmatch(password) is not None
+
+
+def password_in(text: str) -> Token | None:
+    """The literal behind PASSWORD in CREATE USER or ALTER USER."""
+    try:
+        found = tokens(text)
+    except CairnError:
+        return None  # it will be refused for what it is
+    if len(found) < 2 or not found[0].is_word("create", "alter"):
+        return None
+    if not found[1].is_word("user", "role"):
+        return None
+    for word, value in pairwise(found):
+        if word.is_word("password") and value.kind == "string":
+            return value
+    return None
+
+
+def with_password_hidden(text: str, hide: Callable[[str], str]) -> str:
+    """The same statement with the verifier of its password, if it has one in clear."""
+    token = password_in(text)
+    if token is None or is_verifier(token.value):
+        return text
+    end = token.start + len(token.text)
+    return f"{text[: token.start]}'{hide(token.value)}'{text[end:]}"

@@ -1,0 +1,85 @@
+"""Statements that are refused by name, and what to do instead."""
+
+from __future__ import annotations
+
+from cairn.model.errors import Unsupported
+from cairn.sql.statements.cursor import Cursor
+
+#: Statements of the reference, or of PostgreSQL, that Cairn refuses by name.
+REFUSED: tuple[tuple[str, ...], ...] = (
+    ("create", "procedure"),
+    ("drop", "procedure"),
+    ("alter", "procedure"),
+    ("create", "plugin"),
+    ("drop", "plugin"),
+    ("alter", "plugin"),
+    ("create", "view"),
+    ("create", "sequence"),
+    ("create", "function"),
+    ("create", "trigger"),
+    ("create", "type"),
+    ("create", "extension"),
+    ("create", "database"),
+    ("create", "materialized"),
+    ("create", "temp"),
+    ("create", "temporary"),
+    ("create", "or"),
+    ("audit", "policy"),
+    ("alter", "role"),
+    ("call",),
+    ("do",),
+    ("backup",),
+    ("restore",),
+    ("merge",),
+    ("vacuum",),
+    ("analyze",),
+    ("lock",),
+    ("declare",),
+    ("fetch",),
+    ("move",),
+    ("close",),
+    ("listen",),
+    ("notify",),
+    ("unlisten",),
+    ("prepare",),
+    ("execute",),
+    ("checkpoint",),
+    ("cluster",),
+    ("comment",),
+    ("reindex",),
+    ("refresh",),
+    ("import",),
+    ("load",),
+    ("reassign",),
+    ("security",),
+    ("drop",),
+    ("create",),
+    ("alter",),
+)
+
+
+_INSTEAD = {
+    "PREPARE": "drivers prepare statements by the protocol's own messages",
+    "EXECUTE": "drivers run prepared statements by the protocol's own messages",
+    "DECLARE": "rows come in pieces when the driver asks for so many at a time",
+    "CREATE TEMP": "write a sub-query or WITH",
+    "CREATE TEMPORARY": "write a sub-query or WITH",
+    "CREATE SEQUENCE": "use UUID and gen_random_uuid(), or keys of your own",
+    "CREATE DATABASE": "there is one database; tables are told apart by their names",
+    "VACUUM": "nothing is left to clean up",
+    "ANALYZE": "there are no statistics to gather",
+    "LISTEN": "topology events come with options=smart_connector=0.1",
+    "ALTER ROLE": "use ALTER USER",
+    "LOCK": "each statement commits by itself",
+    "MERGE": "use INSERT … ON CONFLICT (key) DO UPDATE",
+}
+
+
+def refuse_by_name(cursor: Cursor) -> Unsupported | None:
+    for words in REFUSED:
+        if cursor.looking_at(*words):
+            shown = [token.value for token in cursor.tokens[:2] if token.kind == "word"]
+            count = 2 if len(words) == 2 or words[0] in ("create", "drop", "alter") else 1
+            what = " ".join(shown[:count]).upper()
+            return Unsupported(f"{what} is not supported", hint=_INSTEAD.get(what))
+    return None

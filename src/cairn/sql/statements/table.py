@@ -1,0 +1,239 @@
+"""CREATE TABLE: read from tokens, checked, built when its turn comes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cairn.model.catalog import ALL_OBJECTS, Catalog
+from cairn.model.errors import (
+    DuplicateColumn,
+    DuplicateTable,
+    InvalidTableDefinition,
+    LimitExceeded,
+    UndefinedColumn,
+    UndefinedObject,
+    Unsupported,
+)
+from cairn.model.ops import (
+    CreateTable,
+    Ddl,
+)
+from cairn.model.schema import BUCKET_COLUMN, Column, Sharded, Table
+from cairn.model.values import ColumnType
+from cairn.sql.statements.common import (
+    MAX_TABLES,
+    DdlStatement,
+    Tail,
+    check_column_count,
+    read_tail,
+)
+from cairn.sql.statements.cursor import Cursor
+from cairn.sql.typing_rules import type_word
+
+
+@dataclass
+class Definition:
+    columns: list[Column] = field(default_factory=list)
+    key: list[str] = field(default_factory=list)
+    by: list[str] | None = None
+    is_global: bool = False
+    tier: str | None = None
+
+
+def read_type(cursor: Cursor) -> ColumnType:
+    token = cursor.take()
+    word = token.value
+    if word == "double":
+        cursor.accept("precision")
+    elif word == "character":
+        cursor.accept("varying")
+    elif word == "timestamp" and cursor.accept_one("with", "without"):
+        cursor.expect("time", "zone")
+    found = type_word(word, token.start + 1)
+    following = cursor.peek()
+    if following is not None and following.is_op("("):
+        cursor.skip_parens()
+    if cursor.accept_op("["):
+        if cursor.peek() is not None and not cursor.accept_op("]"):
+            cursor.take()
+            cursor.expect_op("]")
+        return ColumnType.ARRAY
+    if cursor.accept("array"):
+        if cursor.accept_op("["):
+            cursor.take()
+            cursor.expect_op("]")
+        return ColumnType.ARRAY
+    if found is ColumnType.ANY:
+        raise Unsupported("columns of type ANY belong to system tables")
+    return found
+
+
+def read_column(cursor: Cursor, definition: Definition) -> Column:
+    name, type_, nullable = cursor.name(), read_type(cursor), True
+    while True:
+        if cursor.accept("not", "null"):
+            nullable = False
+        elif cursor.accept("null"):
+            nullable = True
+        elif cursor.accept("primary", "key"):
+            cursor.accept_one("asc", "desc")
+            definition.key.append(name)
+        elif word := cursor.accept_one(
+            "default", "unique", "references", "check", "collate", "generated", "constraint"
+        ):
+            raise Unsupported(f"{word.upper()} in a column definition is not supported")
+        else:
+            return Column(name, type_, nullable)
+
+
+def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement:
+    quiet = cursor.accept("if", "not", "exists")
+    name = cursor.name()
+    if cursor.looking_at("as"):
+        raise Unsupported("CREATE TABLE AS is not supported")
+    definition, tail = Definition(), Tail()
+    cursor.expect_op("(")
+    while True:
+        _key_name(cursor, name, tail)
+        if cursor.accept("primary", "key"):
+            if definition.key:
+                raise InvalidTableDefinition(f'multiple primary keys for table "{name}"')
+            definition.key = cursor.names()
+        elif word := cursor.accept_one("constraint", "foreign", "check", "unique", "like"):
+            raise Unsupported(f"{word.upper()} in CREATE TABLE is not supported")
+        else:
+            definition.columns.append(read_column(cursor, definition))
+        if not cursor.accept_op(","):
+            break
+    cursor.expect_op(")")
+    while _table_clause(cursor, definition, tail):
+        pass
+    cursor.end()
+    columns, key, sharding = _check_table(name, definition, catalog, tail)
+    tail.skipped = f'relation "{name}" already exists, skipping'
+
+    def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
+        if name in now.tables:
+            if quiet:
+                return None
+            raise DuplicateTable(f"table {name} already exists")
+        if len(now.tables) >= MAX_TABLES:
+            raise LimitExceeded(f"a limit on the total number of tables: {MAX_TABLES}")
+        return CreateTable(
+            Table(
+                id=table_id,
+                name=name,
+                columns=columns,
+                primary_key=key,
+                sharding=sharding,
+                schema_version=schema_version,
+                operable=False,
+                owner=user_id,
+            )
+        )
+
+    rights = (("create", "table", ALL_OBJECTS, name),)
+    return DdlStatement("CREATE TABLE", tail.plan(build), rights)
+
+
+def _key_name(cursor: Cursor, table: str, tail: Tail) -> None:
+    """`CONSTRAINT pk PRIMARY KEY (…)`, as tools write it; of constraints there is only this one."""
+    following = cursor.peek(2)
+    if not cursor.looking_at("constraint") or following is None or not following.is_word("primary"):
+        return
+    cursor.take()
+    name, kept = cursor.name(), f"{table}_pkey"
+    if name != kept:
+        tail.notices.append(f'the name "{name}" is not kept: the primary key is called "{kept}"')
+
+
+def _table_clause(cursor: Cursor, definition: Definition, tail: Tail) -> bool:
+    if cursor.accept("using"):
+        engine = cursor.name()
+        if engine == "vinyl":
+            raise Unsupported("the vinyl engine is not supported", hint="use memtx, the default")
+        if engine != "memtx":
+            raise UndefinedObject(f"unknown engine {engine}")
+        return True
+    if cursor.accept("distributed", "globally"):
+        definition.is_global = True
+        return True
+    if cursor.accept("distributed", "by"):
+        definition.by = cursor.names()
+        if cursor.accept("in", "tier"):
+            definition.tier = cursor.name()
+        return True
+    if cursor.accept("in", "tier"):
+        definition.tier = cursor.name()
+        return True
+    if cursor.accept("with"):
+        raise InvalidTableDefinition("table engine memtx does not support options")
+    if cursor.accept("partition", "by"):
+        cursor.name()
+        cursor.skip_parens()
+        tail.notices.append("PARTITION BY is ignored: rows are placed by DISTRIBUTED BY")
+        return True
+    return read_tail(cursor, tail)
+
+
+def _check_table(
+    name: str, definition: Definition, catalog: Catalog, tail: Tail
+) -> tuple[tuple[Column, ...], tuple[str, ...], Sharded | None]:
+    names = [column.name for column in definition.columns]
+    check_column_count(len(names))
+    for each in names:
+        if names.count(each) > 1:
+            raise DuplicateColumn(f"several fields have the same name: {each}")
+    if BUCKET_COLUMN in names:
+        raise InvalidTableDefinition('the column name "bucket_id" is reserved')
+    if not definition.key:
+        raise InvalidTableDefinition(
+            "Primary key must be declared", hint="add PRIMARY KEY (…) to the table"
+        )
+    key = [each for each in definition.key if each != BUCKET_COLUMN]
+    if not key:
+        raise InvalidTableDefinition(
+            "primary key must include at least one column in addition to bucket_id"
+        )
+    _check_key_columns(definition, key, "primary key")
+    columns = tuple(
+        Column(each.name, each.type, each.nullable and each.name not in key)
+        for each in definition.columns
+    )
+    if definition.is_global:
+        if definition.tier is not None:
+            raise InvalidTableDefinition("a global table is in every tier; IN TIER has no meaning")
+        return columns, tuple(key), None
+    by = definition.by or key
+    _check_key_columns(definition, by, "distribution key")
+    if not set(by) <= set(key):
+        tail.notices.append(
+            f'primary key of "{name}" does not include its distribution key: '
+            "it is unique in each bucket only, not in the whole table"
+        )
+    return columns, tuple(key), Sharded(tuple(by), _check_tier(definition.tier, catalog))
+
+
+def _check_key_columns(definition: Definition, key: list[str], what: str) -> None:
+    types = {column.name: column.type for column in definition.columns}
+    for each in key:
+        if each not in types:
+            raise UndefinedColumn(f"no field with name: {each}")
+        if key.count(each) > 1:
+            raise DuplicateColumn(f'column "{each}" appears twice in the {what}')
+        if not types[each].is_scalar:
+            raise InvalidTableDefinition(
+                f'column "{each}" of type {types[each]} cannot be part of the {what}'
+            )
+
+
+def _check_tier(name: str | None, catalog: Catalog) -> str:
+    tier_name = name or catalog.default_tier
+    tier = catalog.tiers.get(tier_name)
+    if tier is None:
+        raise UndefinedObject(f"specified tier '{tier_name}' doesn't exist")
+    if tier.bucket_count == 0:
+        raise InvalidTableDefinition(
+            f"specified tier '{tier_name}' has bucket_count=0 and cannot store sharded data"
+        )
+    return tier_name
