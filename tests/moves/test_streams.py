@@ -57,6 +57,7 @@ def test_a_lease_counts_only_for_who_has_applied_what_was_committed_when_it_was_
     runner: Any = _Runner(applied)
     leader: Any = _Leader()
     holder = LeaseHolder("s1", here, runner, leader, here, lambda request: None)
+    holder.is_awake = True  # its instance has been named by the cluster of today
 
     async def ask() -> None:
         with suppress(TimedOut):
