@@ -11,7 +11,7 @@ from cairn.model.moves import Move, Phase
 from cairn.model.rpc import ReadRequest
 from cairn.moves import shares
 from cairn.sim.cluster.load import TABLE, Load
-from cairn.sim.cluster.moving_registers import Registers
+from cairn.sim.cluster.registers import Registers
 from tests.sim_cluster.scenes import world_of
 from tests.sim_cluster.test_data_rules import in_process
 from tests.sim_cluster.test_moves import Growing
@@ -48,7 +48,7 @@ async def calm(scene: Growing) -> None:
     scene.world.wire.heal()
     await scene.halved()
     await scene.world.settled()
-    await scene.registers.settled()
+    await scene.registers.check()
 
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
@@ -88,7 +88,7 @@ def test_a_replica_answers_for_new_buckets_when_it_has_their_rows() -> None:
     scene = Growing("sync")
     scene.world = world_of("a", "b", "c", factor=3, mode="sync")
     scene.load = Load(scene.world)
-    scene.registers = Registers(scene.world, scene.load)
+    scene.registers = Registers(scene.load, scene.world.chance, groups=15)
 
     async def script() -> None:
         await scene.ready()
