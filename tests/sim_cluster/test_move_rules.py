@@ -88,9 +88,7 @@ def test_a_replica_answers_for_new_buckets_when_it_has_their_rows() -> None:
     scene = Growing("sync")
     scene.world = world_of("a", "b", "c", factor=3, mode="sync")
     scene.load = Load(scene.world)
-    scene.registers = Registers(
-        scene.load, scene.world.chance, groups=15, clients_each=1, pause_s=0.04
-    )
+    scene.registers = Registers(scene.load, scene.world.chance, groups=15)
 
     async def script() -> None:
         await scene.ready()

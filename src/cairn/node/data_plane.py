@@ -149,7 +149,7 @@ class DataPlane:
 
     def follow(self, cluster: Cluster) -> None:
         """Entries were applied: the writer learns in its own queue what it may do (rule 5)."""
-        fence = fence_of(self._name, cluster)
+        fence = self._fence_of(cluster)
         if fence == self.fence:
             return
         self.fence = self.store.newest = fence
@@ -159,6 +159,9 @@ class DataPlane:
 
         self._disk.submit(Job(put, lambda _: None, must_sync=False, is_urgent=True, is_quick=True))
         self.reconcile()
+
+    def _fence_of(self, cluster: Cluster) -> Fence:
+        return fence_of(self._name, cluster)
 
     # --- what the governor asks -----------------------------------------------------------------
 
