@@ -338,7 +338,11 @@ class Session(asyncio.Protocol):
         try:
             outcome = await self.service.executor.run(cached, params, context)
         except QueryCanceled:
-            raise QueryCanceled(LATE if context.is_late() else self._cancel_reason) from None
+            if context.is_late():
+                raise QueryCanceled(LATE) from None
+            if context.cancelled.is_set():
+                raise QueryCanceled(self._cancel_reason) from None
+            raise  # a limit of its own ended it, and says which
         if isinstance(cached.prepared.plan, _WRITES):
             self.block.wrote()
         if outcome.stale_s is not None:  # as a parameter that every driver can read
