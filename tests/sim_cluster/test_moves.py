@@ -149,7 +149,7 @@ def play(mode: str, seed: int, faults: Callable[[Growing, random.Random], Awaita
 
     async def script() -> None:
         await scene.ready()
-        load = asyncio.ensure_future(scene.registers.run(25.0))
+        load = asyncio.ensure_future(scene.registers.run(15.0))
         await asyncio.sleep(1.0)
         await scene.grow()
         trouble = asyncio.ensure_future(faults(scene, random.Random(seed)))
@@ -167,14 +167,12 @@ def play(mode: str, seed: int, faults: Callable[[Growing, random.Random], Awaita
     scene.world.run(script)
 
 
-@pytest.mark.parametrize("mode", ["async", "sync"])
-def test_moves_survive_masters_that_change_back_and_forth(mode: str) -> None:
-    play(mode, 3, _switches)
+def test_moves_survive_masters_that_change_back_and_forth() -> None:
+    play("async", 3, _switches)
 
 
-@pytest.mark.parametrize("seed", [3, 6])
-def test_moves_survive_masters_and_leaders_that_die(seed: int) -> None:
-    play("sync", seed, _crashes)
+def test_moves_survive_masters_and_leaders_that_die() -> None:
+    play("sync", 6, _crashes)
 
 
 @pytest.mark.slow
