@@ -51,7 +51,7 @@ SETTINGS: dict[str, Any] = {
     "topology_events_max": 100_000,
     "row_log_max": 1_000_000,
     "rebalance_concurrency": 1,  # moves of one replicaset at the same time
-    "rebalance_rows_per_s": 50_000,  # of one move; 0: no limit
+    "rebalance_rows_per_s": 20_000,  # of one move; 0: no limit
     "rebalance_drop_delay": 5.0,  # seconds that old rows stay after a hand-over
     "replication_graph": "",  # "": a full mesh; else edges "i1>i2,i2>i3"
 }

@@ -34,13 +34,14 @@ from cairn.storage.moving_out import MoveReader
 log = logging.getLogger("cairn.moves")
 
 DELTA_BYTES = 1024 * 1024
+GENTLE_BYTES = 32 * 1024  # with a limit on rows per second: nobody waits long behind a delta
 DROP_ROWS = 1_000
 NEAR_RECORDS = 100
 LOOK_S = 0.1  # between two questions once everything is copied
 REPORT_S = 0.5
 RETRY_S = 0.5
 ATTEMPTS_MAX = 10
-ROWS_PER_S = 50_000  # of one move, unless `rebalance_rows_per_s` says otherwise; 0: no limit
+ROWS_PER_S = 20_000  # of one move, unless `rebalance_rows_per_s` says otherwise; 0: no limit
 DROP_DELAY_S = 5.0  # old rows stay so long, for whoever still reads them
 
 
@@ -155,11 +156,13 @@ class Moving:
             return 0.0
         loop = asyncio.get_running_loop()
         begun = loop.time()
+        limit = int(self._state.setting("rebalance_rows_per_s", ROWS_PER_S))
         request = DeltaRequest(
             move.id,
             progress.at,
             progress.after,
             move.frozen_at if move.phase is Phase.FROZEN else 0,
+            GENTLE_BYTES if limit else DELTA_BYTES,
         )
         if self._is_paused() and not request.frozen_at and progress.after != END:
             await self._report(self._said(move.id, problem="paused"))
@@ -199,7 +202,6 @@ class Moving:
             return 0.005
         if delta.after == END:
             return LOOK_S if delta.lag <= NEAR_RECORDS else 0.0
-        limit = int(self._state.setting("rebalance_rows_per_s", ROWS_PER_S))
         spent = loop.time() - begun
         return max(count / limit - spent, 0.0) if limit else 0.0
 

@@ -18,7 +18,7 @@ from cairn.moves.delta import Delta, MoveMustRestart, cut
 from cairn.storage.moving_in import key_columns, key_places
 from cairn.storage.row_log import newest_epochs
 
-ROWS_MAX = 2_000  # of one delta: bounds how long the target's writer is busy with it
+ROWS_MAX = 4_000  # of one delta: bounds how long the target's writer is busy with it
 _decode_shape = msgspec.msgpack.Decoder(tuple[Table, tuple[Index, ...]]).decode
 _decode_ranges = msgspec.msgpack.Decoder(Ranges).decode
 _AFTER = (
