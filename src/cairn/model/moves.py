@@ -71,8 +71,6 @@ class MoveReport(msgspec.Struct, frozen=True):
     instance: str
     attempt: int = 0
     rows: int = 0  # copied so far in this attempt
-    bytes: int = 0
-    rows_per_s: float = 0.0
     lag: int = 0  # records of the source that were not here at the last answer
     is_near: bool = False  # so little is missing that a freeze will be short
     frozen_at: int = 0  # the freeze that the two positions below belong to

@@ -103,7 +103,6 @@ def _told(move: Move, report: MoveReport | None) -> dict[str, Any]:
         "started": move.started,
         "attempt": report.attempt if report is not None else 0,
         "rows": report.rows if report is not None else 0,
-        "rows_per_s": round(report.rows_per_s) if report is not None else 0,
         "records_behind": report.lag if report is not None else None,
         "thaws": move.thaws,
         "problem": report.problem if report is not None else "",
