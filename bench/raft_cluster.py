@@ -47,8 +47,8 @@ def child(at: int, directory: str, ports: list[int], pipe: Connection) -> None:
 async def live(at: int, directory: Path, ports: list[int], pipe: Connection) -> None:
     from cairn.model.errors import CairnError
     from cairn.model.topology import Tier
-    from cairn.node.boot import Boot
-    from cairn.node.config import InstanceConfig
+    from cairn.node.boot.config import InstanceConfig
+    from cairn.node.boot.steps import Boot
     from cairn.node.runtime import RealRuntime
     from cairn.storage.writer import Disk, Job, WriterThread, run_group
 
@@ -98,7 +98,7 @@ async def live(at: int, directory: Path, ports: list[int], pipe: Connection) -> 
 
 async def settled(instance: Any, action: Any) -> None:
     """Operations of the queue need SQL, which is not here: they are simply done."""
-    from cairn.node.queue_runner import settle
+    from cairn.node.steering.queue_runner import settle
 
     proposer = instance.proposer
     await proposer.cas(settle(action.op_id, "done"), proposer.predicate(()))

@@ -45,7 +45,7 @@ RUN = [sys.executable, "-m", "cairn.cli.main", "run"]
 RUN_UNLISTED = [
     *(sys.executable, "-c"),
     "import sys\n"
-    "from cairn.node.replication_runner import Replication\n"
+    "from cairn.node.rows.replication_runner import Replication\n"
     "Replication._origins_at = lambda self, upstream: ()\n"
     "from cairn.cli.run import main\n"
     "sys.exit(main(sys.argv[2:]))\n",

@@ -27,7 +27,7 @@ def test_every_file_it_names_is_there() -> None:
 
 
 def test_every_function_it_names_is_in_its_file() -> None:
-    """`node/hops.ask`: a class or a function of that file."""
+    """`node/statements/hops.ask`: a class or a function of that file."""
     missing = []
     for each in set(NAMES) - set(FILES):
         module, name = each.split(".", 1)

@@ -8,7 +8,7 @@ import pytest
 from cairn.model import limits, ops
 from cairn.model.errors import LimitExceeded
 from cairn.net import frames, link
-from cairn.node.proposals import check_entry_size
+from cairn.node.consensus.proposals import check_entry_size
 from cairn.pgwire import messages
 from cairn.raft.types import Config, Entry, EntryType, Message, MsgKind
 from cairn.raft.wire import MAX_MESSAGE_BYTES, decode_message, encode_message

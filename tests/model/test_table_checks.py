@@ -14,8 +14,8 @@ from cairn.model.errors import CairnError
 from cairn.model.schema import Table
 from cairn.model.table_checks import check_ops, mended
 from cairn.model.topology import Tier
-from cairn.node.config import InstanceConfig
-from cairn.node.first_entries import first_entries, first_instance
+from cairn.node.boot.config import InstanceConfig
+from cairn.node.boot.first_entries import first_entries, first_instance
 from cairn.raft.types import EntryType
 
 INSTANCE, REPLICASET = system.PICO_INSTANCE, system.PICO_REPLICASET

@@ -31,7 +31,7 @@ from cairn.moves import delta as deltas
 from cairn.moves import ranges, steps
 from cairn.moves.decide import decide
 from cairn.moves.steps import Step
-from cairn.node.data_plane import fence_of
+from cairn.node.rows.data_plane import fence_of
 from cairn.raft.cas import Accepted, CasLog, LogRecord, Standing
 from cairn.storage.data_store import Fence
 from tests.moves.maps import applied as picture_after

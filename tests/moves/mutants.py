@@ -10,7 +10,11 @@ TOPOLOGY = "model/topology.py"
 STEPS, DECIDE, DELTA = "moves/steps.py", "moves/decide.py", "moves/delta.py"
 IN, OUT = "storage/moving_in.py", "storage/moving_out.py"
 STORE, COPY = "storage/data_store.py", "storage/full_copy.py"
-MOVING, EXECUTION, DISPATCH = "node/moving.py", "node/execution.py", "node/writing.py"
+MOVING, EXECUTION, DISPATCH = (
+    "node/rows/moving.py",
+    "node/statements/execution.py",
+    "node/statements/writing.py",
+)
 
 AS_STEP = "tests/moves/test_steps.py::test_"
 DECIDED = "tests/moves/test_decide.py::test_"
@@ -103,7 +107,7 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
         SIM + "a_range_is_handed_over_only_when_the_target_s_replica_has_it",
     ),
     (
-        *("lease", "moves: a lease without an index", "node/leases.py"),
+        *("lease", "moves: a lease without an index", "node/rows/leases.py"),
         *("            await self._runner.wait_applied(answer.index, LEASE_S)\n", ""),
         TOLD + "a_lease_counts_only_for_who_has_applied_what_was_committed_when_it_was_granted",
     ),

@@ -11,7 +11,7 @@ import pytest
 from cairn.model.errors import TimedOut
 from cairn.model.records import Kind, Record
 from cairn.model.rpc import LeaseResponse
-from cairn.node.leases import LeaseHolder
+from cairn.node.rows.leases import LeaseHolder
 from cairn.server.calls.row_changes import _told
 from tests.moves.maps import cluster_of
 from tests.replication.builders import TABLE, inserted

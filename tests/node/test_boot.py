@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn.node.boot import Boot
-from cairn.node.config import InstanceConfig
+from cairn.node.boot.config import InstanceConfig
+from cairn.node.boot.steps import Boot
 from cairn.node.runtime import RealRuntime
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cairn.node.clocks import clock_problem
+from cairn.node.steering.clocks import clock_problem
 
 
 def test_only_clocks_that_are_far_apart_are_told() -> None:

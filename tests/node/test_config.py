@@ -11,7 +11,7 @@ import pytest
 from cairn.cli import run
 from cairn.model.errors import ConfigProblem
 from cairn.model.topology import Tier
-from cairn.node.config import check_open, default_file, load
+from cairn.node.boot.config import check_open, default_file, load
 
 CAIRN = [sys.executable, "-m", "cairn.cli.main"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cairn.model.topology import Grade, State
-from cairn.node import governor_runner
-from cairn.node.governor_runner import GovernorRunner, cut_off
+from cairn.node.steering import governor_runner
+from cairn.node.steering.governor_runner import GovernorRunner, cut_off
 from tests.governor.builders import instance, replicaset
 
 

@@ -8,7 +8,7 @@ from cairn.model import system_tables as system
 from cairn.model.errors import AccessDenied
 from cairn.model.ops import Delete, Dml, Insert, Update
 from cairn.model.schema import Table
-from cairn.node.protected import check_writable
+from cairn.node.consensus.protected import check_writable
 
 BUCKET, ADDRESS = system.PICO_BUCKET, system.PICO_PEER_ADDRESS
 

@@ -15,12 +15,12 @@ TOPOLOGY = "model/topology.py"
 APPLIER = "replication/applier.py"
 RELAY = "replication/relay.py"
 ROUTING = "replication/routing.py"
-RUNNER = "node/replication_runner.py"
-RELAYING = "node/relaying.py"
-SYNC = "node/sync_counting.py"
-LEASES = "node/leases.py"
-DATA_PLANE = "node/data_plane.py"
-EXECUTION = "node/execution.py"
+RUNNER = "node/rows/replication_runner.py"
+RELAYING = "node/rows/relaying.py"
+SYNC = "node/rows/sync_counting.py"
+LEASES = "node/rows/leases.py"
+DATA_PLANE = "node/rows/data_plane.py"
+EXECUTION = "node/statements/execution.py"
 DATA_STORE = "storage/data_store.py"
 ROW_LOG = "storage/row_log.py"
 EXACT = "storage/exact_changes.py"
@@ -99,7 +99,7 @@ MUTANTS = tuple(
         ),
         # --- who is master ------------------------------------------------------------------------
         (
-            *("2", "a master goes on in its epoch after a restart", "node/membership.py"),
+            *("2", "a master goes on in its epoch after a restart", "node/boot/membership.py"),
             *("            changes += _master_changes(cluster, instance)\n", "            pass\n"),
             NAMINGS + "a_master_that_lost_its_last_records_gives_their_numbers_to_no_others",
         ),
@@ -251,7 +251,7 @@ MUTANTS = tuple(
             SIM + "a_write_that_was_queued_before_the_demotion_is_refused_after_it",
         ),
         (
-            *("8", "a fence waits behind queued writes", "node/data_plane.py"),
+            *("8", "a fence waits behind queued writes", "node/rows/data_plane.py"),
             *("must_sync=False, is_urgent=True, is_quick=True", "must_sync=False, is_quick=True"),
             SIM + "a_write_that_was_queued_before_the_demotion_is_refused_after_it",
         ),
@@ -373,7 +373,7 @@ MUTANTS = tuple(
             UNIT + "streams_and_readers.py::test_a_scan_stopped_at_its_limit_leaves_no_cursor_open",
         ),
         (
-            *("17", "time that was slept through counts", "node/raft_runner.py"),
+            *("17", "time that was slept through counts", "node/consensus/raft_runner.py"),
             *("min(int(late / TICK_S), MAX_CATCH_UP - 1)", "int(late / TICK_S)"),
             SIM + "a_leader_that_stood_still_takes_nobody_for_dead",
         ),

@@ -18,7 +18,7 @@ import pytest
 
 from cairn.cli.talking import Talk, TalkProblem, Target
 from cairn.model.errors import ConfigProblem
-from cairn.node.config import InstanceConfig, load
+from cairn.node.boot.config import InstanceConfig, load
 from cairn.server.tls import from_config
 from tests.cluster.harness import PASSWORD, Cluster, Node, eventually
 

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from cairn.node.ballots import BALLOT_S, Ballot, BallotRequest
+from cairn.node.rows.ballots import BALLOT_S, Ballot, BallotRequest
 from cairn.replication.applier import LogRefused, OtherReplicaset
 from cairn.replication.relay import Rows, Subscribe
 from tests.sim_cluster.scenes import Triple, inside, played

@@ -17,9 +17,9 @@ from cairn.model.errors import CairnError, NoMaster
 from cairn.model.rpc import LeaseRequest, ReadRequest, WriteRequest
 from cairn.model.system_tables import PICO_TIER
 from cairn.model.topology import Grade, Tier
-from cairn.node import replication_runner, sync_counting
-from cairn.node.full_copies import COPY_IDLE_S, CopyRequest
 from cairn.node.instance import Instance
+from cairn.node.rows import replication_runner, sync_counting
+from cairn.node.rows.full_copies import COPY_IDLE_S, CopyRequest
 from cairn.replication.relay import Subscribe
 from cairn.sim.cluster.load import COUNT, INSERT, TABLE
 from cairn.sim.cluster.node import SimNode

@@ -11,9 +11,9 @@ import pytest
 
 from cairn.model.rpc import Empty, ExpelRequest, JoinResponse
 from cairn.model.topology import Grade
-from cairn.node.boot import Boot
+from cairn.node.boot.steps import Boot
+from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.instance import Instance
-from cairn.node.raft_runner import RaftRunner
 from cairn.raft.types import Entry
 from cairn.sim.cluster import runtime
 from cairn.sim.cluster.node import SimNode

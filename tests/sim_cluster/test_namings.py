@@ -13,7 +13,7 @@ from cairn.model.errors import NotInPrerequisiteState
 from cairn.model.ranges import one_key
 from cairn.model.system_tables import PICO_REPLICASET
 from cairn.model.topology import Replicaset
-from cairn.node.boot import Boot
+from cairn.node.boot.steps import Boot
 from cairn.node.instance import Instance
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.registers import why_unequal

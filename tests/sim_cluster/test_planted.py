@@ -10,9 +10,11 @@ import pytest
 
 from cairn.model.records import Vclock
 from cairn.model.rpc import LeaseRequest, LeaseResponse, PromiseRequest, VclockResponse
-from cairn.node import data_plane, first_entries, governor_steps, leases, replication_runner
-from cairn.node.boot import Boot
+from cairn.node.boot import first_entries
+from cairn.node.boot.steps import Boot
 from cairn.node.instance import Instance
+from cairn.node.rows import data_plane, leases, replication_runner
+from cairn.node.steering import governor_steps
 from cairn.replication.relay import Rows, Subscribe
 from cairn.sim.cluster.checks import Violation
 from cairn.storage import row_log

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cairn.node import relaying
+from cairn.node.rows import relaying
 from cairn.replication.relay import Rows, Subscribe
 from cairn.sim.cluster.node import SimNode
 from tests.sim_cluster.scenes import Triple, inside, played

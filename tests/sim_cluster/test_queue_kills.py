@@ -16,11 +16,11 @@ from cairn.governor.view import ClusterView
 from cairn.model import ops
 from cairn.model.errors import CairnError, CasRetry, NotLeader
 from cairn.model.rpc import WriteRequest, WriteResponse
-from cairn.node import queue_runner
-from cairn.node.execution import Execution
-from cairn.node.global_writes import GlobalWrites
-from cairn.node.governor_steps import Steps
-from cairn.node.queue_runner import QueueRunner
+from cairn.node.statements.execution import Execution
+from cairn.node.statements.global_writes import GlobalWrites
+from cairn.node.steering import queue_runner
+from cairn.node.steering.governor_steps import Steps
+from cairn.node.steering.queue_runner import QueueRunner
 from cairn.sim.cluster.queue_kills import Blow, How, Outcome, all_blows, blows, strike
 from cairn.sim.cluster.queue_scene import BATCH, FIRST_ID
 

@@ -16,9 +16,9 @@ from cairn.governor.view import ClusterView
 from cairn.model import ops
 from cairn.model import system_tables as system
 from cairn.model.topology import Grade, Position, State, Tier
-from cairn.node.config import InstanceConfig
-from cairn.node.first_entries import first_entries, first_instance
-from cairn.node.global_state import GlobalState
+from cairn.node.boot.config import InstanceConfig
+from cairn.node.boot.first_entries import first_entries, first_instance
+from cairn.node.consensus.global_state import GlobalState
 from cairn.raft.types import Entry
 from cairn.storage.raft_store import RaftStore
 from cairn.storage.state_machine import Applied, StateMachine, dump_tables

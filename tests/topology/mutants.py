@@ -9,7 +9,7 @@ GUARD = "topology/guard.py"
 HOLDERS = "model/holders.py"
 LEAVING = "governor/rules/leaving.py"
 MACHINE = "storage/state_machine.py"
-PROPOSALS = "node/proposals.py"
+PROPOSALS = "node/consensus/proposals.py"
 WAITING = "governor/waiting.py"
 
 UNIT = "tests/topology/test_guard.py::test_"
@@ -93,7 +93,7 @@ OF_THE_TOPOLOGY: tuple[tuple[str, str, str, str, str, str], ...] = (
         UNIT + "who_lacks_the_rows_is_not_made_master",
     ),
     (
-        *("names", "topology: a lease goes by name", "node/leases.py"),
+        *("names", "topology: a lease goes by name", "node/rows/leases.py"),
         *('if request.uuid not in ("", instance.uuid):', "if False:"),
         "tests/sim_cluster/test_data_rules.py::test_a_lease_is_bound_to_uuid_incarnation_and_epoch",
     ),
@@ -173,7 +173,11 @@ OF_THE_TOPOLOGY: tuple[tuple[str, str, str, str, str, str], ...] = (
         WAITS + "an_expulsion_that_would_lose_rows_waits_and_says_for_whom",
     ),
     (
-        *("idle", "topology: a path through a dead instance counts", "node/governor_runner.py"),
+        *(
+            "idle",
+            "topology: a path through a dead instance counts",
+            "node/steering/governor_runner.py",
+        ),
         *(
             "living = {edge for edge in edges if edge[0] in alive and edge[1] in alive}",
             "living = edges",
@@ -181,12 +185,16 @@ OF_THE_TOPOLOGY: tuple[tuple[str, str, str, str, str, str], ...] = (
         STATUS + "a_path_through_a_dead_instance_is_named",
     ),
     (
-        *("idle", "topology: a fault of the plan ends the leader", "node/governor_runner.py"),
+        *(
+            "idle",
+            "topology: a fault of the plan ends the leader",
+            "node/steering/governor_runner.py",
+        ),
         *("            except Exception as bug:", "            except CairnError as bug:"),
         STATUS + "a_governor_that_cannot_plan_says_so_and_lives_on",
     ),
     (
-        *("leader", "topology: a learner names a dead leader", "node/raft_runner.py"),
+        *("leader", "topology: a learner names a dead leader", "node/consensus/raft_runner.py"),
         *("return 0 if self._leader_is_silent else self.core.leader", "return self.core.leader"),
         "tests/sim_cluster/test_no_quorum.py::test_a_learner_notices_that_nobody_leads_and_says_so",
     ),

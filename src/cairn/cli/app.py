@@ -69,7 +69,7 @@ def _config_default(
 
     Example: cairn config default -o cairn.yaml && cairn run --config cairn.yaml
     """
-    from cairn.node.config import default_file
+    from cairn.node.boot.config import default_file
 
     if output is None:
         typer.echo(default_file(), nl=False)

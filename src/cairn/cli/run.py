@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cairn.node.config import InstanceConfig
+    from cairn.node.boot.config import InstanceConfig
     from cairn.node.instance import Instance
 
 EXAMPLE = """\
@@ -113,7 +113,7 @@ def _child(flags: dict[str, Any], tell: Callable[[dict[str, Any]], None], lifeli
     config = _load(flags)
     if config is None:
         return 2
-    from cairn.node.child import run
+    from cairn.node.boot.child import run
 
     return run(config, tell, lifeline, _open_faces)
 
@@ -121,7 +121,7 @@ def _child(flags: dict[str, Any], tell: Callable[[dict[str, Any]], None], lifeli
 def _load(flags: dict[str, Any]) -> InstanceConfig | None:
     """The configuration; None: it was said what is wrong with it."""
     from cairn.model.errors import ConfigProblem
-    from cairn.node.config import check_open, load
+    from cairn.node.boot.config import check_open, load
 
     try:
         config = load(flags, os.environ)

@@ -1,7 +1,8 @@
 """Checks what an operation would write to a system table, before it is proposed.
 
 An accepted entry can never be refused again, so every way to a proposal goes through `check_ops`
-(in `node/proposals.py`). Rules that need a picture of the cluster are in `topology/guard.py`.
+(in `node/consensus/proposals.py`). Rules that need a picture of the cluster are in
+`topology/guard.py`.
 """
 
 from __future__ import annotations

@@ -38,23 +38,23 @@ from cairn.model.unexpected import owned
 from cairn.net.handshake import Identity, Refused
 from cairn.net.link import Handler, Link
 from cairn.net.peers import Peers
-from cairn.node.ballots import BallotRequest
-from cairn.node.data_plane import DataPlane
-from cairn.node.full_copies import CopyRequest
-from cairn.node.global_state import GlobalState
-from cairn.node.governor_runner import GovernorRunner
-from cairn.node.governor_steps import Steps
-from cairn.node.leases import LeaseGiver, LeaseHolder
-from cairn.node.local_tables import LocalTables
-from cairn.node.membership import Membership
-from cairn.node.move_driver import MoveDriver
-from cairn.node.moving import DeltaRequest, Moving
-from cairn.node.proposals import Proposer
-from cairn.node.quorum import Patience, Voters
-from cairn.node.raft_runner import LOG_BYTES_MAX, LOG_ENTRIES_MAX, RaftRunner
-from cairn.node.replication_runner import BEAT_S, Replication
+from cairn.node.boot.membership import Membership
+from cairn.node.consensus.global_state import GlobalState
+from cairn.node.consensus.proposals import Proposer
+from cairn.node.consensus.quorum import Patience, Voters
+from cairn.node.consensus.raft_runner import LOG_BYTES_MAX, LOG_ENTRIES_MAX, RaftRunner
+from cairn.node.rows.ballots import BallotRequest
+from cairn.node.rows.data_plane import DataPlane
+from cairn.node.rows.full_copies import CopyRequest
+from cairn.node.rows.leases import LeaseGiver, LeaseHolder
+from cairn.node.rows.local_tables import LocalTables
+from cairn.node.rows.moving import DeltaRequest, Moving
+from cairn.node.rows.replication_runner import BEAT_S, Replication
 from cairn.node.runtime import Runtime, spawn
-from cairn.node.sentinel import Sentinel
+from cairn.node.steering.governor_runner import GovernorRunner
+from cairn.node.steering.governor_steps import Steps
+from cairn.node.steering.move_driver import MoveDriver
+from cairn.node.steering.sentinel import Sentinel
 from cairn.raft.types import Role
 from cairn.replication.relay import Subscribe
 from cairn.storage.data_store import DataStore

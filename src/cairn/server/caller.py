@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cairn.node.context import Context
-from cairn.node.execution import Execution
-from cairn.node.executor import Executor
 from cairn.node.instance import Instance
+from cairn.node.statements.context import Context
+from cairn.node.statements.execution import Execution
+from cairn.node.statements.executor import Executor
 
 if TYPE_CHECKING:
     from cairn.model.catalog import Catalog

@@ -7,7 +7,7 @@ import logging
 
 from cairn.model.errors import ConfigProblem
 from cairn.net.peers import split_address
-from cairn.node.config import InstanceConfig
+from cairn.node.boot.config import InstanceConfig
 from cairn.node.instance import Instance
 from cairn.server.service import Service
 from cairn.server.session.session import Session

@@ -21,13 +21,13 @@ from cairn.model.rpc import ReadRequest, WriteRequest
 from cairn.model.system_tables import PICO_DB_CONFIG, PICO_PRIVILEGE, PICO_USER
 from cairn.model.values import datetime_to_micros
 from cairn.net.link import Handler
-from cairn.node.config import InstanceConfig
-from cairn.node.context import Context
-from cairn.node.execution import Execution
-from cairn.node.executor import Executor
+from cairn.node.boot.config import InstanceConfig
 from cairn.node.instance import Instance, decoding
-from cairn.node.queue_runner import QueueRunner
-from cairn.node.schema_changes import SchemaChanges
+from cairn.node.statements.context import Context
+from cairn.node.statements.execution import Execution
+from cairn.node.statements.executor import Executor
+from cairn.node.statements.schema_changes import SchemaChanges
+from cairn.node.steering.queue_runner import QueueRunner
 from cairn.pgwire.scram import make_verifier
 from cairn.server.catalog.pg_catalog import PgCatalog
 from cairn.server.feed import Feed

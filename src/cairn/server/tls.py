@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from cairn.model.errors import ConfigProblem
-from cairn.node.config import InstanceConfig
+from cairn.node.boot.config import InstanceConfig
 
 HANDSHAKE_S = 10.0
 

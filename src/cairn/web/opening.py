@@ -11,7 +11,7 @@ import socket
 from cairn.model.errors import ConfigProblem
 from cairn.model.topology import Grade
 from cairn.net.peers import split_address
-from cairn.node.config import HTTP_PORT, InstanceConfig
+from cairn.node.boot.config import HTTP_PORT, InstanceConfig
 from cairn.node.runtime import spawn
 from cairn.server.service import Service
 

@@ -27,7 +27,7 @@ from cairn.model.errors import (
 )
 from cairn.model.ops import Ddl
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
-from cairn.node.writing import put_by_bucket
+from cairn.node.statements.writing import put_by_bucket
 from cairn.server.scan.arrow import BatchDecoder
 from cairn.server.session.copy_rows import insert_sql
 from cairn.sql.plans import DdlPlan

@@ -25,7 +25,7 @@ from cairn.model.errors import (
 from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse, StatusResponse
 from cairn.model.topology import ConnectionType, Grade
 from cairn.model.topology import Instance as InstanceRow
-from cairn.node.clocks import clock_problem
+from cairn.node.steering.clocks import clock_problem
 from cairn.server.calls import bulk, rebalance, row_changes, staged_checks
 from cairn.server.calls.arguments import arguments
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cairn.model.errors import CairnError
 from cairn.model.rpc import WriteResponse
 from cairn.model.unexpected import owned
-from cairn.node.reading import MOVING
+from cairn.node.statements.reading import MOVING
 from cairn.pgwire.extended import Shape, Statement
 from cairn.pgwire.formats import decode_params
 from cairn.pgwire.frontend import DESCRIBE_UNNAMED, EXECUTE_UNNAMED

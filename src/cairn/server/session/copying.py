@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.model.errors import CairnError, QueryCanceled, Unsupported
 from cairn.model.values import OIDS, parse_text
-from cairn.node.writing import put_by_bucket
+from cairn.node.statements.writing import put_by_bucket
 from cairn.pgwire.copy import CopyFormat, CopyParser
 from cairn.pgwire.copy_out import copy_encoder, header_line
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail

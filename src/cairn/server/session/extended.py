@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from cairn.model.errors import CairnError, StatementInvalidated, Unreachable
 from cairn.model.rpc import ReadResponse, WriteResponse
 from cairn.model.unexpected import owned
-from cairn.node.executor import Outcome
-from cairn.node.reading import MOVING
+from cairn.node.statements.executor import Outcome
+from cairn.node.statements.reading import MOVING
 from cairn.pgwire.extended import Portal
 from cairn.pgwire.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
 from cairn.server.session.at_once import AtOnce

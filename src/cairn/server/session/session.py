@@ -22,9 +22,9 @@ from cairn.model.errors import (
     TooManyConnections,
 )
 from cairn.model.unexpected import owned
-from cairn.node.context import ASKED, LATE, Context
-from cairn.node.executor import Outcome
-from cairn.node.hops import Hop
+from cairn.node.statements.context import ASKED, LATE, Context
+from cairn.node.statements.executor import Outcome
+from cairn.node.statements.hops import Hop
 from cairn.pgwire.extended import StatementBook
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail, Request
 from cairn.pgwire.server import PgServer

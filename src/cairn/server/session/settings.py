@@ -10,8 +10,8 @@ import msgspec
 from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, InvalidParameter
 from cairn.model.values import INT64_MAX
-from cairn.node.context import OF_CLUSTER, Context
-from cairn.node.global_state import GlobalState
+from cairn.node.consensus.global_state import GlobalState
+from cairn.node.statements.context import OF_CLUSTER, Context
 from cairn.sql.parse.parse import check_choice
 
 #: Told to every client after login, in this order.

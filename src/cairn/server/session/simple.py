@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from cairn.model.errors import CairnError
-from cairn.node.executor import Outcome
+from cairn.node.statements.executor import Outcome
 from cairn.pgwire.decoders import decode_string
 from cairn.pgwire.requests import Query
 from cairn.pgwire.rows import row_encoder

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.model.errors import CairnError, ProtocolViolation
 from cairn.model.events import Version
-from cairn.node.context import Context
+from cairn.node.statements.context import Context
 from cairn.pgwire.requests import (
     BadMessage,
     CancelReceived,

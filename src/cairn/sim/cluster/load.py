@@ -18,10 +18,10 @@ from cairn.model.ranges import whole_table
 from cairn.model.rpc import ReadRequest, WriteRequest
 from cairn.model.schema import FIRST_USER_TABLE_ID, Column, Sharded, Table
 from cairn.model.values import ColumnType
-from cairn.node.execution import Execution
 from cairn.node.instance import Instance
-from cairn.node.reading import Reads
-from cairn.node.writing import Writes
+from cairn.node.statements.execution import Execution
+from cairn.node.statements.reading import Reads
+from cairn.node.statements.writing import Writes
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.sql import answer_peers

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from cairn.governor.actions import RunOperation
 from cairn.model.errors import CairnError, Expelled
 from cairn.model.topology import Grade
-from cairn.node import shutdown
-from cairn.node.boot import Boot, Rebootstrap
-from cairn.node.config import InstanceConfig
+from cairn.node.boot import shutdown
+from cairn.node.boot.config import InstanceConfig
+from cairn.node.boot.steps import Boot, Rebootstrap
 from cairn.node.instance import Instance
-from cairn.node.queue_runner import settle
+from cairn.node.steering.queue_runner import settle
 from cairn.sim.cluster.loop import Process
 from cairn.sim.cluster.runtime import SimRuntime
 from cairn.storage.state_machine import Applied
@@ -81,7 +81,7 @@ class SimNode:
             self.world.checks.violation = f"{self.name} died of a bug: {text}"
 
     async def _live(self, process: Process) -> None:
-        """The child process and its supervisor in one (`node/child.py`, `cli/supervisor.py`)."""
+        """Child process and supervisor in one (`node/boot/child.py`, `cli/supervisor.py`)."""
         try:
             code = await self._run_once()
         except Rebootstrap:

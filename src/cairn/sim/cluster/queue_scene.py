@@ -19,7 +19,7 @@ from cairn.model.errors import CairnError
 from cairn.model.ranges import one_key
 from cairn.model.topology import Tier
 from cairn.node.instance import Instance
-from cairn.node.queue_runner import settle
+from cairn.node.steering.queue_runner import settle
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.sql import carry_sql, tell_steps

@@ -19,7 +19,7 @@ import apsw
 from cairn.model.errors import CairnError, NoMaster, NotOwner, PartialWrite, TableUnderDdl
 from cairn.model.rpc import ReadResponse, WriteResponse
 from cairn.model.schema import Table
-from cairn.node.context import Context
+from cairn.node.statements.context import Context
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.load import TABLE, Load, Ways
 from cairn.sim.cluster.node import SimNode

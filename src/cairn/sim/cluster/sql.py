@@ -8,11 +8,11 @@ from typing import Any
 from cairn.governor.actions import Action, Idle
 from cairn.governor.view import ClusterView
 from cairn.model.rpc import ReadRequest, WriteRequest
-from cairn.node.execution import Execution
-from cairn.node.executor import Executor
 from cairn.node.instance import Instance, decoding
-from cairn.node.queue_runner import QueueRunner
-from cairn.node.schema_changes import SchemaChanges
+from cairn.node.statements.execution import Execution
+from cairn.node.statements.executor import Executor
+from cairn.node.statements.schema_changes import SchemaChanges
+from cairn.node.steering.queue_runner import QueueRunner
 from cairn.sql.functions import functions
 
 

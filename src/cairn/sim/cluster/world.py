@@ -14,7 +14,7 @@ from typing import Any
 
 from cairn.model.cluster import Cluster
 from cairn.model.topology import Grade, Tier
-from cairn.node.config import InstanceConfig
+from cairn.node.boot.config import InstanceConfig
 from cairn.node.instance import Instance
 from cairn.sim.cluster.checks import Checks, Violation, check_masters
 from cairn.sim.cluster.loop import PROCESS, VirtualLoop

@@ -1,0 +1,183 @@
+"""The child process: one instance from boot to its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from cairn.model.errors import CairnError, ConfigProblem, Expelled, StorageDamaged
+from cairn.model.topology import Grade
+from cairn.model.unexpected import owned
+from cairn.net.peers import split_address
+from cairn.node.boot import shutdown
+from cairn.node.boot.config import InstanceConfig
+from cairn.node.boot.steps import Boot, Rebootstrap
+from cairn.node.instance import Instance
+from cairn.node.runtime import RealRuntime, spawn
+
+log = logging.getLogger("cairn")
+
+Tell = Callable[[dict[str, Any]], None]
+#: Opens the listeners for clients. Given from above: an instance does not know its faces.
+OpenFaces = Callable[[Instance, InstanceConfig], Awaitable[None]]
+
+
+def run(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: OpenFaces) -> int:
+    """Run until told to stop; the return value is the process's exit code."""
+    set_up_logging(config)
+    import uvloop
+
+    try:
+        config.instance_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        log.error("--instance-dir %s: %s", config.instance_dir, problem.strerror)
+        return 2
+    _allow_many_files()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_live(config, tell, lifeline, open_faces))
+
+
+def _allow_many_files() -> None:
+    """A connection is a file to the system, and its default would end at about a thousand."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def set_up_logging(config: InstanceConfig) -> None:
+    logging.basicConfig(
+        level=config.log_level.upper(),
+        format="%(asctime)s %(levelname).1s %(name)s: %(message)s",
+        stream=sys.stderr,
+        force=True,
+    )
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+async def _live(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: OpenFaces) -> int:
+    signals: asyncio.Queue[int] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signals.put_nowait, number)
+    loop.add_reader(lifeline, os._exit, 1)  # the supervisor is gone: never stay as an orphan
+    runtime = RealRuntime(config.instance_dir, config.listen)
+    boot = Boot(config, runtime)
+    loop.set_exception_handler(_note)
+    starting = asyncio.ensure_future(_start(boot, config, open_faces))
+    stop = asyncio.ensure_future(signals.get())
+    await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        log.info("stopped before this instance had a place in the cluster")
+        if boot.instance is not None:
+            return await _stop(boot.instance, signals)
+        return 0
+    try:
+        instance = starting.result()
+    except Rebootstrap:
+        tell({"rebootstrap": True})
+        return 0
+    except Expelled as problem:
+        log.error("%s", problem)
+        return 5
+    except (CairnError, ConfigProblem, StorageDamaged) as problem:
+        log.error("%s", problem)
+        if problem.hint:
+            log.error("hint: %s", problem.hint)
+        boot.peers.close()
+        return 2 if isinstance(problem, ConfigProblem) else 1
+    gc.collect()
+    gc.freeze()  # what boot made stays: later collections need not look at it
+    gc.set_threshold(50_000, 20, 20)  # rows in bulk are no cycles: looking at them costs more
+    await asyncio.wait({instance.exit_code, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if instance.exit_code.done():
+        code = instance.exit_code.result()
+        _end(instance)
+        return code
+    return await _stop(instance, signals)
+
+
+def _note(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """An error that nobody caught ends what it happened in; the instance goes on.
+
+    What may stop an instance is listed at `node/instance.Ending`.
+    """
+    problem = context.get("exception")
+    where = str(context.get("message"))
+    if problem is None or isinstance(problem, OSError | CairnError):
+        log.error("%s", where, exc_info=problem)
+    else:
+        owned(problem, where)
+
+
+async def _start(boot: Boot, config: InstanceConfig, open_faces: OpenFaces) -> Instance:
+    joined_before = (config.instance_dir / "raft.db").exists()
+    _check_port(config.pg_listen, "--pg-listen")  # before anything is founded or joined
+    if config.http_listen:
+        _check_port(config.http_listen, "--http-listen")
+    instance = await boot.start()
+    await open_faces(instance, config)
+    spawn(_say_when_online(instance), "say when online")
+    await boot.activate(instance, "wakeup" if joined_before else "join")
+    return instance
+
+
+def _check_port(address: str, flag: str) -> None:
+    host, port = split_address(address)
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as problem:
+            raise ConfigProblem(f"{flag} {address}: {problem.strerror or problem}") from None
+
+
+async def _say_when_online(instance: Instance) -> None:
+    row = instance.row
+    before = 0 if row is None else row.target_state.incarnation  # an old Online is not ours
+    for _ in range(100_000):
+        row = instance.row
+        if (
+            row is not None
+            and row.current_state.grade is Grade.ONLINE
+            and row.current_state.incarnation > before
+        ):
+            log.info("%s is Online in %s", instance.name, row.replicaset_name)
+            return
+        await asyncio.sleep(0.05)
+
+
+async def _stop(instance: Instance, signals: asyncio.Queue[int]) -> int:
+    """A first signal asks the cluster, a second one ends at once."""
+    log.info("stopping: asking the cluster to let %s go", instance.name)
+    leaving = asyncio.ensure_future(shutdown.leave(instance))
+    again = asyncio.ensure_future(signals.get())
+    done, _ = await asyncio.wait(
+        {leaving, again, instance.exit_code}, return_when=asyncio.FIRST_COMPLETED
+    )
+    if leaving in done:
+        code = leaving.result()
+    elif instance.exit_code in done:
+        code = instance.exit_code.result()
+    else:
+        log.warning("a second signal: ending now")
+        code = 1
+    _end(instance)
+    return code
+
+
+def _end(instance: Instance) -> None:
+    try:
+        instance.close()
+    except Exception:  # the exit code is decided; nothing here may change it
+        log.exception("while closing")

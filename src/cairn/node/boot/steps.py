@@ -1,0 +1,351 @@
+"""From an empty directory to a member: start_discover, start_boot or start_join, postjoin.
+
+The steps of seeds/002. An instance that already has a raft_id on disk goes straight to postjoin.
+A directory with a half-made database is dropped by the supervisor (rebootstrap) and started anew;
+the instance uuid and what discovery learnt live in files of their own and survive that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+import os
+from pathlib import Path
+
+import msgspec
+
+from cairn.model.errors import (
+    CairnError,
+    ConfigProblem,
+    Expelled,
+    JoinRefused,
+    NotLeader,
+    PeerRefused,
+    TimedOut,
+    Unreachable,
+)
+from cairn.model.rpc import (
+    DiscoverRequest,
+    DiscoverResponse,
+    Empty,
+    JoinRequest,
+    JoinResponse,
+    UpdateInstanceRequest,
+)
+from cairn.model.topology import ConnectionType, Grade
+from cairn.net.handshake import Identity
+from cairn.net.link import Handler, Link
+from cairn.net.peers import Peers
+from cairn.node.boot.config import InstanceConfig
+from cairn.node.boot.first_entries import first_entries, first_instance
+from cairn.node.boot.identity import Kept, check_restart, put_identity, stored_identity
+from cairn.node.boot.upgrades import own_version
+from cairn.node.instance import Ending, Instance
+from cairn.node.runtime import Runtime, timestamp
+from cairn.pgwire.scram import make_verifier
+from cairn.raft.types import HardState
+from cairn.storage.raft_store import RaftStore
+from cairn.storage.sqlite import sync_directory
+from cairn.topology.discovery import Discovery
+
+log = logging.getLogger("cairn.boot")
+
+DISCOVERY_ROUND_S = 0.1
+NO_ADMIN = (
+    "this cluster is founded without an admin password: nobody can log in, and there is no way to "
+    "set one later. Stop all instances, remove their directories, and start them again with "
+    "--admin-password-file FILE or the variable CAIRN_ADMIN_PASSWORD"
+)
+DISCOVERY_CALL_S = 2.0
+SAY_EVERY_S = 5.0
+JOIN_CALL_S = 12.0
+
+
+class Rebootstrap(Exception):
+    """The directory holds half a database: the supervisor drops it and starts the child again."""
+
+
+class Boot:
+    """Everything before there is an `Instance`; its result."""
+
+    def __init__(self, config: InstanceConfig, runtime: Runtime) -> None:
+        self.config, self.runtime = config, runtime
+        self.directory = runtime.directory()
+        self.kept = Kept(self.directory, runtime)
+        self.store: RaftStore | None = None
+        self.identity = Identity(config.cluster_name)
+        self.discovery: Discovery | None = None
+        self.instance: Instance | None = None
+        self.handlers: dict[str, Handler] = {"discover": self._discover}
+        self.expelled: CairnError | None = None
+        self._reasons: dict[str, str] = {}  # address → why it refused us, told once
+        self.peers = Peers(
+            runtime.network,
+            lambda: self.identity,
+            config.service_secret,
+            self.handlers,
+            runtime.chance,
+            self._refused,
+        )
+
+    # --- the walk ---------------------------------------------------------------------------------
+
+    async def start(self) -> Instance:
+        """A running instance that has asked to be Online."""
+        path = self.directory / "raft.db"
+        if path.exists():
+            self.store = RaftStore(path)
+            if self.store.get("raft_id") is None:
+                self.store.close()
+                raise Rebootstrap
+            check_restart(self.config, self.store)
+            self.identity = stored_identity(self.store)
+        await self._listen()
+        if self.store is None:
+            leader = await self.start_discover()
+            if leader is None:
+                self.store = self.start_boot(path)
+            else:
+                self.store = await self.start_join(path, leader)
+        return await self.postjoin(self.store)
+
+    async def _listen(self) -> None:
+        try:
+            await self.peers.listen(self.config.listen)
+        except OSError as problem:
+            why = problem.strerror or problem
+            raise ConfigProblem(f"--listen {self.config.listen}: {why}") from None
+
+    # --- start_discover ---------------------------------------------------------------------------
+
+    async def start_discover(self) -> str | None:
+        """None when this instance is to found the cluster, else whom to ask for a place."""
+        state = self.kept.load_discovery()
+        tier = next((t for t in self.config.tiers if t.name == self.config.tier), None)
+        core = Discovery(
+            state,
+            own_address=self.config.advertise,
+            can_vote=tier is None or tier.can_vote,
+            peers=self.config.peers,
+        )
+        self.kept.save_discovery(core.state)
+        self.discovery = core
+        loop = asyncio.get_running_loop()
+        say_at = loop.time() + SAY_EVERY_S
+        deadline = loop.time() + self.config.boot_timeout_s
+        while not core.is_done:
+            await asyncio.gather(*(self._ask(core, address) for address in core.to_ask()))
+            if self.expelled is not None:
+                raise self.expelled
+            if core.is_done:
+                break
+            if loop.time() >= say_at:
+                say_at += SAY_EVERY_S
+                self._say_who_is_missing(core)
+            if loop.time() >= deadline:
+                raise TimedOut(
+                    f"no cluster was found within {self.config.boot_timeout_s:g} s; "
+                    f"no answer from {', '.join(core.silent())}"
+                )
+            await asyncio.sleep(DISCOVERY_ROUND_S)
+        if core.is_founder:
+            self.kept.save_discovery(core.state)
+            log.info("this instance founds the cluster")
+            return None
+        log.info("the cluster is found at %s", core.leader)
+        return core.leader
+
+    async def _ask(self, core: Discovery, address: str) -> None:
+        try:
+            answer = await self.peers.call(
+                address, "discover", core.request(address), DiscoverResponse, DISCOVERY_CALL_S
+            )
+        except CairnError as problem:
+            log.debug("%s: %s", address, problem)
+            return
+        core.handle_response(address, answer)
+        self.kept.save_discovery(core.state)
+
+    def _say_who_is_missing(self, core: Discovery) -> None:
+        if core.only_non_voters():
+            log.warning("all peers that answered are of tiers that cannot vote: waiting for one")
+        else:
+            missing = [
+                f"{address} ({self._reasons[address]})" if address in self._reasons else address
+                for address in core.silent()
+            ]
+            log.warning("waiting for an answer from: %s", ", ".join(missing) or "a leader")
+
+    def _discover(self, link: Link, body: msgspec.Raw) -> DiscoverResponse:
+        """Another instance asks who we are."""
+        request = msgspec.msgpack.decode(body, type=DiscoverRequest)
+        if self.instance is not None:
+            return DiscoverResponse("", False, (), self._member_to_ask(self.instance))
+        if self.identity.raft_id:
+            return DiscoverResponse("", False, (), self.config.advertise)
+        if self.discovery is None:
+            raise NotLeader("discovery has not begun")
+        answer = self.discovery.handle_request(request)
+        self.kept.save_discovery(self.discovery.state)
+        return answer
+
+    def _member_to_ask(self, instance: Instance) -> str:
+        leader = instance.state.peer_addresses().get(instance.runner.leader_id)
+        return leader or self.config.advertise
+
+    # --- start_boot -------------------------------------------------------------------------------
+
+    def start_boot(self, path: Path) -> RaftStore:
+        """Write the first entries of the log. No Raft node yet: postjoin applies them."""
+        if not self.config.admin_password:
+            log.warning(NO_ADMIN)
+        uuid = self.kept.own_uuid()
+        row = first_instance(self.config, uuid, self.runtime.uuid())
+        cluster_uuid = self.runtime.uuid()
+        entries = first_entries(
+            self.config,
+            row,
+            cluster_uuid,
+            timestamp(self.runtime),
+            lambda password: str(make_verifier(password, salt=os.urandom(16))),
+        )
+        store = RaftStore(path)
+        with store.connection:
+            store.append(entries)
+            store.put_hard_state(HardState(term=1, vote=0, commit=entries[-1].index))
+            put_identity(
+                store,
+                Identity(self.config.cluster_name, cluster_uuid, uuid, row.name, row.raft_id),
+                row.replicaset_name,
+                row.tier,
+            )
+        sync_directory(self.directory)
+        log.info(
+            "cluster %s (%s) is founded by %s", self.config.cluster_name, cluster_uuid, row.name
+        )
+        return store
+
+    # --- start_join -------------------------------------------------------------------------------
+
+    async def start_join(self, path: Path, leader: str) -> RaftStore:
+        """Ask the leader for a place and write down what it gave."""
+        response = await self._join(leader)
+        row = response.instance
+        store = RaftStore(path)
+        with store.connection:
+            put_identity(
+                store,
+                Identity(
+                    self.config.cluster_name,
+                    response.cluster_uuid,
+                    row.uuid,
+                    row.name,
+                    row.raft_id,
+                ),
+                row.replicaset_name,
+                row.tier,
+            )
+            store.put("joined_addresses", json.dumps(response.raft_group))
+            store.put("joined_at", response.commit_index)
+        sync_directory(self.directory)
+        log.info("joined as %s, raft_id %d", row.name, row.raft_id)
+        return store
+
+    async def _join(self, leader: str) -> JoinResponse:
+        request = JoinRequest(
+            cluster_id=self.config.cluster_name,
+            instance_uuid=self.kept.own_uuid(),
+            advertise_address=self.config.advertise,
+            version=own_version(),
+            instance_id=self.config.instance_name,
+            replicaset_id=self.config.replicaset_name,
+            tier=self.config.tier,
+            failure_domain=self.config.failure_domain,
+            pg_address=self.config.pg_advertise,
+            http_address=self.config.http_listen,
+        )
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.config.boot_timeout_s
+        known = () if self.discovery is None else self.discovery.state.peers
+        others = [each for each in known if each not in (leader, self.config.advertise)]
+        in_turn, pause = itertools.cycle((leader, *others)), 0.05
+        while True:
+            try:
+                return await self.peers.call(
+                    leader, "raft_join", request, JoinResponse, JOIN_CALL_S
+                )
+            except NotLeader as redirect:
+                leader = redirect.detail or next(in_turn)
+            except JoinRefused:
+                raise
+            except (Unreachable, TimedOut, PeerRefused) as problem:
+                if self.expelled is not None:
+                    raise self.expelled from None
+                log.warning("joining through %s: %s", leader, problem)
+                leader = next(in_turn)  # the leader may have moved: any member tells where it is
+            if loop.time() > deadline:
+                raise TimedOut("could not join the cluster in time")
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 2.0)
+
+    # --- postjoin ---------------------------------------------------------------------------------
+
+    async def postjoin(self, store: RaftStore) -> Instance:
+        """Create the Raft node and tell the cluster that this instance is ready to be raised."""
+        self.identity = stored_identity(store)
+        self.peers.hang_up()
+        self.instance = Instance(self.identity, store, self.peers, self.handlers, self.runtime)
+        own = self.config.advertise
+        self.instance.contacts = [address for address in self.config.peers if address != own]
+        self.instance.start()
+        return self.instance
+
+    async def activate(self, instance: Instance, reason: str) -> None:
+        """Ask for target Online until the leader has written it (seeds/002, postjoin).
+
+        Only its answer counts: a row that says Online may be replayed and of an earlier life.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.config.boot_timeout_s
+        say_at = loop.time() + SAY_EVERY_S
+        while not instance.exit_code.done():
+            request = UpdateInstanceRequest(
+                cluster_uuid=self.identity.cluster_uuid,
+                instance_name=instance.name,
+                instance_uuid=self.identity.instance_uuid,
+                target_grade=Grade.ONLINE.value,
+                reason=reason,
+                failure_domain=self.config.failure_domain,
+                version=own_version(),
+                clock_s=self.runtime.wall_clock().timestamp(),
+                addresses={
+                    ConnectionType.PEER.value: self.config.advertise,
+                    ConnectionType.PGPROTO.value: self.config.pg_advertise,
+                    ConnectionType.HTTP.value: self.config.http_listen,
+                },
+            )
+            try:
+                await instance.ask_leader("update_instance", request, Empty, 5.0)
+                instance.awake()
+                return
+            except CairnError as problem:
+                trouble = problem
+            if self.expelled is not None:
+                raise self.expelled
+            if loop.time() > deadline:
+                raise TimedOut(f"failed to activate myself: {trouble}, shutting down...")
+            if loop.time() > say_at:
+                say_at += SAY_EVERY_S
+                log.warning("waiting for a Raft leader: %s", trouble)
+            await asyncio.sleep(0.05)  # a refusal may come at once
+
+    def _refused(self, address: str, problem: CairnError) -> None:
+        if isinstance(problem, Expelled):
+            self.expelled = problem
+            if self.instance is not None:
+                self.instance.end(Ending.EXPELLED, problem)
+        elif self._reasons.get(address) != problem.message:
+            self._reasons[address] = problem.message
+            log.warning("%s refused this instance: %s", address, problem)

@@ -1,0 +1,1 @@
+"""Rows on one instance: who may write, leases, replicas, moves."""

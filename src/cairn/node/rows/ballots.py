@@ -1,0 +1,90 @@
+"""Before the first SUBSCRIBE: each upstream says who it is, what it has and whether it knows lists.
+
+Origins are given to upstreams only when all of them have answered or had their time, so that the
+first lists are not made from half the picture. A peer that knows no ballot is of an older kind: it
+gets the empty list, sends everything, and what is taken from somebody else is dropped here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from cairn.model.errors import PeerRefused
+from cairn.model.records import Vclock
+from cairn.model.topology import Instance as InstanceRow
+from cairn.model.topology import Replicaset
+from cairn.net.peers import Peers
+from cairn.node.rows.links import LinkStatus
+from cairn.node.rows.relaying import Relaying
+from cairn.replication.applier import LogRefused
+from cairn.replication.relay import Rows
+
+BALLOT_S = 1.0
+
+
+class BallotRequest(msgspec.Struct, frozen=True):
+    subscriber: str
+    replicaset: str
+
+
+class Ballot(msgspec.Struct, frozen=True):
+    uuid: str
+    vclock: Vclock = {}
+    reaches: tuple[str, ...] = ()  # origins whose rows it takes, directly or through others
+    knows_lists: bool = True
+
+
+class Ballots(Relaying):
+    """Both ends of a ballot. `Replication` is built on it."""
+
+    _peers: Peers
+    _vclocks: dict[str, Vclock]
+    _ballots: dict[str, Ballot]  # of the upstreams that we are connected to
+    _silent: set[str]  # upstreams that could not be asked
+
+    def _upstreams(self) -> list[InstanceRow]:
+        raise AssertionError("given by the class above")
+
+    async def handle_ballot(self, request: BallotRequest) -> Ballot:
+        self._check_peer(request.replicaset, request.subscriber)
+        reaches = tuple(sorted({route.source for route in self.routing.own.routes}))
+        return Ballot(self._uuid, dict(self.data.vclock), reaches)
+
+    async def _ask_ballot(self, row: InstanceRow, mine: Replicaset, link: LinkStatus) -> None:
+        request = BallotRequest(self._uuid, mine.uuid)
+        try:
+            found = await self._peers.call(row.raft_id, "ballot", request, Ballot, BALLOT_S)
+        except PeerRefused as problem:
+            if "does not know the call" not in problem.message:
+                raise
+            found = Ballot(row.uuid, knows_lists=False)
+        if found.uuid != row.uuid:
+            raise LogRefused(f"{row.name} says that it is {found.uuid}, not {row.uuid}")
+        self._vclocks[row.uuid] = found.vclock
+        self._ballots[row.uuid] = found
+        self._silent.discard(row.uuid)
+        link.knows_lists = found.knows_lists
+        await self._all_asked()
+
+    async def _all_asked(self) -> None:
+        """Until every upstream has answered or is known to be silent; not for long."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + BALLOT_S
+        while loop.time() < deadline:
+            wanted = {row.uuid for row in self._upstreams()}
+            if wanted <= self._ballots.keys() | self._silent:
+                return
+            await asyncio.sleep(0.02)
+
+    def _no_ballot(self, uuid: str) -> None:
+        """The connection is gone: the next one begins with a ballot again."""
+        self._ballots.pop(uuid, None)
+        self._silent.add(uuid)
+
+
+def only(answer: Rows, origins: tuple[str, ...]) -> Rows:
+    """Of an upstream that sends everything, the rows that we take from it."""
+    kept = [record for record in answer.records if record.origin in origins]
+    return msgspec.structs.replace(answer, records=kept)

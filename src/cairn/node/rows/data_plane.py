@@ -1,0 +1,364 @@
+"""Rows of this instance: the writer's fence, promises, positions and schema changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import apsw
+import msgspec
+
+from cairn.model import ops
+from cairn.model.catalog import Catalog
+from cairn.model.cluster import Cluster
+from cairn.model.errors import (
+    CairnError,
+    NoMaster,
+    NotInPrerequisiteState,
+    NotNullViolation,
+    TimedOut,
+    UniqueViolation,
+)
+from cairn.model.moves import TAKES, Phase
+from cairn.model.records import Shape, Vclock, covers
+from cairn.model.rpc import (
+    PromiseRequest,
+    SchemaChangeRequest,
+    SchemaChangeResponse,
+    VclockRequest,
+    VclockResponse,
+)
+from cairn.model.schema import Table
+from cairn.model.spans import merged
+from cairn.node.consensus.global_state import GlobalState
+from cairn.node.consensus.raft_runner import RaftRunner
+from cairn.node.runtime import spawn
+from cairn.storage.data_store import DataStore, Fence
+from cairn.storage.writer import Disk, Job
+
+log = logging.getLogger("cairn.data")
+T = TypeVar("T")
+RECONCILE_S = 0.2  # between two looks at a table that could not be made as it shall be
+
+
+class DataPlane:
+    """The one door to `data.db` for writing. Work is queued to its writer and answered here."""
+
+    def __init__(
+        self, name: str, store: DataStore, disk: Disk, state: GlobalState, runner: RaftRunner
+    ) -> None:
+        self._name, self.store, self._disk = name, store, disk
+        self._state, self._runner = state, runner
+        self.fence = Fence()
+        self.epoch, self.vclock = store.position()  # as of the last finished group
+        self.versions = store.versions  # of tables, likewise: rows of a later one are not seen yet
+        self._watchers: list[asyncio.Future[None]] = []
+        self._may_differ = False  # local tables from the catalogue
+        self._reconciling: asyncio.Task[None] | None = None
+        self.follow(state.cluster)
+
+    def close(self) -> None:
+        self._disk.close()
+
+    # --- queueing -------------------------------------------------------------------------------
+
+    async def run(self, work: Callable[[], T], *, urgent: bool = False, alone: bool = False) -> T:
+        """Run `work` on the writer's thread; its errors come back here and harm nobody else."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.submit(work, future, urgent=urgent, alone=alone)
+        return await future
+
+    def submit(
+        self,
+        work: Callable[[], T],
+        future: asyncio.Future[T],
+        *,
+        urgent: bool = False,
+        alone: bool = False,
+    ) -> None:
+        def done(result: T | CairnError) -> None:
+            if future.done():
+                return
+            if isinstance(result, CairnError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        self.submit_call(work, done, urgent=urgent, alone=alone)
+
+    def submit_call(
+        self,
+        work: Callable[[], T],
+        callback: Callable[[T | CairnError], None],
+        *,
+        urgent: bool = False,
+        alone: bool = False,
+    ) -> None:
+        """Like `run`, without a future."""
+        store = self.store
+
+        def guarded() -> Any:
+            try:
+                return work(), store.last_epoch, store.vclock.copy(), store.versions
+            except CairnError as problem:
+                return problem
+
+        def done(result: Any) -> None:
+            if isinstance(result, CairnError):
+                callback(result)
+                return
+            self.arrived(*result[1:])
+            callback(result[0])
+
+        self._disk.submit(Job(guarded, done, is_urgent=urgent, is_alone=alone))
+
+    def share_with(self, reads: Callable[[], int]) -> None:
+        """The writer learns how many reads the event loop answers: not to be in their way."""
+        self._disk.reads = reads
+
+    def submit_job(self, job: Job) -> None:
+        """For the hottest path, which has made its own; `arrived` is to be told afterwards."""
+        self._disk.submit(job)
+
+    def arrived(self, epoch: int, vclock: Vclock, versions: dict[int, int]) -> None:
+        """A group is on disk: what was queued with it is true from here on."""
+        self.epoch, self.vclock, self.versions = epoch, vclock, versions
+        if self._watchers:
+            self.announce()
+
+    def announce(self) -> None:
+        """The vclock may have moved: those who wait for news look again."""
+        watchers, self._watchers = self._watchers, []
+        for future in watchers:
+            if not future.done():
+                future.set_result(None)
+
+    async def wait_moved(self, timeout_s: float) -> None:
+        """Until the next group is committed, or the time is up."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watchers.append(future)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await future
+        except TimeoutError:
+            return
+
+    # --- what Raft says -------------------------------------------------------------------------
+
+    def follow(self, cluster: Cluster) -> None:
+        """Entries were applied: the writer learns in its own queue what it may do (rule 5)."""
+        fence = self._fence_of(cluster)
+        if fence == self.fence:
+            return
+        self.fence = self.store.newest = fence
+
+        def put() -> None:
+            self.store.fence = fence
+
+        self._disk.submit(Job(put, lambda _: None, must_sync=False, is_urgent=True, is_quick=True))
+        self.reconcile()
+
+    def _fence_of(self, cluster: Cluster) -> Fence:
+        return fence_of(self._name, cluster)
+
+    # --- what the governor asks -----------------------------------------------------------------
+
+    async def promise(self, request: PromiseRequest) -> VclockResponse:
+        epoch, vclock = await self.run(lambda: self._promise(request.epoch), urgent=True)
+        return VclockResponse(epoch, vclock)
+
+    def _promise(self, epoch: int) -> tuple[int, Vclock]:
+        """On the writer: a vclock counts only if it is of the present history and complete."""
+        if self.store.fence.epoch < epoch - 1:
+            raise NoMaster(f"epoch {epoch - 1} has not been entered here yet")
+        self._check_complete()
+        return self.store.promise(epoch)
+
+    def _check_complete(self) -> None:
+        if not self.store.is_complete:
+            raise NoMaster("this instance has no complete rows")
+
+    def _heirs_position(self) -> tuple[int, Vclock]:
+        self._check_complete()
+        return self.store.position()
+
+    async def position(self, request: VclockRequest) -> VclockResponse:
+        """The vclock once entry `index` is applied by the writer and `reach` is covered."""
+        await self._runner.wait_applied(request.index, request.timeout_s)
+        deadline = asyncio.get_running_loop().time() + request.timeout_s
+        while True:
+            look = self._heirs_position if request.reach else self.store.position
+            epoch, vclock = await self.run(look, urgent=True)
+            if covers(vclock, request.reach):
+                return VclockResponse(epoch, vclock)
+            if asyncio.get_running_loop().time() > deadline:
+                raise TimedOut(f"behind: {_lacking(vclock, request.reach)}")
+            await asyncio.sleep(0.02)
+
+    async def change_schema(self, request: SchemaChangeRequest) -> SchemaChangeResponse:
+        """Carry out the pending schema change here; idempotent by its version."""
+        await self._runner.wait_applied(request.index, request.timeout_s)
+        try:
+            await self.run(lambda: self._make_pending(request.schema_version), alone=True)
+        except NotInPrerequisiteState:
+            raise
+        except CairnError as problem:
+            if problem.sqlstate.startswith("PC"):
+                raise  # not the master just now: the governor asks again
+            return SchemaChangeResponse(str(problem))
+        return SchemaChangeResponse()
+
+    def _make_pending(self, version: int) -> None:
+        """On the writer: a change that was aborted while it was queued is not made any more."""
+        pending = self._state.pending_ddl()
+        if pending is None or pending.schema_version != version:
+            raise NotInPrerequisiteState("there is no such pending schema change here")
+        self.store.check_master()
+        shape = shape_after(pending, self._state.catalog)
+        if shape is not None:
+            self._reshape(shape)
+
+    def _reshape(self, shape: Shape) -> None:
+        def change() -> int:
+            self.store.reshape(shape)
+            return 0
+
+        try:
+            self.store.statement(change, alone=True)
+        except apsw.Error as problem:
+            raise _refusal(problem) from None
+
+    def reconcile(self) -> None:
+        """Bring local tables to what the catalogue says, after a commit, an abort or a crash.
+
+        Only the master does it, and it leaves records: replicas follow the log (rule 4). It goes
+        on until nothing differs: a new master, for example, has no lease yet when it is named.
+        """
+        self._may_differ = self.fence.is_master
+        if self._may_differ and (self._reconciling is None or self._reconciling.done()):
+            self._reconciling = spawn(self._reconcile(), "reconcile schema")
+
+    async def _reconcile(self) -> None:
+        problems: dict[int, str] = {}  # by table, as last told
+        while self._may_differ and self.fence.is_master:
+            self._may_differ = False
+            # Asked behind all that is queued: a change that is being made is seen as well.
+            for table_id in await self.run(self._differing):
+                try:
+                    await self.run(lambda at=table_id: self._reconcile_one(at), alone=True)  # type: ignore[misc]
+                except CairnError as problem:
+                    if problems.get(table_id) != str(problem):
+                        log.warning("table %d: %s; it is tried again", table_id, problem)
+                    problems[table_id] = str(problem)
+                    self._may_differ = True
+            if self._may_differ:
+                await asyncio.sleep(RECONCILE_S)
+
+    def _unlike(self) -> dict[int, Shape]:
+        """On the writer: how tables have to look that do not; the one that is changing waits."""
+        pending = self._state.pending_ddl()
+        busy = ops.table_of(pending.ddl) if pending is not None else None
+        return {
+            shape.table_id: shape
+            for shape in wanted_shapes(self._state.catalog, self.store.tables)
+            if shape.table_id != busy and self.store.differs(shape)
+        }
+
+    def _differing(self) -> list[int]:
+        return list(self._unlike())
+
+    def _reconcile_one(self, table_id: int) -> None:
+        shape = self._unlike().get(table_id)
+        if shape is not None:
+            self.store.check_master()
+            self._reshape(shape)
+
+
+def fence_of(name: str, cluster: Cluster) -> Fence:
+    """What the writer of an instance may do, as this picture says."""
+    me = cluster.instances.get(name)
+    replicaset = cluster.replicasets.get(me.replicaset_name) if me else None
+    if replicaset is None:
+        return Fence()
+    master = cluster.master_of(replicaset.name)
+    is_master = master is me and replicaset.target_master_name == name
+    owned = cluster.owned(replicaset.name)
+    tier = cluster.tiers.get(replicaset.tier)
+    return Fence(
+        epoch=replicaset.epoch,
+        is_master=is_master,
+        is_sync=tier is not None and tier.replication_mode == "sync",
+        master=replicaset.current_master_name,
+        ranges=merged((row.start, row.end) for row in owned if row.is_writable),
+        owned=merged((row.start, row.end) for row in owned),
+        incoming=tuple(
+            (move.id, move.start, move.end)
+            for move in cluster.moves.values()
+            if move.target == replicaset.name and move.phase in TAKES
+        ),
+        frozen=tuple(
+            (move.id, move.frozen_at)
+            for move in cluster.moves.values()
+            if move.source == replicaset.name and move.phase is Phase.FROZEN
+        ),
+        giving=tuple(
+            move.id
+            for move in cluster.moves.values()
+            if move.source == replicaset.name and move.phase in TAKES
+        ),
+        last_move=int(cluster.properties.get("last_move_id") or 0),
+    )
+
+
+def _refusal(problem: apsw.Error) -> CairnError:
+    """Why a schema change cannot be made here, in words that a client may see."""
+    if "CHECK constraint" in str(problem):
+        return NotNullViolation("a NOT NULL column can be added to an empty table only")
+    if isinstance(problem, apsw.ConstraintError):
+        return UniqueViolation("could not create unique index: some rows have the same key")
+    return CairnError(f"{type(problem).__name__}: {problem}")
+
+
+def shape_after(pending: ops.DdlPrepare, catalog: Catalog) -> Shape | None:
+    """How the table looks once the change is made; None when only its end changes anything."""
+    table = catalog.table_by_id(ops.table_of(pending.ddl))
+    if table is None or table.is_global:
+        return None
+    indexes = catalog.indexes.get(table.id, ())
+    want = msgspec.structs.replace(table, schema_version=pending.schema_version, operable=True)
+    match pending.ddl:
+        case ops.CreateTable():
+            return Shape(table.id, want)
+        case ops.AddColumns(columns=columns):
+            wider = msgspec.structs.replace(want, columns=table.columns + columns)
+            return Shape(table.id, wider, indexes)
+        case ops.CreateIndex():
+            return Shape(table.id, want, indexes)  # the prepared index is among them
+        case _:
+            return None
+
+
+def wanted_shapes(catalog: Catalog, local: dict[int, Table]) -> list[Shape]:
+    """What every sharded table of the catalogue, and every leftover, should look like here."""
+    found: list[Shape] = []
+    known: set[int] = set()
+    for table in catalog.tables.values():
+        if table.is_global:
+            continue
+        known.add(table.id)
+        have = local.get(table.id)
+        indexes = tuple(index for index in catalog.indexes.get(table.id, ()) if index.operable)
+        truncate = have is not None and table.truncated_at > have.schema_version
+        found.append(Shape(table.id, table, indexes, truncate))
+    found += [Shape(table_id, None) for table_id in local if table_id not in known]
+    return found
+
+
+def _lacking(vclock: Vclock, reach: Vclock) -> str:
+    return ", ".join(
+        f"{origin} {vclock.get(origin, 0)} of {lsn}"
+        for origin, lsn in sorted(reach.items())
+        if vclock.get(origin, 0) < lsn
+    )

@@ -1,0 +1,131 @@
+"""Leases: how a master knows that it still is one, and how the leader knows when it no longer is.
+
+The holder counts from the moment it sent the question, by a clock that runs while the machine
+sleeps, less a tenth; the leader answers only after a quorum round that began after the question
+(data-plane rule 9).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from cairn.model.errors import CairnError, NotLeader
+from cairn.model.rpc import LeaseRequest, LeaseResponse
+from cairn.net.peers import Peers
+from cairn.node.consensus.global_state import GlobalState
+from cairn.node.consensus.raft_runner import RaftRunner
+from cairn.node.runtime import Runtime
+
+log = logging.getLogger("cairn.lease")
+
+LEASE_S = 1.0
+ASK_EVERY_S = 0.2
+MARGIN = 0.9
+
+
+class LeaseHolder:
+    """On every instance; asks only while it is the master that the tables name."""
+
+    def __init__(
+        self,
+        name: str,
+        state: GlobalState,
+        runner: RaftRunner,
+        peers: Peers,
+        runtime: Runtime,
+        grant_here: Callable[[LeaseRequest], object],
+    ) -> None:
+        self._name, self._state, self._runner = name, state, runner
+        self._peers, self._runtime, self._grant_here = peers, runtime, grant_here
+        self._until = 0.0
+        self._epoch = 0
+        self.is_awake = False  # what the tables say of us before that is about an earlier life
+
+    def is_held(self, epoch: int) -> bool:
+        """Whether this instance may still act as the master of `epoch`."""
+        return epoch == self._epoch and self._runtime.boot_clock() < self._until
+
+    def drop(self) -> None:
+        self._until = 0.0
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._ask()
+            except CairnError as problem:
+                log.debug("no lease: %s", problem)
+            await asyncio.sleep(ASK_EVERY_S)
+
+    async def _ask(self) -> None:
+        me = self._state.cluster.instances.get(self._name)
+        if me is None or not self._runner.leader_id or not self.is_awake:
+            return
+        if self._state.cluster.master_of(me.replicaset_name) is not me:
+            return
+        replicaset = self._state.cluster.replicasets[me.replicaset_name]
+        request = LeaseRequest(self._name, me.target_state.incarnation, replicaset.epoch, me.uuid)
+        asked = self._runtime.boot_clock()
+        leader = self._runner.leader_id
+        if leader == self._runner.raft_id:
+            answer = await self._grant_here(request)  # type: ignore[misc]
+        else:
+            answer = await self._peers.call(leader, "lease", request, LeaseResponse, LEASE_S)
+        if answer.granted:
+            await self._runner.wait_applied(answer.index, LEASE_S)
+            self._epoch = replicaset.epoch
+            self._until = asked + answer.lease_s * MARGIN
+
+
+class LeaseGiver:
+    """On the leader. Remembers when it last said yes, so that a successor waits long enough."""
+
+    def __init__(self, state: GlobalState, runner: RaftRunner, runtime: Runtime) -> None:
+        self._state, self._runner, self._runtime = state, runner, runtime
+        self._granted: dict[str, float] = {}  # replicaset → boot clock of the last yes
+        self._term, self._leader_since = 0, 0.0
+
+    async def grant(self, request: LeaseRequest) -> LeaseResponse:
+        if not self._runner.is_leader:
+            raise NotLeader(leader=self._runner.leader_id or None)
+        self._note_tenure()
+        # A quorum round that begins after the question. The holder's picture must be as new as
+        # that, or it would act as if what happened meanwhile (a freeze, a hand-over) had not.
+        index = await self._runner.read_index(LEASE_S)
+        refusal = self._why_not(request)
+        if refusal:
+            return LeaseResponse(False, why=refusal)
+        instance = self._state.cluster.instances[request.instance]
+        self._granted[instance.replicaset_name] = self._runtime.boot_clock()
+        return LeaseResponse(True, LEASE_S, index=index)
+
+    def _why_not(self, request: LeaseRequest) -> str:
+        instance = self._state.cluster.instances.get(request.instance)
+        if instance is None:
+            return "not a member"
+        if request.uuid not in ("", instance.uuid):  # a version before did not tell it
+            return "another instance has this name"
+        replicaset = self._state.cluster.replicasets.get(instance.replicaset_name)
+        master = self._state.cluster.master_of(instance.replicaset_name)
+        if replicaset is None or master is not instance:
+            return f"the master is {'nobody' if master is None else master.name}"
+        if replicaset.target_master_name != request.instance:
+            return f"{replicaset.target_master_name or 'another one'} is to become master"
+        if replicaset.epoch != request.epoch:
+            return f"the epoch is {replicaset.epoch}"
+        if instance.target_state.incarnation != request.incarnation:
+            return "another incarnation is expected"
+        return ""
+
+    def _note_tenure(self) -> None:
+        if self._term != self._runner.term:
+            self._term = self._runner.term
+            self._leader_since = self._runtime.boot_clock()
+            self._granted.clear()
+
+    def wait_s(self, replicaset: str) -> float:
+        """How long until no lease of the old master can be alive."""
+        self._note_tenure()
+        last = max(self._granted.get(replicaset, 0.0), self._leader_since)
+        return max(last + LEASE_S - self._runtime.boot_clock(), 0.0)

@@ -1,0 +1,336 @@
+"""Runs a planned statement: the one place that knows what to do for each kind of plan.
+
+Sessions, the governor's queue, CALLs and Spark's doors all come through here, with a `Context`.
+There are three doors, each wider than the one before:
+
+`now`    the answer in this turn: a row that is here, read by its key;
+`start`  no task: a row written here, or a row one hop away; the answer comes by a callback;
+`run`    everything, to its end or to its deadline.
+
+The first two refuse (None) whatever has to be looked at first: options, limits, hints, deadlines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from cairn.model.errors import (
+    InvalidParameter,
+    PlanOutdated,
+    QueryCanceled,
+    StatementInvalidated,
+    Unsupported,
+)
+from cairn.model.topology import ConnectionType
+from cairn.node.consensus.forwarding import check_forward
+from cairn.node.instance import Instance
+from cairn.node.statements.context import ASKED, OF_CLUSTER, Context, Told
+from cairn.node.statements.execution import Execution
+from cairn.node.statements.global_writes import GlobalWrites
+from cairn.node.statements.hops import HERE, Answered, Hop
+from cairn.node.statements.reading import Reads
+from cairn.node.statements.schema_changes import SchemaChanges
+from cairn.node.statements.writing import Writes
+from cairn.sql import plans
+from cairn.sql.api import Prepared
+
+REPLANS = 10
+LIMITS = {"sql_motion_row_max": 5_000, "sql_vdbe_opcode_max": 0}
+Row = tuple[Any, ...]
+
+
+class Statement(Protocol):
+    """What was understood once, with the versions of the sharded tables it was planned for."""
+
+    prepared: Prepared
+    sharded: dict[int, int]
+
+
+class Outcome(msgspec.Struct):
+    """What a statement gave: rows for those that have them, a count for the others."""
+
+    rows: Sequence[Row] | None
+    count: int
+    tag: str
+    notices: tuple[str, ...] = ()
+    stale_s: float | None = None  # how old the rows of a replica may be
+    is_queue_told: bool = False  # the entry of the effect ends the queued operation as well
+
+
+#: A statement planned again for the present schema, for this user.
+Replan = Callable[[Any, int], Statement]
+ReadCatalog = Callable[
+    [plans.CatalogRead, Prepared, Sequence[Any], Context], Coroutine[Any, Any, Any]
+]
+
+
+def _not_again(statement: Any, user: int) -> Statement:
+    raise PlanOutdated("a table has changed since the statement was planned")
+
+
+async def _no_catalog(*_: Any) -> Any:
+    raise Unsupported("the catalogues of PostgreSQL are not served here")
+
+
+class Executor:
+    def __init__(
+        self,
+        instance: Instance,
+        execution: Execution,
+        schema_changes: SchemaChanges,
+        replan: Replan = _not_again,
+        read_catalog: ReadCatalog = _no_catalog,
+    ) -> None:
+        self._instance, self._schema_changes = instance, schema_changes
+        self._replan, self._read_catalog = replan, read_catalog
+        self.execution = execution
+        self.reads = Reads(instance, execution)
+        self.writes = Writes(self.reads)
+        self.global_writes = GlobalWrites(self.reads, schema_changes.verifier)
+        self.opcode_max = 0  # the cluster's; looked at for every point read
+
+    # --- without waiting, without a task ----------------------------------------------------------
+
+    def now(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome | None:
+        """The outcome in this turn, for what can have one."""
+        prepared = statement.prepared
+        plan = prepared.plan
+        if type(plan) is plans.PointRead and self._reads_plainly(prepared, context):
+            if prepared.hidden:
+                params = prepared.start(params, self._instance.runtime.wall_clock())
+            args = plan.bind(params)
+            bucket: Any = None if plan.bucket is None else args[0]
+            rows = self.execution.quick_read(plan.sql, args, bucket, statement.sharded)
+            if rows is None:
+                return None
+            self.reads.local += 1
+            count = len(rows)
+            return Outcome(rows, count, prepared.complete(count))
+        if type(plan) is plans.EmptyPlan:
+            return Outcome(None, 0, "")
+        return None
+
+    def _reads_plainly(self, prepared: Prepared, context: Context) -> bool:
+        """Whether a point read is just that: from the master, without options and limits."""
+        if prepared.options or context.preference != "leader":
+            return False
+        most = context.opcode_max
+        return not (self.opcode_max if most == OF_CLUSTER else most)
+
+    def start(
+        self,
+        statement: Statement,
+        params: Sequence[Any],
+        context: Context,
+        callback: Answered[Any],
+    ) -> Hop | None:
+        """A write here, or a row one hop away. The callback has a ReadResponse, a WriteResponse or
+        an error. A statement with a time limit is left to `run`, which watches the clock."""
+        prepared = statement.prepared
+        plan = prepared.plan
+        if context.timeout_s:
+            return None
+        if type(plan) is plans.PointWrite:
+            values = self._values(prepared, params)
+            if self.writes.start_here(plan, values, callback):
+                return HERE
+            if self._may_hop(prepared, context):
+                return self.writes.start_away(plan, values, callback)
+        elif (
+            type(plan) is plans.PointRead
+            and self._may_hop(prepared, context)
+            and self._reads_plainly(prepared, context)
+            and not context.is_local
+        ):
+            values = self._values(prepared, params)
+            return self.reads.start_away(plan, values, statement.sharded, callback)
+        return None
+
+    def _may_hop(self, prepared: Prepared, context: Context) -> bool:
+        """Whether nothing has to be looked at before the owner is asked."""
+        return not (prepared.options or context.wants_hints or context.forward != "on")
+
+    def _values(self, prepared: Prepared, params: Sequence[Any]) -> Sequence[Any]:
+        if not prepared.hidden:
+            return params
+        return prepared.start(params, self._instance.runtime.wall_clock())
+
+    # --- to the end -------------------------------------------------------------------------------
+
+    async def run(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome:
+        """Run to the end; planned again, quietly, when a schema change came between."""
+        for _ in range(REPLANS):
+            try:
+                return await self._run(statement, params, context)
+            except PlanOutdated:
+                if context.queued is not None:
+                    raise  # the governor plans anew
+                if context.wants_invalidation:
+                    catalog = self._instance.state.catalog
+                    planned, present = catalog.first_change(statement.prepared.tables)
+                    raise StatementInvalidated(
+                        prepared_version=planned, current_version=present
+                    ) from None
+                statement = self._replan(statement, context.user_id)
+        return await self._run(statement, params, context)
+
+    async def _run(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome:
+        prepared = statement.prepared
+        plan, tables = prepared.plan, statement.sharded
+        values = prepared.start(params, self._instance.runtime.wall_clock())
+        hints = self._hop_hint(plan, values) if context.wants_hints else ()
+        self._check_forward(prepared, values, context)
+        user, queued, deadline = context.user_id, context.queued, context.deadline
+        context.check()
+        match plan:
+            case plans.PointRead() | plans.ScatterRead():
+                asked = self._as_asked(prepared, values, context)
+                rows = await self.reads.read(plan, values, tables, asked)
+                if context.cancelled.is_set():
+                    raise QueryCanceled(ASKED)
+                tag = prepared.complete(len(rows))
+                return Outcome(rows, len(rows), tag, hints, asked.told.stale_s)
+            case plans.Returning():
+                rows = await self.writes.returning(plan, values, tables, context.at_masters())
+                return Outcome(rows, len(rows), prepared.complete(len(rows)), hints)
+            case plans.GlobalWrite():
+                change = await self.global_writes.run(plan, values, tables, context.at_masters())
+                tag = prepared.complete(change.row_count)
+                return Outcome(change.rows, change.row_count, tag, is_queue_told=True)
+            case plans.CatalogRead():
+                rows = await context.watched(self._read_catalog(plan, prepared, params, context))
+                return Outcome(rows, len(rows), prepared.complete(len(rows)))
+            case plans.ExplainPlan():
+                lines = await asyncio.to_thread(self._explain, plan, values, context)
+                count = len(lines)
+                return Outcome([(line,) for line in lines], count, prepared.complete(count))
+            case plans.DdlPlan():
+                has_changed = await self._schema_changes.run(
+                    plan,
+                    user,
+                    None if queued is None else queued.op_id,
+                    is_upgrade=queued is not None and queued.is_upgrade,
+                    claim=tuple if queued is None else queued.end,
+                    deadline=deadline,
+                )
+                notices = plan.notices if has_changed else (plan.skipped,)
+                return Outcome(None, 0, prepared.complete(0), notices, is_queue_told=has_changed)
+            case plans.AclPlan():
+                notices = self._is_already_so(plan)
+                extra = None if queued is None else queued.end
+                await self._schema_changes.change_access(plan, user, extra, deadline)
+                return Outcome(None, 0, prepared.complete(0), notices, is_queue_told=True)
+            case plans.AlterSystemPlan():
+                extra = None if queued is None else queued.end
+                await self._schema_changes.alter_system(plan, user, extra, deadline)
+                return Outcome(None, 0, prepared.complete(0), is_queue_told=True)
+            case plans.EmptyPlan():
+                return Outcome(None, 0, "")
+            case plans.SessionPlan() | plans.CopyPlan():
+                raise Unsupported(f"{prepared.tag or 'this statement'} cannot be run here")
+            case _:
+                count = await self.writes.run(plan, values, tables, context.at_masters())
+                return Outcome(None, count, prepared.complete(count), hints)
+
+    # --- what a statement asks for ----------------------------------------------------------------
+
+    def _as_asked(self, prepared: Prepared, values: Sequence[Any], context: Context) -> Context:
+        """How a read is to be answered: as its OPTION says, else the session, else the cluster."""
+        options = prepared.options
+        concern = options.get("read_concern")
+        return msgspec.structs.replace(
+            context,
+            preference=str(options.get("read_preference", context.preference)),
+            is_local=context.is_local if concern is None else concern == "local",
+            row_max=self._limit("sql_motion_row_max", context.row_max, prepared, values),
+            opcode_max=self._limit("sql_vdbe_opcode_max", context.opcode_max, prepared, values),
+            told=Told(),
+        )
+
+    def _limit(
+        self, name: str, of_session: int, prepared: Prepared | None, values: Sequence[Any]
+    ) -> int:
+        asked: Any = None if prepared is None else prepared.options.get(name)
+        if isinstance(asked, int):  # OPTION (name = $1)
+            asked = values[asked - 1]
+            if asked is None or asked < 0:
+                raise InvalidParameter(
+                    f"expected option {name} to be a non-negative integer, got: {asked}"
+                )
+        if asked is None and of_session != OF_CLUSTER:
+            asked = of_session
+        if asked is None:
+            asked = self._instance.state.setting(name, LIMITS[name])
+        return int(asked)
+
+    def _check_forward(self, prepared: Prepared, values: Sequence[Any], context: Context) -> None:
+        options = prepared.options
+        how = str(options.get("forward") or context.forward)
+        if how != "on":
+            preference = str(options.get("read_preference", context.preference))
+            here = self._instance.raft_id
+            check_forward(how, preference, prepared.plan, values, self.reads.routes, here)
+
+    # --- what a statement is told -----------------------------------------------------------------
+
+    def _hop_hint(self, plan: plans.Plan, values: Sequence[Any]) -> tuple[str, ...]:
+        """Who owns the bucket of a statement that came to the wrong instance."""
+        if isinstance(plan, plans.Returning):
+            plan = plan.write
+        if not isinstance(plan, plans.PointRead | plans.PointWrite) or plan.bucket is None:
+            return ()
+        assert plan.tier is not None
+        bucket, routes = plan.bucket(values), self.reads.routes
+        cluster = routes.cluster
+        replicaset = cluster.replicasets[routes.owner(plan.tier, bucket)]
+        master = cluster.by_raft_id(routes.master(replicaset.name))
+        if master is None or master.raft_id == self._instance.raft_id:
+            return ()
+        hint = {
+            "map": "hop",
+            "tier": plan.tier,
+            "bucket_id": bucket,
+            "replicaset_uuid": replicaset.uuid,
+            "instance_uuid": master.uuid,
+            "address": cluster.address(master.raft_id, ConnectionType.PGPROTO),
+            "raft": {"term": cluster.position.term, "index": cluster.position.index},
+        }
+        return (json.dumps(hint),)
+
+    def _is_already_so(self, plan: plans.AclPlan) -> tuple[str, ...]:
+        """What IF [NOT] EXISTS leaves out, in PostgreSQL's words."""
+        exists = plan.name in self._instance.state.catalog.users
+        if not plan.if_exists or exists is not plan.action.startswith("create"):
+            return ()
+        return (f'role "{plan.name}" {"already exists" if exists else "does not exist"}, skipping',)
+
+    def _explain(
+        self, plan: plans.ExplainPlan, values: Sequence[Any], context: Context
+    ) -> list[str]:
+        from cairn.sql.render.explain import (
+            explain_lines,  # brings sqlglot along: not before it is needed
+        )
+
+        reader = self.execution.thread_reader()
+
+        def query_plan(sql: str, args: Sequence[Any]) -> list[Row]:
+            return list(reader.connection.execute(f"EXPLAIN QUERY PLAN {sql}", args))
+
+        return explain_lines(
+            plan.inner,
+            values if len(values) >= len(plan.inner.param_types) else None,
+            facets=plan.facets,
+            options={
+                "sql_vdbe_opcode_max": self._limit(
+                    "sql_vdbe_opcode_max", context.opcode_max, None, ()
+                ),
+                "sql_motion_row_max": self._limit("sql_motion_row_max", context.row_max, None, ()),
+            },
+            query_plan=query_plan,
+            catalog=self._instance.state.catalog,
+        )

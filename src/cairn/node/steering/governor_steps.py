@@ -1,0 +1,318 @@
+"""What the governor's actions take: questions to instances, changes of Raft, namings of masters."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from cairn.governor.actions import (
+    ApplySchemaChange,
+    Propose,
+    RunOperation,
+    SealAndName,
+    SwitchMaster,
+)
+from cairn.governor.rules.leaving import put_replicaset, replicaset_range
+from cairn.governor.view import ClusterView
+from cairn.model import ops
+from cairn.model.errors import CairnError, NoMaster, NotLeader, TimedOut, Unreachable
+from cairn.model.ranges import Predicate, whole_table
+from cairn.model.rpc import (
+    Empty,
+    IndexResponse,
+    PromiseRequest,
+    ReplicatedRequest,
+    SchemaChangeRequest,
+    SchemaChangeResponse,
+    VclockRequest,
+    VclockResponse,
+    WaitIndexRequest,
+)
+from cairn.model.system_tables import PICO_INSTANCE
+from cairn.model.topology import Grade
+from cairn.net.peers import Peers
+from cairn.node.consensus.global_state import GlobalState
+from cairn.node.consensus.proposals import Proposer
+from cairn.node.consensus.raft_runner import RaftRunner
+from cairn.node.rows.leases import LeaseGiver
+from cairn.node.runtime import Runtime, timestamp
+from cairn.raft.types import ConfChangeV2
+
+log = logging.getLogger("cairn.governor")
+
+RPC_S, OP_S, BATCH = 3.0, 3.0, 200  # until the cluster's own settings are known
+GRACE_S = 0.1  # after the first answer, how long others of the same question are waited for
+HAND_OVER_S = 2.0
+LATE = TimedOut("no answer in time")
+
+
+class Steps:
+    """The hands of the governor. Everything it needs of the instance, and nothing it remembers."""
+
+    def __init__(
+        self,
+        state: GlobalState,
+        runner: RaftRunner,
+        proposer: Proposer,
+        peers: Peers,
+        leases: LeaseGiver,
+        runtime: Runtime,
+        here: Callable[[str, Any], Any],
+    ) -> None:
+        self.state, self.runner, self.proposer = state, runner, proposer
+        self._peers, self._leases, self._runtime = peers, leases, runtime
+        self._here = here  # calls a handler of this very instance
+        #: Runs an operation of the queue; set by whoever can run SQL here.
+        self.operate: Callable[[RunOperation], Awaitable[None]] | None = None
+        self._schema_until = (0, 0.0)  # a schema version and when its masters' time is up
+
+    def timestamp(self) -> str:
+        return timestamp(self._runtime)
+
+    @property
+    def rpc_s(self) -> float:
+        """How long an instance may take to answer."""
+        return float(self.state.setting("governor_common_rpc_timeout", RPC_S)) or RPC_S
+
+    @property
+    def op_s(self) -> float:
+        """How long an entry of the governor's own may take to be applied."""
+        return float(self.state.setting("governor_raft_op_timeout", OP_S)) or OP_S
+
+    async def ask(
+        self, name: str, method: str, body: Any, answer: type[Any], timeout_s: float
+    ) -> Any:
+        """A question to an instance by name; the leader may be asked too."""
+        instance = self.state.cluster.instances.get(name)
+        if instance is None:
+            raise Unreachable(f"{name} is not a member")
+        if instance.raft_id == self.runner.raft_id:
+            found = self._here(method, body)
+            return await found if isinstance(found, Awaitable) else found
+        return await self._peers.call(instance.raft_id, method, body, answer, timeout_s)
+
+    async def ask_all(
+        self, names: tuple[str, ...], method: str, body: Any, answer: type[Any]
+    ) -> dict[str, Any]:
+        """Answers by name, of so many at a time as `governor_rpc_batch_size` says."""
+        size = int(self.state.setting("governor_rpc_batch_size", BATCH)) or BATCH
+        found: dict[str, Any] = {}
+        for start in range(0, len(names), size):
+            found |= await self._ask_some(names[start : start + size], method, body, answer)
+        return found
+
+    async def _ask_some(
+        self, names: tuple[str, ...], method: str, body: Any, answer: type[Any]
+    ) -> dict[str, Any]:
+        """Once one answer has come, the slow ones get a moment and no more."""
+
+        async def one(name: str) -> Any:
+            try:
+                return await self.ask(name, method, body, answer, self.rpc_s)
+            except CairnError as problem:
+                return problem
+
+        tasks = {asyncio.ensure_future(one(name)): name for name in names}
+        waiting = set(tasks)
+        found: dict[str, Any] = {}
+        patience = self.rpc_s + 1.0
+        while waiting:
+            done, waiting = await asyncio.wait(
+                waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                break
+            for task in done:
+                found[tasks[task]] = task.result()
+            if any(not isinstance(answer_, CairnError) for answer_ in found.values()):
+                patience = GRACE_S
+        for task in waiting:
+            task.cancel()
+        return found
+
+    # --- proposals ------------------------------------------------------------------------------
+
+    async def propose(self, action: Propose, view: ClusterView) -> None:
+        if action.needed:
+            found = await self.have_rows(action.holders)
+            lacking = sorted(name for name in action.holders if found.get(name, LATE) is not None)
+            if len(action.holders) - len(lacking) < action.needed:
+                raise NoMaster(
+                    f"{action.needed} of {', '.join(action.holders)} must have all rows first; "
+                    f"waiting for {', '.join(lacking)}"
+                )
+        predicate = self._predicate(view, action.ranges)
+        await self.proposer.cas(ops.Batch(action.ops), predicate, timeout_s=self.op_s)
+
+    def _predicate(self, view: ClusterView, ranges: Any) -> Predicate:
+        """At the position the view was taken: a stale plan loses."""
+        return Predicate(view.position.index, self.runner.term, tuple(ranges))
+
+    # --- Raft -----------------------------------------------------------------------------------
+
+    async def change_configuration(self, change: ConfChangeV2) -> None:
+        index, _ = self.runner.propose_conf_change(change)
+        await self.runner.wait_applied(index, self.op_s)
+        deadline = asyncio.get_running_loop().time() + self.op_s
+        while self.runner.conf.voters_outgoing:
+            if asyncio.get_running_loop().time() > deadline:
+                raise TimedOut("the joint configuration was not left in time")
+            await asyncio.sleep(0.005)
+
+    async def hand_over(self, to: int) -> None:
+        self.runner.transfer_leader(to)
+        deadline = asyncio.get_running_loop().time() + HAND_OVER_S
+        while self.runner.is_leader:
+            if asyncio.get_running_loop().time() > deadline:
+                raise TimedOut(f"instance {to} did not take over")
+            await asyncio.sleep(0.01)
+
+    async def caught_up(self, names: tuple[str, ...]) -> dict[str, CairnError | None]:
+        """Who has applied what the leader had committed when asked."""
+        index = self.runner.core.log.committed
+        body = WaitIndexRequest(index, self.rpc_s)
+        found = await self.ask_all(names, "wait_index", body, IndexResponse)
+        return {name: _problem(answer) for name, answer in found.items()}
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    async def have_rows(self, names: tuple[str, ...]) -> dict[str, CairnError | None]:
+        body = ReplicatedRequest(self.runner.applied_index, self.rpc_s)
+        found = await self.ask_all(names, "replicated", body, Empty)
+        return {name: _problem(answer) for name, answer in found.items()}
+
+    async def switch_master(self, action: SwitchMaster, view: ClusterView) -> None:
+        """The demotion is in Raft; the old one's last record, once its writer knows, is the cut."""
+        index = self.runner.applied_index
+        final: VclockResponse = await self.ask(
+            action.old, "vclock", VclockRequest(index, self.rpc_s), VclockResponse, self.rpc_s
+        )
+        reached: VclockResponse = await self.ask(
+            action.heir,
+            "vclock",
+            VclockRequest(index, self.rpc_s, final.vclock),
+            VclockResponse,
+            self.rpc_s + 1.0,
+        )
+        await self._name_master(action.replicaset, action.heir, reached.vclock, view)
+
+    async def seal_and_name(self, action: SealAndName, view: ClusterView) -> None:
+        """Failover: promises first, then the most caught-up of those who promised (rule 1)."""
+        replicaset = view.cluster.replicasets[action.replicaset]
+        await asyncio.sleep(self._leases.wait_s(action.replicaset))
+        body = PromiseRequest(action.replicaset, replicaset.epoch + 1)
+        found = await self.ask_all(action.members, "promise", body, VclockResponse)
+        answers = {
+            name: answer for name, answer in found.items() if not isinstance(answer, CairnError)
+        }
+        if len(answers) < action.needed:
+            missing = sorted(set(replicaset.members) - set(answers))
+            raise NoMaster(
+                f"{len(answers)} of {action.needed} needed members answered; "
+                f"waiting for {', '.join(missing)}"
+            )
+
+        def standing(name: str) -> tuple[int, int, bool]:
+            answer = answers[name]
+            # Who was started again and has everything goes on: clients know the way to it.
+            preferred = name == (replicaset.target_master_name or replicaset.current_master_name)
+            return answer.epoch, sum(answer.vclock.values()), preferred
+
+        heir = max(sorted(answers), key=standing)
+        await self._name_master(action.replicaset, heir, answers[heir].vclock, view)
+
+    async def _name_master(
+        self, name: str, heir: str, vclock: dict[str, int], view: ClusterView
+    ) -> None:
+        replicaset = view.cluster.replicasets[name]
+        named = replicaset.named(heir, vclock)
+        ranges = (replicaset_range(replicaset), whole_table(PICO_INSTANCE.id))
+        predicate = self._predicate(view, ranges)
+        await self.proposer.cas(ops.Batch((put_replicaset(named),)), predicate, timeout_s=self.op_s)
+        log.info("%s: master is %s, epoch %d", name, heir, named.epoch)
+
+    # --- schema ---------------------------------------------------------------------------------
+
+    async def apply_schema_change(self, action: ApplySchemaChange, view: ClusterView) -> None:
+        """Ask every master; all agree → commit, any refuses → abort, silence → abort in time."""
+        masters = {
+            replicaset: view.cluster.replicasets[replicaset].current_master_name
+            for replicaset in action.replicasets
+        }
+        body = SchemaChangeRequest(
+            self.runner.applied_index, self.runner.term, action.schema_version, self.rpc_s
+        )
+        deadline = self._schema_deadline(action.schema_version)
+        left = tuple(dict.fromkeys(masters.values()))
+        problems: dict[str, CairnError] = {}
+        while left and self.runner.is_leader:
+            found = await self.ask_all(left, "apply_schema_change", body, SchemaChangeResponse)
+            for name, answer in found.items():
+                if isinstance(answer, CairnError):
+                    problems[name] = answer
+                elif answer.refusal is not None:
+                    await self._abort(action.schema_version, answer.refusal, name)
+                    return
+            left = tuple(
+                name for name in left if isinstance(found.get(name, TimedOut("late")), CairnError)
+            )
+            if left and asyncio.get_running_loop().time() > deadline:
+                why = f"{left[0]}: {problems.get(left[0], TimedOut('no answer'))}"
+                await self._abort(action.schema_version, why, left[0], is_verdict=False)
+                return
+            if left and not self._are_masters(masters):
+                raise NoMaster("masters are changing: the schema change waits for the new ones")
+            if left:
+                await asyncio.sleep(0.1)
+        if left:
+            raise NotLeader("leadership was lost before all masters had answered")
+        try:
+            predicate = self.proposer.predicate(())
+            await self.proposer.cas(
+                ops.DdlCommit(action.schema_version), predicate, timeout_s=self.op_s
+            )
+        except CairnError as problem:
+            if not problem.sqlstate.startswith("23"):
+                raise
+            # The rows of a global table forbid it, on every instance: it must not stay for ever.
+            await self._abort(action.schema_version, problem.message, "")
+            return
+        log.info("schema version %d is committed", action.schema_version)
+
+    def _schema_deadline(self, version: int) -> float:
+        """Counted from the first time this leader took up the change, however often it does."""
+        known, deadline = self._schema_until
+        if known != version:
+            limit_s = float(self.state.setting("ddl_apply_timeout", 30.0))
+            deadline = asyncio.get_running_loop().time() + limit_s
+            self._schema_until = version, deadline
+        return deadline
+
+    def _are_masters(self, masters: dict[str, str]) -> bool:
+        """Still, and meant to stay. Replacing a master is the governor's own work: do not wait."""
+        cluster = self.state.cluster
+        for name, master in masters.items():
+            replicaset, row = cluster.replicasets.get(name), cluster.instances.get(master)
+            if replicaset is None or row is None or row.target_state.grade is not Grade.ONLINE:
+                return False
+            if {replicaset.current_master_name, replicaset.target_master_name} != {master}:
+                return False
+        return True
+
+    async def run_operation(self, action: RunOperation) -> None:
+        if self.operate is None:
+            raise TimedOut("this instance cannot run SQL yet")
+        await self.operate(action)
+
+    async def _abort(
+        self, version: int, reason: str, instance: str, *, is_verdict: bool = True
+    ) -> None:
+        log.warning("schema version %d is aborted: %s", version, reason)
+        op = ops.DdlAbort(version, reason, instance, is_verdict)
+        await self.proposer.cas(op, self.proposer.predicate(()), timeout_s=self.op_s)
+
+
+def _problem(answer: Any) -> CairnError | None:
+    return answer if isinstance(answer, CairnError) else None

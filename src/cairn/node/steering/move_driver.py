@@ -1,0 +1,138 @@
+"""The leader's part in moves: take a view, decide, propose. A loop beside the governor's.
+
+A frozen range makes statements wait, so nothing slow may stand before its end: this loop asks
+nobody anything. Masters report by themselves; every decision is a compare-and-swap at the position
+of the view, so two that contradict each other cannot both be made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+
+from cairn.model import ops
+from cairn.model.errors import CairnError, CasRetry, NotLeader
+from cairn.model.moves import MoveReport, Phase
+from cairn.model.ranges import Predicate
+from cairn.model.rpc import Empty
+from cairn.moves.decide import MovesView, decide
+from cairn.moves.ranges import BrokenCover
+from cairn.moves.steps import PAUSED
+from cairn.node.consensus.global_state import GlobalState
+from cairn.node.consensus.proposals import Proposer
+from cairn.node.consensus.raft_runner import RaftRunner
+from cairn.node.runtime import Runtime, timestamp
+
+log = logging.getLogger("cairn.moves")
+
+BELIEVED_S = 2.0  # how long a report counts; masters repeat theirs
+LOOK_S = 0.5
+FROZEN_LOOK_S = 0.02  # while a range is frozen
+PAUSE_S = 0.25  # after something went wrong
+
+
+class MoveDriver:
+    def __init__(
+        self, state: GlobalState, runner: RaftRunner, proposer: Proposer, runtime: Runtime
+    ) -> None:
+        self._state, self._runner, self._proposer = state, runner, proposer
+        self._runtime = runtime
+        self._wake = asyncio.Event()
+        self._reports: dict[tuple[int, str], tuple[float, MoveReport]] = {}
+        self._frozen: dict[tuple[int, int], float] = {}  # (move, freeze) → when it was first seen
+        self._thawed: dict[int, float] = {}
+        self.freezes: deque[float] = deque(maxlen=1000)  # seconds that the last ones took
+        self.waits: tuple[str, ...] = ()  # what is not going on, for people
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def note(self, report: MoveReport) -> Empty:
+        """A master told what it has reached."""
+        if not self._runner.is_leader:
+            raise NotLeader(leader=self._runner.leader_id or None)
+        row = self._state.cluster.instances.get(report.instance)
+        if row is not None:
+            now = asyncio.get_running_loop().time()
+            self._reports[(report.move, row.replicaset_name)] = (now, report)
+            self.wake()
+        return Empty()
+
+    def reports(self) -> dict[tuple[int, str], MoveReport]:
+        """By move and replicaset, as far as they are believed."""
+        now = asyncio.get_running_loop().time()
+        self._reports = {
+            key: found for key, found in self._reports.items() if now - found[0] < BELIEVED_S
+        }
+        return {key: report for key, (_, report) in self._reports.items()}
+
+    async def run(self) -> None:
+        while True:
+            if not self._runner.committed_in_term:
+                self._reports.clear()
+                self._frozen.clear()
+                self.waits = ()
+                await self._pause(LOOK_S)
+                continue
+            if not await self._step():
+                frozen = any(
+                    move.phase is Phase.FROZEN for move in self._state.cluster.moves.values()
+                )
+                await self._pause(FROZEN_LOOK_S if frozen else LOOK_S)
+
+    async def _step(self) -> bool:
+        """Whether something was proposed."""
+        view = self.view()
+        try:
+            found = decide(view)
+        except BrokenCover as problem:
+            log.error("no move is made: %s", problem)
+            await self._pause(PAUSE_S)
+            return False
+        self.waits = tuple(found.waits)
+        for step in found.steps[:1]:  # the others are decided anew, from what this one leaves
+            predicate = Predicate(view.cluster.position.index, self._runner.term, step.ranges)
+            try:
+                await self._proposer.cas(ops.Batch(step.ops), predicate, timeout_s=3.0)
+                log.info("%s", step.say)
+            except (CasRetry, NotLeader) as problem:
+                log.debug("%s: %s", step.say, problem)
+                await asyncio.sleep(0.005)
+            except CairnError as problem:
+                log.warning("%s: %s", step.say, problem)
+                await self._pause(PAUSE_S)
+            return True
+        return False
+
+    def view(self) -> MovesView:
+        cluster = self._state.cluster
+        now = asyncio.get_running_loop().time()
+        frozen = {
+            (move.id, move.frozen_at)
+            for move in cluster.moves.values()
+            if move.phase is Phase.FROZEN
+        }
+        for key in self._frozen.keys() - frozen:
+            self._thawed[key[0]] = now
+            self.freezes.append(now - self._frozen[key])
+        self._frozen = {key: self._frozen.get(key, now) for key in frozen}
+        return MovesView(
+            cluster=cluster,
+            sharded_tiers=self._state.sharded_tiers(),
+            reports=self.reports(),
+            frozen_s={key[0]: now - since for key, since in self._frozen.items()},
+            resting_s={number: now - since for number, since in self._thawed.items()},
+            has_pending_ddl=self._state.pending_ddl() is not None,
+            is_paused=bool(cluster.properties.get(PAUSED)),
+            at_once=int(self._state.setting("rebalance_concurrency", 1)) or 1,
+            now=timestamp(self._runtime),
+        )
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()
