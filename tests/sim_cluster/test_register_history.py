@@ -161,3 +161,9 @@ def test_between_two_epochs_an_acknowledged_write_may_be_lost_but_not_come_back(
     assert why(told) is not None
     assert why(told, [4.0]) is None
     assert why((*told, read("0.1+0.2", 7, 8)), [4.0]) is not None
+
+
+def test_what_was_under_way_at_a_naming_may_have_happened_before_it() -> None:
+    told = (put("0.1", 0), append("1.1", 1, 2), read("0.1+1.1", 5, 6))
+    assert why(told, [4.0]) is None
+    assert why((*told, read("0.1", 7, 8)), [4.0]) is not None

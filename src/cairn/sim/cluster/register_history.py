@@ -39,6 +39,8 @@ def step(state: Known, operation: Operation) -> Known | None:
     if operation.kind == "read":
         fits = all(_fits(known, text) for known, text in zip(state, operation.found, strict=True))
         return operation.found if fits else None
+    if operation.tag and operation.tag in tags_of(tuple(map(_text, state))):
+        return None  # it has happened already
     after = list(state)
     for place in operation.places:
         after[place] = _changed(after[place], operation)
@@ -49,6 +51,10 @@ def _fits(known: str | tuple[str] | None, text: str | None) -> bool:
     if isinstance(known, tuple):
         return text is None or text.endswith(known[0])
     return known == text
+
+
+def _text(known: str | tuple[str] | None) -> str | None:
+    return known[0] if isinstance(known, tuple) else known
 
 
 def _changed(known: str | tuple[str] | None, operation: Operation) -> str | tuple[str] | None:
@@ -98,7 +104,8 @@ class History:
 
     def _why_unordered_inside(self, epochs: Sequence[float]) -> str | None:
         for begin, end in pairwise([-1.0, *sorted(epochs), float(FOREVER)]):
-            why = _why_unordered(list(_clipped(self.operations, begin, end)), (("",),) * ROWS)
+            inside = list(_clipped(self.operations, begin, end))
+            why = _why_unordered(inside, (("",),) * ROWS, begin)
             if why:
                 return f"between {begin:.3f} and {end:.3f}: {why}"
         return None
@@ -135,8 +142,8 @@ def _clipped(operations: Iterable[Operation], begin: float, end: float) -> Itera
             yield msgspec.structs.replace(each, start=max(each.start, begin), end=float(FOREVER))
 
 
-def _why_unordered(operations: list[Operation], initial: Known) -> str | None:
-    wanted = _bounded(operations)
+def _why_unordered(operations: list[Operation], initial: Known, begin: float = -1.0) -> str | None:
+    wanted = _bounded(operations, begin)
     try:
         if has_order(wanted, step, initial, MAX_STEPS):
             return None
@@ -145,9 +152,10 @@ def _why_unordered(operations: list[Operation], initial: Known) -> str | None:
     return f"no order explains it: {_shortest(wanted, initial)}"
 
 
-def _bounded(operations: list[Operation]) -> list[Operation]:
+def _bounded(operations: list[Operation], begin: float) -> list[Operation]:
     """Unknown ends, as far as reads tell: what a read saw had happened by then; what no read ever
-    saw may as well not have happened, for nothing that was told depends on it.
+    saw may as well not have happened, for nothing that was told depends on it. What was under way
+    at `begin` may have happened before it, seen or not: it keeps its unknown end.
     """
     reads = sorted((each for each in operations if each.found), key=lambda each: each.end)
     first_seen: dict[str, float] = {}
@@ -159,7 +167,8 @@ def _bounded(operations: list[Operation]) -> list[Operation]:
         if each.end >= FOREVER and each.tag:
             if each.tag not in first_seen:
                 continue
-            each = msgspec.structs.replace(each, end=max(first_seen[each.tag], each.start))
+            if each.start > begin:
+                each = msgspec.structs.replace(each, end=max(first_seen[each.tag], each.start))
         if each.end < FOREVER or each.kind != "read":
             found.append(each)
     return found
