@@ -141,6 +141,26 @@ def test_a_peer_whose_snapshot_was_lost_is_tried_again() -> None:
     assert script[3].log.applied == script[1].log.applied
 
 
+def test_a_snapshot_that_the_log_has_left_behind_is_followed_by_a_newer_one() -> None:
+    script = Script(3)
+    script.elect(1)
+    script.cut(3)
+    script.propose(1, b"a")
+    script.compact(1)
+    script[1].report_unreachable(3)
+    script[1].step(Message(MsgKind.HEARTBEAT_RESP, 3, 1, script[1].term))
+    script.settle()
+    old = script.nodes[1].disk.view.snap
+    assert script[1].status().progress[3].state == "snapshot"
+    script.propose(1, b"b")
+    script.propose(1, b"c")
+    script.compact(1)
+    script.heal()
+    script[1].step(Message(MsgKind.APP_RESP, 3, 1, script[1].term, old.meta.index))
+    script.tick(5)
+    assert script[3].log.applied == script[1].log.applied
+
+
 def test_an_old_snapshot_changes_nothing() -> None:
     script = Script(3)
     script.elect(1)

@@ -162,6 +162,9 @@ class Replication:
             progress.free_inflight(index)
         elif progress.flow is Flow.PROBE or progress.match + 1 >= self.log.first_index():
             progress.become_replicate()  # also ends the wait for a snapshot
+        elif progress.match >= progress.pending_snapshot:
+            # The snapshot has arrived, but the log was cut past it meanwhile: it needs a newer one.
+            progress.become_probe()
         # Only what is past the commit can move it: most answers come when a quorum has answered.
         if index > self.log.committed and self.advance_commit():
             self.broadcast_pending = True

@@ -58,15 +58,13 @@ class SnapshotSender:
             raise CairnError("this snapshot is no longer kept; a newer one will be offered")
         start = request.chunk * CHUNK
         data = payload[start : start + CHUNK]
-        last = start + CHUNK >= len(payload)
-        if last:
-            self._asked.pop(asker, None)
-        else:
-            self._asked[asker] = tick
-        return SnapshotChunk(data, last)
+        # Also after the last chunk: a receiver that dies before it has installed it must be tried
+        # again. Raft ignores the report if it was installed.
+        self._asked[asker] = tick
+        return SnapshotChunk(data, start + CHUNK >= len(payload))
 
     def overdue(self, tick: int) -> list[int]:
-        """Receivers that stopped asking: Raft must be told, or they stay paused for ever (P9)."""
+        """Receivers that stopped asking: Raft must be told, or they stay paused for ever."""
         late = [peer for peer, since in self._asked.items() if tick - since > PATIENCE_TICKS]
         for peer in late:
             del self._asked[peer]
