@@ -48,10 +48,10 @@ check: setup
 	$(BIN)/lint-imports --no-cache
 
 test: check $(VENV)/.spark
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow" -n $(WORKERS) --dist loadgroup
 
 test-all: check $(VENV)/.spark
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 sim: setup
 	$(BIN)/cairn simulate --seeds $(SEEDS) --workers $(WORKERS)
