@@ -195,6 +195,41 @@ def rebalance(
     )
 
 
+@app.command(short_help="Show, add, change and drop tiers.")
+def tier(
+    action: Annotated[str, typer.Argument(help="list, add, set or drop")] = "list",
+    name: Annotated[str, typer.Argument(help="of the tier")] = "",
+    replication_factor: Annotated[
+        int | None, typer.Option(help="instances of each replicaset", min=1, max=31)
+    ] = None,
+    replication_mode: Annotated[str | None, typer.Option(help="async or sync")] = None,
+    bucket_count: Annotated[int | None, typer.Option(help="of a new tier", min=0)] = None,
+    release: Annotated[
+        bool, typer.Option("--release", help="expel replicas above the new factor")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="for machines")] = False,
+) -> None:
+    """Show tiers; add one to a running cluster; change how many copies it keeps, and how.
+
+    Example: cairn tier set default --replication-factor 3
+    """
+    from cairn.cli.tier import run_tier
+
+    options = {
+        "replication_factor": replication_factor,
+        "replication_mode": replication_mode,
+        "bucket_count": bucket_count,
+    }
+    _finish(
+        lambda: run_tier(
+            dsn, password_file, action, name, options, release=release, yes=yes, as_json=as_json
+        )
+    )
+
+
 @app.command(short_help="Follow topology events until Ctrl-C.")
 def watch(
     dsn: Dsn = None,

@@ -216,7 +216,7 @@ PICO_TIER = _table(
     "name",
     "named groups of replicasets",
     ("name", "S", "", checks.NAME),
-    ("replication_factor", "U", "instances of a replicaset", number(1)),
+    ("replication_factor", "U", "instances of a replicaset", number(1, 31)),
     ("can_vote", "B", "may its instances vote in Raft"),
     ("current_vshard_config_version", "U", "not used"),
     ("target_vshard_config_version", "U", "not used"),

@@ -35,6 +35,7 @@ from cairn.model.topology import (
     ReplicasetState,
 )
 from cairn.topology.changes import advanced
+from cairn.topology.tier_guard import check_tiers
 
 #: What a decision about leaving and owning reads: nothing of it may change before it is in the log.
 READ: tuple[KeyRange, ...] = (
@@ -92,7 +93,7 @@ def check_change(
         if refusal is not None:
             raise refusal
     _check_targets(cluster, after, force)
-    is_deciding = bool(leaving)
+    is_deciding = check_tiers(cluster, after, sharded_tiers) or bool(leaving)
     if cluster.replicasets.keys() - after.replicasets.keys() or after.buckets != cluster.buckets:
         _check_owners(cluster, after, sharded_tiers, is_unsafe)
         is_deciding = True

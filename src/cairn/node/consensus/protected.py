@@ -8,6 +8,7 @@ from cairn.model import system_tables as system
 from cairn.model.errors import AccessDenied, CheckViolation
 from cairn.model.ops import Dml, Insert, Replace, Update
 from cairn.model.schema import Table
+from cairn.topology.tier_guard import CHANGEABLE
 
 _OWN_STATEMENTS = {
     system.PICO_TABLE.id: "use CREATE, ALTER and DROP TABLE",
@@ -17,7 +18,6 @@ _OWN_STATEMENTS = {
     system.PICO_DB_CONFIG.id: "use ALTER SYSTEM",
     system.PICO_PROPERTY.id: "these are facts that only the cluster establishes",
     system.CAIRN_MOVE.id: "use CALL cairn_rebalance(…) or `cairn rebalance`",
-    system.PICO_TIER.id: "tiers are fixed when the cluster is made",
 }
 #: What is dangerous and may be needed by tests of drivers and for repairs.
 _UNSAFE = {
@@ -30,7 +30,9 @@ _ANYWAY = "for tests and repairs: SET unsafe_system_writes = on"
 _OPEN_COLUMNS = {
     system.PICO_INSTANCE.id: ("target_state", "target_state_reason", "failure_domain"),
     system.PICO_REPLICASET.id: ("target_master_name", "weight", "weight_origin"),
+    system.PICO_TIER.id: CHANGEABLE,
 }
+_COME_AND_GO = {system.PICO_TIER.id: "use CALL cairn_tier('add', …) or `cairn tier add`"}
 
 
 def check_writable(
@@ -55,7 +57,10 @@ def check_writable(
         return
     for change in changes:
         if not isinstance(change, Update):
-            raise AccessDenied(f"rows of {table.name} come and go by the governor alone")
+            raise AccessDenied(
+                f"rows of {table.name} come and go by the governor alone",
+                hint=_COME_AND_GO.get(table.id),
+            )
         for at, _ in change.changes:
             name = system.BY_ID[table.id].columns[at].name
             if name not in allowed:

@@ -26,7 +26,7 @@ from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse, StatusResponse
 from cairn.model.topology import ConnectionType, Grade
 from cairn.model.topology import Instance as InstanceRow
 from cairn.node.steering.clocks import clock_problem
-from cairn.server.calls import bulk, rebalance, row_changes, staged_checks
+from cairn.server.calls import bulk, rebalance, row_changes, staged_checks, tiers
 from cairn.server.calls.arguments import arguments
 
 if TYPE_CHECKING:
@@ -267,4 +267,5 @@ CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
     "cairn_rows_at": (False, row_changes.rows_at),
     "cairn_replication": (True, _replication),
     "cairn_rebalance": (True, rebalance.rebalance),
+    "cairn_tier": (True, tiers.tier),
 }

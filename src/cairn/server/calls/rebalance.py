@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from cairn.model import ops, rows
-from cairn.model.errors import CairnError, CasRetry, InvalidParameter, NotLeader, TimedOut
+from cairn.model.errors import CairnError, InvalidParameter
 from cairn.model.moves import Move, MoveReport
 from cairn.model.ranges import one_key
 from cairn.model.rpc import Empty, StatusResponse
@@ -17,6 +16,7 @@ from cairn.model.system_tables import PICO_PROPERTY, PICO_REPLICASET
 from cairn.model.topology import Replicaset
 from cairn.moves import decide, shares
 from cairn.moves.steps import PAUSED
+from cairn.server.calls.changing import propose_row
 
 if TYPE_CHECKING:
     from cairn.node.instance import Instance
@@ -118,7 +118,7 @@ async def _chief(instance: Instance) -> StatusResponse | None:
 
 async def _put_paused(instance: Instance, is_paused: bool) -> None:
     change = ops.Replace(PICO_PROPERTY.id, (PAUSED, "true" if is_paused else "false"))
-    await _propose(instance, lambda: (change, one_key(PICO_PROPERTY.id, (PAUSED,))))
+    await propose_row(instance, lambda: (change, one_key(PICO_PROPERTY.id, (PAUSED,))))
 
 
 async def _put_weight(instance: Instance, name: str, weight: float) -> None:
@@ -137,7 +137,7 @@ async def _put_weight(instance: Instance, name: str, weight: float) -> None:
         row = ops.Replace(PICO_REPLICASET.id, rows.replicaset_row(new))
         return row, one_key(PICO_REPLICASET.id, (name,))
 
-    await _propose(instance, change)
+    await propose_row(instance, change)
 
 
 def _check_somebody_takes(instance: Instance, found: Replicaset, weight: float) -> None:
@@ -150,19 +150,3 @@ def _check_somebody_takes(instance: Instance, found: Replicaset, weight: float) 
             "buckets",
             hint="add one, or raise the weight of another first",
         )
-
-
-async def _propose(instance: Instance, change: Any) -> None:
-    """Plan and propose; again if somebody was quicker."""
-    deadline = asyncio.get_running_loop().time() + ANSWER_S
-    while True:
-        predicate = instance.proposer.predicate(())
-        op, key = change()
-        predicate = msgspec.structs.replace(predicate, ranges=(key,))
-        try:
-            await instance.proposer.cas(ops.Batch((op,)), predicate)
-            return
-        except (CasRetry, NotLeader):
-            if asyncio.get_running_loop().time() > deadline:
-                raise TimedOut("the change met others again and again") from None
-        await asyncio.sleep(0.02)

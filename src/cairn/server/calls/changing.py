@@ -1,0 +1,35 @@
+"""One row of a system table, changed as a person asked: planned, proposed, and again if need be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cairn.model import ops
+from cairn.model.errors import CasRetry, NotLeader, TimedOut
+from cairn.model.ranges import KeyRange
+
+if TYPE_CHECKING:
+    from cairn.node.instance import Instance
+
+ANSWER_S = 5.0
+AGAIN_S = 0.02
+
+
+async def propose_row(instance: Instance, change: Callable[[], tuple[ops.Dml, KeyRange]]) -> None:
+    """`change` plans from the picture of now; it is asked again if somebody was quicker."""
+    deadline = asyncio.get_running_loop().time() + ANSWER_S
+    while True:
+        predicate = instance.proposer.predicate(())
+        op, key = change()
+        predicate = msgspec.structs.replace(predicate, ranges=(key,))
+        try:
+            await instance.proposer.cas(ops.Batch((op,)), predicate)
+            return
+        except (CasRetry, NotLeader):
+            if asyncio.get_running_loop().time() > deadline:
+                raise TimedOut("the change met others again and again") from None
+        await asyncio.sleep(AGAIN_S)
