@@ -1,4 +1,4 @@
-"""Tiers change while the cluster runs: one is added, copies are raised and lowered, the mode too."""
+"""Tiers of a running cluster: one is added, copies are raised and lowered, the mode too."""
 
 from __future__ import annotations
 

@@ -28,9 +28,7 @@ def cluster_of(**states: State) -> Cluster:
 
 
 def put(tier: Tier, **changes: Any) -> ops.Dml:
-    return ops.Replace(
-        system.PICO_TIER.id, rows.tier_row(msgspec.structs.replace(tier, **changes))
-    )
+    return ops.Replace(system.PICO_TIER.id, rows.tier_row(msgspec.structs.replace(tier, **changes)))
 
 
 def drop(name: str) -> ops.Dml:
