@@ -48,10 +48,10 @@ check: setup
 	$(BIN)/lint-imports --no-cache
 
 test: check $(VENV)/.spark
-	$(BIN)/pytest -m "not slow" -n $(WORKERS) --dist loadgroup
+	$(BIN)/pytest -m "not slow" -n $(WORKERS)
 
 test-all: check $(VENV)/.spark
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/pytest -n $(WORKERS)
 
 sim: setup
 	$(BIN)/cairn simulate --seeds $(SEEDS) --workers $(WORKERS)

@@ -10,17 +10,21 @@ import signal
 import threading
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
-FOLDERS = ("spark", "clients")
+FOLDERS = ("tests/spark/", "tests/clients/")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    for item in items:
-        folder = item.path.parent.name
-        together = folder if folder in FOLDERS else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(together))
+class Together(LoadScopeScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        for folder in FOLDERS:
+            if nodeid.startswith(folder):
+                return folder
+        return nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    return Together(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -93,12 +93,12 @@ class Peers:
         self._stop_listening()
         for task in self._dialling.values():
             task.cancel()
-        for link in [*self._links.values(), *self._incoming]:
+        for link in self._all_links():
             link.close()
 
     def hang_up(self) -> None:
         """Drop all links: our identity has changed, the next ones will tell the new one."""
-        for link in [*self._links.values(), *self._incoming]:
+        for link in self._all_links():
             link.close()
 
     def review(self) -> None:
@@ -131,7 +131,7 @@ class Peers:
         """Notice peers that owe answers and have fallen silent."""
         while True:
             await asyncio.sleep(LOOK_S)
-            for link in list(self._links.values()):
+            for link in self._all_links():
                 link.look()
 
     def abandon(self, raft_id: int, why: str, *, if_quiet: bool = False) -> None:
@@ -139,9 +139,17 @@ class Peers:
 
         With `if_quiet`, only if it has been silent: one that is merely deposed still answers.
         """
-        link = self._links.get(self._addresses.get(raft_id, ""))
-        if link is not None and link.is_open and (link.quiet or not if_quiet):
-            link.give_up(Unreachable(why))
+        address = self._addresses.get(raft_id, "")
+        for link in self._all_links():
+            is_its = link is self._links.get(address) or (
+                link.peer is not None and link.peer.raft_id == raft_id
+            )
+            if is_its and link.is_open and (link.quiet or not if_quiet):
+                link.give_up(Unreachable(why))
+        if not if_quiet:
+            for waiter in self._waiters.pop(address, []):  # it takes calls, and does not speak
+                if not waiter.done():
+                    waiter.set_exception(NotSent(why))
 
     # --- sending ------------------------------------------------------------------------------
 
@@ -152,10 +160,14 @@ class Peers:
 
     def _other_link(self, raft_id: int) -> Link | None:
         """A link by another address, or one that the peer itself made: it may have moved."""
-        for link in (*self._links.values(), *self._incoming):
+        for link in self._all_links():
             if link.is_open and link.peer is not None and link.peer.raft_id == raft_id:
                 return link
         return None
+
+    def _all_links(self) -> list[Link]:
+        """Also those that peers made: we ask over them while ours is not there."""
+        return [*self._links.values(), *self._incoming]
 
     def link_now(self, raft_id: int) -> Link | None:
         """The open link, for callers on a hot path; None starts dialling."""
