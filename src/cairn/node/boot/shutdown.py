@@ -66,7 +66,7 @@ async def _ask(instance: Instance) -> bool:
         reason="shutdown",
     )
     try:
-        await instance.ask_leader("update_instance", request, Empty, 1.0)
+        await instance.leader.ask("update_instance", request, Empty, 1.0)
     except CairnError as problem:
         log.debug("asking to be let go: %s", problem)
         return False

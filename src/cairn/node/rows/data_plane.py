@@ -314,7 +314,7 @@ def fence_of(name: str, cluster: Cluster) -> Fence:
 
 def _refusal(problem: apsw.Error) -> CairnError:
     """Why a schema change cannot be made here, in words that a client may see."""
-    if "CHECK constraint" in str(problem):
+    if getattr(problem, "extendedresult", 0) == apsw.SQLITE_CONSTRAINT_CHECK:
         return NotNullViolation("a NOT NULL column can be added to an empty table only")
     if isinstance(problem, apsw.ConstraintError):
         return UniqueViolation("could not create unique index: some rows have the same key")

@@ -82,10 +82,9 @@ def cut_off(graph: str, replicaset: Replicaset, members: list[Instance]) -> list
 
 
 class GovernorRunner:
-    def __init__(self, steps: Steps) -> None:
-        self.steps = steps
+    def __init__(self, steps: Steps, on_status: Callable[[GovernorStatus], None]) -> None:
+        self.steps, self._on_status = steps, on_status
         self.status = GovernorStatus()
-        self.on_status: Callable[[GovernorStatus], None] = lambda status: None
         self._wake = asyncio.Event()
         self._backoff: dict[tuple[str, str], tuple[float, float]] = {}  # → (until, pause)
         self._stopped: dict[str, tuple[float, tuple[str, ...]]] = {}  # instance → (until, why)
@@ -183,7 +182,7 @@ class GovernorRunner:
             log.error("the governor cannot plan", exc_info=bug)
             self.status.last_error = told
             self.status.blocked_by = (f"a fault of the governor itself, please report it: {told}",)
-            self.on_status(self.status)
+            self._on_status(self.status)
         await self._pause(IDLE_LOOK_S)
 
     # --- doing --------------------------------------------------------------------------------
@@ -194,7 +193,7 @@ class GovernorRunner:
             case Idle(blocked_by=blocked):
                 if blocked != self.status.blocked_by:
                     self.status.blocked_by = blocked
-                    self.on_status(self.status)
+                    self._on_status(self.status)
                 await self._pause(IDLE_LOOK_S)
             case Propose():
                 await steps.propose(action, view)
@@ -218,7 +217,7 @@ class GovernorRunner:
             case ApplySchemaChange():
                 await steps.apply_schema_change(action, view)
             case RunOperation():
-                await steps.run_operation(action)
+                await steps.operate(action)
             case _:
                 raise AssertionError(f"no such action: {action}")
 
@@ -272,7 +271,7 @@ class GovernorRunner:
         self._backoff[(step, subject)] = (now + pause, pause)
         self.status.last_error = f"{step}: {subject}: {problem}"
         self.status.next_retry_s = pause
-        self.on_status(self.status)
+        self._on_status(self.status)
         log.warning("%s: %s: %s (again in %.1f s)", step, subject, problem, pause)
 
     def _show(self, step: str, subject: str) -> None:
@@ -283,7 +282,7 @@ class GovernorRunner:
             status.blocked_by = ()
             status.next_retry_s = None
             status.since = self.steps.timestamp()
-            self.on_status(status)
+            self._on_status(status)
 
     async def _pause(self, seconds: float) -> None:
         """Until woken, or until a subject may be tried again, or `seconds`."""

@@ -60,12 +60,12 @@ class Steps:
         leases: LeaseGiver,
         runtime: Runtime,
         here: Callable[[str, Any], Any],
+        operate: Callable[[RunOperation], Awaitable[None]],
     ) -> None:
         self.state, self.runner, self.proposer = state, runner, proposer
         self._peers, self._leases, self._runtime = peers, leases, runtime
         self._here = here  # calls a handler of this very instance
-        #: Runs an operation of the queue; set by whoever can run SQL here.
-        self.operate: Callable[[RunOperation], Awaitable[None]] | None = None
+        self.operate = operate  # runs an operation of the queue
         self._schema_until = (0, 0.0)  # a schema version and when its masters' time is up
 
     def timestamp(self) -> str:
@@ -300,11 +300,6 @@ class Steps:
             if {replicaset.current_master_name, replicaset.target_master_name} != {master}:
                 return False
         return True
-
-    async def run_operation(self, action: RunOperation) -> None:
-        if self.operate is None:
-            raise TimedOut("this instance cannot run SQL yet")
-        await self.operate(action)
 
     async def _abort(
         self, version: int, reason: str, instance: str, *, is_verdict: bool = True

@@ -87,7 +87,7 @@ async def truncate(caller: Caller, table: str, table_id: int, after: int) -> Any
 
     once = dataclasses.replace(plan, build=unless_done)
     user, by = caller.context.user_id, caller.context.deadline
-    return {"truncated": await caller.service.schema_changes.run(once, user, deadline=by)}
+    return {"truncated": await caller.instance.schema_changes.run(once, user, deadline=by)}
 
 
 async def staged_body(

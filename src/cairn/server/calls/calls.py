@@ -211,7 +211,7 @@ async def _expel(caller: Caller, name: str, force: bool = False, timeout_s: floa
     deadline = loop.time() + timeout_s
     row = caller.service.cluster.find(name)
     request = ExpelRequest(caller.service.cluster.cluster_uuid, name, force)
-    answer = await instance.ask_leader("expel", request, ExpelResponse, timeout_s)
+    answer = await instance.leader.ask("expel", request, ExpelResponse, timeout_s)
     while row is not None and caller.service.cluster.by_uuid(row.uuid) is not None:
         if loop.time() > deadline:
             raise TimedOut("expel confirmation didn't arrive in time", hint="see `cairn status`")
@@ -242,14 +242,14 @@ async def _subscribers(caller: Caller) -> Any:
 
 async def _replication(caller: Caller) -> Any:
     """Links of this instance: whom it follows, how far behind, rows that came twice."""
-    replication = caller.instance.replication
+    data, replication = caller.instance.data, caller.instance.replication
     return {
-        "vclock": replication.data.vclock,
-        "epoch": replication.data.epoch,
-        "links": replication.view(),
-        "relayed": msgspec.to_builtins(replication.relayed),
-        "acks": replication.acks,
-        "safe_lsn": replication.safe_lsn(),
+        "vclock": data.vclock,
+        "epoch": data.epoch,
+        "links": replication.follower.view(),
+        "relayed": msgspec.to_builtins(replication.relay.sent),
+        "acks": replication.acks.vclocks,
+        "safe_lsn": replication.acks.safe_lsn(),
     }
 
 

@@ -111,7 +111,7 @@ def _told(move: Move, report: MoveReport | None) -> dict[str, Any]:
 
 async def _chief(instance: Instance) -> StatusResponse | None:
     try:
-        return await instance.ask_leader("status", Empty(), StatusResponse, ANSWER_S)
+        return await instance.leader.ask("status", Empty(), StatusResponse, ANSWER_S)
     except CairnError:
         return None
 

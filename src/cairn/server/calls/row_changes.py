@@ -46,13 +46,13 @@ async def rows(caller: Caller, name: str, after: str, limit: int = 10_000) -> An
     table = _readable(caller, name)
     instance, execution = caller.instance, caller.execution
     execution.check_lease()
-    replication = instance.replication
-    if replication.is_sync():
-        await replication.wait_safe(0, instance.data.fence.epoch)  # for what earlier epochs left
+    acks = instance.replication.acks
+    if instance.data.fence.is_sync:
+        await acks.wait_safe(0, instance.data.fence.epoch)  # for what earlier epochs left
     # What was taken over is asked before the vclock: a change that is told was made after it.
     buckets, taken = instance.data.fence.owned, _taken_over(instance)
     vclock = dict(instance.data.vclock)
-    upto = replication.tellable(vclock)
+    upto = acks.tellable(vclock)
     asked = _json(after)
     path = instance.data.store.path
     changes: list[dict[str, Any]] = []
