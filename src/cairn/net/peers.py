@@ -40,7 +40,7 @@ def split_address(address: str, default_port: int = 3301) -> tuple[str, int]:
 
 
 class SocketNetwork:
-    """Real TCP. Dials from the host part of our own listening address (DESIGN 3)."""
+    """Real TCP. Dials from the host part of our own listening address."""
 
     def __init__(self, own_address: str) -> None:
         host, _ = split_address(own_address)

@@ -2,7 +2,7 @@
 
 All of it happens on the event loop, where pictures of the cluster change one entry at a time: a
 subscriber is added together with the snapshot it gets, so nothing is missed and nothing comes
-twice (data-plane rule 13). A slow one costs nobody anything: it is dropped with a reason.
+twice. A slow one costs nobody anything: it is dropped with a reason.
 """
 
 from __future__ import annotations

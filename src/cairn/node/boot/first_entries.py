@@ -131,7 +131,7 @@ def _properties(config: InstanceConfig, cluster_uuid: str) -> tuple[ops.Dml, ...
         "cluster_name": config.cluster_name,
         "cluster_uuid": cluster_uuid,
         "cluster_version": own_version(),
-        "system_catalog_version": "0",  # the first upgrade batch brings it up (seeds/003)
+        "system_catalog_version": "0",  # the first upgrade batch brings it up
         "global_schema_version": 0,
         "next_schema_version": 1,
         "last_raft_id": 1,
@@ -171,7 +171,7 @@ def _tables() -> tuple[ops.Dml, ...]:
     found: list[ops.Dml] = []
     for table in system.GLOBAL_TABLES:
         if table is system.PICO_GOVERNOR_QUEUE:
-            continue  # step 0 of the governor makes it known (seeds/003)
+            continue  # step 0 of the governor makes it known
         found.append(ops.Insert(system.PICO_TABLE.id, rows.table_row(table)))
         index = rows.index_row(rows.primary_index(table))
         found.append(ops.Insert(system.PICO_INDEX.id, index))

@@ -1,6 +1,6 @@
 """From an empty directory to a member: start_discover, start_boot or start_join, postjoin.
 
-The steps of seeds/002. An instance that already has a raft_id on disk goes straight to postjoin.
+An instance that already has a raft_id on disk goes straight to postjoin.
 A directory with a half-made database is dropped by the supervisor (rebootstrap) and started anew;
 the instance uuid and what discovery learnt live in files of their own and survive that.
 """
@@ -307,7 +307,7 @@ class Boot:
         return self.instance
 
     async def activate(self, instance: Instance, reason: str) -> None:
-        """Ask for target Online until the leader has written it (seeds/002, postjoin).
+        """Ask for target Online until the leader has written it.
 
         Only its answer counts: a row that says Online may be replayed and of an earlier life.
         """

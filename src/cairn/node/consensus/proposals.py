@@ -1,7 +1,7 @@
 """The only way into the Raft log: a compare-and-swap on the leader, and waiting for its verdict.
 
 Every request has an id. After a lost answer the same request is sent again: the leader finds the
-id in its log and says so, and nothing is ever applied twice (data-plane rule 11).
+id in its log and says so, and nothing is ever applied twice.
 """
 
 from __future__ import annotations

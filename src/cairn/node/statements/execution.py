@@ -1,7 +1,7 @@
 """Running fragments where their rows are: reads with a lease, writes through the writer.
 
 A read as the master checks its lease before and after; a write is checked by the writer inside
-its transaction and once more after the commit (data-plane rules 5 and 9).
+its transaction and once more after the commit.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Execution:
     async def check_answer(self, request: ReadRequest, epoch: int) -> None:
         """It was read in `epoch`. Still ours, still with a lease, and what was seen stays?
 
-        In a later epoch this master may have undone rows that the read has seen (rule 10).
+        In a later epoch this master may have undone rows that the read has seen.
         """
         self.check_read(request)
         await self._check_stays(request, epoch)
@@ -316,7 +316,7 @@ class Execution:
     async def _confirm(
         self, verdict: WriteResponse | CairnError, lsn: int, epoch: int, callback: Done
     ) -> None:
-        """Sync mode: told when a majority of the members has it, in the same epoch (rule 10)."""
+        """Sync mode: told when a majority of the members has it, in the same epoch."""
         try:
             await self._replication.acks.wait_safe(lsn, epoch)
         except CairnError as problem:

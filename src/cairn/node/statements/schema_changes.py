@@ -1,7 +1,7 @@
 """Schema changes, users, rights and settings from the client's side: propose, then wait to the end.
 
 Any instance may be asked. A schema change is prepared by one entry, carried out by the governor
-at every master, and ended by another entry; the client hears of the end (data-plane rule 14).
+at every master, and ended by another entry; the client hears of the end.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class SchemaChanges:
                 raise TimedOut("another schema change was in progress until the time was up")
             await asyncio.sleep(0.02)
         if governor_op_id is not None:
-            return True  # the governor's own step finishes it (seeds/003)
+            return True  # the governor's own step finishes it
         await self._wait_end(version, deadline)
         if plan.wait_applied == "globally":
             await self._wait_everywhere(deadline)
@@ -185,7 +185,7 @@ class SchemaChanges:
         return int(self._state.cluster.properties.get(LAST_USER_ID, 0))
 
     def _check_masters(self, ddl: ops.Ddl, catalog: Catalog) -> None:
-        """A dead replicaset makes DDL refuse at once: it would be waited for in vain (rule 14)."""
+        """A dead replicaset makes DDL refuse at once: it would be waited for in vain."""
         cluster = self._state.cluster
         for replicaset in cluster.replicasets.values():
             master = cluster.instances.get(replicaset.current_master_name)

@@ -1,7 +1,7 @@
 """The governor's loop on the leader: take a view, plan, carry out one action, look again.
 
 It remembers nothing but which subjects back off. A failed action is logged with its subject and
-planned anew from a fresh view; the next subject speaks meanwhile (data-plane rule 18).
+planned anew from a fresh view; the next subject speaks meanwhile.
 """
 
 from __future__ import annotations

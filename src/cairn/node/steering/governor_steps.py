@@ -199,7 +199,7 @@ class Steps:
         await self._name_master(action.replicaset, action.heir, reached.vclock, view)
 
     async def seal_and_name(self, action: SealAndName, view: ClusterView) -> None:
-        """Failover: promises first, then the most caught-up of those who promised (rule 1)."""
+        """Failover: promises first, then the most caught-up of those who promised."""
         replicaset = view.cluster.replicasets[action.replicaset]
         await asyncio.sleep(self._leases.wait_s(action.replicaset))
         body = PromiseRequest(action.replicaset, replicaset.epoch + 1)

@@ -2,7 +2,8 @@
 
 The status changes in the same Raft entry as the effect where there is one (DML on global tables,
 ACL, settings; DDL flips it in its commit or abort). DML on sharded tables leaves its id in the same
-transaction as the rows of each replicaset, so repeating it does nothing (seeds/003, issue's ADR).
+transaction as the rows of each replicaset, so repeating it does nothing
+(docs/adr/0010-queue-claims.md).
 
 Whoever runs an operation may have lost the leadership without knowing it, and another may be
 running the same one. So every proposal is claimed: at its position the row must still be pending,

@@ -66,7 +66,7 @@ async def _status(caller: Caller) -> Any:
 
 
 async def cluster_status(service: Service) -> dict[str, Any]:
-    """Everything `cairn status --json` prints (DESIGN 5.1)."""
+    """Everything `cairn status --json` prints."""
     instance, cluster = service.instance, service.cluster
     leader = instance.runner.leader_id
     said = await _ask_all(service)

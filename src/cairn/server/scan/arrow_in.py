@@ -147,7 +147,7 @@ def _doubles(pa: Any, array: Any) -> Any:
     plain = array.cast(pa.float64())
     if pc.any(pc.is_nan(plain)).as_py():
         to_physical(ColumnType.DOUBLE, float("nan"))  # says why not
-    return pc.add(plain, 0.0)  # -0.0 becomes 0.0 (DESIGN 5.2)
+    return pc.add(plain, 0.0)  # -0.0 becomes 0.0
 
 
 def _check_json(value: str | None) -> None:
