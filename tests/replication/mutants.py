@@ -102,7 +102,7 @@ MUTANTS = tuple(
         ),
         # --- who is master ------------------------------------------------------------------------
         (
-            *("2", "a master goes on in its epoch after a restart", "node/boot/membership.py"),
+            *("2", "a master goes on in its epoch after a restart", "node/steering/membership.py"),
             *("            changes += _master_changes(cluster, instance)\n", "            pass\n"),
             NAMINGS + "a_master_that_lost_its_last_records_gives_their_numbers_to_no_others",
         ),

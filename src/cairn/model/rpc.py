@@ -120,6 +120,18 @@ class SnapshotChunk(msgspec.Struct, frozen=True):
     last: bool
 
 
+class GovernorStatus(msgspec.Struct):
+    """What `cairn status` and `governor_status` show."""
+
+    step: str = "not a leader"
+    subject: str = ""
+    blocked_by: tuple[str, ...] = ()
+    since: str = ""
+    next_retry_s: float | None = None
+    last_error: str | None = None
+    steps_done: int = 0
+
+
 class StatusResponse(msgspec.Struct, frozen=True):
     """What an instance says of itself, for `governor_status` and `cairn status`."""
 

@@ -41,7 +41,6 @@ from cairn.model.unexpected import owned
 from cairn.net.handshake import Identity, Refused
 from cairn.net.link import Link
 from cairn.net.peers import Peers
-from cairn.node.boot.membership import Membership
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.leader import Leader
 from cairn.node.consensus.proposals import Proposer
@@ -66,6 +65,7 @@ from cairn.node.statements.schema_changes import SchemaChanges
 from cairn.node.statements.writing import Writes
 from cairn.node.steering.governor_runner import GovernorRunner
 from cairn.node.steering.governor_steps import Steps
+from cairn.node.steering.membership import Membership
 from cairn.node.steering.move_driver import MoveDriver
 from cairn.node.steering.queue_runner import QueueRunner
 from cairn.node.steering.sentinel import Sentinel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cairn.model.catalog import Catalog
 from cairn.model.cluster import Cluster
@@ -15,16 +15,14 @@ from cairn.node.boot.config import InstanceConfig
 from cairn.node.instance import Instance
 from cairn.node.statements.context import Context, Face
 from cairn.server.catalog.pg_catalog import PgCatalog
+from cairn.server.client import Client
 from cairn.server.feed import Feed
-from cairn.server.session.lockouts import Lockouts
+from cairn.server.lockouts import Lockouts
 from cairn.server.statements import Cached, StatementCache
 from cairn.server.tls import ServerTls
 from cairn.sql.api import Prepared
 from cairn.sql.plans import CatalogRead
 from cairn.storage.state_machine import Applied
-
-if TYPE_CHECKING:
-    from cairn.server.session.session import Session
 
 MAX_CONNECTIONS = 15_000
 
@@ -35,13 +33,13 @@ class Service(Face):
         # For the salts of users that do not exist: the same on every instance and after a restart.
         uuid_ = instance.identity.cluster_uuid or config.cluster_name
         self.secret = hmac.digest(config.service_secret or b"\0", uuid_.encode(), "sha256")
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, Client] = {}
         self._next_pid = 1
         self.lockouts = Lockouts(config.instance_dir)
         self.statements = StatementCache()
         self.pg_catalog = PgCatalog()
         self.execution, self.executor = instance.execution, instance.executor
-        self.feed = Feed(self)
+        self.feed = Feed(instance)
         instance.on_applied.append(self._users_changed)
         instance.on_installed.append(lambda *_: self._installed())
         self._installed()
@@ -101,7 +99,7 @@ class Service(Face):
 
     # --- sessions ---------------------------------------------------------------------------------
 
-    def enlist(self, session: Session) -> tuple[int, bytes]:
+    def enlist(self, session: Client) -> tuple[int, bytes]:
         pid = self._next_pid
         self._next_pid = self._next_pid % 0x7FFFFFFF + 1
         self.sessions[pid] = session

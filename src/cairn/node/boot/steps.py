@@ -38,7 +38,7 @@ from cairn.net.peers import Peers
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.first_entries import first_entries, first_instance
 from cairn.node.boot.identity import Kept, check_restart, put_identity, stored_identity
-from cairn.node.boot.upgrades import own_version
+from cairn.node.consensus.upgrades import own_version
 from cairn.node.instance import Ending, Instance
 from cairn.node.peer_calls import PeerCall, Right, handlers
 from cairn.node.runtime import Runtime, timestamp

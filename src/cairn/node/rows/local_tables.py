@@ -14,6 +14,7 @@ import apsw
 
 from cairn.model import system_tables as system
 from cairn.model.records import Record, RowChange, RowOp, record_of
+from cairn.model.rpc import GovernorStatus
 from cairn.model.schema import Table
 from cairn.model.values import from_physical
 from cairn.node.consensus.global_state import GlobalState
@@ -21,7 +22,6 @@ from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.links import LinkStatus, Traffic
 from cairn.node.rows.mesh import Table as Routes
 from cairn.node.runtime import Runtime, timestamp
-from cairn.node.steering.governor_runner import GovernorStatus
 from cairn.storage.raft_store import RaftStore
 from cairn.storage.writer import Disk, Job
 

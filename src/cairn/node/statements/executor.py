@@ -27,10 +27,10 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.topology import ConnectionType
-from cairn.node.consensus.forwarding import check_forward
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.runtime import Runtime
 from cairn.node.statements.context import ASKED, OF_CLUSTER, Context, Told
+from cairn.node.statements.forwarding import check_forward
 from cairn.node.statements.global_writes import GlobalWrites
 from cairn.node.statements.hops import HERE, Answered, Hop
 from cairn.node.statements.reading import Reads
@@ -301,7 +301,7 @@ class Executor:
     def _explain(
         self, plan: plans.ExplainPlan, values: Sequence[Any], context: Context
     ) -> list[str]:
-        from cairn.sql.render.explain import (
+        from cairn.sql.explain import (
             explain_lines,  # brings sqlglot along: not before it is needed
         )
 

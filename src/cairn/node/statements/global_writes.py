@@ -18,9 +18,9 @@ from cairn.model.system_tables import PICO_GOVERNOR_QUEUE as _QUEUE
 from cairn.node.consensus.proposals import Proposer
 from cairn.node.consensus.protected import check_writable, completed
 from cairn.node.consensus.quorum import Patience, Voters
+from cairn.node.statements.access import check_queued_rights
 from cairn.node.statements.context import Context
 from cairn.node.statements.reading import Params, Reads
-from cairn.node.steering.queue_rights import check_queued_rights
 from cairn.sql import plans
 from cairn.sql.statements.passwords import with_password_hidden
 from cairn.storage.readers import Row, TooLongHere

@@ -35,13 +35,12 @@ from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_PROPERTY
 from cairn.model.topology import Grade
 from cairn.moves.steps import LAST_FREEZE
 from cairn.net.peers import Peers
-from cairn.node.boot.first_entries import MakeVerifier
-from cairn.node.boot.upgrades import FIRST_UPGRADE_TABLE_ID
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.leader import Leader
 from cairn.node.consensus.proposals import LOOK_S, Proposer
 from cairn.node.consensus.quorum import Patience, Voters
 from cairn.node.consensus.raft_runner import RaftRunner
+from cairn.node.consensus.upgrades import FIRST_UPGRADE_TABLE_ID
 from cairn.node.runtime import spawn
 from cairn.node.statements.access import LAST_USER_ID, access_ops, check_password, setting_ops
 from cairn.sql.plans import AclPlan, AlterSystemPlan, DdlPlan
@@ -72,7 +71,7 @@ class SchemaChanges:
         voters: Voters,
         peers: Peers,
         chance: random.Random,
-        make_verifier: MakeVerifier,
+        make_verifier: Callable[[str], str],
     ) -> None:
         self._state, self._runner, self._leader, self._proposer = state, runner, leader, proposer
         self._voters, self._peers, self._chance = voters, peers, chance

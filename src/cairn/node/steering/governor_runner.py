@@ -10,8 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-import msgspec
-
 from cairn.governor.actions import (
     Action,
     ApplySchemaChange,
@@ -31,10 +29,10 @@ from cairn.governor.view import ClusterView, QueuedOperation
 from cairn.model import ops
 from cairn.model.errors import CairnError, CasRetry, NotLeader, TimedOut
 from cairn.model.ranges import Predicate, one_key
-from cairn.model.rpc import Empty, LinkReport
+from cairn.model.rpc import Empty, GovernorStatus, LinkReport
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_INSTANCE
 from cairn.model.topology import Grade, Instance, Replicaset
-from cairn.node.boot.upgrades import operations
+from cairn.node.consensus.upgrades import operations
 from cairn.node.steering.governor_steps import Steps
 from cairn.raft.types import ConfChangeSingle, ConfChangeV2, ProposalDropped
 from cairn.replication.graph import edges_of, unreached
@@ -44,18 +42,6 @@ log = logging.getLogger("cairn.governor")
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.25, 30.0
 REPORT_S = 5.0  # how long a report of stopped links is believed; it is repeated every second
 IDLE_LOOK_S = 1.0  # an idle governor looks again even if nobody woke it
-
-
-class GovernorStatus(msgspec.Struct):
-    """What `cairn status` and `governor_status` show."""
-
-    step: str = "not a leader"
-    subject: str = ""
-    blocked_by: tuple[str, ...] = ()
-    since: str = ""
-    next_retry_s: float | None = None
-    last_error: str | None = None
-    steps_done: int = 0
 
 
 def cut_off(graph: str, replicaset: Replicaset, members: list[Instance]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -26,12 +26,10 @@ from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse, StatusResponse
 from cairn.model.topology import ConnectionType, Grade
 from cairn.model.topology import Instance as InstanceRow
 from cairn.node.steering.clocks import clock_problem
+from cairn.server.caller import Caller
 from cairn.server.calls import bulk, rebalance, row_changes, staged_checks, tiers
 from cairn.server.calls.arguments import arguments
-
-if TYPE_CHECKING:
-    from cairn.server.caller import Caller
-    from cairn.server.service import Service
+from cairn.server.service import Service
 
 _CALL = re.compile(rb"\s*call\s+(cairn_\w+)\s*\((.*)\)\s*;?\s*", re.IGNORECASE | re.DOTALL)
 STATUS_S = 1.5

@@ -13,19 +13,17 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from cairn.model.errors import CairnError, InvalidParameter, NotOwner
 from cairn.model.moves import Phase
 from cairn.model.records import Kind, Record, RowChange, RowOp, Vclock
 from cairn.model.schema import BUCKET_COLUMN, Table
 from cairn.model.values import ColumnType, from_physical
+from cairn.node.instance import Instance
+from cairn.server.caller import Caller
 from cairn.server.calls.bulk import quoted, sharded_table
 from cairn.storage.row_log import LogReader
-
-if TYPE_CHECKING:
-    from cairn.node.instance import Instance
-    from cairn.server.caller import Caller
 
 MAX_RECORDS = 2_000  # of the row log, read at a time
 _OPS = {RowOp.INSERT: "insert", RowOp.UPDATE: "update", RowOp.DELETE: "delete"}

@@ -20,7 +20,7 @@ from cairn.model.unexpected import of_value
 from cairn.model.values import ColumnType, physical_reader, to_physical
 from cairn.server.scan.arrow_limits import read_table
 from cairn.server.scan.arrow_types import Row, load_pyarrow
-from cairn.server.session.copy_rows import check_filled, is_required, missing
+from cairn.server.scan.copy_rows import check_filled, is_required, missing
 
 #: What a column of a key is brought to before it is hashed.
 _KEY_TYPES: dict[ColumnType, Callable[[Any], Any]] = {
