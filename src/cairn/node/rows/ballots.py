@@ -7,8 +7,6 @@ gets the empty list, sends everything, and what is taken from somebody else is d
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 
 from cairn.model.errors import UnknownCall
@@ -20,6 +18,7 @@ from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.links import LinkStatus
 from cairn.node.rows.mesh import Mesh
 from cairn.node.rows.standing import Standing
+from cairn.node.waiting import until
 from cairn.replication.applier import LogRefused
 from cairn.replication.relay import Rows
 
@@ -67,13 +66,12 @@ class Ballots:
 
     async def _all_asked(self) -> None:
         """Until every upstream has answered or is known to be silent; not for long."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + BALLOT_S
-        while loop.time() < deadline:
+
+        def all_asked() -> bool:
             wanted = {row.uuid for row in self._mesh.upstreams()}
-            if wanted <= self.known.keys() | self._silent:
-                return
-            await asyncio.sleep(0.02)
+            return wanted <= self.known.keys() | self._silent
+
+        await until(all_asked, BALLOT_S)
 
     def lost(self, uuid: str) -> None:
         """The connection is gone: the next one begins with a ballot again."""

@@ -26,6 +26,7 @@ from cairn.node.rows.links import KnownEpochs, LinkStatus
 from cairn.node.rows.mesh import Mesh
 from cairn.node.rows.standing import Standing
 from cairn.node.runtime import Runtime, spawn
+from cairn.node.waiting import signalled, until
 from cairn.replication.applier import (
     CutForgotten,
     LogRefused,
@@ -85,7 +86,8 @@ class Follower:
                 for uuid, row in wanted.items():
                     if uuid not in tasks or tasks[uuid].done():
                         tasks[uuid] = spawn(self._follow(row.name, uuid), f"follow {row.name}")
-                await self._sleep(1.0)
+                self._wake.clear()
+                await signalled(self._wake, 1.0)
         finally:
             for task in tasks.values():
                 task.cancel()
@@ -133,14 +135,6 @@ class Follower:
             log.error("stopped following %s: %s", link.upstream, problem)
         link.state, link.problem = "stopped", str(problem)
         self._lost(uuid)
-
-    async def _sleep(self, seconds: float) -> None:
-        self._wake.clear()
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            return
 
     async def _pull(self, name: str, uuid: str, link: LinkStatus) -> None:
         found = self._standing.replicaset()
@@ -245,11 +239,12 @@ class Follower:
         there = await self._peers.call(
             master.raft_id, "vclock", body, VclockResponse, request.timeout_s
         )
-        deadline = asyncio.get_running_loop().time() + request.timeout_s
-        while self._standing.must_copy or not covers(self._data.vclock, there.vclock):
-            if asyncio.get_running_loop().time() > deadline:
-                link = self.links.get(master.uuid, LinkStatus())
-                why = link.problem or f"{link.lag_rows} behind"
-                raise TimedOut(f"waiting for rows of {master.name}: {why}")
-            await asyncio.sleep(0.02)
+
+        def is_equal() -> bool:
+            return not self._standing.must_copy and covers(self._data.vclock, there.vclock)
+
+        if not await until(is_equal, request.timeout_s):
+            link = self.links.get(master.uuid, LinkStatus())
+            why = link.problem or f"{link.lag_rows} behind"
+            raise TimedOut(f"waiting for rows of {master.name}: {why}")
         return Empty()

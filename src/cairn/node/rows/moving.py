@@ -29,6 +29,7 @@ from cairn.node.rows.acknowledgements import Acknowledgements
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.leases import LeaseHolder
 from cairn.node.runtime import spawn
+from cairn.node.waiting import signalled, until
 from cairn.storage.moving_in import begin, behind, drop_some, progress_of, take, write_part
 from cairn.storage.moving_out import MoveReader
 
@@ -132,11 +133,7 @@ class Moving:
                 log.info("move %d: %s", number, problem)
                 await self._report(self._said(number, problem=str(problem)))
                 pause_s = RETRY_S
-            try:
-                async with asyncio.timeout(pause_s):
-                    await changed.wait()
-            except TimeoutError:
-                pass
+            await signalled(changed, pause_s)
         self.reports.pop(number, None)
 
     async def _tried(self, work: Awaitable[None], number: int) -> float:
@@ -230,11 +227,8 @@ class Moving:
         if data.fence.is_sync:
             await self._acks.wait_safe(lsn, epoch)
             return
-        deadline = asyncio.get_running_loop().time() + RETRY_S
-        while lacking := self._lacking(lsn):
-            if asyncio.get_running_loop().time() > deadline:
-                raise TimedOut(f"waiting for {', '.join(lacking)} to have the rows")
-            await asyncio.sleep(0.002)
+        if not await until(lambda: not self._lacking(lsn), RETRY_S, 0.002):
+            raise TimedOut(f"waiting for {', '.join(self._lacking(lsn))} to have the rows")
         if data.fence.epoch != epoch:
             raise NoMaster("another master was named meanwhile")
 

@@ -25,6 +25,7 @@ from cairn.node.rows.routes import Routes
 from cairn.node.statements.context import Context
 from cairn.node.statements.execution import Execution
 from cairn.node.statements.hops import Answered, Hop, Hops
+from cairn.node.waiting import signalled
 from cairn.sql import plans
 from cairn.storage.readers import Row, too_many
 
@@ -144,12 +145,7 @@ class Reads:
 
     async def moved(self) -> None:
         """Until the picture of the cluster changes, or a moment has passed."""
-        news = self.state.news
-        try:
-            async with asyncio.timeout(0.05):
-                await news.wait()
-        except TimeoutError:
-            pass
+        await signalled(self.state.news, 0.05)
 
     async def _read(
         self,

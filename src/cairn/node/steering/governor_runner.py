@@ -34,6 +34,7 @@ from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_INSTANCE
 from cairn.model.topology import Grade, Instance, Replicaset
 from cairn.node.consensus.upgrades import operations
 from cairn.node.steering.governor_steps import Steps
+from cairn.node.waiting import signalled
 from cairn.raft.types import ConfChangeSingle, ConfChangeV2, ProposalDropped
 from cairn.replication.graph import edges_of, unreached
 
@@ -274,9 +275,5 @@ class GovernorRunner:
         """Until woken, or until a subject may be tried again, or `seconds`."""
         now = asyncio.get_running_loop().time()
         dues = [until - now for until, _ in self._backoff.values() if until > now]
-        try:
-            async with asyncio.timeout(max(min([seconds, *dues]), 0.01)):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+        await signalled(self._wake, max(min([seconds, *dues]), 0.01))
         self._wake.clear()

@@ -38,6 +38,7 @@ from cairn.node.consensus.proposals import Proposer
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.rows.leases import LeaseGiver
 from cairn.node.runtime import Runtime, timestamp
+from cairn.node.waiting import until
 from cairn.raft.types import ConfChangeV2
 
 log = logging.getLogger("cairn.governor")
@@ -155,19 +156,13 @@ class Steps:
     async def change_configuration(self, change: ConfChangeV2) -> None:
         index, _ = self.runner.propose_conf_change(change)
         await self.runner.wait_applied(index, self.op_s)
-        deadline = asyncio.get_running_loop().time() + self.op_s
-        while self.runner.conf.voters_outgoing:
-            if asyncio.get_running_loop().time() > deadline:
-                raise TimedOut("the joint configuration was not left in time")
-            await asyncio.sleep(0.005)
+        if not await until(lambda: not self.runner.conf.voters_outgoing, self.op_s, 0.005):
+            raise TimedOut("the joint configuration was not left in time")
 
     async def hand_over(self, to: int) -> None:
         self.runner.transfer_leader(to)
-        deadline = asyncio.get_running_loop().time() + HAND_OVER_S
-        while self.runner.is_leader:
-            if asyncio.get_running_loop().time() > deadline:
-                raise TimedOut(f"instance {to} did not take over")
-            await asyncio.sleep(0.01)
+        if not await until(lambda: not self.runner.is_leader, HAND_OVER_S, 0.01):
+            raise TimedOut(f"instance {to} did not take over")
 
     async def caught_up(self, names: tuple[str, ...]) -> dict[str, CairnError | None]:
         """Who has applied what the leader had committed when asked."""

@@ -26,6 +26,7 @@ from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse, StatusResponse
 from cairn.model.topology import ConnectionType, Grade
 from cairn.model.topology import Instance as InstanceRow
 from cairn.node.steering.clocks import clock_problem
+from cairn.node.waiting import until
 from cairn.server.caller import Caller
 from cairn.server.calls import bulk, rebalance, row_changes, staged_checks, tiers
 from cairn.server.calls.arguments import arguments
@@ -210,10 +211,10 @@ async def _expel(caller: Caller, name: str, force: bool = False, timeout_s: floa
     row = caller.service.cluster.find(name)
     request = ExpelRequest(caller.service.cluster.cluster_uuid, name, force)
     answer = await instance.leader.ask("expel", request, ExpelResponse, timeout_s)
-    while row is not None and caller.service.cluster.by_uuid(row.uuid) is not None:
-        if loop.time() > deadline:
+    if row is not None:
+        uuid, left_s = row.uuid, deadline - loop.time()
+        if not await until(lambda: caller.service.cluster.by_uuid(uuid) is None, left_s):
             raise TimedOut("expel confirmation didn't arrive in time", hint="see `cairn status`")
-        await asyncio.sleep(0.02)
     return {
         "expelled": row.name if row is not None else name,
         "lost_buckets": list(answer.lost_buckets),
