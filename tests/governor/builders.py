@@ -33,7 +33,7 @@ from cairn.model.topology import (
     State,
     Tier,
 )
-from cairn.node.boot.membership import next_target
+from cairn.node.steering.membership import next_target
 from cairn.topology.guard import picture_after
 
 

@@ -16,9 +16,8 @@ from tests.governor.builders import instance, replicaset
 
 def test_after_a_restart_the_row_of_an_earlier_life_is_replaced_at_once() -> None:
     steps: Any = SimpleNamespace(timestamp=lambda: "now")
-    runner = GovernorRunner(steps)
     told: list[tuple[str, str]] = []
-    runner.on_status = lambda status: told.append((status.step, status.since))
+    runner = GovernorRunner(steps, lambda status: told.append((status.step, status.since)))
     runner._show("not a leader", "")
     runner._show("not a leader", "")
     assert told == [("not a leader", "now")]
@@ -44,7 +43,7 @@ def test_a_governor_that_cannot_plan_says_so_and_lives_on(monkeypatch: pytest.Mo
     steps: Any = SimpleNamespace(
         timestamp=lambda: "now", runner=SimpleNamespace(committed_in_term=True)
     )
-    runner = GovernorRunner(steps)
+    runner = GovernorRunner(steps, lambda status: None)
     plans: list[int] = []
 
     def broken(view: Any) -> Any:

@@ -22,8 +22,7 @@ from cairn.model.schema import Column, Sharded, Table
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_INSTANCE, PICO_USER
 from cairn.model.topology import Tier
 from cairn.model.values import ColumnType
-from cairn.node.statements.access import access_ops, check_access
-from cairn.node.steering.queue_rights import check_queued_rights
+from cairn.node.statements.access import access_ops, check_access, check_queued_rights
 from cairn.sql.api import prepare
 from cairn.sql.plans import AclPlan
 

@@ -15,9 +15,12 @@ TOPOLOGY = "model/topology.py"
 APPLIER = "replication/applier.py"
 RELAY = "replication/relay.py"
 ROUTING = "replication/routing.py"
-RUNNER = "node/rows/replication_runner.py"
-RELAYING = "node/rows/relaying.py"
-SYNC = "node/rows/sync_counting.py"
+FOLLOWER = "node/rows/follower.py"
+REPLICATION = "node/rows/replication.py"
+STANDING = "node/rows/standing.py"
+MESH = "node/rows/mesh.py"
+RELAYING = "node/rows/relay.py"
+ACKS = "node/rows/acknowledgements.py"
 LEASES = "node/rows/leases.py"
 DATA_PLANE = "node/rows/data_plane.py"
 EXECUTION = "node/statements/execution.py"
@@ -52,8 +55,8 @@ MUTANTS = tuple(
     Mutant(*each)
     for each in (
         (
-            *("10", "a new epoch answers those who waited in an older one", RUNNER),
-            *("            self._drop_left_out()\n", ""),
+            *("10", "a new epoch answers those who waited in an older one", ACKS),
+            *("waiter.future.set_exception(self._left_out())", "pass"),
             EPOCHS + "whoever_waits_for_a_majority_is_not_answered_by_a_record_of_another_epoch",
         ),
         (
@@ -82,8 +85,8 @@ MUTANTS = tuple(
             SCHEMA + "a_new_master_makes_the_change_that_its_predecessor_took_along",
         ),
         (
-            *("2", "a tail is acknowledged in a new epoch", RUNNER),
-            *("await self._entered.wait()\n        taken =", "taken ="),
+            *("2", "a tail is acknowledged in a new epoch", FOLLOWER),
+            *("await self._standing.entered.wait()\n        taken =", "taken ="),
             EPOCHS + "an_acknowledgement_in_a_new_epoch_is_never_of_a_tail",
         ),
         (
@@ -93,13 +96,13 @@ MUTANTS = tuple(
             EPOCHS + "who_has_lost_records_of_its_own_takes_a_full_copy",
         ),
         (
-            *("23", "operations that were done are remembered for ever", RUNNER),
+            *("23", "operations that were done are remembered for ever", REPLICATION),
             *("            await self._forget_operations()\n", ""),
             SIM + "operations_that_were_done_long_ago_are_forgotten_everywhere",
         ),
         # --- who is master ------------------------------------------------------------------------
         (
-            *("2", "a master goes on in its epoch after a restart", "node/boot/membership.py"),
+            *("2", "a master goes on in its epoch after a restart", "node/steering/membership.py"),
             *("            changes += _master_changes(cluster, instance)\n", "            pass\n"),
             NAMINGS + "a_master_that_lost_its_last_records_gives_their_numbers_to_no_others",
         ),
@@ -192,7 +195,7 @@ MUTANTS = tuple(
         (
             *("2", "a missed cut is not noticed", RELAYING),
             *(
-                "if request.epoch == self._history.epoch:\n            check",
+                "if request.epoch == self._standing.history.epoch:\n            check",
                 "if False:\n            check",
             ),
             LINKS + "a_log_that_tells_another_history_is_put_aside_and_the_rows_are_copied",
@@ -270,7 +273,7 @@ MUTANTS = tuple(
         ),
         (
             *("9", "no lease is needed to acknowledge", EXECUTION),
-            *("elif not self._instance.lease.is_held(fence.epoch):", "elif False:"),
+            *("elif not self._lease.is_held(fence.epoch):", "elif False:"),
             SIM + "a_write_whose_lease_ends_during_the_commit_is_told_as_unknown",
         ),
         (
@@ -302,35 +305,35 @@ MUTANTS = tuple(
         ),
         # --- sync ---------------------------------------------------------------------------------
         (
-            *("10", "the master's own disk is enough", SYNC),
+            *("10", "the master's own disk is enough", ACKS),
             *("have[len(have) // 2]", "have[0]"),
             SIM + "a_sync_write_is_acknowledged_when_a_majority_has_it_on_disk",
         ),
         (
-            *("10", "what was received is acknowledged", RUNNER),
+            *("10", "what was received is acknowledged", FOLLOWER),
             "        link.took(answer.records)\n",
             "        link.took(answer.records)\n"
             "        claimed = {record.origin: record.lsn for record in answer.records}\n"
-            "        self.data.vclock = {**self.data.vclock, **claimed}\n"
+            "        self._data.vclock = {**self._data.vclock, **claimed}\n"
             "        uuid = next(u for u, known in self.links.items() if known is link)\n"
             "        spawn(self._pull(link.upstream, uuid, link))\n",
             SIM + "a_sync_write_is_acknowledged_when_a_majority_has_it_on_disk",
         ),
         (
-            *("10", "only the living count", SYNC),
+            *("10", "only the living count", STANDING),
             "return () if found is None else found[1].members",
             "return () if found is None else tuple(n for n in found[1].members if "
-            'self._state.cluster.instances[n].current_state.grade.value == "Online")',
+            'self.state.cluster.instances[n].current_state.grade.value == "Online")',
             SIM + "a_majority_is_one_of_the_recorded_members_not_of_the_living",
         ),
         (
-            *("10", "an acknowledgement of another epoch counts", SYNC),
-            *("if request.epoch != self._history.epoch:", "if False:"),
+            *("10", "an acknowledgement of another epoch counts", ACKS),
+            *("if request.epoch != self._standing.history.epoch:", "if False:"),
             SIM + "an_acknowledgement_of_another_epoch_is_not_counted",
         ),
         (
             *("10", "a read does not wait for the majority", EXECUTION),
-            *("await replication.wait_readable(epoch)", "pass"),
+            *("await self._replication.acks.wait_readable(epoch)", "pass"),
             SIM + "a_read_is_held_until_what_it_saw_cannot_be_taken_away",
         ),
         (
@@ -340,9 +343,9 @@ MUTANTS = tuple(
             "::test_who_has_a_row_is_expelled_when_enough_of_the_others_have_it",
         ),
         (
-            *("10", "what earlier epochs left is not waited for", SYNC),
-            "return vclock.get(self._uuid, 0) if covers(vclock, self._history.cut) else -1",
-            "return vclock.get(self._uuid, 0)",
+            *("10", "what earlier epochs left is not waited for", ACKS),
+            "return vclock.get(standing.uuid, 0) if covers(vclock, standing.history.cut) else -1",
+            "return vclock.get(standing.uuid, 0)",
             ANSWERS + "a_read_at_a_new_master_waits_until_a_majority_has_what_the_old_one_left",
         ),
         (
@@ -356,8 +359,8 @@ MUTANTS = tuple(
             ANSWERS + "a_row_that_is_in_the_way_is_told_when_it_is_there_to_stay",
         ),
         (
-            *("10", "streams are told of rows that may go again", SYNC),
-            *("if not self.is_sync() or self._uuid not in vclock:", "if True:"),
+            *("10", "streams are told of rows that may go again", ACKS),
+            *("if not self._data.fence.is_sync or self._standing.uuid not in vclock:", "if True:"),
             ANSWERS + "streams_are_told_only_what_a_majority_has",
         ),
         # --- connections, judges, governor --------------------------------------------------------
@@ -426,11 +429,11 @@ MUTANTS = tuple(
         ),
         # --- routing ------------------------------------------------------------------------------
         (
-            *("22", "routing news are records", RUNNER),
+            *("22", "routing news are records", MESH),
             "            await asyncio.sleep(BEAT_S)\n",
             "            await asyncio.sleep(BEAT_S)\n"
-            "            record = lambda: self.data.store.statement(lambda: 0, kind=3)\n"
-            "            await self.data.run(record)\n",
+            "            record = lambda: self._data.store.statement(lambda: 0, kind=3)\n"
+            "            await self._data.run(record)\n",
             SIM + "routing_news_move_no_vclock",
         ),
         (
@@ -471,8 +474,8 @@ MUTANTS = tuple(
             UNIT + "row_log.py::test_a_full_copy_is_of_one_moment_and_the_log_goes_on_from_there",
         ),
         (
-            *("23", "a full copy is kept for who has gone", RUNNER),
-            *("            self.drop_idle_copies()\n", ""),
+            *("23", "a full copy is kept for who has gone", REPLICATION),
+            *("            self.copies.drop_idle()\n", ""),
             SIM + "a_full_copy_that_nobody_goes_on_with_is_given_up",
         ),
         (
@@ -489,8 +492,8 @@ MUTANTS = tuple(
             UNIT + "relay.py::test_nobody_gets_his_own_rows_even_if_he_asks_for_them",
         ),
         (
-            *("bad input", "any origin is taken", RUNNER),
-            *("check_origins(answer.records, request.origins, self._uuid)", "pass"),
+            *("bad input", "any origin is taken", FOLLOWER),
+            *("check_origins(answer.records, request.origins, self._standing.uuid)", "pass"),
             LINKS + "what_must_not_be_applied_stops_the_link_and_everybody_can_see_it",
         ),
         (
@@ -499,7 +502,7 @@ MUTANTS = tuple(
             UNIT + "row_log.py::test_a_record_that_does_not_fit_changes_nothing",
         ),
         (
-            *("bad input", "rows cross replicasets", RELAYING),
+            *("bad input", "rows cross replicasets", STANDING),
             *("if mine.uuid != replicaset_uuid or theirs != mine.name:", "if False:"),
             LINKS + "a_peer_of_another_replicaset_gets_no_rows",
         ),

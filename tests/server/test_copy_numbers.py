@@ -9,7 +9,7 @@ import pytest
 
 from cairn.model.errors import CairnError
 from cairn.model.values import INT64_MAX, INT64_MIN, ColumnType, parse_text, to_physical
-from cairn.server.session.copy_rows import _column_reader
+from cairn.server.scan.copy_rows import _column_reader
 
 
 @pytest.mark.parametrize("seed", range(5))

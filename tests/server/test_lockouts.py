@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cairn.server.session.lockouts import LOCKED_S, Lockouts
+from cairn.server.lockouts import LOCKED_S, Lockouts
 
 LIMIT = 4
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from cairn.model.topology import Tier
 from cairn.node.instance import Instance
+from cairn.node.peer_calls import handlers
 from cairn.sim.cluster.load import Load
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.world import World
@@ -24,6 +25,12 @@ def world_of(*names: str, factor: int = 1, mode: str = "async", seed: int = 1) -
     for name in names:
         world.add(name, peers)
     return world
+
+
+def answer_anew(instance: Instance) -> None:
+    """Peers are answered by the functions that it has now: a test has replaced some."""
+    instance._calls = instance._peer_calls()
+    instance.peers.handlers.update(handlers(instance._calls))
 
 
 async def founded(world: World) -> None:

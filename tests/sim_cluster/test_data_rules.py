@@ -18,8 +18,8 @@ from cairn.model.rpc import LeaseRequest, ReadRequest, WriteRequest
 from cairn.model.system_tables import PICO_TIER
 from cairn.model.topology import Grade, Tier
 from cairn.node.instance import Instance
-from cairn.node.rows import replication_runner, sync_counting
-from cairn.node.rows.full_copies import COPY_IDLE_S, CopyRequest
+from cairn.node.rows import acknowledgements, replication
+from cairn.node.rows.copies import COPY_IDLE_S, CopyRequest
 from cairn.replication.relay import Subscribe
 from cairn.sim.cluster.load import COUNT, INSERT, TABLE
 from cairn.sim.cluster.node import SimNode
@@ -234,9 +234,9 @@ def test_a_majority_is_one_of_the_recorded_members_not_of_the_living() -> None:
         await scene.world.until(lambda: _is_offline(scene), "the third Offline", 20.0)
         release = hold(scene.leader)
         writing = scene.load.write(scene.master, 2)
-        await asyncio.sleep(sync_counting.SYNC_S - 0.5)
+        await asyncio.sleep(acknowledgements.SYNC_S - 0.5)
         assert not writing.done()
-        missing = inside(scene.master).replication.missing_members(
+        missing = inside(scene.master).replication.acks.missing_members(
             inside(scene.master).data.vclock[inside(scene.master).identity.instance_uuid]
         )
         assert sorted(missing) == sorted([inside(scene.leader).name, scene.third.name])
@@ -270,11 +270,11 @@ def test_an_acknowledgement_of_another_epoch_is_not_counted() -> None:
             wait_s=0.0,
             epoch=epoch - 1,
         )
-        await in_process(scene.master, lambda: master.replication.handle_subscribe(claim))
+        await in_process(scene.master, lambda: master.replication.relay.subscribe(claim))
         await asyncio.sleep(0.5)
         assert not writing.done()
         right = msgspec.structs.replace(claim, epoch=epoch)
-        await in_process(scene.master, lambda: master.replication.handle_subscribe(right))
+        await in_process(scene.master, lambda: master.replication.relay.subscribe(right))
         await asyncio.wait_for(writing, 1.0)
         assert set(scene.load.acked) == {1, 2}
         for go_on in release:
@@ -310,11 +310,11 @@ def test_a_full_copy_that_nobody_goes_on_with_is_given_up() -> None:
         master, third = inside(scene.master), inside(scene.third)
         [replicaset] = master.state.cluster.replicasets.values()
         begin = CopyRequest(0, third.identity.instance_uuid, replicaset.uuid)
-        piece = await in_process(scene.master, lambda: master.replication.handle_copy(begin))
+        piece = await in_process(scene.master, lambda: master.replication.copies.give(begin))
         await asyncio.sleep(COPY_IDLE_S / 2)
-        assert list(master.replication._copies) == [piece.copy_id]
+        assert list(master.replication.copies._given) == [piece.copy_id]
         await asyncio.sleep(COPY_IDLE_S)
-        assert master.replication._copies == {}
+        assert master.replication.copies._given == {}
 
     played("async", script)
 
@@ -353,14 +353,14 @@ def test_routing_news_move_no_vclock() -> None:
             lambda: len({str(inside(node).data.vclock) for node in nodes}) == 1, "all equal", 10.0
         )
         before = inside(scene.master).data.vclock
-        beats = [inside(node).replication.routing.own.beat for node in nodes]
+        beats = [inside(node).replication.mesh.routing.own.beat for node in nodes]
         scene.third.crash()
         await asyncio.sleep(10.0)
         scene.third.start()
         await scene.world.settled()
-        assert inside(scene.master).replication.routing.own.beat > beats[0] + 5
+        assert inside(scene.master).replication.mesh.routing.own.beat > beats[0] + 5
         assert [inside(node).data.vclock for node in nodes] == [before] * 3
-        published = inside(scene.leader).replication.routing.own.counter
+        published = inside(scene.leader).replication.mesh.routing.own.counter
         assert published >= 3  # connected, lost, connected again
 
     played("async", script)
@@ -379,10 +379,10 @@ def test_operations_that_were_done_long_ago_are_forgotten_everywhere(
         for _ in range(2):
             response = await in_process(scene.master, lambda: execution.write(request))
             assert response.row_count == 1
-        await asyncio.sleep(3 * replication_runner.MAINTAIN_S)
+        await asyncio.sleep(3 * replication.MAINTAIN_S)
         assert [remembered(node) for node in nodes] == [[("once",)]] * 3
         # Clocks of the simulated instances differ: long ago is before an hour from now.
-        monkeypatch.setattr(replication_runner, "OPERATIONS_S", -3600.0)
+        monkeypatch.setattr(replication, "OPERATIONS_S", -3600.0)
         await scene.world.until(
             lambda: [remembered(node) for node in nodes] == [[]] * 3, "all to forget", 20.0
         )

@@ -163,26 +163,28 @@ def test_an_acknowledgement_in_a_new_epoch_is_never_of_a_tail() -> None:
         async def nothing(*_: Any) -> VclockResponse:
             return VclockResponse(0, {})
 
-        third.handlers["promise"] = nothing  # so that the leader is named, without the tail
+        third.peers.handlers["promise"] = nothing  # so that the leader is named, without the tail
         replication: Any = third.replication
-        ask = replication._ask_ballot
+        ask = replication.ballots.ask
 
         async def slow(row: Any, *others: Any) -> None:
             await ask(row, *others)
-            while row.name == heir.name and replication._history.epoch == 1:
+            while row.name == heir.name and replication.standing.history.epoch == 1:
                 await asyncio.sleep(0.001)
 
-        replication._ask_ballot = slow
-        replication._lost(heir.identity.instance_uuid)  # its next pull begins with a ballot
+        replication.ballots.ask = slow
+        replication.follower._lost(
+            heir.identity.instance_uuid
+        )  # its next pull begins with a ballot
         scene.master.crash()
         acknowledged: list[Any] = []
-        count = heir.replication._acknowledge
+        count = heir.replication.acks.take
 
         def noticed(request: Subscribe) -> None:
             acknowledged.append((request.epoch, request.vclock))
             count(request)
 
-        heir.replication._acknowledge = noticed  # type: ignore[method-assign]
+        heir.replication.acks.take = noticed  # type: ignore[method-assign]
         assert await scene.renamed() is scene.leader
         follow_again()
         release = hold(scene.third)

@@ -93,7 +93,7 @@ async def expel(world: World, name: str) -> Instance:
     assert leader is not None and leader.instance is not None and leader.process is not None
     instance = leader.instance
     request = ExpelRequest(instance.identity.cluster_uuid, name)
-    asked = instance.ask_leader("expel", request, Empty)
+    asked = instance.leader.ask("expel", request, Empty)
     await world.loop.create_task(asked, context=leader.process.context)
     return instance
 

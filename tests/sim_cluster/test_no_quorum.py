@@ -23,7 +23,7 @@ def test_without_a_quorum_the_missing_voters_are_named() -> None:
         scene.leader.crash()
         scene.master.crash()
         with pytest.raises(NoQuorum) as caught:
-            await alone.ask_leader("read_index", Empty(), IndexResponse, 10.0)
+            await alone.leader.ask("read_index", Empty(), IndexResponse, 10.0)
         told = caught.value
         missing = tuple(sorted((scene.leader.name, scene.master.name)))
         assert (told.sqlstate, told.voters, told.missing) == ("PC002", ("a", "b", "c"), missing)
@@ -31,7 +31,7 @@ def test_without_a_quorum_the_missing_voters_are_named() -> None:
         assert told.hint == "start what is missing: 2 of the voters a, b, c must run"
         request = ExpelRequest(alone.identity.cluster_uuid, missing[0], False)
         with pytest.raises(NoQuorum) as caught:
-            await alone.ask_leader("expel", request, Empty, 10.0)
+            await alone.leader.ask("expel", request, Empty, 10.0)
         assert caught.value.sqlstate == "40003"  # it was sent, and nobody knows what became of it
 
     played("async", script)
@@ -55,7 +55,7 @@ def test_who_reaches_too_few_voters_says_so_long_before_its_time_is_up() -> None
         with pytest.raises(OutcomeUnknown):  # sent to a leader that may have taken it
             await a_setting(alone, 60.0)
         with pytest.raises(NoQuorum):
-            await alone.ask_leader("read_index", Empty(), IndexResponse, 60.0)
+            await alone.leader.ask("read_index", Empty(), IndexResponse, 60.0)
         assert loop.time() - began < 15.0
 
     played("async", script)
@@ -114,7 +114,7 @@ def test_a_learner_notices_that_nobody_leads_and_says_so() -> None:
         assert there.status().leader == 0
         began = loop.time()
         with pytest.raises(NoQuorum) as caught:
-            await there.ask_leader("read_index", Empty(), IndexResponse, 30.0)
+            await there.leader.ask("read_index", Empty(), IndexResponse, 30.0)
         assert loop.time() - began < 5.0
         assert caught.value.hint is not None and "must run" in caught.value.hint
 

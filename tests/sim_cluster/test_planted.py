@@ -13,13 +13,14 @@ from cairn.model.rpc import LeaseRequest, LeaseResponse, PromiseRequest, VclockR
 from cairn.node.boot import first_entries
 from cairn.node.boot.steps import Boot
 from cairn.node.instance import Instance
-from cairn.node.rows import data_plane, leases, replication_runner
+from cairn.node.rows import data_plane, leases
+from cairn.node.rows.relay import Relay
 from cairn.node.steering import governor_steps
 from cairn.replication.relay import Rows, Subscribe
 from cairn.sim.cluster.checks import Violation
 from cairn.storage import row_log
 from cairn.storage.data_store import DataStore
-from tests.sim_cluster.scenes import Triple
+from tests.sim_cluster.scenes import Triple, answer_anew
 
 Patch = pytest.MonkeyPatch
 
@@ -57,9 +58,7 @@ async def a_record_arrives_after_the_seal(scene: Triple, patch: Patch) -> None:
     master, leader, third = scene.master, scene.leader, scene.third
     for node in (master, leader, third):  # handlers hold the function they were made with
         assert node.instance is not None
-        data = node.instance.data
-        node.instance._here["promise"] = lambda request, data=data: noticed(data, request)
-        node.instance.handlers.update(node.instance._make_handlers())
+        answer_anew(node.instance)
     scene.cut(master, third)
     scene.cut(master, leader)
     writing = scene.load.write(master, 2)
@@ -130,7 +129,7 @@ async def an_answer_is_late(scene: Triple, patch: Patch) -> None:
         return answer
 
     leader.instance.lease_giver.grant = noticed  # type: ignore[method-assign]
-    leader.instance.handlers.update(leader.instance._make_handlers())
+    answer_anew(leader.instance)
     await asyncio.wait_for(asked.wait(), 10.0)
     heir = await scene.renamed()
     await scene.write(2, heir)
@@ -190,15 +189,15 @@ def promise_in_memory(patch: Patch) -> None:
 
 def refused_records_are_acknowledged(patch: Patch) -> None:
     """The relay counts what it has sent, not what the subscriber has durably."""
-    handle = replication_runner.Replication.handle_subscribe
+    handle = Relay.subscribe
 
-    async def eager(self: replication_runner.Replication, request: Subscribe) -> Rows:
+    async def eager(self: Relay, request: Subscribe) -> Rows:
         answer = await handle(self, request)
-        self.acks[request.subscriber] = answer.vclock
-        self._release_acks()
+        self._acks.vclocks[request.subscriber] = answer.vclock
+        self._acks.release()
         return answer
 
-    patch.setattr(replication_runner.Replication, "handle_subscribe", eager)
+    patch.setattr(Relay, "subscribe", eager)
 
 
 def no_cut(patch: Patch) -> None:

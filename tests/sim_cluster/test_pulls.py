@@ -6,23 +6,23 @@ import asyncio
 
 import pytest
 
-from cairn.node.rows import relaying
+from cairn.node.rows import relay
 from cairn.replication.relay import Rows, Subscribe
 from cairn.sim.cluster.node import SimNode
-from tests.sim_cluster.scenes import Triple, inside, played
+from tests.sim_cluster.scenes import Triple, answer_anew, inside, played
 
 LINGER_S = 0.1  # longer than everything else that a simulated write waits for
 
 
 @pytest.fixture(autouse=True)
 def _long_linger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relaying, "LINGER_S", LINGER_S)
+    monkeypatch.setattr(relay, "LINGER_S", LINGER_S)
 
 
 def answers_of(node: SimNode, to: SimNode) -> list[int]:
     """From now on, how many records each answer to that subscriber has."""
-    replication, subscriber = inside(node).replication, inside(to).identity.instance_uuid
-    handle, found = replication.handle_subscribe, list[int]()
+    its_relay, subscriber = inside(node).replication.relay, inside(to).identity.instance_uuid
+    handle, found = its_relay.subscribe, list[int]()
 
     async def counted(request: Subscribe) -> Rows:
         answer = await handle(request)
@@ -30,8 +30,8 @@ def answers_of(node: SimNode, to: SimNode) -> list[int]:
             found.append(len(answer.records))
         return answer
 
-    replication.handle_subscribe = counted  # type: ignore[method-assign]
-    inside(node).handlers.update(inside(node)._make_handlers())
+    its_relay.subscribe = counted  # type: ignore[method-assign]
+    answer_anew(inside(node))
     return found
 
 

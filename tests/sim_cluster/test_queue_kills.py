@@ -105,7 +105,7 @@ def status_in_an_entry_of_its_own(patch: Patch) -> None:
 
     async def apart(self: GlobalWrites, plan: Any, params: Any, tables: Any, context: Any) -> Any:
         done = await run(self, plan, params, tables, msgspec.structs.replace(context, queued=None))
-        proposer = self.instance.proposer
+        proposer = self._proposer
         await proposer.cas(ops.Batch(tuple(context.queued.end())), proposer.predicate(()))
         return done
 
@@ -115,8 +115,8 @@ def status_in_an_entry_of_its_own(patch: Patch) -> None:
 def rows_without_the_operations_name(patch: Patch) -> None:
     write = Execution._write
 
-    def forgetful(self: Execution, request: WriteRequest) -> WriteResponse:
-        return write(self, msgspec.structs.replace(request, operation=None))
+    def forgetful(self: Execution, request: WriteRequest, *how: Any) -> WriteResponse:
+        return write(self, msgspec.structs.replace(request, operation=None), *how)
 
     patch.setattr(Execution, "_write", forgetful)
 

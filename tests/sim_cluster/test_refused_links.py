@@ -12,7 +12,7 @@ from cairn.model.records import Packed
 from cairn.replication.applier import OtherReplicaset
 from cairn.replication.relay import Rows, Subscribe
 from cairn.sim.cluster.load import TABLE
-from tests.sim_cluster.scenes import Triple, founded, inside, played, world_of
+from tests.sim_cluster.scenes import Triple, answer_anew, founded, inside, played, world_of
 
 
 def _damaged(records: list[Packed]) -> list[Packed]:
@@ -51,7 +51,7 @@ def test_what_must_not_be_applied_stops_the_link_and_everybody_can_see_it(what: 
         master, third = inside(scene.master), inside(scene.third)
         origin, subscriber = master.identity.instance_uuid, third.identity.instance_uuid
         lsn = master.data.vclock[origin] + 1
-        handle = master.replication.handle_subscribe
+        handle = master.replication.relay.subscribe
 
         async def tampered(request: Subscribe) -> Rows:
             answer = await handle(request)
@@ -59,12 +59,12 @@ def test_what_must_not_be_applied_stops_the_link_and_everybody_can_see_it(what: 
                 return answer
             return msgspec.structs.replace(answer, records=tamper(answer.records))
 
-        master.replication.handle_subscribe = tampered  # type: ignore[method-assign]
-        master.handlers.update(master._make_handlers())
+        master.replication.relay.subscribe = tampered  # type: ignore[method-assign]
+        answer_anew(master)
         await asyncio.sleep(1.0)  # a pull that was held before would be answered untampered
         await scene.write(2)
         problem = expected.format(origin=origin, lsn=lsn)
-        link = third.replication.links[origin]
+        link = third.replication.follower.links[origin]
         await scene.world.until(lambda: link.state == "stopped", "the link to stop", 5.0)
         assert (link.problem or "").startswith(problem)
         said = f"{third.name} stopped following {master.name}: {problem}"
@@ -76,8 +76,8 @@ def test_what_must_not_be_applied_stops_the_link_and_everybody_can_see_it(what: 
         await scene.world.until(governor_says_so, "the governor to say so", 5.0)
         # Meanwhile the row takes another way: nothing is wrong with the second upstream.
         await scene.world.until(lambda: 2 in scene.load.rows_of(scene.third), "the row", 5.0)
-        master.replication.handle_subscribe = handle  # type: ignore[method-assign]
-        master.handlers.update(master._make_handlers())
+        master.replication.relay.subscribe = handle  # type: ignore[method-assign]
+        answer_anew(master)
         await scene.calm()
         await scene.world.until(lambda: not governor.status.blocked_by, "all well again", 10.0)
 
@@ -95,7 +95,7 @@ def test_a_peer_of_another_replicaset_gets_no_rows() -> None:
         for uuid in (mine.uuid, theirs.uuid):  # a lie about where it belongs does not help
             request = Subscribe(one.identity.instance_uuid, uuid, {}, wait_s=0.0)
             with pytest.raises(OtherReplicaset, match="rows never cross replicasets"):
-                await other.replication.handle_subscribe(request)
+                await other.replication.relay.subscribe(request)
 
     world.run(script)
 

@@ -96,13 +96,13 @@ def test_a_change_that_is_aborted_while_it_is_made_is_undone() -> None:
 
     async def script(scene: Triple) -> None:
         master, leader = inside(scene.master), inside(scene.leader)
-        made = master.handlers["apply_schema_change"]
+        made = master.peers.handlers["apply_schema_change"]
 
         async def slow(*arguments: Any) -> Any:
             await made(*arguments)
             await asyncio.sleep(1000.0)
 
-        master.handlers["apply_schema_change"] = slow
+        master.peers.handlers["apply_schema_change"] = slow
         await prepare(scene)
         version = int(leader.state.cluster.properties["pending_schema_version"])
         await scene.world.until(

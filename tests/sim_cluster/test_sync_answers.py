@@ -32,13 +32,13 @@ def writing(scene: Triple, request: WriteRequest) -> asyncio.Task[Any]:
 
 def follow_nobody(node: SimNode) -> Any:
     """Rows no longer come to it, everything else does; how to let them come again."""
-    replication: Any = inside(node).replication
+    follower: Any = inside(node).replication.follower
 
     async def stuck(*_: Any) -> None:
         await asyncio.sleep(0.1)
 
-    replication._pull = stuck
-    return lambda: vars(replication).pop("_pull")
+    follower._pull = stuck
+    return lambda: vars(follower).pop("_pull")
 
 
 def test_a_read_at_a_new_master_waits_until_a_majority_has_what_the_old_one_left() -> None:
@@ -117,17 +117,17 @@ def test_streams_are_told_only_what_a_majority_has() -> None:
         master = inside(scene.master)
         before = dict(master.data.vclock)
         await scene.world.until(
-            lambda: master.replication.tellable(before) == before, "all is told", 2.0
+            lambda: master.replication.acks.tellable(before) == before, "all is told", 2.0
         )
         release = [hold(scene.leader), hold(scene.third)]
         write = writing(scene, ROW)
         await asyncio.sleep(1.0)
         now = dict(master.data.vclock)
         assert now != before
-        assert master.replication.tellable(now) == before
+        assert master.replication.acks.tellable(now) == before
         for go_on in release:
             go_on()
         assert await write == 1
-        assert master.replication.tellable(now) == now
+        assert master.replication.acks.tellable(now) == now
 
     played("sync", script)

@@ -62,7 +62,7 @@ class Pairs:
 
         async def ask() -> Any:
             try:
-                return await leader.ask_leader("expel", request, ExpelResponse)
+                return await leader.leader.ask("expel", request, ExpelResponse)
             except CairnError as refused:
                 return refused
 

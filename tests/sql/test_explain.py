@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cairn.sql.api import prepare
+from cairn.sql.explain import explain_lines, show_ranges
 from cairn.sql.plans import ExplainPlan
-from cairn.sql.render.explain import explain_lines, show_ranges
 
 from .harness import Cluster
 

@@ -63,7 +63,7 @@ def enqueue(talk: Talk, batches: dict[str, list[Operation]]) -> None:
         try:
             _insert(talk, wanted, first)
         except TalkProblem as problem:
-            if "uplicate" in str(problem):
+            if problem.sqlstate == "23505":
                 continue  # somebody else took these ids
             raise
         _tell(batches, {at: each.batch for at, each in enumerate(wanted, first)})

@@ -63,7 +63,7 @@ class SwitchMaster(Action, frozen=True, kw_only=True):
 
 
 class SealAndName(Action, frozen=True, kw_only=True):
-    """Failover: members promise the next epoch, the most caught-up one is named (rule 1)."""
+    """Failover: members promise the next epoch, the most caught-up one is named."""
 
     replicaset: str
     members: tuple[str, ...]

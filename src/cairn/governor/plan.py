@@ -12,7 +12,7 @@ from cairn.governor.waiting import unreadable, waits
 #: A rule offers what it would do, subject by subject.
 Rule = Callable[[ClusterView], Iterator[Action]]
 
-# The seed's order. Voters come first but never touch the acting leader: rule 2 hands it over.
+# Voters come first but never touch the acting leader: `leaving.py` hands leadership over.
 RULES: tuple[Rule, ...] = (
     voters.change_voters,
     leaving.hand_over_leadership,

@@ -10,7 +10,7 @@ from cairn.model.topology import Grade, Instance, Position, Replicaset
 
 
 class QueuedOperation(msgspec.Struct, frozen=True):
-    """A row of `_pico_governor_queue` (seeds/003)."""
+    """A row of `_pico_governor_queue`."""
 
     id: int
     batch_id: str

@@ -1,6 +1,6 @@
 """Where a key becomes a bucket: the only place. Server, driver and Spark all call this.
 
-`bucket = murmur3_x86_32(seed=13, concatenated key parts) % bucket_count + 1` (DESIGN 5.2).
+`bucket = murmur3_x86_32(seed=13, concatenated key parts) % bucket_count + 1`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _ENCODERS: dict[ColumnType, Encoder] = {
     ColumnType.BOOLEAN: lambda value: b"\xc3" if value else b"\xc2",
     ColumnType.INTEGER: encode_integer,
     ColumnType.UNSIGNED: encode_integer,
-    ColumnType.STRING: str.encode,  # raw bytes, no header (seeds/001)
+    ColumnType.STRING: str.encode,  # raw bytes, no header
     ColumnType.DECIMAL: _encode_decimal,
     ColumnType.UUID: _encode_uuid,
     ColumnType.DATETIME: _encode_datetime,

@@ -3,7 +3,7 @@
 Layout: a sign byte (1 negative, 2 zero, 3 positive), the adjusted exponent (two bytes, biased),
 then the digits without trailing zeros, two to a byte, each raised by one. A negative number has
 all bytes after the sign inverted and a closing 0xFF, so that memcmp gives the numeric order.
-SQLite compares BLOBs by memcmp, which is the whole point (data-plane rule 20).
+SQLite compares BLOBs by memcmp, which is the whole point.
 """
 
 from __future__ import annotations

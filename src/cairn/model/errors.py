@@ -413,6 +413,13 @@ class PeerRefused(CairnError):
     sqlstate = "28000"
 
 
+class UnknownCall(PeerRefused):
+    """The peer is of another version: it does not have what was asked for."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(f"this instance does not know the call {method}")
+
+
 class Unreachable(CairnError):
     """No answer from a peer; whether it acted is unknown unless the request was read-only."""
 

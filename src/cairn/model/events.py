@@ -1,6 +1,7 @@
-"""Topology events: what a smart client is told, each one a JSON object in a notice (DESIGN 5.3).
+"""Topology events: what a smart client is told, each one a JSON object in a notice
+(docs/reference/topology-protocol.md).
 
-Version 0.1 is `seeds/000…` to the letter: `EventReplicaset`, `EventInstance`, `EventBuckets`.
+Version 0.1 is what Picodata's clients know: `EventReplicaset`, `EventInstance`, `EventBuckets`.
 Version 0.2 adds fields (absent in 0.1, and left out of the JSON) and the kinds at the end. A new
 kind of event is one struct and one entry in `KINDS`.
 """
@@ -136,7 +137,7 @@ _decoders = {name: msgspec.json.Decoder(kind) for name, kind in KINDS.items()}
 
 
 def encode(event: AnyEvent) -> str:
-    """The notice's text: fields in the order of the seed's examples, absent ones left out."""
+    """The notice's text: fields in the order of the protocol's page, absent ones left out."""
     return _encoder.encode(event).decode()
 
 

@@ -160,7 +160,7 @@ Op = Nop | Insert | Replace | Update | Delete | Batch | DdlPrepare | DdlCommit |
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """One Raft entry. The request id lets a proposer recognise its own entry (rule 11)."""
+    """One Raft entry. The request id lets a proposer recognise its own entry."""
 
     op: Op
     request_id: str

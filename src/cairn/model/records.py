@@ -58,7 +58,7 @@ class RowChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """`(origin, epoch, lsn)` is used once, ever (data-plane rule 2)."""
+    """`(origin, epoch, lsn)` is used once, ever."""
 
     origin: str
     epoch: int

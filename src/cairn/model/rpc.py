@@ -120,6 +120,18 @@ class SnapshotChunk(msgspec.Struct, frozen=True):
     last: bool
 
 
+class GovernorStatus(msgspec.Struct):
+    """What `cairn status` and `governor_status` show."""
+
+    step: str = "not a leader"
+    subject: str = ""
+    blocked_by: tuple[str, ...] = ()
+    since: str = ""
+    next_retry_s: float | None = None
+    last_error: str | None = None
+    steps_done: int = 0
+
+
 class StatusResponse(msgspec.Struct, frozen=True):
     """What an instance says of itself, for `governor_status` and `cairn status`."""
 
@@ -169,7 +181,7 @@ class Empty(msgspec.Struct, frozen=True):
 
 
 class PromiseRequest(msgspec.Struct, frozen=True):
-    """ "Acknowledge nothing older than this epoch": how failover seals a replicaset (rule 1)."""
+    """ "Acknowledge nothing older than this epoch": how failover seals a replicaset."""
 
     replicaset: str
     epoch: int
@@ -236,7 +248,7 @@ class WriteRequest(msgspec.Struct, frozen=True):
     rows: tuple[tuple[Any, ...], ...]  # the statement is run once for each
     buckets: tuple[int, ...] = ()
     ranges: tuple[tuple[int, int], ...] | None = None
-    check_only: bool = False  # execute, then take it back: the first round of rule 15
+    check_only: bool = False  # execute, then take it back: the first of two rounds
     more: tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...] = ()  # further (sql, rows), in order
     must_change: int | None = None  # rows that `sql` has to find; else nothing is done
     operation: str | None = None  # recorded with the rows; a repeated one is skipped

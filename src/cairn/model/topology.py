@@ -69,9 +69,9 @@ class Replicaset(msgspec.Struct, frozen=True):
     weight: float
     weight_origin: str  # auto | user
     state: ReplicasetState
-    epoch: int = 0  # raised by every naming of a master (rule 1)
+    epoch: int = 0  # raised by every naming of a master
     cut: dict[str, int] = {}  # origin uuid → last lsn that belongs to history
-    members: tuple[str, ...] = ()  # who counts for a majority of rows (rule 10)
+    members: tuple[str, ...] = ()  # who counts for a majority of rows
     past_cuts: dict[int, dict[str, int]] = {}  # of earlier epochs, whose records logs still have
 
     def named(self, master: str, cut: dict[str, int]) -> Replicaset:

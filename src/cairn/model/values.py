@@ -176,7 +176,7 @@ def _double(value: Any) -> float:
     number = float(value)
     if math.isnan(number):
         raise OutOfRange("NaN cannot be stored", hint="store NULL, or leave the row out")
-    return number + 0.0  # -0.0 + 0.0 is 0.0: equal values share a bucket (DESIGN 5.2)
+    return number + 0.0  # -0.0 + 0.0 is 0.0: equal values share a bucket
 
 
 def _decimal(value: Any) -> bytes:

@@ -19,6 +19,7 @@ from cairn.model.errors import (
     NotSent,
     PeerRefused,
     ProtocolViolation,
+    UnknownCall,
     Unreachable,
     from_wire,
 )
@@ -240,8 +241,7 @@ class Link(asyncio.Protocol):
             return
         handler = self._handlers.get(frame.method)
         if handler is None:
-            problem = PeerRefused(f"this instance does not know the call {frame.method}")
-            self._answer_error(frame, problem)
+            self._answer_error(frame, UnknownCall(frame.method))
             return
         try:
             answer = handler(self, frame.body)

@@ -40,7 +40,7 @@ def split_address(address: str, default_port: int = 3301) -> tuple[str, int]:
 
 
 class SocketNetwork:
-    """Real TCP. Dials from the host part of our own listening address (DESIGN 3)."""
+    """Real TCP. Dials from the host part of our own listening address."""
 
     def __init__(self, own_address: str) -> None:
         host, _ = split_address(own_address)
@@ -71,7 +71,7 @@ class Peers:
         on_refused: Callable[[str, CairnError], None] = lambda address, problem: None,
     ) -> None:
         self._network, self._identity, self._secret = network, identity, secret
-        self._handlers, self._chance = handlers, chance
+        self.handlers, self._chance = handlers, chance
         self._on_refused = on_refused
         self.gatekeeper: Callable[[Identity], Refused | None] = lambda identity: None
         self._links: dict[str, Link] = {}
@@ -84,6 +84,14 @@ class Peers:
         self._stop_listening: Callable[[], None] = lambda: None
         self._closed = False
         self._said: dict[str, float] = {}
+
+    def serve(
+        self, handlers: dict[str, Handler], gatekeeper: Callable[[Identity], Refused | None]
+    ) -> None:
+        """From now on these calls are answered, also by links that are there already."""
+        self.handlers.clear()
+        self.handlers.update(handlers)
+        self.gatekeeper = gatekeeper
 
     async def listen(self, address: str) -> None:
         self._stop_listening = await self._network.listen(address, self._accept)
@@ -250,7 +258,7 @@ class Peers:
 
         def make() -> Link:
             shake = DialSide(self._identity(), self._secret, self._chance.randbytes)
-            return Link(shake, self._handlers, ready, lost)
+            return Link(shake, self.handlers, ready, lost)
 
         try:
             async with asyncio.timeout(DIAL_TIMEOUT_S):
@@ -303,4 +311,4 @@ class Peers:
         def ready(link: Link) -> None:
             self._incoming[link] = None
 
-        return Link(shake, self._handlers, ready, lost)
+        return Link(shake, self.handlers, ready, lost)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Set
 from enum import Enum
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from cairn.model import ops
-from cairn.model.errors import CairnError, NotLeader, TimedOut, Unreachable
+from cairn.model.errors import CairnError
 from cairn.model.moves import MoveReport
 from cairn.model.rpc import (
     CasRequest,
@@ -23,6 +24,7 @@ from cairn.model.rpc import (
     LeaseRequest,
     LinkReport,
     PromiseRequest,
+    ReadRequest,
     ReplicatedRequest,
     SchemaChangeRequest,
     SnapshotChunkRequest,
@@ -30,31 +32,44 @@ from cairn.model.rpc import (
     UpdateInstanceRequest,
     VclockRequest,
     WaitIndexRequest,
+    WriteRequest,
 )
-from cairn.model.system_tables import PICO_INSTANCE
+from cairn.model.system_tables import PICO_DB_CONFIG, PICO_INSTANCE
 from cairn.model.topology import Grade, Position
 from cairn.model.topology import Instance as InstanceRow
 from cairn.model.unexpected import owned
 from cairn.net.handshake import Identity, Refused
-from cairn.net.link import Handler, Link
+from cairn.net.link import Link
 from cairn.net.peers import Peers
-from cairn.node.boot.membership import Membership
 from cairn.node.consensus.global_state import GlobalState
+from cairn.node.consensus.leader import Leader
 from cairn.node.consensus.proposals import Proposer
-from cairn.node.consensus.quorum import Patience, Voters
+from cairn.node.consensus.quorum import Voters
 from cairn.node.consensus.raft_runner import LOG_BYTES_MAX, LOG_ENTRIES_MAX, RaftRunner
+from cairn.node.peer_calls import PeerCall, Right, handlers
 from cairn.node.rows.ballots import BallotRequest
+from cairn.node.rows.copies import CopyRequest
 from cairn.node.rows.data_plane import DataPlane
-from cairn.node.rows.full_copies import CopyRequest
 from cairn.node.rows.leases import LeaseGiver, LeaseHolder
 from cairn.node.rows.local_tables import LocalTables
+from cairn.node.rows.mesh import BEAT_S
 from cairn.node.rows.moving import DeltaRequest, Moving
-from cairn.node.rows.replication_runner import BEAT_S, Replication
+from cairn.node.rows.replication import Replication
 from cairn.node.runtime import Runtime, spawn
+from cairn.node.statements.execution import Execution
+from cairn.node.statements.executor import Executor
+from cairn.node.statements.functions_here import FunctionsHere
+from cairn.node.statements.global_writes import GlobalWrites
+from cairn.node.statements.reading import Reads
+from cairn.node.statements.schema_changes import SchemaChanges
+from cairn.node.statements.writing import Writes
 from cairn.node.steering.governor_runner import GovernorRunner
 from cairn.node.steering.governor_steps import Steps
+from cairn.node.steering.membership import Membership
 from cairn.node.steering.move_driver import MoveDriver
+from cairn.node.steering.queue_runner import QueueRunner
 from cairn.node.steering.sentinel import Sentinel
+from cairn.pgwire.scram import make_verifier
 from cairn.raft.types import Role
 from cairn.replication.relay import Subscribe
 from cairn.storage.data_store import DataStore
@@ -64,12 +79,8 @@ from cairn.storage.state_machine import Applied, StateMachine
 from cairn.storage.writer import Disk, GroupOf
 
 log = logging.getLogger("cairn.instance")
-T = TypeVar("T")
 
-ASK_S = 3.0
-ASK_ANYBODY_S = 1.0  # while nobody is known to lead: who is asked may not know either
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 10.0  # before a runner that stumbled begins anew
-_ONLY_ASK = ("read_index",)  # of the leader: nothing is changed by it
 
 
 class Ending(Enum):
@@ -82,15 +93,21 @@ class Ending(Enum):
 
 
 class Instance:
-    """Everything alive in the child process. `stopping` is set when it has to end, with a code."""
+    """Everything alive in the child process but its faces. `exit_code` is set when it has to end.
+
+    Peers are served as soon as it is made. `contacts` are addresses of peers given at start, `also`
+    is what peers could ask before.
+    """
 
     def __init__(
         self,
         identity: Identity,
         store: RaftStore,
         peers: Peers,
-        handlers: dict[str, Handler],
         runtime: Runtime,
+        *,
+        contacts: list[str],
+        also: tuple[PeerCall, ...],
     ) -> None:
         self.identity, self.peers, self.runtime = identity, peers, runtime
         self.name, self.raft_id = identity.instance_name, identity.raft_id
@@ -123,12 +140,16 @@ class Instance:
         )
         self.voters = Voters(self.runner, peers, self.state)
         self.proposer = Proposer(self.runner, peers, self.state, runtime, self.voters)
+        self.leader = Leader(
+            self.state, self.runner, peers, self.voters, runtime.chance, contacts, self._call_here
+        )
         self.membership = Membership(self.state, self.runner, self.proposer, runtime)
         self.lease_giver = LeaseGiver(self.state, self.runner, runtime)
         self.lease = LeaseHolder(
             self.name, self.state, self.runner, peers, runtime, self.lease_giver.grant
         )
         self.data = self._open_data()
+        self.local = LocalTables(self.name, store, self._raft_disk, self.state, self.data, runtime)
         self.replication = Replication(
             self.name,
             identity.instance_uuid,
@@ -137,42 +158,36 @@ class Instance:
             peers,
             self.data,
             runtime,
+            on_diverged=self.local.write_diverged,
+            on_routes=self.local.write_routes,
+            on_beat=self._on_beat,
         )
-        self.moving = Moving(
-            self.name, self.state, peers, self.data, self.replication, self.lease, self.ask_leader
-        )
+        acks = self.replication.acks
+        self.moving = Moving(self.name, self.state, peers, self.data, acks, self.lease, self.leader)
         self.move_driver = MoveDriver(self.state, self.runner, self.proposer, runtime)
-        self.local = LocalTables(
-            self.name, store, self._raft_disk, self.state, self.replication, runtime
-        )
         self._told_stopped: tuple[str, ...] = ()
-        self.news = asyncio.Event()  # set, and replaced, with every new picture of the cluster
         self._offline: Set[int] = frozenset()  # raft_ids, as of the last change
         self._led_by = 0
-        self.replication.on_routes = self.local.write_routes
-        self.replication.on_diverged = self.local.write_diverged
-        self.replication.on_beat = self._on_beat
         self.sentinel = Sentinel(self.name, self.state, self.runner, self._update_instance)
-        self.governor = GovernorRunner(
-            Steps(
-                self.state,
-                self.runner,
-                self.proposer,
-                peers,
-                self.lease_giver,
-                runtime,
-                self._call_here,
-            )
+        self._make_executor()
+        self.queue = QueueRunner(self.state, self.runner, self.proposer, self.executor)
+        steps = Steps(
+            self.state,
+            self.runner,
+            self.proposer,
+            peers,
+            self.lease_giver,
+            runtime,
+            self._call_here,
+            self.queue.run,
         )
-        self.contacts: list[str] = []  # addresses given at start, for when all others have moved
-        self.governor.on_status = self.local.write_governor
+        self.governor = GovernorRunner(steps, self.local.write_governor)
         self.on_applied: list[Callable[[list[Applied]], None]] = []
         self.on_installed: list[Callable[[list[str], list[str]], None]] = []
         self.on_close: list[Callable[[], None]] = []
-        self.handlers = handlers
         self._tasks: list[asyncio.Task[None]] = []
-        handlers.update(self._make_handlers())
-        peers.gatekeeper = self._gatekeeper
+        self._calls = (*also, *self._peer_calls())
+        peers.serve(handlers(self._calls), self._gatekeeper)
 
     def _open_data(self) -> DataPlane:
         path = self.store.path.with_name("data.db")
@@ -188,6 +203,33 @@ class Instance:
         )
         return DataPlane(self.name, store, disk, self.state, self.runner)
 
+    def _make_executor(self) -> None:
+        """All that runs statements, whether they come from clients, peers or the queue."""
+        state, runner, proposer, peers = self.state, self.runner, self.proposer, self.peers
+        voters, chance = self.voters, self.runtime.chance
+        functions = FunctionsHere(self.name, self.runtime.directory(), state, runner)
+        self.execution = Execution(
+            state,
+            self.data,
+            self.lease,
+            self.replication,
+            self.moving,
+            self.store.path,
+            functions.register,
+        )
+        self.schema_changes = SchemaChanges(
+            state, runner, self.leader, proposer, voters, peers, chance, verifier
+        )
+        reads = Reads(self.raft_id, state, peers, voters, self.execution)
+        self.executor = Executor(
+            state,
+            self.runtime,
+            reads,
+            Writes(reads),
+            GlobalWrites(reads, proposer, voters, chance, self.schema_changes.verifier),
+            self.schema_changes,
+        )
+
     # --- life -----------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -199,10 +241,10 @@ class Instance:
             (self.sentinel.run, "sentinel"),
             (self.lease.run, "lease"),
             (self.peers.watch, "link watch"),
-            (self.replication.run, "replication"),
+            (self.replication.follower.run, "replication"),
             (self.move_driver.run, "moves"),
             (self.replication.maintain, "row log upkeep"),
-            (self.replication.beat, "routing heartbeat"),
+            (self.replication.mesh.beat, "routing heartbeat"),
         )
         for work, name in works:
             self._tasks.append(spawn(self._kept_up(work, name), name))
@@ -248,6 +290,7 @@ class Instance:
             task.cancel()
         self.runner.close()
         self.peers.close()
+        self.execution.close()
         self._raft_disk.close()
         self.data.close()
         self.moving.close()
@@ -267,7 +310,11 @@ class Instance:
         self.runner.entries_max = int(self.state.setting("raft_wal_count_max", LOG_ENTRIES_MAX))
         self.runner.bytes_max = int(self.state.setting("raft_wal_size_max", LOG_BYTES_MAX))
         self.proposer.applied(done)
+        self.schema_changes.applied(done)
         self._topology_changed()
+        touched = {change.table for each in done for change in each.changes}
+        if PICO_DB_CONFIG.id in touched:
+            self.executor.read_settings()
         if any(
             change.new is None and change.table == PICO_INSTANCE.id
             for each in done
@@ -286,6 +333,7 @@ class Instance:
         position = Position(self.runner.applied_term, self.runner.applied_index)
         self.state.reload(position)
         self.proposer.installed(position.index)
+        self.executor.read_settings()
         self._topology_changed()
         self.data.reconcile()
         self.peers.review()
@@ -301,8 +349,7 @@ class Instance:
         self.replication.follow()
         self.data.follow(self.state.cluster)
         self.moving.follow()
-        news, self.news = self.news, asyncio.Event()
-        news.set()
+        self.state.announce()
         self.move_driver.wake()
         self.governor.wake()
         row = self.row
@@ -322,10 +369,11 @@ class Instance:
 
     def _on_beat(self) -> None:
         """Once a second: links are shown, and what is wrong with them is told to the leader."""
-        self.local.write_links()
+        links = self.replication.follower.links
+        self.local.write_links(links, self.replication.relay.sent)
         stopped = tuple(
             f"{self.name} stopped following {link.upstream}: {link.problem}"
-            for _, link in sorted(self.replication.links.items())
+            for _, link in sorted(links.items())
             if link.state == "stopped"
         )
         if stopped or self._told_stopped:
@@ -334,7 +382,7 @@ class Instance:
 
     async def _report(self, report: LinkReport) -> None:
         try:
-            await self.ask_leader("report_links", report, Empty, BEAT_S)
+            await self.leader.ask("report_links", report, Empty, BEAT_S)
         except CairnError as problem:
             log.debug("the leader was not told of stopped links: %s", problem)
 
@@ -350,89 +398,44 @@ class Instance:
             self.local.write_leader(core.term, core.leader)
         self.governor.wake()
 
-    # --- asking the leader ------------------------------------------------------------------------
-
-    async def ask_leader(
-        self, method: str, body: Any, answer: type[T], timeout_s: float = 10.0
-    ) -> T:
-        """The leader's answer to an idempotent request, whoever leads and wherever we are.
-
-        While we know of no leader (nobody may know our new address yet), others are asked.
-        """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        problem: CairnError = TimedOut("no Raft leader is known")
-        hint: int | str = 0
-        may_be_done = False
-        patience = Patience(self.voters)
-        while loop.time() < deadline and not patience.is_over():
-            leader = hint or self.runner.leader_id or self._somebody()
-            hint = 0
-            try:
-                if leader == self.raft_id:
-                    found: T = await self._call_here(method, body)
-                    return found
-                if leader:
-                    left = max(deadline - loop.time(), 0.01)
-                    most = ASK_S if self.runner.leader_id else ASK_ANYBODY_S
-                    return await self.peers.call(leader, method, body, answer, min(left, most))
-            except NotLeader as redirect:
-                problem, hint = redirect, redirect.detail or redirect.leader or 0
-            except Unreachable as trouble:
-                problem, hint = trouble, self._somebody()  # it may have moved: others know where
-                may_be_done = method not in _ONLY_ASK
-            await asyncio.sleep(0.05)
-        if isinstance(problem, Unreachable):  # its own limit was what was left of ours
-            told = f"the Raft leader did not answer within {timeout_s:g} s"
-            problem = Unreachable(told, detail=problem.message)
-        raise self.voters.no_quorum(may_be_done=may_be_done) or problem
-
-    def _somebody(self) -> int | str:
-        """Any other member that we know of or were told of at start; it will tell who leads."""
-        others: list[int | str] = [
-            raft_id for raft_id in sorted(self.state.peer_addresses()) if raft_id != self.raft_id
-        ]
-        others += self.contacts
-        return self.runtime.chance.choice(others) if others else 0
-
     async def _update_instance(self, request: UpdateInstanceRequest) -> Empty:
-        return await self.ask_leader("update_instance", request, Empty, 3.0)
-
-    async def _call_here(self, method: str, body: Any) -> Any:
-        handler = self._here[method]
-        found = handler(body)
-        return await found if isinstance(found, Awaitable) else found
+        return await self.leader.ask("update_instance", request, Empty, 3.0)
 
     # --- being asked ------------------------------------------------------------------------------
 
-    def _make_handlers(self) -> dict[str, Handler]:
-        """The table of what peers may ask: the request's type, and who answers it."""
-        table: dict[str, tuple[type[Any], Callable[[Any], Any]]] = {
-            "raft_join": (JoinRequest, self.membership.join),
-            "update_instance": (UpdateInstanceRequest, self.membership.update),
-            "expel": (ExpelRequest, self.membership.expel),
-            "cas": (CasRequest, self.proposer.check_and_append),
-            "wait_index": (WaitIndexRequest, self._wait_index),
-            "read_index": (Empty, self._read_index),
-            "lease": (LeaseRequest, self.lease_giver.grant),
-            "promise": (PromiseRequest, self.data.promise),
-            "vclock": (VclockRequest, self.data.position),
-            "replicated": (ReplicatedRequest, self.replication.handle_replicated),
-            "ballot": (BallotRequest, self.replication.handle_ballot),
-            "subscribe": (Subscribe, self.replication.handle_subscribe),
-            "copy_rows": (CopyRequest, self.replication.handle_copy),
-            "apply_schema_change": (SchemaChangeRequest, self.data.change_schema),
-            "report_links": (LinkReport, self.governor.note_links),
-            "report_move": (MoveReport, self.move_driver.note),
-            "move_delta": (DeltaRequest, self.moving.handle_delta),
-            "status": (Empty, lambda _: self.status()),
-        }
-        self._here = {method: answer for method, (_, answer) in table.items()}
-        return {
-            **{method: decoding(type_, answer) for method, (type_, answer) in table.items()},
-            "raft": self.runner.handle_message,  # these two see the link
-            "snapshot_chunk": self._snapshot_chunk,
-        }
+    def _peer_calls(self) -> tuple[PeerCall, ...]:
+        """What peers may ask: the request's type, who answers it, and the right it takes."""
+        raft, rows, admin = Right.RAFT, Right.ROWS, Right.ADMIN
+        replication, data, runner = self.replication, self.data, self.runner
+        return (
+            PeerCall("raft", bytes, runner.handle_message, raft, sees_link=True),
+            PeerCall("snapshot_chunk", SnapshotChunkRequest, self._chunk, raft, sees_link=True),
+            PeerCall("raft_join", JoinRequest, self.membership.join, raft),
+            PeerCall("update_instance", UpdateInstanceRequest, self.membership.update, raft),
+            PeerCall("cas", CasRequest, self.proposer.check_and_append, raft),
+            PeerCall("wait_index", WaitIndexRequest, self._wait_index, raft),
+            PeerCall("read_index", Empty, self._read_index, raft),
+            PeerCall("lease", LeaseRequest, self.lease_giver.grant, raft),
+            PeerCall("promise", PromiseRequest, data.promise, raft),
+            PeerCall("vclock", VclockRequest, data.position, raft),
+            PeerCall("replicated", ReplicatedRequest, replication.follower.caught_up, raft),
+            PeerCall("apply_schema_change", SchemaChangeRequest, data.change_schema, raft),
+            PeerCall("report_links", LinkReport, self.governor.note_links, raft),
+            PeerCall("report_move", MoveReport, self.move_driver.note, raft),
+            PeerCall("ballot", BallotRequest, replication.ballots.answer, rows),
+            PeerCall("subscribe", Subscribe, replication.relay.subscribe, rows),
+            PeerCall("copy_rows", CopyRequest, replication.copies.give, rows),
+            PeerCall("move_delta", DeltaRequest, self.moving.handle_delta, rows),
+            PeerCall("read_rows", ReadRequest, self.execution.handle_read, rows),
+            PeerCall("write_rows", WriteRequest, self.execution.write, rows),
+            PeerCall("expel", ExpelRequest, self.membership.expel, admin),
+            PeerCall("status", Empty, lambda _: self.status(), admin),
+        )
+
+    async def _call_here(self, method: str, body: Any) -> Any:
+        answer = next(call.answer for call in self._calls if call.name == method)
+        found = answer(body)
+        return await found if isinstance(found, Awaitable) else found
 
     def _gatekeeper(self, who: Identity) -> Refused | None:
         """A raft_id of this cluster without a row was expelled: it is told so, and stops."""
@@ -456,8 +459,7 @@ class Instance:
         index = await self.runner.read_index(3.0)
         return IndexResponse(index, self.runner.term)
 
-    def _snapshot_chunk(self, link: Link, body: msgspec.Raw) -> Any:
-        request = msgspec.msgpack.decode(body, type=SnapshotChunkRequest)
+    def _chunk(self, link: Link, request: SnapshotChunkRequest) -> Any:
         asker = link.peer.raft_id if link.peer is not None else 0
         return self.runner.sender.chunk(request, asker, self.runner.ticks)
 
@@ -474,8 +476,8 @@ class Instance:
             role=core.role.name.lower(),
             governor=msgspec.to_builtins(self.governor.status),
             voters=core.conf.voters,
-            links=self.replication.view(),
-            waits_for=tuple(self.replication.waits_for()),
+            links=self.replication.follower.view(),
+            waits_for=tuple(self.replication.acks.waits_for()),
             moves=tuple(self.move_driver.reports().values()),
             move_waits=self.move_driver.waits,
             freezes_s=tuple(self.move_driver.freezes),
@@ -483,6 +485,6 @@ class Instance:
         )
 
 
-def decoding(type_: type[Any], function: Callable[[Any], Any]) -> Handler:
-    decoder = msgspec.msgpack.Decoder(type_)
-    return lambda link, body: function(decoder.decode(body))
+def verifier(password: str) -> str:
+    """What is kept of a password."""
+    return str(make_verifier(password, salt=os.urandom(16)))

@@ -1,8 +1,8 @@
 """Whether a record from the row log may be applied here, and in which order (sans-IO).
 
 Inside an epoch there is one writer, so its lsn order is the whole causal order; between epochs
-the cuts decide (data-plane rules 1–3). A record is judged by the cut of its own epoch, which has to
-be covered before it, and by all later ones, of which none may leave it out. The same check runs
+the cuts decide (docs/explanation-rows.md). A record is judged by the cut of its own epoch, which
+has to be covered before it, and by all later ones, of which none may leave it out. This check runs
 inside the write transaction, for whichever link the record came by.
 """
 

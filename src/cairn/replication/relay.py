@@ -1,6 +1,6 @@
 """What a relay sends to a subscriber: only listed origins, only what it lacks (sans-IO).
 
-An empty list means everything but the subscriber's own rows (seeds/004). A subscriber's vclock is
+An empty list means everything but the subscriber's own rows. A subscriber's vclock is
 what it has durably: it is the acknowledgement of all before.
 """
 
@@ -22,7 +22,7 @@ EpochAt = Callable[[str, int], int]
 
 
 class Subscribe(msgspec.Struct, frozen=True):
-    """One pull. The first of a connection is the seed's SUBSCRIBE; each later one acknowledges."""
+    """One pull. Each one acknowledges what the one before brought."""
 
     subscriber: str  # uuid
     replicaset: str  # uuid: rows never cross replicasets

@@ -1,11 +1,11 @@
-"""Who subscribes to whose rows through whom: the seed's `_routing`, decided (sans-IO).
+"""Who subscribes to whose rows through whom: the table `_routing`, decided.
 
 Each instance keeps its own rows (subscriber, source, via, depth) and tells them downstream. A
 direct link has depth 1; a path through an upstream is one longer than the upstream's own. The
 shortest path wins, the first of equals stays. On connect and on a shorter path: resubscribe, then
 publish. On disconnect: withdraw and publish, then look for another path, then publish again.
 
-Rows travel outside the data vclock: (publisher, incarnation, counter) orders them (rule 22).
+Rows travel outside the data vclock: (publisher, incarnation, counter) orders them.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Routing:
     # --- deciding -------------------------------------------------------------------------------
 
     def _settle(self, *, first_withdraw: bool) -> list[Effect]:
-        """Bring own routes to the shortest paths; the order of effects is the seed's."""
+        """Bring own routes to the shortest paths; what grows is told before what shrinks."""
         effects: list[Effect] = []
         if first_withdraw:
             lost = [s for s, route in self._own.items() if not self._is_usable(route)]

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from cairn.model.catalog import Catalog
 from cairn.node.instance import Instance
 from cairn.node.statements.context import Context
 from cairn.node.statements.execution import Execution
 from cairn.node.statements.executor import Executor
-
-if TYPE_CHECKING:
-    from cairn.model.catalog import Catalog
-    from cairn.server.service import Service
-    from cairn.server.statements import Cached
+from cairn.server.service import Service
+from cairn.server.statements import Cached
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 All of it happens on the event loop, where pictures of the cluster change one entry at a time: a
 subscriber is added together with the snapshot it gets, so nothing is missed and nothing comes
-twice (data-plane rule 13). A slow one costs nobody anything: it is dropped with a reason.
+twice. A slow one costs nobody anything: it is dropped with a reason.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from cairn.model.errors import (
     AccessDenied,
@@ -22,14 +22,12 @@ from cairn.model.errors import (
 from cairn.model.events import VERSIONS, Version, encode
 from cairn.model.system_tables import CAIRN_EVENT, PICO_INSTANCE
 from cairn.model.topology import Position
+from cairn.node.instance import Instance
 from cairn.node.runtime import spawn, timestamp
 from cairn.pgwire.messages import notice_response
+from cairn.server.client import Client
 from cairn.storage.state_machine import Applied
 from cairn.topology.snapshot import heartbeat, hello, snapshot_end, snapshot_events
-
-if TYPE_CHECKING:
-    from cairn.server.service import Service
-    from cairn.server.session.session import Session
 
 log = logging.getLogger("cairn.feed")
 
@@ -63,7 +61,7 @@ class Subscriber:
 
     __slots__ = ("position", "sent", "session", "version")
 
-    def __init__(self, session: Session, version: Version, position: Position) -> None:
+    def __init__(self, session: Client, version: Version, position: Position) -> None:
         self.session, self.version, self.position = session, version, position
         self.sent = 0
 
@@ -73,14 +71,13 @@ _Slice: TypeAlias = tuple[list[Subscriber], dict[str, bytes], dict[str, int], Po
 
 
 class Feed:
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._subscribers: dict[Session, Subscriber] = {}
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._subscribers: dict[Client, Subscriber] = {}
         self._snapshots: dict[Version, tuple[Position, bytes]] = {}
         self._line: deque[_Slice] = deque()  # what is still to be written, in order
         self.events_sent = 0
         self.dropped = 0
-        instance = service.instance
         instance.on_applied.append(self._applied)
         instance.on_installed.append(self._installed)
         self._beating = spawn(self._beat(), "topology heartbeats")
@@ -91,9 +88,9 @@ class Feed:
 
     # --- subscribing ------------------------------------------------------------------------------
 
-    async def subscribe(self, session: Session, version: Version, options: dict[str, str]) -> None:
+    async def subscribe(self, session: Client, version: Version, options: dict[str, str]) -> None:
         """Send what the client lacks and add it; ReadyForQuery is the session's to send."""
-        catalog = self._service.catalog
+        catalog = self._instance.state.catalog
         if not catalog.allows(session.user_id, "read", "table", PICO_INSTANCE.id):
             raise AccessDenied(
                 f"Read access to space '_pico_instance' is denied for user '{session.user}'"
@@ -107,16 +104,16 @@ class Feed:
         self._subscribers[session] = Subscriber(session, version, position)
 
     def _position(self) -> Position:
-        runner = self._service.instance.runner
+        runner = self._instance.runner
         return Position(runner.applied_term, runner.applied_index)
 
-    def _send_snapshot(self, session: Session, version: Version, position: Position) -> None:
+    def _send_snapshot(self, session: Client, version: Version, position: Position) -> None:
         """Made once for all that come at one position: after a failover many do."""
         made = self._snapshots.get(version)
         if made is None or made[0] != position:
-            stamp = timestamp(self._service.instance.runtime)
+            stamp = timestamp(self._instance.runtime)
             events = snapshot_events(
-                self._service.cluster, position=position, timestamp=stamp, version=version
+                self._instance.state.cluster, position=position, timestamp=stamp, version=version
             )
             data = b"".join(notice_response(encode(each), "NOTICE", "00000") for each in events)
             made = self._snapshots[version] = (position, data)
@@ -124,7 +121,7 @@ class Feed:
 
     async def _wait_for(self, after: Position) -> None:
         """Never send the past to one who knows more: wait, then send it elsewhere."""
-        runner = self._service.instance.runner
+        runner = self._instance.runner
         try:
             await runner.wait_applied(after.index, AHEAD_S)
         except CairnError:
@@ -134,9 +131,9 @@ class Feed:
                 hint="connect to another instance",
             ) from None
 
-    def _resume(self, session: Session, after: Position, position: Position) -> bool:
+    def _resume(self, session: Client, after: Position, position: Position) -> bool:
         """Only what came after; False when that cannot be told from what is kept."""
-        instance = self._service.instance
+        instance = self._instance
         try:
             if instance.runner.view.term(after.index) != after.term:
                 return False  # another history
@@ -146,7 +143,7 @@ class Feed:
         row = reader.execute("SELECT value FROM raft_state WHERE key = 'events_from'").fetchone()
         if row is not None and after.index < row[0]:
             return False
-        session.pg.notice(encode(hello(self._service.cluster)))
+        session.pg.notice(encode(hello(self._instance.state.cluster)))
         query = (
             f"SELECT c5 FROM {CAIRN_EVENT.physical_name} WHERE c1 > ? AND c1 <= ? "
             "ORDER BY c0, c1, c2"
@@ -156,7 +153,7 @@ class Feed:
         session.pg.notice(encode(snapshot_end(position, reset=False)))
         return True
 
-    def unsubscribe(self, session: Session) -> None:
+    def unsubscribe(self, session: Client) -> None:
         self._subscribers.pop(session, None)
 
     # --- telling ----------------------------------------------------------------------------------
@@ -240,7 +237,7 @@ class Feed:
 
     def view(self) -> list[dict[str, Any]]:
         """Who is subscribed and how far they have been told."""
-        applied = self._service.instance.runner.applied_index
+        applied = self._instance.runner.applied_index
         return [
             {
                 "pid": each.session.pid,

@@ -17,9 +17,7 @@ log = logging.getLogger("cairn.pg")
 
 
 async def open_pgwire(instance: Instance, config: InstanceConfig) -> Service:
-    tls = from_config(config)
-    service = Service(instance, config)
-    service.tls = tls
+    service = Service(instance, config, from_config(config))
     host, port = split_address(config.pg_listen, 4327)
     loop = asyncio.get_running_loop()
     try:

@@ -1,8 +1,8 @@
 """Rows and their log in `data.db`, behind the one writer that decides.
 
 Mastership, epoch, lease, bucket ownership and schema version are checked here, inside the
-transaction that writes (data-plane rules 3 and 5). Each committed statement leaves one record,
-made by the preupdate hook from what SQLite really changed (rule 4).
+transaction that writes. Each committed statement leaves one record,
+made by the preupdate hook from what SQLite really changed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ CREATE INDEX IF NOT EXISTS done_operation_at ON done_operation (at);
 _INSERT_RECORD = "INSERT INTO row_log(origin, lsn, epoch, body) VALUES (?, ?, ?, ?)"
 #: Filled as rows are touched: what does not fit is read and written more than once by bulk work.
 CACHE_KIB = 64 * 1024
-#: A record has to fit into one message between instances (rule 23).
+#: A record has to fit into one message between instances.
 RECORD_MAX_BYTES = limits.RECORD_BYTES
 
 
@@ -370,7 +370,7 @@ class DataStore(RowTables):
     # --- schema ---------------------------------------------------------------------------------
 
     def reshape(self, shape: Shape) -> bool:
-        """Make a table look as it shall and leave a record, in one transaction (rule 4)."""
+        """Make a table look as it shall and leave a record, in one transaction."""
         if not self.differs(shape):
             return False  # done before: a repeated request changes nothing
         self.apply_shape(shape)

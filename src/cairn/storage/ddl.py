@@ -1,7 +1,7 @@
 """What DdlPrepare, DdlCommit and DdlAbort do to the catalogue and to global tables.
 
 Only the catalogue changes here for sharded tables: their own files are changed at the masters
-through the row log (data-plane rules 4 and 14), so applying an entry never waits.
+through the row log, so applying an entry never waits.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _finish(
 
 
 def _settle_queue(machine: StateMachine, op_id: int, *, commit: bool, reason: str) -> list[Change]:
-    """The queue's row changes in the entry that carries the effect (seeds/003)."""
+    """The queue's row changes in the entry that carries the effect."""
     queue = system.PICO_GOVERNOR_QUEUE
     status = "done" if commit else "failed"
     assignments = (

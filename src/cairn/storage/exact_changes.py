@@ -68,7 +68,7 @@ class ExactChanges:
         self._check_count(place, self._store.connection.changes(), 1, change.table)
 
     def _check_count(self, place: Place, found: int, wanted: int, table: int) -> None:
-        """SQLite is content with changing nothing; a replica is not (rule 4)."""
+        """SQLite is content with changing nothing; a replica is not."""
         if found != wanted:
             name = self._store.tables[table].name
             why = f"changed {found} rows of table {name} instead of {wanted}"

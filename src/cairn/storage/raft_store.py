@@ -2,7 +2,7 @@
 
 The writer's thread calls `write`; the core reads through `LogView`, which lives on the event
 loop and shows only what is on disk. Global tables share the file (see `state_machine`), so an
-append and an apply can be one transaction and one fsync (data-plane rule 8).
+append and an apply can be one transaction and one fsync.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class RaftStore:
     # --- writing: always inside the caller's transaction --------------------------------------
 
     def write(self, ready: Ready) -> None:
-        """Make one Ready durable: conflicting tail cut, entries, hard state; order of brief 4."""
+        """Make one Ready durable: conflicting tail cut, entries, hard state; in this order."""
         if ready.entries:
             self.append(ready.entries)
         if ready.hard_state is not None:
@@ -123,7 +123,7 @@ class RaftStore:
         self.put("commit", state.commit)
 
     def put_applied(self, index: int, term: int, conf: ConfState | None = None) -> None:
-        """The configuration changes together with the applied index, never apart (E#21190)."""
+        """The configuration changes together with the applied index, never apart."""
         self.put("applied", index)
         self.put("applied_term", term)
         if conf is not None:

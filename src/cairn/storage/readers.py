@@ -1,7 +1,7 @@
 """Reading connections: rows joined with the global tables, and a merge table in memory.
 
 The event loop's reader runs only what it can finish at once; whatever takes longer is handed to
-a thread with a connection of its own, so that no cursor ever stays open (data-plane rule 16).
+a thread with a connection of its own, so that no cursor ever stays open.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class LogReader:
             if found and size > max_bytes:
                 break
             found.append(Packed(origin, epoch, lsn, body))
-        cursor.close()  # a half-read cursor would keep this connection in the past (rule 16)
+        cursor.close()  # a half-read cursor would keep this connection in the past
         return found
 
     def mean_bytes(self, origin: str) -> float:

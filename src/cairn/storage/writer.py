@@ -115,7 +115,7 @@ class WriterThread:
     """Group commit: while one group is on its way to the disk, the next one gathers.
 
     Everything but the waiting happens on the event loop, so nothing here needs a lock. Any error
-    is fatal: a failed fsync must not be tried again (brief 4), so the instance stops and reads
+    is fatal: a failed fsync must not be tried again, so the instance stops and reads
     its files anew.
     """
 

@@ -95,7 +95,7 @@ def events_of(
 def difference(
     before: Cluster, after: Cluster, *, position: Position, timestamp: str, version: Version
 ) -> list[AnyEvent]:
-    """The events that lead from one picture to another: an installed Raft snapshot (rule 13)."""
+    """The events that lead from one picture to another: an installed Raft snapshot."""
     teller = _Teller(position, timestamp, version)
     return _told(_everything(before), _everything(after), before, after, teller)
 

@@ -6,7 +6,7 @@ the cluster. Two founders would both have asked a common neighbour, and the neig
 handles one request at a time and remembers, would have told one of them of the other.
 
 That memory has to survive a crash of the neighbour: `state` must be on disk before an answer
-leaves or a verdict is acted on (data-plane rule 21).
+leaves or a verdict is acted on.
 """
 
 from __future__ import annotations

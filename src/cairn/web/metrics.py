@@ -58,7 +58,7 @@ def _put_links(instance: Instance, put: Callable[..., None]) -> None:
     """Rows between replicas: lag and state of each link, what crossed it by origin."""
     replication, now = instance.replication, instance.runtime.boot_clock()
     names = {row.uuid: row.name for row in instance.state.cluster.instances.values()}
-    links = list(replication.links.values())
+    links = list(replication.follower.links.values())
     for link in links:
         about = "records behind an upstream"
         put("replication_lag_rows", "gauge", about, link.lag_rows, upstream=link.upstream)
@@ -90,7 +90,7 @@ def _put_links(instance: Instance, put: Callable[..., None]) -> None:
         ("records", "records sent to a subscriber"),
         ("bytes", "bytes of records sent to a subscriber"),
     ):
-        for subscriber, origins in replication.relayed.items():
+        for subscriber, origins in replication.relay.sent.items():
             for origin, sent in origins.items():
                 marks = {
                     "subscriber": names.get(subscriber, subscriber),

@@ -5,7 +5,6 @@ Starlette and uvicorn cost a tenth of a second to import: an instance first gets
 
 from __future__ import annotations
 
-import asyncio
 import socket
 
 from cairn.model.errors import ConfigProblem
@@ -13,6 +12,7 @@ from cairn.model.topology import Grade
 from cairn.net.peers import split_address
 from cairn.node.boot.config import HTTP_PORT, InstanceConfig
 from cairn.node.runtime import spawn
+from cairn.node.waiting import until
 from cairn.server.service import Service
 
 LATEST_S = 2.0  # probes of an instance that does not come up are answered by then, too
@@ -33,13 +33,11 @@ def open_http(service: Service, config: InstanceConfig) -> None:
 
 
 async def _serve_soon(service: Service, config: InstanceConfig, listener: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + LATEST_S
-    while loop.time() < deadline:
+    def is_online() -> bool:
         row = service.instance.row
-        if row is not None and row.current_state.grade is Grade.ONLINE:
-            break
-        await asyncio.sleep(0.05)
+        return row is not None and row.current_state.grade is Grade.ONLINE
+
+    await until(is_online, LATEST_S, 0.05)
     from cairn.web.app import serve
 
     serve(service, config, listener)

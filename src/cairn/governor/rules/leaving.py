@@ -1,7 +1,7 @@
-"""Rule 2: instances that go, for a while (Offline) or for good (Expelled) (seeds/002, step 2).
+"""Instances that go, for a while (Offline) or for good (Expelled).
 
 Leadership is handed over first, then the replicaset gets another master, then the current grade
-follows the target. An expelled instance is told as Expelled, leaves Raft by rule 1, and only then
+follows the target. An expelled instance is told as Expelled, leaves Raft by `voters.py`; only then
 are its rows deleted.
 """
 
@@ -117,7 +117,7 @@ def _never_started(instance: Instance) -> bool:
 
 
 def switch_master(view: ClusterView) -> Iterator[Action]:
-    """Carry out a change of master that an entry has announced (rules 1, 2 and 6)."""
+    """Carry out a change of master that an entry has announced."""
     for replicaset in view.replicasets():
         if replicaset.current_master_name == replicaset.target_master_name:
             continue
@@ -188,7 +188,7 @@ def settle_offline(view: ClusterView) -> Iterator[Action]:
         if not _is_leaving(instance):
             continue
         if instance.raft_id == view.leader and len(view.voters) > 1:
-            continue  # rule 2 hands leadership over first; its successor does this
+            continue  # leadership is handed over first; the successor does this
         if instance.target_state.grade is Grade.EXPELLED and (
             instance.raft_id in view.voters or view.is_joint
         ):
@@ -250,7 +250,7 @@ def _expel(view: ClusterView, instance: Instance, replicaset: Replicaset) -> Ite
     if len(members) > 1 and left != replicaset.members:
         found.append(put_replicaset(msgspec.structs.replace(replicaset, members=left)))
     # Sync mode: any majority of those who stay must have somebody with every acknowledged row, or
-    # a failover after the second expel could miss what only the first two had (rule 10).
+    # a failover after the second expel could miss what only the first two had.
     is_sync = len(members) > 1 and _is_sync(view, replicaset)
     yield Propose(
         step="expel instance",

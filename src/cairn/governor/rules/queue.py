@@ -1,4 +1,4 @@
-"""Last of all: operations that were put into `_pico_governor_queue` (seeds/003).
+"""Last of all: operations that were put into `_pico_governor_queue`.
 
 Step 0 makes the table known, the next one fills it with the upgrade; then the first pending row is
 run. A failed row stops the queue and nothing else: topology, failover and DDL stand above it.

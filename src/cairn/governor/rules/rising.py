@@ -1,8 +1,8 @@
-"""Rules 3 to 6: instances that come up, a grade at a time (seeds/002, steps 3–6).
+"""Instances that come up, a grade at a time.
 
 Each grade is given to everybody who has earned it in one entry; a slow instance holds nobody.
 Instances configure themselves from applied entries: questions are asked only where an answer is
-needed (data-plane rule 18).
+needed.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def configure_replication(view: ClusterView) -> Iterator[Action]:
 
 
 def extend_members(view: ClusterView) -> Iterator[Action]:
-    """Who has the rows counts for a majority of them: one at a time (data-plane rule 10)."""
+    """Who has the rows counts for a majority of them: one at a time."""
     for replicaset in view.replicasets():
         if replicaset.current_master_name != replicaset.target_master_name:
             continue
@@ -143,7 +143,7 @@ def fill_replicasets(view: ClusterView) -> Iterator[Action]:
 
 
 def distribute_buckets(view: ClusterView) -> Iterator[Action]:
-    """First distribution, and anew by weight while no row could be left behind (DESIGN 6)."""
+    """First distribution, and anew by weight while no row could be left behind."""
     for tier in sorted(view.cluster.tiers.values(), key=lambda each: each.name):
         if tier.bucket_count == 0:
             continue

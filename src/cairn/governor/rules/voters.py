@@ -1,6 +1,6 @@
-"""Rule 1: who votes in Raft and who only listens (seeds/002, step 1).
+"""Who votes in Raft and who only listens.
 
-The acting leader is never demoted or removed here: rule 2 hands leadership over first, and its
+The acting leader is never demoted or removed here: `leaving.py` hands leadership over, and its
 successor demotes it. A voter that says goodbye is demoted even without a replacement, so that
 those who stay keep their quorum; one that fell silent keeps its vote until somebody can take
 it, because it may come back exactly when its vote is needed.

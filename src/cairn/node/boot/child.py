@@ -23,8 +23,10 @@ from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.steps import Boot, Rebootstrap
 from cairn.node.instance import Instance
 from cairn.node.runtime import RealRuntime, spawn
+from cairn.node.waiting import until
 
 log = logging.getLogger("cairn")
+SAY_WITHIN_S = 5_000.0  # when it takes longer, nobody waits for the line any more
 
 Tell = Callable[[dict[str, Any]], None]
 #: Opens the listeners for clients. Given from above: an instance does not know its faces.
@@ -145,16 +147,13 @@ def _check_port(address: str, flag: str) -> None:
 async def _say_when_online(instance: Instance) -> None:
     row = instance.row
     before = 0 if row is None else row.target_state.incarnation  # an old Online is not ours
-    for _ in range(100_000):
-        row = instance.row
-        if (
-            row is not None
-            and row.current_state.grade is Grade.ONLINE
-            and row.current_state.incarnation > before
-        ):
-            log.info("%s is Online in %s", instance.name, row.replicaset_name)
-            return
-        await asyncio.sleep(0.05)
+
+    def is_online() -> bool:
+        now = None if instance.row is None else instance.row.current_state
+        return now is not None and now.grade is Grade.ONLINE and now.incarnation > before
+
+    if await until(is_online, SAY_WITHIN_S, 0.05) and instance.row is not None:
+        log.info("%s is Online in %s", instance.name, instance.row.replicaset_name)
 
 
 async def _stop(instance: Instance, signals: asyncio.Queue[int]) -> int:

@@ -20,41 +20,13 @@ from cairn.model.catalog import (
     User,
 )
 from cairn.model.errors import ConfigProblem
+from cairn.model.parameters import SETTINGS
 from cairn.model.rpc import JoinRequest
 from cairn.model.topology import Grade, Instance, State
 from cairn.node.boot.config import InstanceConfig
-from cairn.node.boot.upgrades import own_version
+from cairn.node.consensus.upgrades import own_version
 from cairn.raft.types import ConfChangeSingle, ConfChangeV2, Entry, EntryType
 from cairn.topology.admission import first_replicaset, joining_ops
-
-#: `_pico_db_config` of a new cluster; the names are those of ALTER SYSTEM.
-SETTINGS: dict[str, Any] = {
-    "auth_password_length_min": 8,
-    "auth_password_enforce_uppercase": True,
-    "auth_password_enforce_lowercase": True,
-    "auth_password_enforce_digits": True,
-    "auth_password_enforce_specialchars": False,
-    "auth_login_attempt_max": 4,
-    "pg_statement_max": 100_000,
-    "pg_portal_max": 100_000,
-    "raft_wal_size_max": 67_108_864,
-    "raft_wal_count_max": 16_384,
-    "governor_auto_offline_timeout": 2.0,
-    "governor_raft_op_timeout": 3.0,
-    "governor_common_rpc_timeout": 3.0,
-    "governor_rpc_batch_size": 200,
-    "sql_motion_row_max": 5000,
-    "sql_vdbe_opcode_max": 0,  # no limit
-    "sql_ddl_timeout": 60.0,
-    "ddl_apply_timeout": 30.0,
-    "read_preference": "leader",
-    "topology_events_max": 100_000,
-    "row_log_max": 1_000_000,
-    "rebalance_concurrency": 1,  # moves of one replicaset at the same time
-    "rebalance_rows_per_s": 20_000,  # of one move; 0: no limit
-    "rebalance_drop_delay": 5.0,  # seconds that old rows stay after a hand-over
-    "replication_graph": "",  # "": a full mesh; else edges "i1>i2,i2>i3"
-}
 
 MakeVerifier = Callable[[str], str]
 
@@ -131,7 +103,7 @@ def _properties(config: InstanceConfig, cluster_uuid: str) -> tuple[ops.Dml, ...
         "cluster_name": config.cluster_name,
         "cluster_uuid": cluster_uuid,
         "cluster_version": own_version(),
-        "system_catalog_version": "0",  # the first upgrade batch brings it up (seeds/003)
+        "system_catalog_version": "0",  # the first upgrade batch brings it up
         "global_schema_version": 0,
         "next_schema_version": 1,
         "last_raft_id": 1,
@@ -171,7 +143,7 @@ def _tables() -> tuple[ops.Dml, ...]:
     found: list[ops.Dml] = []
     for table in system.GLOBAL_TABLES:
         if table is system.PICO_GOVERNOR_QUEUE:
-            continue  # step 0 of the governor makes it known (seeds/003)
+            continue  # step 0 of the governor makes it known
         found.append(ops.Insert(system.PICO_TABLE.id, rows.table_row(table)))
         index = rows.index_row(rows.primary_index(table))
         found.append(ops.Insert(system.PICO_INDEX.id, index))

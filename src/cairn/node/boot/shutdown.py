@@ -1,4 +1,4 @@
-"""Graceful shutdown: no vote, no leadership, Offline on the others too, then the end (seeds/002).
+"""Graceful shutdown: no vote, no leadership, Offline on the others too, then the end.
 
 The war story of the seed is why we wait for the others: an instance that sees its own Offline
 committed and leaves at once may take along the only acknowledgement that the rest depends on.
@@ -66,7 +66,7 @@ async def _ask(instance: Instance) -> bool:
         reason="shutdown",
     )
     try:
-        await instance.ask_leader("update_instance", request, Empty, 1.0)
+        await instance.leader.ask("update_instance", request, Empty, 1.0)
     except CairnError as problem:
         log.debug("asking to be let go: %s", problem)
         return False

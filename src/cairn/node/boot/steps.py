@@ -1,6 +1,6 @@
 """From an empty directory to a member: start_discover, start_boot or start_join, postjoin.
 
-The steps of seeds/002. An instance that already has a raft_id on disk goes straight to postjoin.
+An instance that already has a raft_id on disk goes straight to postjoin.
 A directory with a half-made database is dropped by the supervisor (rebootstrap) and started anew;
 the instance uuid and what discovery learnt live in files of their own and survive that.
 """
@@ -13,8 +13,6 @@ import json
 import logging
 import os
 from pathlib import Path
-
-import msgspec
 
 from cairn.model.errors import (
     CairnError,
@@ -36,13 +34,13 @@ from cairn.model.rpc import (
 )
 from cairn.model.topology import ConnectionType, Grade
 from cairn.net.handshake import Identity
-from cairn.net.link import Handler, Link
 from cairn.net.peers import Peers
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.first_entries import first_entries, first_instance
 from cairn.node.boot.identity import Kept, check_restart, put_identity, stored_identity
-from cairn.node.boot.upgrades import own_version
+from cairn.node.consensus.upgrades import own_version
 from cairn.node.instance import Ending, Instance
+from cairn.node.peer_calls import PeerCall, Right, handlers
 from cairn.node.runtime import Runtime, timestamp
 from cairn.pgwire.scram import make_verifier
 from cairn.raft.types import HardState
@@ -78,14 +76,15 @@ class Boot:
         self.identity = Identity(config.cluster_name)
         self.discovery: Discovery | None = None
         self.instance: Instance | None = None
-        self.handlers: dict[str, Handler] = {"discover": self._discover}
+        discover = PeerCall("discover", DiscoverRequest, self._discover, Right.RAFT)
         self.expelled: CairnError | None = None
         self._reasons: dict[str, str] = {}  # address → why it refused us, told once
+        self._discover_call = discover
         self.peers = Peers(
             runtime.network,
             lambda: self.identity,
             config.service_secret,
-            self.handlers,
+            handlers((discover,)),
             runtime.chance,
             self._refused,
         )
@@ -178,9 +177,8 @@ class Boot:
             ]
             log.warning("waiting for an answer from: %s", ", ".join(missing) or "a leader")
 
-    def _discover(self, link: Link, body: msgspec.Raw) -> DiscoverResponse:
+    def _discover(self, request: DiscoverRequest) -> DiscoverResponse:
         """Another instance asks who we are."""
-        request = msgspec.msgpack.decode(body, type=DiscoverRequest)
         if self.instance is not None:
             return DiscoverResponse("", False, (), self._member_to_ask(self.instance))
         if self.identity.raft_id:
@@ -296,14 +294,20 @@ class Boot:
         """Create the Raft node and tell the cluster that this instance is ready to be raised."""
         self.identity = stored_identity(store)
         self.peers.hang_up()
-        self.instance = Instance(self.identity, store, self.peers, self.handlers, self.runtime)
         own = self.config.advertise
-        self.instance.contacts = [address for address in self.config.peers if address != own]
+        self.instance = Instance(
+            self.identity,
+            store,
+            self.peers,
+            self.runtime,
+            contacts=[address for address in self.config.peers if address != own],
+            also=(self._discover_call,),
+        )
         self.instance.start()
         return self.instance
 
     async def activate(self, instance: Instance, reason: str) -> None:
-        """Ask for target Online until the leader has written it (seeds/002, postjoin).
+        """Ask for target Online until the leader has written it.
 
         Only its answer counts: a row that says Online may be replayed and of an earlier life.
         """
@@ -327,7 +331,7 @@ class Boot:
                 },
             )
             try:
-                await instance.ask_leader("update_instance", request, Empty, 5.0)
+                await instance.leader.ask("update_instance", request, Empty, 5.0)
                 instance.awake()
                 return
             except CairnError as problem:

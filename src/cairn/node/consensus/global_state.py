@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from pathlib import Path
@@ -63,6 +64,7 @@ class GlobalState:
         self.key_positions: ops.KeyPositions = {}
         self.joined_addresses: dict[int, str] = {}
         self.joined_at = 0  # entries below this index are older than what joining told us
+        self.news = asyncio.Event()  # set, and replaced, with every new picture
         self.reload(Position(0, 0))
 
     def close(self) -> None:
@@ -91,6 +93,11 @@ class GlobalState:
             self.cluster = msgspec.structs.replace(self.cluster, position=position)
         if touched & _CATALOGUE:
             self._read_catalog(position)
+
+    def announce(self) -> None:
+        """Whoever waits for another picture of the cluster looks again."""
+        news, self.news = self.news, asyncio.Event()
+        news.set()
 
     def is_as_on_disk(self) -> bool:
         """Whether the picture that was carried on is the one that the rows make."""

@@ -1,7 +1,7 @@
 """The only way into the Raft log: a compare-and-swap on the leader, and waiting for its verdict.
 
 Every request has an id. After a lost answer the same request is sent again: the leader finds the
-id in its log and says so, and nothing is ever applied twice (data-plane rule 11).
+id in its log and says so, and nothing is ever applied twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from cairn.model.errors import (
     LimitExceeded,
     NotLeader,
     OutcomeUnknown,
-    TimedOut,
     Unreachable,
 )
 from cairn.model.ranges import KeyRange, Predicate
@@ -276,13 +275,3 @@ class Proposer:
                     future.set_exception(
                         OutcomeUnknown("a snapshot passed the entry; look whether it is there")
                     )
-
-    async def wait_leader(self, timeout_s: float) -> int:
-        """The leader's raft_id, waiting while there is none."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        while not self._runner.leader_id:
-            if loop.time() >= deadline:
-                raise TimedOut("no Raft leader is known", hint="are most voters running?")
-            await asyncio.sleep(0.02)
-        return self._runner.leader_id

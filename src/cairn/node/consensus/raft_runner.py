@@ -89,7 +89,7 @@ class RaftRunner:
         self._applied_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self.ticks = 0
         self.heard: dict[int, int] = {}  # raft_id → our tick at which it was last heard
-        self.stalled_until = 0  # ticks before which we judge nobody (rule 17)
+        self.stalled_until = 0  # ticks before which we judge nobody
         self.bad_messages = 0
         self.persisted_index = self.view.last_index()
         self._compacting = False
@@ -106,7 +106,7 @@ class RaftRunner:
         self.wake()
 
     def _campaign_if_alone(self) -> None:
-        """The sole voter need not wait for an election timeout (seeds/002, postjoin)."""
+        """The sole voter need not wait for an election timeout."""
         if self.core.conf.voters == (self.raft_id,) and self.core.leader == 0:
             self.core.campaign()
 
@@ -227,11 +227,11 @@ class RaftRunner:
 
     # --- messages -----------------------------------------------------------------------------
 
-    def handle_message(self, link: Link, body: msgspec.Raw) -> None:
+    def handle_message(self, link: Link, data: bytes) -> None:
         """The `raft` call of a peer: one message, validated at the edge."""
         try:
-            message = decode_message(msgspec.msgpack.decode(body, type=bytes))
-        except (BadMessage, msgspec.DecodeError) as problem:
+            message = decode_message(data)
+        except BadMessage as problem:
             self.bad_messages += 1
             log.debug("dropped a message: %s", problem)
             return

@@ -7,17 +7,18 @@ gets the empty list, sends everything, and what is taken from somebody else is d
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 
-from cairn.model.errors import PeerRefused
+from cairn.model.errors import UnknownCall
 from cairn.model.records import Vclock
 from cairn.model.topology import Instance as InstanceRow
 from cairn.model.topology import Replicaset
 from cairn.net.peers import Peers
+from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.links import LinkStatus
-from cairn.node.rows.relaying import Relaying
+from cairn.node.rows.mesh import Mesh
+from cairn.node.rows.standing import Standing
+from cairn.node.waiting import until
 from cairn.replication.applier import LogRefused
 from cairn.replication.relay import Rows
 
@@ -36,51 +37,45 @@ class Ballot(msgspec.Struct, frozen=True):
     knows_lists: bool = True
 
 
-class Ballots(Relaying):
-    """Both ends of a ballot. `Replication` is built on it."""
+class Ballots:
+    """Both ends of a ballot."""
 
-    _peers: Peers
-    _vclocks: dict[str, Vclock]
-    _ballots: dict[str, Ballot]  # of the upstreams that we are connected to
-    _silent: set[str]  # upstreams that could not be asked
+    def __init__(self, standing: Standing, data: DataPlane, peers: Peers, mesh: Mesh) -> None:
+        self._standing, self._data, self._peers, self._mesh = standing, data, peers, mesh
+        self.known: dict[str, Ballot] = {}  # of the upstreams that we are connected to
+        self._silent: set[str] = set()  # upstreams that could not be asked
 
-    def _upstreams(self) -> list[InstanceRow]:
-        raise AssertionError("given by the class above")
+    async def answer(self, request: BallotRequest) -> Ballot:
+        self._standing.check_peer(request.replicaset, request.subscriber)
+        reaches = tuple(sorted(self._mesh.reaches()))
+        return Ballot(self._standing.uuid, dict(self._data.vclock), reaches)
 
-    async def handle_ballot(self, request: BallotRequest) -> Ballot:
-        self._check_peer(request.replicaset, request.subscriber)
-        reaches = tuple(sorted({route.source for route in self.routing.own.routes}))
-        return Ballot(self._uuid, dict(self.data.vclock), reaches)
-
-    async def _ask_ballot(self, row: InstanceRow, mine: Replicaset, link: LinkStatus) -> None:
-        request = BallotRequest(self._uuid, mine.uuid)
+    async def ask(self, row: InstanceRow, mine: Replicaset, link: LinkStatus) -> None:
+        request = BallotRequest(self._standing.uuid, mine.uuid)
         try:
             found = await self._peers.call(row.raft_id, "ballot", request, Ballot, BALLOT_S)
-        except PeerRefused as problem:
-            if "does not know the call" not in problem.message:
-                raise
+        except UnknownCall:
             found = Ballot(row.uuid, knows_lists=False)
         if found.uuid != row.uuid:
             raise LogRefused(f"{row.name} says that it is {found.uuid}, not {row.uuid}")
-        self._vclocks[row.uuid] = found.vclock
-        self._ballots[row.uuid] = found
+        self._mesh.told(row.uuid, found.vclock)
+        self.known[row.uuid] = found
         self._silent.discard(row.uuid)
         link.knows_lists = found.knows_lists
         await self._all_asked()
 
     async def _all_asked(self) -> None:
         """Until every upstream has answered or is known to be silent; not for long."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + BALLOT_S
-        while loop.time() < deadline:
-            wanted = {row.uuid for row in self._upstreams()}
-            if wanted <= self._ballots.keys() | self._silent:
-                return
-            await asyncio.sleep(0.02)
 
-    def _no_ballot(self, uuid: str) -> None:
+        def all_asked() -> bool:
+            wanted = {row.uuid for row in self._mesh.upstreams()}
+            return wanted <= self.known.keys() | self._silent
+
+        await until(all_asked, BALLOT_S)
+
+    def lost(self, uuid: str) -> None:
         """The connection is gone: the next one begins with a ballot again."""
-        self._ballots.pop(uuid, None)
+        self.known.pop(uuid, None)
         self._silent.add(uuid)
 
 

@@ -148,7 +148,7 @@ class DataPlane:
     # --- what Raft says -------------------------------------------------------------------------
 
     def follow(self, cluster: Cluster) -> None:
-        """Entries were applied: the writer learns in its own queue what it may do (rule 5)."""
+        """Entries were applied: the writer learns in its own queue what it may do."""
         fence = self._fence_of(cluster)
         if fence == self.fence:
             return
@@ -233,7 +233,7 @@ class DataPlane:
     def reconcile(self) -> None:
         """Bring local tables to what the catalogue says, after a commit, an abort or a crash.
 
-        Only the master does it, and it leaves records: replicas follow the log (rule 4). It goes
+        Only the master does it, and it leaves records: replicas follow the log. It goes
         on until nothing differs: a new master, for example, has no lease yet when it is named.
         """
         self._may_differ = self.fence.is_master
@@ -314,7 +314,7 @@ def fence_of(name: str, cluster: Cluster) -> Fence:
 
 def _refusal(problem: apsw.Error) -> CairnError:
     """Why a schema change cannot be made here, in words that a client may see."""
-    if "CHECK constraint" in str(problem):
+    if getattr(problem, "extendedresult", 0) == apsw.SQLITE_CONSTRAINT_CHECK:
         return NotNullViolation("a NOT NULL column can be added to an empty table only")
     if isinstance(problem, apsw.ConstraintError):
         return UniqueViolation("could not create unique index: some rows have the same key")

@@ -1,8 +1,7 @@
 """Leases: how a master knows that it still is one, and how the leader knows when it no longer is.
 
 The holder counts from the moment it sent the question, by a clock that runs while the machine
-sleeps, less a tenth; the leader answers only after a quorum round that began after the question
-(data-plane rule 9).
+sleeps, less a tenth; the leader answers only after a quorum round that began after the question.
 """
 
 from __future__ import annotations

@@ -14,12 +14,14 @@ import apsw
 
 from cairn.model import system_tables as system
 from cairn.model.records import Record, RowChange, RowOp, record_of
+from cairn.model.rpc import GovernorStatus
 from cairn.model.schema import Table
 from cairn.model.values import from_physical
 from cairn.node.consensus.global_state import GlobalState
-from cairn.node.rows.replication_runner import Replication
+from cairn.node.rows.data_plane import DataPlane
+from cairn.node.rows.links import LinkStatus, Traffic
+from cairn.node.rows.mesh import Table as Routes
 from cairn.node.runtime import Runtime, timestamp
-from cairn.node.steering.governor_runner import GovernorStatus
 from cairn.storage.raft_store import RaftStore
 from cairn.storage.writer import Disk, Job
 
@@ -36,11 +38,11 @@ class LocalTables:
         store: RaftStore,
         disk: Disk,
         state: GlobalState,
-        replication: Replication,
+        data: DataPlane,
         runtime: Runtime,
     ) -> None:
         self._name, self._store, self._disk, self._state = name, store, disk, state
-        self._replication, self._runtime = replication, runtime
+        self._data, self._runtime = data, runtime
         self._written: dict[int, Rows] = {}
 
     def _put(self, table: Table, rows: Rows) -> None:
@@ -86,20 +88,22 @@ class LocalTables:
 
         self._disk.submit(Job(write, lambda _: None, must_sync=False))
 
-    def write_routes(self) -> None:
+    def write_routes(self, routes: Routes) -> None:
         rows: Rows = [
             (UUID(subscriber).bytes, UUID(source).bytes, UUID(via).bytes, depth)
-            for subscriber, source, via, depth in self._replication.routing.table()
+            for subscriber, source, via, depth in routes
         ]
         self._put(system.ROUTING, rows)
 
-    def write_links(self) -> None:
+    def write_links(
+        self, links_in: dict[str, LinkStatus], sent_out: dict[str, dict[str, Traffic]]
+    ) -> None:
         """Once a second, with the heartbeat."""
         names = self._names()
-        replication, now = self._replication, self._runtime.boot_clock()
+        now = self._runtime.boot_clock()
         links: Rows = []
         traffic: Rows = []
-        for uuid, link in sorted(replication.links.items()):
+        for uuid, link in sorted(links_in.items()):
             lag_s = 0.0 if link.lag_rows == 0 and link.state == "follow" else link.lag_s(now)
             links.append(
                 (
@@ -116,7 +120,7 @@ class LocalTables:
             for origin, seen in sorted(link.origins.items()):
                 who = names.get(uuid, uuid), names.get(origin, origin)
                 traffic.append(("in", *who, seen.records, seen.bytes, seen.twice))
-        for subscriber, origins in sorted(replication.relayed.items()):
+        for subscriber, origins in sorted(sent_out.items()):
             for origin, sent in sorted(origins.items()):
                 who = names.get(subscriber, subscriber), names.get(origin, origin)
                 traffic.append(("out", *who, sent.records, sent.bytes, 0))
@@ -132,7 +136,7 @@ class LocalTables:
         """At start, and whenever records were put aside."""
         names = self._names()
         rows: Rows = []
-        for record in _read_diverged(str(self._replication.data.store.path)):
+        for record in _read_diverged(str(self._data.store.path)):
             who = names.get(record.origin, record.origin), record.epoch, record.lsn
             for at, change in enumerate(record.changes):
                 rows.append((*who, at, *self._told(change)))
@@ -144,7 +148,7 @@ class LocalTables:
 
     def _told(self, change: RowChange) -> tuple[Any, ...]:
         """op, table, key, old, new of one change."""
-        local = self._replication.data.store.tables
+        local = self._data.store.tables
         table = local.get(change.table) or self._state.catalog.table_by_id(change.table)
         old, new = (_as_json(table, row) for row in (change.old, change.new))
         present = new if new is not None else old

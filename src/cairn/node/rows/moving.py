@@ -24,10 +24,12 @@ from cairn.model.topology import Grade
 from cairn.moves.delta import Delta, MoveMustRestart, MoveRefused, Progress
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState
+from cairn.node.consensus.leader import Leader
+from cairn.node.rows.acknowledgements import Acknowledgements
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.leases import LeaseHolder
-from cairn.node.rows.replication_runner import Replication
 from cairn.node.runtime import spawn
+from cairn.node.waiting import signalled, until
 from cairn.storage.moving_in import begin, behind, drop_some, progress_of, take, write_part
 from cairn.storage.moving_out import MoveReader
 
@@ -57,7 +59,7 @@ class DeltaRequest(msgspec.Struct, frozen=True):
 
 
 class Moving:
-    """One for the instance. `ask_leader` takes a method, a body, the answer's type and a limit."""
+    """One for the instance."""
 
     def __init__(
         self,
@@ -65,13 +67,13 @@ class Moving:
         state: GlobalState,
         peers: Peers,
         data: DataPlane,
-        replication: Replication,
+        acks: Acknowledgements,
         lease: LeaseHolder,
-        ask_leader: Callable[..., Awaitable[Any]],
+        leader: Leader,
     ) -> None:
         self._name, self._state, self._peers = name, state, peers
-        self._data, self._replication, self._lease = data, replication, lease
-        self._ask_leader = ask_leader
+        self._data, self._acks, self._lease = data, acks, lease
+        self._leader = leader
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._reader: MoveReader | None = None
@@ -131,11 +133,7 @@ class Moving:
                 log.info("move %d: %s", number, problem)
                 await self._report(self._said(number, problem=str(problem)))
                 pause_s = RETRY_S
-            try:
-                async with asyncio.timeout(pause_s):
-                    await changed.wait()
-            except TimeoutError:
-                pass
+            await signalled(changed, pause_s)
         self.reports.pop(number, None)
 
     async def _tried(self, work: Awaitable[None], number: int) -> float:
@@ -224,22 +222,19 @@ class Moving:
 
     async def _held_by_those_who_count(self, lsn: int, epoch: int) -> None:
         """Sync: a majority of the recorded members. Async: all that are Online, at least two."""
-        replication, data = self._replication, self._data
+        data = self._data
         lsn = lsn or data.vclock.get(data.store.origin, 0)
-        if replication.is_sync():
-            await replication.wait_safe(lsn, epoch)
+        if data.fence.is_sync:
+            await self._acks.wait_safe(lsn, epoch)
             return
-        deadline = asyncio.get_running_loop().time() + RETRY_S
-        while lacking := self._lacking(lsn):
-            if asyncio.get_running_loop().time() > deadline:
-                raise TimedOut(f"waiting for {', '.join(lacking)} to have the rows")
-            await asyncio.sleep(0.002)
+        if not await until(lambda: not self._lacking(lsn), RETRY_S, 0.002):
+            raise TimedOut(f"waiting for {', '.join(self._lacking(lsn))} to have the rows")
         if data.fence.epoch != epoch:
             raise NoMaster("another master was named meanwhile")
 
     def _lacking(self, lsn: int) -> list[str]:
         cluster = self._state.cluster
-        missing = self._replication.missing_members(lsn)
+        missing = self._acks.missing_members(lsn)
         online = [
             name
             for name in missing
@@ -319,9 +314,9 @@ class Moving:
                     request.max_bytes,
                     epoch,
                 )
-        if self._replication.is_sync():  # nothing is shown that a failover could take back
+        if self._data.fence.is_sync:  # nothing is shown that a failover could take back
             own = delta.at.get(self._data.store.origin, (0, 0))[0]
-            await self._replication.wait_safe(own, epoch)
+            await self._acks.wait_safe(own, epoch)
         self._checked(request)
         is_final = final is not None and delta.after == END and _reaches(delta.at, final)
         return msgspec.structs.replace(delta, is_final=is_final)
@@ -423,7 +418,7 @@ class Moving:
     async def _report(self, report: MoveReport) -> None:
         self.reports[report.move] = report
         try:
-            await self._ask_leader("report_move", report, Empty, 1.0)
+            await self._leader.ask("report_move", report, Empty, 1.0)
         except CairnError as problem:
             log.debug("the leader was not told of move %d: %s", report.move, problem)
 

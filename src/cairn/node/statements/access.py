@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from cairn.model.catalog import (
 )
 from cairn.model.errors import (
     AccessDenied,
+    CairnError,
     DuplicateObject,
     InvalidParameter,
     LimitExceeded,
@@ -28,11 +29,14 @@ from cairn.model.errors import (
     UndefinedObject,
     UndefinedTable,
 )
+from cairn.model.parameters import SETTINGS
 from cairn.model.topology import Instance
-from cairn.node.boot.first_entries import SETTINGS, MakeVerifier
 from cairn.replication.graph import check_graph
+from cairn.sql.api import prepare
 from cairn.sql.plans import AclPlan, AlterSystemPlan
 
+_QUEUE = system.PICO_GOVERNOR_QUEUE
+MakeVerifier = Callable[[str], str]
 USERS_MAX = 128
 LAST_USER_ID = "last_user_id"  # a fact of the cluster: ids are never given again
 
@@ -309,3 +313,35 @@ def checked_setting(key: str, value: Any) -> Any:
             f"unknown read_preference value: '{value}', expected one of leader, replica, any"
         )
     return float(value) if isinstance(default, float) else value
+
+
+# --- the governor's queue -------------------------------------------------------------------------
+
+
+def check_queued_rights(changes: tuple[ops.Dml, ...], catalog: Catalog, user: int) -> None:
+    """The governor runs an operation with all rights. So whoever queues one must have the rights
+    that it needs, and a row that somebody else queued is changed by an administrator alone."""
+    queued = [change for change in changes if change.table == _QUEUE.id]
+    if not queued or catalog.is_super(user):
+        return
+    for change in queued:
+        if not isinstance(change, ops.Insert):
+            raise AccessDenied(
+                f"operations of {_QUEUE.name} are changed by an administrator alone",
+                hint="queue a new one",
+            )
+        _check_queued(str(change.row[_QUEUE.position("op")]), catalog, user)
+
+
+def _check_queued(text: str, catalog: Catalog, user: int) -> None:
+    try:
+        prepared = prepare(text, catalog, user_id=user)
+    except CairnError as problem:
+        raise AccessDenied(
+            "the rights that this operation needs cannot be told now",
+            detail=problem.message,
+            hint="queue it when its tables are there, or as an administrator",
+        ) from None
+    prepared.check_rights(user, catalog)
+    if isinstance(prepared.plan, AclPlan):
+        check_access(prepared.plan, catalog, user)

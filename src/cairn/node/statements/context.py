@@ -7,14 +7,16 @@ for something asks it how long: a statement ends at its deadline wherever it is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from cairn.model import ops
 from cairn.model.catalog import ADMIN_ID
-from cairn.model.errors import QueryCanceled
+from cairn.model.errors import PlanOutdated, QueryCanceled, Unsupported
+from cairn.sql.api import Prepared
+from cairn.sql.plans import CatalogRead
 from cairn.storage.readers import Cancelled
 
 T = TypeVar("T")
@@ -42,6 +44,25 @@ class Told(msgspec.Struct):
             self.stale_s = max(stale_s, self.stale_s or 0.0)
 
 
+class Face:
+    """What only the face of an instance can do for a statement; this is the face that is not there.
+
+    The governor's queue has none: it plans anew by itself and reads no catalogue.
+    """
+
+    def plan_again(self, statement: Any, user_id: int) -> Any:
+        """The same statement, planned for the present schema."""
+        raise PlanOutdated("a table has changed since the statement was planned")
+
+    async def read_catalog(
+        self, plan: CatalogRead, prepared: Prepared, params: Sequence[Any], context: Context
+    ) -> list[tuple[Any, ...]]:
+        raise Unsupported("the catalogues of PostgreSQL are not served here")
+
+
+NO_FACE = Face()
+
+
 class Context(msgspec.Struct, frozen=True):
     """By itself: the administrator, at the masters, without limits."""
 
@@ -62,6 +83,7 @@ class Context(msgspec.Struct, frozen=True):
     cancelled: Cancelled = msgspec.field(default_factory=Cancelled)
     watch: Callable[[asyncio.Task[Any] | None], None] | None = None  # told what a cancel may end
     told: Told = msgspec.field(default_factory=Told)
+    face: Face = NO_FACE
 
     def left_s(self, most_s: float) -> float:
         """How long something may be waited for, at most `most_s`."""

@@ -1,7 +1,7 @@
 """Running fragments where their rows are: reads with a lease, writes through the writer.
 
 A read as the master checks its lease before and after; a write is checked by the writer inside
-its transaction and once more after the commit (data-plane rules 5 and 9).
+its transaction and once more after the commit.
 """
 
 from __future__ import annotations
@@ -29,8 +29,13 @@ from cairn.model.moves import Move
 from cairn.model.records import Operation
 from cairn.model.rpc import ReadRequest, ReadResponse, WriteRequest, WriteResponse
 from cairn.model.spans import contains, merged, of_buckets, subtract
-from cairn.node.instance import Instance
+from cairn.node.consensus.global_state import GlobalState
+from cairn.node.rows.data_plane import DataPlane
+from cairn.node.rows.leases import LeaseHolder
+from cairn.node.rows.moving import Moving
+from cairn.node.rows.replication import Replication
 from cairn.node.runtime import spawn
+from cairn.node.statements.write_kinds import WriteKind, WriteKinds
 from cairn.sql.functions.functions import HEAVY
 from cairn.sql.render.constraints import row_query, translate
 from cairn.sql.render.slots import with_ranges
@@ -50,15 +55,24 @@ T = TypeVar("T")
 class Execution:
     """This instance's own rows. The coordinator calls it directly or through a peer."""
 
-    def __init__(self, instance: Instance, register: Callable[[apsw.Connection], None]) -> None:
-        self._instance, self._register = instance, register
-        self.data = instance.data
-        self._uuid = instance.identity.instance_uuid
-        self._data: Path = instance.data.store.path
-        self._raft: Path = instance.store.path
-        self.reader = RowReader(self._data, self._raft, register, heavy=HEAVY)
-        register(instance.data.store.connection)
-        instance.data.share_with(lambda: self.reader.count)
+    def __init__(
+        self,
+        state: GlobalState,
+        data: DataPlane,
+        lease: LeaseHolder,
+        replication: Replication,
+        moving: Moving,
+        raft: Path,
+        register: Callable[[apsw.Connection], None],
+    ) -> None:
+        self._state, self.data, self._lease = state, data, lease
+        self._replication, self._moving = replication, moving
+        self._raft, self._register = raft, register
+        self._data: Path = data.store.path
+        self.reader = RowReader(self._data, raft, register, heavy=HEAVY)
+        register(data.store.connection)
+        data.share_with(lambda: self.reader.count)
+        self._kinds = WriteKinds(self._data, raft, register)
         self._pool = ThreadPoolExecutor(SCAN_THREADS, thread_name_prefix="scan")
         self._local = threading.local()
         self._fence: Fence | None = None  # for which `_coming` was made
@@ -67,13 +81,14 @@ class Execution:
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.reader.close()
+        self._kinds.close()
 
     # --- reading --------------------------------------------------------------------------------
 
     def check_read(self, request: ReadRequest) -> None:
         """May this instance answer it now?"""
         self._check_versions(request)
-        fence = self._instance.data.fence
+        fence = self.data.fence
         if request.bucket is not None and not fence.owns(request.bucket):
             raise NotOwner(f"bucket {request.bucket} does not belong to this replicaset")
         if request.ranges is not None and not fence.owns_all(request.ranges):
@@ -86,10 +101,10 @@ class Execution:
     def _check_arrived(self, request: ReadRequest, fence: Fence) -> None:
         """A replica hears of a hand-over by Raft, and gets the rows by the log, maybe later."""
         if fence is not self._fence:
-            self._fence, self._coming = fence, self._instance.moving.taken_over()
+            self._fence, self._coming = fence, self._moving.taken_over()
         if not self._coming:
             return
-        has = self._instance.replication.has
+        has = self._replication.standing.has
         self._coming = [move for move in self._coming if not has(move.target_first)]
         asked = request.ranges or ()
         if request.bucket is not None:
@@ -99,16 +114,16 @@ class Execution:
                 raise NotOwner("the rows of these buckets are still on their way to this replica")
 
     def _check_versions(self, request: ReadRequest) -> None:
-        have = self._instance.data.versions
+        have = self.data.versions
         for table, version in request.tables.items():
             if have.get(table) != version:
                 raise TableUnderDdl("the table's schema is changing on this instance; try again")
 
     def check_lease(self) -> None:
-        fence = self._instance.data.fence
+        fence = self.data.fence
         if not fence.is_master:
             raise NoMaster(f"this instance is not the master: {fence.master} is")
-        if not self._instance.lease.is_held(fence.epoch):
+        if not self._lease.is_held(fence.epoch):
             raise NoMaster("this master has lost contact with the cluster's leader")
 
     def quick_read(
@@ -120,7 +135,7 @@ class Execution:
         """
         if bucket is None:
             return self.reader.quick(sql, args)
-        data, is_held = self.data, self._instance.lease.is_held
+        data, is_held = self.data, self._lease.is_held
         fence = data.fence
         if not fence.is_master or fence.is_sync or not is_held(fence.epoch):
             return None
@@ -159,7 +174,7 @@ class Execution:
     async def check_answer(self, request: ReadRequest, epoch: int) -> None:
         """It was read in `epoch`. Still ours, still with a lease, and what was seen stays?
 
-        In a later epoch this master may have undone rows that the read has seen (rule 10).
+        In a later epoch this master may have undone rows that the read has seen.
         """
         self.check_read(request)
         await self._check_stays(request, epoch)
@@ -167,11 +182,10 @@ class Execution:
     async def _check_stays(self, request: ReadRequest, epoch: int) -> None:
         if request.preference == "leader" and request.tables and self.data.fence.epoch != epoch:
             raise NoMaster("another master was named while the rows were read", hint="try again")
-        replication = self._instance.replication
         if request.preference != "leader" or request.is_local or not request.tables:
             return
-        if replication.is_sync():
-            await replication.wait_readable(epoch)
+        if self.data.fence.is_sync:
+            await self._replication.acks.wait_readable(epoch)
 
     async def scan(
         self,
@@ -235,7 +249,7 @@ class Execution:
         """How old the rows of this replica may be; None for those of a master."""
         if request.preference == "leader" or not request.tables:
             return None
-        return self._instance.replication.stale_s()
+        return self._replication.follower.stale_s()
 
     async def _handle_long_read(self, request: ReadRequest) -> ReadResponse:
         """When the asking instance stops waiting, the scan stops as well."""
@@ -251,15 +265,19 @@ class Execution:
 
     def start_write(self, request: WriteRequest, callback: Done) -> None:
         """Queue a write; `callback` has its verdict after the commit and the second lease check."""
-        data = self._instance.data
-        fence = data.fence
-        if _is_quick(request):
-            write = _OneRow(self, data.store, fence, request, callback)
+        data, fence = self.data, self.data.fence
+        try:
+            kind = self._kinds.of(request)
+        except CairnError as problem:
+            callback(problem)
+            return
+        if _is_quick(request, kind):
+            write = _OneRow(self, data.store, fence, request, kind, callback)
             data.submit_job(Job(write.run, write.done, is_quick=True))
             return
-        is_long = request.ranges is not None or len(request.rows) > 1000 or "SELECT" in request.sql
+        is_long = request.ranges is not None or len(request.rows) > 1000 or kind.has_query
         data.submit_call(
-            lambda: self._write(request, False, is_long),
+            lambda: self._write(request, kind, False, is_long),
             lambda done: self.settle(done, fence, request, callback),
             alone=is_long,
         )
@@ -276,7 +294,7 @@ class Execution:
                 spawn(self._confirm(done, self._seen(), fence.epoch, callback), "sync refusal")
             else:
                 callback(done)
-        elif not self._instance.lease.is_held(fence.epoch):
+        elif not self._lease.is_held(fence.epoch):
             callback(
                 OutcomeUnknown(
                     "the write was committed here while this master lost its lease",
@@ -293,14 +311,14 @@ class Execution:
         """A statement that left no record has still seen rows: an operation that was done before,
         a row that was there already.
         """
-        return self.data.vclock.get(self._uuid, 0)
+        return self.data.vclock.get(self.data.store.origin, 0)
 
     async def _confirm(
         self, verdict: WriteResponse | CairnError, lsn: int, epoch: int, callback: Done
     ) -> None:
-        """Sync mode: told when a majority of the members has it, in the same epoch (rule 10)."""
+        """Sync mode: told when a majority of the members has it, in the same epoch."""
         try:
-            await self._instance.replication.wait_safe(lsn, epoch)
+            await self._replication.acks.wait_safe(lsn, epoch)
         except CairnError as problem:
             callback(problem)
             return
@@ -320,12 +338,14 @@ class Execution:
         self.start_write(request, done)
         return future
 
-    def write_row(self, request: WriteRequest) -> WriteResponse:
-        return self._write(request, True, False)
+    def write_row(self, request: WriteRequest, kind: WriteKind) -> WriteResponse:
+        return self._write(request, kind, True, False)
 
-    def _write(self, request: WriteRequest, is_quick: bool, is_alone: bool) -> WriteResponse:
+    def _write(
+        self, request: WriteRequest, kind: WriteKind, is_quick: bool, is_alone: bool
+    ) -> WriteResponse:
         """Behind the one writer, inside the group's transaction."""
-        store = self._instance.data.store
+        store = self.data.store
         store.check_master()
         store.check_version(request.table, request.version)
         if request.ranges is not None:
@@ -338,7 +358,7 @@ class Execution:
             request = left
         rows: list[Row] = []
         try:
-            if is_quick and _is_new_row(request):
+            if is_quick and kind.only_inserts and _is_plain(request):
                 count, lsn = store.insert_row(request.sql, request.rows[0])
             else:
                 count, lsn = store.statement(
@@ -347,8 +367,8 @@ class Execution:
         except _TakenBack as checked:
             return WriteResponse(checked.count, 0)
         except apsw.ConstraintError as problem:
-            row = _refused_row(store, request, is_alone)
-            verdict = translate(str(problem), self._instance.state.catalog, row)
+            row = _refused_row(store, request, is_alone) if kind.only_inserts else None
+            verdict = translate(str(problem), self._state.catalog, row)
             raise verdict or constraint_error(problem) from None
         except Exception as problem:  # its savepoint is rolled back: the group goes on without it
             raise translated(problem) from None
@@ -388,7 +408,7 @@ def left_of(request: WriteRequest, done: Operation) -> WriteRequest | None:
 
 def _refused_row(store: DataStore, request: WriteRequest, is_alone: bool) -> Row | None:
     """The row that could not be inserted, for an error that names its key."""
-    query = row_query(request.sql) if request.sql.startswith("INSERT INTO ") else None
+    query = row_query(request.sql)
     if query is None or request.more or len(request.rows) > PROBED_ROWS:
         return None
     found = list(request.rows)
@@ -405,11 +425,9 @@ def _refused_row(store: DataStore, request: WriteRequest, is_alone: bool) -> Row
     return store.connection.execute(query, found[0]).fetchone() if found else None
 
 
-def _is_quick(request: WriteRequest) -> bool:
+def _is_quick(request: WriteRequest, kind: WriteKind) -> bool:
     """Whether it touches one short row by its key: short enough for the event loop."""
-    if request.ranges is not None or len(request.rows) != 1 or request.more:
-        return False
-    if "SELECT" in request.sql:  # what it asks for may be a long story
+    if request.ranges is not None or len(request.rows) != 1 or request.more or kind.has_query:
         return False
     for value in request.rows[0]:  # a hot path: quicker than any()
         if type(value) in _SIZED and len(value) > QUICK_BYTES:
@@ -417,12 +435,10 @@ def _is_quick(request: WriteRequest) -> bool:
     return True
 
 
-def _is_new_row(request: WriteRequest) -> bool:
-    """Whether SQLite itself takes it back when it fails, so that no savepoint is needed."""
+def _is_plain(request: WriteRequest) -> bool:
+    """Whether SQLite itself takes an insert back when it fails, so that no savepoint is needed."""
     return (
-        request.sql.startswith("INSERT INTO ")
-        and "DO UPDATE" not in request.sql  # it may meet an old row of any size
-        and request.operation is None
+        request.operation is None
         and not request.check_only
         and request.must_change is None
         and not request.returning
@@ -456,7 +472,7 @@ def _carry_out(store: DataStore, request: WriteRequest, told: list[Row]) -> int:
 class _OneRow:
     """The write of one row on its way through the writer: one small object instead of closures."""
 
-    __slots__ = ("_callback", "_execution", "_fence", "_request", "_store")
+    __slots__ = ("_callback", "_execution", "_fence", "_kind", "_request", "_store")
 
     def __init__(
         self,
@@ -464,15 +480,16 @@ class _OneRow:
         store: DataStore,
         fence: Fence,
         request: WriteRequest,
+        kind: WriteKind,
         callback: Done,
     ) -> None:
         self._execution, self._store, self._fence = execution, store, fence
-        self._request, self._callback = request, callback
+        self._request, self._kind, self._callback = request, kind, callback
 
     def run(self) -> Any:
         store = self._store
         try:
-            response = self._execution.write_row(self._request)
+            response = self._execution.write_row(self._request, self._kind)
         except CairnError as problem:
             return problem
         return response, store.last_epoch, store.vclock.copy(), store.versions

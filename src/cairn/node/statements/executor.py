@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -27,10 +27,10 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.topology import ConnectionType
-from cairn.node.consensus.forwarding import check_forward
-from cairn.node.instance import Instance
+from cairn.node.consensus.global_state import GlobalState
+from cairn.node.runtime import Runtime
 from cairn.node.statements.context import ASKED, OF_CLUSTER, Context, Told
-from cairn.node.statements.execution import Execution
+from cairn.node.statements.forwarding import check_forward
 from cairn.node.statements.global_writes import GlobalWrites
 from cairn.node.statements.hops import HERE, Answered, Hop
 from cairn.node.statements.reading import Reads
@@ -62,37 +62,25 @@ class Outcome(msgspec.Struct):
     is_queue_told: bool = False  # the entry of the effect ends the queued operation as well
 
 
-#: A statement planned again for the present schema, for this user.
-Replan = Callable[[Any, int], Statement]
-ReadCatalog = Callable[
-    [plans.CatalogRead, Prepared, Sequence[Any], Context], Coroutine[Any, Any, Any]
-]
-
-
-def _not_again(statement: Any, user: int) -> Statement:
-    raise PlanOutdated("a table has changed since the statement was planned")
-
-
-async def _no_catalog(*_: Any) -> Any:
-    raise Unsupported("the catalogues of PostgreSQL are not served here")
-
-
 class Executor:
     def __init__(
         self,
-        instance: Instance,
-        execution: Execution,
+        state: GlobalState,
+        runtime: Runtime,
+        reads: Reads,
+        writes: Writes,
+        global_writes: GlobalWrites,
         schema_changes: SchemaChanges,
-        replan: Replan = _not_again,
-        read_catalog: ReadCatalog = _no_catalog,
     ) -> None:
-        self._instance, self._schema_changes = instance, schema_changes
-        self._replan, self._read_catalog = replan, read_catalog
-        self.execution = execution
-        self.reads = Reads(instance, execution)
-        self.writes = Writes(self.reads)
-        self.global_writes = GlobalWrites(self.reads, schema_changes.verifier)
-        self.opcode_max = 0  # the cluster's; looked at for every point read
+        self._state, self._now = state, runtime.wall_clock
+        self.execution, self.reads, self.writes = reads.execution, reads, writes
+        self.global_writes, self._schema_changes = global_writes, schema_changes
+        self.opcode_max = 0
+        self.read_settings()
+
+    def read_settings(self) -> None:
+        """Settings of the cluster that every point read needs: looked up when they change."""
+        self.opcode_max = int(self._state.setting("sql_vdbe_opcode_max", 0) or 0)
 
     # --- without waiting, without a task ----------------------------------------------------------
 
@@ -102,7 +90,7 @@ class Executor:
         plan = prepared.plan
         if type(plan) is plans.PointRead and self._reads_plainly(prepared, context):
             if prepared.hidden:
-                params = prepared.start(params, self._instance.runtime.wall_clock())
+                params = prepared.start(params, self._now())
             args = plan.bind(params)
             bucket: Any = None if plan.bucket is None else args[0]
             rows = self.execution.quick_read(plan.sql, args, bucket, statement.sharded)
@@ -158,7 +146,7 @@ class Executor:
     def _values(self, prepared: Prepared, params: Sequence[Any]) -> Sequence[Any]:
         if not prepared.hidden:
             return params
-        return prepared.start(params, self._instance.runtime.wall_clock())
+        return prepared.start(params, self._now())
 
     # --- to the end -------------------------------------------------------------------------------
 
@@ -171,18 +159,18 @@ class Executor:
                 if context.queued is not None:
                     raise  # the governor plans anew
                 if context.wants_invalidation:
-                    catalog = self._instance.state.catalog
+                    catalog = self._state.catalog
                     planned, present = catalog.first_change(statement.prepared.tables)
                     raise StatementInvalidated(
                         prepared_version=planned, current_version=present
                     ) from None
-                statement = self._replan(statement, context.user_id)
+                statement = context.face.plan_again(statement, context.user_id)
         return await self._run(statement, params, context)
 
     async def _run(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome:
         prepared = statement.prepared
         plan, tables = prepared.plan, statement.sharded
-        values = prepared.start(params, self._instance.runtime.wall_clock())
+        values = prepared.start(params, self._now())
         hints = self._hop_hint(plan, values) if context.wants_hints else ()
         self._check_forward(prepared, values, context)
         user, queued, deadline = context.user_id, context.queued, context.deadline
@@ -203,7 +191,8 @@ class Executor:
                 tag = prepared.complete(change.row_count)
                 return Outcome(change.rows, change.row_count, tag, is_queue_told=True)
             case plans.CatalogRead():
-                rows = await context.watched(self._read_catalog(plan, prepared, params, context))
+                reading = context.face.read_catalog(plan, prepared, params, context)
+                rows = await context.watched(reading)
                 return Outcome(rows, len(rows), prepared.complete(len(rows)))
             case plans.ExplainPlan():
                 lines = await asyncio.to_thread(self._explain, plan, values, context)
@@ -265,7 +254,7 @@ class Executor:
         if asked is None and of_session != OF_CLUSTER:
             asked = of_session
         if asked is None:
-            asked = self._instance.state.setting(name, LIMITS[name])
+            asked = self._state.setting(name, LIMITS[name])
         return int(asked)
 
     def _check_forward(self, prepared: Prepared, values: Sequence[Any], context: Context) -> None:
@@ -273,7 +262,7 @@ class Executor:
         how = str(options.get("forward") or context.forward)
         if how != "on":
             preference = str(options.get("read_preference", context.preference))
-            here = self._instance.raft_id
+            here = self.reads.raft_id
             check_forward(how, preference, prepared.plan, values, self.reads.routes, here)
 
     # --- what a statement is told -----------------------------------------------------------------
@@ -289,7 +278,7 @@ class Executor:
         cluster = routes.cluster
         replicaset = cluster.replicasets[routes.owner(plan.tier, bucket)]
         master = cluster.by_raft_id(routes.master(replicaset.name))
-        if master is None or master.raft_id == self._instance.raft_id:
+        if master is None or master.raft_id == self.reads.raft_id:
             return ()
         hint = {
             "map": "hop",
@@ -304,7 +293,7 @@ class Executor:
 
     def _is_already_so(self, plan: plans.AclPlan) -> tuple[str, ...]:
         """What IF [NOT] EXISTS leaves out, in PostgreSQL's words."""
-        exists = plan.name in self._instance.state.catalog.users
+        exists = plan.name in self._state.catalog.users
         if not plan.if_exists or exists is not plan.action.startswith("create"):
             return ()
         return (f'role "{plan.name}" {"already exists" if exists else "does not exist"}, skipping',)
@@ -312,7 +301,7 @@ class Executor:
     def _explain(
         self, plan: plans.ExplainPlan, values: Sequence[Any], context: Context
     ) -> list[str]:
-        from cairn.sql.render.explain import (
+        from cairn.sql.explain import (
             explain_lines,  # brings sqlglot along: not before it is needed
         )
 
@@ -332,5 +321,5 @@ class Executor:
                 "sql_motion_row_max": self._limit("sql_motion_row_max", context.row_max, None, ()),
             },
             query_plan=query_plan,
-            catalog=self._instance.state.catalog,
+            catalog=self._state.catalog,
         )

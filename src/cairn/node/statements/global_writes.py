@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -14,11 +15,12 @@ from cairn.model import limits, ops
 from cairn.model.errors import CasRetry, NotLeader, TimedOut
 from cairn.model.ranges import Predicate
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE as _QUEUE
+from cairn.node.consensus.proposals import Proposer
 from cairn.node.consensus.protected import check_writable, completed
-from cairn.node.consensus.quorum import Patience
+from cairn.node.consensus.quorum import Patience, Voters
+from cairn.node.statements.access import check_queued_rights
 from cairn.node.statements.context import Context
 from cairn.node.statements.reading import Params, Reads
-from cairn.node.steering.queue_rights import check_queued_rights
 from cairn.sql import plans
 from cairn.sql.statements.passwords import with_password_hidden
 from cairn.storage.readers import Row, TooLongHere
@@ -45,9 +47,16 @@ def _parts(rows: list[Params]) -> Iterator[list[Params]]:
 class GlobalWrites:
     """Changes of rows that every instance has. `hide` makes of a password what may be kept."""
 
-    def __init__(self, reads: Reads, hide: Callable[[str], str]) -> None:
-        self._reads, self._hide = reads, hide
-        self.instance = reads.instance
+    def __init__(
+        self,
+        reads: Reads,
+        proposer: Proposer,
+        voters: Voters,
+        chance: random.Random,
+        hide: Callable[[str], str],
+    ) -> None:
+        self._reads, self._proposer, self._voters = reads, proposer, voters
+        self._chance, self._hide = chance, hide
 
     async def run(
         self, plan: plans.GlobalWrite, params: Params, tables: dict[int, int], context: Context
@@ -62,7 +71,7 @@ class GlobalWrites:
             rows = None
             if plan.read is not None:
                 rows = await self._reads.read(plan.read, params, tables, context)
-            predicate = self.instance.proposer.predicate(())
+            predicate = self._proposer.predicate(())
             extra = () if queued is None else queued.end()
             change = await self._change(plan, params, rows, context)
             check_writable(
@@ -71,7 +80,7 @@ class GlobalWrites:
                 is_upgrade=queued is not None and queued.is_upgrade,
                 is_unsafe=context.is_unsafe,
             )
-            check_queued_rights(change.ops, self.instance.state.catalog, context.user_id)
+            check_queued_rights(change.ops, self._reads.state.catalog, context.user_id)
             return predicate, replace(change, ops=(*self._hidden(completed(change.ops)), *extra))
 
         return await self._propose(planned, context)
@@ -119,7 +128,7 @@ class GlobalWrites:
         """Many rows of one table, as many to an entry of the Raft log as fit well."""
 
         async def planned(part: list[Params]) -> Planned:
-            predicate = self.instance.proposer.predicate(())
+            predicate = self._proposer.predicate(())
             found = [await self._change(plan, values, None, context) for values in part]
             change = plans.GlobalChange(
                 tuple(op for one in found for op in one.ops),
@@ -127,7 +136,7 @@ class GlobalWrites:
                 sum(one.row_count for one in found),
             )
             check_writable(plan.table, change.ops)
-            check_queued_rights(change.ops, self.instance.state.catalog, context.user_id)
+            check_queued_rights(change.ops, self._reads.state.catalog, context.user_id)
             return predicate, replace(change, ops=self._hidden(change.ops))
 
         count = 0
@@ -139,17 +148,16 @@ class GlobalWrites:
     async def _propose(
         self, planned: Callable[[], Awaitable[Planned]], context: Context
     ) -> plans.GlobalChange:
-        instance = self.instance
         loop = asyncio.get_running_loop()
         deadline = loop.time() + context.left_s(DML_S)
-        patience = Patience(instance.voters)
+        patience = Patience(self._voters)
         while True:
             predicate, change = await planned()
             if not change.ops:
                 return change
             predicate = msgspec.structs.replace(predicate, ranges=change.ranges)
             try:
-                await instance.proposer.cas(
+                await self._proposer.cas(
                     ops.Batch(change.ops),
                     predicate,
                     timeout_s=max(deadline - loop.time(), 0.01),
@@ -160,7 +168,7 @@ class GlobalWrites:
             except (CasRetry, NotLeader):
                 if loop.time() >= deadline or patience.is_over():
                     context.check()
-                    raise instance.voters.no_quorum() or TimedOut(
+                    raise self._voters.no_quorum() or TimedOut(
                         "the change met others again and again until its time was up"
                     ) from None
-            await asyncio.sleep(instance.runtime.chance.uniform(0.002, 0.02))
+            await asyncio.sleep(self._chance.uniform(0.002, 0.02))

@@ -18,11 +18,14 @@ from cairn.model.errors import (
 from cairn.model.rpc import ReadRequest, ReadResponse
 from cairn.model.spans import Ranges, intersection
 from cairn.net.link import Link
-from cairn.node.instance import Instance
+from cairn.net.peers import Peers
+from cairn.node.consensus.global_state import GlobalState
+from cairn.node.consensus.quorum import Voters
 from cairn.node.rows.routes import Routes
 from cairn.node.statements.context import Context
 from cairn.node.statements.execution import Execution
 from cairn.node.statements.hops import Answered, Hop, Hops
+from cairn.node.waiting import signalled
 from cairn.sql import plans
 from cairn.storage.readers import Row, too_many
 
@@ -40,17 +43,25 @@ T = TypeVar("T")
 class Reads:
     """The reading half of the coordinator."""
 
-    def __init__(self, instance: Instance, execution: Execution) -> None:
-        self.instance, self.execution = instance, execution
-        self._routes = Routes(instance.state.cluster)
+    def __init__(
+        self,
+        raft_id: int,
+        state: GlobalState,
+        peers: Peers,
+        voters: Voters,
+        execution: Execution,
+    ) -> None:
+        self.raft_id, self.state, self.peers, self.execution = raft_id, state, peers, execution
+        self._voters = voters
+        self._routes = Routes(state.cluster)
         self._away = Hops("read_rows", ReadResponse, READ_S)
         self.local = 0  # statements whose rows were here
         self.forwarded = 0  # statements that went one hop to the owner
 
     @property
     def routes(self) -> Routes:
-        if self._routes.cluster is not self.instance.state.cluster:
-            self._routes = Routes(self.instance.state.cluster)
+        if self._routes.cluster is not self.state.cluster:
+            self._routes = Routes(self.state.cluster)
         return self._routes
 
     # --- reads ------------------------------------------------------------------------------------
@@ -82,7 +93,7 @@ class Reads:
             target = self.routes.master(self.routes.owner(tier, bucket))
         except CairnError:
             return None
-        link = None if target == self.instance.raft_id else self.instance.peers.link_now(target)
+        link = None if target == self.raft_id else self.peers.link_now(target)
         if link is None or not link.is_open:
             return None
         self.forwarded += 1
@@ -127,19 +138,14 @@ class Reads:
             except MOVING as problem:
                 context.check()
                 if loop.time() >= deadline:
-                    if (lost := self.instance.voters.no_quorum()) is not None:
+                    if (lost := self._voters.no_quorum()) is not None:
                         problem.detail, problem.hint = lost.message, lost.hint
                     raise
             await self.moved()
 
     async def moved(self) -> None:
         """Until the picture of the cluster changes, or a moment has passed."""
-        news = self.instance.news
-        try:
-            async with asyncio.timeout(0.05):
-                await news.wait()
-        except TimeoutError:
-            pass
+        await signalled(self.state.news, 0.05)
 
     async def _read(
         self,
@@ -195,7 +201,7 @@ class Reads:
         return await self._read_at(replicaset, request, context)
 
     async def _read_at(self, replicaset: str, request: ReadRequest, context: Context) -> list[Row]:
-        target = self.routes.reader(replicaset, request.preference, self.instance.raft_id)
+        target = self.routes.reader(replicaset, request.preference, self.raft_id)
         try:
             return await self._read_from(target, replicaset, request, context)
         except NotOwner:
@@ -207,15 +213,14 @@ class Reads:
     async def _read_from(
         self, target: int, replicaset: str, request: ReadRequest, context: Context
     ) -> list[Row]:
-        instance = self.instance
-        if target == instance.raft_id:
+        if target == self.raft_id:
             self.local += 1
             rows = await self.execution.read(request, context.cancelled)
             context.told.came(self.execution.stale_s(request))
             return rows
         self.forwarded += 1
         try:
-            answer = await instance.peers.call(
+            answer = await self.peers.call(
                 target,
                 "read_rows",
                 request,
@@ -229,9 +234,9 @@ class Reads:
         return answer.rows
 
     def no_answer(self, replicaset: str, target: int, problem: Unreachable) -> NoMaster:
-        row = self.instance.state.cluster.by_raft_id(target)
+        row = self.state.cluster.by_raft_id(target)
         name = row.name if row is not None else str(target)
-        lost = self.instance.voters.no_quorum()
+        lost = self._voters.no_quorum()
         return NoMaster(
             f"instance {name} of replicaset {replicaset} does not answer",
             detail=problem.message,
@@ -310,7 +315,7 @@ class Reads:
         """A read planned for another schema is planned again rather than repeated."""
         if not tables:
             return
-        catalog = self.instance.state.catalog
+        catalog = self.state.catalog
         for table, version in tables.items():
             found = catalog.table_by_id(table)
             if found is None or (found.operable and found.schema_version != version):

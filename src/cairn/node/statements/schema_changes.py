@@ -1,7 +1,7 @@
 """Schema changes, users, rights and settings from the client's side: propose, then wait to the end.
 
 Any instance may be asked. A schema change is prepared by one entry, carried out by the governor
-at every master, and ended by another entry; the client hears of the end (data-plane rule 14).
+at every master, and ended by another entry; the client hears of the end.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import random
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 
@@ -34,11 +34,13 @@ from cairn.model.schema import FIRST_USER_TABLE_ID
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_PROPERTY
 from cairn.model.topology import Grade
 from cairn.moves.steps import LAST_FREEZE
-from cairn.node.boot.first_entries import MakeVerifier
-from cairn.node.boot.upgrades import FIRST_UPGRADE_TABLE_ID
-from cairn.node.consensus.proposals import LOOK_S
-from cairn.node.consensus.quorum import Patience
-from cairn.node.instance import Instance
+from cairn.net.peers import Peers
+from cairn.node.consensus.global_state import GlobalState
+from cairn.node.consensus.leader import Leader
+from cairn.node.consensus.proposals import LOOK_S, Proposer
+from cairn.node.consensus.quorum import Patience, Voters
+from cairn.node.consensus.raft_runner import RaftRunner
+from cairn.node.consensus.upgrades import FIRST_UPGRADE_TABLE_ID
 from cairn.node.runtime import spawn
 from cairn.node.statements.access import LAST_USER_ID, access_ops, check_password, setting_ops
 from cairn.sql.plans import AclPlan, AlterSystemPlan, DdlPlan
@@ -60,11 +62,22 @@ class _BeingNamed(NoMaster):
 
 
 class SchemaChanges:
-    def __init__(self, instance: Instance, make_verifier: MakeVerifier) -> None:
-        self._instance, self._make_verifier = instance, make_verifier
+    def __init__(
+        self,
+        state: GlobalState,
+        runner: RaftRunner,
+        leader: Leader,
+        proposer: Proposer,
+        voters: Voters,
+        peers: Peers,
+        chance: random.Random,
+        make_verifier: Callable[[str], str],
+    ) -> None:
+        self._state, self._runner, self._leader, self._proposer = state, runner, leader, proposer
+        self._voters, self._peers, self._chance = voters, peers, chance
+        self._make_verifier = make_verifier
         self._outcomes: dict[int, CairnError | None] = {}  # schema version → how it ended
         self._ended = asyncio.Condition()
-        instance.on_applied.append(self._watch)
 
     # --- DDL --------------------------------------------------------------------------------------
 
@@ -82,7 +95,7 @@ class SchemaChanges:
 
         `claim` is asked at the position of each proposal whether it may still be made.
         """
-        if governor_op_id is not None and not self._instance.runner.is_leader:
+        if governor_op_id is not None and not self._runner.is_leader:
             raise NotLeader("an operation of the queue is run on the leader only")
         loop = asyncio.get_running_loop()
         limit_s = plan.timeout or float(self._state.setting("sql_ddl_timeout", 60.0))
@@ -109,23 +122,19 @@ class SchemaChanges:
                 raise TimedOut("another schema change was in progress until the time was up")
             await asyncio.sleep(0.02)
         if governor_op_id is not None:
-            return True  # the governor's own step finishes it (seeds/003)
+            return True  # the governor's own step finishes it
         await self._wait_end(version, deadline)
         if plan.wait_applied == "globally":
             await self._wait_everywhere(deadline)
         return True
 
-    @property
-    def _state(self) -> Any:
-        return self._instance.state
-
     async def _catch_up(self, deadline: float) -> None:
         """See everything that was acknowledged before, so that the verdict is not stale."""
         left = max(deadline - asyncio.get_running_loop().time(), 0.01)
         index = (
-            await self._instance.ask_leader("read_index", Empty(), IndexResponse, min(left, 10.0))
+            await self._leader.ask("read_index", Empty(), IndexResponse, min(left, 10.0))
         ).index
-        await self._instance.runner.wait_applied(index, left)
+        await self._runner.wait_applied(index, left)
 
     async def _prepare(
         self,
@@ -149,7 +158,7 @@ class SchemaChanges:
         if governor_op_id is not None:
             ranges = (*_SCHEMA, one_key(PICO_GOVERNOR_QUEUE.id, (governor_op_id,)))
         ranges = (*ranges, one_key(PICO_PROPERTY.id, (LAST_FREEZE,)))
-        predicate = self._instance.proposer.predicate(ranges)
+        predicate = self._proposer.predicate(ranges)
         if any(move.phase is Phase.FROZEN for move in self._state.cluster.moves.values()):
             return 0  # buckets change their owner just now: a moment later
         claim()
@@ -159,7 +168,7 @@ class SchemaChanges:
         self._check_masters(ddl, catalog)
         left = max(deadline - asyncio.get_running_loop().time(), 0.01)
         try:
-            await self._instance.proposer.cas(
+            await self._proposer.cas(
                 ops.DdlPrepare(version, ddl, governor_op_id), predicate, timeout_s=left, user=user
             )
         except (CasRetry, NotLeader, NotInPrerequisiteState):
@@ -175,7 +184,7 @@ class SchemaChanges:
         return int(self._state.cluster.properties.get(LAST_USER_ID, 0))
 
     def _check_masters(self, ddl: ops.Ddl, catalog: Catalog) -> None:
-        """A dead replicaset makes DDL refuse at once: it would be waited for in vain (rule 14)."""
+        """A dead replicaset makes DDL refuse at once: it would be waited for in vain."""
         cluster = self._state.cluster
         for replicaset in cluster.replicasets.values():
             master = cluster.instances.get(replicaset.current_master_name)
@@ -203,11 +212,11 @@ class SchemaChanges:
 
     async def _wait_end(self, version: int, deadline: float) -> None:
         loop = asyncio.get_running_loop()
-        patience = Patience(self._instance.voters)
+        patience = Patience(self._voters)
         while version not in self._outcomes:
             left_s = deadline - loop.time()
             if left_s <= 0 or patience.is_over():
-                lost = self._instance.voters.no_quorum()
+                lost = self._voters.no_quorum()
                 raise TimedOut(
                     "timeout: the schema change is still in progress and may yet be made",
                     detail=lost.message if lost is not None else None,
@@ -222,12 +231,11 @@ class SchemaChanges:
 
     async def _wait_everywhere(self, deadline: float) -> None:
         """Until every Online instance has applied it: then any of them answers by it."""
-        instance = self._instance
-        index = instance.runner.applied_index
+        index = self._runner.applied_index
         others = [
             row.raft_id
-            for row in instance.state.cluster.instances.values()
-            if row.raft_id != instance.raft_id
+            for row in self._state.cluster.instances.values()
+            if row.raft_id != self._runner.raft_id
             and row.current_state.grade is Grade.ONLINE
             and row.target_state.grade is Grade.ONLINE
         ]
@@ -238,12 +246,12 @@ class SchemaChanges:
                 left = max(deadline - loop.time(), 0.01)
                 body = WaitIndexRequest(index, min(left, 1.0))
                 try:
-                    await instance.peers.call(
+                    await self._peers.call(
                         raft_id, "wait_index", body, IndexResponse, min(left, 1.5)
                     )
                     return
                 except CairnError:
-                    row = instance.state.cluster.by_raft_id(raft_id)
+                    row = self._state.cluster.by_raft_id(raft_id)
                     if row is None or row.target_state.grade is not Grade.ONLINE:
                         return
                     if loop.time() >= deadline:
@@ -255,7 +263,7 @@ class SchemaChanges:
 
         await asyncio.gather(*(one(raft_id) for raft_id in others))
 
-    def _watch(self, done: list[Applied]) -> None:
+    def applied(self, done: list[Applied]) -> None:
         """Ends of schema changes, whoever began them."""
         news = False
         for applied in done:
@@ -339,22 +347,20 @@ class SchemaChanges:
         extra: Extra | None,
     ) -> None:
         loop = asyncio.get_running_loop()
-        patience = Patience(self._instance.voters)
+        patience = Patience(self._voters)
         while True:
-            predicate = self._instance.proposer.predicate(ranges)
+            predicate = self._proposer.predicate(ranges)
             last = tuple(extra()) if extra is not None else ()
             found = (*build(), *last)
             if not found:
                 return
             left_s = max(deadline - loop.time(), 0.01)
             try:
-                await self._instance.proposer.cas(
-                    ops.Batch(found), predicate, timeout_s=left_s, user=user
-                )
+                await self._proposer.cas(ops.Batch(found), predicate, timeout_s=left_s, user=user)
                 return
             except (CasRetry, NotLeader):
                 if loop.time() >= deadline or patience.is_over():
-                    if (problem := self._instance.voters.no_quorum()) is not None:
+                    if (problem := self._voters.no_quorum()) is not None:
                         raise problem from None
                     raise
-            await asyncio.sleep(self._instance.runtime.chance.uniform(0.005, 0.03))
+            await asyncio.sleep(self._chance.uniform(0.005, 0.03))

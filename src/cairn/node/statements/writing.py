@@ -84,11 +84,11 @@ class Writes:
         """Start a write whose rows are here; False: go the long way."""
         args = plan.bind(params)
         table = plan.table
-        instance = self._reads.instance
-        fence = instance.data.fence
+        reads = self._reads
+        fence = reads.execution.data.fence
         if not fence.is_master or not fence.owns(args[0]):  # type: ignore[arg-type]
             return False
-        known = instance.state.catalog.tables.get(table.name)
+        known = reads.state.catalog.tables.get(table.name)
         if known is None or not known.operable or known.schema_version != table.schema_version:
             return False
         self._reads.local += 1
@@ -101,7 +101,7 @@ class Writes:
         """Pass a write on to its owner; None: go the long way."""
         args = plan.bind(params)
         try:
-            _check_operable(plan.table, self._reads.instance.state.catalog)
+            _check_operable(plan.table, self._reads.state.catalog)
         except CairnError:
             return None
         link = self._reads.link_to_owner(plan.tier, args[0])  # type: ignore[arg-type]
@@ -170,7 +170,7 @@ class _Statement:
         return await self._reads.read(plan, params, self._tables, self._context)
 
     def _check_operable(self, table: Table) -> None:
-        _check_operable(table, self._reads.instance.state.catalog)
+        _check_operable(table, self._reads.state.catalog)
 
     async def _point_write(self, plan: plans.PointWrite, params: Params) -> int:
         request = _point_request(plan, plan.bind(params), self._operation)
@@ -281,14 +281,13 @@ class _Statement:
 
     async def _ask(self, target: int, replicaset: str, request: WriteRequest) -> WriteResponse:
         context, reads = self._context, self._reads
-        instance = reads.instance
         try:
-            if target == instance.raft_id:
+            if target == reads.raft_id:
                 reads.local += 1
                 async with asyncio.timeout_at(context.deadline):
                     return await reads.execution.write(request)
             reads.forwarded += 1
-            return await instance.peers.call(
+            return await reads.peers.call(
                 target, "write_rows", request, WriteResponse, context.left_s(WRITE_S)
             )
         except NotSent as problem:

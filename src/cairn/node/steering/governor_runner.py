@@ -1,7 +1,7 @@
 """The governor's loop on the leader: take a view, plan, carry out one action, look again.
 
 It remembers nothing but which subjects back off. A failed action is logged with its subject and
-planned anew from a fresh view; the next subject speaks meanwhile (data-plane rule 18).
+planned anew from a fresh view; the next subject speaks meanwhile.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-
-import msgspec
 
 from cairn.governor.actions import (
     Action,
@@ -31,11 +29,12 @@ from cairn.governor.view import ClusterView, QueuedOperation
 from cairn.model import ops
 from cairn.model.errors import CairnError, CasRetry, NotLeader, TimedOut
 from cairn.model.ranges import Predicate, one_key
-from cairn.model.rpc import Empty, LinkReport
+from cairn.model.rpc import Empty, GovernorStatus, LinkReport
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_INSTANCE
 from cairn.model.topology import Grade, Instance, Replicaset
-from cairn.node.boot.upgrades import operations
+from cairn.node.consensus.upgrades import operations
 from cairn.node.steering.governor_steps import Steps
+from cairn.node.waiting import signalled
 from cairn.raft.types import ConfChangeSingle, ConfChangeV2, ProposalDropped
 from cairn.replication.graph import edges_of, unreached
 
@@ -44,18 +43,6 @@ log = logging.getLogger("cairn.governor")
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.25, 30.0
 REPORT_S = 5.0  # how long a report of stopped links is believed; it is repeated every second
 IDLE_LOOK_S = 1.0  # an idle governor looks again even if nobody woke it
-
-
-class GovernorStatus(msgspec.Struct):
-    """What `cairn status` and `governor_status` show."""
-
-    step: str = "not a leader"
-    subject: str = ""
-    blocked_by: tuple[str, ...] = ()
-    since: str = ""
-    next_retry_s: float | None = None
-    last_error: str | None = None
-    steps_done: int = 0
 
 
 def cut_off(graph: str, replicaset: Replicaset, members: list[Instance]) -> list[str]:
@@ -82,10 +69,9 @@ def cut_off(graph: str, replicaset: Replicaset, members: list[Instance]) -> list
 
 
 class GovernorRunner:
-    def __init__(self, steps: Steps) -> None:
-        self.steps = steps
+    def __init__(self, steps: Steps, on_status: Callable[[GovernorStatus], None]) -> None:
+        self.steps, self._on_status = steps, on_status
         self.status = GovernorStatus()
-        self.on_status: Callable[[GovernorStatus], None] = lambda status: None
         self._wake = asyncio.Event()
         self._backoff: dict[tuple[str, str], tuple[float, float]] = {}  # → (until, pause)
         self._stopped: dict[str, tuple[float, tuple[str, ...]]] = {}  # instance → (until, why)
@@ -183,7 +169,7 @@ class GovernorRunner:
             log.error("the governor cannot plan", exc_info=bug)
             self.status.last_error = told
             self.status.blocked_by = (f"a fault of the governor itself, please report it: {told}",)
-            self.on_status(self.status)
+            self._on_status(self.status)
         await self._pause(IDLE_LOOK_S)
 
     # --- doing --------------------------------------------------------------------------------
@@ -194,7 +180,7 @@ class GovernorRunner:
             case Idle(blocked_by=blocked):
                 if blocked != self.status.blocked_by:
                     self.status.blocked_by = blocked
-                    self.on_status(self.status)
+                    self._on_status(self.status)
                 await self._pause(IDLE_LOOK_S)
             case Propose():
                 await steps.propose(action, view)
@@ -218,7 +204,7 @@ class GovernorRunner:
             case ApplySchemaChange():
                 await steps.apply_schema_change(action, view)
             case RunOperation():
-                await steps.run_operation(action)
+                await steps.operate(action)
             case _:
                 raise AssertionError(f"no such action: {action}")
 
@@ -272,7 +258,7 @@ class GovernorRunner:
         self._backoff[(step, subject)] = (now + pause, pause)
         self.status.last_error = f"{step}: {subject}: {problem}"
         self.status.next_retry_s = pause
-        self.on_status(self.status)
+        self._on_status(self.status)
         log.warning("%s: %s: %s (again in %.1f s)", step, subject, problem, pause)
 
     def _show(self, step: str, subject: str) -> None:
@@ -283,15 +269,11 @@ class GovernorRunner:
             status.blocked_by = ()
             status.next_retry_s = None
             status.since = self.steps.timestamp()
-            self.on_status(status)
+            self._on_status(status)
 
     async def _pause(self, seconds: float) -> None:
         """Until woken, or until a subject may be tried again, or `seconds`."""
         now = asyncio.get_running_loop().time()
         dues = [until - now for until, _ in self._backoff.values() if until > now]
-        try:
-            async with asyncio.timeout(max(min([seconds, *dues]), 0.01)):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+        await signalled(self._wake, max(min([seconds, *dues]), 0.01))
         self._wake.clear()

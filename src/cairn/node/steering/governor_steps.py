@@ -38,6 +38,7 @@ from cairn.node.consensus.proposals import Proposer
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.rows.leases import LeaseGiver
 from cairn.node.runtime import Runtime, timestamp
+from cairn.node.waiting import until
 from cairn.raft.types import ConfChangeV2
 
 log = logging.getLogger("cairn.governor")
@@ -60,12 +61,12 @@ class Steps:
         leases: LeaseGiver,
         runtime: Runtime,
         here: Callable[[str, Any], Any],
+        operate: Callable[[RunOperation], Awaitable[None]],
     ) -> None:
         self.state, self.runner, self.proposer = state, runner, proposer
         self._peers, self._leases, self._runtime = peers, leases, runtime
         self._here = here  # calls a handler of this very instance
-        #: Runs an operation of the queue; set by whoever can run SQL here.
-        self.operate: Callable[[RunOperation], Awaitable[None]] | None = None
+        self.operate = operate  # runs an operation of the queue
         self._schema_until = (0, 0.0)  # a schema version and when its masters' time is up
 
     def timestamp(self) -> str:
@@ -155,19 +156,13 @@ class Steps:
     async def change_configuration(self, change: ConfChangeV2) -> None:
         index, _ = self.runner.propose_conf_change(change)
         await self.runner.wait_applied(index, self.op_s)
-        deadline = asyncio.get_running_loop().time() + self.op_s
-        while self.runner.conf.voters_outgoing:
-            if asyncio.get_running_loop().time() > deadline:
-                raise TimedOut("the joint configuration was not left in time")
-            await asyncio.sleep(0.005)
+        if not await until(lambda: not self.runner.conf.voters_outgoing, self.op_s, 0.005):
+            raise TimedOut("the joint configuration was not left in time")
 
     async def hand_over(self, to: int) -> None:
         self.runner.transfer_leader(to)
-        deadline = asyncio.get_running_loop().time() + HAND_OVER_S
-        while self.runner.is_leader:
-            if asyncio.get_running_loop().time() > deadline:
-                raise TimedOut(f"instance {to} did not take over")
-            await asyncio.sleep(0.01)
+        if not await until(lambda: not self.runner.is_leader, HAND_OVER_S, 0.01):
+            raise TimedOut(f"instance {to} did not take over")
 
     async def caught_up(self, names: tuple[str, ...]) -> dict[str, CairnError | None]:
         """Who has applied what the leader had committed when asked."""
@@ -199,7 +194,7 @@ class Steps:
         await self._name_master(action.replicaset, action.heir, reached.vclock, view)
 
     async def seal_and_name(self, action: SealAndName, view: ClusterView) -> None:
-        """Failover: promises first, then the most caught-up of those who promised (rule 1)."""
+        """Failover: promises first, then the most caught-up of those who promised."""
         replicaset = view.cluster.replicasets[action.replicaset]
         await asyncio.sleep(self._leases.wait_s(action.replicaset))
         body = PromiseRequest(action.replicaset, replicaset.epoch + 1)
@@ -300,11 +295,6 @@ class Steps:
             if {replicaset.current_master_name, replicaset.target_master_name} != {master}:
                 return False
         return True
-
-    async def run_operation(self, action: RunOperation) -> None:
-        if self.operate is None:
-            raise TimedOut("this instance cannot run SQL yet")
-        await self.operate(action)
 
     async def _abort(
         self, version: int, reason: str, instance: str, *, is_verdict: bool = True

@@ -23,6 +23,7 @@ from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.proposals import Proposer
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.runtime import Runtime, timestamp
+from cairn.node.waiting import signalled
 
 log = logging.getLogger("cairn.moves")
 
@@ -130,9 +131,5 @@ class MoveDriver:
         )
 
     async def _pause(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+        await signalled(self._wake, seconds)
         self._wake.clear()

@@ -2,7 +2,8 @@
 
 The status changes in the same Raft entry as the effect where there is one (DML on global tables,
 ACL, settings; DDL flips it in its commit or abort). DML on sharded tables leaves its id in the same
-transaction as the rows of each replicaset, so repeating it does nothing (seeds/003, issue's ADR).
+transaction as the rows of each replicaset, so repeating it does nothing
+(docs/adr/0010-queue-claims.md).
 
 Whoever runs an operation may have lost the leadership without knowing it, and another may be
 running the same one. So every proposal is claimed: at its position the row must still be pending,
@@ -22,7 +23,9 @@ from cairn.model.catalog import ADMIN_ID
 from cairn.model.errors import CairnError, CasRetry, PeerRefused, Unsupported
 from cairn.model.ranges import one_key
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE
-from cairn.node.instance import Instance
+from cairn.node.consensus.global_state import GlobalState
+from cairn.node.consensus.proposals import Proposer
+from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.statements.context import Context, Queued
 from cairn.node.statements.executor import Executor
 from cairn.sql import plans
@@ -63,15 +66,16 @@ class _Statement(msgspec.Struct):
 
 
 class QueueRunner:
-    def __init__(self, instance: Instance, executor: Executor) -> None:
-        self._instance, self._executor = instance, executor
-        instance.governor.steps.operate = self.run
+    def __init__(
+        self, state: GlobalState, runner: RaftRunner, proposer: Proposer, executor: Executor
+    ) -> None:
+        self._state, self._runner, self._proposer = state, runner, proposer
+        self._executor = executor
 
     async def run(self, action: RunOperation) -> None:
         """One operation to its end; raises only for trouble that leaves it pending."""
-        instance = self._instance
         # The row may be seen before the pictures show what came before it, a table for instance.
-        await instance.runner.wait_applied(instance.state.applied_on_disk(), OPERATION_S)
+        await self._runner.wait_applied(self._state.applied_on_disk(), OPERATION_S)
         try:
             await self._run(action)
         except CairnError as problem:
@@ -91,7 +95,7 @@ class QueueRunner:
         if not isinstance(prepared.plan, plans.CHANGES):
             raise Unsupported(f"{prepared.tag or 'an empty statement'} cannot be queued")
         outcome = await self._executor.run(
-            _Statement(prepared, self._instance.state.catalog.sharded(prepared.tables)),
+            _Statement(prepared, self._state.catalog.sharded(prepared.tables)),
             (),
             Context(
                 operation=operation_name(action),
@@ -105,7 +109,7 @@ class QueueRunner:
     def _prepare(self, action: RunOperation) -> Prepared:
         if action.op_format != "sql":
             raise Unsupported(f"op_format '{action.op_format}' is not known; use sql")
-        catalog = self._instance.state.catalog
+        catalog = self._state.catalog
         if action.is_upgrade:
             catalog = msgspec.structs.replace(catalog, is_upgrading=True)
         try:
@@ -123,12 +127,12 @@ class QueueRunner:
     def _claim(self, action: RunOperation) -> None:
         """Refuse to go on unless the row is as it was planned. Call it where the position is taken:
         what changes the row later is then found by the compare-and-swap."""
-        row = self._instance.state.queued(action.op_id)
+        row = self._state.queued(action.op_id)
         if row is None or row.status != "pending" or row.op != action.op:
             raise CasRetry(f"operation {action.op_id} was settled or changed meanwhile")
 
     async def _settle(self, action: RunOperation, status: str, why: str | None = None) -> None:
-        proposer = self._instance.proposer
+        proposer = self._proposer
         # A schema change carries its operation's end without naming the row: it counts too.
         ranges = (one_key(_QUEUE.id, (action.op_id,)), ops.SCHEMA_RANGE)
         predicate = proposer.predicate(ranges)

@@ -1,7 +1,7 @@
 """Failure detection: the leader notices silence; a follower notices that it was given up.
 
 Silence is counted in ticks in which the judge itself was awake; after standing still it judges
-nobody for a while (data-plane rule 17).
+nobody for a while.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import dataclasses
 import json
 from collections import defaultdict
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -28,12 +28,10 @@ from cairn.model.errors import (
 from cairn.model.ops import Ddl
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.node.statements.writing import put_by_bucket
+from cairn.server.caller import Caller
 from cairn.server.scan.arrow import BatchDecoder
-from cairn.server.session.copy_rows import insert_sql
+from cairn.server.scan.copy_rows import insert_sql
 from cairn.sql.plans import DdlPlan
-
-if TYPE_CHECKING:
-    from cairn.server.caller import Caller
 
 _INSERTS = {
     "error": "INSERT",
@@ -87,7 +85,7 @@ async def truncate(caller: Caller, table: str, table_id: int, after: int) -> Any
 
     once = dataclasses.replace(plan, build=unless_done)
     user, by = caller.context.user_id, caller.context.deadline
-    return {"truncated": await caller.service.schema_changes.run(once, user, deadline=by)}
+    return {"truncated": await caller.instance.schema_changes.run(once, user, deadline=by)}
 
 
 async def staged_body(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -26,12 +26,11 @@ from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse, StatusResponse
 from cairn.model.topology import ConnectionType, Grade
 from cairn.model.topology import Instance as InstanceRow
 from cairn.node.steering.clocks import clock_problem
+from cairn.node.waiting import until
+from cairn.server.caller import Caller
 from cairn.server.calls import bulk, rebalance, row_changes, staged_checks, tiers
 from cairn.server.calls.arguments import arguments
-
-if TYPE_CHECKING:
-    from cairn.server.caller import Caller
-    from cairn.server.service import Service
+from cairn.server.service import Service
 
 _CALL = re.compile(rb"\s*call\s+(cairn_\w+)\s*\((.*)\)\s*;?\s*", re.IGNORECASE | re.DOTALL)
 STATUS_S = 1.5
@@ -66,7 +65,7 @@ async def _status(caller: Caller) -> Any:
 
 
 async def cluster_status(service: Service) -> dict[str, Any]:
-    """Everything `cairn status --json` prints (DESIGN 5.1)."""
+    """Everything `cairn status --json` prints."""
     instance, cluster = service.instance, service.cluster
     leader = instance.runner.leader_id
     said = await _ask_all(service)
@@ -211,11 +210,11 @@ async def _expel(caller: Caller, name: str, force: bool = False, timeout_s: floa
     deadline = loop.time() + timeout_s
     row = caller.service.cluster.find(name)
     request = ExpelRequest(caller.service.cluster.cluster_uuid, name, force)
-    answer = await instance.ask_leader("expel", request, ExpelResponse, timeout_s)
-    while row is not None and caller.service.cluster.by_uuid(row.uuid) is not None:
-        if loop.time() > deadline:
+    answer = await instance.leader.ask("expel", request, ExpelResponse, timeout_s)
+    if row is not None:
+        uuid, left_s = row.uuid, deadline - loop.time()
+        if not await until(lambda: caller.service.cluster.by_uuid(uuid) is None, left_s):
             raise TimedOut("expel confirmation didn't arrive in time", hint="see `cairn status`")
-        await asyncio.sleep(0.02)
     return {
         "expelled": row.name if row is not None else name,
         "lost_buckets": list(answer.lost_buckets),
@@ -242,14 +241,14 @@ async def _subscribers(caller: Caller) -> Any:
 
 async def _replication(caller: Caller) -> Any:
     """Links of this instance: whom it follows, how far behind, rows that came twice."""
-    replication = caller.instance.replication
+    data, replication = caller.instance.data, caller.instance.replication
     return {
-        "vclock": replication.data.vclock,
-        "epoch": replication.data.epoch,
-        "links": replication.view(),
-        "relayed": msgspec.to_builtins(replication.relayed),
-        "acks": replication.acks,
-        "safe_lsn": replication.safe_lsn(),
+        "vclock": data.vclock,
+        "epoch": data.epoch,
+        "links": replication.follower.view(),
+        "relayed": msgspec.to_builtins(replication.relay.sent),
+        "acks": replication.acks.vclocks,
+        "safe_lsn": replication.acks.safe_lsn(),
     }
 
 

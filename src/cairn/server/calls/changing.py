@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from cairn.model import ops
 from cairn.model.errors import CasRetry, NotLeader, TimedOut
 from cairn.model.ranges import KeyRange
-
-if TYPE_CHECKING:
-    from cairn.node.instance import Instance
+from cairn.node.instance import Instance
 
 ANSWER_S = 5.0
 AGAIN_S = 0.02

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -16,11 +16,9 @@ from cairn.model.system_tables import PICO_PROPERTY, PICO_REPLICASET
 from cairn.model.topology import Replicaset
 from cairn.moves import decide, shares
 from cairn.moves.steps import PAUSED
+from cairn.node.instance import Instance
+from cairn.server.caller import Caller
 from cairn.server.calls.changing import propose_row
-
-if TYPE_CHECKING:
-    from cairn.node.instance import Instance
-    from cairn.server.caller import Caller
 
 ANSWER_S = 5.0
 ACTIONS = ("status", "plan", "pause", "resume", "weight", "drain")
@@ -111,7 +109,7 @@ def _told(move: Move, report: MoveReport | None) -> dict[str, Any]:
 
 async def _chief(instance: Instance) -> StatusResponse | None:
     try:
-        return await instance.ask_leader("status", Empty(), StatusResponse, ANSWER_S)
+        return await instance.leader.ask("status", Empty(), StatusResponse, ANSWER_S)
     except CairnError:
         return None
 

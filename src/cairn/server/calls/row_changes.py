@@ -13,19 +13,17 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from cairn.model.errors import CairnError, InvalidParameter, NotOwner
 from cairn.model.moves import Phase
 from cairn.model.records import Kind, Record, RowChange, RowOp, Vclock
 from cairn.model.schema import BUCKET_COLUMN, Table
 from cairn.model.values import ColumnType, from_physical
+from cairn.node.instance import Instance
+from cairn.server.caller import Caller
 from cairn.server.calls.bulk import quoted, sharded_table
 from cairn.storage.row_log import LogReader
-
-if TYPE_CHECKING:
-    from cairn.node.instance import Instance
-    from cairn.server.caller import Caller
 
 MAX_RECORDS = 2_000  # of the row log, read at a time
 _OPS = {RowOp.INSERT: "insert", RowOp.UPDATE: "update", RowOp.DELETE: "delete"}
@@ -46,13 +44,13 @@ async def rows(caller: Caller, name: str, after: str, limit: int = 10_000) -> An
     table = _readable(caller, name)
     instance, execution = caller.instance, caller.execution
     execution.check_lease()
-    replication = instance.replication
-    if replication.is_sync():
-        await replication.wait_safe(0, instance.data.fence.epoch)  # for what earlier epochs left
+    acks = instance.replication.acks
+    if instance.data.fence.is_sync:
+        await acks.wait_safe(0, instance.data.fence.epoch)  # for what earlier epochs left
     # What was taken over is asked before the vclock: a change that is told was made after it.
     buckets, taken = instance.data.fence.owned, _taken_over(instance)
     vclock = dict(instance.data.vclock)
-    upto = replication.tellable(vclock)
+    upto = acks.tellable(vclock)
     asked = _json(after)
     path = instance.data.store.path
     changes: list[dict[str, Any]] = []

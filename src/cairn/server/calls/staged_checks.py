@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -17,6 +17,7 @@ from cairn.model.errors import InvalidParameter, UniqueViolation
 from cairn.model.rpc import Chunk, ReadRequest
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.model.values import from_physical
+from cairn.server.caller import Caller
 from cairn.server.calls.bulk import (
     column_names,
     decoder_for,
@@ -26,9 +27,6 @@ from cairn.server.calls.bulk import (
     staged_body,
 )
 from cairn.server.scan.arrow_types import load_pyarrow
-
-if TYPE_CHECKING:
-    from cairn.server.caller import Caller
 
 PASS_ROWS = 4_000_000  # whose keys are in memory at once; more rows are read in several passes
 ASKED_VALUES = 30_000  # bound to one query: SQLite takes 32,766

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -12,11 +12,9 @@ from cairn.model.errors import InvalidParameter
 from cairn.model.ranges import KeyRange, one_key
 from cairn.model.system_tables import PICO_TIER
 from cairn.model.topology import Tier
+from cairn.server.caller import Caller
 from cairn.server.calls.changing import propose_row
 from cairn.topology.tier_guard import CHANGEABLE
-
-if TYPE_CHECKING:
-    from cairn.server.caller import Caller
 
 ACTIONS = ("list", "add", "set", "drop")
 _NUMBERS = ("replication_factor", "bucket_count", "hash_version")

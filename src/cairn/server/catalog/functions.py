@@ -10,12 +10,12 @@ from typing import Any
 import apsw
 
 import cairn
+from cairn.model import parameters
 from cairn.model.catalog import Catalog
 from cairn.model.errors import UndefinedFunction, UndefinedTable
 from cairn.model.schema import Index, Table
 from cairn.server.catalog.schema import DATABASE, TABLES, TYPES
 from cairn.server.catalog.tables import about, all_indexes, definition, distribution, index_oid
-from cairn.server.session import settings
 from cairn.sql.functions.lists import series
 from cairn.sql.functions.numbers import total
 from cairn.sql.functions.patterns import regexp
@@ -97,7 +97,7 @@ class Functions:
                 "[]" if first is None or last is None else series(first, last, 1)
             ),
             "substring": _substring,
-            "current_setting": lambda name, *_: settings.default(self._catalog, name or ""),
+            "current_setting": lambda name, *_: parameters.default(self._catalog, name or ""),
             "format_type": _format_type,
             "to_regtype": _regtype,
             "pg_regtype": _regtype,

@@ -11,22 +11,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from cairn.server.caller import Caller
+from cairn.server.client import Client
 from cairn.server.scan.arrow_in import BatchDecoder
 from cairn.server.scan.arrow_types import BatchEncoder
 from cairn.server.scan.scans import Encode, chunks
 from cairn.server.statements import Cached
 
-if TYPE_CHECKING:
-    from cairn.server.caller import Caller
-    from cairn.server.session.session import Session
-
 __all__ = ["BatchDecoder", "copy_out"]
 
 
 async def copy_out(
-    session: Session, caller: Caller, query: Cached, drained: Callable[[Session], Any]
+    session: Client, caller: Caller, query: Cached, drained: Callable[[], Any]
 ) -> int:
     """Send the rows of `query`; the number of rows sent."""
     columns = query.prepared.columns
@@ -37,7 +35,7 @@ async def copy_out(
             is_begun = True
         session.pg.copy_data(data)
         session.flush()
-        await drained(session)
+        await drained()
         count += chunk
     if not is_begun:
         session.pg.copy_out_response(1, len(columns))

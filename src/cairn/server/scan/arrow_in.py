@@ -20,7 +20,7 @@ from cairn.model.unexpected import of_value
 from cairn.model.values import ColumnType, physical_reader, to_physical
 from cairn.server.scan.arrow_limits import read_table
 from cairn.server.scan.arrow_types import Row, load_pyarrow
-from cairn.server.session.copy_rows import check_filled, is_required, missing
+from cairn.server.scan.copy_rows import check_filled, is_required, missing
 
 #: What a column of a key is brought to before it is hashed.
 _KEY_TYPES: dict[ColumnType, Callable[[Any], Any]] = {
@@ -147,7 +147,7 @@ def _doubles(pa: Any, array: Any) -> Any:
     plain = array.cast(pa.float64())
     if pc.any(pc.is_nan(plain)).as_py():
         to_physical(ColumnType.DOUBLE, float("nan"))  # says why not
-    return pc.add(plain, 0.0)  # -0.0 becomes 0.0 (DESIGN 5.2)
+    return pc.add(plain, 0.0)  # -0.0 becomes 0.0
 
 
 def _check_json(value: str | None) -> None:

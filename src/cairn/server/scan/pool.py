@@ -12,20 +12,18 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from cairn.model.errors import CairnError, QueryCanceled
 from cairn.model.rpc import ReadRequest
+from cairn.server.caller import Caller
 from cairn.server.scan.statement import LinesAsked
 from cairn.server.scan.worker import CANNOT, END, FAILED, HEAD, ScanRequest
+from cairn.server.service import Service
 from cairn.sql import plans
-
-if TYPE_CHECKING:
-    from cairn.server.caller import Caller
-    from cairn.server.service import Service
 
 log = logging.getLogger("cairn.scan")
 

@@ -13,7 +13,7 @@ import importlib.util
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -21,15 +21,13 @@ from cairn.model.errors import CairnError, LimitExceeded, NotOwner, QueryCancele
 from cairn.model.rpc import ReadRequest
 from cairn.model.spans import Ranges, merged
 from cairn.node.statements.context import ASKED
+from cairn.server.caller import Caller
 from cairn.server.scan import pool as scan_pool
 from cairn.server.scan.arrow_types import BATCH_ROWS, Row
 from cairn.server.scan.statement import ENOUGH, LinesAsked, Scan
 from cairn.server.statements import Cached
 from cairn.sql import plans
 from cairn.storage.readers import RowReader, translated
-
-if TYPE_CHECKING:
-    from cairn.server.caller import Caller
 
 Encode = Callable[[Sequence[Row]], bytes]
 Chunks = AsyncIterator[tuple[int, bytes]]

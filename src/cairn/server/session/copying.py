@@ -15,8 +15,8 @@ from cairn.pgwire.copy import CopyFormat, CopyParser
 from cairn.pgwire.copy_out import copy_encoder, header_line
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail
 from cairn.server.scan import arrow, scans
+from cairn.server.scan.copy_rows import Fields, RowMaker, find_bad_line, insert_sql, is_required
 from cairn.server.scan.statement import LinesAsked
-from cairn.server.session.copy_rows import Fields, RowMaker, find_bad_line, insert_sql, is_required
 from cairn.sql import plans
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ async def copy_out(session: Session, plan: plans.CopyPlan) -> int:
     caller = session.caller()
     query = caller.understood(plan.query.text)
     if _is_arrow(plan.options):
-        return await arrow.copy_out(session, caller, query, _drained)
+        return await arrow.copy_out(session, caller, query, lambda: _drained(session))
     fmt = _format(plan.options)
     oids = [OIDS[column.type] for column in plan.query.columns]
     lines = copy_encoder(oids, fmt, **_options(plan.options))

@@ -1,4 +1,4 @@
-"""The notice after Parse: which parameters form the distribution key (seeds/001, DESIGN 5.4)."""
+"""The notice after Parse: which parameters form the distribution key."""
 
 from __future__ import annotations
 

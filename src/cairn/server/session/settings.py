@@ -3,53 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, InvalidParameter
+from cairn.model.parameters import DEFAULTS, shown
 from cairn.model.values import INT64_MAX
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.statements.context import OF_CLUSTER, Context
 from cairn.sql.parse.parse import check_choice
 
-#: Told to every client after login, in this order.
-REPORTED: dict[str, str] = {
-    "server_version": "15.0",
-    "server_encoding": "UTF8",
-    "client_encoding": "UTF8",
-    "DateStyle": "ISO, MDY",
-    "integer_datetimes": "on",
-    "IntervalStyle": "postgres",
-    "TimeZone": "UTC",
-    "standard_conforming_strings": "on",
-}
-
-DEFAULTS: dict[str, str] = {
-    **{name.lower(): value for name, value in REPORTED.items()},
-    "application_name": "",
-    "search_path": '"$user", public',
-    "transaction_isolation": "read committed",
-    "default_transaction_isolation": "read committed",
-    "default_transaction_read_only": "off",
-    "transaction_read_only": "off",
-    "extra_float_digits": "1",
-    "bytea_output": "hex",
-    "max_identifier_length": "63",
-    "server_version_num": "150000",
-    "is_superuser": "off",
-    "session_authorization": "",
-    "statement_timeout": "0",
-    "lock_timeout": "0",
-    "idle_in_transaction_session_timeout": "0",
-    "in_hot_standby": "off",
-    "client_min_messages": "notice",
-    "forward": "on",
-    "read_concern": "majority",
-    "jit": "off",
-    "unsafe_system_writes": "off",
-}
 #: Settings of the cluster that a session may have otherwise, with what they are by themselves.
 _COUNTS = ("sql_motion_row_max", "sql_vdbe_opcode_max")
 _FIXED = {"server_version", "server_encoding", "integer_datetimes", "server_version_num"}
@@ -122,30 +85,17 @@ class Parameters:
         value = self._state.catalog.setting(key)
         if value is None:
             raise CairnError(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
-        return _told(value)
+        return shown(value)
 
     def show_all(self) -> list[tuple[str, str]]:
         """Every parameter and its value in this session, by name."""
         known = {
-            key: _told(value)
+            key: shown(value)
             for (key, scope), value in self._state.catalog.settings.items()
             if not scope
         }
         known["read_preference"] = self._preference
         return sorted((known | DEFAULTS | self._values).items())
-
-
-def default(catalog: Catalog, name: str) -> str | None:
-    """`current_setting(name)` where no session is at hand; None for what nobody knows."""
-    key = name.lower()
-    value = DEFAULTS.get(key, catalog.setting(key))
-    return None if value is None else _told(value)
-
-
-def _told(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return str(value)
 
 
 def check(name: str, value: str) -> str:

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from cairn.model import parameters
 from cairn.model.errors import CairnError, ProtocolViolation
 from cairn.model.events import Version
 from cairn.node.statements.context import Context
@@ -20,7 +21,6 @@ from cairn.pgwire.requests import (
     Terminate,
 )
 from cairn.server.feed import asked_version
-from cairn.server.session import settings
 from cairn.server.session.login import Login, read_flag
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class StartUp:
         self._read_options(login.params.options)
         version = asked_version(login.params.options, login.params.params)
         session.pg.auth_ok()
-        for name, value in settings.REPORTED.items():
+        for name, value in parameters.REPORTED.items():
             session.pg.parameter_status(name, value)
         session.greeted()
         if version is not None:
@@ -105,6 +105,7 @@ class StartUp:
                 wants_hints=read_flag(options, "smart_connector_hints"),
                 wants_invalidation=bool(session.wants_invalidation),
                 watch=session.watch,
+                face=session.service,
             )
         )
         for name in _SETTABLE:

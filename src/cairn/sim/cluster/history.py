@@ -280,7 +280,7 @@ class History:
 
         async def ask() -> None:
             try:
-                await instance.ask_leader("expel", request, Empty, 10.0)
+                await instance.leader.ask("expel", request, Empty, 10.0)
             except CairnError as problem:
                 self._note(f"expel {victim}: {problem}")
 

@@ -7,7 +7,7 @@ when it stands still so do they.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 
@@ -18,13 +18,10 @@ from cairn.model.ranges import whole_table
 from cairn.model.rpc import ReadRequest, WriteRequest
 from cairn.model.schema import FIRST_USER_TABLE_ID, Column, Sharded, Table
 from cairn.model.values import ColumnType
-from cairn.node.instance import Instance
 from cairn.node.statements.execution import Execution
-from cairn.node.statements.reading import Reads
-from cairn.node.statements.writing import Writes
+from cairn.node.statements.executor import Executor
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.node import SimNode
-from cairn.sim.cluster.sql import answer_peers
 from cairn.sim.cluster.world import World
 
 TABLE = Table(
@@ -43,14 +40,6 @@ COUNT = f"SELECT count(*) FROM {TABLE.physical_name}"
 _SCHEMA = (ops.SCHEMA_RANGE, whole_table(system.PICO_TABLE.id), whole_table(system.PICO_INDEX.id))
 
 
-class Ways(NamedTuple):
-    """How statements reach rows from one instance."""
-
-    execution: Execution
-    reads: Reads
-    writes: Writes
-
-
 class Load:
     """Writes with unique keys. `acked` are promises, `unknown` may be there or not."""
 
@@ -63,8 +52,6 @@ class Load:
         self.stale: str | None = None
         self.reads = 0
         self.told = 0  # the most rows that a read was told of: none of them may go again
-        self._ways: dict[int, Ways] = {}
-        world.equip = self._equip
 
     # --- the table --------------------------------------------------------------------------------
 
@@ -100,15 +87,10 @@ class Load:
             if node.is_running and node.instance is not None and node.instance.data.fence.is_master
         ]
 
-    def _equip(self, node: SimNode, instance: Instance) -> None:
-        """What rows need of `server/service.py`; kept, so that no other has the same id."""
-        execution = Execution(instance, lambda _: None)
-        answer_peers(instance, execution)
-        reads = Reads(instance, execution)
-        self._ways[id(instance)] = Ways(execution, reads, Writes(reads))
-
-    def ways(self, node: SimNode) -> Ways:
-        return self._ways[id(node.instance)]
+    def ways(self, node: SimNode) -> Executor:
+        """How statements reach rows from this instance."""
+        assert node.instance is not None
+        return node.instance.executor
 
     def execution(self, node: SimNode) -> Execution:
         return self.ways(node).execution

@@ -152,7 +152,7 @@ class Nemesis:
 
         async def ask() -> None:
             try:
-                await instance.ask_leader("expel", request, ExpelResponse, 10.0)
+                await instance.leader.ask("expel", request, ExpelResponse, 10.0)
                 self._gone.add(victim.name)
             except CairnError as problem:
                 self.note(f"expel {victim}: {problem}")

@@ -20,8 +20,9 @@ from cairn.model.errors import CairnError, NoMaster, NotOwner, PartialWrite, Tab
 from cairn.model.rpc import ReadResponse, WriteResponse
 from cairn.model.schema import Table
 from cairn.node.statements.context import Context
+from cairn.node.statements.executor import Executor
 from cairn.sim.cluster.checks import Violation
-from cairn.sim.cluster.load import TABLE, Load, Ways
+from cairn.sim.cluster.load import TABLE, Load
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.register_history import ROWS, Content, History, Operation
 from cairn.sim.linear import FOREVER
@@ -159,7 +160,7 @@ class Registers:
     # --- the ways of a session --------------------------------------------------------------------
 
     async def _as_a_session_writes(
-        self, ways: Ways, plan: plans.PointWrite, params: tuple[Any, ...]
+        self, ways: Executor, plan: plans.PointWrite, params: tuple[Any, ...]
     ) -> Any:
         back: asyncio.Future[WriteResponse | CairnError]
         back = asyncio.get_running_loop().create_future()
@@ -185,7 +186,7 @@ class Registers:
 
     async def _as_a_session_reads(
         self,
-        ways: Ways,
+        ways: Executor,
         plan: plans.PointRead,
         params: tuple[Any, ...],
         versions: dict[int, int],

@@ -1,4 +1,4 @@
-"""SQL inside a simulated instance: the real executor and queue, without a face."""
+"""SQL inside a simulated instance: the real queue, and what it does told step by step."""
 
 from __future__ import annotations
 
@@ -7,28 +7,12 @@ from typing import Any
 
 from cairn.governor.actions import Action, Idle
 from cairn.governor.view import ClusterView
-from cairn.model.rpc import ReadRequest, WriteRequest
-from cairn.node.instance import Instance, decoding
-from cairn.node.statements.execution import Execution
-from cairn.node.statements.executor import Executor
-from cairn.node.statements.schema_changes import SchemaChanges
-from cairn.node.steering.queue_runner import QueueRunner
-from cairn.sql.functions import functions
+from cairn.node.instance import Instance
 
 
-def carry_sql(instance: Instance) -> QueueRunner:
-    """What `server/service.py` gives an instance, as far as the queue needs it."""
-    execution = Execution(instance, functions.register)
-    schema_changes = SchemaChanges(instance, lambda password: f"verifier of {len(password)}")
-    answer_peers(instance, execution)
-    return QueueRunner(instance, Executor(instance, execution, schema_changes))
-
-
-def answer_peers(instance: Instance, execution: Execution) -> None:
-    """Other instances send their clients' statements here."""
-    instance.handlers["read_rows"] = decoding(ReadRequest, execution.handle_read)
-    instance.handlers["write_rows"] = decoding(WriteRequest, execution.write)
-    instance.on_close.append(execution.close)
+def carry_sql(instance: Instance) -> None:
+    """The queue is run as in a real instance."""
+    instance.governor.steps.operate = instance.queue.run
 
 
 def tell_steps(instance: Instance, step: Callable[[str], None]) -> None:

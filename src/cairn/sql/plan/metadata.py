@@ -1,4 +1,4 @@
-"""Which parameters name the bucket: what smart clients are told after Parse (DESIGN 5.4)."""
+"""Which parameters name the bucket: what smart clients are told after Parse."""
 
 from __future__ import annotations
 

@@ -6,13 +6,9 @@ import asyncio
 from typing import NamedTuple
 
 from cairn.model.errors import NoMaster, OutcomeUnknown
-from cairn.model.moves import Stamp
 from cairn.model.records import Vclock, covers
-from cairn.model.topology import Instance as InstanceRow
-from cairn.model.topology import Replicaset
-from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.data_plane import DataPlane
-from cairn.replication.applier import History
+from cairn.node.rows.standing import Standing
 from cairn.replication.relay import Subscribe
 
 SYNC_S = 5.0
@@ -30,61 +26,55 @@ class AckWaiter(NamedTuple):
     since: float
 
 
-class SyncCounting:
-    """Acknowledgements of one epoch. `Replication` is built on it and brings them in."""
+class Acknowledgements:
+    """Those of one epoch. The relay brings them in; they begin anew with every epoch."""
 
-    data: DataPlane
-    acks: dict[str, Vclock]  # subscriber uuid → what it has durably
-    _name: str
-    _uuid: str
-    _state: GlobalState
-    _history: History
-    _ack_waiters: list[AckWaiter]
+    def __init__(self, standing: Standing, data: DataPlane) -> None:
+        self._standing, self._data = standing, data
+        self.vclocks: dict[str, Vclock] = {}  # subscriber uuid → what it has durably
+        self._waiters: list[AckWaiter] = []
 
-    def _replicaset(self) -> tuple[InstanceRow, Replicaset] | None:
-        raise AssertionError("given by the class above")
+    def begin_anew(self) -> None:
+        """A new epoch began: what it left out is confirmed by nobody any more."""
+        self.vclocks.clear()
+        for waiter in self._waiters:
+            if not waiter.future.done() and not self._is_history(waiter.lsn, waiter.epoch):
+                waiter.future.set_exception(self._left_out())
 
-    def is_sync(self) -> bool:
-        return self.data.fence.is_sync
-
-    def _acknowledge(self, request: Subscribe) -> None:
-        if request.epoch != self._history.epoch:
+    def take(self, request: Subscribe) -> None:
+        if request.epoch != self._standing.history.epoch:
             return  # lsns may be used again after a cut: an older ack says nothing of them
-        self.acks[request.subscriber] = request.vclock
+        self.vclocks[request.subscriber] = request.vclock
         for uuid, vclock in request.acks.items():
-            if uuid != self._uuid:
-                self.acks[uuid] = vclock
-        self._release_acks()
+            if uuid != self._standing.uuid:
+                self.vclocks[uuid] = vclock
+        self.release()
 
     def _acked(self, name: str, origin: str) -> int:
-        row = self._state.cluster.instances.get(name)
-        return 0 if row is None else self.acks.get(row.uuid, {}).get(origin, 0)
-
-    def _members(self) -> tuple[str, ...]:
-        """As recorded in Raft: not those that happen to be alive (rule 10)."""
-        found = self._replicaset()
-        return () if found is None else found[1].members
+        row = self._standing.state.cluster.instances.get(name)
+        return 0 if row is None else self.vclocks.get(row.uuid, {}).get(origin, 0)
 
     def safe_lsn(self) -> int:
-        """The lsn of our own that a majority of the recorded members has (rule 10).
+        """The lsn of our own that a majority of the recorded members has.
 
         -1: a majority has not even what earlier epochs left, and a failover could still take
         away rows that this master can read.
         """
-        have = [self._standing(name) for name in self._members()]
+        have = [self._durable_at(name) for name in self._standing.members()]
         have.sort(reverse=True)
         return have[len(have) // 2] if have else 0
 
-    def _standing(self, name: str) -> int:
-        row = self._state.cluster.instances.get(name)
-        found = self.acks.get(row.uuid, {}) if row is not None else {}
-        vclock = self.data.vclock if name == self._name else found
-        return vclock.get(self._uuid, 0) if covers(vclock, self._history.cut) else -1
+    def _durable_at(self, name: str) -> int:
+        standing = self._standing
+        row = standing.state.cluster.instances.get(name)
+        found = self.vclocks.get(row.uuid, {}) if row is not None else {}
+        vclock = self._data.vclock if name == standing.name else found
+        return vclock.get(standing.uuid, 0) if covers(vclock, standing.history.cut) else -1
 
     async def wait_readable(self, epoch: int) -> None:
         """Until nothing that a read of just now could see can be taken away by a failover."""
         try:
-            await self.wait_safe(self.data.vclock.get(self._uuid, 0), epoch)
+            await self.wait_safe(self._data.vclock.get(self._standing.uuid, 0), epoch)
         except OutcomeUnknown as problem:
             raise NoMaster(
                 "a majority of the replicaset has not confirmed the rows that were read",
@@ -100,7 +90,7 @@ class SyncCounting:
             return
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        self._ack_waiters.append(AckWaiter(lsn, epoch, future, loop.time()))
+        self._waiters.append(AckWaiter(lsn, epoch, future, loop.time()))
         try:
             async with asyncio.timeout(SYNC_S):
                 await future
@@ -113,61 +103,51 @@ class SyncCounting:
 
     def _is_history(self, lsn: int, epoch: int) -> bool:
         """Whether no cut since `epoch` has left the record out: its lsn may be another's now."""
-        now = self._history
-        return epoch >= now.epoch or lsn <= now.limit(self._uuid, epoch)
-
-    def has(self, stamp: Stamp) -> bool:
-        """Whether what came up to there, as far as it is history, is on this instance."""
-        now, vclock = self._history, self.data.vclock
-        return all(
-            vclock.get(origin, 0)
-            >= (lsn if epoch >= now.epoch else min(lsn, now.limit(origin, epoch)))
-            for origin, (lsn, epoch) in stamp.items()
-        )
+        now = self._standing.history
+        return epoch >= now.epoch or lsn <= now.limit(self._standing.uuid, epoch)
 
     def _left_out(self) -> OutcomeUnknown:
         return OutcomeUnknown(
             "another master was named before a majority of the replicaset had confirmed the row",
-            detail=f"epoch {self._history.epoch} began without it",
+            detail=f"epoch {self._standing.history.epoch} began without it",
             hint="look whether the row is there before trying again",
         )
 
-    def _drop_left_out(self) -> None:
-        """A new epoch began: what it left out is confirmed by nobody any more."""
-        for waiter in self._ack_waiters:
-            if not waiter.future.done() and not self._is_history(waiter.lsn, waiter.epoch):
-                waiter.future.set_exception(self._left_out())
-
     def tellable(self, vclock: Vclock) -> Vclock:
         """What streams may be told of `vclock`: a record that was told must not be lost."""
-        if not self.is_sync() or self._uuid not in vclock:
+        if not self._data.fence.is_sync or self._standing.uuid not in vclock:
             return vclock
-        return {**vclock, self._uuid: min(vclock[self._uuid], max(self.safe_lsn(), 0))}
+        return {
+            **vclock,
+            self._standing.uuid: min(vclock[self._standing.uuid], max(self.safe_lsn(), 0)),
+        }
 
     def waits_for(self) -> list[str]:
         """Members without whom writes do not come to an end just now."""
         long_ago = asyncio.get_running_loop().time() - SLOW_S
-        held = [waiter.lsn for waiter in self._ack_waiters if waiter.since < long_ago]
+        held = [waiter.lsn for waiter in self._waiters if waiter.since < long_ago]
         return self.missing_members(min(held)) if held else []
 
     def missing_members(self, lsn: int) -> list[str]:
         return [
-            name for name in self._members() if name != self._name and self._standing(name) < lsn
+            name
+            for name in self._standing.members()
+            if name != self._standing.name and self._durable_at(name) < lsn
         ]
 
-    def _release_acks(self) -> None:
-        if not self._ack_waiters:
+    def release(self) -> None:
+        if not self._waiters:
             return
         safe = self.safe_lsn()
         still = []
-        for waiter in self._ack_waiters:
+        for waiter in self._waiters:
             if waiter.future.done():
                 continue
             if waiter.lsn <= safe:
                 waiter.future.set_result(None)
             else:
                 still.append(waiter)
-        self._ack_waiters = still
+        self._waiters = still
 
     def prunable(self, origin: str, lsn: int, mean_bytes: float) -> int:
         """The last lsn that need not be kept: all members have it and streams had their time.
@@ -175,7 +155,11 @@ class SyncCounting:
         One record always stays: it says of which epoch this log is.
         """
         keep = min(KEEP_RECORDS, int(KEEP_BYTES / max(mean_bytes, 1.0)) + 1)
-        bound = int(self._state.setting("row_log_max", 1_000_000))
-        have = [self._acked(name, origin) for name in self._members() if name != self._name]
+        bound = int(self._standing.state.setting("row_log_max", 1_000_000))
+        have = [
+            self._acked(name, origin)
+            for name in self._standing.members()
+            if name != self._standing.name
+        ]
         wanted = min([lsn, *have])
         return min(max(min(wanted, lsn - keep), lsn - bound), lsn - 1)

@@ -160,4 +160,4 @@ def _doubles(fields: Sequence[str]) -> Sequence[Any]:
     values = _numbers(_decode_doubles, fields)
     if values is None or not math.isfinite(sum(values)):
         return _one_by_one(ColumnType.DOUBLE, fields)
-    return [value + 0.0 for value in values]  # -0.0 becomes 0.0 (DESIGN 5.2)
+    return [value + 0.0 for value in values]  # -0.0 becomes 0.0

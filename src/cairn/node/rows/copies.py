@@ -14,6 +14,7 @@ from cairn.model.topology import Replicaset
 from cairn.net.peers import Peers
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.links import LinkStatus
+from cairn.node.rows.standing import Standing
 from cairn.replication.applier import LogRefused
 from cairn.storage.full_copy import CopyHead, CopySource, CopyTarget
 
@@ -39,82 +40,80 @@ class CopyPiece(msgspec.Struct, frozen=True):
     is_last: bool = False
 
 
-class FullCopies:
-    """Both ends of a full copy. `Replication` is built on it and decides when one is needed."""
+class Copies:
+    """Both ends of a full copy. The follower decides when one is needed."""
 
-    data: DataPlane
-    _peers: Peers
-    _uuid: str
-    _entered: asyncio.Event
-    _must_copy: bool
-    _copies: dict[int, tuple[CopySource, float]]
-    _next_copy: int
+    def __init__(self, standing: Standing, data: DataPlane, peers: Peers) -> None:
+        self._standing, self._data, self._peers = standing, data, peers
+        self._given: dict[int, tuple[CopySource, float]] = {}  # and when they were last asked for
+        self._next_id = 1
 
-    def _check_peer(self, replicaset_uuid: str, subscriber: str) -> None:
-        raise AssertionError("given by the class above")
+    def close(self) -> None:
+        for source, _ in self._given.values():
+            source.close()
 
-    async def _complete(self) -> None:
-        raise AssertionError("given by the class above")
-
-    async def _copy_from(
+    async def take_from(
         self, master: InstanceRow, replicaset: Replicaset, link: LinkStatus
     ) -> None:
         link.state = "copying"
         log.info("taking a full copy of %s from %s", replicaset.name, master.name)
-        target = CopyTarget(self.data.store, master.name)
-        piece = await self._piece(master, CopyRequest(0, self._uuid, replicaset.uuid))
-        head, following = piece.head, CopyRequest(piece.copy_id, self._uuid, replicaset.uuid)
+        target = CopyTarget(self._data.store, master.name)
+        piece = await self._piece(master, CopyRequest(0, self._standing.uuid, replicaset.uuid))
+        head, following = (
+            piece.head,
+            CopyRequest(piece.copy_id, self._standing.uuid, replicaset.uuid),
+        )
         if head is None:
             raise LogRefused(f"{master.name} began a full copy without a head")
-        await self.data.run(_doing(lambda: target.begin(head)), alone=True)
+        await self._data.run(_doing(lambda: target.begin(head)), alone=True)
         piece = await self._piece(master, following)
         while not piece.is_last:
             # The next piece is read and sent while this one is written.
             coming = asyncio.ensure_future(self._piece(master, following))
             try:
                 now = piece
-                await self.data.run(
+                await self._data.run(
                     _doing(lambda p=now: target.rows(p.table_id, p.rows)),  # type: ignore[misc]
                     alone=True,
                 )
                 piece = await coming
             finally:
                 coming.cancel()
-        await self.data.run(_doing(lambda: target.finish(head)), alone=True)
-        self._must_copy = False
+        await self._data.run(_doing(lambda: target.finish(head)), alone=True)
+        self._standing.must_copy = False
         link.problem = None
         log.info("the full copy has %d rows and stands at %s", target.count, head.vclock)
 
     async def _piece(self, master: InstanceRow, request: CopyRequest) -> CopyPiece:
         return await self._peers.call(master.raft_id, "copy_rows", request, CopyPiece, 30.0)
 
-    async def handle_copy(self, request: CopyRequest) -> CopyPiece:
-        self._check_peer(request.replicaset, request.subscriber)
-        await self._complete()
+    async def give(self, request: CopyRequest) -> CopyPiece:
+        self._standing.check_peer(request.replicaset, request.subscriber)
+        await self._standing.complete()
         now = asyncio.get_running_loop().time()
         if request.copy_id == 0:
-            source = await asyncio.to_thread(CopySource, self.data.store.path)
-            copy_id = self._next_copy
-            self._next_copy += 1
-            self._copies[copy_id] = (source, now)
+            source = await asyncio.to_thread(CopySource, self._data.store.path)
+            copy_id = self._next_id
+            self._next_id += 1
+            self._given[copy_id] = (source, now)
             return CopyPiece(copy_id, head=source.head)
-        if request.copy_id not in self._copies:
+        if request.copy_id not in self._given:
             raise NoMaster("this copy was given up; begin anew")
-        source, _ = self._copies[request.copy_id]
-        self._copies[request.copy_id] = (source, now)
+        source, _ = self._given[request.copy_id]
+        self._given[request.copy_id] = (source, now)
         chunk = await asyncio.to_thread(source.chunk, COPY_BYTES)
         if chunk is None:
-            del self._copies[request.copy_id]
+            del self._given[request.copy_id]
             return CopyPiece(request.copy_id, is_last=True)
         return CopyPiece(request.copy_id, table_id=chunk[0], rows=chunk[1])
 
-    def drop_idle_copies(self) -> None:
+    def drop_idle(self) -> None:
         """Who asks no more has gone; its read transaction would keep the log of SQLite for ever."""
         now = asyncio.get_running_loop().time()
-        for copy_id, (source, used) in list(self._copies.items()):
+        for copy_id, (source, used) in list(self._given.items()):
             if now - used > COPY_IDLE_S:
                 source.close()
-                del self._copies[copy_id]
+                del self._given[copy_id]
 
 
 def _doing(work: Callable[[], None]) -> Callable[[], int]:

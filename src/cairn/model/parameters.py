@@ -1,0 +1,86 @@
+"""Parameters of sessions, as drivers know them from PostgreSQL, and settings of the cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cairn.model.catalog import Catalog
+
+#: `_pico_db_config` of a new cluster; the names are those of ALTER SYSTEM.
+SETTINGS: dict[str, Any] = {
+    "auth_password_length_min": 8,
+    "auth_password_enforce_uppercase": True,
+    "auth_password_enforce_lowercase": True,
+    "auth_password_enforce_digits": True,
+    "auth_password_enforce_specialchars": False,
+    "auth_login_attempt_max": 4,
+    "pg_statement_max": 100_000,
+    "pg_portal_max": 100_000,
+    "raft_wal_size_max": 67_108_864,
+    "raft_wal_count_max": 16_384,
+    "governor_auto_offline_timeout": 2.0,
+    "governor_raft_op_timeout": 3.0,
+    "governor_common_rpc_timeout": 3.0,
+    "governor_rpc_batch_size": 200,
+    "sql_motion_row_max": 5000,
+    "sql_vdbe_opcode_max": 0,  # no limit
+    "sql_ddl_timeout": 60.0,
+    "ddl_apply_timeout": 30.0,
+    "read_preference": "leader",
+    "topology_events_max": 100_000,
+    "row_log_max": 1_000_000,
+    "rebalance_concurrency": 1,  # moves of one replicaset at the same time
+    "rebalance_rows_per_s": 20_000,  # of one move; 0: no limit
+    "rebalance_drop_delay": 5.0,  # seconds that old rows stay after a hand-over
+    "replication_graph": "",  # "": a full mesh; else edges "i1>i2,i2>i3"
+}
+
+#: Told to every client after login, in this order.
+REPORTED: dict[str, str] = {
+    "server_version": "15.0",
+    "server_encoding": "UTF8",
+    "client_encoding": "UTF8",
+    "DateStyle": "ISO, MDY",
+    "integer_datetimes": "on",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "standard_conforming_strings": "on",
+}
+
+DEFAULTS: dict[str, str] = {
+    **{name.lower(): value for name, value in REPORTED.items()},
+    "application_name": "",
+    "search_path": '"$user", public',
+    "transaction_isolation": "read committed",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "transaction_read_only": "off",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "max_identifier_length": "63",
+    "server_version_num": "150000",
+    "is_superuser": "off",
+    "session_authorization": "",
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "in_hot_standby": "off",
+    "client_min_messages": "notice",
+    "forward": "on",
+    "read_concern": "majority",
+    "jit": "off",
+    "unsafe_system_writes": "off",
+}
+
+
+def default(catalog: Catalog, name: str) -> str | None:
+    """`current_setting(name)` where no session is at hand; None for what nobody knows."""
+    key = name.lower()
+    value = DEFAULTS.get(key, catalog.setting(key))
+    return None if value is None else shown(value)
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)

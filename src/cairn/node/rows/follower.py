@@ -1,0 +1,250 @@
+"""Follows the upstreams: pulls their records, has them applied, and by the next pull acknowledges.
+
+One task follows each upstream (all other members by default). `node/rows/mesh.py` says which
+origins are taken from which of them, so that no row crosses to an instance twice. A pull carries
+the durable vclock: it acknowledges all before it, and a broken link resumes by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import msgspec
+
+from cairn.model.errors import CairnError, NoMaster, TimedOut
+from cairn.model.records import covers
+from cairn.model.rpc import Empty, ReplicatedRequest, VclockRequest, VclockResponse
+from cairn.net.peers import Peers
+from cairn.node.consensus.raft_runner import RaftRunner
+from cairn.node.rows.acknowledgements import Acknowledgements
+from cairn.node.rows.ballots import Ballots, only
+from cairn.node.rows.copies import Copies
+from cairn.node.rows.data_plane import DataPlane
+from cairn.node.rows.links import KnownEpochs, LinkStatus
+from cairn.node.rows.mesh import Mesh
+from cairn.node.rows.standing import Standing
+from cairn.node.runtime import Runtime, spawn
+from cairn.node.waiting import signalled, until
+from cairn.replication.applier import (
+    CutForgotten,
+    LogRefused,
+    NotHistory,
+    OtherHistory,
+    check_origins,
+)
+from cairn.replication.relay import LogTooShort, Rows, Subscribe
+from cairn.storage.row_log import LogReader
+
+log = logging.getLogger("cairn.replication")
+
+PULL_S = 0.5  # how long a relay holds a pull without news: also the heartbeat
+CALL_S = 5.0
+BATCH = 500
+REFUSED_PAUSE_S = 5.0
+NEVER_S = 1e6  # how stale a replica is that has never had everything
+
+
+class Follower:
+    def __init__(
+        self,
+        standing: Standing,
+        data: DataPlane,
+        reader: LogReader,
+        runner: RaftRunner,
+        peers: Peers,
+        runtime: Runtime,
+        acks: Acknowledgements,
+        mesh: Mesh,
+        ballots: Ballots,
+        copies: Copies,
+    ) -> None:
+        self._standing, self._data, self._reader = standing, data, reader
+        self._runner, self._peers, self._runtime = runner, peers, runtime
+        self._acks, self._mesh, self._ballots, self._copies = acks, mesh, ballots, copies
+        self.links: dict[str, LinkStatus] = {}  # by upstream uuid
+        self._epochs = KnownEpochs(reader.epochs_at)
+        self._wake = asyncio.Event()
+
+    def follow(self, *, is_new_epoch: bool) -> None:
+        """Entries were applied."""
+        if is_new_epoch:
+            self._epochs.forget()  # after a cut the same lsn may be another record
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Keep one task for each upstream that the replication graph gives us."""
+        tasks: dict[str, asyncio.Task[None]] = {}
+        try:
+            while True:
+                wanted = {row.uuid: row for row in self._mesh.upstreams()}
+                for uuid in [uuid for uuid in tasks if uuid not in wanted]:
+                    tasks.pop(uuid).cancel()
+                    self._lost(uuid)
+                    self.links.pop(uuid, None)
+                for uuid, row in wanted.items():
+                    if uuid not in tasks or tasks[uuid].done():
+                        tasks[uuid] = spawn(self._follow(row.name, uuid), f"follow {row.name}")
+                self._wake.clear()
+                await signalled(self._wake, 1.0)
+        finally:
+            for task in tasks.values():
+                task.cancel()
+
+    async def _follow(self, name: str, uuid: str) -> None:
+        link = self.links.setdefault(uuid, LinkStatus(upstream=name))
+        while True:
+            try:
+                await self._standing.entered.wait()
+                await self._pull(name, uuid, link)
+            except LogTooShort as problem:
+                if self._standing.is_master(name):
+                    log.warning("%s: %s", name, problem)
+                    self._standing.must_copy = True
+                await asyncio.sleep(0.2)
+            except CutForgotten as problem:
+                self._stopped(link, uuid, problem)
+                self._standing.must_copy = True
+                await asyncio.sleep(0.2)
+            except OtherHistory as problem:
+                self._stopped(link, uuid, problem)
+                if self._standing.is_master(name):
+                    await self._start_anew(name, problem.origin)
+                else:
+                    await asyncio.sleep(1.0)
+            except (LogRefused, msgspec.DecodeError) as problem:
+                self._stopped(link, uuid, problem)
+                await asyncio.sleep(REFUSED_PAUSE_S)
+            except CairnError as problem:
+                link.state, link.problem = "off", str(problem)
+                self._lost(uuid)
+                await asyncio.sleep(0.1)
+
+    def _lost(self, uuid: str) -> None:
+        self._ballots.lost(uuid)
+        self._mesh.lost(uuid)
+
+    async def _start_anew(self, master: str, origin: str) -> None:
+        epoch = self._reader.epochs_at(self._data.vclock).get(origin, 0)
+        await self._standing.start_anew(master, origin, epoch)
+
+    def _stopped(self, link: LinkStatus, uuid: str, problem: Exception) -> None:
+        """What came must not be applied. The governor is told with the next heartbeat."""
+        if link.problem != str(problem):
+            log.error("stopped following %s: %s", link.upstream, problem)
+        link.state, link.problem = "stopped", str(problem)
+        self._lost(uuid)
+
+    async def _pull(self, name: str, uuid: str, link: LinkStatus) -> None:
+        found = self._standing.replicaset()
+        row = self._standing.state.cluster.instances.get(name)
+        if found is None or row is None:
+            raise NoMaster(f"{name} is no member any more")
+        if self._standing.must_copy and self._standing.is_master(name):
+            await self._copies.take_from(row, found[1], link)
+            self._epochs.forget()
+            return  # the next pull begins with a fresh look at where we stand
+        if uuid not in self._ballots.known:
+            await self._ballots.ask(row, found[1], link)
+        # From here to the question nothing may come in between: it acknowledges what is here, and
+        # in an epoch that has begun but was not entered that may be a tail.
+        await self._standing.entered.wait()
+        taken = self._mesh.origins_at(uuid)
+        vclock, asked_at = dict(self._data.vclock), self._runtime.boot_clock()
+        epoch = 0 if self._standing.must_copy else self._standing.history.epoch  # 0: no claim
+        request = Subscribe(
+            self._standing.uuid,
+            found[1].uuid,
+            vclock,
+            taken if link.knows_lists else (),
+            BATCH,
+            PULL_S,
+            self._acks.vclocks,
+            epoch,
+            self._mesh.seen_of(uuid),
+            self._epochs.at(vclock),
+        )
+        answer = await self._peers.call(row.raft_id, "subscribe", request, Rows, CALL_S)
+        check_origins(answer.records, request.origins, self._standing.uuid)
+        if not link.knows_lists:
+            answer = only(answer, taken)
+        self._mesh.heard(uuid, answer)
+        waits_for = await self._apply(request, answer, link) if answer.records else None
+        link.state, link.problem = "follow", waits_for
+        link.compared(self._data.vclock, answer.vclock, asked_at)
+
+    async def _apply(self, request: Subscribe, answer: Rows, link: LinkStatus) -> str | None:
+        """What the records wait for, if none of them could be applied."""
+        applier, waits_for = self._standing.applier, None
+        link.took(answer.records)
+        try:
+            # Judged by the epoch that the writer has entered when it gets there, not by today's.
+            done = await self._data.run(lambda: applier.apply(answer.records, applier.history))
+            link.dropped(done.known)
+            applied, waits_for = done.applied, done.waits_for
+        except LogRefused as problem:
+            now = self._standing.history.epoch
+            is_behind = isinstance(problem, NotHistory) and answer.entered < now
+            if request.epoch == now and not is_behind:
+                raise
+            applied = 0  # a new epoch came between question and answer: ask again
+        if not applied:
+            await asyncio.sleep(0.02)  # it has to wait for Raft or for the rest of an epoch
+        return None if applied else waits_for
+
+    def view(self) -> list[dict[str, Any]]:
+        """The links for `cairn status`."""
+        now = self._runtime.boot_clock()
+        return [
+            {
+                "upstream": link.upstream,
+                "state": link.state,
+                "problem": link.problem,
+                "lag_rows": link.lag_rows,
+                "lag_s": link.lag_s(now),
+                "records": link.records,
+                "twice": link.twice,
+                "bytes": link.bytes,
+            }
+            for _, link in sorted(self.links.items())
+        ]
+
+    def stale_s(self) -> float | None:
+        """Seconds since this replica last had everything; None for a master, who always has."""
+        found = self._standing.replicaset()
+        if found is None or found[1].current_master_name == self._standing.name:
+            return None
+        master = self._standing.state.cluster.instances.get(found[1].current_master_name)
+        link = self.links.get(master.uuid) if master is not None else None
+        lag_s = None if link is None else link.lag_s(self._runtime.boot_clock())
+        return NEVER_S if lag_s is None else lag_s
+
+    async def caught_up(self, request: ReplicatedRequest) -> Empty:
+        """Answered once this instance has all rows that its master had when asked."""
+        await self._runner.wait_applied(request.index, request.timeout_s)
+        await self._standing.entered.wait()
+        found = self._standing.replicaset()
+        if found is None:
+            raise NoMaster("this instance is in no replicaset yet")
+        master = self._standing.state.cluster.master_of(found[1].name)
+        if master is None and self._standing.name not in found[1].members:
+            raise NoMaster(
+                f"{found[1].name} has no master to take rows from; "
+                f"{', '.join(found[1].members) or 'nobody'} has them"
+            )
+        if master is None or master.name == self._standing.name:
+            return Empty()
+        body = VclockRequest(0, request.timeout_s)
+        there = await self._peers.call(
+            master.raft_id, "vclock", body, VclockResponse, request.timeout_s
+        )
+
+        def is_equal() -> bool:
+            return not self._standing.must_copy and covers(self._data.vclock, there.vclock)
+
+        if not await until(is_equal, request.timeout_s):
+            link = self.links.get(master.uuid, LinkStatus())
+            why = link.problem or f"{link.lag_rows} behind"
+            raise TimedOut(f"waiting for rows of {master.name}: {why}")
+        return Empty()
