@@ -300,8 +300,18 @@ MUTANTS = tuple(
         ),
         (
             *("9", "a new leader does not wait", LEASES),
-            *("self._leader_since = self._runtime.boot_clock()", "self._leader_since = 0.0"),
+            *("self._inherited_until = self._runtime.boot_clock() + LEASE_S", "pass"),
             SIM + "a_new_leader_waits_one_lease_time_before_it_names_a_master",
+        ),
+        (
+            *("9", "the silence of one voter ends leases", LEASES),
+            *("self._runner.core.members.agreed(ago_ms) / 1000", "max(ago_ms.values()) / 1000"),
+            SIM + "one_voter_that_heard_nothing_does_not_end_leases",
+        ),
+        (
+            *("9", "what an earlier life answered is forgotten", "node/consensus/last_words.py"),
+            *("= 0, clock(), clock()", "= 0, 0.0, 0.0"),
+            "tests/node/test_last_words.py::test_a_new_life_may_have_answered_until_it_began",
         ),
         # --- sync ---------------------------------------------------------------------------------
         (

@@ -211,6 +211,18 @@ def test_a_new_leader_waits_one_lease_time_before_it_names_a_master() -> None:
     played("async", script)
 
 
+def test_one_voter_that_heard_nothing_does_not_end_leases() -> None:
+    async def script(scene: Triple) -> None:
+        replicaset = next(iter(inside(scene.third).state.cluster.replicasets))
+        scene.cut(scene.leader, scene.third)
+        await asyncio.sleep(1.5)
+        await scene.lead(scene.master)
+        await asyncio.sleep(0.1)  # all have told it when they last answered
+        assert inside(scene.master).lease_giver.wait_s(replicaset) > 0.5
+
+    played("async", script)
+
+
 # --- sync (rule 10) -------------------------------------------------------------------------------
 
 

@@ -169,6 +169,26 @@ class LeaseRequest(msgspec.Struct, frozen=True):
     uuid: str = ""
 
 
+class LastWordRequest(msgspec.Struct, frozen=True):
+    """A new leader asks a voter: how long has it not answered any leader before `term`?"""
+
+    term: int
+
+
+class LastWordResponse(msgspec.Struct, frozen=True):
+    ago_s: float
+
+
+class ReachRequest(msgspec.Struct, frozen=True):
+    """Does this instance get an answer from that one, now?"""
+
+    raft_id: int
+
+
+class ReachResponse(msgspec.Struct, frozen=True):
+    is_reached: bool
+
+
 class LeaseResponse(msgspec.Struct, frozen=True):
     granted: bool
     lease_s: float = 0.0

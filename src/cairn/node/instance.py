@@ -21,9 +21,11 @@ from cairn.model.rpc import (
     ExpelRequest,
     IndexResponse,
     JoinRequest,
+    LastWordRequest,
     LeaseRequest,
     LinkReport,
     PromiseRequest,
+    ReachRequest,
     ReadRequest,
     ReplicatedRequest,
     SchemaChangeRequest,
@@ -69,6 +71,7 @@ from cairn.node.steering.membership import Membership
 from cairn.node.steering.move_driver import MoveDriver
 from cairn.node.steering.queue_runner import QueueRunner
 from cairn.node.steering.sentinel import Sentinel
+from cairn.node.steering.witnesses import Witnesses
 from cairn.pgwire.scram import make_verifier
 from cairn.raft.types import Role
 from cairn.replication.relay import Subscribe
@@ -144,7 +147,7 @@ class Instance:
             self.state, self.runner, peers, self.voters, runtime.chance, contacts, self._call_here
         )
         self.membership = Membership(self.state, self.runner, self.proposer, runtime)
-        self.lease_giver = LeaseGiver(self.state, self.runner, runtime)
+        self.lease_giver = LeaseGiver(self.state, self.runner, peers, runtime)
         self.lease = LeaseHolder(
             self.name, self.state, self.runner, peers, runtime, self.lease_giver.grant
         )
@@ -168,7 +171,10 @@ class Instance:
         self._told_stopped: tuple[str, ...] = ()
         self._offline: Set[int] = frozenset()  # raft_ids, as of the last change
         self._led_by = 0
-        self.sentinel = Sentinel(self.name, self.state, self.runner, self._update_instance)
+        self.witnesses = Witnesses(self.name, self.state, peers)
+        self.sentinel = Sentinel(
+            self.name, self.state, self.runner, self.witnesses, self._update_instance
+        )
         self._make_executor()
         self.queue = QueueRunner(self.state, self.runner, self.proposer, self.executor)
         steps = Steps(
@@ -396,6 +402,8 @@ class Instance:
             who = "this instance" if core.role is Role.LEADER else f"instance {core.leader}"
             log.info("%s leads Raft in term %d", who, core.term)
             self.local.write_leader(core.term, core.leader)
+        if core.role is Role.LEADER:
+            self.lease_giver.began()
         self.governor.wake()
 
     async def _update_instance(self, request: UpdateInstanceRequest) -> Empty:
@@ -416,6 +424,8 @@ class Instance:
             PeerCall("wait_index", WaitIndexRequest, self._wait_index, raft),
             PeerCall("read_index", Empty, self._read_index, raft),
             PeerCall("lease", LeaseRequest, self.lease_giver.grant, raft),
+            PeerCall("last_word", LastWordRequest, self.lease_giver.last_word, raft),
+            PeerCall("reach", ReachRequest, self.witnesses.answer, raft),
             PeerCall("promise", PromiseRequest, data.promise, raft),
             PeerCall("vclock", VclockRequest, data.position, raft),
             PeerCall("replicated", ReplicatedRequest, replication.follower.caught_up, raft),

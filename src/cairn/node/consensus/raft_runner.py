@@ -17,9 +17,11 @@ from cairn.model.errors import CairnError, NotLeader, TimedOut
 from cairn.model.topology import Position
 from cairn.net.link import Link
 from cairn.net.peers import Peers
+from cairn.node.consensus.last_words import LastWords
 from cairn.node.consensus.snapshots import SnapshotReceiver, SnapshotSender
 from cairn.node.runtime import Runtime, spawn, timestamp
 from cairn.raft.core import RaftCore
+from cairn.raft.kinds import OF_LEADERS
 from cairn.raft.types import (
     BadMessage,
     ConfChangeV2,
@@ -87,6 +89,7 @@ class RaftRunner:
         self._reads: dict[bytes, asyncio.Future[int]] = {}
         self._read_number = 0
         self._applied_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self.words = LastWords(runtime.boot_clock)
         self.ticks = 0
         self.heard: dict[int, int] = {}  # raft_id → our tick at which it was last heard
         self.stalled_until = 0  # ticks before which we judge nobody
@@ -243,6 +246,8 @@ class RaftRunner:
         if snapshot is not None and not self.receiver.has(snapshot.handle):
             spawn(self._fetch(message), "fetch snapshot")
             return
+        if message.kind in OF_LEADERS and message.term >= self.core.term:
+            self.words.answered(message.term)
         self.core.step(message)
         self._note_silence()
         self.wake()

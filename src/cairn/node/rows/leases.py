@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable
 
 from cairn.model.errors import CairnError, NotLeader
-from cairn.model.rpc import LeaseRequest, LeaseResponse
+from cairn.model.rpc import LastWordRequest, LastWordResponse, LeaseRequest, LeaseResponse
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.raft_runner import RaftRunner
-from cairn.node.runtime import Runtime
+from cairn.node.runtime import Runtime, spawn
 
 log = logging.getLogger("cairn.lease")
 
@@ -80,10 +80,49 @@ class LeaseHolder:
 class LeaseGiver:
     """On the leader. Remembers when it last said yes, so that a successor waits long enough."""
 
-    def __init__(self, state: GlobalState, runner: RaftRunner, runtime: Runtime) -> None:
-        self._state, self._runner, self._runtime = state, runner, runtime
+    def __init__(
+        self, state: GlobalState, runner: RaftRunner, peers: Peers, runtime: Runtime
+    ) -> None:
+        self._state, self._runner = state, runner
+        self._peers, self._runtime = peers, runtime
         self._granted: dict[str, float] = {}  # replicaset → boot clock of the last yes
-        self._term, self._leader_since = 0, 0.0
+        self._term, self._inherited_until = 0, 0.0
+        self._answered: dict[int, float] = {}  # voter → when it last answered an earlier leader
+
+    def began(self) -> None:
+        """This instance leads now."""
+        if self._term != self._runner.term:
+            self._note_tenure()
+            spawn(self._learn(self._term), "last words")
+
+    async def _learn(self, term: int) -> None:
+        """Leases that an earlier leader gave end sooner than they might: voters know when."""
+        members = self._runner.core.members
+        voters = sorted({*members.voters, *members.outgoing})
+        await asyncio.gather(*(self._hear(voter, term) for voter in voters))
+
+    async def _hear(self, voter: int, term: int) -> None:
+        try:
+            if voter == self._runner.raft_id:
+                ago_s = self._runner.words.ago_s(term)
+            else:
+                request = LastWordRequest(term)
+                found = await self._peers.call(
+                    voter, "last_word", request, LastWordResponse, LEASE_S
+                )
+                ago_s = found.ago_s
+        except CairnError:
+            return
+        now = self._runtime.boot_clock()
+        if term != self._term:
+            return
+        self._answered[voter] = now - ago_s
+        ago_ms = {each: int(1000 * (now - at)) for each, at in self._answered.items()}
+        silent_s = self._runner.core.members.agreed(ago_ms) / 1000
+        self._inherited_until = min(self._inherited_until, now - silent_s + LEASE_S)
+
+    def last_word(self, request: LastWordRequest) -> LastWordResponse:
+        return LastWordResponse(self._runner.words.ago_s(request.term))
 
     async def grant(self, request: LeaseRequest) -> LeaseResponse:
         if not self._runner.is_leader:
@@ -97,6 +136,7 @@ class LeaseGiver:
             return LeaseResponse(False, why=refusal)
         instance = self._state.cluster.instances[request.instance]
         self._granted[instance.replicaset_name] = self._runtime.boot_clock()
+        self._runner.words.answered(self._runner.term)  # our own part in the round
         return LeaseResponse(True, LEASE_S, index=index)
 
     def _why_not(self, request: LeaseRequest) -> str:
@@ -120,11 +160,12 @@ class LeaseGiver:
     def _note_tenure(self) -> None:
         if self._term != self._runner.term:
             self._term = self._runner.term
-            self._leader_since = self._runtime.boot_clock()
+            self._inherited_until = self._runtime.boot_clock() + LEASE_S
             self._granted.clear()
+            self._answered.clear()
 
     def wait_s(self, replicaset: str) -> float:
         """How long until no lease of the old master can be alive."""
         self._note_tenure()
-        last = max(self._granted.get(replicaset, 0.0), self._leader_since)
-        return max(last + LEASE_S - self._runtime.boot_clock(), 0.0)
+        until = max(self._granted.get(replicaset, 0.0) + LEASE_S, self._inherited_until)
+        return max(until - self._runtime.boot_clock(), 0.0)

@@ -14,19 +14,31 @@ from cairn.model.errors import CairnError
 from cairn.model.rpc import UpdateInstanceRequest
 from cairn.model.topology import Grade, Instance
 from cairn.node.consensus.global_state import GlobalState
-from cairn.node.consensus.raft_runner import TICK_S, RaftRunner
+from cairn.node.consensus.raft_runner import ELECTION_TICKS, TICK_S, RaftRunner
+from cairn.node.steering.witnesses import Witnesses
 
 log = logging.getLogger("cairn.sentinel")
 
-PERIOD_S = 0.2
+PERIOD_S = 0.1
+ASK_AGAIN_TICKS = 5  # others are asked again of one whom they reached
 AUTO_ONLINE_FIRST_S, AUTO_ONLINE_LAST_S = 1.0, 60.0
 
 Update = Callable[[UpdateInstanceRequest], Awaitable[object]]
 
 
 class Sentinel:
-    def __init__(self, name: str, state: GlobalState, runner: RaftRunner, update: Update) -> None:
+    def __init__(
+        self,
+        name: str,
+        state: GlobalState,
+        runner: RaftRunner,
+        witnesses: Witnesses,
+        update: Update,
+    ) -> None:
         self._name, self._state, self._runner, self._update = name, state, runner, update
+        self._witnesses = witnesses
+        self._vouched: dict[str, int] = {}  # suspect → tick at which others were asked of it
+        self._given_up = 0  # the leader whose silence was the reason of our election
         self._watched_since: dict[tuple[int, int], int] = {}  # (raft_id, incarnation) → tick
         self._judging_term = 0
         self._followed = 0  # the last leader other than ourselves
@@ -59,10 +71,36 @@ class Sentinel:
         limit_s = float(self._state.setting("governor_auto_offline_timeout", 2.0))
         for instance in list(self._state.cluster.instances.values()):
             silence_s = self._silence(instance, ticks) * TICK_S
-            if silence_s > limit_s:
+            if silence_s > limit_s or (
+                silence_s > limit_s / 2 and await self._is_surely_gone(instance, ticks)
+            ):
                 log.warning("%s has been silent for %.1f s", instance.name, silence_s)
                 await self._update(self._request(instance, Grade.OFFLINE, "silent"))
                 return  # one at a time, judged again from what is then known
+
+    async def _is_surely_gone(self, instance: Instance, ticks: int) -> bool:
+        """A master whose rows somebody else could serve is given up early, if others agree."""
+        if not self._has_heir(instance):
+            return False  # nothing is won by haste
+        if instance.raft_id == self._given_up:
+            return True  # those who elected us have not heard it either
+        if ticks - self._vouched.get(instance.name, -ASK_AGAIN_TICKS) < ASK_AGAIN_TICKS:
+            return False
+        self._vouched[instance.name] = ticks
+        heard = self._runner.heard.get(instance.raft_id)
+        agreed = await self._witnesses.agree(instance)
+        return agreed and self._runner.heard.get(instance.raft_id) == heard
+
+    def _has_heir(self, instance: Instance) -> bool:
+        replicaset = self._state.cluster.replicasets.get(instance.replicaset_name)
+        if replicaset is None or replicaset.current_master_name != instance.name:
+            return False
+        return any(
+            row.name != instance.name
+            and row.name in replicaset.members
+            and row.current_state.grade is row.target_state.grade is Grade.ONLINE
+            for row in self._state.cluster.members(replicaset.name)
+        )
 
     def _begin_tenure(self) -> None:
         """A new leader gives everybody the whole time, but the leader it followed: that one it
@@ -71,6 +109,10 @@ class Sentinel:
         last_word = self._runner.heard.get(self._followed)
         old = self._state.cluster.by_raft_id(self._followed)
         self._watched_since.clear()
+        self._vouched.clear()
+        self._given_up = 0
+        if last_word is not None and self._runner.ticks - last_word >= ELECTION_TICKS:
+            self._given_up = self._followed
         self._runner.heard.clear()
         if old is not None and last_word is not None:
             self._watched_since[old.raft_id, old.target_state.incarnation] = last_word
