@@ -37,9 +37,9 @@ class Extended:
 
     def parse(self, request: Parse) -> Coroutine[Any, Any, None] | None:
         self._book.check_name(request.name)
-        service = self._session.service
-        cached = service.statements.at_once(
-            request.sql, request.param_oids, self._session.user_id, service.catalog
+        face = self._session.face
+        cached = face.statements.at_once(
+            request.sql, request.param_oids, self._session.user_id, face.catalog
         )
         if cached is None:
             return self._parse_later(request)
@@ -50,16 +50,16 @@ class Extended:
         self._parsed(request, await self._session.understood(request.sql, request.param_oids))
 
     def _parsed(self, request: Parse, cached: Cached) -> None:
-        service = self._session.service
-        cached.check_rights(self._session.user_id, service.catalog)
+        face = self._session.face
+        cached.check_rights(self._session.user_id, face.catalog)
         if self._session.wants_metadata:
-            self._pg.notice(metadata_notice(cached, service.catalog))
+            self._pg.notice(metadata_notice(cached, face.catalog))
         self._book.parse(request.name, cached, cached.signature)
         self._pg.parse_complete()
 
     def bind(self, request: Bind) -> None:
         statement = self._book.statement(request.statement)
-        catalog = self._session.service.catalog
+        catalog = self._session.face.catalog
         if not statement.plan.is_fresh(catalog):
             self._refresh(statement, catalog)
         if self._at_once.run(request, statement):
@@ -74,7 +74,7 @@ class Extended:
             planned, present = catalog.first_change(stale.prepared.tables)
             name = statement.name.decode() if self._session.wants_invalidation == "named" else None
             raise StatementInvalidated(prepared_version=planned, current_version=present, name=name)
-        fresh = self._session.service.statements.replanned(stale, self._session.user_id, catalog)
+        fresh = self._session.face.statements.replanned(stale, self._session.user_id, catalog)
         statement.plan, statement.signature = fresh, fresh.signature
 
     def describe(self, request: Describe) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import shutil
 import traceback
 import zlib
 from pathlib import Path
@@ -220,7 +219,3 @@ def drop_database(directory: Path, only: Any = None) -> None:
     for name in DATABASE_FILES:
         if only is None or any(path.name.startswith(name.partition("-")[0]) for path in only):
             (directory / name).unlink(missing_ok=True)
-
-
-def wipe(directory: Path) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
