@@ -11,7 +11,7 @@ import pytest
 
 from cairn.model.schema import Table
 from cairn.model.system_tables import SYSTEM_TABLES
-from cairn.model.table_pages import columns_page, page_of
+from tests.model.table_pages import columns_page, page_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "system-tables.md"
 

@@ -25,6 +25,13 @@ def row(start: int, end: int, owner: str, **fields: Any) -> BucketRange:
     return BucketRange("default", start, end, fields.pop("state", ACTIVE), owner, **fields)
 
 
+def owner_of(cluster: Cluster, bucket: int) -> str | None:
+    for found in cluster.buckets:
+        if found.start <= bucket <= found.end:
+            return found.owner
+    return None
+
+
 def cluster_of(*rows: BucketRange, count: int = 30, sets: str = "st", **fields: Any) -> Cluster:
     """Replicasets `s`, `t`, …, each with two instances; masters are s1, t1, …"""
     names = [f"{name}{n}" for name in sets for n in (1, 2)]

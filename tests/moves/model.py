@@ -35,7 +35,7 @@ from cairn.node.rows.data_plane import fence_of
 from cairn.raft.cas import Accepted, CasLog, LogRecord, Standing
 from cairn.storage.data_store import Fence
 from tests.moves.maps import applied as picture_after
-from tests.moves.maps import begun, cluster_of, row, view
+from tests.moves.maps import begun, cluster_of, owner_of, row, view
 
 NAMES = ("s1", "s2", "t1", "t2")
 BUCKET, TABLE = 1, 100
@@ -579,7 +579,7 @@ class Model:
             self._check_rest(state)
 
     def _check_rest(self, state: State) -> None:
-        owner = picture(state.log).owner_of("default", BUCKET)
+        owner = owner_of(picture(state.log), BUCKET)
         for at, me in enumerate(state.insts):
             if not me.alive or NAMES[at][0] == owner or me.fence < len(state.log):
                 continue

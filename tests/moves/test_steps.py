@@ -26,6 +26,7 @@ from tests.moves.maps import (
     frozen,
     handed_over,
     move_of,
+    owner_of,
     row,
     with_set,
 )
@@ -343,7 +344,7 @@ def test_every_bucket_is_in_one_row_and_has_one_owner_whatever_steps_are_made() 
             ranges.check_cover(cluster.buckets, 30)
             assert {each.owner for each in cluster.buckets} <= set("stu"), f"seed {seed}"
             for bucket in range(1, 31):
-                if cluster.owner_of("default", bucket) != before.owner_of("default", bucket):
+                if owner_of(cluster, bucket) != owner_of(before, bucket):
                     assert ": handed over" in step.say, f"seed {seed}: {step.say}"
             moving = [each.move_id for each in cluster.buckets if each.move_id is not None]
             opened = [move.id for move in cluster.moves.values() if move.is_open]

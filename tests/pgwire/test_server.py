@@ -217,10 +217,10 @@ def test_a_notice_has_severity_code_and_message_and_no_more() -> None:
 
 def test_the_other_answers_are_as_the_protocol_has_them() -> None:
     pg = opened()
-    pg.parse_complete(), pg.bind_complete(), pg.close_complete(), pg.no_data()
+    pg.parse_complete(), pg.bind_complete(), pg.close_complete()
     pg.empty_query(), pg.portal_suspended(), pg.copy_done(), pg.ready("T")
     assert pg.take() == b"".join(
-        message(kind) for kind in (b"1", b"2", b"3", b"n", b"I", b"s", b"c")
+        message(kind) for kind in (b"1", b"2", b"3", b"I", b"s", b"c")
     ) + message(b"Z", b"T")
     pg.parameter_description([20, 25])
     pg.row_description([("n", 20, 1)])

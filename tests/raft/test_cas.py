@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from cairn.raft.cas import (
     Accepted,
     AlreadyAppended,
-    Applied,
     CasLog,
     CompactedAway,
     ConflictFound,
@@ -19,9 +18,7 @@ from cairn.raft.cas import (
     NotReady,
     Predicate,
     Standing,
-    Superseded,
     WrongTerm,
-    outcome_of,
 )
 
 LEADS = Standing(is_leader=True, leader=1, term=3, committed_in_term=True)
@@ -77,11 +74,6 @@ def test_entries_that_were_cut_or_compacted_are_forgotten() -> None:
     assert log.check(Predicate(5, 3, (A,)), b"six", (), LEADS) == CompactedAway(6)
     log.rebuild(1, [LogRecord(2, 1, b"two", (A,))])
     assert log.check(Predicate(1, 3, (A,)), b"new", (), LEADS) == ConflictFound(2, 1, b"two")
-
-
-def test_what_a_waiter_is_told() -> None:
-    assert outcome_of(5, 2, 2) == Applied(5, 2)
-    assert outcome_of(5, 2, 3) == Superseded(5, 3)
 
 
 bounds = st.none() | st.binary(max_size=1).filter(lambda b: not b or b[0] < 6)

@@ -22,7 +22,7 @@ from cairn.model.schema import FIRST_USER_TABLE_ID, Column, Index, Sharded, Tabl
 from cairn.model.values import ColumnType
 from cairn.replication.applier import History
 from cairn.storage.data_store import DataStore, Fence
-from cairn.storage.row_log import Applier, LogReader, Outcome
+from cairn.storage.row_log import Applier, LogReader, Taken
 
 TABLE = Table(
     id=FIRST_USER_TABLE_ID,
@@ -113,7 +113,7 @@ class Site:
         return self.group(lambda: self.applier.enter_epoch(History(epoch, cut, before)))
 
     def take(self, records: Iterable[Packed]) -> int:
-        done: Outcome = self.group(lambda: self.applier.apply(list(records), self.applier.history))
+        done: Taken = self.group(lambda: self.applier.apply(list(records), self.applier.history))
         return done.applied
 
     def log_of(self, origin: str, after: int = 0) -> list[Packed]:

@@ -17,7 +17,7 @@ RELAY = "replication/relay.py"
 ROUTING = "replication/routing.py"
 FOLLOWER = "node/rows/follower.py"
 REPLICATION = "node/rows/replication.py"
-STANDING = "node/rows/standing.py"
+PLACE = "node/rows/place.py"
 MESH = "node/rows/mesh.py"
 RELAYING = "node/rows/relay.py"
 ACKS = "node/rows/acknowledgements.py"
@@ -86,7 +86,7 @@ MUTANTS = tuple(
         ),
         (
             *("2", "a tail is acknowledged in a new epoch", FOLLOWER),
-            *("await self._standing.entered.wait()\n        taken =", "taken ="),
+            *("await self._place.entered.wait()\n        taken =", "taken ="),
             EPOCHS + "an_acknowledgement_in_a_new_epoch_is_never_of_a_tail",
         ),
         (
@@ -195,7 +195,7 @@ MUTANTS = tuple(
         (
             *("2", "a missed cut is not noticed", RELAYING),
             *(
-                "if request.epoch == self._standing.history.epoch:\n            check",
+                "if request.epoch == self._place.history.epoch:\n            check",
                 "if False:\n            check",
             ),
             LINKS + "a_log_that_tells_another_history_is_put_aside_and_the_rows_are_copied",
@@ -330,7 +330,7 @@ MUTANTS = tuple(
             SIM + "a_sync_write_is_acknowledged_when_a_majority_has_it_on_disk",
         ),
         (
-            *("10", "only the living count", STANDING),
+            *("10", "only the living count", PLACE),
             "return () if found is None else found[1].members",
             "return () if found is None else tuple(n for n in found[1].members if "
             'self.state.cluster.instances[n].current_state.grade.value == "Online")',
@@ -338,7 +338,7 @@ MUTANTS = tuple(
         ),
         (
             *("10", "an acknowledgement of another epoch counts", ACKS),
-            *("if request.epoch != self._standing.history.epoch:", "if False:"),
+            *("if request.epoch != self._place.history.epoch:", "if False:"),
             SIM + "an_acknowledgement_of_another_epoch_is_not_counted",
         ),
         (
@@ -354,8 +354,8 @@ MUTANTS = tuple(
         ),
         (
             *("10", "what earlier epochs left is not waited for", ACKS),
-            "return vclock.get(standing.uuid, 0) if covers(vclock, standing.history.cut) else -1",
-            "return vclock.get(standing.uuid, 0)",
+            "return vclock.get(place.uuid, 0) if covers(vclock, place.history.cut) else -1",
+            "return vclock.get(place.uuid, 0)",
             ANSWERS + "a_read_at_a_new_master_waits_until_a_majority_has_what_the_old_one_left",
         ),
         (
@@ -370,7 +370,7 @@ MUTANTS = tuple(
         ),
         (
             *("10", "streams are told of rows that may go again", ACKS),
-            *("if not self._data.fence.is_sync or self._standing.uuid not in vclock:", "if True:"),
+            *("if not self._data.fence.is_sync or self._place.uuid not in vclock:", "if True:"),
             ANSWERS + "streams_are_told_only_what_a_majority_has",
         ),
         # --- connections, judges, governor --------------------------------------------------------
@@ -503,7 +503,7 @@ MUTANTS = tuple(
         ),
         (
             *("bad input", "any origin is taken", FOLLOWER),
-            *("check_origins(answer.records, request.origins, self._standing.uuid)", "pass"),
+            *("check_origins(answer.records, request.origins, self._place.uuid)", "pass"),
             LINKS + "what_must_not_be_applied_stops_the_link_and_everybody_can_see_it",
         ),
         (
@@ -512,7 +512,7 @@ MUTANTS = tuple(
             UNIT + "row_log.py::test_a_record_that_does_not_fit_changes_nothing",
         ),
         (
-            *("bad input", "rows cross replicasets", STANDING),
+            *("bad input", "rows cross replicasets", PLACE),
             *("if mine.uuid != replicaset_uuid or theirs != mine.name:", "if False:"),
             LINKS + "a_peer_of_another_replicaset_gets_no_rows",
         ),

@@ -21,7 +21,7 @@ from cairn.raft.outbox import Outbox
 from cairn.raft.progress import Progress
 from cairn.raft.quorum import Members, VoteResult
 from cairn.raft.reads import ReadRounds
-from cairn.raft.replication import Replication
+from cairn.raft.replication import LogReplication
 from cairn.raft.tenure import Tenure
 from cairn.raft.types import ConfState, Entry, HardState, Message, MsgKind, Snapshot
 from cairn.sim.world import run_seed
@@ -163,11 +163,11 @@ plant(
 )
 plant(
     "heartbeat commits past the acknowledged",
-    (Replication, "heartbeat_commit", lambda self, to: self.log.committed),
+    (LogReplication, "heartbeat_commit", lambda self, to: self.log.committed),
 )
 plant(
     "old term committed by counting",
-    (Replication, "may_commit_by_counting", lambda self, index: True),
+    (LogReplication, "may_commit_by_counting", lambda self, index: True),
 )
 
 
@@ -205,13 +205,13 @@ plant(
 )
 
 
-def _count_learners(self: Replication) -> int:
+def _count_learners(self: LogReplication) -> int:
     acked = {node: progress.match for node, progress in self.progress.items()}
     indexes = sorted(acked.values(), reverse=True)
     return indexes[quorum.majority(len(self.members.voters)) - 1]
 
 
-plant("acks of learners counted", (Replication, "quorum_index", _count_learners))
+plant("acks of learners counted", (LogReplication, "quorum_index", _count_learners))
 
 
 def _any_term(self: RaftCore, message: Message) -> bool:
@@ -339,7 +339,7 @@ plant(
 plant("joint configuration never left", (Tenure, "leave_joint_if_due", lambda self: None))
 
 
-def _progress_forged(self: Replication) -> None:
+def _progress_forged(self: LogReplication) -> None:
     changed = bool(self.progress)
     _follow_members(self)
     for node in self.members.all if changed else ():
@@ -348,28 +348,28 @@ def _progress_forged(self: Replication) -> None:
         self.progress[node] = progress
 
 
-_follow_members = Replication.follow_members
-plant("a conf change forges progress", (Replication, "follow_members", _progress_forged))
+_follow_members = LogReplication.follow_members
+plant("a conf change forges progress", (LogReplication, "follow_members", _progress_forged))
 
 
 # --- getting stuck ------------------------------------------------------------------------------
 
 plant(
     "snapshot peer never un-paused",
-    (Replication, "report_snapshot", lambda self, node, ok: None),
+    (LogReplication, "report_snapshot", lambda self, node, ok: None),
     script=directed.lost_snapshot_is_sent_again,
 )
 
 
-def _stay_paused(self: Replication, node: int) -> None:
+def _stay_paused(self: LogReplication, node: int) -> None:
     self.progress[node].recent_active = True
 
 
-plant("lost window stalls", (Replication, "heard", _stay_paused))
+plant("lost window stalls", (LogReplication, "heard", _stay_paused))
 plant("refused probe is not repeated lower", (Progress, "refused", lambda self, i, at: False))
 plant(
     "leader never checks its quorum",
-    (Replication, "heard_a_quorum", lambda self: True),
+    (LogReplication, "heard_a_quorum", lambda self: True),
     script=directed.leader_without_quorum_steps_down,
 )
 plant(

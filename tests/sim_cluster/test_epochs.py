@@ -169,7 +169,7 @@ def test_an_acknowledgement_in_a_new_epoch_is_never_of_a_tail() -> None:
 
         async def slow(row: Any, *others: Any) -> None:
             await ask(row, *others)
-            while row.name == heir.name and replication.standing.history.epoch == 1:
+            while row.name == heir.name and replication.place.history.epoch == 1:
                 await asyncio.sleep(0.001)
 
         replication.ballots.ask = slow

@@ -65,6 +65,7 @@ def test_what_a_write_does_is_told_by_sqlite_not_by_its_words() -> None:
             ),
             f"UPDATE {NAME} SET c1 = 'INSERT INTO ' WHERE bucket_id = ? AND c0 = ?": (False, False),
             f"DELETE FROM {NAME} WHERE bucket_id = ? AND c0 <> (select ?)": (False, True),
+            f"UPDATE {NAME} SET c1 = x'80ff' WHERE bucket_id = ? AND c0 = ?": (False, False),
         }
         found = {}
         for sql in known:

@@ -21,7 +21,7 @@ from cairn.node.statements.global_writes import GlobalWrites
 from cairn.node.steering import queue_runner
 from cairn.node.steering.governor_steps import Steps
 from cairn.node.steering.queue_runner import QueueRunner
-from cairn.sim.cluster.queue_kills import Blow, How, Outcome, all_blows, blows, strike
+from cairn.sim.cluster.queue_kills import Blow, How, Struck, all_blows, blows, strike
 from cairn.sim.cluster.queue_scene import BATCH, FIRST_ID
 
 Patch = pytest.MonkeyPatch
@@ -33,7 +33,7 @@ def silence(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @functools.cache
-def undisturbed() -> Outcome:
+def undisturbed() -> Struck:
     return strike(Blow(0))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from cairn.model.errors import CairnError, CasConflict
 from cairn.model.rpc import CasRequest, ExpelRequest, ExpelResponse
 from cairn.model.topology import Grade, State
 from cairn.sim.cluster.load import Load
-from cairn.sim.cluster.node import SimNode, wipe
+from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.world import World
 from tests.sim_cluster.scenes import founded, inside, world_of
 from tests.sim_cluster.test_data_rules import in_process
@@ -226,7 +227,7 @@ def test_a_namesake_of_an_expelled_master_is_no_master() -> None:
             "the replica to be missed",
         )
         master.crash()
-        wipe(master.dir)
+        shutil.rmtree(master.dir)
         refused = await scene.expel(master.name)
         assert isinstance(refused, CairnError) and replica.name in str(refused.hint)
         answer = await scene.expel(master.name, force=True)

@@ -35,17 +35,18 @@ class Session:
         self.ended = problem
 
 
-def service() -> Any:
-    instance = SimpleNamespace(
+def instance() -> Any:
+    return SimpleNamespace(
         on_applied=[],
         on_installed=[],
         on_close=[],
         runner=SimpleNamespace(applied_term=3, applied_index=40),
         runtime=SimpleNamespace(wall_clock=lambda: 0.0, time=lambda: 0.0),
+        state=SimpleNamespace(
+            catalog=SimpleNamespace(allows=lambda *_: True),
+            cluster=Cluster(properties={"cluster_uuid": "c"}),
+        ),
     )
-    catalog = SimpleNamespace(allows=lambda *_: True)
-    cluster = Cluster(properties={"cluster_uuid": "c"})
-    return SimpleNamespace(instance=instance, catalog=catalog, cluster=cluster)
 
 
 def applied(index: int) -> Any:
@@ -58,7 +59,7 @@ def test_one_that_does_not_read_is_dropped_with_a_reason_and_costs_the_others_no
     monkeypatch.setattr(feed_module, "timestamp", lambda runtime: "now")
 
     async def test() -> None:
-        made = Feed(service())
+        made = Feed(instance())
         quick, slow = Session(1), Session(2)
         for session in (quick, slow):
             await made.subscribe(session, "0.2", {})  # type: ignore[arg-type]
@@ -90,12 +91,12 @@ def test_those_who_come_at_one_position_share_a_snapshot(monkeypatch: Any) -> No
     monkeypatch.setattr(feed_module, "timestamp", lambda runtime: next(stamps))
 
     async def test() -> None:
-        about = service()
+        about = instance()
         made = Feed(about)
         sessions = [Session(number) for number in range(3)]
         for session in sessions[:2]:
             await made.subscribe(session, "0.2", {})  # type: ignore[arg-type]
-        about.instance.runner.applied_index = 41
+        about.runner.applied_index = 41
         await made.subscribe(sessions[2], "0.2", {})  # type: ignore[arg-type]
         first, second, third = (session.pushed[0] for session in sessions)
         assert first is second and third != first
@@ -110,7 +111,7 @@ def test_a_crowd_is_told_in_slices_and_each_of_it_in_order(monkeypatch: Any) -> 
     monkeypatch.setattr(feed_module, "SLICE", 2)
 
     async def test() -> None:
-        made = Feed(service())
+        made = Feed(instance())
         sessions = [Session(number) for number in range(7)]
         for session in sessions:
             await made.subscribe(session, "0.1", {})  # type: ignore[arg-type]

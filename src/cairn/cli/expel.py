@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from cairn.cli.talking import Talk, TalkProblem, Target
+from cairn.model.quoting import literal
 
 #: The server ends our connection, or it broke: what was asked may have been done.
 _LINK_ENDED = ("57P01", "08006")
@@ -63,8 +64,7 @@ def drain_last(talk: Talk, instance: str) -> None:
     ):
         return
     print(f"{me['name']} is the last instance of {name}: its buckets move to others first")
-    quoted = name.replace("'", "''")
-    talk.call(f"CALL cairn_rebalance('drain', '{quoted}')")
+    talk.call(f"CALL cairn_rebalance('drain', {literal(name)})")
     said = None
     try:
         while _owned(status, name) or _moves(status, name):
@@ -87,8 +87,7 @@ def _moves(status: dict[str, Any], name: str) -> bool:
 
 
 def _ask(talk: Talk, instance: str, force: bool, timeout_s: float) -> Any:
-    name = instance.replace("'", "''")
-    sql = f"CALL cairn_expel('{name}', {'true' if force else 'false'}, {timeout_s})"
+    sql = f"CALL cairn_expel({literal(instance)}, {'true' if force else 'false'}, {timeout_s})"
     return talk.call(sql, timeout_s + 5.0)
 
 

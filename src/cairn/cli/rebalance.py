@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from cairn.cli.talking import NEVER_WRAP, Talk, Target
+from cairn.model.quoting import literal
 
 
 def run_rebalance(
@@ -35,8 +36,8 @@ def run_rebalance(
 
 
 def _ask(talk: Talk, action: str, name: str, weight: float) -> dict[str, Any]:
-    quoted = name.replace("'", "''")
-    found: dict[str, Any] = talk.call(f"CALL cairn_rebalance('{action}', '{quoted}', {weight})")
+    sql = f"CALL cairn_rebalance('{action}', {literal(name)}, {weight})"
+    found: dict[str, Any] = talk.call(sql)
     return found
 
 

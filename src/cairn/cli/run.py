@@ -166,8 +166,8 @@ async def _open_faces(instance: Instance, config: InstanceConfig) -> None:
     """Listeners for clients; imported late, they are not needed to find a place."""
     from cairn.server.listener import open_pgwire
 
-    service = await open_pgwire(instance, config)
+    face = await open_pgwire(instance, config)
     if config.http_listen:
         from cairn.web.opening import open_http
 
-        open_http(service, config)
+        open_http(face, config)

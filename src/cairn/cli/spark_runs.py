@@ -27,6 +27,7 @@ from rich.table import Table
 from cairn.cli.talking import DEFAULT_DSN, Talk, TalkProblem, Target, password_of
 from cairn.model.dsn import split_dsn
 from cairn.model.errors import CairnError, Unreachable
+from cairn.model.quoting import identifier
 
 FAILED, UNREACHABLE, WRONG_USAGE, INTERRUPTED = 1, 3, 2, 130
 _STARTED = "starting Spark"
@@ -250,8 +251,7 @@ def _knock(where: str, table: str | None) -> None:
         talk = Talk(Target(where, None))
         try:
             if table is not None:
-                quoted = table.replace('"', '""')
-                talk.rows(f'SELECT 1 FROM "{quoted}" WHERE 1 = 0')
+                talk.rows(f"SELECT 1 FROM {identifier(table)} WHERE 1 = 0")
         finally:
             talk.close()
     except TalkProblem as problem:

@@ -8,6 +8,7 @@ from typing import Any
 
 from cairn.cli.expel import run_expel
 from cairn.cli.talking import NEVER_WRAP, Talk, TalkProblem, Target
+from cairn.model.quoting import literal
 
 Tier = dict[str, Any]
 
@@ -32,7 +33,7 @@ def run_tier(
         raise TalkProblem("--release goes with --replication-factor", 2)
     talk = Talk(Target(dsn, password_file))
     try:
-        found = talk.call(f"CALL cairn_tier({_quoted(action)}, {_quoted(name)}, {_quoted(words)})")
+        found = talk.call(f"CALL cairn_tier({literal(action)}, {literal(name)}, {literal(words)})")
         masters = {row["name"]: row["master"] for row in _status(talk)["replicasets"]}
     finally:
         talk.close()
@@ -53,10 +54,6 @@ def run_tier(
         print(f"more instances than asked for: {', '.join(surplus)}. To release them: {commands}")
         return 0
     return _released(surplus, dsn, password_file, yes=yes)
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _status(talk: Talk) -> dict[str, Any]:

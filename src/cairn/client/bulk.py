@@ -15,7 +15,7 @@ from cairn.client.effects import Operation, Talk, Together, Wire
 from cairn.client.shares import Share, failed_share, owner_name, raise_failed, state_of
 from cairn.model.errors import CairnError, OutcomeUnknown
 from cairn.pgwire.backend import Result
-from cairn.pgwire.client_replies import Outcome
+from cairn.pgwire.client_replies import ServerAnswer
 
 PIPELINE_ROWS: Final = 500  # rows between two Syncs
 _INSERT: Final = re.compile(
@@ -200,7 +200,7 @@ def _pipelines(
             wire, _ = yield from core.wire_for(sql, chunk[0], "master", attempt)
             attempt.sent = True
             flow = flows.execute_many(wire.pg, wire.names[sql].name, chunk)
-            outcome: Outcome = yield Talk(wire, flow, attempt.timeout_s)
+            outcome: ServerAnswer = yield Talk(wire, flow, attempt.timeout_s)
             core.stats.statements += len(outcome.results)
             progress.done[wire.address] += len(outcome.results)
             progress.touched += sum(each.row_count for each in outcome.results)

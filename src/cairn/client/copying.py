@@ -20,6 +20,7 @@ from cairn.client.effects import Operation, Pull, Send, Talk, Wire
 from cairn.client.metadata import Metadata
 from cairn.client.shares import Share, failed_share, owner_name, raise_failed
 from cairn.model.errors import AccessDenied, CairnError, InvalidParameter
+from cairn.model.quoting import identifier
 from cairn.model.values import TYPE_OF_OID, ColumnType, parse_text
 from cairn.pgwire.backend import Result
 from cairn.pgwire.copy import CopyParser
@@ -187,8 +188,8 @@ def _target(core: Core, sql: str) -> Operation[Target | None]:
     try:
         if columns is None:
             described = yield from core.describe(f"SELECT * FROM {table}")
-            names = [name.replace('"', '""') for name, _, _ in described.columns]
-            columns, width = ", ".join(f'"{name}"' for name in names), len(names)
+            names = [identifier(name) for name, _, _ in described.columns]
+            columns, width = ", ".join(names), len(names)
         else:
             width = columns.count(",") + 1
         marks = ", ".join(f"${at + 1}" for at in range(width))

@@ -14,7 +14,7 @@ from cairn.client.quick import Quick
 from cairn.model.errors import InvalidParameter
 from cairn.pgwire.backend import Notice, Result, ServerError
 from cairn.pgwire.client import PgClient
-from cairn.pgwire.client_replies import Outcome
+from cairn.pgwire.client_replies import ServerAnswer
 
 T = TypeVar("T")
 Flow: TypeAlias = Generator[bytes, bytes, T]
@@ -93,7 +93,7 @@ def execute_rest(
     return pg.take_results()[-1]
 
 
-def execute_many(pg: PgClient, name: str, rows: Sequence[Sequence[Any]]) -> Flow[Outcome]:
+def execute_many(pg: PgClient, name: str, rows: Sequence[Sequence[Any]]) -> Flow[ServerAnswer]:
     """A pipeline: one result per row that was executed, and the error that stopped it if any."""
     yield from _until_idle(pg, pg.execute_many(name, rows))
     return pg.take_outcomes()[-1]

@@ -93,9 +93,3 @@ class Cluster(msgspec.Struct, frozen=True):
     def owned(self, replicaset: str) -> list[BucketRange]:
         """Ranges that the replicaset serves at this position."""
         return [bucket for bucket in self.buckets if bucket.owner == replicaset]
-
-    def owner_of(self, tier: str, bucket: int) -> str | None:
-        for found in self.buckets:
-            if found.tier == tier and found.start <= bucket <= found.end:
-                return found.owner
-        return None

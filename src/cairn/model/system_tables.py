@@ -1,7 +1,7 @@
 """The system tables, described once: columns, types, what each may hold, and a line about each.
 
 Everything the cluster knows about itself is here. The description checks what is proposed
-(`table_checks`) and makes the tables of docs/reference/system-tables.md (`table_pages`).
+(`table_checks`); `tests/model/table_pages.py` makes docs/reference/system-tables.md of it.
 """
 
 from __future__ import annotations

@@ -52,9 +52,6 @@ class Answers:
     def close_complete(self) -> None:
         self._out.append(m.CLOSE_COMPLETE)
 
-    def no_data(self) -> None:
-        self._out.append(m.NO_DATA)
-
     def empty_query(self) -> None:
         self._out.append(m.EMPTY_QUERY)
 

@@ -17,7 +17,7 @@ from cairn.pgwire import messages as m
 from cairn.pgwire.backend import Notice, Result, ServerError, decode_fields
 from cairn.pgwire.client_auth import ChannelBinding, ClientAuth
 from cairn.pgwire.client_params import guess_oid
-from cairn.pgwire.client_replies import Batch, Outcome, Prepared, Replies
+from cairn.pgwire.client_replies import Batch, Prepared, Replies, ServerAnswer
 
 _MAX_BEFORE_LOGIN: Final = 30_000  # nothing that a server says before that is longer
 _header: Final = m.HEADER.unpack_from
@@ -293,7 +293,7 @@ class PgClient:
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def take_outcomes(self) -> list[Outcome]:
+    def take_outcomes(self) -> list[ServerAnswer]:
         """One per request answered, in order: results, and the error that ended it if any."""
         outcomes, self._replies.outcomes = self._replies.outcomes, []
         return outcomes

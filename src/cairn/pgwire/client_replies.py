@@ -27,7 +27,7 @@ class Prepared(msgspec.Struct):
     read: RowDecoder | None = None
 
 
-class Outcome(msgspec.Struct):
+class ServerAnswer(msgspec.Struct):
     """What one request gave: the results before `error`, if that came."""
 
     results: list[Result] = []
@@ -41,7 +41,7 @@ class Batch(msgspec.Struct):
     preparing: str | None = None
     may_copy: bool = False
     extended: bool = False
-    outcome: Outcome = msgspec.field(default_factory=Outcome)
+    outcome: ServerAnswer = msgspec.field(default_factory=ServerAnswer)
 
 
 class Replies:
@@ -49,7 +49,7 @@ class Replies:
 
     def __init__(self) -> None:
         self.batches: deque[Batch] = deque()
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[ServerAnswer] = []
         self.on_notice: list[Callable[[Notice], None]] = []
         self.parameters: dict[str, str] = {}
         self.refused_extensions: list[str] = []

@@ -40,7 +40,6 @@ COPY_DONE: Final = b"c\0\0\0\4"
 AUTH_OK: Final = b"R\0\0\0\x08\0\0\0\0"
 READY: Final = {status: b"Z\0\0\0\5" + status.encode() for status in "ITE"}
 SYNC_MESSAGE: Final = b"S\0\0\0\4"
-FLUSH_MESSAGE: Final = b"H\0\0\0\4"
 TERMINATE_MESSAGE: Final = b"X\0\0\0\4"
 
 

@@ -70,22 +70,6 @@ class NotReady(msgspec.Struct, frozen=True):
     """A new leader has not committed in its term yet. Nothing was appended; retry soon."""
 
 
-class Applied(msgspec.Struct, frozen=True):
-    index: int
-    term: int
-
-
-class Superseded(msgspec.Struct, frozen=True):
-    """Another leader's entry took the place: the operation did not happen and never will."""
-
-    index: int
-    term: int  # of the entry that is there now
-
-
-class Unknown(msgspec.Struct, frozen=True):
-    """No answer in time: it may have happened, or may still happen."""
-
-
 CheckOutcome = (
     Accepted
     | AlreadyAppended
@@ -95,7 +79,6 @@ CheckOutcome = (
     | WrongTerm
     | NotReady
 )
-WaitOutcome = Applied | ConflictFound | CompactedAway | LeaderElsewhere | Superseded | Unknown
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -105,11 +88,6 @@ class Standing(msgspec.Struct, frozen=True):
     leader: int | None
     term: int
     committed_in_term: bool
-
-
-def outcome_of(index: int, term: int, term_there: int) -> Applied | Superseded:
-    """`index` is applied, and the entry there has `term_there`: did ours, of `term`, make it?"""
-    return Applied(index, term) if term == term_there else Superseded(index, term_there)
 
 
 class CasLog:

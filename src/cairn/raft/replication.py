@@ -16,7 +16,7 @@ from cairn.raft.quorum import Members, VoteResult
 from cairn.raft.types import Config, Entry, LogCompacted, Message, MsgKind, SnapshotNotReady
 
 
-class Replication:
+class LogReplication:
     def __init__(
         self,
         config: Config,

@@ -15,7 +15,7 @@ from cairn.raft.log import RaftLog
 from cairn.raft.outbox import Outbox
 from cairn.raft.quorum import Members
 from cairn.raft.reads import PendingRead, ReadRounds
-from cairn.raft.replication import Replication
+from cairn.raft.replication import LogReplication
 from cairn.raft.types import (
     NO_NODE,
     ConfChangeV2,
@@ -42,7 +42,7 @@ class Tenure:
     ) -> None:
         self.config, self.id, self.term = config, config.id, term
         self.log, self.members, self.outbox, self.dropped = log, members, outbox, dropped
-        self.replication = Replication(config, term, log, members, outbox, dropped)
+        self.replication = LogReplication(config, term, log, members, outbox, dropped)
         self.reads = ReadRounds(self.id, log, outbox)
         self.heartbeat_elapsed = 0
         self.transferee = NO_NODE  # who is to lead next

@@ -10,7 +10,7 @@ import msgspec
 
 from cairn.model import limits
 from cairn.raft.kinds import TERMLESS
-from cairn.raft.types import BadMessage, ConfState, Entry, Message, MsgKind, Snapshot
+from cairn.raft.types import BadMessage, ConfState, Message, MsgKind, Snapshot
 
 MAX_MESSAGE_BYTES = limits.MESSAGE_BYTES
 
@@ -92,8 +92,3 @@ def bad_conf(conf: ConfState) -> str | None:
     if conf.auto_leave and not outgoing:
         return "auto leave outside a joint configuration"
     return None
-
-
-def entry_bytes(entries: list[Entry]) -> int:
-    """What `entries` count as in limits: their data."""
-    return sum(len(entry.data) for entry in entries)

@@ -14,34 +14,34 @@ from cairn.node.instance import Instance
 from cairn.node.statements.context import Context
 from cairn.node.statements.execution import Execution
 from cairn.node.statements.executor import Executor
-from cairn.server.service import Service
+from cairn.server.face import PgFace
 from cairn.server.statements import Cached
 
 
 @dataclass(frozen=True)
 class Caller:
-    service: Service
+    face: PgFace
     context: Context
 
     @property
     def instance(self) -> Instance:
-        return self.service.instance
+        return self.face.instance
 
     @property
     def executor(self) -> Executor:
-        return self.service.executor
+        return self.face.executor
 
     @property
     def execution(self) -> Execution:
-        return self.service.execution
+        return self.face.execution
 
     @property
     def catalog(self) -> Catalog:
-        return self.service.catalog
+        return self.face.catalog
 
     def understood(self, text: str) -> Cached:
         """A statement of our own making, planned for this user; its rights are not checked."""
-        statements = self.service.statements
+        statements = self.face.statements
         return statements.get(text.encode(), (), self.context.user_id, self.catalog)
 
     def allowed(self, text: str) -> Cached:

@@ -9,24 +9,24 @@ from cairn.model.errors import ConfigProblem
 from cairn.net.peers import split_address
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.instance import Instance
-from cairn.server.service import Service
+from cairn.server.face import PgFace
 from cairn.server.session.session import Session
 from cairn.server.tls import from_config
 
 log = logging.getLogger("cairn.pg")
 
 
-async def open_pgwire(instance: Instance, config: InstanceConfig) -> Service:
-    service = Service(instance, config, from_config(config))
+async def open_pgwire(instance: Instance, config: InstanceConfig) -> PgFace:
+    face = PgFace(instance, config, from_config(config))
     host, port = split_address(config.pg_listen, 4327)
     loop = asyncio.get_running_loop()
     try:
-        server = await loop.create_server(lambda: Session(service), host, port, backlog=1024)
+        server = await loop.create_server(lambda: Session(face), host, port, backlog=1024)
     except OSError as problem:
         raise ConfigProblem(
             f"--pg-listen {config.pg_listen}: {problem.strerror or problem}"
         ) from None
     instance.on_close.append(server.close)
-    instance.on_close.append(service.close)
+    instance.on_close.append(face.close)
     log.info("PostgreSQL clients are welcome at %s", config.pg_advertise)
-    return service
+    return face

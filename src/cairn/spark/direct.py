@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cairn.model.errors import CairnError, UniqueViolation, Unreachable
+from cairn.model.quoting import identifier
 from cairn.spark import cluster, staging
 from cairn.spark.cluster import REPLAN_S, UNSURE, CopyIn, Owner
-from cairn.spark.filters import quote
 from cairn.spark.options import Options
 from cairn.spark.splitting import Splitter, gathered, to_stream
 from cairn.spark.tables import TableInfo
@@ -74,8 +74,8 @@ class DirectWrite:
     ) -> None:
         self._options, self._table, self._names = options, table, list(names)
         self._owners = list(owners)
-        listed = ", ".join(map(quote, names))
-        sql = f"COPY {quote(table.name)} ({listed}) FROM STDIN (FORMAT arrow)"
+        listed = ", ".join(map(identifier, names))
+        sql = f"COPY {identifier(table.name)} ({listed}) FROM STDIN (FORMAT arrow)"
         self._lanes = [Lane(options, sql, owner) for owner in owners]
         self._conflict = options.on_conflict
         self._write_id = write_id

@@ -16,7 +16,9 @@ from uuid import UUID
 
 from pyspark.sql import datasource as spark
 
+from cairn.model import quoting
 from cairn.model.buckets import bucket_of
+from cairn.model.quoting import identifier
 from cairn.model.values import INT64_MAX, INT64_MIN, ColumnType
 from cairn.spark.tables import TableInfo
 
@@ -116,7 +118,7 @@ def condition(table: TableInfo, each: Any) -> str | None:
     if name is None or all(column.name != name for column in table.columns):
         return None
     type_ = table.column(name).type
-    quoted = quote(name)
+    quoted = identifier(name)
     if isinstance(each, spark.IsNull):
         return f"{quoted} IS NULL"
     if isinstance(each, spark.IsNotNull):
@@ -131,10 +133,6 @@ def condition(table: TableInfo, each: Any) -> str | None:
     if sign is None or value is None or (type_ is ColumnType.UUID and sign != "="):
         return None
     return f"{quoted} {sign} {value}"
-
-
-def quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def literal(type_: ColumnType, value: Any) -> str | None:
@@ -166,7 +164,7 @@ def literal(type_: ColumnType, value: Any) -> str | None:
 def _text(value: Any) -> str | None:
     if not isinstance(value, str) or "\x00" in value:
         return None
-    return "'" + value.replace("'", "''") + "'"
+    return quoting.literal(value)
 
 
 def _uuid(value: Any) -> str | None:

@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from cairn.model.errors import InvalidParameter, UndefinedTable
+from cairn.model.quoting import identifier
 from cairn.spark import cluster, staging
-from cairn.spark.filters import quote
 from cairn.spark.tables import describe, spark_schema
 
 _CORRUPT = "_corrupt_record"
@@ -105,7 +105,7 @@ def _interrupted(dsn: str, commit: str, write_id: str) -> str:
 
 
 def _count(dsn: str, table: str) -> int:
-    [(count,)] = cluster.pool(dsn).fetch(f"SELECT count(*) FROM {quote(table)}")
+    [(count,)] = cluster.pool(dsn).fetch(f"SELECT count(*) FROM {identifier(table)}")
     return int(count)
 
 
@@ -156,10 +156,12 @@ def _create(dsn: str, table: str, schema: Any, key: Sequence[str]) -> None:
         sql = "DECIMAL" if word.startswith("decimal") else _SQL_TYPES.get(word)
         if sql is None:
             raise InvalidParameter(f'column "{field.name}" is {word}, which no table can hold')
-        columns.append(f"{quote(field.name)} {sql}{' NOT NULL' if field.name in chosen else ''}")
-    primary = ", ".join(map(quote, chosen))
+        columns.append(
+            f"{identifier(field.name)} {sql}{' NOT NULL' if field.name in chosen else ''}"
+        )
+    primary = ", ".join(map(identifier, chosen))
     cluster.pool(dsn).execute(
-        f"CREATE TABLE {quote(table)} ({', '.join(columns)}, PRIMARY KEY ({primary}))"
+        f"CREATE TABLE {identifier(table)} ({', '.join(columns)}, PRIMARY KEY ({primary}))"
     )
 
 

@@ -14,9 +14,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from cairn.model.errors import CairnError, Unreachable
+from cairn.model.quoting import identifier
 from cairn.spark import cluster
 from cairn.spark.cluster import MOVED, REPLAN_S, Owner
-from cairn.spark.filters import Pushed, quote
+from cairn.spark.filters import Pushed
 from cairn.spark.options import Options
 from cairn.spark.plainly import plainly
 from cairn.spark.tables import TableInfo, as_wanted, wanted_schema
@@ -72,7 +73,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         step = max(table.bucket_count // SAMPLE_BUCKETS, 1)
         sample = list(range(1, table.bucket_count + 1, step))
         sql = (
-            f"SELECT count(*) FROM {quote(table.name)} "
+            f"SELECT count(*) FROM {identifier(table.name)} "
             f"WHERE bucket_id IN ({', '.join(map(str, sample))})"
         )
         [(counted,)] = cluster.pool(self._options.dsn).fetch(sql)
@@ -124,14 +125,13 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         ]
 
     def _sql(self, ranges: Ranges | None) -> str:
-        names = ", ".join(quote(field.name) for field in self._schema.fields)
+        names = ", ".join(identifier(field.name) for field in self._schema.fields)
         conditions = [f"({text})" for text in self._conditions]
         if ranges is not None:
             conditions.insert(0, _bucket_condition(ranges))
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        return (
-            f"COPY (SELECT {names} FROM {quote(self._table.name)}{where}) TO STDOUT (FORMAT arrow)"
-        )
+        table = identifier(self._table.name)
+        return f"COPY (SELECT {names} FROM {table}{where}) TO STDOUT (FORMAT arrow)"
 
     def _copy(self, sql: str, address: str, want: Any) -> Iterator[Any]:
         options = self._options

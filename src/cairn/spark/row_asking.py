@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from cairn.model.errors import CairnError, Unreachable
+from cairn.model.quoting import literal
 from cairn.spark import cluster
 from cairn.spark.cluster import MOVED, REPLAN_S
 from cairn.spark.options import Options
@@ -91,14 +92,14 @@ class RowAsker:
 
     def ask(self, uuid: str, after: Any, limit: int = CHUNK) -> Any:
         """Changes after a position, from the replicaset's master."""
-        return self._call(uuid, f"cairn_rows({_text(self._table)}, {_json(after)}, {limit})")
+        return self._call(uuid, f"cairn_rows({literal(self._table)}, {_json(after)}, {limit})")
 
     def rows_at(self, uuid: str, at: dict[str, Any], ranges: Ranges) -> Iterator[list[Any]]:
         """Rows of these buckets as of a position, some at a time."""
         for low, high in ranges:
             for start in range(low, high + 1, BUCKETS_AT_ONCE):
                 end = min(start + BUCKETS_AT_ONCE - 1, high)
-                text = f"cairn_rows_at({_text(self._table)}, {_json(at)}, {start}, {end})"
+                text = f"cairn_rows_at({literal(self._table)}, {_json(at)}, {start}, {end})"
                 yield self._call(uuid, text)["rows"]
 
     def _call(self, uuid: str, text: str) -> Any:
@@ -129,9 +130,5 @@ def _overlap(owners: dict[str, Ranges]) -> bool:
     return any(one[1] >= other[0] for one, other in pairwise(ordered))
 
 
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
 def _json(value: Any) -> str:
-    return _text(json.dumps(value))
+    return literal(json.dumps(value))

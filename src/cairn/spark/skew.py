@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from cairn.model.quoting import identifier
 from cairn.model.values import ColumnType
 from cairn.spark import cluster
-from cairn.spark.filters import quote
 from cairn.spark.helpers import read_table
 from cairn.spark.tables import TableInfo, describe
 
@@ -45,7 +45,7 @@ def _by_bucket(dsn: str, table: TableInfo) -> list[tuple[int, int, int]]:
     found = []
     for low in range(1, table.bucket_count + 1, BUCKETS_AT_ONCE):
         sql = (
-            f"SELECT bucket_id, count(*), {lengths or 0} FROM {quote(table.name)} "
+            f"SELECT bucket_id, count(*), {lengths or 0} FROM {identifier(table.name)} "
             f"WHERE bucket_id BETWEEN {low} AND {low + BUCKETS_AT_ONCE - 1} GROUP BY bucket_id"
         )
         rows = cluster.pool(dsn).fetch(sql)
@@ -54,7 +54,7 @@ def _by_bucket(dsn: str, table: TableInfo) -> list[tuple[int, int, int]]:
 
 
 def _as_text(column: Any) -> str:
-    name = quote(column.name)
+    name = identifier(column.name)
     return name if column.type is ColumnType.STRING else f"CAST({name} AS text)"
 
 

@@ -25,6 +25,7 @@ import msgspec
 
 from cairn.model.buckets import bucket_of
 from cairn.model.errors import CairnError, UndefinedTable
+from cairn.model.quoting import literal
 from cairn.model.rpc import Chunk
 from cairn.model.values import ColumnType
 from cairn.spark import cluster
@@ -184,7 +185,7 @@ def _check(dsn: str, write_id: str, manifest: Manifest) -> None:
             manifest.table, msgspec.json.encode(manifest.columns).decode(), against, STAGE,
             write_id, msgspec.json.encode(chunks).decode(),
         )  # fmt: skip
-        text = f"CALL cairn_check({', '.join(map(_text, words))})"
+        text = f"CALL cairn_check({', '.join(map(literal, words))})"
         seconds = CHECK_S + sum(chunk.rows for chunk in chunks) / CHECKED_ROWS_S
         cluster.persistently(
             dsn, lambda _: cluster.call(dsn, text, _address_of(dsn, slot), seconds)
@@ -229,21 +230,21 @@ def _is_done(dsn: str, write_id: str) -> bool:
 
 def _truncate(dsn: str, manifest: Manifest) -> None:
     """Once since the decision: a second one would take rows that count as promoted."""
-    words = f"{_text(manifest.table)}, {manifest.table_id}, {manifest.truncated_at}"
+    words = f"{literal(manifest.table)}, {manifest.table_id}, {manifest.truncated_at}"
     cluster.persistently(dsn, lambda _: cluster.call(dsn, f"CALL cairn_truncate({words})"))
 
 
 def _promote(dsn: str, write_id: str, manifest: Manifest, chunk: Chunk, is_resumed: bool) -> None:
     """Insert a chunk once: when it may have been done before, equal rows are no conflict."""
     names = msgspec.json.encode(manifest.columns).decode()
-    key = f"{chunk.slot}, {_text(write_id)}, {chunk.part}, {chunk.attempt}, {chunk.seq}"
+    key = f"{chunk.slot}, {literal(write_id)}, {chunk.part}, {chunk.attempt}, {chunk.seq}"
 
     def call(is_again: bool) -> None:
         conflict = manifest.on_conflict
         if conflict == "error" and (is_again or is_resumed):
             conflict = "same"
-        text = f"{_text(manifest.table)}, {_text(names)}, {_text(conflict)}, {_text(STAGE)}, {key}"
-        cluster.call(dsn, f"CALL cairn_promote({text})", _address_of(dsn, chunk.slot))
+        words = ", ".join(map(literal, (manifest.table, names, conflict, STAGE)))
+        cluster.call(dsn, f"CALL cairn_promote({words}, {key})", _address_of(dsn, chunk.slot))
 
     cluster.persistently(dsn, call)
 
@@ -332,15 +333,11 @@ def ingest(
     columns = msgspec.json.encode(list(names)).decode()
     count: int = cluster.call(
         options.dsn,
-        f"CALL cairn_ingest({_text(table)}, {_text(columns)}, {_text(conflict)}, '{body}')",
+        f"CALL cairn_ingest({literal(table)}, {literal(columns)}, {literal(conflict)}, '{body}')",
         address,
         options.timeout_s,
     )["rows"]
     return count
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
 
 
 def _now() -> int:

@@ -17,10 +17,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from cairn.model.errors import CairnError
+from cairn.model.quoting import identifier
 from cairn.model.rpc import Chunk
 from cairn.spark import cluster, staging
 from cairn.spark.direct import DirectWrite
-from cairn.spark.filters import quote
 from cairn.spark.options import Options
 from cairn.spark.plainly import plainly
 from cairn.spark.splitting import Splitter, gathered, to_stream
@@ -78,7 +78,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
             return
         staging.prepare_direct(options.dsn)
         if overwrite:
-            cluster.pool(options.dsn).execute(f"TRUNCATE TABLE {quote(table.name)}")
+            cluster.pool(options.dsn).execute(f"TRUNCATE TABLE {identifier(table.name)}")
 
     # --- in a task ------------------------------------------------------------------------------
 

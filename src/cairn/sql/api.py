@@ -38,6 +38,7 @@ from typing import Any
 
 from cairn.model.catalog import Catalog
 from cairn.model.errors import AccessDenied, SyntaxProblem, TooComplex, Unsupported
+from cairn.model.quoting import identifier
 from cairn.model.values import ColumnType
 from cairn.sql.parse.lexer import Token, split, tokens
 from cairn.sql.plans import CopyPlan, EmptyPlan, ExplainPlan, OutColumn, Plan
@@ -201,8 +202,8 @@ def _copy(found: CopyStatement, text: str, catalog: Catalog, user_id: int) -> Pr
         if query.param_types:
             raise SyntaxProblem("COPY cannot have parameters")
     else:
-        names = ", ".join(_quoted(name) for name in found.columns)
-        table = _quoted(found.table.name)
+        names = ", ".join(identifier(name) for name in found.columns)
+        table = identifier(found.table.name)
         if found.direction == "out":
             query = prepare(f"SELECT {names} FROM {table}", catalog, user_id=user_id)
         else:
@@ -229,7 +230,3 @@ def _copy(found: CopyStatement, text: str, catalog: Catalog, user_id: int) -> Pr
         rights=inner.rights,
         tier=inner.tier,
     )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

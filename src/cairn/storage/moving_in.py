@@ -36,12 +36,6 @@ def progress_of(connection: apsw.Connection, move: int) -> Progress | None:
     return None if row is None else _decode_progress(row[0])
 
 
-def moves_of(connection: apsw.Connection) -> list[Progress]:
-    """Everything that is on its way to this replicaset, or was given up and not cleaned."""
-    rows: list[Any] = connection.execute("SELECT body FROM move_progress").fetchall()
-    return [_decode_progress(row[0]) for row in rows]
-
-
 _decode_progress = msgspec.msgpack.Decoder(Progress).decode
 _encode = msgspec.msgpack.Encoder().encode
 

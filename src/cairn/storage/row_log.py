@@ -149,7 +149,7 @@ def newest_epochs(connection: apsw.Connection) -> Vclock:
 # --- applying -------------------------------------------------------------------------------------
 
 
-class Outcome(NamedTuple):
+class Taken(NamedTuple):
     """What became of records that came: how many were applied, which were here already."""
 
     applied: int
@@ -165,7 +165,7 @@ class Applier:
         self._exact = ExactChanges(store)
         self.history = History()  # the epoch that was entered, in the writer's own order
 
-    def apply(self, records: Sequence[Packed], history: History) -> Outcome:
+    def apply(self, records: Sequence[Packed], history: History) -> Taken:
         """Apply what may be; stops quietly at the first that has to wait.
 
         What must not be applied raises `LogRefused`; everything before it stays applied.
@@ -188,7 +188,7 @@ class Applier:
                     done += 1
                 else:
                     known.append(record)
-        return Outcome(done, known, waits_for)
+        return Taken(done, known, waits_for)
 
     def _apply_whole(self, record: Packed) -> None:
         """All of a record or nothing of it."""

@@ -20,7 +20,7 @@ from cairn.model.topology import Grade
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.runtime import spawn
 from cairn.server.calls.calls import cluster_status
-from cairn.server.service import Service
+from cairn.server.face import PgFace
 from cairn.web.metrics import metrics
 from cairn.web.page import PAGE
 
@@ -28,17 +28,17 @@ REQUEST_S = 10.0
 log = logging.getLogger("cairn.http")
 
 
-def make_app(service: Service) -> Starlette:
+def make_app(face: PgFace) -> Starlette:
     started = False
 
     def problem() -> str | None:
         """Why this instance should get no traffic; None when it is ready."""
-        row = service.instance.row
+        row = face.instance.row
         if row is None:
             return "not a member yet"
         if row.current_state.grade is not Grade.ONLINE:
             return f"state is {row.current_state.grade}"
-        if not service.instance.runner.leader_id:
+        if not face.instance.runner.leader_id:
             return "no Raft leader is known"
         return None
 
@@ -63,10 +63,10 @@ def make_app(service: Service) -> Starlette:
         host = request.client.host if request.client is not None else ""
         if host not in ("127.0.0.1", "::1"):
             return JSONResponse({"error": "only from the machine itself; use cairn status"}, 403)
-        return JSONResponse(await cluster_status(service))
+        return JSONResponse(await cluster_status(face))
 
     async def numbers(_: Request) -> Response:
-        return PlainTextResponse(metrics(service))
+        return PlainTextResponse(metrics(face))
 
     async def page(_: Request) -> Response:
         return HTMLResponse(PAGE)
@@ -125,9 +125,9 @@ class _Server(uvicorn.Server):
         yield
 
 
-def serve(service: Service, config: InstanceConfig, listener: socket.socket) -> None:
+def serve(face: PgFace, config: InstanceConfig, listener: socket.socket) -> None:
     settings = uvicorn.Config(
-        make_app(service),
+        make_app(face),
         http=PatientHttp,
         log_config=None,
         access_log=False,
@@ -141,5 +141,5 @@ def serve(service: Service, config: InstanceConfig, listener: socket.socket) -> 
         server.should_exit = True
         task.cancel()
 
-    service.instance.on_close.append(close)
+    face.instance.on_close.append(close)
     log.info("metrics, probes and a page at http://%s", config.http_listen)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from cairn.model.topology import Grade
 from cairn.node.instance import Instance
-from cairn.server.service import Service
+from cairn.server.face import PgFace
 
 
-def metrics(service: Service) -> str:
-    instance = service.instance
+def metrics(face: PgFace) -> str:
+    instance = face.instance
     runner, core = instance.runner, instance.runner.core
     row = instance.row
     lines: list[str] = []
@@ -29,7 +29,7 @@ def metrics(service: Service) -> str:
         "raft_leader_id",
         "gauge",
         "raft_id of the leader, 0 when unknown",
-        service.instance.runner.leader_id,
+        face.instance.runner.leader_id,
     )
     put("raft_is_leader", "gauge", "1 on the leader", runner.is_leader)
     put("raft_commit_index", "gauge", "last committed entry", core.log.committed)
@@ -37,19 +37,19 @@ def metrics(service: Service) -> str:
     put("raft_persisted_index", "gauge", "last entry on disk", runner.persisted_index)
     put("raft_bad_messages_total", "counter", "messages refused", runner.bad_messages)
     put("governor_steps_total", "counter", "steps taken", instance.governor.status.steps_done)
-    put("sessions", "gauge", "open client connections", len(service.sessions))
-    put("statement_cache_hits_total", "counter", "statements found", service.statements.hits)
-    put("statement_cache_misses_total", "counter", "statements parsed", service.statements.misses)
-    put("routed_local_total", "counter", "statements run here", service.executor.reads.local)
+    put("sessions", "gauge", "open client connections", len(face.sessions))
+    put("statement_cache_hits_total", "counter", "statements found", face.statements.hits)
+    put("statement_cache_misses_total", "counter", "statements parsed", face.statements.misses)
+    put("routed_local_total", "counter", "statements run here", face.executor.reads.local)
     put(
         "routed_forwarded_total",
         "counter",
         "statements sent one hop to the owner",
-        service.executor.reads.forwarded,
+        face.executor.reads.forwarded,
     )
-    put("topology_subscribers", "gauge", "service connections", len(service.feed.view()))
-    put("topology_events_sent_total", "counter", "events told", service.feed.events_sent)
-    put("topology_subscribers_dropped_total", "counter", "slow ones", service.feed.dropped)
+    put("topology_subscribers", "gauge", "service connections", len(face.feed.view()))
+    put("topology_events_sent_total", "counter", "events told", face.feed.events_sent)
+    put("topology_subscribers_dropped_total", "counter", "slow ones", face.feed.dropped)
     _put_links(instance, put)
     return "\n".join(lines) + "\n"
 

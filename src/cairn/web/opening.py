@@ -13,12 +13,12 @@ from cairn.net.peers import split_address
 from cairn.node.boot.config import HTTP_PORT, InstanceConfig
 from cairn.node.runtime import spawn
 from cairn.node.waiting import until
-from cairn.server.service import Service
+from cairn.server.face import PgFace
 
 LATEST_S = 2.0  # probes of an instance that does not come up are answered by then, too
 
 
-def open_http(service: Service, config: InstanceConfig) -> None:
+def open_http(face: PgFace, config: InstanceConfig) -> None:
     host, port = split_address(config.http_listen, HTTP_PORT)
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -28,16 +28,16 @@ def open_http(service: Service, config: InstanceConfig) -> None:
     except OSError as trouble:
         listener.close()
         raise ConfigProblem(f"--http-listen {config.http_listen}: {trouble.strerror}") from None
-    service.instance.on_close.append(listener.close)
-    spawn(_serve_soon(service, config, listener), "http")
+    face.instance.on_close.append(listener.close)
+    spawn(_serve_soon(face, config, listener), "http")
 
 
-async def _serve_soon(service: Service, config: InstanceConfig, listener: socket.socket) -> None:
+async def _serve_soon(face: PgFace, config: InstanceConfig, listener: socket.socket) -> None:
     def is_online() -> bool:
-        row = service.instance.row
+        row = face.instance.row
         return row is not None and row.current_state.grade is Grade.ONLINE
 
     await until(is_online, LATEST_S, 0.05)
     from cairn.web.app import serve
 
-    serve(service, config, listener)
+    serve(face, config, listener)

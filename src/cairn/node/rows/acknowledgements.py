@@ -8,7 +8,7 @@ from typing import NamedTuple
 from cairn.model.errors import NoMaster, OutcomeUnknown
 from cairn.model.records import Vclock, covers
 from cairn.node.rows.data_plane import DataPlane
-from cairn.node.rows.standing import Standing
+from cairn.node.rows.place import Place
 from cairn.replication.relay import Subscribe
 
 SYNC_S = 5.0
@@ -29,8 +29,8 @@ class AckWaiter(NamedTuple):
 class Acknowledgements:
     """Those of one epoch. The relay brings them in; they begin anew with every epoch."""
 
-    def __init__(self, standing: Standing, data: DataPlane) -> None:
-        self._standing, self._data = standing, data
+    def __init__(self, place: Place, data: DataPlane) -> None:
+        self._place, self._data = place, data
         self.vclocks: dict[str, Vclock] = {}  # subscriber uuid → what it has durably
         self._waiters: list[AckWaiter] = []
 
@@ -42,16 +42,16 @@ class Acknowledgements:
                 waiter.future.set_exception(self._left_out())
 
     def take(self, request: Subscribe) -> None:
-        if request.epoch != self._standing.history.epoch:
+        if request.epoch != self._place.history.epoch:
             return  # lsns may be used again after a cut: an older ack says nothing of them
         self.vclocks[request.subscriber] = request.vclock
         for uuid, vclock in request.acks.items():
-            if uuid != self._standing.uuid:
+            if uuid != self._place.uuid:
                 self.vclocks[uuid] = vclock
         self.release()
 
     def _acked(self, name: str, origin: str) -> int:
-        row = self._standing.state.cluster.instances.get(name)
+        row = self._place.state.cluster.instances.get(name)
         return 0 if row is None else self.vclocks.get(row.uuid, {}).get(origin, 0)
 
     def safe_lsn(self) -> int:
@@ -60,21 +60,21 @@ class Acknowledgements:
         -1: a majority has not even what earlier epochs left, and a failover could still take
         away rows that this master can read.
         """
-        have = [self._durable_at(name) for name in self._standing.members()]
+        have = [self._durable_at(name) for name in self._place.members()]
         have.sort(reverse=True)
         return have[len(have) // 2] if have else 0
 
     def _durable_at(self, name: str) -> int:
-        standing = self._standing
-        row = standing.state.cluster.instances.get(name)
+        place = self._place
+        row = place.state.cluster.instances.get(name)
         found = self.vclocks.get(row.uuid, {}) if row is not None else {}
-        vclock = self._data.vclock if name == standing.name else found
-        return vclock.get(standing.uuid, 0) if covers(vclock, standing.history.cut) else -1
+        vclock = self._data.vclock if name == place.name else found
+        return vclock.get(place.uuid, 0) if covers(vclock, place.history.cut) else -1
 
     async def wait_readable(self, epoch: int) -> None:
         """Until nothing that a read of just now could see can be taken away by a failover."""
         try:
-            await self.wait_safe(self._data.vclock.get(self._standing.uuid, 0), epoch)
+            await self.wait_safe(self._data.vclock.get(self._place.uuid, 0), epoch)
         except OutcomeUnknown as problem:
             raise NoMaster(
                 "a majority of the replicaset has not confirmed the rows that were read",
@@ -103,23 +103,23 @@ class Acknowledgements:
 
     def _is_history(self, lsn: int, epoch: int) -> bool:
         """Whether no cut since `epoch` has left the record out: its lsn may be another's now."""
-        now = self._standing.history
-        return epoch >= now.epoch or lsn <= now.limit(self._standing.uuid, epoch)
+        now = self._place.history
+        return epoch >= now.epoch or lsn <= now.limit(self._place.uuid, epoch)
 
     def _left_out(self) -> OutcomeUnknown:
         return OutcomeUnknown(
             "another master was named before a majority of the replicaset had confirmed the row",
-            detail=f"epoch {self._standing.history.epoch} began without it",
+            detail=f"epoch {self._place.history.epoch} began without it",
             hint="look whether the row is there before trying again",
         )
 
     def tellable(self, vclock: Vclock) -> Vclock:
         """What streams may be told of `vclock`: a record that was told must not be lost."""
-        if not self._data.fence.is_sync or self._standing.uuid not in vclock:
+        if not self._data.fence.is_sync or self._place.uuid not in vclock:
             return vclock
         return {
             **vclock,
-            self._standing.uuid: min(vclock[self._standing.uuid], max(self.safe_lsn(), 0)),
+            self._place.uuid: min(vclock[self._place.uuid], max(self.safe_lsn(), 0)),
         }
 
     def waits_for(self) -> list[str]:
@@ -131,8 +131,8 @@ class Acknowledgements:
     def missing_members(self, lsn: int) -> list[str]:
         return [
             name
-            for name in self._standing.members()
-            if name != self._standing.name and self._durable_at(name) < lsn
+            for name in self._place.members()
+            if name != self._place.name and self._durable_at(name) < lsn
         ]
 
     def release(self) -> None:
@@ -155,11 +155,9 @@ class Acknowledgements:
         One record always stays: it says of which epoch this log is.
         """
         keep = min(KEEP_RECORDS, int(KEEP_BYTES / max(mean_bytes, 1.0)) + 1)
-        bound = int(self._standing.state.setting("row_log_max", 1_000_000))
+        bound = int(self._place.state.setting("row_log_max", 1_000_000))
         have = [
-            self._acked(name, origin)
-            for name in self._standing.members()
-            if name != self._standing.name
+            self._acked(name, origin) for name in self._place.members() if name != self._place.name
         ]
         wanted = min([lsn, *have])
         return min(max(min(wanted, lsn - keep), lsn - bound), lsn - 1)

@@ -17,7 +17,7 @@ from cairn.net.peers import Peers
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.links import LinkStatus
 from cairn.node.rows.mesh import Mesh
-from cairn.node.rows.standing import Standing
+from cairn.node.rows.place import Place
 from cairn.node.waiting import until
 from cairn.replication.applier import LogRefused
 from cairn.replication.relay import Rows
@@ -40,18 +40,18 @@ class Ballot(msgspec.Struct, frozen=True):
 class Ballots:
     """Both ends of a ballot."""
 
-    def __init__(self, standing: Standing, data: DataPlane, peers: Peers, mesh: Mesh) -> None:
-        self._standing, self._data, self._peers, self._mesh = standing, data, peers, mesh
+    def __init__(self, place: Place, data: DataPlane, peers: Peers, mesh: Mesh) -> None:
+        self._place, self._data, self._peers, self._mesh = place, data, peers, mesh
         self.known: dict[str, Ballot] = {}  # of the upstreams that we are connected to
         self._silent: set[str] = set()  # upstreams that could not be asked
 
     async def answer(self, request: BallotRequest) -> Ballot:
-        self._standing.check_peer(request.replicaset, request.subscriber)
+        self._place.check_peer(request.replicaset, request.subscriber)
         reaches = tuple(sorted(self._mesh.reaches()))
-        return Ballot(self._standing.uuid, dict(self._data.vclock), reaches)
+        return Ballot(self._place.uuid, dict(self._data.vclock), reaches)
 
     async def ask(self, row: InstanceRow, mine: Replicaset, link: LinkStatus) -> None:
-        request = BallotRequest(self._standing.uuid, mine.uuid)
+        request = BallotRequest(self._place.uuid, mine.uuid)
         try:
             found = await self._peers.call(row.raft_id, "ballot", request, Ballot, BALLOT_S)
         except UnknownCall:

@@ -14,7 +14,7 @@ from cairn.model.topology import Replicaset
 from cairn.net.peers import Peers
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.links import LinkStatus
-from cairn.node.rows.standing import Standing
+from cairn.node.rows.place import Place
 from cairn.replication.applier import LogRefused
 from cairn.storage.full_copy import CopyHead, CopySource, CopyTarget
 
@@ -43,8 +43,8 @@ class CopyPiece(msgspec.Struct, frozen=True):
 class Copies:
     """Both ends of a full copy. The follower decides when one is needed."""
 
-    def __init__(self, standing: Standing, data: DataPlane, peers: Peers) -> None:
-        self._standing, self._data, self._peers = standing, data, peers
+    def __init__(self, place: Place, data: DataPlane, peers: Peers) -> None:
+        self._place, self._data, self._peers = place, data, peers
         self._given: dict[int, tuple[CopySource, float]] = {}  # and when they were last asked for
         self._next_id = 1
 
@@ -58,10 +58,10 @@ class Copies:
         link.state = "copying"
         log.info("taking a full copy of %s from %s", replicaset.name, master.name)
         target = CopyTarget(self._data.store, master.name)
-        piece = await self._piece(master, CopyRequest(0, self._standing.uuid, replicaset.uuid))
+        piece = await self._piece(master, CopyRequest(0, self._place.uuid, replicaset.uuid))
         head, following = (
             piece.head,
-            CopyRequest(piece.copy_id, self._standing.uuid, replicaset.uuid),
+            CopyRequest(piece.copy_id, self._place.uuid, replicaset.uuid),
         )
         if head is None:
             raise LogRefused(f"{master.name} began a full copy without a head")
@@ -80,7 +80,7 @@ class Copies:
             finally:
                 coming.cancel()
         await self._data.run(_doing(lambda: target.finish(head)), alone=True)
-        self._standing.must_copy = False
+        self._place.must_copy = False
         link.problem = None
         log.info("the full copy has %d rows and stands at %s", target.count, head.vclock)
 
@@ -88,8 +88,8 @@ class Copies:
         return await self._peers.call(master.raft_id, "copy_rows", request, CopyPiece, 30.0)
 
     async def give(self, request: CopyRequest) -> CopyPiece:
-        self._standing.check_peer(request.replicaset, request.subscriber)
-        await self._standing.complete()
+        self._place.check_peer(request.replicaset, request.subscriber)
+        await self._place.complete()
         now = asyncio.get_running_loop().time()
         if request.copy_id == 0:
             source = await asyncio.to_thread(CopySource, self._data.store.path)

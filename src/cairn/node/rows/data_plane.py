@@ -225,8 +225,15 @@ class DataPlane:
             self.store.reshape(shape)
             return 0
 
+        adds_required = _adds_required(shape, self.store.tables.get(shape.table_id))
         try:
             self.store.statement(change, alone=True)
+        except apsw.SQLError as problem:
+            if adds_required:  # all that SQLite can have against it
+                raise NotNullViolation(
+                    "a NOT NULL column can be added to an empty table only"
+                ) from None
+            raise _refusal(problem) from None
         except apsw.Error as problem:
             raise _refusal(problem) from None
 
@@ -312,10 +319,15 @@ def fence_of(name: str, cluster: Cluster) -> Fence:
     )
 
 
+def _adds_required(shape: Shape, have: Table | None) -> bool:
+    """Whether it adds a column that every row must have a value for."""
+    if shape.table is None or have is None:
+        return False
+    return any(not column.nullable for column in shape.table.columns[len(have.columns) :])
+
+
 def _refusal(problem: apsw.Error) -> CairnError:
     """Why a schema change cannot be made here, in words that a client may see."""
-    if getattr(problem, "extendedresult", 0) == apsw.SQLITE_CONSTRAINT_CHECK:
-        return NotNullViolation("a NOT NULL column can be added to an empty table only")
     if isinstance(problem, apsw.ConstraintError):
         return UniqueViolation("could not create unique index: some rows have the same key")
     return CairnError(f"{type(problem).__name__}: {problem}")

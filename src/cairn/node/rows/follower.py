@@ -24,7 +24,7 @@ from cairn.node.rows.copies import Copies
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.links import KnownEpochs, LinkStatus
 from cairn.node.rows.mesh import Mesh
-from cairn.node.rows.standing import Standing
+from cairn.node.rows.place import Place
 from cairn.node.runtime import Runtime, spawn
 from cairn.node.waiting import signalled, until
 from cairn.replication.applier import (
@@ -49,7 +49,7 @@ NEVER_S = 1e6  # how stale a replica is that has never had everything
 class Follower:
     def __init__(
         self,
-        standing: Standing,
+        place: Place,
         data: DataPlane,
         reader: LogReader,
         runner: RaftRunner,
@@ -60,7 +60,7 @@ class Follower:
         ballots: Ballots,
         copies: Copies,
     ) -> None:
-        self._standing, self._data, self._reader = standing, data, reader
+        self._place, self._data, self._reader = place, data, reader
         self._runner, self._peers, self._runtime = runner, peers, runtime
         self._acks, self._mesh, self._ballots, self._copies = acks, mesh, ballots, copies
         self.links: dict[str, LinkStatus] = {}  # by upstream uuid
@@ -96,20 +96,20 @@ class Follower:
         link = self.links.setdefault(uuid, LinkStatus(upstream=name))
         while True:
             try:
-                await self._standing.entered.wait()
+                await self._place.entered.wait()
                 await self._pull(name, uuid, link)
             except LogTooShort as problem:
-                if self._standing.is_master(name):
+                if self._place.is_master(name):
                     log.warning("%s: %s", name, problem)
-                    self._standing.must_copy = True
+                    self._place.must_copy = True
                 await asyncio.sleep(0.2)
             except CutForgotten as problem:
                 self._stopped(link, uuid, problem)
-                self._standing.must_copy = True
+                self._place.must_copy = True
                 await asyncio.sleep(0.2)
             except OtherHistory as problem:
                 self._stopped(link, uuid, problem)
-                if self._standing.is_master(name):
+                if self._place.is_master(name):
                     await self._start_anew(name, problem.origin)
                 else:
                     await asyncio.sleep(1.0)
@@ -127,7 +127,7 @@ class Follower:
 
     async def _start_anew(self, master: str, origin: str) -> None:
         epoch = self._reader.epochs_at(self._data.vclock).get(origin, 0)
-        await self._standing.start_anew(master, origin, epoch)
+        await self._place.start_anew(master, origin, epoch)
 
     def _stopped(self, link: LinkStatus, uuid: str, problem: Exception) -> None:
         """What came must not be applied. The governor is told with the next heartbeat."""
@@ -137,11 +137,11 @@ class Follower:
         self._lost(uuid)
 
     async def _pull(self, name: str, uuid: str, link: LinkStatus) -> None:
-        found = self._standing.replicaset()
-        row = self._standing.state.cluster.instances.get(name)
+        found = self._place.replicaset()
+        row = self._place.state.cluster.instances.get(name)
         if found is None or row is None:
             raise NoMaster(f"{name} is no member any more")
-        if self._standing.must_copy and self._standing.is_master(name):
+        if self._place.must_copy and self._place.is_master(name):
             await self._copies.take_from(row, found[1], link)
             self._epochs.forget()
             return  # the next pull begins with a fresh look at where we stand
@@ -149,12 +149,12 @@ class Follower:
             await self._ballots.ask(row, found[1], link)
         # From here to the question nothing may come in between: it acknowledges what is here, and
         # in an epoch that has begun but was not entered that may be a tail.
-        await self._standing.entered.wait()
+        await self._place.entered.wait()
         taken = self._mesh.origins_at(uuid)
         vclock, asked_at = dict(self._data.vclock), self._runtime.boot_clock()
-        epoch = 0 if self._standing.must_copy else self._standing.history.epoch  # 0: no claim
+        epoch = 0 if self._place.must_copy else self._place.history.epoch  # 0: no claim
         request = Subscribe(
-            self._standing.uuid,
+            self._place.uuid,
             found[1].uuid,
             vclock,
             taken if link.knows_lists else (),
@@ -166,7 +166,7 @@ class Follower:
             self._epochs.at(vclock),
         )
         answer = await self._peers.call(row.raft_id, "subscribe", request, Rows, CALL_S)
-        check_origins(answer.records, request.origins, self._standing.uuid)
+        check_origins(answer.records, request.origins, self._place.uuid)
         if not link.knows_lists:
             answer = only(answer, taken)
         self._mesh.heard(uuid, answer)
@@ -176,7 +176,7 @@ class Follower:
 
     async def _apply(self, request: Subscribe, answer: Rows, link: LinkStatus) -> str | None:
         """What the records wait for, if none of them could be applied."""
-        applier, waits_for = self._standing.applier, None
+        applier, waits_for = self._place.applier, None
         link.took(answer.records)
         try:
             # Judged by the epoch that the writer has entered when it gets there, not by today's.
@@ -184,7 +184,7 @@ class Follower:
             link.dropped(done.known)
             applied, waits_for = done.applied, done.waits_for
         except LogRefused as problem:
-            now = self._standing.history.epoch
+            now = self._place.history.epoch
             is_behind = isinstance(problem, NotHistory) and answer.entered < now
             if request.epoch == now and not is_behind:
                 raise
@@ -212,10 +212,10 @@ class Follower:
 
     def stale_s(self) -> float | None:
         """Seconds since this replica last had everything; None for a master, who always has."""
-        found = self._standing.replicaset()
-        if found is None or found[1].current_master_name == self._standing.name:
+        found = self._place.replicaset()
+        if found is None or found[1].current_master_name == self._place.name:
             return None
-        master = self._standing.state.cluster.instances.get(found[1].current_master_name)
+        master = self._place.state.cluster.instances.get(found[1].current_master_name)
         link = self.links.get(master.uuid) if master is not None else None
         lag_s = None if link is None else link.lag_s(self._runtime.boot_clock())
         return NEVER_S if lag_s is None else lag_s
@@ -223,17 +223,17 @@ class Follower:
     async def caught_up(self, request: ReplicatedRequest) -> Empty:
         """Answered once this instance has all rows that its master had when asked."""
         await self._runner.wait_applied(request.index, request.timeout_s)
-        await self._standing.entered.wait()
-        found = self._standing.replicaset()
+        await self._place.entered.wait()
+        found = self._place.replicaset()
         if found is None:
             raise NoMaster("this instance is in no replicaset yet")
-        master = self._standing.state.cluster.master_of(found[1].name)
-        if master is None and self._standing.name not in found[1].members:
+        master = self._place.state.cluster.master_of(found[1].name)
+        if master is None and self._place.name not in found[1].members:
             raise NoMaster(
                 f"{found[1].name} has no master to take rows from; "
                 f"{', '.join(found[1].members) or 'nobody'} has them"
             )
-        if master is None or master.name == self._standing.name:
+        if master is None or master.name == self._place.name:
             return Empty()
         body = VclockRequest(0, request.timeout_s)
         there = await self._peers.call(
@@ -241,7 +241,7 @@ class Follower:
         )
 
         def is_equal() -> bool:
-            return not self._standing.must_copy and covers(self._data.vclock, there.vclock)
+            return not self._place.must_copy and covers(self._data.vclock, there.vclock)
 
         if not await until(is_equal, request.timeout_s):
             link = self.links.get(master.uuid, LinkStatus())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from cairn.model.records import Vclock
 from cairn.model.topology import Instance as InstanceRow
 from cairn.node.rows.data_plane import DataPlane
-from cairn.node.rows.standing import Standing
+from cairn.node.rows.place import Place
 from cairn.replication.graph import edges_of
 from cairn.replication.relay import Rows
 from cairn.replication.routing import Effect, Publish, Routing
@@ -25,25 +25,25 @@ class Mesh:
 
     def __init__(
         self,
-        standing: Standing,
+        place: Place,
         data: DataPlane,
         incarnation: int,
         on_routes: Callable[[Table], None],
         on_beat: Callable[[], None],
     ) -> None:
-        self._standing, self._data = standing, data
+        self._place, self._data = place, data
         self._on_routes, self._on_beat = on_routes, on_beat
-        self.routing = Routing(standing.uuid, incarnation)
+        self.routing = Routing(place.uuid, incarnation)
         self.version = incarnation  # of our publications: never one that a subscriber has seen
         self._seen: dict[str, int] = {}  # versions of upstreams
         self._vclocks: dict[str, Vclock] = {}  # of upstreams, as last heard
 
     def upstreams(self) -> list[InstanceRow]:
         """All other members, unless the setting `replication_graph` says otherwise."""
-        found, state = self._standing.replicaset(), self._standing.state
+        found, state = self._place.replicaset(), self._place.state
         if found is None:
             return []
-        me, members = self._standing.name, state.cluster.members(found[1].name)
+        me, members = self._place.name, state.cluster.members(found[1].name)
         text = str(state.setting("replication_graph", "") or "")
         graph = edges_of(text, {member.name for member in members})
         return [
@@ -78,7 +78,7 @@ class Mesh:
             origin
             for origin, lsn in self._vclocks.get(upstream, {}).items()
             if origin not in reached
-            and origin not in (self._standing.uuid, upstream)
+            and origin not in (self._place.uuid, upstream)
             and lsn > self._data.vclock.get(origin, 0)
         ]
         return (*taken, *(origin for origin in orphans if origin not in taken))

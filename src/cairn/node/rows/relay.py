@@ -9,7 +9,7 @@ from cairn.node.rows.acknowledgements import Acknowledgements
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.links import Traffic
 from cairn.node.rows.mesh import Mesh
-from cairn.node.rows.standing import Standing
+from cairn.node.rows.place import Place
 from cairn.replication.relay import (
     Rows,
     Subscribe,
@@ -31,22 +31,22 @@ class Relay:
 
     def __init__(
         self,
-        standing: Standing,
+        place: Place,
         data: DataPlane,
         reader: LogReader,
         acks: Acknowledgements,
         mesh: Mesh,
     ) -> None:
-        self._standing, self._data, self._reader = standing, data, reader
+        self._place, self._data, self._reader = place, data, reader
         self._acks, self._mesh = acks, mesh
         self.sent: dict[str, dict[str, Traffic]] = {}  # subscriber uuid → origin → what was sent
         self._answered: dict[str, float] = {}  # subscriber uuid → when it last got records
 
     async def subscribe(self, request: Subscribe) -> Rows:
-        self._standing.check_peer(request.replicaset, request.subscriber)
-        await self._standing.complete()
+        self._place.check_peer(request.replicaset, request.subscriber)
+        await self._place.complete()
         data = self._data
-        if request.epoch == self._standing.history.epoch:
+        if request.epoch == self._place.history.epoch:
             check_history(request, data.vclock, self._reader.epoch_at)
         self._acks.take(request)
         await self._news_for(request)
@@ -61,7 +61,7 @@ class Relay:
         routes = None
         if request.seen_routes != version:
             routes = self._mesh.routing.publications()
-        return Rows(records, vclock, data.epoch, version, routes, self._standing.history.epoch)
+        return Rows(records, vclock, data.epoch, version, routes, self._place.history.epoch)
 
     async def _news_for(self, request: Subscribe) -> None:
         """Until there is something to say, at most `wait_s`.
@@ -69,16 +69,16 @@ class Relay:
         What only others asked for is no news: in a mesh every row would wake everybody's pulls.
         A new epoch is: acknowledgements begin anew in it.
         """
-        loop, history = asyncio.get_running_loop(), self._standing.history
+        loop, history = asyncio.get_running_loop(), self._place.history
         until = loop.time() + request.wait_s
         while (
             not has_news(request, self._data.vclock)
             and request.seen_routes == self._mesh.version
-            and history is self._standing.history
+            and history is self._place.history
             and (left := until - loop.time()) > 0
         ):
             await self._data.wait_moved(left)
-            await self._standing.complete()  # an epoch may have come meanwhile
+            await self._place.complete()  # an epoch may have come meanwhile
 
     async def _gather(self, request: Subscribe) -> None:
         """The first record after a pause goes at once; those that follow it closely go together."""
@@ -92,7 +92,7 @@ class Relay:
         left = self._answered.get(request.subscriber, 0.0) + LINGER_S - loop.time()
         if left > 0 and waiting < request.limit // 4:
             await asyncio.sleep(left)
-            await self._standing.complete()
+            await self._place.complete()
         self._answered[request.subscriber] = loop.time()
 
     def _read(self, origin: str, after: int, limit: int) -> list[Packed]:

@@ -3,7 +3,7 @@
 follower ──pulls──▶ relay of another member ──▶ its acknowledgements
    │ asks first: ballots; takes whole: copies; from whom: mesh
    ▼
-the writer applies; `standing` says in which history, and whether all rows are here
+the writer applies; `place` says in which history, and whether all rows are here
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from cairn.node.rows.copies import Copies
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.follower import Follower
 from cairn.node.rows.mesh import Mesh, Table
+from cairn.node.rows.place import Place
 from cairn.node.rows.relay import Relay
-from cairn.node.rows.standing import Standing
 from cairn.node.runtime import Runtime
 from cairn.storage.row_log import LogReader
 
@@ -49,14 +49,14 @@ class Replication:
         self._data, self._runtime = data, runtime
         self._reader = LogReader(data.store.path)
         incarnation = int(runtime.wall_clock().timestamp() * 1000)
-        self.standing = Standing(name, uuid, state, data, on_diverged)
-        self.acks = Acknowledgements(self.standing, data)
-        self.mesh = Mesh(self.standing, data, incarnation, on_routes, on_beat)
-        self.relay = Relay(self.standing, data, self._reader, self.acks, self.mesh)
-        self.ballots = Ballots(self.standing, data, peers, self.mesh)
-        self.copies = Copies(self.standing, data, peers)
+        self.place = Place(name, uuid, state, data, on_diverged)
+        self.acks = Acknowledgements(self.place, data)
+        self.mesh = Mesh(self.place, data, incarnation, on_routes, on_beat)
+        self.relay = Relay(self.place, data, self._reader, self.acks, self.mesh)
+        self.ballots = Ballots(self.place, data, peers, self.mesh)
+        self.copies = Copies(self.place, data, peers)
         self.follower = Follower(
-            self.standing,
+            self.place,
             data,
             self._reader,
             runner,
@@ -74,7 +74,7 @@ class Replication:
 
     def follow(self) -> None:
         """Entries were applied: a new epoch begins before anything else goes on."""
-        is_new_epoch = self.standing.follow()
+        is_new_epoch = self.place.follow()
         if is_new_epoch:
             self.acks.begin_anew()
         self.follower.follow(is_new_epoch=is_new_epoch)

@@ -104,7 +104,7 @@ class Execution:
             self._fence, self._coming = fence, self._moving.taken_over()
         if not self._coming:
             return
-        has = self._replication.standing.has
+        has = self._replication.place.has
         self._coming = [move for move in self._coming if not has(move.target_first)]
         asked = request.ranges or ()
         if request.bucket is not None:

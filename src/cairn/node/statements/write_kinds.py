@@ -78,7 +78,7 @@ class WriteKinds:
         self._changed.clear()
         self._has_query = self._is_refused = False
         try:
-            self._connection.execute("EXPLAIN " + sql, row).fetchall()
+            self._connection.execute("EXPLAIN QUERY PLAN " + sql, row).fetchall()
         except Exception as problem:
             if self._is_refused or isinstance(problem, apsw.ReadOnlyError):
                 raise _refused() from None

@@ -26,6 +26,7 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.ops import Ddl
+from cairn.model.quoting import identifier, literal
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.node.statements.writing import put_by_bucket
 from cairn.server.caller import Caller
@@ -72,7 +73,7 @@ async def truncate(caller: Caller, table: str, table_id: int, after: int) -> Any
 
     It is compared at the position where the change is proposed: of two callers one comes first.
     """
-    statement = caller.allowed(f"TRUNCATE TABLE {quoted(table)}")
+    statement = caller.allowed(f"TRUNCATE TABLE {identifier(table)}")
     plan = statement.prepared.plan
     assert isinstance(plan, DdlPlan)
     build = plan.build
@@ -93,8 +94,8 @@ async def staged_body(
 ) -> str:
     """A chunk as it was kept, for who may read the stage."""
     sql = (
-        f"SELECT body FROM {quoted(stage)} WHERE slot = {int(slot)} AND write_id = "
-        f"{_literal(write_id)} AND part = {int(part)} AND attempt = {int(attempt)} "
+        f"SELECT body FROM {identifier(stage)} WHERE slot = {int(slot)} AND write_id = "
+        f"{literal(write_id)} AND part = {int(part)} AND attempt = {int(attempt)} "
         f"AND seq = {int(seq)}"
     )
     found = await caller.rows(caller.allowed(sql))
@@ -123,8 +124,8 @@ async def _insert(
 def decoder_for(caller: Caller, table: Table, names: list[str], conflict: str = "") -> BatchDecoder:
     """For whoever may insert these columns, and replace rows where it comes to that."""
     marks = ", ".join(f"${at}" for at in range(1, len(names) + 1))
-    listed = ", ".join(map(quoted, names))
-    text = f"INSERT INTO {quoted(table.name)} ({listed}) VALUES ({marks})"
+    listed = ", ".join(map(identifier, names))
+    text = f"INSERT INTO {identifier(table.name)} ({listed}) VALUES ({marks})"
     if conflict:
         text += f" ON CONFLICT {conflict}"
     caller.allowed(text)
@@ -202,11 +203,3 @@ def sharded_in(catalog: Catalog, name: str) -> Table:
     if table.is_global:
         raise Unsupported(f"{name} is a global table")
     return table
-
-
-def quoted(name: str) -> str:
-    return '"' + str(name).replace('"', '""') + '"'
-
-
-def _literal(text: str) -> str:
-    return "'" + str(text).replace("'", "''") + "'"

@@ -30,7 +30,7 @@ from cairn.node.waiting import until
 from cairn.server.caller import Caller
 from cairn.server.calls import bulk, rebalance, row_changes, staged_checks, tiers
 from cairn.server.calls.arguments import arguments
-from cairn.server.service import Service
+from cairn.server.face import PgFace
 
 _CALL = re.compile(rb"\s*call\s+(cairn_\w+)\s*\((.*)\)\s*;?\s*", re.IGNORECASE | re.DOTALL)
 STATUS_S = 1.5
@@ -61,14 +61,14 @@ async def call(caller: Caller, text: bytes) -> Any:
 
 
 async def _status(caller: Caller) -> Any:
-    return await cluster_status(caller.service)
+    return await cluster_status(caller.face)
 
 
-async def cluster_status(service: Service) -> dict[str, Any]:
+async def cluster_status(face: PgFace) -> dict[str, Any]:
     """Everything `cairn status --json` prints."""
-    instance, cluster = service.instance, service.cluster
+    instance, cluster = face.instance, face.cluster
     leader = instance.runner.leader_id
-    said = await _ask_all(service)
+    said = await _ask_all(face)
     chief = said.get(leader) or instance.status()
     governor = dict(chief.governor)
     return {
@@ -91,7 +91,7 @@ async def cluster_status(service: Service) -> dict[str, Any]:
             for move in cluster.moves.values()
             if move.is_open
         ],
-        "problems": _problems(service, said),
+        "problems": _problems(face, said),
         "tiers": [msgspec.to_builtins(tier) for tier in cluster.tiers.values()],
         "replicasets": [_replicaset(cluster, name) for name in sorted(cluster.replicasets)],
         "instances": [
@@ -101,11 +101,11 @@ async def cluster_status(service: Service) -> dict[str, Any]:
     }
 
 
-def _problems(service: Service, said: dict[int, StatusResponse]) -> list[str]:
+def _problems(face: PgFace, said: dict[int, StatusResponse]) -> list[str]:
     """What is wrong and not the governor's to mend."""
-    instance = service.instance
-    found = [f"{line}; write a good value with UPDATE" for line in service.cluster.problems]
-    found += service.catalog.problems
+    instance = face.instance
+    found = [f"{line}; write a good value with UPDATE" for line in face.cluster.problems]
+    found += face.catalog.problems
     lost = instance.voters.no_quorum()
     if lost is not None:
         found.append(f"{lost.message} ({lost.hint})")
@@ -118,9 +118,9 @@ def _problems(service: Service, said: dict[int, StatusResponse]) -> list[str]:
     return found + sorted(filter(None, clocks))
 
 
-async def _ask_all(service: Service) -> dict[int, StatusResponse]:
+async def _ask_all(face: PgFace) -> dict[int, StatusResponse]:
     """What each instance says of itself; the silent ones are simply missing."""
-    instance = service.instance
+    instance = face.instance
 
     async def one(raft_id: int) -> StatusResponse | None:
         if raft_id == instance.raft_id:
@@ -132,7 +132,7 @@ async def _ask_all(service: Service) -> dict[int, StatusResponse]:
 
     ids = [
         row.raft_id
-        for row in service.cluster.instances.values()
+        for row in face.cluster.instances.values()
         if row.target_state.grade is Grade.ONLINE or row.raft_id == instance.raft_id
     ]
     answers = await asyncio.gather(*(one(raft_id) for raft_id in ids))
@@ -208,12 +208,12 @@ async def _expel(caller: Caller, name: str, force: bool = False, timeout_s: floa
     instance = caller.instance
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
-    row = caller.service.cluster.find(name)
-    request = ExpelRequest(caller.service.cluster.cluster_uuid, name, force)
+    row = caller.face.cluster.find(name)
+    request = ExpelRequest(caller.face.cluster.cluster_uuid, name, force)
     answer = await instance.leader.ask("expel", request, ExpelResponse, timeout_s)
     if row is not None:
         uuid, left_s = row.uuid, deadline - loop.time()
-        if not await until(lambda: caller.service.cluster.by_uuid(uuid) is None, left_s):
+        if not await until(lambda: caller.face.cluster.by_uuid(uuid) is None, left_s):
             raise TimedOut("expel confirmation didn't arrive in time", hint="see `cairn status`")
     return {
         "expelled": row.name if row is not None else name,
@@ -235,8 +235,8 @@ async def _compact(caller: Caller, keep: int = 0) -> Any:
 
 
 async def _subscribers(caller: Caller) -> Any:
-    """Service connections of this instance: position told, lag, queue."""
-    return caller.service.feed.view()
+    """PgFace connections of this instance: position told, lag, queue."""
+    return caller.face.feed.view()
 
 
 async def _replication(caller: Caller) -> Any:

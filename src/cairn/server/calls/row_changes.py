@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 
 from cairn.model.errors import CairnError, InvalidParameter, NotOwner
 from cairn.model.moves import Phase
+from cairn.model.quoting import identifier
 from cairn.model.records import Kind, Record, RowChange, RowOp, Vclock
 from cairn.model.schema import BUCKET_COLUMN, Table
 from cairn.model.values import ColumnType, from_physical
 from cairn.node.instance import Instance
 from cairn.server.caller import Caller
-from cairn.server.calls.bulk import quoted, sharded_table
+from cairn.server.calls.bulk import sharded_table
 from cairn.storage.row_log import LogReader
 
 MAX_RECORDS = 2_000  # of the row log, read at a time
@@ -117,7 +118,7 @@ async def rows_at(caller: Caller, name: str, at: str, low: int, high: int) -> An
 def _readable(caller: Caller, name: str) -> Table:
     """The table, if the caller may read it."""
     table = sharded_table(caller, name)
-    caller.allowed(f"SELECT * FROM {quoted(name)}")
+    caller.allowed(f"SELECT * FROM {identifier(name)}")
     return table
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from cairn.model.errors import InvalidParameter, UniqueViolation
+from cairn.model.quoting import identifier
 from cairn.model.rpc import Chunk, ReadRequest
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.model.values import from_physical
@@ -22,7 +23,6 @@ from cairn.server.calls.bulk import (
     column_names,
     decoder_for,
     from_base64,
-    quoted,
     sharded_table,
     staged_body,
 )
@@ -112,7 +112,7 @@ def _uniques(caller: Caller, table: Table, names: list[str]) -> list[Unique]:
 
 
 async def _is_empty(caller: Caller, table: Table) -> bool:
-    query = caller.understood(f"SELECT 1 FROM {quoted(table.name)} LIMIT 1")
+    query = caller.understood(f"SELECT 1 FROM {identifier(table.name)} LIMIT 1")
     return not await caller.rows(query)
 
 

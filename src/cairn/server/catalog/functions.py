@@ -13,6 +13,7 @@ import cairn
 from cairn.model import parameters
 from cairn.model.catalog import Catalog
 from cairn.model.errors import UndefinedFunction, UndefinedTable
+from cairn.model.quoting import identifier
 from cairn.model.schema import Index, Table
 from cairn.server.catalog.schema import DATABASE, TABLES, TYPES
 from cairn.server.catalog.tables import about, all_indexes, definition, distribution, index_oid
@@ -216,7 +217,7 @@ def quoted(name: Any) -> str | None:
         return None
     if _PLAIN_NAME.fullmatch(str(name)):
         return str(name)
-    return '"' + str(name).replace('"', '""') + '"'
+    return identifier(name)
 
 
 def _matches(pattern: Any, text: Any, flags: str) -> int | None:

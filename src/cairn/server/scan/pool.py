@@ -20,9 +20,9 @@ import msgspec
 from cairn.model.errors import CairnError, QueryCanceled
 from cairn.model.rpc import ReadRequest
 from cairn.server.caller import Caller
+from cairn.server.face import PgFace
 from cairn.server.scan.statement import LinesAsked
 from cairn.server.scan.worker import CANNOT, END, FAILED, HEAD, ScanRequest
-from cairn.server.service import Service
 from cairn.sql import plans
 
 log = logging.getLogger("cairn.scan")
@@ -32,8 +32,8 @@ KEPT = 4  # idle workers
 MOST = max(8, 2 * (os.cpu_count() or 1))  # at work for one instance; each takes some 100 MB
 IDLE_S = 60.0
 BUFFER = 1024 * 1024  # read ahead of a slow client; more is moved about in memory all the time
-_idle: WeakKeyDictionary[Service, list[Worker]] = WeakKeyDictionary()
-_all: WeakKeyDictionary[Service, list[Worker]] = WeakKeyDictionary()
+_idle: WeakKeyDictionary[PgFace, list[Worker]] = WeakKeyDictionary()
+_all: WeakKeyDictionary[PgFace, list[Worker]] = WeakKeyDictionary()
 
 
 class Worker:
@@ -86,10 +86,10 @@ async def scan(
     lines: LinesAsked | None = None,
 ) -> AsyncIterator[tuple[int, bytes]] | None:
     """(rows, bytes) of the request's pieces; None: the instance has to read them itself."""
-    service = caller.service
+    face = caller.face
     caller.execution.check_read(request)
     epoch = caller.execution.data.fence.epoch
-    idle, every = _idle.setdefault(service, []), _all.setdefault(service, [])
+    idle, every = _idle.setdefault(face, []), _all.setdefault(face, [])
     worker = next((each for each in idle if each.is_alive), None)
     idle[:] = [each for each in idle if each is not worker and each.is_alive]
     if worker is None:
@@ -102,7 +102,7 @@ async def scan(
             log.warning("no scan worker: %s", problem)
             return None
         every.append(worker)
-    instance = service.instance
+    instance = face.instance
     worker.ask(
         ScanRequest(
             str(instance.data.store.path),

@@ -131,7 +131,7 @@ class CopyIn:
         self._writing: asyncio.Task[int] | None = None
         self._sql = ""
         self._maker: RowMaker | None = None
-        catalog = session.service.catalog
+        catalog = session.face.catalog
         if _is_arrow(plan.options):
             decoder = arrow.BatchDecoder(plan.table, plan.columns, catalog)
             self._decode, self._sql = decoder.decode, insert_sql(plan.table)
@@ -255,7 +255,7 @@ class CopyIn:
         """`arrived` is held for its order alone: freed as they came, rows cost a fifth as much."""
         insert = self._plan.insert
         assert insert is not None
-        executor, context = self._session.service.executor, self._session.running_context()
+        executor, context = self._session.face.executor, self._session.running_context()
         plan = insert.plan
         if isinstance(plan, plans.PointWrite | plans.ShardedInsert):
             return await executor.writes.insert_rows(

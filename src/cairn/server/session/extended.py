@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, StatementInvalidated, Unreachable
 from cairn.model.rpc import ReadResponse, WriteResponse
 from cairn.model.unexpected import owned
@@ -13,7 +15,6 @@ from cairn.node.statements.reading import MOVING
 from cairn.pgwire.extended import Portal
 from cairn.pgwire.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
 from cairn.server.session.at_once import AtOnce
-from cairn.server.session.metadata import metadata_notice
 from cairn.server.statements import Cached
 from cairn.sql import plans
 
@@ -37,9 +38,9 @@ class Extended:
 
     def parse(self, request: Parse) -> Coroutine[Any, Any, None] | None:
         self._book.check_name(request.name)
-        service = self._session.service
-        cached = service.statements.at_once(
-            request.sql, request.param_oids, self._session.user_id, service.catalog
+        face = self._session.face
+        cached = face.statements.at_once(
+            request.sql, request.param_oids, self._session.user_id, face.catalog
         )
         if cached is None:
             return self._parse_later(request)
@@ -50,16 +51,16 @@ class Extended:
         self._parsed(request, await self._session.understood(request.sql, request.param_oids))
 
     def _parsed(self, request: Parse, cached: Cached) -> None:
-        service = self._session.service
-        cached.check_rights(self._session.user_id, service.catalog)
+        face = self._session.face
+        cached.check_rights(self._session.user_id, face.catalog)
         if self._session.wants_metadata:
-            self._pg.notice(metadata_notice(cached, service.catalog))
+            self._pg.notice(_metadata_notice(cached, face.catalog))
         self._book.parse(request.name, cached, cached.signature)
         self._pg.parse_complete()
 
     def bind(self, request: Bind) -> None:
         statement = self._book.statement(request.statement)
-        catalog = self._session.service.catalog
+        catalog = self._session.face.catalog
         if not statement.plan.is_fresh(catalog):
             self._refresh(statement, catalog)
         if self._at_once.run(request, statement):
@@ -74,7 +75,7 @@ class Extended:
             planned, present = catalog.first_change(stale.prepared.tables)
             name = statement.name.decode() if self._session.wants_invalidation == "named" else None
             raise StatementInvalidated(prepared_version=planned, current_version=present, name=name)
-        fresh = self._session.service.statements.replanned(stale, self._session.user_id, catalog)
+        fresh = self._session.face.statements.replanned(stale, self._session.user_id, catalog)
         statement.plan, statement.signature = fresh, fresh.signature
 
     def describe(self, request: Describe) -> None:
@@ -206,3 +207,20 @@ class Extended:
 
     def flush(self, request: Flush) -> None:
         self._session.flush()
+
+
+def _metadata_notice(cached: Cached, catalog: Catalog) -> str:
+    """Which parameters form the distribution key: told after Parse."""
+    prepared = cached.prepared
+    tier = catalog.tiers.get(prepared.tier) if prepared.tier is not None else None
+    return json.dumps(
+        {
+            "type": "PreparedStatementMetadata",
+            "query": cached.text.decode(),  # byte for byte: it is the client's cache key
+            "tier": prepared.tier,
+            "dk_cols": [number - 1 for number, _ in prepared.metadata],
+            "dk_meta": [[number, oid] for number, oid in prepared.metadata],
+            "hash_version": 2 if tier is None else tier.hash_version,
+        },
+        ensure_ascii=False,
+    )

@@ -20,7 +20,7 @@ from cairn.pgwire.scram import (
     parse_verifier,
 )
 from cairn.pgwire.startup import StartupParams
-from cairn.server.service import Service
+from cairn.server.face import PgFace
 
 log = logging.getLogger("cairn.login")
 
@@ -40,26 +40,26 @@ class Login:
 
     def __init__(
         self,
-        service: Service,
+        face: PgFace,
         params: StartupParams,
         channel_binding: bytes | None = None,
         address: str = "",
     ) -> None:
-        self._service, self.params = service, params
+        self._face, self.params = face, params
         self._binding = channel_binding
         self.user = params.user
-        if not service.catalog.users:
+        if not face.catalog.users:
             raise NotOnlineYet("this instance has not joined the cluster yet; try again")
-        user = service.catalog.users.get(params.user)
-        limit = int(service.catalog.setting("auth_login_attempt_max") or 4)
+        user = face.catalog.users.get(params.user)
+        limit = int(face.catalog.setting("auth_login_attempt_max") or 4)
         self._address = address
-        self._locked = service.lockouts.is_locked(params.user, address, limit)
+        self._locked = face.lockouts.is_locked(params.user, address, limit)
         verifier = None
         if user is not None and user.auth is not None and user.auth[0] == "scram-sha256":
             verifier = parse_verifier(user.auth[1])
         self._known = verifier is not None
         self.user_id = -1 if user is None else user.id
-        self._verifier = verifier or fake_verifier(params.user, secret=service.secret)
+        self._verifier = verifier or fake_verifier(params.user, secret=face.secret)
         self._scram = ScramServer(self._verifier, os.urandom(NONCE_BYTES))
 
     def mechanisms(self) -> list[str]:
@@ -79,7 +79,7 @@ class Login:
 
     def final(self, data: bytes) -> bytes:
         answer = self._scram.final(data)
-        lockouts = self._service.lockouts
+        lockouts = self._face.lockouts
         if answer is None or not self._known or self._locked or not self._may_log_in():
             if self._known:  # names that nobody has would only fill the memory
                 lockouts.failed(self.user, self._address)
@@ -90,4 +90,4 @@ class Login:
         return answer
 
     def _may_log_in(self) -> bool:
-        return self._service.catalog.may_log_in(self.user_id)
+        return self._face.catalog.may_log_in(self.user_id)

@@ -29,7 +29,7 @@ from cairn.pgwire.extended import StatementBook
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail, Request
 from cairn.pgwire.server import PgServer
 from cairn.server.caller import Caller
-from cairn.server.service import MAX_CONNECTIONS, Service
+from cairn.server.face import MAX_CONNECTIONS, PgFace
 from cairn.server.session.blocks import ACTIONS, Block
 from cairn.server.session.copying import CopyIn, copy_out
 from cairn.server.session.extended import Extended
@@ -59,14 +59,14 @@ _WRITES = (*plans.CHANGES, plans.Returning)
 
 
 class Session(asyncio.Protocol):
-    def __init__(self, service: Service) -> None:
-        self.service = service
+    def __init__(self, face: PgFace) -> None:
+        self.face = face
         self.pg = PgServer(
             known_extensions=frozenset({"smart_connector"}),
-            tls_available=service.tls is not None,
-            require_tls=service.tls is not None,
+            tls_available=face.tls is not None,
+            require_tls=face.tls is not None,
         )
-        setting = service.instance.state.setting
+        setting = face.instance.state.setting
         self.book: StatementBook[Cached] = StatementBook(
             max_statements=int(setting("pg_statement_max", 100_000)),
             max_portals=int(setting("pg_portal_max", 100_000)),
@@ -75,7 +75,7 @@ class Session(asyncio.Protocol):
         self._rest: State = ENTERING  # the state between requests
         self.start_up, self.extended, self.simple = StartUp(self), Extended(self), Simple(self)
         self.block = Block(self.book.end_transaction)
-        self.parameters = Parameters(service.instance.state)
+        self.parameters = Parameters(face.instance.state)
         self.user, self.user_id = "", 0
         self.pid, self.cancel_key = 0, b""
         self.wants_metadata = False
@@ -99,7 +99,7 @@ class Session(asyncio.Protocol):
         self.talk_over(cast(asyncio.Transport, transport))
         loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = loop.call_later(LOGIN_S, self._too_slow)
-        if len(self.service.sessions) >= MAX_CONNECTIONS:
+        if len(self.face.sessions) >= MAX_CONNECTIONS:
             self.hang_up(TooManyConnections("sorry, too many clients already"))
 
     def talk_over(self, transport: asyncio.Transport) -> None:
@@ -141,14 +141,14 @@ class Session(asyncio.Protocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self.service.sessions.pop(self.pid, None)
+        self.face.sessions.pop(self.pid, None)
         self.close()
         self.cancelled.set()
         if self._working is not None:
             self._working.cancel()
         if self._hop is not None:
             self._hop.give_up()
-        self.service.feed.unsubscribe(self)
+        self.face.feed.unsubscribe(self)
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -283,14 +283,14 @@ class Session(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         self.state = self._rest = IDLE
-        self.pid, self.cancel_key = self.service.enlist(self)
+        self.pid, self.cancel_key = self.face.enlist(self)
         self.pg.backend_key_data(self.pid, self.cancel_key)
 
     # --- running statements -----------------------------------------------------------------------
 
     def check(self, cached: Cached) -> None:
         """May it run now, as it was planned, for this user, in this block?"""
-        catalog = self.service.catalog
+        catalog = self.face.catalog
         if not cached.is_fresh(catalog):
             planned, present = catalog.first_change(cached.prepared.tables)
             raise StatementInvalidated(prepared_version=planned, current_version=present)
@@ -300,11 +300,11 @@ class Session(asyncio.Protocol):
 
     async def understood(self, text: bytes, oids: tuple[int, ...] = ()) -> Cached:
         """A long text is read on a thread. Who cancels does not wait for the end of it."""
-        service = self.service
-        cached = service.statements.at_once(text, oids, self.user_id, service.catalog)
+        face = self.face
+        cached = face.statements.at_once(text, oids, self.user_id, face.catalog)
         if cached is not None:
             return cached
-        work = service.statements.later(text, oids, self.user_id, service.catalog)
+        work = face.statements.later(text, oids, self.user_id, face.catalog)
         return await self.running_context().watched(work)
 
     def now(self, cached: Cached, values: Sequence[Any]) -> Outcome | None:
@@ -312,11 +312,11 @@ class Session(asyncio.Protocol):
         plan = cached.prepared.plan
         if type(plan) is plans.SessionPlan:
             return self._own(plan, cached.prepared.complete(0))
-        return self.service.executor.now(cached, values, self.parameters.context)
+        return self.face.executor.now(cached, values, self.parameters.context)
 
     def start(self, cached: Cached, values: Sequence[Any], done: Callable[[Any], None]) -> bool:
         """Begin what needs no task; `done` asks `is_back` first."""
-        hop = self.service.executor.start(cached, values, self.parameters.context, done)
+        hop = self.face.executor.start(cached, values, self.parameters.context, done)
         if hop is None:
             return False
         self.state = WAITING
@@ -336,7 +336,7 @@ class Session(asyncio.Protocol):
         """What reads can be cancelled; from its first change on a statement runs on."""
         context = self.running_context()
         try:
-            outcome = await self.service.executor.run(cached, params, context)
+            outcome = await self.face.executor.run(cached, params, context)
         except QueryCanceled:
             if context.is_late():
                 raise QueryCanceled(LATE) from None
@@ -358,7 +358,7 @@ class Session(asyncio.Protocol):
         )
 
     def caller(self) -> Caller:
-        return Caller(self.service, self.running_context())
+        return Caller(self.face, self.running_context())
 
     def _own(self, plan: plans.SessionPlan, tag: str) -> Outcome:
         """What only the session knows how to run: SET, SHOW, BEGIN, DEALLOCATE …"""

@@ -34,12 +34,12 @@ class Simple:
         session = self._session
         session.is_simple = True
         session.book.begin_simple_query()
-        service = session.service
+        face = session.face
         text = request.sql
         if calls.matches(text):
             return self._run_call(text)
         if b";" not in text[:-1]:
-            cached = service.statements.at_once(text, (), session.user_id, service.catalog)
+            cached = face.statements.at_once(text, (), session.user_id, face.catalog)
             if cached is None:
                 return self._run_long(text)
             self._session.check(cached)

@@ -49,11 +49,11 @@ class StartUp:
 
     def startup(self, request: StartupReceived) -> None:
         session = self._session
-        tls = session.service.tls
+        tls = session.face.tls
         binding = tls.binding if tls is not None and session.pg.encrypted else None
         peer = session.transport.get_extra_info("peername")
         address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
-        self._login = Login(session.service, request.params, binding, address)
+        self._login = Login(session.face, request.params, binding, address)
         session.pg.auth_sasl(self._login.mechanisms())
 
     def sasl_initial(self, request: SaslInitial) -> None:
@@ -84,7 +84,7 @@ class StartUp:
         """A service connection: the snapshot comes before the first ReadyForQuery."""
         session = self._session
         try:
-            await session.service.feed.subscribe(session, version, options)
+            await session.face.feed.subscribe(session, version, options)
         except CairnError as problem:
             session.pg.fatal(problem)
             return
@@ -105,7 +105,7 @@ class StartUp:
                 wants_hints=read_flag(options, "smart_connector_hints"),
                 wants_invalidation=bool(session.wants_invalidation),
                 watch=session.watch,
-                face=session.service,
+                face=session.face,
             )
         )
         for name in _SETTABLE:
@@ -115,7 +115,7 @@ class StartUp:
             session.parameters.note("application_name", options["application_name"])
 
     def cancel(self, request: CancelReceived) -> None:
-        self._session.service.cancel(request.pid, request.key)
+        self._session.face.cancel(request.pid, request.key)
 
     def terminate(self, request: Terminate) -> None:
         self._session.close()
@@ -136,10 +136,10 @@ class StartUp:
 
     async def _start_tls(self) -> None:
         session = self._session
-        assert session.service.tls is not None
+        assert session.face.tls is not None
         self.is_shaking = True
         try:
-            upgraded = await session.service.tls.upgrade(session.transport, session)
+            upgraded = await session.face.tls.upgrade(session.transport, session)
         except (OSError, ssl.SSLError) as problem:
             log.info("TLS handshake failed: %s", problem)
             session.close()

@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import shutil
 import traceback
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cairn.governor.actions import RunOperation
 from cairn.model.errors import CairnError, Expelled
 from cairn.model.topology import Grade
 from cairn.node.boot import shutdown
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.steps import Boot, Rebootstrap
 from cairn.node.instance import Instance
-from cairn.node.steering.queue_runner import settle
 from cairn.sim.cluster.loop import Process
 from cairn.sim.cluster.runtime import SimRuntime
 from cairn.storage.state_machine import Applied
@@ -145,13 +142,6 @@ class SimNode:
 
         instance.on_applied.append(applied)
         checks.founded(name, instance.identity)
-
-        async def operate(action: RunOperation) -> None:
-            """Operations of the queue have no SQL here: they are simply done."""
-            proposer = instance.proposer
-            await proposer.cas(settle(action.op_id, "done"), proposer.predicate(()))
-
-        instance.governor.steps.operate = operate
         if self.world.equip is not None:
             self.world.equip(self, instance)
 
@@ -220,7 +210,3 @@ def drop_database(directory: Path, only: Any = None) -> None:
     for name in DATABASE_FILES:
         if only is None or any(path.name.startswith(name.partition("-")[0]) for path in only):
             (directory / name).unlink(missing_ok=True)
-
-
-def wipe(directory: Path) -> None:
-    shutil.rmtree(directory, ignore_errors=True)

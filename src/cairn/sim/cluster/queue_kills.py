@@ -53,7 +53,7 @@ class Blow(msgspec.Struct, frozen=True):
         return f"leader ({who}) {self.how} at point {self.point}"
 
 
-class Outcome(msgspec.Struct):
+class Struck(msgspec.Struct):
     blow: Blow
     points: list[str] = []  # what was passed, up to the blow
     failure: str | None = None
@@ -116,11 +116,11 @@ class Kill:
         world.loop.call_later(CUT_S, world.wire.heal, context=contextvars.Context())
 
 
-def strike(blow: Blow) -> Outcome:
+def strike(blow: Blow) -> Struck:
     """One run of the whole scene with one blow, or with none."""
     scene = QueueScene(leader_is_master=blow.leader_is_master)
     kill = Kill(scene, blow)
-    outcome = Outcome(blow)
+    outcome = Struck(blow)
     try:
         scene.world.run(scene.play)
     except Violation as broken:
@@ -153,11 +153,11 @@ def blows(every: int = 1, *, first: int = 1) -> list[Blow]:
     return list(all_blows())[first - 1 :: every]
 
 
-def run_all(workers: int = 1, every: int = 1, stop_after: int = 10) -> list[Outcome]:
+def run_all(workers: int = 1, every: int = 1, stop_after: int = 10) -> list[Struck]:
     """Strike everywhere and print what came of it; the failing outcomes."""
     started = time.monotonic()
     wanted = blows(every)
-    failures: list[Outcome] = []
+    failures: list[Struck] = []
     done = 0
     for outcome in _outcomes(wanted, workers):
         done += 1
@@ -174,7 +174,7 @@ def run_all(workers: int = 1, every: int = 1, stop_after: int = 10) -> list[Outc
     return failures
 
 
-def _outcomes(wanted: list[Blow], workers: int) -> Iterator[Outcome]:
+def _outcomes(wanted: list[Blow], workers: int) -> Iterator[Struck]:
     if workers <= 1:
         yield from map(_strike_quietly, wanted)
         return
@@ -182,6 +182,6 @@ def _outcomes(wanted: list[Blow], workers: int) -> Iterator[Outcome]:
         yield from pool.imap_unordered(_strike_quietly, wanted)
 
 
-def _strike_quietly(blow: Blow) -> Outcome:
+def _strike_quietly(blow: Blow) -> Struck:
     logging.getLogger("cairn").setLevel("CRITICAL")
     return strike(blow)

@@ -12,7 +12,8 @@ from typing import Any
 import apsw
 import msgspec
 
-from cairn.governor.view import QueuedOperation
+from cairn.governor.actions import Action, Idle
+from cairn.governor.view import ClusterView, QueuedOperation
 from cairn.model import ops, rows
 from cairn.model import system_tables as system
 from cairn.model.errors import CairnError
@@ -22,7 +23,6 @@ from cairn.node.instance import Instance
 from cairn.node.steering.queue_runner import settle
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.node import SimNode
-from cairn.sim.cluster.sql import carry_sql, tell_steps
 from cairn.sim.cluster.world import World
 from cairn.storage.state_machine import Applied, Change
 
@@ -107,8 +107,7 @@ class QueueScene:
         self.is_running = False  # between the queueing and the end of the last operation
 
     def _equip(self, node: SimNode, instance: Instance) -> None:
-        carry_sql(instance)
-        tell_steps(instance, lambda what: self._step(node, what))
+        _tell_steps(instance, lambda what: self._step(node, what))
         instance.on_applied.append(self._note)
         self.world.on_step = self._step
 
@@ -332,3 +331,29 @@ def _told(change: Change) -> tuple[int, str, str | None]:
 
 def _matches(told: tuple[int, str, str | None], want: Settled) -> bool:
     return told[:2] == want[:2] and (want[2] is None or want[2] in str(told[2]))
+
+
+def _tell_steps(instance: Instance, step: Callable[[str], None]) -> None:
+    """Tell where each action of the governor and each of its questions begins and ends."""
+    governor, peers = instance.governor, instance.peers
+    carry_out, call = governor._carry_out, peers.call
+
+    async def told_action(action: Action, view: ClusterView) -> None:
+        if isinstance(action, Idle):
+            await carry_out(action, view)
+            return
+        what = f"{action.step} ({action.subject})"
+        step(f"begins: {what}")
+        await carry_out(action, view)
+        step(f"ends: {what}")
+
+    async def told_call(to: Any, method: str, *question: Any, **options: Any) -> Any:
+        if method not in ("write_rows", "read_rows", "apply_schema_change", "wait_index"):
+            return await call(to, method, *question, **options)
+        step(f"asks {method}")
+        found = await call(to, method, *question, **options)
+        step(f"is answered {method}")
+        return found
+
+    governor._carry_out = told_action  # type: ignore[method-assign]
+    peers.call = told_call  # type: ignore[method-assign]

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from cairn.model.errors import InvalidParameter, LimitExceeded
+from cairn.model.quoting import identifier
 from cairn.sql.functions.numbers import strict
 from cairn.sql.functions.patterns import regexp
 from cairn.sql.functions.texts import check_length
@@ -91,7 +92,7 @@ def c_quote_literal(text: str) -> str:
 
 @strict
 def c_quote_ident(text: str) -> str:
-    return text if _PLAIN_NAME.fullmatch(text) else '"' + text.replace('"', '""') + '"'
+    return text if _PLAIN_NAME.fullmatch(text) else identifier(text)
 
 
 @strict

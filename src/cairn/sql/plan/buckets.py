@@ -75,7 +75,7 @@ def key_positions(table: Table) -> list[int]:
 
 
 @dataclass
-class Reads:
+class BucketReads:
     """Every scan of a query with the conjuncts its rows must meet to matter to the result."""
 
     held: dict[int, list[Expr]] = field(default_factory=dict)
@@ -83,13 +83,13 @@ class Reads:
     driving: set[int] = field(default_factory=set)  # without a row of these there is no result
 
 
-def reads(query: Query) -> Reads:
-    found = Reads()
+def reads(query: Query) -> BucketReads:
+    found = BucketReads()
     _read_query(query, [], found, driving=True)
     return found
 
 
-def _read_query(query: Any, inherited: list[Expr], found: Reads, *, driving: bool) -> None:
+def _read_query(query: Any, inherited: list[Expr], found: BucketReads, *, driving: bool) -> None:
     if isinstance(query, Select):
         read_source(query.source, conjuncts(query.where), inherited, found, driving=driving)
         # Rows that WHERE throws away do not matter, so sub-queries may rely on it too.
@@ -104,7 +104,7 @@ def _read_query(query: Any, inherited: list[Expr], found: Reads, *, driving: boo
             _read_subqueries(child, inherited, found)
 
 
-def _read_subqueries(node: Any, around: list[Expr], found: Reads) -> None:
+def _read_subqueries(node: Any, around: list[Expr], found: BucketReads) -> None:
     if isinstance(node, SubQuery):
         _read_query(node.query, around, found, driving=False)
         _read_subqueries(node.operands, around, found)
@@ -114,7 +114,12 @@ def _read_subqueries(node: Any, around: list[Expr], found: Reads) -> None:
 
 
 def read_source(
-    source: Rel | None, holds: list[Expr], inherited: list[Expr], found: Reads, *, driving: bool
+    source: Rel | None,
+    holds: list[Expr],
+    inherited: list[Expr],
+    found: BucketReads,
+    *,
+    driving: bool,
 ) -> None:
     if isinstance(source, Join):
         on = conjuncts(source.on)
@@ -194,7 +199,7 @@ def _closed_equal(rel: int, at: int, classes: dict[Expr, set[Expr]]) -> Expr | N
 # --- sets -----------------------------------------------------------------------------------------
 
 
-def bucket_set(catalog: Catalog, found: Reads) -> BucketSet | None:
+def bucket_set(catalog: Catalog, found: BucketReads) -> BucketSet | None:
     """Buckets that can add to the result; None when nothing narrows them."""
     sets = []
     for scan in found.scans:
@@ -347,7 +352,7 @@ def single_key(query: Query) -> Key | None:
     return common_key(reads(query))
 
 
-def common_key(found: Reads) -> Key | None:
+def common_key(found: BucketReads) -> Key | None:
     first: Key | None = None
     for scan in found.scans:
         if scan.table.is_global:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from cairn.model import quoting
 from cairn.model.schema import BUCKET_COLUMN, physical_column
 from cairn.model.values import SQLITE_TYPES, ColumnType, Physical
 from cairn.sql.ir import (
@@ -61,7 +62,7 @@ def literal(value: Physical) -> str:
         case int():
             return str(value) if value >= 0 else f"({value})"
         case str():
-            return "'" + value.replace("'", "''") + "'"
+            return quoting.literal(value)
         case bytes():
             return f"x'{value.hex()}'"
 
@@ -363,9 +364,3 @@ def _one_row(query: Query) -> bool:
     if query.source is None:
         return True
     return not query.group and any(has_aggregate(item.expr) for item in query.items)
-
-
-def out_types(query: Query) -> tuple[ColumnType, ...]:
-    from cairn.sql.ir import output
-
-    return tuple(type_ for _, type_ in output(query))

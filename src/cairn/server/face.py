@@ -27,7 +27,7 @@ from cairn.storage.state_machine import Applied
 MAX_CONNECTIONS = 15_000
 
 
-class Service(Face):
+class PgFace(Face):
     def __init__(self, instance: Instance, config: InstanceConfig, tls: ServerTls | None) -> None:
         self.instance, self.config, self.tls = instance, config, tls
         # For the salts of users that do not exist: the same on every instance and after a restart.

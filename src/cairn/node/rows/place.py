@@ -1,6 +1,6 @@
 """Where this instance stands in its replicaset: whose member it is, in which history, how complete.
 
-All parts of replication look here, and each fact has one place. A new epoch first of all puts aside
+All parts of replication look here, and each fact is kept once. A new epoch first of all puts aside
 what belongs to no history: until the writer has done that, `entered` is not set, and nothing is
 given to peers, acknowledged or asked for.
 """
@@ -24,7 +24,7 @@ from cairn.storage.row_log import Applier
 log = logging.getLogger("cairn.replication")
 
 
-class Standing:
+class Place:
     """`on_diverged` is called when records were put aside."""
 
     def __init__(
