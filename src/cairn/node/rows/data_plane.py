@@ -35,6 +35,7 @@ from cairn.model.spans import merged
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.runtime import spawn
+from cairn.storage.checksums import is_damage, page_damaged
 from cairn.storage.data_store import DataStore, Fence
 from cairn.storage.writer import Disk, Job
 
@@ -104,6 +105,10 @@ class DataPlane:
                 return work(), store.last_epoch, store.vclock.copy(), store.versions
             except CairnError as problem:
                 return problem
+            except apsw.Error as problem:
+                if not is_damage(problem):
+                    raise
+                return page_damaged("a page that is needed to change these rows is damaged")
 
         def done(result: Any) -> None:
             if isinstance(result, CairnError):

@@ -115,6 +115,7 @@ def _problems(service: Service, said: dict[int, StatusResponse]) -> list[str]:
         for each in said.values()
         if each.clock_s is not None and each.raft_id != instance.raft_id
     ]
+    found += sorted(line for each in said.values() for line in each.damage)
     return found + sorted(filter(None, clocks))
 
 
