@@ -173,9 +173,7 @@ class Instance:
         acks = self.replication.acks
         self.moving = Moving(self.name, self.state, peers, self.data, acks, self.lease, self.leader)
         self.move_driver = MoveDriver(self.state, self.runner, self.proposer, runtime)
-        self.health = Health(
-            self.replication.standing, peers, self.data, store.path, self._repair
-        )
+        self.health = Health(self.replication.standing, peers, self.data, store.path, self._repair)
         self._told_stopped: tuple[str, ...] = ()
         self._told_damage = False
         self._offline: Set[int] = frozenset()  # raft_ids, as of the last change
@@ -250,6 +248,7 @@ class Instance:
 
     def start(self) -> None:
         self.peers.learn(self.state.peer_addresses())
+        self.replication.follow()  # a cut that was known before the end may not have been made
         self.runner.start()
         self.local.write_diverged()
         works: tuple[tuple[Callable[[], Awaitable[None]], str], ...] = (

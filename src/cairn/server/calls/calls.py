@@ -28,7 +28,7 @@ from cairn.model.topology import Instance as InstanceRow
 from cairn.node.steering.clocks import clock_problem
 from cairn.node.waiting import until
 from cairn.server.caller import Caller
-from cairn.server.calls import bulk, rebalance, row_changes, staged_checks, tiers
+from cairn.server.calls import bulk, rebalance, row_changes, settling, staged_checks, tiers
 from cairn.server.calls.arguments import arguments
 from cairn.server.service import Service
 
@@ -261,6 +261,7 @@ CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
     "cairn_subscribers": (True, _subscribers),
     "cairn_ingest": (False, bulk.ingest),
     "cairn_promote": (False, bulk.promote),
+    "cairn_settle": (False, settling.settle),
     "cairn_truncate": (False, bulk.truncate),
     "cairn_check": (False, staged_checks.check),
     "cairn_rows": (False, row_changes.rows),
