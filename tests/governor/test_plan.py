@@ -21,7 +21,7 @@ from cairn.governor.actions import (
 )
 from cairn.governor.buckets import shares
 from cairn.governor.plan import plan
-from cairn.governor.rules.leaving import put_replicaset
+from cairn.governor.rules.leaving import put_replicaset, spare_damaged_master
 from cairn.governor.rules.voters import wanted_voters
 from cairn.governor.view import ClusterView
 from cairn.model.topology import Grade, State
@@ -99,6 +99,19 @@ def test_a_lost_master_is_replaced_only_by_a_member_that_has_the_rows() -> None:
     assert isinstance(action, Propose)
     assert action.step == "update target replication leader"
     assert "i3 shall replace i1" in action.say
+
+
+def test_a_damaged_master_hands_over_to_a_replica_that_is_not_damaged() -> None:
+    leader = instance("i9", 1, replicaset="r9")
+    members = (instance("i1", 2), instance("i2", 3), instance("i3", 4))
+    sets = (replicaset("r1", "i1", ("i1", "i2", "i3")),)
+    view = view_of(leader, *members, sets=sets, voters={1, 2, 3})
+    damaged = msgspec.structs.replace(view, damaged=frozenset({"i1", "i2"}))
+    action = plan(damaged)
+    assert isinstance(action, Propose)
+    assert action.say == "r1: i3 shall replace i1: it has damaged rows"
+    nobody = msgspec.structs.replace(view, damaged=frozenset({"i1", "i2", "i3"}))
+    assert list(spare_damaged_master(nobody)) == []
 
 
 def test_a_demoted_master_that_answers_is_asked_for_its_last_row() -> None:

@@ -159,7 +159,8 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
         *(
             'all of it of one moment."""\n        self._connection.execute("BEGIN")\n        try:\n'
             "            return self._delta(start, end, at, after, max_bytes, epoch)\n"
-            '        finally:\n            self._connection.execute("COMMIT")',
+            "        finally:\n            if self._connection.in_transaction:"
+            '  # not after a damaged page\n                self._connection.execute("COMMIT")',
             'all of it of one moment."""\n'
             "        return self._delta(start, end, at, after, max_bytes, epoch)",
         ),

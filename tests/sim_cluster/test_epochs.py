@@ -13,6 +13,7 @@ from cairn.model.errors import CairnError, NoMaster
 from cairn.model.ranges import one_key
 from cairn.model.rpc import VclockResponse, WriteRequest
 from cairn.model.system_tables import PICO_REPLICASET
+from cairn.node.rows.mesh import Mesh
 from cairn.replication.relay import Subscribe
 from cairn.sim.cluster.load import INSERT, TABLE
 from cairn.sim.cluster.node import SimNode
@@ -66,6 +67,17 @@ async def switch(scene: Triple, to: SimNode) -> None:
     await scene.world.until(lambda: scene.load.masters() == [to], f"{to} to be master", 20.0)
 
 
+def follows_late(node: SimNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes rows from nobody before it has heard of the third epoch."""
+    upstreams = Mesh.upstreams
+
+    def late(self: Mesh) -> Any:
+        is_early = self._standing.name == node.name and self._standing.history.epoch < 3
+        return [] if is_early else upstreams(self)
+
+    monkeypatch.setattr(Mesh, "upstreams", late)
+
+
 @pytest.mark.parametrize("kept_cuts", [topology.KEPT_CUTS, 1])
 def test_a_replica_that_missed_two_epochs_applies_them_in_their_order(
     kept_cuts: int, monkeypatch: pytest.MonkeyPatch
@@ -78,6 +90,7 @@ def test_a_replica_that_missed_two_epochs_applies_them_in_their_order(
 
     async def script(scene: Triple) -> None:
         first, second, away = scene.master, scene.leader, scene.third
+        follows_late(away, monkeypatch)
         away.crash()
         for key in range(100, 140):
             await done(scene, first, inserting(key, "x" * 200_000))

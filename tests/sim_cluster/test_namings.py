@@ -11,6 +11,7 @@ import msgspec
 from cairn.model import ops, rows
 from cairn.model.errors import NotInPrerequisiteState
 from cairn.model.ranges import one_key
+from cairn.model.rpc import PromiseRequest
 from cairn.model.system_tables import PICO_REPLICASET
 from cairn.model.topology import Replicaset
 from cairn.node.boot.steps import Boot
@@ -130,5 +131,43 @@ def test_a_lease_is_not_asked_for_by_what_an_earlier_life_was() -> None:
             instance = inside(master)
             assert not instance.lease.is_held(instance.data.fence.epoch)
         await scene.calm()
+
+    played("async", script)
+
+
+def test_a_promise_after_a_start_tells_nothing_that_a_cut_has_left_out() -> None:
+    """Its Raft file knows of the cut, its rows were not held against it yet, and nobody speaks."""
+
+    async def script(scene: Triple) -> None:
+        master, others = scene.master, (scene.leader, scene.third)
+        await equal(scene)
+        for other in others:
+            scene.cut(master, other)
+        tail = asyncio.ensure_future(scene.load.write(master, 2))  # known to the master alone
+        await scene.renamed()
+        await tail
+        epoch = replicaset_of(scene).epoch
+        cut = replicaset_of(scene).cut
+        origin = inside(master).identity.instance_uuid
+        assert inside(master).data.vclock[origin] > cut[origin]
+        hold(master)
+        for other in others:
+            scene.mend(master, other)
+        await scene.world.until(
+            lambda: inside(master).state.cluster.replicasets["default_1"].epoch == epoch,
+            "the naming at the old master",
+            30.0,
+        )
+        for other in others:
+            scene.cut(master, other)
+        master.crash()
+        master.start()
+        await scene.world.until(lambda: master.instance is not None, "its start", 10.0)
+        data = inside(master).data
+        request = PromiseRequest("default_1", epoch + 1)
+        answer = await in_process(master, lambda: data.promise(request))
+        assert answer.vclock[origin] == cut[origin]
+        await scene.calm(may_lose=True)
+        await equal(scene)
 
     played("async", script)

@@ -20,6 +20,7 @@ from cairn.server.scan.columns import Scan, columns_of
 from cairn.storage import file_tree
 from cairn.storage.file_pages import Pages, UnknownFile
 from cairn.storage.sqlite import open_writer
+from tests.storage.rot import flip
 
 TYPES = (ColumnType.INTEGER, ColumnType.STRING, ColumnType.DOUBLE, ColumnType.UUID)
 SHAPE = "bucket_id INTEGER NOT NULL, c0 INTEGER NOT NULL, c1 TEXT, c2 REAL, c3 BLOB"
@@ -169,6 +170,7 @@ WRITER = """
 import random, sys
 from pathlib import Path
 from cairn.storage.sqlite import open_writer
+from tests.storage.rot import flip
 chance = random.Random(int(sys.argv[2]))
 connection = open_writer(Path(sys.argv[1]))
 connection.pragma("wal_autocheckpoint", 50)
@@ -259,3 +261,20 @@ def test_long_rows_are_not_decoded_all_at_once(
     batches = list(columns_of(path, scan, TYPES))
     assert max(batch.nbytes for batch in batches) < 80_000
     assert ordered(scanned(path, sql())) == ordered(asked(writer, sql()))
+
+
+def test_a_changed_byte_is_found_in_rows_short_and_long(
+    path: Path, writer: apsw.Connection
+) -> None:
+    rows = [(1 + at % 3000, at, f"text {at:05d}", 0.5, b"%05d" % at) for at in range(5000)]
+    rows.append((7, 9999, "long " + "x" * 20_000 + " the end", 0.5, b"long"))
+    writer.executemany("INSERT INTO t1024 VALUES (?, ?, ?, ?, ?)", rows)
+    writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    assert len(scanned(path, sql())) == 5001
+    whole = path.read_bytes()
+    for near in (b"text 03333", b" the end"):
+        page = flip(path, near)
+        with pytest.raises(StorageDamaged, match=f"the checksum of page {page} is wrong"):
+            scanned(path, sql())
+        path.write_bytes(whole)
+    assert len(scanned(path, sql())) == 5001

@@ -162,6 +162,25 @@ def expel(
     _finish(lambda: run_expel(instance, dsn, password_file, force=force, timeout_s=timeout))
 
 
+@app.command(short_help="Begin a new history in directories put back from a copy.")
+def restore(
+    directories: Annotated[list[Path], typer.Argument(help="of all instances, all stopped")],
+    without: Annotated[
+        list[str] | None, typer.Option(help="an instance whose directory is lost for good")
+    ] = None,
+) -> None:
+    """After directories were put back from a copy and before they are started.
+
+    Streams, drivers and instances that know what the cluster did after the copy notice by it that
+    this is another history. Nothing is changed unless all directories fit together.
+
+    Example: cairn restore i1 i2 i3
+    """
+    from cairn.cli.restore import run_restore
+
+    _finish(lambda: run_restore(directories, without or []))
+
+
 @app.command(short_help="Show, plan, pause and steer buckets that move.")
 def rebalance(
     action: Annotated[

@@ -88,9 +88,10 @@ def _remove_unused(made: list[Path]) -> None:
 def _supervise(child: Child, directory: Path) -> int:
     for _ in range(MAX_REBOOTSTRAPS):
         code, messages = _run_once(child, directory)
-        if not any(message.get("rebootstrap") for message in messages):
+        if any(message.get("rebootstrap") for message in messages):
+            drop_db(directory)
+        elif not any(message.get("again") for message in messages):
             return code
-        drop_db(directory)
     sys.stderr.write("cairn: the instance asked to be started anew too often\n")
     return 1
 

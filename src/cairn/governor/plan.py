@@ -17,6 +17,7 @@ RULES: tuple[Rule, ...] = (
     voters.change_voters,
     leaving.hand_over_leadership,
     leaving.replace_master,
+    leaving.spare_damaged_master,
     leaving.switch_master,
     leaving.settle_offline,
     leaving.forget_expelled,

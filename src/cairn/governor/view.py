@@ -37,6 +37,7 @@ class ClusterView(msgspec.Struct, frozen=True):
     queue: tuple[QueuedOperation, ...] = ()  # in id order
     upgrade: tuple[QueuedOperation, ...] = ()  # batches of versions not yet in the catalogue
     stopped_links: tuple[str, ...] = ()  # what instances say of upstreams they cannot follow
+    damaged: frozenset[str] = frozenset()  # instances whose rows are partly lost or wrong
     version: str = ""  # of the catalogue, once the present upgrade is through
 
     @property

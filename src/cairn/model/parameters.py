@@ -31,6 +31,8 @@ SETTINGS: dict[str, Any] = {
     "row_log_max": 1_000_000,
     "rebalance_concurrency": 1,  # moves of one replicaset at the same time
     "rebalance_rows_per_s": 20_000,  # of one move; 0: no limit
+    "scrub_interval": 86_400.0,  # seconds from one reading of everything to the next; 0: never
+    "scrub_rows_per_s": 20_000,  # of one instance; 0: no limit
     "rebalance_drop_delay": 5.0,  # seconds that old rows stay after a hand-over
     "replication_graph": "",  # "": a full mesh; else edges "i1>i2,i2>i3"
 }

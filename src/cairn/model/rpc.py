@@ -151,6 +151,7 @@ class StatusResponse(msgspec.Struct, frozen=True):
     move_waits: tuple[str, ...] = ()  # what does not go on, and why
     freezes_s: tuple[float, ...] = ()  # how long the last freezes took, as the leader saw them
     clock_s: float | None = None  # its wall clock
+    damage: tuple[str, ...] = ()  # what is wrong with its files or with somebody's rows
 
 
 class LinkReport(msgspec.Struct, frozen=True):
@@ -158,6 +159,14 @@ class LinkReport(msgspec.Struct, frozen=True):
 
     instance: str
     stopped: tuple[str, ...] = ()
+
+
+class DamageReport(msgspec.Struct, frozen=True):
+    """ "My files are damaged, or somebody's rows are wrong"; empty: all is well again."""
+
+    instance: str
+    problems: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()  # instances that should not be masters, if there are others
 
 
 class LeaseRequest(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Callable
 from decimal import DecimalException
 
 from cairn.model.errors import (
@@ -22,6 +23,9 @@ from cairn.model.errors import (
 
 log = logging.getLogger("cairn.bug")
 
+#: Errors of libraries that mean something to us are turned into ours by whoever knows the library.
+translators: list[Callable[[BaseException], CairnError | None]] = []
+
 
 def owned(problem: BaseException, where: str) -> CairnError:
     """`problem` as an error of ours; one that is no such error yet is logged with a reference."""
@@ -31,6 +35,9 @@ def owned(problem: BaseException, where: str) -> CairnError:
         return TooComplex(f"{where}: nested too deeply", hint="use fewer levels")
     if isinstance(problem, MemoryError):
         return LimitExceeded(f"{where}: not enough memory", sqlstate="53200")
+    for translate in translators:
+        if (found := translate(problem)) is not None:
+            return found
     reference = secrets.token_hex(4)
     log.error("reference %s: %s failed", reference, where, exc_info=problem)
     return InternalError(reference)

@@ -17,6 +17,7 @@ from cairn.model.errors import CairnError
 from cairn.model.moves import MoveReport
 from cairn.model.rpc import (
     CasRequest,
+    DamageReport,
     Empty,
     ExpelRequest,
     IndexResponse,
@@ -52,12 +53,13 @@ from cairn.node.peer_calls import PeerCall, Right, handlers
 from cairn.node.rows.ballots import BallotRequest
 from cairn.node.rows.copies import CopyRequest
 from cairn.node.rows.data_plane import DataPlane
+from cairn.node.rows.health import CompareRequest, Health
 from cairn.node.rows.leases import LeaseGiver, LeaseHolder
 from cairn.node.rows.local_tables import LocalTables
 from cairn.node.rows.mesh import BEAT_S
 from cairn.node.rows.moving import DeltaRequest, Moving
 from cairn.node.rows.replication import Replication
-from cairn.node.runtime import Runtime, spawn
+from cairn.node.runtime import Runtime, spawn, timestamp
 from cairn.node.statements.execution import Execution
 from cairn.node.statements.executor import Executor
 from cairn.node.statements.functions_here import FunctionsHere
@@ -75,6 +77,7 @@ from cairn.node.steering.witnesses import Witnesses
 from cairn.pgwire.scram import make_verifier
 from cairn.raft.types import Role
 from cairn.replication.relay import Subscribe
+from cairn.storage import setting_aside
 from cairn.storage.data_store import DataStore
 from cairn.storage.raft_store import RaftStore
 from cairn.storage.sqlite import explained
@@ -93,6 +96,11 @@ class Ending(Enum):
     DURABILITY = "a file cannot be written any more"  # a failed fsync is never tried again
     RAFT = "what Raft knows in memory and its log may differ"
     EXPELLED = "this instance was expelled"
+    REPAIR = "its rows are damaged and are taken anew from the master"  # it is started again
+
+
+AGAIN = 75  # the exit code of an instance that wants to be started again
+_CODES = {Ending.EXPELLED: 5, Ending.REPAIR: AGAIN}
 
 
 class Instance:
@@ -168,7 +176,9 @@ class Instance:
         acks = self.replication.acks
         self.moving = Moving(self.name, self.state, peers, self.data, acks, self.lease, self.leader)
         self.move_driver = MoveDriver(self.state, self.runner, self.proposer, runtime)
+        self.health = Health(self.replication.standing, peers, self.data, store.path, self._repair)
         self._told_stopped: tuple[str, ...] = ()
+        self._told_damage = False
         self._offline: Set[int] = frozenset()  # raft_ids, as of the last change
         self._led_by = 0
         self.witnesses = Witnesses(self.name, self.state, peers)
@@ -197,6 +207,7 @@ class Instance:
 
     def _open_data(self) -> DataPlane:
         path = self.store.path.with_name("data.db")
+        kept = setting_aside.put_aside(path.parent)
         store = DataStore(
             path,
             self.identity.instance_uuid,
@@ -204,6 +215,9 @@ class Instance:
             lease_held=self.lease.is_held,
             raft=self.store.path,
         )
+        if kept is not None:
+            store.begin_empty(kept.promised, kept.diverged)
+            setting_aside.finished(path.parent)
         disk: Disk = self.runtime.disk(
             store.connection, "data writer", partial(self.end, Ending.DURABILITY), GroupOf(store)
         )
@@ -240,6 +254,7 @@ class Instance:
 
     def start(self) -> None:
         self.peers.learn(self.state.peer_addresses())
+        self.replication.follow()  # a cut that was known before the end may not have been made
         self.runner.start()
         self.local.write_diverged()
         works: tuple[tuple[Callable[[], Awaitable[None]], str], ...] = (
@@ -251,6 +266,7 @@ class Instance:
             (self.move_driver.run, "moves"),
             (self.replication.maintain, "row log upkeep"),
             (self.replication.mesh.beat, "routing heartbeat"),
+            (self.health.run, "scrub"),
         )
         for work, name in works:
             self._tasks.append(spawn(self._kept_up(work, name), name))
@@ -278,7 +294,12 @@ class Instance:
             owned(problem, "Raft")
         text = "" if problem is None else f": {explained(problem)}"
         log.critical("stopping, %s%s", why.value, text)
-        self.finish(5 if why is Ending.EXPELLED else 1)
+        self.finish(_CODES.get(why, 1))
+
+    def _repair(self, why: str) -> None:
+        note = setting_aside.Note(why, self.data.store.promised, timestamp(self.runtime))
+        setting_aside.leave_note(self.data.store.path.parent, note)
+        self.end(Ending.REPAIR)
 
     def awake(self) -> None:
         """The cluster knows of this life: whatever it asks for now, no earlier one has asked."""
@@ -290,6 +311,7 @@ class Instance:
             self.exit_code.set_result(code)
 
     def close(self) -> None:
+        self.health.close()
         for close in self.on_close:
             close()
         for task in self._tasks:
@@ -384,13 +406,17 @@ class Instance:
         )
         if stopped or self._told_stopped:
             self._told_stopped = stopped
-            spawn(self._report(LinkReport(self.name, stopped)), "link report")
+            spawn(self._report("report_links", LinkReport(self.name, stopped)), "link report")
+        damage = self.health.report()
+        if damage.problems or self._told_damage:
+            self._told_damage = bool(damage.problems)
+            spawn(self._report("report_damage", damage), "damage report")
 
-    async def _report(self, report: LinkReport) -> None:
+    async def _report(self, method: str, report: LinkReport | DamageReport) -> None:
         try:
-            await self.leader.ask("report_links", report, Empty, BEAT_S)
+            await self.leader.ask(method, report, Empty, BEAT_S)
         except CairnError as problem:
-            log.debug("the leader was not told of stopped links: %s", problem)
+            log.debug("%s: the leader was not told: %s", method, problem)
 
     def _on_role(self) -> None:
         core = self.runner.core
@@ -431,6 +457,8 @@ class Instance:
             PeerCall("replicated", ReplicatedRequest, replication.follower.caught_up, raft),
             PeerCall("apply_schema_change", SchemaChangeRequest, data.change_schema, raft),
             PeerCall("report_links", LinkReport, self.governor.note_links, raft),
+            PeerCall("report_damage", DamageReport, self.governor.note_damage, raft),
+            PeerCall("compare_rows", CompareRequest, self.health.handle_compare, rows),
             PeerCall("report_move", MoveReport, self.move_driver.note, raft),
             PeerCall("ballot", BallotRequest, replication.ballots.answer, rows),
             PeerCall("subscribe", Subscribe, replication.relay.subscribe, rows),
@@ -492,6 +520,7 @@ class Instance:
             move_waits=self.move_driver.waits,
             freezes_s=tuple(self.move_driver.freezes),
             clock_s=self.runtime.wall_clock().timestamp(),
+            damage=tuple(self.health.problems()),
         )
 
 

@@ -9,8 +9,8 @@ rows that are there exactly as given are accepted.
 
 Invariant: however many drivers carry out a manifest, and however late, each step happens once. The
 order is: decided, emptied (an overwrite; once since the decision, by the table's own version),
-promoted (each chunk once, by its operation id), done, and only then the stage is cleared. States
-only go forward.
+promoted (each chunk once, by its operation id), settled (the replicas have it, and no failover came
+in between; else promoted again), done, and only then the stage is cleared. States only go forward.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from cairn.model.buckets import bucket_of
-from cairn.model.errors import CairnError, UndefinedTable
+from cairn.model.errors import CairnError, UndefinedTable, Unreachable
 from cairn.model.quoting import literal
 from cairn.model.rpc import Chunk
 from cairn.model.values import ColumnType
@@ -35,6 +35,7 @@ from cairn.spark.tables import TableInfo
 
 STAGE, COMMIT = "cairn_spark_stage", "cairn_spark_commit"
 CHUNK_ROWS = 60_000  # kept in one row of the stage, compressed, and promoted at once
+ROUNDS = 5  # promotions of one write, when masters change all the time
 AT_ONCE = 2  # chunks that an owner promotes: it reads one while it writes the other
 CHECK_S, CHECKED_ROWS_S = 60.0, 50_000  # patience with an owner: seconds, and rows a second
 ORPHANS_S = 24 * 3600  # chunks of writes that never ended are swept after this
@@ -201,6 +202,41 @@ def _finish(dsn: str, write_id: str, state: str, manifest: Manifest, is_resumed:
     if state == "truncating":
         _truncate(dsn, manifest)
         pool.run(forward, ("promoting", write_id, "truncating"))
+    before = _settled(dsn)
+    for _ in range(ROUNDS):
+        _promote_all(dsn, write_id, manifest, is_resumed)
+        after = _settled(dsn)
+        if after == before:
+            break
+        before, is_resumed = after, True  # acknowledged rows may be lost: what is there stays
+    else:
+        raise Unreachable(
+            f"masters changed {ROUNDS} times while {write_id} was promoted",
+            hint="write it again under the same id: it goes on where it is",
+        )
+    pool.run(forward, ("done", write_id, "promoting"))
+    pool.run(f"DELETE FROM {STAGE} WHERE write_id = $1", (write_id,))
+
+
+def _settled(dsn: str) -> dict[str, int]:
+    """Each replicaset's epoch, once its replicas have what its master has acknowledged."""
+    table = cluster.pool(dsn).topology
+    found: dict[str, int] = {}
+    for uuid in sorted(table.view.replicasets):
+        if table.master(uuid) is None:
+            continue
+
+        def ask(_: bool, uuid: str = uuid) -> int:
+            master = table.master(uuid)
+            if master is None or not master.address:
+                raise Unreachable(f"replicaset {uuid} has no master")
+            return int(cluster.call(dsn, "CALL cairn_settle()", master.address)["epoch"])
+
+        found[uuid] = cluster.persistently(dsn, ask)
+    return found
+
+
+def _promote_all(dsn: str, write_id: str, manifest: Manifest, is_resumed: bool) -> None:
     by_slot = _by_slot(manifest)
     has_failed = threading.Event()
 
@@ -219,8 +255,6 @@ def _finish(dsn: str, write_id: str, state: str, manifest: Manifest, is_resumed:
     with ThreadPoolExecutor(max(len(by_slot) * AT_ONCE, 1), "promote") as threads:
         shared = [iter(chunks) for chunks in by_slot.values()]  # `next` of a list's is atomic
         list(threads.map(promote_all, shared * AT_ONCE))
-    pool.run(forward, ("done", write_id, "promoting"))
-    pool.run(f"DELETE FROM {STAGE} WHERE write_id = $1", (write_id,))
 
 
 def _is_done(dsn: str, write_id: str) -> bool:

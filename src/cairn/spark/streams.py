@@ -80,7 +80,10 @@ class CairnStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
             return self._partitions(start, end)
 
     def read(self, partition: Any) -> Iterator[Any]:
-        with plainly():
+        with plainly():  # a task may begin long after it was planned
+            self._check_cluster(
+                self._cluster, cluster.pool(self._options.dsn).topology.cluster_uuid
+            )
             yield from self._read(partition)
 
     # --- what each stream says --------------------------------------------------------------------
@@ -106,12 +109,18 @@ class CairnStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
     def check(self, offset: dict[str, Any]) -> dict[str, Any]:
         if offset.get("v") != VERSION:
             raise CairnError(f"the checkpoint has offsets of version {offset.get('v')}")
-        if offset.get("cluster") not in (None, self._cluster):
-            raise CairnError(
-                f"the checkpoint belongs to cluster {offset['cluster']}, this is {self._cluster}",
-                hint="use another checkpointLocation, or the other DSN",
-            )
+        self._check_cluster(offset.get("cluster"), self._cluster)
         return offset
+
+    @staticmethod
+    def _check_cluster(known: str | None, now: str | None) -> None:
+        if None not in (known, now) and known != now:
+            raise CairnError(
+                f"the checkpoint belongs to cluster {known}, this is {now}: another one, or the "
+                "same after it was restored from a copy",
+                hint='use another checkpointLocation with startingOffset "snapshot", or the other '
+                "DSN",
+            )
 
     def getDefaultReadLimit(self) -> Any:
         if self._options.max_rows:

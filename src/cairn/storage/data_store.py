@@ -37,7 +37,7 @@ from cairn.model.records import (
 )
 from cairn.model.spans import Ranges, merged, without
 from cairn.storage.shapes import RowTables
-from cairn.storage.sqlite import check_file, damaged, insert_many, open_writer
+from cairn.storage.sqlite import PagesDamaged, check_file, damaged, insert_many, open_writer
 
 #: The log is a table with rowids: in one without, each comparison of keys reads whole bodies.
 _SCHEMA = """
@@ -126,7 +126,11 @@ class DataStore(RowTables):
         register: Callable[[apsw.Connection], None] = lambda connection: None,
         raft: Path | None = None,
     ) -> None:
-        check_file(path)
+        self.damage = ""  # what was found wrong with the file when it was opened
+        try:
+            check_file(path)
+        except PagesDamaged as problem:
+            self.damage = problem.message
         self.path, self.origin = path, origin
         self.now, self.lease_held = now_micros, lease_held
         self.connection = open_writer(path)
@@ -136,12 +140,12 @@ class DataStore(RowTables):
             self.connection.execute(f"ATTACH 'file:{raft}?mode=ro' AS raft")
         try:
             self.connection.execute(_SCHEMA)
+            super().__init__()
+            self.reload()
         except apsw.Error as problem:
             self.connection.close()
             raise damaged(path, str(problem)) from None
         self.fence = self.newest = Fence()
-        super().__init__()
-        self.reload()
         self.connection.preupdate_hook(self._on_change)
 
     def close(self) -> None:
@@ -226,6 +230,8 @@ class DataStore(RowTables):
         try:
             return 1, self.log(Body(Kind.ROWS, self.now(), self.take_changes()))
         except Exception as problem:
+            if not self.connection.in_transaction:
+                raise  # the row is gone as well
             raise RecordLost from problem
 
     def statement(
@@ -389,6 +395,16 @@ class DataStore(RowTables):
 
     def position(self) -> tuple[int, Vclock]:
         return self.last_epoch, dict(self.vclock)
+
+    def begin_empty(self, promised: int, diverged: Sequence[tuple[Any, ...]]) -> None:
+        """A new file in the place of a damaged one; promises that were given are kept."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        self.must_copy()
+        self.promise(promised)
+        self.connection.executemany(
+            "INSERT OR REPLACE INTO _cairn_diverged VALUES (?, ?, ?, ?)", diverged
+        )
+        self.connection.execute("COMMIT")
 
     def must_copy(self) -> None:
         """What is here is not the replicaset's rows; ended by a full copy."""

@@ -110,7 +110,7 @@ class Tree:
 
     def __init__(self, pages: Pages, root: int) -> None:
         self._pages, self._root = pages, root
-        most = pages.size - 12
+        most = pages.usable - 12
         self._local = most * 64 // 255 - 23, most * 32 // 255 - 23
 
     def records(self, low: int, high: int) -> Iterator[Records]:
@@ -213,7 +213,7 @@ class Tree:
     def _gathered(self, buffer: Any, start: int, length: int) -> Any:
         """A long record: its beginning in the page, the rest in a chain of others."""
         most, least = self._local
-        size = self._pages.size
+        size = self._pages.usable
         here = least + (length - least) % (size - _LINK)
         here = here if here <= most else least
         parts = [buffer[start : start + here]]

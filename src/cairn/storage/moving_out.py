@@ -44,7 +44,8 @@ class MoveReader:
         try:
             return self._stamp(self._vclock())
         finally:
-            self._connection.execute("COMMIT")
+            if self._connection.in_transaction:  # not after a damaged page
+                self._connection.execute("COMMIT")
 
     def delta(
         self, start: int, end: int, at: Stamp, after: Mark, max_bytes: int, epoch: int
@@ -54,7 +55,8 @@ class MoveReader:
         try:
             return self._delta(start, end, at, after, max_bytes, epoch)
         finally:
-            self._connection.execute("COMMIT")
+            if self._connection.in_transaction:  # not after a damaged page
+                self._connection.execute("COMMIT")
 
     def _delta(
         self, start: int, end: int, at: Stamp, after: Mark, max_bytes: int, epoch: int

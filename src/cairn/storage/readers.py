@@ -20,6 +20,7 @@ import apsw
 from cairn.model import limits
 from cairn.model.errors import CairnError, LimitExceeded, MotionLimit, QueryCanceled
 from cairn.model.unexpected import of_value
+from cairn.storage.checksums import is_damage, page_damaged
 
 Row = tuple[Any, ...]
 Register = Callable[[apsw.Connection], None]
@@ -233,6 +234,8 @@ def translated(problem: Exception) -> CairnError:
 
     What is left is a bug of ours: it gets a reference number, and its statement ends with it.
     """
+    if is_damage(problem):
+        return page_damaged()
     for kind, sqlstate in _TOLD.items():
         if isinstance(problem, kind):
             return CairnError(f"{type(problem).__name__}: {problem}", sqlstate=sqlstate)
@@ -249,7 +252,6 @@ _TOLD: dict[type[apsw.Error], str] = {
     apsw.NoMemError: "53200",
     apsw.FullError: "53100",
     apsw.IOError: "58030",
-    apsw.CorruptError: "XX001",
     apsw.BusyError: "55P03",
     apsw.AuthError: "42501",
 }

@@ -201,6 +201,8 @@ class Applier:
             is_ddl = body.kind == Kind.DDL
             self._apply(record, body)
         except BaseException as problem:
+            if not store.connection.in_transaction:
+                raise  # a damaged page: the whole group was taken back
             store.connection.execute("ROLLBACK TO record")
             store.connection.execute("RELEASE record")
             store.vclock[record.origin] = before
@@ -273,7 +275,8 @@ class Applier:
             store.must_copy()
             return None
         finally:
-            store.connection.execute("RELEASE tail")
+            if store.connection.in_transaction:
+                store.connection.execute("RELEASE tail")
         for origin, limit in limits.items():
             store.cut_vclock(origin, limit)
         return tail

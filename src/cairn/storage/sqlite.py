@@ -11,6 +11,7 @@ from typing import Any
 import apsw
 
 from cairn.model.errors import DiskFull, StorageDamaged
+from cairn.storage.checksums import has_checksums, is_damage, require
 
 BUSY_TIMEOUT_MS = 10_000
 CHECKPOINT_PAGES = 2000
@@ -24,16 +25,20 @@ _DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 def open_writer(path: Path) -> apsw.Connection:
     """The single writing connection of a file. Every commit is on disk when it returns."""
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+    has = has_checksums(path)
     connection = apsw.Connection(str(path), flags=flags, statementcachesize=500)
     try:
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        require(connection, has)
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", "FULL")
         connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
         connection.pragma("cache_size", -16_000)
-    except _DAMAGED as problem:
+    except (StorageDamaged, apsw.Error) as problem:
         connection.close()
-        raise damaged(path, str(problem)) from None
+        if isinstance(problem, _DAMAGED) or is_damage(problem):
+            raise damaged(path, str(problem)) from None
+        raise
     return connection
 
 
@@ -45,6 +50,10 @@ def open_reader(path: Path) -> apsw.Connection:
     connection.pragma("query_only", 1)
     connection.pragma("cache_size", -16_000)
     return connection
+
+
+class PagesDamaged(StorageDamaged):
+    """Some pages have a wrong checksum. Nobody gets what they hold; the others can be read."""
 
 
 def check_file(path: Path) -> None:
@@ -69,9 +78,14 @@ def check_file(path: Path) -> None:
         connection = apsw.Connection(str(path))
         try:
             verdict = connection.execute("PRAGMA quick_check(1)").fetchall()
+            if verdict != [("ok",)]:  # it does not say why: reading the same pages does
+                connection.execute("SELECT count(*) FROM dbstat").fetchall()
         finally:
             connection.close()
     except apsw.Error as problem:
+        if is_damage(problem):
+            found = damaged(path, "the checksum of a page is wrong")
+            raise PagesDamaged(found.message, detail=found.detail, hint=found.hint) from None
         raise damaged(path, str(problem)) from None
     if verdict != [("ok",)]:
         raise damaged(path, str(verdict[0][0]))
@@ -133,6 +147,8 @@ def explained(problem: BaseException) -> str:
     """One line for the administrator of an instance that has to stop."""
     if is_disk_full(problem):
         return f"no space left for the database ({problem}): free space and restart"
+    if is_damage(problem):
+        return "a page of the file is damaged: its checksum is wrong"
     if isinstance(problem, apsw.IOError):
         return f"the disk refused a write ({problem}): check its space and health, then restart"
     return f"{type(problem).__name__}: {problem}"

@@ -114,9 +114,9 @@ class StateMachine:
                     check_readable(change.table, change.new)
             self.events.applied(done)
         except Exception as problem:
-            self.connection.execute("ROLLBACK TO entry")
             if _is_of_the_machine(problem):
                 raise
+            self.connection.execute("ROLLBACK TO entry")
             done.changes, done.events_01, done.events_02 = [], [], []
             if isinstance(envelope.op, ops.DdlPrepare | ops.DdlCommit | ops.DdlAbort):
                 self.reload()

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import apsw
 
+from cairn.model.errors import CairnError
 from cairn.model.unexpected import owned
 from cairn.storage.sqlite import BULK_CHECKPOINT_PAGES, CHECKPOINT_PAGES, reserve
 
@@ -62,31 +63,69 @@ class Disk(Protocol):
     def close(self) -> None: ...
 
 
-def run_group(connection: apsw.Connection, jobs: list[Job]) -> None:
-    """All jobs in one transaction; on disk when this returns, if any of them must be.
-
-    Work that the log can redo (applying entries) is committed without waiting for the disk:
-    the next commit that must be durable takes it along, in order.
-    """
-    wanted = "FULL" if any(job.must_sync for job in jobs) else "NORMAL"
-    connection.execute(f"PRAGMA synchronous = {wanted}")
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for job in jobs:
-            job.result = job.run()
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
 class Flusher(Protocol):
     """A store that keeps something back until the group commits."""
 
     def flush(self) -> None: ...
 
     def failed(self) -> None: ...
+
+
+class _Nothing:
+    """A store that keeps nothing back."""
+
+    def flush(self) -> None:
+        return
+
+    def failed(self) -> None:
+        return
+
+
+def run_group(connection: apsw.Connection, jobs: list[Job], store: Flusher | None = None) -> None:
+    """All jobs in one transaction; on disk when this returns, if any of them must be.
+
+    Work that the log can redo (applying entries) is committed without waiting for the disk:
+    the next commit that must be durable takes it along, in order.
+    """
+    kept = store or _Nothing()
+    wanted = "FULL" if any(job.must_sync for job in jobs) else "NORMAL"
+    connection.execute(f"PRAGMA synchronous = {wanted}")
+    left: list[Job] | None = jobs
+    while left:
+        left = _run_once(connection, left, kept)
+
+
+def _run_once(connection: apsw.Connection, jobs: list[Job], store: Flusher) -> list[Job]:
+    """Who has to be run again: the others, when one of them has ended the transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for job in jobs:
+            job.result = job.run()
+            if not connection.in_transaction:
+                store.failed()
+                return without_guilty(jobs, job)
+        store.flush()
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        store.failed()
+        raise
+    return []
+
+
+def without_guilty(jobs: list[Job], guilty: Job) -> list[Job]:
+    """An I/O error takes the whole transaction back: nobody's work is in the file.
+
+    The one that met it has its error; the others know nothing of it and are run once more.
+    """
+    if not isinstance(guilty.result, CairnError):
+        raise TransactionLost("work went on after its transaction had ended")
+    return [job for job in jobs if job is not guilty]
+
+
+class TransactionLost(Exception):
+    """Somebody took a failure for a success: nothing may be told to anybody."""
 
 
 class GroupOf:
@@ -96,19 +135,7 @@ class GroupOf:
         self.store = store
 
     def __call__(self, connection: apsw.Connection, jobs: list[Job]) -> None:
-        last = jobs[-1].run
-
-        def run_last() -> Any:
-            result = last()
-            self.store.flush()
-            return result
-
-        jobs[-1].run = run_last
-        try:
-            run_group(connection, jobs)
-        except BaseException:
-            self.store.failed()
-            raise
+        run_group(connection, jobs, self.store)
 
 
 class WriterThread:
@@ -237,6 +264,17 @@ class WriterThread:
             self._connection.execute("BEGIN")  # nobody else writes: no lock has to be fought for
         self._open.append(job)
         job.result = job.run()
+        if not self._connection.in_transaction:
+            self._begin_again(job)
+
+    def _begin_again(self, guilty: Job) -> None:
+        """The transaction was taken back: its other jobs go back behind what is urgent."""
+        jobs, self._open = without_guilty(self._open, guilty), []
+        if self._store is not None:
+            self._store.failed()
+        for job in reversed(jobs):
+            self._queue.insert(self._urgent, job)
+        self._loop.call_soon(_deliver, [guilty])
 
     def _may_wait_for_more(self) -> bool:
         """Those who were answered together come back together: a moment for the last of them.

@@ -51,6 +51,13 @@ def metrics(face: PgFace) -> str:
     put("topology_events_sent_total", "counter", "events told", face.feed.events_sent)
     put("topology_subscribers_dropped_total", "counter", "slow ones", face.feed.dropped)
     _put_links(instance, put)
+    health = instance.health
+    for file in ("data.db", "raft.db"):
+        about = "1 when a file is damaged or its rows differ from its master's"
+        put("storage_damaged", "gauge", about, file in health.damage, file=file)
+    put("scrubs_total", "counter", "times that all was read and compared", health.scrubs)
+    put("scrub_rows_total", "counter", "rows compared with the master's", health.compared)
+    put("scrub_differences_total", "counter", "pieces that differed", health.differences)
     return "\n".join(lines) + "\n"
 
 

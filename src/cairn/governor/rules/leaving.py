@@ -110,6 +110,24 @@ def replace_master(view: ClusterView) -> Iterator[Action]:
             )
 
 
+def spare_damaged_master(view: ClusterView) -> Iterator[Action]:
+    """A master whose file is damaged hands over to a replica whose file is not, as planned."""
+    for replicaset in view.replicasets():
+        master = replicaset.current_master_name
+        if master not in view.damaged or replicaset.target_master_name != master:
+            continue
+        heirs = [each for each in _heirs(view, replicaset, master) if each.name not in view.damaged]
+        for heir in heirs[:1]:
+            changed = msgspec.structs.replace(replicaset, target_master_name=heir.name)
+            yield Propose(
+                step="update target replication leader",
+                subject=replicaset.name,
+                ops=(put_replicaset(changed),),
+                ranges=(whole_table(_INSTANCES.id), replicaset_range(replicaset)),
+                say=f"{replicaset.name}: {heir.name} shall replace {master}: it has damaged rows",
+            )
+
+
 def _never_started(instance: Instance) -> bool:
     return instance.current_state == State(Grade.OFFLINE, 0) and instance.target_state == State(
         Grade.OFFLINE, 0

@@ -21,7 +21,7 @@ from cairn.net.peers import split_address
 from cairn.node.boot import shutdown
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.steps import Boot, Rebootstrap
-from cairn.node.instance import Instance
+from cairn.node.instance import AGAIN, Instance
 from cairn.node.runtime import RealRuntime, spawn
 from cairn.node.waiting import until
 
@@ -105,6 +105,8 @@ async def _live(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: O
     if instance.exit_code.done():
         code = instance.exit_code.result()
         _end(instance)
+        if code == AGAIN:
+            tell({"again": True})
         return code
     return await _stop(instance, signals)
 

@@ -38,6 +38,7 @@ from cairn.net.peers import Peers
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.first_entries import first_entries, first_instance
 from cairn.node.boot.identity import Kept, check_restart, put_identity, stored_identity
+from cairn.node.boot.restoring import check_not_interrupted, note_file
 from cairn.node.consensus.upgrades import own_version
 from cairn.node.instance import Ending, Instance
 from cairn.node.peer_calls import PeerCall, Right, handlers
@@ -94,6 +95,7 @@ class Boot:
     async def start(self) -> Instance:
         """A running instance that has asked to be Online."""
         path = self.directory / "raft.db"
+        check_not_interrupted(self.directory)
         if path.exists():
             self.store = RaftStore(path)
             if self.store.get("raft_id") is None:
@@ -108,6 +110,11 @@ class Boot:
                 self.store = self.start_boot(path)
             else:
                 self.store = await self.start_join(path, leader)
+        if note_file(self.store):
+            log.warning(
+                "this directory was copied since the last start; if the copy is older than what "
+                "the cluster has done since, stop all instances and run `cairn restore`"
+            )
         return await self.postjoin(self.store)
 
     async def _listen(self) -> None:

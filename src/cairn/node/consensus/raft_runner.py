@@ -300,8 +300,9 @@ class RaftRunner:
             payload = None
             if ready.snapshot is not None:
                 payload = self.receiver.take(ready.snapshot.handle)
+            heard = self._commit_to_save
             job = Job(
-                lambda: self._write(ready, payload),
+                lambda: self._write(ready, payload, heard),
                 lambda told: self._written(ready, told),
                 must_sync=ready.must_sync,
             )
@@ -319,8 +320,15 @@ class RaftRunner:
         if ready.soft_state is not None:
             self._on_role()
 
-    def _write(self, ready: Ready, payload: Any) -> tuple[list[str], list[str]]:
-        """On the writer's thread: the whole Ready in the group's transaction."""
+    def _write(
+        self, ready: Ready, payload: Any, heard: HardState | None
+    ) -> tuple[list[str], list[str]]:
+        """On the writer's thread: the whole Ready in the group's transaction.
+
+        A commit that was heard alone is not written. It goes with the next entries: whoever
+        acknowledges the end of a change of voters must know for good that the change has begun, or
+        after a power cut it would campaign among the old voters alone.
+        """
         told: tuple[list[str], list[str]] = ([], [])
         if ready.snapshot is not None:
             assert payload is not None, "a snapshot is installed only after it was fetched"
@@ -330,6 +338,8 @@ class RaftRunner:
             position = Position(meta.term, meta.index)
             told = self._machine.events.installed(position, timestamp(self._runtime))
         self._store.write(ready)
+        if heard is not None and ready.hard_state is None:
+            self._store.put("commit", heard.commit)
         return told
 
     def _written(self, ready: Ready, told: tuple[list[str], list[str]]) -> None:

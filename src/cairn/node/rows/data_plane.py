@@ -35,7 +35,9 @@ from cairn.model.spans import merged
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.runtime import spawn
+from cairn.storage.checksums import is_damage, page_damaged
 from cairn.storage.data_store import DataStore, Fence
+from cairn.storage.row_log import ENTERED_EPOCH
 from cairn.storage.writer import Disk, Job
 
 log = logging.getLogger("cairn.data")
@@ -104,6 +106,10 @@ class DataPlane:
                 return work(), store.last_epoch, store.vclock.copy(), store.versions
             except CairnError as problem:
                 return problem
+            except apsw.Error as problem:
+                if not is_damage(problem):
+                    raise
+                return page_damaged("a page that is needed to change these rows is damaged")
 
         def done(result: Any) -> None:
             if isinstance(result, CairnError):
@@ -171,7 +177,8 @@ class DataPlane:
 
     def _promise(self, epoch: int) -> tuple[int, Vclock]:
         """On the writer: a vclock counts only if it is of the present history and complete."""
-        if self.store.fence.epoch < epoch - 1:
+        entered = min(self.store.fence.epoch, int(self.store.get(ENTERED_EPOCH, 0)))
+        if entered < epoch - 1:
             raise NoMaster(f"epoch {epoch - 1} has not been entered here yet")
         self._check_complete()
         return self.store.promise(epoch)

@@ -29,7 +29,7 @@ from cairn.governor.view import ClusterView, QueuedOperation
 from cairn.model import ops
 from cairn.model.errors import CairnError, CasRetry, NotLeader, TimedOut
 from cairn.model.ranges import Predicate, one_key
-from cairn.model.rpc import Empty, GovernorStatus, LinkReport
+from cairn.model.rpc import DamageReport, Empty, GovernorStatus, LinkReport
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_INSTANCE
 from cairn.model.topology import Grade, Instance, Replicaset
 from cairn.node.consensus.upgrades import operations
@@ -75,6 +75,7 @@ class GovernorRunner:
         self._wake = asyncio.Event()
         self._backoff: dict[tuple[str, str], tuple[float, float]] = {}  # → (until, pause)
         self._stopped: dict[str, tuple[float, tuple[str, ...]]] = {}  # instance → (until, why)
+        self._damage: dict[str, tuple[float, DamageReport]] = {}  # likewise
 
     def wake(self) -> None:
         self._wake.set()
@@ -122,7 +123,13 @@ class GovernorRunner:
             has_queue=PICO_GOVERNOR_QUEUE.name in steps.state.catalog.tables,
             queue=steps.state.queue(),
             upgrade=self._missing_upgrade(),
-            stopped_links=self._stopped_links(now) + self._cut_off(),
+            stopped_links=self._stopped_links(now) + self._cut_off() + self._damages(now),
+            damaged=frozenset(
+                name
+                for until, report in self._damage.values()
+                if until > now
+                for name in report.damaged
+            ),
             version=str(steps.state.cluster.properties.get("cluster_version", "")),
         )
 
@@ -136,6 +143,21 @@ class GovernorRunner:
         if changed:
             self.wake()
         return Empty()
+
+    def note_damage(self, report: DamageReport) -> Empty:
+        """Files of an instance are damaged. Another master is all that the governor can do."""
+        if not self.steps.runner.is_leader:
+            raise NotLeader(leader=self.steps.runner.leader_id or None)
+        until = asyncio.get_running_loop().time() + REPORT_S
+        before = self._damage.get(report.instance)
+        self._damage[report.instance] = (until, report)
+        if before is None or before[1] != report:
+            self.wake()
+        return Empty()
+
+    def _damages(self, now: float) -> tuple[str, ...]:
+        found = [report.problems for until, report in self._damage.values() if until > now]
+        return tuple(sorted(line for lines in found for line in lines))
 
     def _stopped_links(self, now: float) -> tuple[str, ...]:
         found = [why for until, why in self._stopped.values() if until > now]

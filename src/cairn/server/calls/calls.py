@@ -28,7 +28,7 @@ from cairn.model.topology import Instance as InstanceRow
 from cairn.node.steering.clocks import clock_problem
 from cairn.node.waiting import until
 from cairn.server.caller import Caller
-from cairn.server.calls import bulk, rebalance, row_changes, staged_checks, tiers
+from cairn.server.calls import bulk, rebalance, row_changes, settling, staged_checks, tiers
 from cairn.server.calls.arguments import arguments
 from cairn.server.face import PgFace
 
@@ -115,6 +115,7 @@ def _problems(face: PgFace, said: dict[int, StatusResponse]) -> list[str]:
         for each in said.values()
         if each.clock_s is not None and each.raft_id != instance.raft_id
     ]
+    found += sorted(line for each in said.values() for line in each.damage)
     return found + sorted(filter(None, clocks))
 
 
@@ -260,6 +261,7 @@ CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
     "cairn_subscribers": (True, _subscribers),
     "cairn_ingest": (False, bulk.ingest),
     "cairn_promote": (False, bulk.promote),
+    "cairn_settle": (False, settling.settle),
     "cairn_truncate": (False, bulk.truncate),
     "cairn_check": (False, staged_checks.check),
     "cairn_rows": (False, row_changes.rows),

@@ -17,13 +17,14 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from cairn.model.errors import CairnError, QueryCanceled
+from cairn.model.errors import CairnError, QueryCanceled, StorageDamaged
 from cairn.model.rpc import ReadRequest
 from cairn.server.caller import Caller
 from cairn.server.face import PgFace
 from cairn.server.scan.statement import LinesAsked
 from cairn.server.scan.worker import CANNOT, END, FAILED, HEAD, ScanRequest
 from cairn.sql import plans
+from cairn.storage.checksums import page_damaged
 
 log = logging.getLogger("cairn.scan")
 
@@ -137,6 +138,8 @@ async def _pieces(
         is_over = True
         if piece[0] == FAILED:
             sqlstate, message = msgspec.json.decode(piece[1], type=tuple[str, str])
+            if sqlstate == StorageDamaged.sqlstate:
+                raise page_damaged(message)
             raise CairnError(message, sqlstate=sqlstate)
         assert piece[0] == END
         # Only now the rows are one.

@@ -3,9 +3,8 @@
     python -m cairn.server.scan.worker
 
 Requests come on stdin, batches leave on stdout. Statements that only scan are read from the
-file's pages (`scan_columns.py`); of others columns are made in C by the ADBC driver for SQLite,
-where it is installed. That driver has an SQLite of its own, and two of them in one process
-on one file could break its locks: hence a process, which also leaves the instance's loop alone.
+file's pages (`columns.py`). Whoever closes a file gives up the locks of its process on it: hence a
+process, which also leaves the instance's loop alone.
 The worker only ever reads, and ends with its instance, whose end of the pipes closes.
 """
 
@@ -14,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
-import re
 import struct
 import sys
 from collections.abc import Callable, Iterator
@@ -34,11 +32,6 @@ from cairn.server.scan.statement import LinesAsked, Scan
 HEAD = struct.Struct("<iI")  # rows or one of the kinds below; bytes that follow
 PIPE_BYTES = 1024 * 1024
 END, FAILED, CANNOT = -1, -2, -3
-#: What may mean something else to a plain SQLite than to ours: functions, LIKE, global tables.
-_OURS = re.compile(
-    r"\b(?!(?:in|and|or|not|where|between|select|from)\b)\w+\s*\(|\b(?:like|glob|regexp|raft)\b",
-    re.IGNORECASE,
-)
 
 
 class ScanRequest(msgspec.Struct, frozen=True):
@@ -64,15 +57,8 @@ def batches(request: ScanRequest, encoder: BatchEncoder) -> Iterator[Piece]:
     """(rows, IPC stream) of the answer's pieces."""
     try:
         yield from _by_pages(request, encoder.encode_batch)
-        return
     except CannotRun:
-        pass
-    if not _OURS.search(request.sql):
-        driver = _driver()
-        if driver is not None:
-            yield from _by_driver(*driver, request, encoder)
-            return
-    yield from _by_cursor(request, encoder)
+        yield from _by_cursor(request, encoder)
 
 
 def _by_pages(request: ScanRequest, encode: Callable[[Any], Iterator[Piece]]) -> Iterator[Piece]:
@@ -106,50 +92,6 @@ def _pages() -> Any:
         return import_module("cairn.server.scan.columns")
     except ImportError:
         return None
-
-
-def _driver() -> tuple[Any, Any] | None:
-    """ADBC's driver for SQLite and its manager, where they are installed."""
-    try:
-        return import_module("adbc_driver_sqlite"), import_module("adbc_driver_manager")
-    except ImportError:
-        return None
-
-
-def _by_driver(
-    driver: Any, adbc: Any, request: ScanRequest, encoder: BatchEncoder
-) -> Iterator[Piece]:
-    import pyarrow as pa
-
-    with (
-        driver.connect(f"file:{request.data}?mode=ro") as database,
-        adbc.AdbcConnection(database) as connection,
-        adbc.AdbcStatement(connection) as statement,
-    ):
-        statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH_ROWS)})
-        statement.set_sql_query(f"{_typed_row(request)} UNION ALL SELECT * FROM ({request.sql})")
-        if request.args:
-            columns = [pa.array([value]) for value in request.args]
-            row = pa.record_batch(columns, names=[str(at) for at in range(len(columns))])
-            schema, array = row.__arrow_c_array__()
-            statement.bind(array, schema)
-        stream, _ = statement.execute_query()
-        is_first = True
-        for batch in pa.RecordBatchReader._import_from_c(stream.address):
-            yield from encoder.encode_batch(batch.slice(1) if is_first else batch)
-            is_first = False
-
-
-def _typed_row(request: ScanRequest) -> str:
-    """A row in front that is thrown away: the driver guesses types from the first rows it sees."""
-    examples = {
-        ColumnType.DOUBLE: "0.0", ColumnType.UUID: "x''", ColumnType.DECIMAL: "x''",
-        ColumnType.INTEGER: "0", ColumnType.UNSIGNED: "0", ColumnType.BOOLEAN: "0",
-        ColumnType.DATETIME: "0",
-    }  # fmt: skip
-    return "SELECT " + ", ".join(
-        f"{examples.get(type_, repr(''))} AS c{at}" for at, type_ in enumerate(request.types)
-    )
 
 
 def _by_cursor(request: ScanRequest, encoder: BatchEncoder) -> Iterator[Piece]:

@@ -1,0 +1,301 @@
+"""Whether the files of this instance are whole, and its rows those of its replicaset.
+
+A page that is damaged is noticed by whoever reads it first: a statement, a replica that pulls, or
+the scrub, which reads everything now and then at a low rate and lets replicas compare their rows
+with the master's. Then:
+
+- a replica puts `data.db` aside and takes a full copy of its master;
+- a master that has a healthy replica hands over to it (the governor does it) and is a replica then;
+- a master without one goes on with what it can read and says what a person can do;
+- `raft.db` is not mended here: it holds votes and promises that nobody else knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from cairn.model.errors import CairnError, NoMaster
+from cairn.model.rpc import DamageReport
+from cairn.model.topology import Grade, Replicaset
+from cairn.model.topology import Instance as InstanceRow
+from cairn.net.peers import Peers
+from cairn.node.rows.data_plane import DataPlane
+from cairn.node.rows.standing import Standing
+from cairn.storage import checksums
+from cairn.storage.scrub import Digest, Span, compare, digest, is_whole, trees_of
+
+log = logging.getLogger("cairn.scrub")
+
+INTERVAL_S = 86_400.0  # unless `scrub_interval` says otherwise; 0: never by itself
+ROWS_PER_S = 20_000  # unless `scrub_rows_per_s` says otherwise; 0: no limit
+PIECE_ROWS = 2_000  # aimed at: what is read in one go
+TREE_ROWS = 1_000  # what a tree of pages counts for the rate
+LOOK_S = 1.0
+TRIES = 20  # of one piece whose rows change all the time
+AGAIN_S = 0.2
+COMPARE_S = 30.0
+
+
+class CompareRequest(msgspec.Struct, frozen=True):
+    """ "I have these rows at this position. You too?" """
+
+    subscriber: str
+    replicaset: str
+    span: Span
+    digest: Digest
+
+
+class CompareResponse(msgspec.Struct, frozen=True):
+    is_same: bool | None  # None: rows changed in between
+
+
+class Health:
+    def __init__(
+        self,
+        standing: Standing,
+        peers: Peers,
+        data: DataPlane,
+        raft_path: Path,
+        repair: Callable[[str], None],
+    ) -> None:
+        self._standing, self._peers, self._data = standing, peers, data
+        self._name, self._uuid, self._state = standing.name, standing.uuid, standing.state
+        self._raft_path, self._repair = raft_path, repair
+        self.damage: dict[str, str] = {}  # file → what is wrong with it
+        self.accused: dict[str, str] = {}  # another instance → what its rows are said to be
+        self.scrubs = self.compared = self.differences = 0
+        self._is_suspected = False  # a replica has other rows than we
+        self._is_told = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._alarm = lambda: _wake(loop, self._is_told)
+        checksums.listeners.append(self._alarm)
+        if data.store.damage:
+            self._is_told.set()
+
+    def close(self) -> None:
+        checksums.listeners.remove(self._alarm)
+
+    # --- what others are told -------------------------------------------------------------------
+
+    def report(self) -> DamageReport:
+        return DamageReport(self._name, tuple(self.problems()), tuple(self._damaged()))
+
+    def _damaged(self) -> list[str]:
+        """Whose rows should not be served, if there is somebody better."""
+        return ([self._name] if "data.db" in self.damage else []) + sorted(self.accused)
+
+    def problems(self) -> list[str]:
+        found = [f"{self._name}: {file} is damaged: {why}" for file, why in self.damage.items()]
+        found = [f"{line}; {self._way_out(line)}" for line in found]
+        return found + [f"{name}: {why}" for name, why in sorted(self.accused.items())]
+
+    def _way_out(self, line: str) -> str:
+        if "raft.db is" in line:
+            return (
+                f"expel {self._name}, empty its directory and let it join under a new name"
+                if len(self._state.cluster.instances) > 1
+                else "restore the directory from a copy"
+            )
+        master, others = self._master(), self._others()
+        if not others:
+            return (
+                "no other instance has these rows: what can be read is served; add an instance to "
+                "the replicaset, or restore a copy"
+            )
+        if master is None or master.name == self._name:
+            return "the replicaset gets another master"
+        return f"a full copy of {master.name} is taken"
+
+    # --- looking --------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """An alarm at once; everything when its time has come."""
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        while True:
+            await self._wait(LOOK_S)
+            interval_s = self._interval_s() if self.scrubs else self._interval_s() / 10
+            is_due = 0 < interval_s <= loop.time() - since
+            if self._is_told.is_set() or is_due:
+                self._is_told.clear()
+                await self.look()
+            if is_due or (self._is_suspected and self._is_replica()):
+                self._is_suspected = False
+                await self.compare()
+            if is_due:
+                self.scrubs += 1
+                since = loop.time()
+            self._decide()
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._is_told.wait()
+        except TimeoutError:
+            return
+
+    async def look(self) -> None:
+        """Read every page of both files."""
+        for path in (self._raft_path, self._data.store.path):
+            bad = await self._bad_trees(path)
+            if bad:
+                self._found(path.name, f"the checksum of a page is wrong in {', '.join(bad)}")
+            elif path.name in self.damage and "checksum" in self.damage[path.name]:
+                del self.damage[path.name]  # the pages were written anew
+
+    async def _bad_trees(self, path: Path) -> list[str]:
+        bad: list[str] = []
+        try:
+            trees = await asyncio.to_thread(trees_of, path)
+        except Exception as problem:
+            if not checksums.is_damage(problem):
+                raise
+            return ["the list of tables"]
+        for tree in trees:
+            if not await asyncio.to_thread(is_whole, path, tree):
+                bad.append(self._in_words(tree))
+            await self._rest(TREE_ROWS)
+        return bad
+
+    def _in_words(self, tree: str) -> str:
+        for table in self._state.catalog.tables.values():
+            if tree == table.physical_name:
+                return f"table {table.name}"
+            for index in self._state.catalog.indexes.get(table.id, ()):
+                if tree == index.physical_name:
+                    return f"index {index.name}"
+        return tree
+
+    def _found(self, file: str, why: str) -> None:
+        if self.damage.get(file) != why:
+            self.damage[file] = why
+            log.error("%s", self.problems()[list(self.damage).index(file)])
+
+    # --- comparing ------------------------------------------------------------------------------
+
+    async def compare(self) -> None:
+        """A replica's rows with its master's, table by table, some buckets at a time."""
+        for table_id, table in list(self._data.store.tables.items()):
+            mine = self._mine()
+            tier = self._state.cluster.tiers.get(mine.tier) if mine is not None else None
+            last = tier.bucket_count if tier is not None else 0
+            low, width = 0, 1
+            while low <= last and self._is_replica():
+                span = Span(table_id, low, min(low + width - 1, last))
+                rows = await self._compare_piece(table.name, span)
+                low = span.high + 1
+                width = max(width // 2, 1) if rows > PIECE_ROWS else min(2 * width, 4096)
+
+    async def _compare_piece(self, table: str, span: Span) -> int:
+        master, found = self._master(), self._mine()
+        if master is None or found is None:
+            return 0
+        rows, is_same = await self._asked(master, found, span)
+        if is_same is False:
+            self.differences += 1
+            await self._settle(table, span, master, found)
+        self.compared += rows
+        await self._rest(rows)
+        return rows
+
+    async def _asked(
+        self, other: InstanceRow, mine: Replicaset, span: Span
+    ) -> tuple[int, bool | None]:
+        rows = 0
+        for _ in range(TRIES):
+            found = await asyncio.to_thread(digest, self._data.store.path, span)
+            rows = found.rows
+            request = CompareRequest(self._uuid, mine.uuid, span, found)
+            try:
+                answer = await self._peers.call(
+                    other.raft_id, "compare_rows", request, CompareResponse, COMPARE_S
+                )
+            except CairnError as problem:
+                log.debug("%s does not compare: %s", other.name, problem)
+                return rows, None
+            if answer.is_same is not None:
+                return rows, answer.is_same
+            await asyncio.sleep(AGAIN_S)
+        return rows, None
+
+    async def _settle(self, table: str, span: Span, master: InstanceRow, mine: Replicaset) -> None:
+        """Two differ: whoever has the same as a third is right; without one, the master is."""
+        where = f"rows of table {table} in buckets {span.low} to {span.high}"
+        for other in self._others():
+            if other.name == master.name:
+                continue
+            _, is_same = await self._asked(other, mine, span)
+            if is_same:
+                why = f"{where} differ from those of {self._name} and {other.name}"
+                if self.accused.get(master.name) != why:
+                    log.error("%s: %s", master.name, why)
+                self.accused = {master.name: why}
+                return
+        self._found("data.db", f"{where} differ from those of {master.name}")
+
+    async def handle_compare(self, request: CompareRequest) -> CompareResponse:
+        self._standing.check_peer(request.replicaset, request.subscriber)
+        path, span = self._data.store.path, request.span
+        if self._standing.must_copy:
+            raise NoMaster("this instance has no complete rows itself")
+        is_same = await asyncio.to_thread(partial(compare, path, span, request.digest))
+        if is_same is False:
+            self._is_suspected = True
+        return CompareResponse(is_same)
+
+    # --- deciding -------------------------------------------------------------------------------
+
+    def _decide(self) -> None:
+        master = self._master()
+        self.accused = {
+            name: why
+            for name, why in self.accused.items()
+            if master is not None and name == master.name
+        }
+        if "data.db" not in self.damage or master is None or master.name == self._name:
+            return
+        if master.current_state.grade is Grade.ONLINE:
+            self._repair(self.damage["data.db"])
+
+    def _is_replica(self) -> bool:
+        master = self._master()
+        return master is not None and master.name != self._name and not self._standing.must_copy
+
+    def _mine(self) -> Replicaset | None:
+        me = self._state.cluster.instances.get(self._name)
+        return self._state.cluster.replicasets.get(me.replicaset_name) if me else None
+
+    def _master(self) -> InstanceRow | None:
+        mine = self._mine()
+        return self._state.cluster.master_of(mine.name) if mine is not None else None
+
+    def _others(self) -> list[InstanceRow]:
+        mine = self._mine()
+        if mine is None:
+            return []
+        return [
+            each
+            for each in self._state.cluster.members(mine.name)
+            if each.name != self._name and each.name in mine.members
+        ]
+
+    def _interval_s(self) -> float:
+        return float(self._state.setting("scrub_interval", INTERVAL_S))
+
+    async def _rest(self, rows: int) -> None:
+        rate = int(self._state.setting("scrub_rows_per_s", ROWS_PER_S))
+        await asyncio.sleep(rows / rate if rate > 0 else 0)
+
+
+def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    """From whatever thread has met a damaged page."""
+    try:
+        loop.call_soon_threadsafe(event.set)
+    except RuntimeError:  # the loop is closed
+        return

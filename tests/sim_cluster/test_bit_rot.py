@@ -1,0 +1,126 @@
+"""Disks that change bytes, and rows that differ: found, told, and mended from others."""
+
+from __future__ import annotations
+
+from cairn.node.instance import AGAIN
+from cairn.sim.cluster.node import SimNode
+from cairn.sim.cluster.registers import why_unequal
+from cairn.storage import checksums
+from tests.sim_cluster.scenes import Triple, inside, played
+from tests.sim_cluster.test_data_rules import in_process
+from tests.sim_cluster.test_namings import equal
+from tests.storage.rot import flip_page
+
+
+async def filled(scene: Triple) -> None:
+    for key in range(2, 40):
+        await scene.write(key)
+    await equal(scene)
+
+
+def rots(node: SimNode) -> None:
+    """One bit of the table's first page, on the disk; what is in memory stays as it was."""
+    store = inside(node).data.store
+    store.connection.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchall()
+    [table] = store.tables.values()
+    query = "SELECT rootpage FROM sqlite_schema WHERE name = ?"
+    page = store.connection.execute(query, (table.physical_name,)).fetchone()
+    assert page is not None
+    flip_page(store.path, int(page[0]))
+
+
+def changes_a_row(node: SimNode) -> None:
+    """A row that is another one than was written, in a page whose checksum is right."""
+    store = inside(node).data.store
+    [table] = store.tables.values()
+    with store.unobserved():
+        store.connection.execute(
+            f"UPDATE {table.physical_name} SET c1 = c1 || '?' WHERE c0 = "
+            f"(SELECT min(c0) FROM {table.physical_name})"
+        )
+    store.take_changes()
+
+
+async def mended(scene: Triple, node: SimNode) -> None:
+    """It ends by itself, is started again as its supervisor does it, and has all rows."""
+    await scene.world.until(lambda: not node.is_running, f"{node} to end", 60.0)
+    assert node.exit_code == AGAIN
+    node.start()
+    await scene.world.settled(60.0)
+    await scene.world.until(lambda: why_unequal(scene.world) is None, "equal replicas", 30.0)
+    assert [inside(each).health.damage for each in scene.world.nodes.values()] == [{}, {}, {}]
+    assert (node.dir / "damaged" / "data.db").exists()
+
+
+def test_a_replica_whose_file_is_damaged_takes_it_anew() -> None:
+    async def script(scene: Triple) -> None:
+        await filled(scene)
+        rots(scene.third)
+        checksums.noticed()
+        await mended(scene, scene.third)
+        await scene.calm()
+
+    played("sync", script)
+
+
+def test_a_master_whose_file_is_damaged_hands_over_and_takes_it_anew() -> None:
+    async def script(scene: Triple) -> None:
+        await filled(scene)
+        master = scene.master
+        rots(master)
+        checksums.noticed()
+        await scene.renamed(60.0)
+        await mended(scene, master)
+        await scene.calm()
+
+    played("async", script)
+
+
+def test_a_replica_with_a_row_that_nobody_else_has_takes_its_rows_anew() -> None:
+    async def script(scene: Triple) -> None:
+        await filled(scene)
+        changes_a_row(scene.third)
+        health = inside(scene.third).health
+        await in_process(scene.third, health.compare)
+        assert health.differences == 1
+        assert "differ from those of" in health.damage["data.db"]
+        await mended(scene, scene.third)
+        await scene.calm()
+
+    played("async", script)
+
+
+def test_a_master_with_a_row_that_nobody_else_has_is_outvoted() -> None:
+    async def script(scene: Triple) -> None:
+        await filled(scene)
+        master = scene.master
+        changes_a_row(master)
+        health = inside(scene.third).health
+        await in_process(scene.third, health.compare)
+        assert health.damage == {}
+        assert list(health.accused) == [master.name]
+        await scene.renamed(60.0)
+        await mended(scene, master)
+        await scene.calm()
+
+    played("async", script)
+
+
+def test_replicas_that_are_equal_are_found_equal_while_rows_are_written() -> None:
+    async def script(scene: Triple) -> None:
+        await filled(scene)
+        health = inside(scene.third).health
+
+        async def writing() -> None:
+            for key in range(100, 140):
+                await scene.write(key)
+
+        writer = scene.world.loop.create_task(writing())
+        await in_process(scene.third, health.compare)
+        await writer
+        await in_process(scene.third, health.compare)
+        assert (health.differences, health.damage, health.accused) == (0, {}, {})
+        assert health.compared >= 39 + 79
+        await scene.calm()
+
+    played("async", script)

@@ -1,0 +1,96 @@
+"""A promotion that was acknowledged and then lost in a failover is made again before "done"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from cairn.spark import cluster as pools
+from cairn.spark import staging, tables
+from cairn.spark.splitting import Splitter, to_stream
+from cairn.storage.sqlite import open_reader
+from tests.cluster.harness import PASSWORD, Cluster, Node, eventually
+
+pytestmark = pytest.mark.cluster
+ROWS = 500
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    found = Cluster(tmp_path, "test", "--init-replication-factor", "2")
+    found.start("i1", "i2", "i3")
+    yield found
+    pools.close_all()
+    found.close()
+
+
+def dsn_of(cluster: Cluster) -> str:
+    hosts = ",".join(f"127.0.0.1:{node.pg_port}" for node in cluster.nodes.values())
+    return f"postgresql://admin:{PASSWORD}@{hosts}/cairn"
+
+
+def owner_and_replica(cluster: Cluster) -> tuple[Node, Node]:
+    """Of the replicaset that has the buckets: two instances; the third is a voter beside them."""
+    via = next(iter(cluster.nodes.values()))
+    [(name, master)] = via.sql(
+        "SELECT name, current_master_name FROM _pico_replicaset WHERE weight > 0"
+    )
+    sql = "SELECT name FROM _pico_instance WHERE replicaset_name = %s AND name <> %s"
+    [(replica,)] = via.sql(sql, (name, master))
+    return cluster[master], cluster[replica]
+
+
+def vclock(node: Node) -> dict[str, int]:
+    connection = open_reader(node.dir / "data.db")
+    try:
+        return dict(connection.execute("SELECT origin, lsn FROM vclock"))
+    finally:
+        connection.close()
+
+
+def staged(dsn: str, write_id: str) -> staging.Manifest:
+    info = tables.describe(dsn, "t")
+    assert info.tier is not None
+    owners = pools.owners(dsn, info.tier)
+    slots = staging.slots(owners, info)
+    task = staging.Task(dsn, write_id, 0, 0)
+    batch = pa.record_batch({"id": pa.array(range(ROWS), pa.int64())})
+    chunks = [
+        task.keep(slots[at], to_stream(piece, "zstd"), piece.num_rows)
+        for at, piece in Splitter(info, owners).chunks(batch, staging.CHUNK_ROWS)
+    ]
+    return staging.Manifest("t", ("id",), "error", False, tuple(chunks))
+
+
+def test_rows_whose_promotion_was_lost_in_a_failover_are_there_when_it_is_done(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dsn = dsn_of(cluster)
+    master, replica = owner_and_replica(cluster)
+    master.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    staging.create(dsn)
+    manifest = staged(dsn, "w")
+    promote, is_over = staging._promote, False
+
+    def promoted_and_lost(*arguments: Any) -> None:
+        nonlocal is_over
+        if is_over:
+            promote(*arguments)
+            return
+        is_over = True
+        eventually(lambda: vclock(replica) == vclock(master), "the decision at the replica")
+        replica.pause()
+        promote(*arguments)
+        master.kill()
+        replica.resume()
+
+    monkeypatch.setattr(staging, "_promote", promoted_and_lost)
+    staging.commit(dsn, "w", manifest)
+    other = next(node for node in cluster.nodes.values() if node not in (master, replica))
+    found = eventually(lambda: other.sql("SELECT count(*) FROM t"), "an answer")
+    assert found == [(ROWS,)]
+    assert other.sql(f"SELECT state FROM {staging.COMMIT}") == [("done",)]
