@@ -94,7 +94,11 @@ INNER: dict[str, str] = {
     **{f"s_of_{letter}_list": f"l{letter}" for letter in "bidnsut"},
     **{f"{letter}_item": f"l{letter} I" for letter in "bidnsut"},
     **{f"{letter}_joined": f"l{letter} S" for letter in "bidnsut"},
-    **{f"{to}_of_{of}_list": f"l{of}" for of, to in ("in", "id", "nd", "ni", "di", "dn")},
+    **{f"{to}_of_{of}_list": f"l{of}" for of, to in ("in", "id", "nd", "ni", "di", "dn", "bi", "ib")},
+    **{f"s_of_{letter}_items": f"l{letter}" for letter in "bidnut"},
+    **{f"{letter}_parse_list": "ls" for letter in "bidnut"},
+    "a_cat": "ls ls", "a_append": "li I", "a_prepend": "S ls", "a_place": "ls S", "a_without": "ls S",
+    "a_check": "J",
 }  # fmt: skip
 
 CASES: list[tuple[str, tuple[str, ...]]] = sorted(

@@ -14,6 +14,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
 
+from cairn.model.array_text import split_list
 from cairn.model.decimals import decode_decimal, encode_decimal, parse_decimal
 from cairn.model.errors import InvalidText, OutOfRange, TooComplex
 
@@ -38,7 +39,7 @@ class ColumnType(enum.StrEnum):
     MAP = "map"
     ARRAY = "array"
     ANY = "any"
-    # Lists of one type: parameters and results have them, columns do not.
+    # Lists of one type.
     BOOLEANS = "boolean[]"
     INTEGERS = "integer[]"
     DOUBLES = "double[]"
@@ -218,6 +219,15 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
+def _array(value: Any) -> str:
+    """JSON; `{}` is what drivers send for an empty list when they are not told of which type."""
+    if value == {}:
+        return "[]"
+    if not isinstance(value, list):
+        raise InvalidText(f'invalid input for type array: "{str(value)[:200]}"')
+    return _json(value)
+
+
 _TO_PHYSICAL: dict[ColumnType, Callable[[Any], Physical]] = {
     ColumnType.BOOLEAN: _bool,
     ColumnType.INTEGER: _integer,
@@ -228,7 +238,7 @@ _TO_PHYSICAL: dict[ColumnType, Callable[[Any], Physical]] = {
     ColumnType.UUID: _uuid,
     ColumnType.DATETIME: _datetime,
     ColumnType.MAP: _json,
-    ColumnType.ARRAY: _json,
+    ColumnType.ARRAY: _array,
     ColumnType.ANY: _json,
 }
 
@@ -375,3 +385,12 @@ _PARSERS: dict[ColumnType, Callable[[str], Any]] = {
     ColumnType.ARRAY: json.loads,
     ColumnType.ANY: json.loads,
 }
+
+
+def _list_parser(of: ColumnType) -> Callable[[str], list[Any]]:
+    parse = _PARSERS[of]
+    return lambda text: [None if item is None else parse(item) for item in split_list(text)]
+
+
+for _list, _of in ELEMENTS.items():
+    _PARSERS[_list] = _list_parser(_of)

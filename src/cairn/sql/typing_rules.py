@@ -13,13 +13,14 @@ from cairn.model.errors import (
 )
 from cairn.model.values import ELEMENTS, LISTS, ColumnType, Physical
 from cairn.sql.functions.functions import HEAVY, SCALARS
-from cairn.sql.functions.lists import LETTERS
+from cairn.sql.functions.lists import LETTERS, caster_name
 from cairn.sql.ir import Call, Const, Expr, Type
 
 B, I, D, N = ColumnType.BOOLEAN, ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.DECIMAL  # noqa: E741
 S, U, T = ColumnType.STRING, ColumnType.UUID, ColumnType.DATETIME
 JSON = (ColumnType.MAP, ColumnType.ARRAY, ColumnType.ANY)
-INCOMPARABLE = (*JSON, *ELEMENTS)
+INCOMPARABLE = JSON
+UNORDERED = (*JSON, *ELEMENTS)  # lists are equal or not, no more
 RANK = {I: 1, N: 2, D: 3}  # int → decimal → double
 
 #: How the types are called in sentences, as in the reference.
@@ -101,7 +102,7 @@ for _json in JSON:
     _CASTS[(_json, D)] = ("d_of_j", EXPLICIT)
     _CASTS[(_json, N)] = ("n_of_j", EXPLICIT)
     _CASTS[(_json, B)] = ("b_of_j", EXPLICIT)
-    _CASTS[(S, _json)] = ("j_check", EXPLICIT)
+    _CASTS[(S, _json)] = ("a_check" if _json is ColumnType.ARRAY else "j_check", EXPLICIT)
     for _other in JSON:
         if _other is not _json:
             _CASTS[(_json, _other)] = ("", IMPLICIT)
@@ -111,11 +112,11 @@ for _list in (ColumnType.INTEGERS, ColumnType.DOUBLES, ColumnType.STRINGS):
 for _list, _letter in LETTERS.items():
     _CASTS[(S, _list)] = (f"{_letter}_list", EXPLICIT)
     _CASTS[(_list, S)] = (f"s_of_{_letter}_list", ASSIGNMENT)
-    for _rank in RANK:
+    for _other in LISTS:
         # Lists are cast like what is in them.
-        if ELEMENTS[_list] in RANK and ELEMENTS[_list] is not _rank:
-            _name, _level = _CASTS[(ELEMENTS[_list], _rank)]
-            _CASTS[(_list, LISTS[_rank])] = (f"{_name}_list", _level)
+        if (ELEMENTS[_list], _other) in _CASTS:
+            _name, _level = _CASTS[(ELEMENTS[_list], _other)]
+            _CASTS[(_list, LISTS[_other])] = (caster_name(_name) if _name else "", _level)
 
 #: How a quoted literal becomes a value of the type.
 PARSERS: dict[ColumnType, str] = {

@@ -126,6 +126,12 @@ TYPES: dict[int, tuple[str, str, int, str, int]] = {
 }
 
 
+#: The same for arrays.
+ARRAYS = {
+    array: (f"{shown}[]", f"_{name}", -1, "A", 0) for shown, name, _, _, array in TYPES.values()
+}
+
+
 def columns_of(table: str) -> list[tuple[str, str]]:
     """(name, declared type) of each column, in order."""
     kinds = {"i": "INTEGER", "b": "BOOLEAN", "": "TEXT"}

@@ -9,6 +9,7 @@ from cairn.model.catalog import ADMIN_ID, SUPER_ID, Catalog, User
 from cairn.model.schema import Index, Table
 from cairn.model.values import OIDS, ColumnType
 from cairn.server.catalog.schema import (
+    ARRAYS,
     BTREE,
     DATABASE,
     HEAP,
@@ -209,7 +210,8 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
     for at, column in enumerate(table.columns, 1):
         not_null = column.name in table.primary_key or not column.nullable
         yield "pg_attribute", _attribute(table.id, at, column.name, column.type, not_null)
-        shown = TYPES[OIDS[column.type]]
+        is_array = OIDS[column.type] in ARRAYS
+        shown = ARRAYS[OIDS[column.type]] if is_array else TYPES[OIDS[column.type]]
         yield (
             "information_schema_columns",
             {
@@ -217,7 +219,7 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
                 "column_name": column.name,
                 "ordinal_position": at,
                 "is_nullable": "NO" if not_null else "YES",
-                "data_type": shown[0],
+                "data_type": "ARRAY" if is_array else shown[0],
                 "udt_name": shown[1],
             },
         )
@@ -258,9 +260,9 @@ def _attribute(relation: int, at: int, name: str, type_: ColumnType, not_null: b
         "attnum": at,
         "attname": name,
         "atttypid": oid,
-        "attlen": TYPES[oid][2],
+        "attlen": TYPES[oid][2] if oid in TYPES else -1,
         "atttypmod": -1,
-        "attndims": 0,
+        "attndims": int(oid in ARRAYS),
         "attnotnull": int(not_null),
         "atthasdef": 0,
         "attidentity": "",

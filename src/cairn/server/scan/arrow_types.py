@@ -11,7 +11,7 @@ from typing import Any
 
 from cairn.model.decimals import decode_decimal
 from cairn.model.errors import Unsupported
-from cairn.model.values import ColumnType
+from cairn.model.values import ELEMENTS, ColumnType, list_values
 
 BATCH_ROWS = 16_384  # what fits a processor's cache goes through five processes faster
 PIECE_BYTES = 4 * 1024 * 1024  # of one message: wide rows make smaller batches
@@ -41,6 +41,8 @@ def arrow_type(pa: Any, type_: ColumnType) -> Any:
             return pa.float64()
         case ColumnType.DATETIME:
             return pa.timestamp("us", tz="UTC")
+        case _ if type_ in ELEMENTS:
+            return pa.list_(arrow_type(pa, ELEMENTS[type_]))
         case _:
             return pa.string()
 
@@ -59,6 +61,15 @@ _OUT: dict[ColumnType, Callable[[Any], Any]] = {
     ColumnType.DECIMAL: _decimal_text,
     ColumnType.UUID: _uuid_text,
 }
+
+
+def _list_out(of: ColumnType) -> Callable[[str], list[Any]]:
+    read = _OUT.get(of)
+    return lambda text: list(_read(list_values(of, text), read))
+
+
+for _list, _of in ELEMENTS.items():
+    _OUT[_list] = _list_out(_of)
 
 
 class BatchEncoder:

@@ -24,8 +24,8 @@ from cairn.sql.ir import (
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import bind_query, name_of, refuse
 from cairn.sql.typing_rules import (
-    INCOMPARABLE,
     JSON,
+    UNORDERED,
     B,
     I,
     N,
@@ -202,7 +202,7 @@ def bind_order(scope: Scope, node: exp.Expr) -> tuple[Order, ...]:
 def ordered(scope: Scope, expr: Expr, node: exp.Expr) -> Order:
     if expr.type is None:
         expr = scope.binder.coerce(expr, S)
-    if expr.type in INCOMPARABLE:
+    if expr.type in UNORDERED:
         raise CairnError(
             f"could not identify an ordering operator for type {expr.type}", sqlstate="42883"
         )

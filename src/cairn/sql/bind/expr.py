@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial, reduce
 from typing import Any
 
 from sqlglot import exp
 
 from cairn.model.decimals import decode_decimal, encode_decimal
 from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
-from cairn.model.values import INT64_MAX, INT64_MIN, LISTS, ColumnType
-from cairn.sql.bind.functions import scalar
-from cairn.sql.bind.scope import NOW, Scope
+from cairn.model.values import ELEMENTS, INT64_MAX, INT64_MIN, LISTS, ColumnType
+from cairn.sql.bind.functions import folded, scalar
+from cairn.sql.bind.scope import NOW, Binder, Scope
 from cairn.sql.ir import (
     FALSE,
     NULL,
@@ -50,6 +51,7 @@ _ARITHMETIC: dict[type[Any], tuple[str, str]] = {
     exp.Div: ("/", "div"),
     exp.Mod: ("%", "mod"),
 }
+_EQUALITY = ("=", "<>")
 _PREFIX = {I: "i", N: "n", D: "d"}
 
 
@@ -161,7 +163,7 @@ def compare(scope: Scope, name: str, left: Expr, right: Expr) -> Expr:
         type_ = common_type((left.type, right.type), "comparison") or S
     except CairnError:
         raise no_operator(name, left.type, right.type) from None
-    if type_ in INCOMPARABLE:
+    if type_ in INCOMPARABLE or (type_ in ELEMENTS and name not in _EQUALITY):
         raise no_operator(name, left.type, right.type)
     mixed = {left.type, right.type} == {I, D}
     if mixed and not isinstance(left, (Const, Param)) and not isinstance(right, (Const, Param)):
@@ -217,9 +219,27 @@ def _negative(scope: Scope, node: exp.Neg) -> Expr:
 
 def _concat(scope: Scope, node: exp.Expr) -> Expr:
     parts = [bind_expr(scope, part) for part in node.flatten()]
+    if any(part.type in ELEMENTS for part in parts):
+        return reduce(partial(join_lists, scope.binder), parts)
     if all(part.type not in (None, S) for part in parts):
         raise no_operator("||", *[part.type for part in parts])
     return Call(S, "||", tuple(scope.binder.coerce(part, S, ASSIGNMENT) for part in parts))
+
+
+def join_lists(binder: Binder, left: Expr, right: Expr) -> Expr:
+    """`||` of two lists, or of a list and one more value before or behind it."""
+    of, other = ELEMENTS.get(left.type or S), ELEMENTS.get(right.type or S)
+    if of is None and other is None:
+        raise no_operator("||", left.type, right.type)
+    # A value without a type is a list beside a list, as in PostgreSQL.
+    both = (of or left.type is None) and (other or right.type is None)
+    type_ = common_type((of or left.type, other or right.type), "||") or S
+    if type_ not in LISTS:
+        raise no_operator("||", left.type, right.type)
+    wanted = [LISTS[type_] if both or each else type_ for each in (of, other)]
+    name = "a_cat" if both else "a_append" if of else "a_prepend"
+    given = (binder.coerce(left, wanted[0]), binder.coerce(right, wanted[1]))
+    return Call(LISTS[type_], name, given)
 
 
 def _case(scope: Scope, node: exp.Case) -> Expr:
@@ -268,6 +288,12 @@ def cast_type(node: exp.DataType) -> tuple[ColumnType, list[int]]:
 
 def _cast(scope: Scope, node: exp.Cast) -> Expr:
     to, sizes = cast_type(node.to)
+    if to in ELEMENTS and isinstance(node.this, exp.Array):
+        # The items are read as what they become: an empty array has a type then.
+        items = [bind_expr(scope, each) for each in node.this.expressions]
+        if not any(each.type in ELEMENTS for each in items):
+            given = (scope.binder.coerce(each, ELEMENTS[to], EXPLICIT) for each in items)
+            return folded(Call(to, "a_make", tuple(given)))
     inner = bind_expr(scope, node.this)
     found = scope.binder.coerce(inner, to, EXPLICIT)
     if str(node.to.this) == str(exp.DType.DATE):

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from cairn.model.errors import CairnError, Unsupported
 from cairn.model.values import ELEMENTS, LISTS, ColumnType
-from cairn.sql.bind.expr import HANDLERS, bind_expr
+from cairn.sql.bind.expr import HANDLERS, bind_expr, join_lists
 from cairn.sql.bind.functions import folded
 from cairn.sql.bind.scope import Binder, Scope
 from cairn.sql.functions.lists import LETTERS
@@ -18,7 +18,10 @@ from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import refuse
 from cairn.sql.typing_rules import I, S, T, common_type, no_function
 
-LIST_FUNCTIONS = ("array_length", "cardinality", "array_to_string")
+LIST_FUNCTIONS = (
+    *("array_length", "array_upper", "cardinality", "array_to_string"),
+    *("array_append", "array_prepend", "array_cat", "array_remove", "array_position"),
+)
 ROW_FUNCTIONS = ("generate_series", "unnest")
 
 
@@ -66,12 +69,26 @@ def item_of(list_: Expr, at: Expr) -> Expr:
 
 
 def list_function(binder: Binder, name: str, args: Sequence[Expr], position: int | None) -> Expr:
+    if name == "array_prepend" and len(args) == 2:
+        of = ELEMENTS.get(args[1].type or S)
+        first = args[0] if args[0].type or of is None else binder.coerce(args[0], of)
+        return join_lists(binder, first, args[1])
     known = args[0].type if args else None
     if known is None or known not in ELEMENTS:
         raise no_function(name, [arg.type for arg in args], position)
     if name == "cardinality" and len(args) == 1:
         return folded(Call(I, "a_size", tuple(args)))
-    if name == "array_length" and len(args) == 2:
+    if name == "array_append" and len(args) == 2:
+        last = args[1] if args[1].type else binder.coerce(args[1], ELEMENTS[known])
+        return join_lists(binder, args[0], last)
+    if name == "array_cat" and len(args) == 2:
+        return join_lists(binder, *args)
+    if name in ("array_remove", "array_position") and len(args) == 2:
+        value = binder.coerce(args[1], ELEMENTS[known])
+        if name == "array_position":
+            return folded(Call(I, "a_place", (args[0], value)))
+        return folded(Call(known, "a_without", (args[0], value)))
+    if name in ("array_length", "array_upper") and len(args) == 2:
         return folded(Call(I, "a_length", (args[0], binder.coerce(args[1], I))))
     if name == "array_to_string" and len(args) == 2:
         return folded(Call(S, f"{LETTERS[known]}_joined", (args[0], binder.coerce(args[1], S))))

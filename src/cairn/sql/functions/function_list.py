@@ -119,7 +119,7 @@ PLAIN: dict[str, list[Signature]] = {
 
 #: What PostgreSQL has and Cairn has not: refused by name, for it is no slip of the pen.
 _ABSENT = (
-    "age array_append array_cat array_position array_prepend array_remove corr covar_pop "
+    "age corr covar_pop "
     "covar_samp currval decode encode format json_agg json_build_array json_build_object jsonb_agg "
     "jsonb_build_object json_object_agg lastval localtime make_interval make_timestamp "
     "make_timestamptz mode nextval percentile_cont percentile_disc pg_sleep regexp_match "

@@ -133,6 +133,12 @@ def j_check(text: str) -> str:
     return text
 
 
+@strict
+def a_check(text: str) -> Any:
+    """A JSON array, or `{}`."""
+    return to_physical(ColumnType.ARRAY, texts.read_json(text))
+
+
 def only_row(count: int, value: Any) -> Any:
     """A sub-query used as a value: NULL when empty, an error when it has two rows."""
     if count > 1:
@@ -199,6 +205,7 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "u_parse": _parser(ColumnType.UUID),
     "t_parse": t_parse,
     "j_check": j_check,
+    "a_check": a_check,
     "s_of_b": strict(lambda value: "true" if value else "false"),
     "s_of_i": strict(str),
     "s_of_d": strict(double_text),

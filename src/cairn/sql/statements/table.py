@@ -19,7 +19,7 @@ from cairn.model.ops import (
     Ddl,
 )
 from cairn.model.schema import BUCKET_COLUMN, Column, Sharded, Table
-from cairn.model.values import ColumnType
+from cairn.model.values import LISTS, ColumnType
 from cairn.sql.statements.common import (
     MAX_TABLES,
     DdlStatement,
@@ -28,7 +28,7 @@ from cairn.sql.statements.common import (
     read_tail,
 )
 from cairn.sql.statements.cursor import Cursor
-from cairn.sql.typing_rules import type_word
+from cairn.sql.typing_rules import plain, type_word
 
 
 @dataclass
@@ -53,19 +53,22 @@ def read_type(cursor: Cursor) -> ColumnType:
     following = cursor.peek()
     if following is not None and following.is_op("("):
         cursor.skip_parens()
-    if cursor.accept_op("["):
-        if cursor.peek() is not None and not cursor.accept_op("]"):
-            cursor.take()
-            cursor.expect_op("]")
-        return ColumnType.ARRAY
-    if cursor.accept("array"):
-        if cursor.accept_op("["):
-            cursor.take()
-            cursor.expect_op("]")
-        return ColumnType.ARRAY
+    if _is_array(cursor):
+        return LISTS.get(plain(found), ColumnType.ARRAY)
     if found is ColumnType.ANY:
         raise Unsupported("columns of type ANY belong to system tables")
     return found
+
+
+def _is_array(cursor: Cursor) -> bool:
+    """`[]`, `[3]` or `ARRAY`, as often as wanted: PostgreSQL keeps neither sizes nor dimensions."""
+    is_array = cursor.accept("array")
+    while cursor.accept_op("["):
+        is_array = True
+        if not cursor.accept_op("]"):
+            cursor.take()
+            cursor.expect_op("]")
+    return is_array
 
 
 def read_column(cursor: Cursor, definition: Definition) -> Column:
