@@ -289,6 +289,21 @@ class CopyPlan:
 
 
 @dataclass(frozen=True)
+class Placed:
+    """A parameter among the arguments of CALL, counted from 1."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class CallPlan:
+    """CALL of a procedure that the server has."""
+
+    procedure: str
+    arguments: tuple[Any, ...]  # Python values, or `Placed`
+
+
+@dataclass(frozen=True)
 class CatalogRead:
     """A query on PostgreSQL's own catalogue, translated for SQLite (`server/catalog`)."""
 
@@ -316,6 +331,7 @@ Plan = (
     | SessionPlan
     | ExplainPlan
     | CopyPlan
+    | CallPlan
     | CatalogRead
     | EmptyPlan
 )

@@ -220,7 +220,7 @@ class Executor:
                 return Outcome(None, 0, prepared.complete(0), is_queue_told=True)
             case plans.EmptyPlan():
                 return Outcome(None, 0, "")
-            case plans.SessionPlan() | plans.CopyPlan():
+            case plans.SessionPlan() | plans.CopyPlan() | plans.CallPlan():
                 raise Unsupported(f"{prepared.tag or 'this statement'} cannot be run here")
             case _:
                 count = await self.writes.run(plan, values, tables, context.at_masters())

@@ -29,6 +29,7 @@ from cairn.pgwire.extended import StatementBook
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail, Request
 from cairn.pgwire.server import PgServer
 from cairn.server.caller import Caller
+from cairn.server.calls import calls
 from cairn.server.service import MAX_CONNECTIONS, Service
 from cairn.server.session.blocks import ACTIONS, Block
 from cairn.server.session.copying import CopyIn, copy_out
@@ -66,11 +67,7 @@ class Session(asyncio.Protocol):
             tls_available=service.tls is not None,
             require_tls=service.tls is not None,
         )
-        setting = service.instance.state.setting
-        self.book: StatementBook[Cached] = StatementBook(
-            max_statements=int(setting("pg_statement_max", 100_000)),
-            max_portals=int(setting("pg_portal_max", 100_000)),
-        )
+        self.book: StatementBook[Cached] = StatementBook(self._book_limits)
         self.state: State = ENTERING
         self._rest: State = ENTERING  # the state between requests
         self.start_up, self.extended, self.simple = StartUp(self), Extended(self), Simple(self)
@@ -92,6 +89,12 @@ class Session(asyncio.Protocol):
         self._is_full = False  # the client does not read what it has asked for
         self._has_room = asyncio.Event()
         self._has_room.set()
+
+    def _book_limits(self) -> tuple[int, int]:
+        """Asked whenever it counts: a raised limit helps those who are connected too."""
+        setting = self.service.instance.state.setting
+        most = setting("pg_statement_max", 100_000), setting("pg_portal_max", 100_000)
+        return int(most[0]), int(most[1])
 
     # --- asyncio.Protocol -------------------------------------------------------------------------
 
@@ -334,7 +337,10 @@ class Session(asyncio.Protocol):
 
     async def run(self, cached: Cached, params: Sequence[Any]) -> Outcome:
         """What reads can be cancelled; from its first change on a statement runs on."""
-        context = self.running_context()
+        context, plan = self.running_context(), cached.prepared.plan
+        if isinstance(plan, plans.CallPlan):
+            answer = await calls.call(Caller(self.service, context), plan, params)
+            return Outcome([(answer,)], 1, cached.prepared.tag)
         try:
             outcome = await self.service.executor.run(cached, params, context)
         except QueryCanceled:
@@ -343,7 +349,7 @@ class Session(asyncio.Protocol):
             if context.cancelled.is_set():
                 raise QueryCanceled(self._cancel_reason) from None
             raise  # a limit of its own ended it, and says which
-        if isinstance(cached.prepared.plan, _WRITES):
+        if isinstance(plan, _WRITES):
             self.block.wrote()
         if outcome.stale_s is not None:  # as a parameter that every driver can read
             told = str(round(outcome.stale_s * 1000))
