@@ -19,6 +19,7 @@ from cairn.server.catalog.tables import about, all_indexes, definition, distribu
 from cairn.sql.functions.lists import series
 from cairn.sql.functions.numbers import total
 from cairn.sql.functions.patterns import regexp
+from cairn.sql.functions.texts import c_like
 
 _ARRAY_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)')
 CATALOG_OID = 12_000  # from here on, PostgreSQL's own tables
@@ -75,6 +76,8 @@ class Functions:
                 fixed[name] = lambda *_, value=value: value
         return {
             **fixed,
+            # SQLite's own knows no backslash, and takes `A` for `a`.
+            "like": lambda pattern, text, *escape: c_like(text, pattern, *escape),
             "regexp": lambda pattern, text: _matches(pattern, text, ""),
             "iregexp": lambda pattern, text: _matches(pattern, text, "i"),
             "pg_any": lambda value, array: (
