@@ -81,7 +81,7 @@ INNER: dict[str, str] = {
     "i_neg": "I", "i_not": "I", "n_neg": "N", "store_n": "N", "store_u": "I",
     "d_of_n": "N", "i_of_d": "D", "n_of_i": "I", "n_of_d": "D", "i_of_n": "N",
     "n_scaled": "N I I", "n_sum2": "I I", "n_avg2": "I I I", "n_avg": "N I", "d_avg": "D I",
-    "n_spread": "N N I S", "n_extract": "T S", "t_shift": "T I I I",
+    "n_spread": "N N I S", "n_extract": "T S", "t_shift": "T I I I", "t_round": "T I",
     "c_like": "S S S", "c_ilike": "S S S", "c_similar": "S S S", "c_regexp": "S S",
     "c_iregexp": "S S", "c_trim": "S S S", "c_limit": "I", "c_concat": "S S", "c_concat_ws": "S S S",
     "c_json_path": "J K K", "c_index": "J K",

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from email.utils import parsedate_to_datetime
 from typing import Any
 from uuid import UUID
 
@@ -365,10 +366,18 @@ def parse_datetime(text: str) -> datetime:
     word = text.strip()
     if word.upper().endswith(" UTC"):
         word = word[:-4]
+    if word[:1].isalpha() or " " in word[:4]:
+        return parse_rfc2822(word)
     tail = word[-3:]
     if len(word) > 12 and tail[0] in "+-" and tail[1:].isdigit():
         word += ":00"
     value = datetime.fromisoformat(word)
+    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+
+
+def parse_rfc2822(word: str) -> datetime:
+    """`Thu, 29 Feb 2024 12:00:00 +0100`, as mail and HTTP write it."""
+    value = parsedate_to_datetime(word)
     return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
 
 

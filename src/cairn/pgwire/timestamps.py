@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from struct import Struct
 from typing import Final
 
+from cairn.model.values import parse_rfc2822
 from cairn.pgwire.oids import DATE, TIMESTAMPTZ
 from cairn.pgwire.problems import bad_binary, bad_text, out_of_range
 
@@ -31,7 +32,10 @@ def decode_text(data: bytes, oid: int = TIMESTAMPTZ) -> datetime:
         return _UNIX_EPOCH
     match = _STAMP.fullmatch(text)
     if match is None:
-        raise bad_text(data, oid)
+        try:
+            return parse_rfc2822(text).astimezone(UTC)
+        except (ValueError, TypeError, IndexError, OverflowError):
+            raise bad_text(data, oid) from None
     try:
         moment = _moment(match, with_zone=oid == TIMESTAMPTZ)
     except (ValueError, OverflowError):

@@ -62,6 +62,16 @@ class Outcome(msgspec.Struct):
     is_queue_told: bool = False  # the entry of the effect ends the queued operation as well
 
 
+def _check_options(prepared: Prepared, values: Sequence[Any]) -> None:
+    """`OPTION (name = $1)`: literals were checked when the statement was read."""
+    for name, place in prepared.options.items():
+        given = values[place - 1] if isinstance(place, int) else 0
+        if given is None or given < 0:
+            raise InvalidParameter(
+                f"expected option {name} to be a non-negative integer, got: {given}"
+            )
+
+
 class Executor:
     def __init__(
         self,
@@ -121,7 +131,7 @@ class Executor:
         an error. A statement with a time limit is left to `run`, which watches the clock."""
         prepared = statement.prepared
         plan = prepared.plan
-        if context.timeout_s:
+        if context.timeout_s or prepared.options:
             return None
         if type(plan) is plans.PointWrite:
             values = self._values(prepared, params)
@@ -172,6 +182,8 @@ class Executor:
         plan, tables = prepared.plan, statement.sharded
         values = prepared.start(params, self._now())
         hints = self._hop_hint(plan, values) if context.wants_hints else ()
+        if prepared.options:
+            _check_options(prepared, values)
         self._check_forward(prepared, values, context)
         user, queued, deadline = context.user_id, context.queued, context.deadline
         context.check()
@@ -247,10 +259,6 @@ class Executor:
         asked: Any = None if prepared is None else prepared.options.get(name)
         if isinstance(asked, int):  # OPTION (name = $1)
             asked = values[asked - 1]
-            if asked is None or asked < 0:
-                raise InvalidParameter(
-                    f"expected option {name} to be a non-negative integer, got: {asked}"
-                )
         if asked is None and of_session != OF_CLUSTER:
             asked = of_session
         if asked is None:

@@ -38,7 +38,7 @@ from cairn.sql.typing_rules import (
 
 def _call(scope: Scope, node: exp.Anonymous) -> Expr:
     name = str(node.this).lower()
-    if name in ("current_timestamp", "localtimestamp", "now"):
+    if name in ("current_timestamp", "localtimestamp") or (name == "now" and not node.expressions):
         return statement_time(scope, node)
     if name == "current_date":
         return statement_date(scope, node)

@@ -12,7 +12,7 @@ from cairn.model.errors import CairnError, SyntaxProblem, UndefinedObject, Unsup
 from cairn.model.schema import BUCKET_COLUMN, Table
 from cairn.model.values import ColumnType
 from cairn.sql.bind.bind import bind_items
-from cairn.sql.bind.expr import bind_boolean, bind_expr
+from cairn.sql.bind.expr import bind_boolean, bind_wanted
 from cairn.sql.bind.scope import Scope, Visible, no_column
 from cairn.sql.bind.sets import assign
 from cairn.sql.ir import Call, Col, Const, Expr, Item, SubQuery, walk
@@ -104,7 +104,7 @@ def _assignment(scope: Scope, table: Table, target: exp.Expr, value: exp.Expr) -
     if isinstance(value, exp.Column) and value.name.upper() == "DEFAULT":
         return table.position(name), Const(plain(column.type), None)
     scope.no_aggregates = scope.no_windows = "UPDATE"
-    expr = assign(scope, bind_expr(scope, value), column.type, name)
+    expr = assign(scope, bind_wanted(scope, value, column.type), column.type, name)
     return table.position(name), stored(expr, column.type)
 
 

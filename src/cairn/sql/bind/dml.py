@@ -25,7 +25,7 @@ from cairn.sql.bind.changes import (
     bind_returning,
     stored,
 )
-from cairn.sql.bind.expr import bind_boolean, bind_expr
+from cairn.sql.bind.expr import bind_boolean, bind_wanted
 from cairn.sql.bind.relations import bind_ctes, bind_relation
 from cairn.sql.bind.scope import Scope, no_column
 from cairn.sql.bind.sets import assign
@@ -153,8 +153,8 @@ def _value_row(
     bound = [
         None
         if isinstance(cell, (exp.Column, exp.Var)) and cell.name.upper() == "DEFAULT"
-        else bind_expr(scope, cell)
-        for cell in cells
+        else bind_wanted(scope, cell, table.columns[place].type)
+        for cell, place in zip(cells, places, strict=False)
     ]
     return value_row(scope, table, places, bound)
 

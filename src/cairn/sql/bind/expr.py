@@ -23,6 +23,7 @@ from cairn.sql.ir import (
     Const,
     Expr,
     Param,
+    Type,
 )
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import name_of, refuse
@@ -51,6 +52,8 @@ _ARITHMETIC: dict[type[Any], tuple[str, str]] = {
     exp.Div: ("/", "div"),
     exp.Mod: ("%", "mod"),
 }
+#: Inside these the value is of the same kind as the whole.
+_PASSED_ON = frozenset((*_ARITHMETIC, exp.Paren, exp.Neg))
 _EQUALITY = ("=", "<>")
 _PREFIX = {I: "i", N: "n", D: "d"}
 
@@ -59,6 +62,9 @@ def bind_expr(scope: Scope, node: exp.Expr) -> Expr:
     """The typed form of an expression; what Cairn does not know is refused by name."""
     binder = scope.binder
     binder.deeper()
+    wanted = binder.wanted
+    if wanted is not None and type(node) not in _PASSED_ON:
+        binder.wanted = None
     try:
         handler = HANDLERS.get(type(node))
         if handler is None:
@@ -72,6 +78,17 @@ def bind_expr(scope: Scope, node: exp.Expr) -> Expr:
         raise
     finally:
         binder.depth -= 1
+        binder.wanted = wanted
+
+
+def bind_wanted(scope: Scope, node: exp.Expr, wanted: Type) -> Expr:
+    """`bind_expr` of what becomes a value of `wanted`: `$1 - 100` for a DOUBLE takes 2.5."""
+    binder = scope.binder
+    before, binder.wanted = binder.wanted, wanted if wanted in RANK else None
+    try:
+        return bind_expr(scope, node)
+    finally:
+        binder.wanted = before
 
 
 def bind_boolean(scope: Scope, node: exp.Expr, what: str) -> Expr:
@@ -137,7 +154,22 @@ def _column(scope: Scope, node: exp.Column) -> Expr:
 
 def statement_time(scope: Scope, node: exp.Expr) -> Expr:
     scope.binder.uses_now = True
-    return Param(T, NOW)
+    return _to_digits(Param(T, NOW), node)
+
+
+def _to_digits(time: Expr, node: exp.Expr) -> Expr:
+    """`current_timestamp(3)`: rounded to so many digits of a second."""
+    args = list(node.expressions) or [node.this] * isinstance(node.this, exp.Expr)
+    if not args:
+        return time
+    [digits] = args if len(args) == 1 else [None]
+    if not isinstance(digits, exp.Literal) or not str(digits.this).isdigit():
+        raise SyntaxProblem(f"{_function_name(node)} takes a number of digits or nothing")
+    return Call(time.type, "t_round", (time, Const(I, min(int(str(digits.this)), 6))))
+
+
+def _function_name(node: exp.Expr) -> str:
+    return str(node.this).lower() if isinstance(node, exp.Anonymous) else "current_timestamp"
 
 
 def statement_date(scope: Scope, node: exp.Expr) -> Expr:
@@ -179,6 +211,9 @@ def _arithmetic(scope: Scope, node: exp.Binary) -> Expr:
 
 
 def arithmetic(scope: Scope, symbol: str, word: str, left: Expr, right: Expr) -> Expr:
+    wanted = scope.binder.wanted
+    if wanted is not None and not (wanted is D and word == "mod"):
+        left, right = _as_wanted(scope, left, right, wanted), _as_wanted(scope, right, left, wanted)
     if left.type is None and right.type is None:
         raise CairnError(
             f"operator is not unique: unknown {symbol} unknown",
@@ -197,6 +232,16 @@ def arithmetic(scope: Scope, symbol: str, word: str, left: Expr, right: Expr) ->
         return fold(call)
     except CairnError:
         return call  # an error of evaluation, not of the statement
+
+
+def _as_wanted(scope: Scope, expr: Expr, other: Expr, wanted: ColumnType) -> Expr:
+    """A parameter beside nothing but a literal takes the type of the whole."""
+    plain_other = isinstance(other, (Const, Param)) and (other.type is None or other.type in RANK)
+    if not isinstance(expr, Param) or expr.type is not None or not plain_other:
+        return expr
+    if other.type is not None and RANK[other.type] > RANK[wanted]:
+        return expr
+    return scope.binder.coerce(expr, wanted)
 
 
 def _negative(scope: Scope, node: exp.Neg) -> Expr:

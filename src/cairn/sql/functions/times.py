@@ -122,6 +122,15 @@ def t_trunc(word: str, micros: int) -> int:
 
 
 @strict
+def t_round(micros: int, digits: int) -> int:
+    """To so many digits of a second, halves away from zero as in PostgreSQL."""
+    size = 10 ** (6 - min(max(digits, 0), 6))
+    half = size // 2
+    away = (abs(micros) + half) // size * size
+    return int64(away if micros >= 0 else -away)
+
+
+@strict
 def t_shift(micros: int, months: int, days: int, rest: int) -> int:
     """A time plus an interval: months first, as in PostgreSQL; the day is kept in its month."""
     try:
