@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 from cairn.model.catalog import Catalog
+from cairn.model.intervals import Interval
 from cairn.model.schema import Column, Sharded, Table
 from cairn.model.topology import Tier
 from cairn.model.values import LISTS, ColumnType, to_physical
@@ -23,6 +24,9 @@ SAMPLES: dict[ColumnType, list[Any]] = {
     ColumnType.STRING: ["", "ä,{}\"'"],
     ColumnType.UUID: [UUID(int=7)],
     ColumnType.DATETIME: [datetime(2024, 2, 29, 12, 30, 15, 123456, tzinfo=UTC)],
+    ColumnType.TIMESTAMP: [datetime(2024, 2, 29, 12, 30, 15, 123456)],
+    ColumnType.DATE: [date(2024, 2, 29), date(1, 1, 1)],
+    ColumnType.INTERVAL: [Interval(14, -3, 5_000_001)],
 }
 CATALOG = Catalog(version=1, tiers={"default": Tier("default", 1, bucket_count=30)})
 

@@ -19,9 +19,7 @@ def cluster() -> Cluster:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("SELECT f - f FROM t", "the difference of two times is not supported", "extract(epoch"),
         ("SELECT corr(a, a) FROM t", "function corr is not supported", None),
-        ("SELECT age(f) FROM t", "function age is not supported", "gives seconds"),
         ("SELECT unnest(ARRAY[1])", "unnest is supported in FROM only", "FROM unnest"),
         ("SELECT * FROM json_each('{}')", "json_each in FROM is not supported", "generate_series"),
         ("SELECT a FROM t FETCH FIRST 2 ROWS WITH TIES", "FETCH … WITH TIES or PERCENT", None),
@@ -29,7 +27,7 @@ def cluster() -> Cluster:
         ("SELECT a FROM t WHERE a > ALL (SELECT 1)", "> ALL is not supported", "min() or max()"),
         ("SELECT @ 5", "the operator @ is not supported", "abs()"),
         ("SELECT f AT TIME ZONE 'CET' FROM t", "AT TIME ZONE of anything but 'UTC'", "UTC"),
-        ("SELECT '1 day'::interval", "type interval is not supported", "add it to a time"),
+        ("SELECT '1:00'::time", "type time is not supported", None),
         ("CREATE TABLE u (id SERIAL PRIMARY KEY)", "SERIAL is not supported", "gen_random_uuid"),
         ("CREATE INDEX i ON t (lower(s))", "an index of expressions", "columns themselves"),
         ("CREATE INDEX i ON t (s) WHERE a > 1", "an index of some rows", None),

@@ -30,6 +30,12 @@ def test_what_is_no_number_of_digits_is_refused(text: str) -> None:
     assert told.value.sqlstate in ("42601", "42883")
 
 
+def test_a_long_sum_is_read_once() -> None:
+    """Each operand of `+` was bound twice: thirty of them took minutes."""
+    text = "SELECT " + " + ".join(["id"] * 100) + " FROM (SELECT 1 AS id) x"
+    assert Cluster().run(text) == [(100,)]
+
+
 def test_times_are_read_as_mail_writes_them() -> None:
     found = Cluster().run(
         "SELECT 'Thu, 29 Feb 2024 12:00:00 +0100'::datetime, '29 Feb 2024 12:00:00 GMT'::datetime"

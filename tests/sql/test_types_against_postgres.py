@@ -57,6 +57,65 @@ SELECT ARRAY[1] || 'x'
 SELECT 1 || 2
 """
 
+TIMES = r"""
+DROP TABLE IF EXISTS timed
+CREATE TABLE timed (id BIGINT PRIMARY KEY, d DATE, m TIMESTAMP, t TIMESTAMPTZ, v INTERVAL, ds DATE[])
+INSERT INTO timed VALUES (1, '2024-02-29', '2024-02-29 12:30:15.25', '2024-02-29 12:30:15.25+01', '1 year 2 mons 3 days 04:05:06.5', '{2024-01-01,NULL}')
+INSERT INTO timed VALUES (2, '2023-12-31 23:59:59+05', '1999-01-01T00:00:00Z', '1999-01-01', '-1 day +02:03:00', '{}')
+INSERT INTO timed VALUES (3, NULL, NULL, NULL, NULL, NULL)
+INSERT INTO timed VALUES (4, '2024-02-30')
+INSERT INTO timed VALUES (4, 'yesterday-ish')
+INSERT INTO timed (id, v) VALUES (4, 'long')
+INSERT INTO timed (id, v) VALUES (5, '30 days'), (6, '1 mon'), (7, '720:00:00')
+INSERT INTO timed (id, d, m, t) SELECT 8, t, t, m FROM timed WHERE id = 1
+INSERT INTO timed (id, d) VALUES (9, 'Thu, 29 Feb 2024 12:00:00 +0100')
+SELECT * FROM timed ORDER BY id
+SELECT id, d::text, m::text, t::text, v::text, d::timestamp, d::timestamptz, m::date, t::date, m::timestamptz, t::timestamp FROM timed ORDER BY id
+SELECT id FROM timed WHERE d = '2024-02-29' ORDER BY id
+SELECT id FROM timed WHERE d < m ORDER BY id
+SELECT id FROM timed WHERE d < t AND t > '2000-01-01' ORDER BY id
+SELECT id FROM timed WHERE v = '30 days' ORDER BY id
+SELECT id FROM timed WHERE v > '29 days' AND v < INTERVAL '2 years' ORDER BY id
+SELECT id FROM timed WHERE v IS DISTINCT FROM '1 mon' ORDER BY id
+SELECT max(d), min(m), max(t), max(v) FROM timed WHERE id < 5
+SELECT d, count(*) FROM timed GROUP BY d ORDER BY d
+SELECT d + 1, 1 + d, d - 1, d - '2024-01-01'::date, d + INTERVAL '1 month', d - INTERVAL '1 hour' FROM timed WHERE id < 3 ORDER BY id
+SELECT m + v, m - v, t + v, t - v, v + m, d + v FROM timed WHERE id < 3 ORDER BY id
+SELECT m - '2024-01-01', t - '2024-01-01'::timestamptz, m - d::timestamp, t - t FROM timed WHERE id < 3 ORDER BY id
+SELECT v + v, v - v, -v, v * 2, 0.5 * v, v / 2, v + INTERVAL '1 day' FROM timed WHERE id < 3 ORDER BY id
+SELECT INTERVAL '1 day', INTERVAL '1' DAY, '2 weeks'::interval, INTERVAL '1.5 months', INTERVAL '90 minutes', '1:02:03'::interval, 'P1Y2M3DT4H5M6S'::interval, '5'::interval, '1 day ago'::interval
+SELECT INTERVAL '0', INTERVAL '-1 mons +2 days', INTERVAL '1 year -1 days', INTERVAL '-00:00:01', INTERVAL '100 hours 0.5 sec'
+SELECT INTERVAL '1 day' / 0
+SELECT INTERVAL '1 day' * INTERVAL '1 day'
+SELECT d + d FROM timed
+SELECT d * 2 FROM timed
+SELECT extract(year FROM d), extract(epoch FROM m)::bigint, extract(dow FROM t)::bigint, extract(day FROM v), extract(hour FROM v), extract(month FROM v), extract(year FROM v) FROM timed WHERE id < 3 ORDER BY id
+SELECT extract(fortnight FROM v) FROM timed
+SELECT date_trunc('month', d), date_trunc('hour', m), date_trunc('day', t) FROM timed WHERE id < 3 ORDER BY id
+SELECT to_char(d, 'YYYY/MM'), to_char(m, 'HH24:MI'), make_date(2024, 2, 29), to_date('2024-02-29', 'YYYY-MM-DD') FROM timed WHERE id = 1
+SELECT age('2024-03-01'::timestamp, '2023-01-31'::timestamp), age('2020-01-01'::timestamptz, '2024-03-05 12:00'::timestamptz), age('2024-05-15'::timestamp, '2024-02-20 10:00'::timestamp)
+SELECT t AT TIME ZONE 'UTC', m AT TIME ZONE 'UTC' FROM timed WHERE id = 1
+SELECT date '2024-02-29', timestamp '2024-02-29 10:00', timestamptz '2024-02-29 10:00', timestamp with time zone '2024-02-29 10:00+02'
+SELECT '2024-02-29 10:00:00.123456'::timestamp(3), '2024-02-29 10:00:00.5'::timestamptz(0)
+SELECT pg_typeof(current_date)::text, pg_typeof(localtimestamp)::text, pg_typeof(now())::text, pg_typeof(now() - now())::text, pg_typeof(current_date - current_date)::text
+SELECT ds[1], ds FROM timed WHERE id < 3 ORDER BY id
+SELECT generate_series FROM generate_series('2024-01-01'::timestamp, '2024-01-02'::timestamp, INTERVAL '12 hours')
+SELECT coalesce(d, '2000-01-01'), CASE WHEN id = 1 THEN d ELSE m END FROM timed ORDER BY id
+SELECT d FROM timed WHERE id = 1 UNION SELECT m FROM timed WHERE id = 2 ORDER BY 1
+SELECT id FROM timed WHERE d BETWEEN '2024-01-01' AND '2024-12-31' ORDER BY id
+SELECT id FROM timed WHERE d IN ('2024-02-29', '2023-12-31') ORDER BY id
+UPDATE timed SET d = d + 1, v = v * 2 WHERE id = 1 RETURNING d, v
+SELECT id FROM timed ORDER BY v, id
+DROP TABLE IF EXISTS by_day
+CREATE TABLE by_day (d DATE, m TIMESTAMP, n BIGINT, PRIMARY KEY (d, m))
+INSERT INTO by_day VALUES ('2024-02-29', '2024-02-29 10:00', 1), ('2024-03-01', '2024-02-29 10:00:00.5', 2)
+INSERT INTO by_day VALUES ('2024-02-29', '2024-02-29 10:00', 3)
+SELECT n FROM by_day WHERE d = '2024-03-01' AND m = '2024-02-29 10:00:00.5'
+SELECT n FROM by_day WHERE d = '2024-03-01'::timestamp AND m = '2024-02-29 10:00:00.5'::timestamp
+UPDATE by_day SET n = 9 WHERE d = '2024-02-29' AND m = '2024-02-29 10:00'
+SELECT * FROM by_day ORDER BY d
+"""
+
 
 @pytest.fixture
 def pair(postgres: Any) -> Pair:  # noqa: F811
@@ -65,4 +124,9 @@ def pair(postgres: Any) -> Pair:  # noqa: F811
 
 def test_arrays_of_every_type(pair: Pair) -> None:
     pair.both(ARRAYS)
+    pair.check()
+
+
+def test_dates_times_and_intervals(pair: Pair) -> None:
+    pair.both(TIMES)
     pair.check()

@@ -81,6 +81,10 @@ def spark_type(type_: ColumnType, decimal_scale: int) -> Any:
             return spark_types.DecimalType(MAX_PRECISION, decimal_scale)
         case ColumnType.DATETIME:
             return spark_types.TimestampType()
+        case ColumnType.TIMESTAMP:
+            return spark_types.TimestampNTZType()
+        case ColumnType.DATE:
+            return spark_types.DateType()
         case _ if type_ in ELEMENTS:
             return spark_types.ArrayType(spark_type(ELEMENTS[type_], decimal_scale))
         case _:
@@ -108,7 +112,10 @@ def spark_type_of_arrow(type_: Any) -> Any:
     if pa.types.is_floating(type_):
         return spark_types.DoubleType()
     if pa.types.is_timestamp(type_):
-        return spark_types.TimestampType()
+        is_zoned = type_.tz is not None
+        return spark_types.TimestampType() if is_zoned else spark_types.TimestampNTZType()
+    if pa.types.is_date(type_):
+        return spark_types.DateType()
     return spark_types.StringType()
 
 
@@ -145,6 +152,9 @@ _WRITABLE: dict[ColumnType, tuple[str, ...]] = {
     ColumnType.DOUBLE: ("double", "float", "bigint", "int", "smallint", "tinyint"),
     ColumnType.DECIMAL: ("decimal", "bigint", "int", "smallint", "tinyint"),
     ColumnType.DATETIME: ("timestamp",),
+    ColumnType.TIMESTAMP: ("timestamp_ntz", "timestamp"),
+    ColumnType.DATE: ("date",),
+    ColumnType.INTERVAL: ("string",),
     ColumnType.STRING: ("string",),
     ColumnType.UUID: ("string",),
     ColumnType.MAP: ("string",),

@@ -18,9 +18,11 @@ from cairn.sql.ir import Call, Const, Expr, Type
 
 B, I, D, N = ColumnType.BOOLEAN, ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.DECIMAL  # noqa: E741
 S, U, T = ColumnType.STRING, ColumnType.UUID, ColumnType.DATETIME
+Y, M, V = ColumnType.DATE, ColumnType.TIMESTAMP, ColumnType.INTERVAL
 JSON = (ColumnType.MAP, ColumnType.ARRAY, ColumnType.ANY)
-INCOMPARABLE = JSON
+INCOMPARABLE = (*JSON, V, ColumnType.INTERVALS)  # equal values are not stored alike
 UNORDERED = (*JSON, *ELEMENTS)  # lists are equal or not, no more
+TIMES = {Y: 1, M: 2, T: 3}  # date → timestamp → timestamp with time zone
 RANK = {I: 1, N: 2, D: 3}  # int → decimal → double
 
 #: How the types are called in sentences, as in the reference.
@@ -33,6 +35,9 @@ NAMES: dict[Type, str] = {
     S: "text",
     U: "uuid",
     T: "datetime",
+    Y: "date",
+    M: "timestamp",
+    V: "interval",
     ColumnType.MAP: "map",
     ColumnType.ARRAY: "array",
     ColumnType.ANY: "any",
@@ -48,11 +53,12 @@ POSTGRES_NAMES: dict[Type, str] = {
     ColumnType.UNSIGNED: "integer",
     D: "double precision",
     T: "timestamp with time zone",
+    M: "timestamp without time zone",
     **dict.fromkeys(JSON, "json"),
 }
 POSTGRES_NAMES.update({list_: f"{POSTGRES_NAMES[of]}[]" for list_, of in ELEMENTS.items()})
 
-#: Spellings in CREATE TABLE and CAST; lengths and precisions are read and ignored by tables.
+#: Spellings in CREATE TABLE and CAST.
 TYPE_WORDS: dict[str, ColumnType] = {
     **dict.fromkeys(("boolean", "bool"), B),
     **dict.fromkeys(("integer", "int", "int2", "int4", "int8", "smallint", "bigint", "oid"), I),
@@ -64,9 +70,10 @@ TYPE_WORDS: dict[str, ColumnType] = {
         S,
     ),
     "uuid": U,
-    **dict.fromkeys(
-        ("datetime", "timestamptz", "timestamp", "timestamp with time zone", "date"), T
-    ),
+    **dict.fromkeys(("datetime", "timestamptz", "timestamp with time zone"), T),
+    **dict.fromkeys(("timestamp", "timestamp without time zone"), M),
+    "date": Y,
+    "interval": V,
     **dict.fromkeys(("json", "jsonb", "map"), ColumnType.MAP),
     "array": ColumnType.ARRAY,
     "any": ColumnType.ANY,
@@ -95,6 +102,18 @@ _CASTS: dict[tuple[ColumnType, ColumnType], tuple[str, int]] = {
     (S, N): ("n_parse", EXPLICIT),
     (S, U): ("u_parse", EXPLICIT),
     (S, T): ("t_parse", EXPLICIT),
+    (Y, S): ("s_of_y", ASSIGNMENT),
+    (M, S): ("s_of_m", ASSIGNMENT),
+    (V, S): ("s_of_v", ASSIGNMENT),
+    (S, Y): ("y_parse", EXPLICIT),
+    (S, M): ("m_parse", EXPLICIT),
+    (S, V): ("v_parse", EXPLICIT),
+    (Y, M): ("", IMPLICIT),  # all three are microseconds since 1970
+    (Y, T): ("", IMPLICIT),
+    (M, T): ("", IMPLICIT),
+    (T, M): ("", ASSIGNMENT),
+    (M, Y): ("t_date", ASSIGNMENT),
+    (T, Y): ("t_date", ASSIGNMENT),
 }
 for _json in JSON:
     _CASTS[(_json, S)] = ("s_of_j", ASSIGNMENT)
@@ -137,7 +156,7 @@ def type_word(word: str, position: int | None = None) -> ColumnType:
             hint="use UUID and gen_random_uuid(), or keys of your own",
             position=position,
         )
-    if word in ("bytea", "time", "timetz", "interval", "money", "inet", "cidr", "xml", "bit"):
+    if word in ("bytea", "time", "timetz", "money", "inet", "cidr", "xml", "bit"):
         raise Unsupported(f"type {word} is not supported", position=position)
     if found is None:
         raise UndefinedObject(f'type "{word}" does not exist', position=position)
@@ -211,6 +230,8 @@ def common_type(types: Iterable[Type], what: str) -> Type:
             best = type_
         elif best in RANK and type_ in RANK:
             best = best if RANK[best] >= RANK[type_] else type_
+        elif best in TIMES and type_ in TIMES:
+            best = best if TIMES[best] >= TIMES[type_] else type_
         elif best in JSON and type_ in JSON:
             best = ColumnType.ANY
         else:

@@ -122,6 +122,8 @@ def _stored(pa: Any, type_: ColumnType, array: Any) -> Any:
                 raise CairnError("a negative value is out of range for unsigned", sqlstate="22003")
         case ColumnType.DATETIME:
             found = array.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+        case ColumnType.TIMESTAMP:
+            found = array.cast(pa.timestamp("us")).cast(pa.int64())
         case ColumnType.BOOLEAN:
             found = array.cast(pa.bool_()).cast(pa.int64())
         case ColumnType.STRING:

@@ -145,7 +145,8 @@ def _typed_row(request: ScanRequest) -> str:
     examples = {
         ColumnType.DOUBLE: "0.0", ColumnType.UUID: "x''", ColumnType.DECIMAL: "x''",
         ColumnType.INTEGER: "0", ColumnType.UNSIGNED: "0", ColumnType.BOOLEAN: "0",
-        ColumnType.DATETIME: "0",
+        ColumnType.DATETIME: "0", ColumnType.DATE: "0", ColumnType.TIMESTAMP: "0",
+        ColumnType.INTERVAL: "x''",
     }  # fmt: skip
     return "SELECT " + ", ".join(
         f"{examples.get(type_, repr(''))} AS c{at}" for at, type_ in enumerate(request.types)

@@ -13,7 +13,7 @@ from cairn.model.errors import (
     SyntaxProblem,
     UndefinedColumn,
 )
-from cairn.sql.bind import operators, pg, predicates  # noqa: F401 (they add their handlers)
+from cairn.sql.bind import operators, pg, predicates, times  # noqa: F401 (they add their handlers)
 from cairn.sql.bind.calls import ordered
 from cairn.sql.bind.distinct_on import first_of_each
 from cairn.sql.bind.expr import bind_boolean, bind_expr

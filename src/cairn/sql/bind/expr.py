@@ -35,9 +35,12 @@ from cairn.sql.typing_rules import (
     B,
     D,
     I,
+    M,
     N,
     S,
     T,
+    V,
+    Y,
     common_type,
     fold,
     no_operator,
@@ -172,8 +175,12 @@ def _function_name(node: exp.Expr) -> str:
     return str(node.this).lower() if isinstance(node, exp.Anonymous) else "current_timestamp"
 
 
+def local_time(scope: Scope, node: exp.Expr) -> Expr:
+    return Call(M, "same", (statement_time(scope, node),))
+
+
 def statement_date(scope: Scope, node: exp.Expr) -> Expr:
-    return Call(T, "t_date", (statement_time(scope, node),))
+    return Call(Y, "t_date", (statement_time(scope, node),))
 
 
 # --- operators ------------------------------------------------------------------------------------
@@ -195,6 +202,10 @@ def compare(scope: Scope, name: str, left: Expr, right: Expr) -> Expr:
         type_ = common_type((left.type, right.type), "comparison") or S
     except CairnError:
         raise no_operator(name, left.type, right.type) from None
+    if type_ is V:
+        # `1 mon` is as long as `30 days`.
+        both = (scope.binder.coerce(each, V) for each in (left, right))
+        return Call(B, name, tuple(folded(Call(I, "v_length", (each,))) for each in both))
     if type_ in INCOMPARABLE or (type_ in ELEMENTS and name not in _EQUALITY):
         raise no_operator(name, left.type, right.type)
     mixed = {left.type, right.type} == {I, D}
@@ -253,6 +264,8 @@ def _negative(scope: Scope, node: exp.Neg) -> Expr:
         return Const(N, encode_decimal(negated))
     if inner.type is None:
         inner = scope.binder.coerce(inner, D)
+    if inner.type is V:
+        return folded(Call(V, "v_neg", (inner,)))
     if inner.type not in RANK:
         raise no_operator("-", inner.type)
     if inner.type is D:
@@ -317,9 +330,8 @@ def cast_type(node: exp.DataType) -> tuple[ColumnType, list[int]]:
             if not each.name.isdigit():
                 raise SyntaxProblem(f'syntax error at or near "{each.name}"')
             sizes.append(int(each.name))
-    if word in ("interval", "time", "timetz", "bytea", "varbinary", "money", "inet", "xml"):
-        hint = "add it to a time: now() + INTERVAL '1 day'" if word == "interval" else None
-        raise Unsupported(f"type {word} is not supported", hint=hint)
+    if word in ("time", "timetz", "bytea", "varbinary", "money", "inet", "xml"):
+        raise Unsupported(f"type {word} is not supported")
     if word == "array":
         inner = [each for each in node.expressions if isinstance(each, exp.DataType)]
         if not inner:
@@ -341,11 +353,11 @@ def _cast(scope: Scope, node: exp.Cast) -> Expr:
             return folded(Call(to, "a_make", tuple(given)))
     inner = bind_expr(scope, node.this)
     found = scope.binder.coerce(inner, to, EXPLICIT)
-    if str(node.to.this) == str(exp.DType.DATE):
-        return Call(T, "t_date", (found,))
     if sizes and to is N:
         scale = sizes[1] if len(sizes) > 1 else 0
         return Call(N, "n_scaled", (found, Const(I, sizes[0]), Const(I, scale)))
+    if sizes and to in (T, M):
+        return folded(Call(to, "t_round", (found, Const(I, min(sizes[0], 6)))))
     if sizes and to is S:
         return Call(S, "c_left", (found, Const(I, sizes[0])))
     return found
@@ -368,7 +380,7 @@ HANDLERS: dict[type[Any], Callable[[Scope, Any], Expr]] = {
     exp.Case: _case,
     exp.Cast: _cast,
     exp.CurrentTimestamp: statement_time,
-    exp.Localtimestamp: statement_time,
+    exp.Localtimestamp: local_time,
     exp.CurrentDate: statement_date,
     exp.CurrentUser: lambda scope, _: scalar(scope.binder, "current_user", (), None),
 }

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from cairn.model.errors import CairnError, Unsupported
+from cairn.model.interval_text import parse_interval
+from cairn.model.intervals import Interval
 from cairn.model.values import ELEMENTS, LISTS, ColumnType
 from cairn.sql.bind.expr import HANDLERS, bind_expr, join_lists
 from cairn.sql.bind.functions import folded
 from cairn.sql.bind.scope import Binder, Scope
 from cairn.sql.functions.lists import LETTERS
-from cairn.sql.functions.times import parse_interval
 from cairn.sql.ir import Call, Const, Expr, Unnest, Values
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import refuse
-from cairn.sql.typing_rules import I, S, T, common_type, no_function
+from cairn.sql.typing_rules import I, M, S, T, common_type, no_function
 
 LIST_FUNCTIONS = (
     *("array_length", "array_upper", "cardinality", "array_to_string"),
@@ -25,8 +26,8 @@ LIST_FUNCTIONS = (
 ROW_FUNCTIONS = ("generate_series", "unnest")
 
 
-def interval_of(node: exp.Expr) -> tuple[int, int, int] | None:
-    """Months, days and microseconds of `INTERVAL '…'` or `'…'::interval`; None: not one."""
+def interval_of(node: exp.Expr) -> Interval | None:
+    """`INTERVAL '…'` or `'…'::interval`; None: not one."""
     while isinstance(node, exp.Paren):
         node = node.this
     is_cast = isinstance(node, exp.Cast) and str(node.to.this) == str(exp.DType.INTERVAL)
@@ -36,7 +37,7 @@ def interval_of(node: exp.Expr) -> tuple[int, int, int] | None:
     if not isinstance(value, exp.Literal):
         raise Unsupported(
             "an interval that is not a literal is not supported",
-            hint="write INTERVAL '1 day', or compute with seconds: to_timestamp(extract(epoch …))",
+            hint="write INTERVAL '1 day'",
             position=walk_position(node),
         )
     unit = node.args.get("unit")
@@ -100,9 +101,13 @@ def rows_of(scope: Scope, name: str, nodes: list[exp.Expr], position: int | None
     inner = Scope(scope.binder, scope.parent)
     step = interval_of(nodes[2]) if name == "generate_series" and len(nodes) == 3 else None
     if step is not None:
-        edges = [scope.binder.coerce(bind_expr(inner, each), T) for each in nodes[:2]]
-        given = (*edges, *(Const(I, part) for part in step))
-        return Unnest(((Call(ColumnType.DATETIMES, "a_times", given),),), (name,), (T,))
+        edges = [bind_expr(inner, each) for each in nodes[:2]]
+        type_ = M if all(each.type is M for each in edges) else T
+        given = (
+            *(scope.binder.coerce(each, type_) for each in edges),
+            *(Const(I, part) for part in step),
+        )
+        return Unnest(((Call(LISTS[type_], "a_times", given),),), (name,), (type_,))
     args = [bind_expr(inner, each) for each in nodes]
     if name == "generate_series":
         return _series(scope.binder, args, position)

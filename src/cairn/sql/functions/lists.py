@@ -24,6 +24,9 @@ LETTERS: dict[ColumnType, str] = {
     ColumnType.STRINGS: "s",
     ColumnType.UUIDS: "u",
     ColumnType.DATETIMES: "t",
+    ColumnType.DATES: "y",
+    ColumnType.TIMESTAMPS: "m",
+    ColumnType.INTERVALS: "v",
 }
 MAX_SERIES = 1_000_000
 SERIES_PIECE = 5_000

@@ -224,7 +224,7 @@ def _check_key_columns(definition: Definition, key: list[str], what: str) -> Non
             raise UndefinedColumn(f"no field with name: {each}")
         if key.count(each) > 1:
             raise DuplicateColumn(f'column "{each}" appears twice in the {what}')
-        if not types[each].is_scalar:
+        if not types[each].is_key:
             raise InvalidTableDefinition(
                 f'column "{each}" of type {types[each]} cannot be part of the {what}'
             )
