@@ -47,7 +47,7 @@ def value(text: str) -> Any:
         ("12345678901234567890123456789012345678 + 1", Decimal("12345678901234567890123456789012345679")),
         ("cast(1e15 AS text)", "1e+15"),
         ("cast(0.1e0 AS text)", "0.1"),
-        ("cast(1.50 AS text)", "1.5"),
+        ("cast(1.50 AS text)", "1.50"),
         ("cast(true AS text)", "true"),
         ("cast('2024-01-01 12:00:00.5+02' AS datetime)::text", "2024-01-01 10:00:00.5+00"),
         ("cast('{\"a\": 1}' AS json)['a']::int", 1),

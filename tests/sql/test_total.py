@@ -87,7 +87,7 @@ INNER: dict[str, str] = {
     **{f"i_{name}": "I I" for name in ["add", "sub", "mul", "div", "mod", "and", "or", "xor", "shl", "shr"]},
     **{f"d_{name}": "D D" for name in ["add", "sub", "mul", "div"]},
     **{f"n_{name}": "N N" for name in ["add", "sub", "mul", "div", "mod"]},
-    "i_neg": "I", "i_not": "I", "n_neg": "N", "store_n": "N", "store_u": "I",
+    "i_neg": "I", "i_not": "I", "n_neg": "N", "store_n": "N", "store_fit": "N S I I", "store_u": "I",
     "d_of_n": "N", "i_of_d": "D", "n_of_i": "I", "n_of_d": "D", "i_of_n": "N",
     "n_scaled": "N I I", "n_sum2": "I I", "n_avg2": "I I I", "n_avg": "N I", "d_avg": "D I",
     "n_spread": "N N I S", "n_extract": "T S", "t_shift": "T I I I", "t_round": "T I",

@@ -116,6 +116,51 @@ UPDATE by_day SET n = 9 WHERE d = '2024-02-29' AND m = '2024-02-29 10:00'
 SELECT * FROM by_day ORDER BY d
 """
 
+SIZES = r"""
+DROP TABLE IF EXISTS sized
+CREATE TABLE sized (id BIGINT PRIMARY KEY, n NUMERIC(6, 2), w NUMERIC(3), s VARCHAR(3), m TIMESTAMP(0), ns NUMERIC(4, 1)[], ss VARCHAR(2)[])
+INSERT INTO sized VALUES (1, 1.5, 12.5, 'abc', '2024-02-29 10:00:00.5', '{1,2.25,NULL}', '{ab,c}')
+INSERT INTO sized VALUES (2, 1.005, -0.5, 'abc   ', NULL, '{}', NULL)
+INSERT INTO sized VALUES (3, '9999.994', 999, 'é€𝄞', NULL, NULL, NULL)
+INSERT INTO sized (id, n) VALUES (4, 9999.995)
+INSERT INTO sized (id, n) VALUES (4, -10000)
+INSERT INTO sized (id, w) VALUES (4, 999.5)
+INSERT INTO sized (id, s) VALUES (4, 'abcd')
+INSERT INTO sized (id, s) VALUES (4, 12345)
+INSERT INTO sized (id, ns) VALUES (4, '{12345}')
+INSERT INTO sized (id, ss) VALUES (4, '{abc}')
+INSERT INTO sized (id, n, s) SELECT id + 10, n * 2, upper(s) FROM sized WHERE id < 3
+INSERT INTO sized (id, n) SELECT 20, 123456
+UPDATE sized SET n = 0.015 WHERE id = 1
+UPDATE sized SET s = 'abcd' WHERE id = 1
+UPDATE sized SET n = 100000 WHERE id = 1
+INSERT INTO sized (id, n) VALUES (1, 3) ON CONFLICT (id) DO UPDATE SET n = EXCLUDED.n + 0.333
+SELECT * FROM sized ORDER BY id
+SELECT id, n + 1, n - 0.5, n * 2, n * n, n * 1.50, -n, abs(n), n % 2, round(n), round(n, 1), round(n, 4), floor(n), trunc(n, 1) FROM sized ORDER BY id
+SELECT id, n::text, n || '!', w::text, s || n, n::numeric(10, 3), n::bigint, CASE WHEN id = 1 THEN n ELSE n + 1 END FROM sized ORDER BY id
+SELECT sum(n), min(n), max(n), count(n) FROM sized
+SELECT w, sum(n) FROM sized GROUP BY w ORDER BY w
+SELECT x.n, x.double FROM (SELECT n, n * 2 AS double FROM sized) x ORDER BY 1, 2
+WITH c AS (SELECT n FROM sized) SELECT n + n FROM c ORDER BY 1
+SELECT n FROM sized UNION ALL SELECT n FROM sized ORDER BY 1
+SELECT id, sum(n) OVER (ORDER BY id), lag(n) OVER (ORDER BY id) FROM sized ORDER BY id
+SELECT (SELECT max(n) FROM sized), coalesce(n, 0.00) FROM sized ORDER BY id
+SELECT id FROM sized WHERE n = 3 OR n = 2.00 ORDER BY id
+UPDATE sized SET n = n WHERE id = 2 RETURNING n, n + 1.000
+SELECT 1.50, -1.50, 1.50 + 1, 2.0 * 3.00, 1.10::text, 0.00, 100.00, 5::numeric(5, 2), '1.5'::numeric(5, 2), 1.005::numeric(5, 2)
+SELECT 123456::numeric(5, 2)
+CREATE TABLE wrong (id BIGINT PRIMARY KEY, n NUMERIC(0))
+CREATE TABLE wrong (id BIGINT PRIMARY KEY, s VARCHAR(0))
+CREATE TABLE wrong (id BIGINT PRIMARY KEY, s TEXT(3))
+DROP TABLE IF EXISTS sized_key
+CREATE TABLE sized_key (n NUMERIC(5, 2), s VARCHAR(3), v BIGINT, PRIMARY KEY (n, s))
+INSERT INTO sized_key VALUES (1.005, 'a', 1), (1.5, 'b', 2)
+INSERT INTO sized_key VALUES (1.01, 'a', 3)
+SELECT v FROM sized_key WHERE n = 1.01 AND s = 'a'
+SELECT v FROM sized_key WHERE n = 1.50 AND s = 'b'
+SELECT * FROM sized_key ORDER BY n
+"""
+
 
 @pytest.fixture
 def pair(postgres: Any) -> Pair:  # noqa: F811
@@ -129,4 +174,9 @@ def test_arrays_of_every_type(pair: Pair) -> None:
 
 def test_dates_times_and_intervals(pair: Pair) -> None:
     pair.both(TIMES)
+    pair.check()
+
+
+def test_sizes_of_types_are_kept_and_shown(pair: Pair) -> None:
+    pair.both(SIZES)
     pair.check()

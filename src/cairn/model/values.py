@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from cairn.model.array_text import split_list
-from cairn.model.decimals import decode_decimal, encode_decimal, parse_decimal
+from cairn.model.decimals import CONTEXT, decode_decimal, encode_decimal, parse_decimal
 from cairn.model.errors import InvalidText, OutOfRange, TooComplex
 from cairn.model.interval_text import parse_interval
 from cairn.model.intervals import Interval, decode_interval, encode_interval, of_timedelta
@@ -370,6 +371,31 @@ def from_physical(type_: ColumnType, value: Any) -> Any:
     """The Python value behind a stored one."""
     convert = _FROM_PHYSICAL[type_]
     return value if value is None or convert is None else convert(value)
+
+
+def shown_reader(type_: ColumnType, scale: int | None) -> Callable[[Any], Any] | None:
+    """`physical_reader` for people: a DECIMAL with at least so many digits after the point."""
+    if not scale or type_ not in (ColumnType.DECIMAL, ColumnType.DECIMALS):
+        return _FROM_PHYSICAL[type_]
+    one = _padder(scale)
+    if type_ is ColumnType.DECIMAL:
+        return one
+    return lambda text: [
+        None if value is None else one(value) for value in list_values(ColumnType.DECIMAL, text)
+    ]
+
+
+@lru_cache(maxsize=64)
+def _padder(scale: int) -> Callable[[Any], Decimal]:
+    step = Decimal(1).scaleb(-scale)
+
+    def read(data: bytes) -> Decimal:
+        value = decode_decimal(data)
+        exponent = value.as_tuple().exponent
+        assert isinstance(exponent, int)
+        return value.quantize(step, context=CONTEXT) if exponent > -scale else value
+
+    return read
 
 
 def physical_reader(type_: ColumnType) -> Callable[[Any], Any] | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from cairn.model.catalog import Catalog
 from cairn.model.errors import Unsupported
-from cairn.model.values import OIDS, physical_reader
+from cairn.model.values import OIDS, shown_reader
 from cairn.pgwire.decoders import decode_string
 from cairn.pgwire.extended import Signature
 from cairn.server.catalog.pg_catalog import is_catalog_query
@@ -83,7 +83,7 @@ def _converter(prepared: Prepared) -> Callable[[Sequence[Row]], Sequence[Row]] |
     """Stored values to Python ones, column by column; None when all are the same already."""
     if isinstance(prepared.plan, CallPlan):
         return None  # its answer was never stored
-    readers = [physical_reader(column.type) for column in prepared.columns]
+    readers = [shown_reader(column.type, column.scale) for column in prepared.columns]
     if not any(readers):
         return None
 

@@ -26,6 +26,7 @@ ReadLocal = Callable[[str, tuple[Physical, ...]], list[Row]]
 class OutColumn:
     name: str
     type: ColumnType
+    scale: int | None = None  # digits after the point that a DECIMAL is shown with
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from cairn.model.values import ELEMENTS, LISTS, ColumnType, Physical
 from cairn.sql.functions.functions import HEAVY, SCALARS
 from cairn.sql.functions.lists import LETTERS, caster_name
 from cairn.sql.ir import Call, Const, Expr, Type
+from cairn.sql.scales import scale_of
 
 B, I, D, N = ColumnType.BOOLEAN, ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.DECIMAL  # noqa: E741
 S, U, T = ColumnType.STRING, ColumnType.UUID, ColumnType.DATETIME
@@ -179,7 +180,7 @@ def fold(call: Call) -> Expr:
     if not all(isinstance(arg, Const) for arg in call.args):
         return call
     values = [arg.value for arg in call.args if isinstance(arg, Const)]
-    return Const(call.type, function(*values))
+    return Const(call.type, function(*values), scale=scale_of(call))
 
 
 def can_cast(source: Type, to: ColumnType, level: int) -> bool:
@@ -213,6 +214,8 @@ def cast(expr: Expr, to: ColumnType, level: int = IMPLICIT) -> Expr:
         )
     if not found[0]:
         return Call(to, "same", (expr,))
+    if source is N and to is S and (scale := scale_of(expr)):
+        return Call(S, "s_of_n", (expr, Const(I, scale)))
     try:
         return fold(Call(to, found[0], (expr,)))
     except CairnError:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from sqlglot import exp
 
 from cairn.model.errors import CairnError, SyntaxProblem, UndefinedObject, Unsupported
-from cairn.model.schema import BUCKET_COLUMN, Table
+from cairn.model.schema import BUCKET_COLUMN, Column, Table
 from cairn.model.values import ColumnType
 from cairn.sql.bind.bind import bind_items
 from cairn.sql.bind.expr import bind_boolean, bind_wanted
@@ -44,8 +44,13 @@ class Conflict:
 FAIL = Conflict()
 
 
-def stored(expr: Expr, type_: ColumnType) -> Expr:
+def stored(expr: Expr, column: Column) -> Expr:
     """The value as the column takes it: rules that only storing has."""
+    type_ = column.type
+    if column.sizes:
+        sizes = (Const(ColumnType.INTEGER, size) for size in column.sizes)
+        given = (expr, Const(ColumnType.STRING, type_.value), *sizes)
+        expr = Call(type_, "store_fit", given)
     if type_ is ColumnType.DECIMAL:
         return Call(type_, "store_n", (expr,))
     if type_ is ColumnType.UNSIGNED:
@@ -105,7 +110,7 @@ def _assignment(scope: Scope, table: Table, target: exp.Expr, value: exp.Expr) -
         return table.position(name), Const(plain(column.type), None)
     scope.no_aggregates = scope.no_windows = "UPDATE"
     expr = assign(scope, bind_wanted(scope, value, column.type), column.type, name)
-    return table.position(name), stored(expr, column.type)
+    return table.position(name), stored(expr, column)
 
 
 # --- ON CONFLICT ----------------------------------------------------------------------------------

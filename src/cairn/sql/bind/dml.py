@@ -184,7 +184,7 @@ def value_row(
     for place, cell in zip(places, cells, strict=True):
         column = table.columns[place]
         if cell is not None:
-            row[place] = stored(assign(scope, cell, column.type, column.name), column.type)
+            row[place] = stored(assign(scope, cell, column.type, column.name), column)
     return tuple(row)
 
 
@@ -205,7 +205,7 @@ def _arranged(scope: Scope, table: Table, places: list[int], query: Query) -> Qu
             expr = query.items[at].expr
             if isinstance(expr, Const) and expr.type is S and column.type is not ColumnType.STRING:
                 expr = Const(None, expr.value)
-        row[place] = stored(assign(scope, expr, column.type, column.name), column.type)
+        row[place] = stored(assign(scope, expr, column.type, column.name), column)
     items = tuple(Item(column.name, expr) for column, expr in zip(table.columns, row, strict=True))
     if simple and isinstance(query, Select):
         from dataclasses import replace

@@ -134,7 +134,7 @@ def number(text: str) -> Const:
             raise CairnError(f'"{text}" is out of range for type double', sqlstate="22003")
         return Const(D, value)
     if "." in text or not INT64_MIN <= int(text) <= INT64_MAX:
-        return Const(N, encode_decimal(Decimal(text)))
+        return Const(N, encode_decimal(Decimal(text)), scale=len(text.partition(".")[2]))
     return Const(I, int(text))
 
 
@@ -261,7 +261,7 @@ def _negative(scope: Scope, node: exp.Neg) -> Expr:
         negated = decode_decimal(inner.value).copy_negate()
         if isinstance(node.this, exp.Literal) and node.this.name == str(-INT64_MIN):
             return Const(I, INT64_MIN)  # the one integer that does not fit without its sign
-        return Const(N, encode_decimal(negated))
+        return Const(N, encode_decimal(negated), scale=inner.scale)
     if inner.type is None:
         inner = scope.binder.coerce(inner, D)
     if inner.type is V:

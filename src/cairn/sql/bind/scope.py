@@ -48,9 +48,14 @@ class Visible:
     nullable: list[bool]
     table: Table | None = None
     hidden: set[str] = field(default_factory=set)  # merged away by USING
+    scales: list[int | None] = field(default_factory=list)  # of a query's columns
 
     def column(self, at: int) -> Col:
-        return Col(plain(self.types[at]), self.rel, at, self.names[at], self.nullable[at])
+        scale = self.scales[at] if self.scales else None
+        if self.table is not None:
+            scale = self.table.columns[at].scale
+        nullable = self.nullable[at]
+        return Col(plain(self.types[at]), self.rel, at, self.names[at], nullable, scale=scale)
 
 
 @dataclass

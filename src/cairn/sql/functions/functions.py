@@ -17,6 +17,7 @@ from cairn.model.decimals import decode_decimal
 from cairn.model.errors import CardinalityViolation, InvalidText, OutOfRange
 from cairn.model.interval_text import MICROS_PER_DAY, parse_interval
 from cairn.model.intervals import decode_interval
+from cairn.model.sizes import fitter
 from cairn.model.values import (
     ColumnType,
     from_physical,
@@ -58,6 +59,15 @@ def datetime_text(micros: int) -> str:
     if value.microsecond:
         text += f".{value.microsecond:06d}".rstrip("0")
     return text + "+00"
+
+
+def decimal_text(data: bytes, scale: int = 0) -> str:
+    """With at least so many digits after the point."""
+    text = f"{decode_decimal(data):f}"
+    given = len(text.partition(".")[2])
+    if given >= scale:
+        return text
+    return text + "." * (not given) + "0" * (min(scale, 1000) - given)
 
 
 def date_text(micros: int) -> str:
@@ -151,6 +161,12 @@ def a_check(text: str) -> Any:
     return to_physical(ColumnType.ARRAY, texts.read_json(text))
 
 
+def store_fit(value: Any, type_: str, *sizes: int) -> Any:
+    """A value as a column with sizes takes it."""
+    fit = fitter(ColumnType(type_), sizes)
+    return value if fit is None else fit(value)
+
+
 def only_row(count: int, value: Any) -> Any:
     """A sub-query used as a value: NULL when empty, an error when it has two rows."""
     if count > 1:
@@ -219,12 +235,13 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "m_parse": _time_parser(ColumnType.TIMESTAMP, "timestamp"),
     "y_parse": _time_parser(ColumnType.DATE, "date"),
     "v_parse": strict(lambda text: to_physical(ColumnType.INTERVAL, parse_interval(text))),
+    "store_fit": store_fit,
     "j_check": j_check,
     "a_check": a_check,
     "s_of_b": strict(lambda value: "true" if value else "false"),
     "s_of_i": strict(str),
     "s_of_d": strict(double_text),
-    "s_of_n": strict(lambda data: f"{decode_decimal(data):f}"),
+    "s_of_n": strict(decimal_text),
     "s_of_u": strict(lambda data: str(from_physical(ColumnType.UUID, data))),
     "s_of_t": strict(datetime_text),
     "s_of_m": strict(timestamp_text),

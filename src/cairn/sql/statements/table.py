@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from cairn.model.catalog import ALL_OBJECTS, Catalog
 from cairn.model.errors import (
     DuplicateColumn,
     DuplicateTable,
     InvalidTableDefinition,
+    InvalidText,
     LimitExceeded,
     UndefinedColumn,
     UndefinedObject,
@@ -19,6 +22,7 @@ from cairn.model.ops import (
     Ddl,
 )
 from cairn.model.schema import BUCKET_COLUMN, Column, Sharded, Table
+from cairn.model.sizes import checked_sizes
 from cairn.model.values import LISTS, ColumnType
 from cairn.sql.statements.common import (
     MAX_TABLES,
@@ -40,24 +44,42 @@ class Definition:
     tier: str | None = None
 
 
-def read_type(cursor: Cursor) -> ColumnType:
+def read_type(cursor: Cursor) -> tuple[ColumnType, tuple[int, ...]]:
+    """A type and the numbers in its parentheses."""
     token = cursor.take()
     word = token.value
     if word == "double":
         cursor.accept("precision")
     elif word == "character":
         cursor.accept("varying")
-    elif word == "timestamp" and cursor.accept_one("with", "without"):
-        cursor.expect("time", "zone")
     found = type_word(word, token.start + 1)
-    following = cursor.peek()
-    if following is not None and following.is_op("("):
-        cursor.skip_parens()
+    sizes = _sizes(cursor)
+    if word == "timestamp" and (zone := cursor.accept_one("with", "without")):
+        cursor.expect("time", "zone")
+        found = ColumnType.DATETIME if zone == "with" else found
+    if word in ("float", "int", "integer", "bigint", "smallint"):
+        sizes = ()  # float(24): all of them are as wide as they can be
+    if word in ("char", "character", "bpchar") and not sizes and not cursor.looking_at("varying"):
+        sizes = (1,) if word != "bpchar" else ()
     if _is_array(cursor):
-        return LISTS.get(plain(found), ColumnType.ARRAY)
+        found = LISTS.get(plain(found), ColumnType.ARRAY)
+    if sizes and word in ("text", "string", "name"):
+        raise InvalidText(f"type modifier is not allowed for type {word}", sqlstate="42601")
+    if sizes:
+        return found, checked_sizes(found, sizes)
     if found is ColumnType.ANY:
         raise Unsupported("columns of type ANY belong to system tables")
-    return found
+    return found, ()
+
+
+def _sizes(cursor: Cursor) -> tuple[int, ...]:
+    if not cursor.accept_op("("):
+        return ()
+    found = [int(cursor.number())]
+    while cursor.accept_op(","):
+        found.append(int(cursor.number()))
+    cursor.expect_op(")")
+    return tuple(found)
 
 
 def _is_array(cursor: Cursor) -> bool:
@@ -72,7 +94,7 @@ def _is_array(cursor: Cursor) -> bool:
 
 
 def read_column(cursor: Cursor, definition: Definition) -> Column:
-    name, type_, nullable = cursor.name(), read_type(cursor), True
+    name, (type_, sizes), nullable = cursor.name(), read_type(cursor), True
     while True:
         if cursor.accept("not", "null"):
             nullable = False
@@ -86,7 +108,7 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
         ):
             raise Unsupported(f"{word.upper()} in a column definition is not supported")
         else:
-            return Column(name, type_, nullable)
+            return Column(name, type_, nullable, sizes)
 
 
 def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement:
@@ -200,7 +222,7 @@ def _check_table(
         )
     _check_key_columns(definition, key, "primary key")
     columns = tuple(
-        Column(each.name, each.type, each.nullable and each.name not in key)
+        replace(each, nullable=each.nullable and each.name not in key)
         for each in definition.columns
     )
     if definition.is_global:
