@@ -5,9 +5,13 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from cairn.model.errors import CairnError
+
+from .harness import NOW, Cluster
 from .postgres import postgres  # noqa: F401 (a fixture)
 from .typed import Pair
 
@@ -161,6 +165,22 @@ SELECT v FROM sized_key WHERE n = 1.50 AND s = 'b'
 SELECT * FROM sized_key ORDER BY n
 """
 
+DEFAULTS = r"""
+DROP TABLE IF EXISTS filled
+CREATE TABLE filled (id BIGINT PRIMARY KEY, n NUMERIC(6, 2) DEFAULT 1.5, s VARCHAR(5) NOT NULL DEFAULT 'a, b', b BOOLEAN DEFAULT true, d DATE DEFAULT '2024-02-29', i BIGINT DEFAULT (1 + 2) * 3, l BIGINT[] DEFAULT '{}', x TEXT DEFAULT NULL, y TEXT)
+INSERT INTO filled (id) VALUES (1)
+INSERT INTO filled VALUES (2, DEFAULT, 'x', NULL, DEFAULT)
+INSERT INTO filled (id, s) VALUES (3, DEFAULT), (4, 'z')
+INSERT INTO filled (id, i) SELECT 5, 7
+INSERT INTO filled (id, s) VALUES (6, NULL)
+UPDATE filled SET n = DEFAULT, y = 'there' WHERE id = 4
+UPDATE filled SET n = 7, i = DEFAULT WHERE id = 5 RETURNING *
+SELECT * FROM filled ORDER BY id
+CREATE TABLE wrong (id BIGINT PRIMARY KEY, n BIGINT DEFAULT 'x')
+CREATE TABLE wrong (id BIGINT PRIMARY KEY, n BIGINT DEFAULT (SELECT 1))
+CREATE TABLE wrong (id BIGINT PRIMARY KEY, n BIGINT DEFAULT true)
+"""
+
 
 @pytest.fixture
 def pair(postgres: Any) -> Pair:  # noqa: F811
@@ -180,3 +200,23 @@ def test_dates_times_and_intervals(pair: Pair) -> None:
 def test_sizes_of_types_are_kept_and_shown(pair: Pair) -> None:
     pair.both(SIZES)
     pair.check()
+
+
+def test_defaults_fill_what_is_not_given(pair: Pair) -> None:
+    pair.both(DEFAULTS)
+    pair.check()
+
+
+def test_a_default_may_be_the_time_or_a_new_uuid() -> None:
+    cluster = Cluster()
+    cluster.run(
+        "CREATE TABLE made (id INT PRIMARY KEY, at DATETIME DEFAULT now(), "
+        "k UUID DEFAULT gen_random_uuid())"
+    )
+    cluster.run("INSERT INTO made (id) VALUES (1), ($1)", [2])
+    assert cluster.run("SELECT * FROM made ORDER BY id") == [
+        (key, NOW, UUID(bytes=bytes(range(16)))) for key in (1, 2)
+    ]
+    for text in ("n INT DEFAULT id", "n INT DEFAULT $1", "n INT DEFAULT", "n INT DEFAULT max(1)"):
+        with pytest.raises(CairnError):
+            cluster.run(f"CREATE TABLE wrong (id INT PRIMARY KEY, {text})")

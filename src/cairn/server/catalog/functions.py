@@ -25,7 +25,7 @@ _ARRAY_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)')
 CATALOG_OID = 12_000  # from here on, PostgreSQL's own tables
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_$]*")
 _NOTHING = (
-    "pg_get_expr pg_get_viewdef pg_get_triggerdef pg_get_partkeydef "
+    "pg_get_viewdef pg_get_triggerdef pg_get_partkeydef "
     "pg_get_statisticsobjdef_columns pg_get_serial_sequence pg_tablespace_location "
     "shobj_description pg_get_function_result pg_get_function_arguments pg_relation_size "
     "pg_table_size pg_total_relation_size pg_database_size pg_size_pretty inet_server_addr "
@@ -78,6 +78,7 @@ class Functions:
             **fixed,
             # SQLite's own knows no backslash, and takes `A` for `a`.
             "like": lambda pattern, text, *escape: c_like(text, pattern, *escape),
+            "pg_get_expr": lambda text, *_: text,
             "regexp": lambda pattern, text: _matches(pattern, text, ""),
             "iregexp": lambda pattern, text: _matches(pattern, text, "i"),
             "pg_any": lambda value, array: (

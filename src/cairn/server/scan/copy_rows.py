@@ -14,7 +14,7 @@ import msgspec
 
 from cairn.model.buckets import buckets_function
 from cairn.model.catalog import Catalog
-from cairn.model.errors import CairnError, NotNullViolation
+from cairn.model.errors import CairnError, NotNullViolation, Unsupported
 from cairn.model.schema import Column, Table
 from cairn.model.sizes import fitter
 from cairn.model.values import (
@@ -99,12 +99,17 @@ def insert_sql(table: Table) -> str:
 
 
 def check_filled(table: Table, names: Sequence[str]) -> None:
-    """COPY has no defaults: what must not be NULL has to be among its columns."""
+    """COPY has no defaults: what must not be NULL, or has one, has to be among its columns."""
     assert table.sharding is not None
     for column in table.columns:
         must = is_required(table, column) or column.name in table.sharding.columns
         if must and column.name not in names:
             raise NotNullViolation(f'COPY must fill column "{column.name}"')
+        if column.default is not None and column.name not in names:
+            raise Unsupported(
+                f'COPY must name column "{column.name}": its DEFAULT is for INSERT only',
+                hint="give it a value in every line, or use INSERT",
+            )
 
 
 def is_required(table: Table, column: Column) -> bool:

@@ -19,7 +19,6 @@ from cairn.sql.ir import Call, Col, Const, Expr, Item, SubQuery, walk
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import allow, name_of, refuse
 from cairn.sql.plan.locality import calls_late
-from cairn.sql.typing_rules import plain
 
 OnConflict = Literal["fail", "nothing", "replace", "update"]
 Sets = tuple[tuple[int, Expr], ...]
@@ -107,7 +106,9 @@ def _assignment(scope: Scope, table: Table, target: exp.Expr, value: exp.Expr) -
             position=walk_position(target),
         )
     if isinstance(value, exp.Column) and value.name.upper() == "DEFAULT":
-        return table.position(name), Const(plain(column.type), None)
+        from cairn.sql.bind.defaults import default_of  # which needs this module
+
+        return table.position(name), default_of(scope.binder, column)
     scope.no_aggregates = scope.no_windows = "UPDATE"
     expr = assign(scope, bind_wanted(scope, value, column.type), column.type, name)
     return table.position(name), stored(expr, column)

@@ -25,6 +25,7 @@ from cairn.sql.bind.changes import (
     bind_returning,
     stored,
 )
+from cairn.sql.bind.defaults import default_of
 from cairn.sql.bind.expr import bind_boolean, bind_wanted
 from cairn.sql.bind.relations import bind_ctes, bind_relation
 from cairn.sql.bind.scope import Scope, no_column
@@ -178,14 +179,23 @@ def value_row(
 ) -> tuple[Expr, ...]:
     """One VALUES row in table order; None stands for DEFAULT."""
     if len(cells) < len(places):
-        # Without a column list PostgreSQL fills the rest with defaults; ours are all NULL.
+        # Without a column list the rest is filled with defaults.
         places = places[: len(cells)]
-    row: list[Expr] = [Const(plain(each.type), None) for each in table.columns]
+    given = {place for place, cell in zip(places, cells, strict=True) if cell is not None}
+    row = _defaults(scope, table, given)
     for place, cell in zip(places, cells, strict=True):
         column = table.columns[place]
         if cell is not None:
             row[place] = stored(assign(scope, cell, column.type, column.name), column)
     return tuple(row)
+
+
+def _defaults(scope: Scope, table: Table, given: set[int]) -> list[Expr]:
+    """A row that nothing is given for, but at the places in `given`."""
+    return [
+        Const(plain(column.type), None) if at in given else default_of(scope.binder, column)
+        for at, column in enumerate(table.columns)
+    ]
 
 
 def _arranged(scope: Scope, table: Table, places: list[int], query: Query) -> Query:
@@ -196,7 +206,7 @@ def _arranged(scope: Scope, table: Table, places: list[int], query: Query) -> Qu
     if len(shown) < len(places) and len(places) != len(table.columns):
         raise SyntaxProblem("INSERT has more target columns than expressions")
     simple = isinstance(query, Select) and not query.order and not query.distinct
-    row: list[Expr] = [Const(plain(each.type), None) for each in table.columns]
+    row = _defaults(scope, table, set(places[: len(shown)]))
     rel = scope.binder.next_rel()
     for at, place in enumerate(places[: len(shown)]):
         column = table.columns[place]

@@ -166,6 +166,12 @@ def _add_columns(cursor: Cursor) -> Make:
         column = read_column(cursor, definition)
         if definition.key:
             raise Unsupported("a primary key cannot be added to a table")
+        if column.default is not None:
+            raise Unsupported(
+                "DEFAULT of a column that is added is not supported: rows that are there would "
+                "not have it",
+                hint="add the column without it, then UPDATE the rows",
+            )
         wanted.append((column, quiet))
         if not cursor.accept_op(","):
             break

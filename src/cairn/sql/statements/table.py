@@ -44,6 +44,10 @@ class Definition:
     tier: str | None = None
 
 
+#: What may follow a DEFAULT.
+_CLAUSES = ("not", "null", "primary", "unique", "references", "check", "collate", "constraint")
+
+
 def read_type(cursor: Cursor) -> tuple[ColumnType, tuple[int, ...]]:
     """A type and the numbers in its parentheses."""
     token = cursor.take()
@@ -95,6 +99,7 @@ def _is_array(cursor: Cursor) -> bool:
 
 def read_column(cursor: Cursor, definition: Definition) -> Column:
     name, (type_, sizes), nullable = cursor.name(), read_type(cursor), True
+    default: str | None = None
     while True:
         if cursor.accept("not", "null"):
             nullable = False
@@ -103,12 +108,30 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
         elif cursor.accept("primary", "key"):
             cursor.accept_one("asc", "desc")
             definition.key.append(name)
+        elif cursor.accept("default"):
+            default = _default_text(cursor)
         elif word := cursor.accept_one(
-            "default", "unique", "references", "check", "collate", "generated", "constraint"
+            "unique", "references", "check", "collate", "generated", "constraint"
         ):
             raise Unsupported(f"{word.upper()} in a column definition is not supported")
         else:
-            return Column(name, type_, nullable, sizes)
+            return Column(name, type_, nullable, sizes, default)
+
+
+def _default_text(cursor: Cursor) -> str:
+    """An expression up to the next clause, comma or parenthesis that is not its own."""
+    begun, depth = cursor.peek(), 0
+    end = 0
+    while (token := cursor.peek()) is not None:
+        is_clause = bool(end) and token.is_word(*_CLAUSES)  # `DEFAULT NULL` is an expression
+        if depth == 0 and (token.is_op(",") or token.is_op(")") or is_clause):
+            break
+        depth += token.is_op("(") + token.is_op("[") - token.is_op(")") - token.is_op("]")
+        end = token.start + len(token.text)
+        cursor.at += 1
+    if begun is None or not end:
+        raise cursor.error()
+    return cursor.text[begun.start : end]
 
 
 def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement:
@@ -135,6 +158,12 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
         pass
     cursor.end()
     columns, key, sharding = _check_table(name, definition, catalog, tail)
+    if any(column.default is not None for column in columns):
+        from cairn.sql.bind.defaults import check_default  # brings sqlglot along
+        from cairn.sql.bind.scope import Binder
+
+        for column in columns:
+            check_default(Binder(catalog, (), {}), column)
     tail.skipped = f'relation "{name}" already exists, skipping'
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
