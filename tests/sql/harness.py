@@ -256,6 +256,8 @@ class Cluster:
         ddl = plan.build(self.catalog, version, next_id)
         if ddl is not None:
             self._apply_ddl(ddl, version)
+        for other in plan.more:
+            self._ddl(other)
         return ddl
 
     def _apply_ddl(self, ddl: ops.Ddl, version: int) -> None:

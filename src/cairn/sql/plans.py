@@ -229,6 +229,7 @@ class DdlPlan:
     timeout: float | None = None
     notices: tuple[str, ...] = ()
     skipped: str = ""  # what to say when there is nothing to do
+    more: tuple[DdlPlan, ...] = ()  # one after the other: DROP TABLE a, b
 
 
 @dataclass(frozen=True)
@@ -271,6 +272,7 @@ class SessionPlan:
     action: str
     name: str | None = None
     value: str | None = None
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -211,16 +211,20 @@ class Executor:
                 count = len(lines)
                 return Outcome([(line,) for line in lines], count, prepared.complete(count))
             case plans.DdlPlan():
-                has_changed = await self._schema_changes.run(
-                    plan,
-                    user,
-                    None if queued is None else queued.op_id,
-                    is_upgrade=queued is not None and queued.is_upgrade,
-                    claim=tuple if queued is None else queued.end,
-                    deadline=deadline,
-                )
-                notices = plan.notices if has_changed else (plan.skipped,)
-                return Outcome(None, 0, prepared.complete(0), notices, is_queue_told=has_changed)
+                if plan.more and queued is not None:
+                    raise Unsupported("a queued operation changes one table", hint="queue each")
+                told: tuple[str, ...] = ()
+                for one in (plan, *plan.more):
+                    has_changed = await self._schema_changes.run(
+                        one,
+                        user,
+                        None if queued is None else queued.op_id,
+                        is_upgrade=queued is not None and queued.is_upgrade,
+                        claim=tuple if queued is None else queued.end,
+                        deadline=deadline,
+                    )
+                    told += one.notices if has_changed else (one.skipped,)
+                return Outcome(None, 0, prepared.complete(0), told, is_queue_told=has_changed)
             case plans.AclPlan():
                 notices = self._is_already_so(plan)
                 extra = None if queued is None else queued.end

@@ -34,7 +34,7 @@ from cairn.server.service import MAX_CONNECTIONS, Service
 from cairn.server.session.blocks import ACTIONS, Block
 from cairn.server.session.copying import CopyIn, copy_out
 from cairn.server.session.extended import Extended
-from cairn.server.session.settings import Parameters
+from cairn.server.session.settings import Parameters, check_known
 from cairn.server.session.simple import Simple
 from cairn.server.session.start_up import StartUp
 from cairn.server.session.states import (
@@ -379,6 +379,7 @@ class Session(asyncio.Protocol):
             case "show":
                 return Outcome([(parameters.show(name),)], 1, tag)
             case "set":
+                check_known(name, self.service.catalog)
                 parameters.set(name, plan.value or "")
             case "reset":
                 parameters.reset(name)
@@ -389,7 +390,7 @@ class Session(asyncio.Protocol):
             case "discard":
                 self.book.deallocate_all()
                 parameters.reset("all")
-        return Outcome(None, 0, tag)
+        return Outcome(None, 0, tag, plan.notices)
 
     # --- COPY -------------------------------------------------------------------------------------
 

@@ -215,6 +215,8 @@ def _bind_group(
     if node is None:
         return None
     allow(node, {"expressions"})
+    if not node.expressions:
+        raise SyntaxProblem("syntax error: GROUP BY names nothing")
     scope.no_aggregates = scope.no_windows = "GROUP BY"
     found: list[Expr] = []
     for each in node.expressions:

@@ -30,8 +30,6 @@ REFUSED: tuple[tuple[str, ...], ...] = (
     ("backup",),
     ("restore",),
     ("merge",),
-    ("vacuum",),
-    ("analyze",),
     ("lock",),
     ("declare",),
     ("fetch",),
