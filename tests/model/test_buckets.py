@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from cairn.model.buckets import bucket_function, bucket_of, encode_decimal_exact, key_bytes
 from cairn.model.decimals import decode_decimal, encode_decimal
+from cairn.model.interval_text import parse_interval
+from cairn.model.intervals import decode_interval, encode_interval, length_of
 from cairn.model.values import ColumnType
 
 VECTORS = json.loads((Path(__file__).parent / "bucket_vectors.json").read_text())["vectors"]
@@ -106,3 +108,24 @@ def test_decimal_bytes_sort_like_the_numbers(left: Decimal, right: Decimal) -> N
     assert decode_decimal(encode_decimal(left)) == left
     assert (encode_decimal(left) < encode_decimal(right)) == (left < right)
     assert (encode_decimal(left) == encode_decimal(right)) == (left == right)
+
+
+def test_dates_and_times_without_a_zone_are_hashed_as_times_in_utc() -> None:
+    moment = datetime(2024, 2, 29, 12, 30, 15, 250000)
+    pairs = (
+        (ColumnType.DATE, date(2024, 2, 29), datetime(2024, 2, 29, tzinfo=UTC)),
+        (ColumnType.DATE, date(1, 1, 1), datetime(1, 1, 1, tzinfo=UTC)),
+        (ColumnType.TIMESTAMP, moment, moment.replace(tzinfo=UTC)),
+    )
+    for type_, value, twin in pairs:
+        assert key_bytes([type_], [value]) == key_bytes([ColumnType.DATETIME], [twin])
+    assert bucket_of([ColumnType.DATE], [date(2024, 2, 29)], 3000) == 987
+
+
+@pytest.mark.parametrize("spelling", ["1 mon", "-1 days +02:00:00", "00:00:00", "1 year -1 mons"])
+def test_intervals_sort_by_their_length_and_keep_their_parts(spelling: str) -> None:
+    value = parse_interval(spelling)
+    assert decode_interval(encode_interval(value)) == value
+    longer = value._replace(micros=value.micros + 1)
+    assert encode_interval(value) < encode_interval(longer)
+    assert length_of(encode_interval(value)) == value.length_us

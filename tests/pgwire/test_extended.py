@@ -22,8 +22,8 @@ from cairn.pgwire.requests import Bind
 PAIR = Signature([INT8, TEXT], [("n", INT8), ("t", TEXT)])
 
 
-def book(**limits: int) -> StatementBook[str]:
-    made: StatementBook[str] = StatementBook(**limits)
+def book(statements: int = 10, portals: int = 10) -> StatementBook[str]:
+    made: StatementBook[str] = StatementBook(lambda: (statements, portals))
     made.parse(b"s", "plan", PAIR)
     return made
 
@@ -155,13 +155,20 @@ def test_deallocate_all_forgets_everything() -> None:
 
 
 def test_there_is_a_limit_to_statements_and_portals() -> None:
-    made = book(max_statements=1, max_portals=1)
+    made = book(statements=1, portals=1)
     with pytest.raises(LimitExceeded, match='"pg_statement_max"'):
         made.parse(b"s2", "plan", PAIR)
     made.bind(bind(b"p"))
     with pytest.raises(LimitExceeded, match='"pg_portal_max"'):
         made.bind(bind(b"p2"))
     made.bind(bind())
+
+
+def test_zero_is_no_limit() -> None:
+    made = book(statements=0, portals=0)
+    made.parse(b"s2", "plan", PAIR)
+    made.bind(bind(b"p"))
+    assert len(made.statements) == 2
 
 
 def test_a_statement_without_rows_describes_none() -> None:

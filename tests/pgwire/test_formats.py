@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from struct import pack
 from typing import Any
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.model.errors import CairnError, InvalidBinary, InvalidText, OutOfRange, Unsupported
+from cairn.model.intervals import Interval
 from cairn.pgwire import oids
 from cairn.pgwire.formats import binary_encoder, decode_param, encoder, text_encoder
 from cairn.pgwire.rows import row_decoder, row_encoder
@@ -54,8 +55,9 @@ def test_values_look_as_postgresql_writes_them(oid: int, text: bytes, binary: by
             b"2024-01-01 00:00:00.9999999",
             datetime(2024, 1, 1, 0, 0, 1, tzinfo=UTC),
         ),
-        (oids.TIMESTAMP, b"2024-01-01 00:00:00+05", datetime(2024, 1, 1, tzinfo=UTC)),
-        (oids.DATE, b"2024-02-29", datetime(2024, 2, 29, tzinfo=UTC)),
+        (oids.TIMESTAMP, b"2024-01-01 00:00:00+05", datetime(2024, 1, 1)),
+        (oids.DATE, b"2024-02-29", date(2024, 2, 29)),
+        (oids.INTERVAL, b"1 mon 2 days 03:00:00", Interval(1, 2, 10_800_000_000)),
         (oids.INT8_ARRAY, b" { 1 , NULL } ", [1, None]),
         (oids.TEXT_ARRAY, b'{a b,"NULL",null,"x\\"y"}', ["a b", "NULL", None, 'x"y']),
         (oids.JSON, b' {"a": [1, null]} ', {"a": [1, None]}),

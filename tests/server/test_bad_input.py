@@ -104,6 +104,30 @@ def test_portals_end_with_their_transaction(raw: Raw) -> None:
     raw.query("COMMIT")
 
 
+def test_a_portal_is_run_once(raw: Raw) -> None:
+    raw.query("CREATE TABLE once (id INT PRIMARY KEY, n INT)")
+    raw.query("INSERT INTO once VALUES (1, 0)")
+    try:
+        for text in (
+            "UPDATE once SET n = n + 1 WHERE id = 1",
+            "UPDATE once SET n = n + 1",
+            "INSERT INTO once SELECT max(id) + 1, 0 FROM once",
+        ):
+            raw.send(parse(text), bind("p"), execute("p"), execute("p"), SYNC)
+            answers = raw.until(b"Z")
+            assert (kinds(answers), codes(answers)) == ("12CEZ", ["55000"]), text
+        rows = raw.query("SELECT n, (SELECT count(*) FROM once) FROM once WHERE id = 1")
+        assert [body for kind, body in rows if kind == b"D"] == [
+            pack("!HI", 2, 1) + b"2" + pack("!I", 1) + b"2"
+        ]
+        raw.send(parse("SELECT 1"), bind("p"), execute("p"), execute("p"), SYNC)
+        assert kinds(raw.until(b"Z")) == "12DCCZ"  # no row is left, which is no error
+        raw.send(parse(""), bind("p"), execute("p"), execute("p"), SYNC)
+        assert kinds(raw.until(b"Z")) == "12IIZ"
+    finally:
+        raw.query("DROP TABLE once")
+
+
 def test_everything_after_an_error_is_skipped_until_sync(raw: Raw) -> None:
     raw.send(parse("SELEC 1"), bind(), execute(), parse("SELECT 1"), bind(), execute(), SYNC)
     assert kinds(raw.until(b"Z")) == "EZ"
@@ -468,7 +492,7 @@ def test_explain_raw_shows_the_buckets_that_are_asked(cluster: Cluster) -> None:
         assert "SCAN" not in text
 
 
-def test_limits_set_by_alter_system_hold_for_those_who_connect_after(cluster: Cluster) -> None:
+def test_limits_set_by_alter_system_hold_at_once(cluster: Cluster) -> None:
     node = cluster["i1"]
     node.sql("ALTER SYSTEM SET pg_statement_max = 3")
     try:
@@ -479,5 +503,8 @@ def test_limits_set_by_alter_system_hold_for_those_who_connect_after(cluster: Cl
             told = connection.send(parse("SELECT 1", "s3"), SYNC).until(b"Z")
             [problem] = [fields(body)["M"] for kind, body in told if kind == b"E"]
             assert problem.startswith("Statement storage is full. Current size limit: 3.")
+            node.sql("ALTER SYSTEM SET pg_statement_max = 4")
+            told = connection.send(parse("SELECT 1", "s3"), SYNC).until(b"Z")
+            assert kinds(told) == "1Z"
     finally:
         node.sql("ALTER SYSTEM RESET pg_statement_max")

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pytest
 
+from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError
 from cairn.server.calls.arguments import arguments
 from cairn.server.calls.bulk import column_names
 from cairn.server.calls.calls import CALLS
 from cairn.server.calls.row_changes import _position
+from cairn.sql.api import prepare
+from cairn.sql.plans import CallPlan
+from tests.cluster.harness import Cluster
 
 
 def given(name: str, text: str) -> list[Any]:
-    return arguments(name, CALLS[name][1], text)
+    plan = prepare(f"CALL {name}({text})", Catalog()).plan
+    assert isinstance(plan, CallPlan)
+    return arguments(name, CALLS[name][1], plan.arguments)
 
 
 def refused(name: str, text: str) -> tuple[str, str, str | None]:
@@ -58,6 +65,25 @@ def test_right_arguments_are_taken() -> None:
     assert given("cairn_expel", "'it''s', true, 5") == ["it's", True, 5]
     assert given("cairn_rows", "'t', '\"latest\"', 10") == ["t", '"latest"', 10]
     assert given("cairn_compact", "-1") == [-1]
+
+
+@pytest.mark.cluster
+def test_calls_are_prepared_and_take_parameters(cluster: Cluster) -> None:
+    with cluster["i1"].connect() as connection:
+        for _ in range(8):  # from the sixth on psycopg uses a statement that it has prepared
+            [(found,)] = connection.execute("CALL cairn_status()").fetchall()
+            assert found["cluster"]["name"] == "server"
+        again = "CALL cairn_compact(%s)"
+        for keep in (10, 20, 30, 40, 50, 60, 70):
+            [(found,)] = connection.execute(again, (keep,)).fetchall()
+            assert list(found) == ["compacted"]
+        [(found,)] = connection.execute(again, ("1000",)).fetchall()  # as text
+        assert list(found) == ["compacted"]
+        with pytest.raises(psycopg.Error, match="keep of cairn_compact must be a whole number"):
+            connection.execute(again, ("many",))
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="procedures"):
+            connection.execute("CALL something(%s)", (1,))
+        [(found,)] = connection.execute("SELECT 1; CALL cairn_compact(1000)").fetchall()
 
 
 def test_every_call_has_kinds_that_can_be_told() -> None:

@@ -46,6 +46,41 @@ def test_the_tab_key_is_answered(port: int) -> None:
             connection.execute(query.encode())
 
 
+TAB = (
+    "SELECT c.relname, NULL::pg_catalog.text FROM pg_catalog.pg_class c WHERE c.relkind IN "
+    "('r', 'S', 'v', 'm', 'f', 'p') AND (c.relname) LIKE '{}%' AND "
+    "pg_catalog.pg_table_is_visible(c.oid) AND c.relnamespace <> (SELECT oid FROM "
+    "pg_catalog.pg_namespace WHERE nspname = 'pg_catalog')"
+)
+
+
+def test_the_tab_key_finds_names_with_underscores(port: int) -> None:
+    with psycopg.connect(dsn(port), autocommit=True) as connection:
+        connection.execute("CREATE TABLE tab_one (id INT PRIMARY KEY)")
+        connection.execute("CREATE TABLE tabstone (id INT PRIMARY KEY)")
+        try:
+            for begun, wanted in (
+                (r"tab\_", {"tab_one"}),
+                ("tab", {"tab_one", "tabstone"}),
+                ("TAB", set()),
+                (r"\_pico\_ti", {"_pico_tier"}),
+                (r"\_cairn\_diver", {"_cairn_diverged"}),
+            ):
+                found = connection.execute(TAB.format(begun).encode()).fetchall()
+                assert {name for name, _ in found} == wanted, begun
+        finally:
+            connection.execute("DROP TABLE tab_one")
+            connection.execute("DROP TABLE tabstone")
+
+
+def test_the_health_of_an_instance_is_what_the_cluster_holds_of_it(port: int) -> None:
+    with psycopg.connect(dsn(port), autocommit=True) as connection:
+        text = "SELECT pico_instance_health_status(%s::text)"
+        assert connection.execute(text, ("i1",)).fetchone() == ("healthy",)
+        assert connection.execute(text, ("nobody",)).fetchone() == (None,)
+        assert connection.execute("SELECT pico_instance_health_status()").fetchone() == ("healthy",)
+
+
 def test_a_name_becomes_a_number_and_back(port: int) -> None:
     with psycopg.connect(dsn(port), autocommit=True) as connection:
         name = connection.execute("SELECT '_pico_tier'::regclass").fetchone()

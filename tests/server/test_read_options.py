@@ -50,3 +50,14 @@ def test_a_preference_holds_for_a_point_read(rows: Cluster, key: int) -> None:
         with pytest.raises(psycopg.Error, match="has no instance to read from"):
             connection.execute(text, (key,), prepare=True)
         assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT v FROM points", "UPDATE points SET v = v", "INSERT INTO points VALUES (1, 1)"]
+)
+def test_a_limit_below_zero_is_refused_for_every_statement(rows: Cluster, text: str) -> None:
+    with rows["i1"].connect() as connection:
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="non-negative"):
+            connection.execute(f"{text} OPTION (sql_vdbe_opcode_max = -1)".encode())
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="non-negative"):
+            connection.execute(f"{text} OPTION (sql_vdbe_opcode_max = %s)".encode(), (-1,))

@@ -138,3 +138,47 @@ def test_a_statement_goes_no_farther_than_it_may(cluster: Cluster) -> None:
         with pytest.raises(psycopg.Error, match="unknown forward value: 'up'"):
             first.execute("SELECT 1 OPTION (forward = up)")
         first.execute("DROP TABLE near")
+
+
+def test_a_parameter_that_nobody_knows_is_refused(port: int) -> None:
+    with connect(port) as sql:
+        for text in ("SET nothing = 1", "SET statement_timeuot = 1"):
+            with pytest.raises(psycopg.errors.UndefinedObject, match="unrecognized"):
+                sql.execute(text)
+        for text in (
+            "SET work_mem = '4MB'",
+            "SET mine.own = 'x'",
+            "SET DateStyle = ISO",
+            "RESET ALL",
+        ):
+            sql.execute(text)
+
+
+def test_several_tables_are_dropped_and_upkeep_says_that_there_is_none(port: int) -> None:
+    with connect(port) as sql:
+        said: list[str | None] = []
+        sql.add_notice_handler(lambda notice: said.append(notice.message_primary))
+        sql.execute("CREATE TABLE drop_a (id INT PRIMARY KEY)")
+        sql.execute("CREATE TABLE drop_b (id INT PRIMARY KEY) DISTRIBUTED GLOBALLY")
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            sql.execute("DROP TABLE drop_a, nowhere")
+        assert sql.execute("SELECT count(*) FROM drop_a").fetchone() == (0,)
+        for text in (
+            "VACUUM",
+            "VACUUM ANALYZE drop_a, drop_b",
+            "VACUUM (VERBOSE) drop_a",
+            "ANALYZE",
+        ):
+            sql.execute(text)
+        assert [word for word, _ in (each.split(" ", 1) for each in said if each)] == [
+            *["VACUUM"] * 3,
+            "ANALYZE",
+        ]
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            sql.execute("VACUUM nowhere")
+        said.clear()
+        sql.execute("DROP TABLE IF EXISTS drop_a, nowhere, drop_b")
+        assert said == ['table "nowhere" does not exist, skipping']
+        for name in ("drop_a", "drop_b"):
+            with pytest.raises(psycopg.errors.UndefinedTable):
+                sql.execute(f"SELECT 1 FROM {name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import string
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,12 @@ def test_any_key_of_integers_and_texts_is_hashed_as_the_server_does(order: str) 
             ColumnType.DATETIME,
             pa.array([datetime(2024, 1, 2, tzinfo=UTC)], type=pa.timestamp("us", tz="UTC")),
             [datetime(2024, 1, 2, tzinfo=UTC)],
+        ),
+        (ColumnType.DATE, pa.array([date(2024, 1, 2)]), [date(2024, 1, 2)]),
+        (
+            ColumnType.TIMESTAMP,
+            pa.array([datetime(2024, 1, 2, 3)], type=pa.timestamp("us")),
+            [datetime(2024, 1, 2, 3)],
         ),
     ],
 )

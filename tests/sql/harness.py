@@ -20,7 +20,7 @@ from cairn.model.schema import (
     physical_column,
 )
 from cairn.model.topology import Tier
-from cairn.model.values import from_physical, to_physical
+from cairn.model.values import shown_reader, to_physical
 from cairn.sql import plans
 from cairn.sql.api import Prepared, prepare
 from cairn.sql.functions.functions import register
@@ -110,9 +110,10 @@ class Cluster:
         return result
 
     def _python(self, prepared: Prepared, row: Any) -> tuple[Any, ...]:
+        readers = [shown_reader(column.type, column.scale) for column in prepared.columns]
         return tuple(
-            from_physical(column.type, value)
-            for column, value in zip(prepared.columns, row, strict=True)
+            value if value is None or read is None else read(value)
+            for read, value in zip(readers, row, strict=True)
         )
 
     def _execute(self, plan: plans.Plan, values: list[Any]) -> Any:
@@ -255,6 +256,8 @@ class Cluster:
         ddl = plan.build(self.catalog, version, next_id)
         if ddl is not None:
             self._apply_ddl(ddl, version)
+        for other in plan.more:
+            self._ddl(other)
         return ddl
 
     def _apply_ddl(self, ddl: ops.Ddl, version: int) -> None:

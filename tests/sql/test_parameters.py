@@ -47,6 +47,13 @@ def types(cluster: Cluster, text: str, oids: tuple[int, ...] = ()) -> list[str]:
         ("UPDATE t SET d = $1 WHERE a = $2", ["decimal", "integer"]),
         ("SELECT $1 UNION SELECT 1", ["integer"]),
         ("SELECT _pico_bucket($1) AS buckets;", ["string"]),
+        ("INSERT INTO t (a, f) VALUES ($1, $2 - 100)", ["integer", "double"]),
+        ("INSERT INTO t (a, d) VALUES ($1, ($2 + 1) * $3)", ["integer", "decimal", "decimal"]),
+        ("INSERT INTO t (a, n) VALUES ($1, $2 - 1.5)", ["integer", "decimal"]),
+        ("UPDATE t SET f = -$1 * 2 WHERE a = $2 + 1", ["double", "integer"]),
+        ("SELECT a FROM t WHERE f < $1 + 1", ["double"]),
+        ("SELECT a FROM t WHERE $1 - 1 < d", ["decimal"]),
+        ("SELECT $1 - 100", ["integer"]),
         ("SELECT a FROM t OPTION (sql_motion_row_max = $1)", ["integer"]),
     ],
 )
@@ -67,6 +74,8 @@ def test_declared_types_are_kept(cluster: Cluster) -> None:
         ("SELECT $0", "42P02"),
         ("SELECT $70000", "42P02"),
         ("SELECT $1 + $2", "42725"),
+        ("INSERT INTO t (a, d, b) VALUES (1, $1, $1::boolean)", "42P08"),
+        ("SELECT a FROM t WHERE at = $1 AND u = $1", "42883"),
         ("SELECT a FROM t WHERE a = ? AND s = $1", "42601"),
     ],
 )

@@ -15,6 +15,7 @@ import pytest
 
 from cairn.model.decimals import encode_decimal
 from cairn.model.errors import CairnError
+from cairn.model.intervals import Interval, encode_interval
 from cairn.model.values import INT64_MAX, INT64_MIN, ColumnType, list_text
 from cairn.sql.functions.function_list import PLAIN
 from cairn.sql.functions.functions import SCALARS
@@ -44,6 +45,7 @@ JSONS = (
 )  # fmt: skip
 INTS = (0, 1, -1, 2, 63, 64, 255, 55296, 1_114_112, INT64_MAX, INT64_MIN)
 TIMES = (0, 1, -62_135_596_800_000_000, 253_402_300_799_999_999, INT64_MAX, INT64_MIN)
+INTERVALS = (Interval(), Interval(-1, 2, -3), Interval(3_000_000), Interval(0, 0, INT64_MAX))
 DOUBLES = (0.0, -0.0, 1.5, -2.5, 1e308, -1e308, 5e-324, float("inf"), float("-inf"))
 
 EXTREMES: dict[str, Sequence[Any]] = {
@@ -54,6 +56,7 @@ EXTREMES: dict[str, Sequence[Any]] = {
     "B": (0, 1),
     "U": (bytes(16), b"\xff" * 16),
     "T": TIMES,
+    "V": tuple(map(encode_interval, INTERVALS)),
     "J": JSONS,
     "K": (*TEXTS[:4], *INTS),  # a key of JSON
     "li": ("[]", list_text([None, *INTS])),
@@ -63,6 +66,9 @@ EXTREMES: dict[str, Sequence[Any]] = {
     "lb": ("[]", list_text([0, 1, None])),
     "lu": ("[]", list_text([bytes(16)])),
     "lt": ("[]", list_text([None, *TIMES])),
+    "lm": ("[]", list_text([None, *TIMES])),
+    "ly": ("[]", list_text([None, *TIMES])),
+    "lv": ("[]", list_text([None, *map(encode_interval, INTERVALS)])),
 }
 _LETTER = {
     ColumnType.INTEGER: "I",
@@ -70,6 +76,9 @@ _LETTER = {
     ColumnType.DECIMAL: "N",
     ColumnType.STRING: "S",
     ColumnType.DATETIME: "T",
+    ColumnType.TIMESTAMP: "T",
+    ColumnType.DATE: "T",
+    ColumnType.INTERVAL: "V",
     ColumnType.BOOLEAN: "B",
 }
 
@@ -78,23 +87,29 @@ INNER: dict[str, str] = {
     **{f"i_{name}": "I I" for name in ["add", "sub", "mul", "div", "mod", "and", "or", "xor", "shl", "shr"]},
     **{f"d_{name}": "D D" for name in ["add", "sub", "mul", "div"]},
     **{f"n_{name}": "N N" for name in ["add", "sub", "mul", "div", "mod"]},
-    "i_neg": "I", "i_not": "I", "n_neg": "N", "store_n": "N", "store_u": "I",
+    "i_neg": "I", "i_not": "I", "n_neg": "N", "store_n": "N", "store_fit": "N S I I", "store_u": "I",
     "d_of_n": "N", "i_of_d": "D", "n_of_i": "I", "n_of_d": "D", "i_of_n": "N",
     "n_scaled": "N I I", "n_sum2": "I I", "n_avg2": "I I I", "n_avg": "N I", "d_avg": "D I",
-    "n_spread": "N N I S", "n_extract": "T S", "t_shift": "T I I I",
+    "n_spread": "N N I S", "n_extract": "T S", "t_shift": "T I I I", "t_round": "T I",
+    "t_plus": "T V", "t_minus": "T V", "v_between": "T T", "v_of_days": "T T", "v_add": "V V",
+    "v_neg": "V", "v_mul": "V D", "v_div": "V D", "v_length": "V", "v_extract": "V S", "v_age": "T T",
     "c_like": "S S S", "c_ilike": "S S S", "c_similar": "S S S", "c_regexp": "S S",
     "c_iregexp": "S S", "c_trim": "S S S", "c_limit": "I", "c_concat": "S S", "c_concat_ws": "S S S",
     "c_json_path": "J K K", "c_index": "J K",
-    **{f"{letter}_parse": "S" for letter in "bidnut"},
+    **{f"{letter}_parse": "S" for letter in "bidnutmyv"},
     "j_check": "J", "s_of_b": "B", "s_of_i": "I", "s_of_d": "D", "s_of_n": "N", "s_of_u": "U",
-    "s_of_t": "T", "s_of_j": "J", "b_of_j": "J", "i_of_j": "J", "d_of_j": "J", "n_of_j": "J",
+    "s_of_t": "T", "s_of_m": "T", "s_of_y": "T", "s_of_v": "V", "s_of_j": "J", "b_of_j": "J", "i_of_j": "J", "d_of_j": "J", "n_of_j": "J",
     "d_of_i": "I", "b_of_i": "I", "i_of_b": "B", "t_date": "T", "only_row": "I S", "s_pack": "S S",
     "a_make": "I S", "a_length": "li I", "a_size": "ls", "a_series": "I I I", "a_times": "T T I I I",
-    **{f"{letter}_list": "S" for letter in "bidnsut"},
-    **{f"s_of_{letter}_list": f"l{letter}" for letter in "bidnsut"},
-    **{f"{letter}_item": f"l{letter} I" for letter in "bidnsut"},
-    **{f"{letter}_joined": f"l{letter} S" for letter in "bidnsut"},
-    **{f"{to}_of_{of}_list": f"l{of}" for of, to in ("in", "id", "nd", "ni", "di", "dn")},
+    **{f"{letter}_list": "S" for letter in "bidnsutmyv"},
+    **{f"s_of_{letter}_list": f"l{letter}" for letter in "bidnsutmyv"},
+    **{f"{letter}_item": f"l{letter} I" for letter in "bidnsutmyv"},
+    **{f"{letter}_joined": f"l{letter} S" for letter in "bidnsutmyv"},
+    **{f"{to}_of_{of}_list": f"l{of}" for of, to in ("in", "id", "nd", "ni", "di", "dn", "bi", "ib")},
+    **{f"s_of_{letter}_items": f"l{letter}" for letter in "bidnutmyv"},
+    **{f"{letter}_parse_list": "ls" for letter in "bidnutmyv"},
+    "a_cat": "ls ls", "a_append": "li I", "a_prepend": "S ls", "a_place": "ls S", "a_without": "ls S",
+    "a_check": "J",
 }  # fmt: skip
 
 CASES: list[tuple[str, tuple[str, ...]]] = sorted(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import date
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -66,7 +66,7 @@ def _encode_double_v2(value: float) -> bytes:
     return struct.pack(">d", number)
 
 
-def _encode_datetime(value: datetime) -> bytes:
+def _encode_datetime(value: date) -> bytes:
     seconds, micros = divmod(datetime_to_micros(value), 1_000_000)
     if micros:
         return struct.pack("<BBqihh", 0xD8, 4, seconds, micros * 1000, 0, 0)
@@ -84,7 +84,10 @@ _ENCODERS: dict[ColumnType, Encoder] = {
     ColumnType.STRING: str.encode,  # raw bytes, no header
     ColumnType.DECIMAL: _encode_decimal,
     ColumnType.UUID: _encode_uuid,
+    # A date is hashed as its midnight, a time without a zone as that time in UTC.
     ColumnType.DATETIME: _encode_datetime,
+    ColumnType.DATE: _encode_datetime,
+    ColumnType.TIMESTAMP: _encode_datetime,
 }
 
 

@@ -281,7 +281,13 @@ def table_of_row(row: Sequence[Any], primary_key: Sequence[str], *, local: bool 
         id=row[0],
         name=row[1],
         columns=tuple(
-            Column(item["name"], ColumnType(item["field_type"]), item["is_nullable"])
+            Column(
+                item["name"],
+                ColumnType(item["field_type"]),
+                item["is_nullable"],
+                tuple(item.get("sizes", ())),
+                item.get("default"),
+            )
             for item in _FORMAT.decode(row[3])
         ),
         primary_key=tuple(primary_key),

@@ -12,10 +12,18 @@ FIRST_USER_TABLE_ID = 1024  # everything below belongs to the system
 BUCKET_COLUMN = "bucket_id"
 
 
-class Column(msgspec.Struct, frozen=True):
+class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     type: ColumnType
     nullable: bool = True
+    sizes: tuple[int, ...] = ()  # (10, 2) of NUMERIC(10, 2): see `sizes`
+    default: str | None = None  # an expression; its text, in SQL
+
+    @property
+    def scale(self) -> int | None:
+        """Digits after the point that it is shown with."""
+        numbers = (ColumnType.DECIMAL, ColumnType.DECIMALS)
+        return self.sizes[1] if self.type in numbers and self.sizes else None
 
 
 class Sharded(msgspec.Struct, frozen=True):
@@ -125,5 +133,7 @@ def format_json(table: Table) -> list[dict[str, Any]]:
     """`_pico_table.format`, in the shape drivers read."""
     return [
         {"name": column.name, "field_type": column.type.value, "is_nullable": column.nullable}
+        | ({"sizes": list(column.sizes)} if column.sizes else {})
+        | ({"default": column.default} if column.default is not None else {})
         for column in table.columns
     ]

@@ -8,17 +8,27 @@ from __future__ import annotations
 import enum
 import json
 import math
+import re
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from cairn.model.decimals import decode_decimal, encode_decimal, parse_decimal
+from cairn.model.array_text import split_list
+from cairn.model.decimals import CONTEXT, decode_decimal, encode_decimal, parse_decimal
 from cairn.model.errors import InvalidText, OutOfRange, TooComplex
+from cairn.model.interval_text import parse_interval
+from cairn.model.intervals import Interval, decode_interval, encode_interval, of_timedelta
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY = EPOCH.toordinal()
+_DAY_US = 86_400_000_000
+
+_ZONE = re.compile(r"(?<=[:\d]{5})\s*([+-]\d\d(:?\d\d)?|Z|UTC)$", re.IGNORECASE)
 
 #: A physical value: what SQLite stores.
 Physical = int | float | str | bytes | None
@@ -35,10 +45,13 @@ class ColumnType(enum.StrEnum):
     STRING = "string"
     UUID = "uuid"
     DATETIME = "datetime"
+    DATE = "date"
+    TIMESTAMP = "timestamp"  # without a zone
+    INTERVAL = "interval"
     MAP = "map"
     ARRAY = "array"
     ANY = "any"
-    # Lists of one type: parameters and results have them, columns do not.
+    # Lists of one type.
     BOOLEANS = "boolean[]"
     INTEGERS = "integer[]"
     DOUBLES = "double[]"
@@ -46,10 +59,14 @@ class ColumnType(enum.StrEnum):
     STRINGS = "string[]"
     UUIDS = "uuid[]"
     DATETIMES = "datetime[]"
+    DATES = "date[]"
+    TIMESTAMPS = "timestamp[]"
+    INTERVALS = "interval[]"
 
     @property
-    def is_scalar(self) -> bool:
-        others = (ColumnType.MAP, ColumnType.ARRAY, ColumnType.ANY)
+    def is_key(self) -> bool:
+        """Whether keys and indexes may have it: equal values are stored alike, and in order."""
+        others = (ColumnType.MAP, ColumnType.ARRAY, ColumnType.ANY, ColumnType.INTERVAL)
         return self not in others and self not in ELEMENTS
 
 
@@ -62,6 +79,9 @@ ELEMENTS: dict[ColumnType, ColumnType] = {
     ColumnType.STRINGS: ColumnType.STRING,
     ColumnType.UUIDS: ColumnType.UUID,
     ColumnType.DATETIMES: ColumnType.DATETIME,
+    ColumnType.DATES: ColumnType.DATE,
+    ColumnType.TIMESTAMPS: ColumnType.TIMESTAMP,
+    ColumnType.INTERVALS: ColumnType.INTERVAL,
 }
 LISTS: dict[ColumnType, ColumnType] = {of: list_ for list_, of in ELEMENTS.items()}
 
@@ -76,6 +96,9 @@ OIDS: dict[ColumnType, int] = {
     ColumnType.STRING: 25,
     ColumnType.UUID: 2950,
     ColumnType.DATETIME: 1184,
+    ColumnType.DATE: 1082,
+    ColumnType.TIMESTAMP: 1114,
+    ColumnType.INTERVAL: 1186,
     ColumnType.MAP: 114,
     ColumnType.ARRAY: 114,
     ColumnType.ANY: 114,
@@ -86,6 +109,9 @@ OIDS: dict[ColumnType, int] = {
     ColumnType.STRINGS: 1009,
     ColumnType.UUIDS: 2951,
     ColumnType.DATETIMES: 1185,
+    ColumnType.DATES: 1182,
+    ColumnType.TIMESTAMPS: 1115,
+    ColumnType.INTERVALS: 1187,
 }
 
 TYPE_OF_OID: dict[int, ColumnType] = {
@@ -103,8 +129,9 @@ TYPE_OF_OID: dict[int, ColumnType] = {
     19: ColumnType.STRING,
     2950: ColumnType.UUID,
     1184: ColumnType.DATETIME,
-    1114: ColumnType.DATETIME,
-    1082: ColumnType.DATETIME,
+    1114: ColumnType.TIMESTAMP,
+    1082: ColumnType.DATE,
+    1186: ColumnType.INTERVAL,
     114: ColumnType.MAP,
     3802: ColumnType.MAP,
     1000: ColumnType.BOOLEANS,
@@ -119,6 +146,9 @@ TYPE_OF_OID: dict[int, ColumnType] = {
     1015: ColumnType.STRINGS,
     2951: ColumnType.UUIDS,
     1185: ColumnType.DATETIMES,
+    1182: ColumnType.DATES,
+    1115: ColumnType.TIMESTAMPS,
+    1187: ColumnType.INTERVALS,
 }
 
 #: How a column of the type is declared in a STRICT table.
@@ -131,14 +161,19 @@ SQLITE_TYPES: dict[ColumnType, str] = {
     ColumnType.STRING: "TEXT",
     ColumnType.UUID: "BLOB",
     ColumnType.DATETIME: "INTEGER",
+    ColumnType.DATE: "INTEGER",
+    ColumnType.TIMESTAMP: "INTEGER",
+    ColumnType.INTERVAL: "BLOB",
     ColumnType.MAP: "TEXT",
     ColumnType.ARRAY: "TEXT",
     ColumnType.ANY: "TEXT",
 }
 
 
-def datetime_to_micros(value: datetime) -> int:
-    """Microseconds since 1970 in UTC; a value without a zone is taken as UTC."""
+def datetime_to_micros(value: date) -> int:
+    """Microseconds since 1970 in UTC; without a zone it is UTC, and a date is its midnight."""
+    if not isinstance(value, datetime):
+        return (value.toordinal() - _EPOCH_DAY) * _DAY_US
     if value.tzinfo is None:
         value = value.replace(tzinfo=UTC)
     delta = value - EPOCH
@@ -147,6 +182,10 @@ def datetime_to_micros(value: datetime) -> int:
 
 def micros_to_datetime(micros: int) -> datetime:
     return EPOCH + timedelta(microseconds=micros)
+
+
+def micros_to_date(micros: int) -> date:
+    return date.fromordinal(micros // _DAY_US + _EPOCH_DAY)
 
 
 def _bool(value: Any) -> int:
@@ -209,13 +248,38 @@ def _uuid(value: Any) -> bytes:
 
 
 def _datetime(value: Any) -> int:
-    if not isinstance(value, datetime):
+    if not isinstance(value, date):
         raise InvalidText(f'invalid input for type datetime: "{value}"')
     return datetime_to_micros(value)
 
 
+def _date(value: Any) -> int:
+    """The midnight that begins the day: as a time it sorts and is hashed like one."""
+    micros = _datetime(value)
+    return micros - micros % _DAY_US
+
+
+def _interval(value: Any) -> bytes:
+    if isinstance(value, timedelta):
+        value = of_timedelta(value)
+    if isinstance(value, str):
+        value = parse_interval(value)
+    if not isinstance(value, Interval):
+        raise InvalidText(f'invalid input for type interval: "{value}"')
+    return encode_interval(value)
+
+
 def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _array(value: Any) -> str:
+    """JSON; `{}` is what drivers send for an empty list when they are not told of which type."""
+    if value == {}:
+        return "[]"
+    if not isinstance(value, list):
+        raise InvalidText(f'invalid input for type array: "{str(value)[:200]}"')
+    return _json(value)
 
 
 _TO_PHYSICAL: dict[ColumnType, Callable[[Any], Physical]] = {
@@ -227,8 +291,11 @@ _TO_PHYSICAL: dict[ColumnType, Callable[[Any], Physical]] = {
     ColumnType.STRING: _string,
     ColumnType.UUID: _uuid,
     ColumnType.DATETIME: _datetime,
+    ColumnType.DATE: _date,
+    ColumnType.TIMESTAMP: _datetime,
+    ColumnType.INTERVAL: _interval,
     ColumnType.MAP: _json,
-    ColumnType.ARRAY: _json,
+    ColumnType.ARRAY: _array,
     ColumnType.ANY: _json,
 }
 
@@ -241,6 +308,9 @@ _FROM_PHYSICAL: dict[ColumnType, Callable[[Any], Any] | None] = {
     ColumnType.STRING: None,
     ColumnType.UUID: lambda data: UUID(bytes=data),
     ColumnType.DATETIME: micros_to_datetime,
+    ColumnType.DATE: micros_to_date,
+    ColumnType.TIMESTAMP: lambda micros: micros_to_datetime(micros).replace(tzinfo=None),
+    ColumnType.INTERVAL: decode_interval,
     ColumnType.MAP: json.loads,
     ColumnType.ARRAY: json.loads,
     ColumnType.ANY: json.loads,
@@ -303,6 +373,31 @@ def from_physical(type_: ColumnType, value: Any) -> Any:
     return value if value is None or convert is None else convert(value)
 
 
+def shown_reader(type_: ColumnType, scale: int | None) -> Callable[[Any], Any] | None:
+    """`physical_reader` for people: a DECIMAL with at least so many digits after the point."""
+    if not scale or type_ not in (ColumnType.DECIMAL, ColumnType.DECIMALS):
+        return _FROM_PHYSICAL[type_]
+    one = _padder(scale)
+    if type_ is ColumnType.DECIMAL:
+        return one
+    return lambda text: [
+        None if value is None else one(value) for value in list_values(ColumnType.DECIMAL, text)
+    ]
+
+
+@lru_cache(maxsize=64)
+def _padder(scale: int) -> Callable[[Any], Decimal]:
+    step = Decimal(1).scaleb(-scale)
+
+    def read(data: bytes) -> Decimal:
+        value = decode_decimal(data)
+        exponent = value.as_tuple().exponent
+        assert isinstance(exponent, int)
+        return value.quantize(step, context=CONTEXT) if exponent > -scale else value
+
+    return read
+
+
 def physical_reader(type_: ColumnType) -> Callable[[Any], Any] | None:
     """The conversion alone, for hot loops; None where stored and Python value are the same."""
     return _FROM_PHYSICAL[type_]
@@ -355,10 +450,26 @@ def parse_datetime(text: str) -> datetime:
     word = text.strip()
     if word.upper().endswith(" UTC"):
         word = word[:-4]
+    if word[:1].isalpha() or " " in word[:4]:
+        return parse_rfc2822(word)
     tail = word[-3:]
     if len(word) > 12 and tail[0] in "+-" and tail[1:].isdigit():
         word += ":00"
     value = datetime.fromisoformat(word)
+    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+
+
+def parse_timestamp(text: str) -> datetime:
+    """The same without a zone: one that is given is passed over, as in PostgreSQL."""
+    word = text.strip()
+    if word[:1].isalpha() or " " in word[:4]:
+        return parse_rfc2822(word).replace(tzinfo=None)
+    return datetime.fromisoformat(_ZONE.sub("", word))
+
+
+def parse_rfc2822(word: str) -> datetime:
+    """`Thu, 29 Feb 2024 12:00:00 +0100`, as mail and HTTP write it."""
+    value = parsedate_to_datetime(word)
     return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
 
 
@@ -371,7 +482,19 @@ _PARSERS: dict[ColumnType, Callable[[str], Any]] = {
     ColumnType.STRING: str,
     ColumnType.UUID: lambda text: UUID(text.strip()),
     ColumnType.DATETIME: parse_datetime,
+    ColumnType.DATE: lambda text: parse_timestamp(text).date(),
+    ColumnType.TIMESTAMP: parse_timestamp,
+    ColumnType.INTERVAL: parse_interval,
     ColumnType.MAP: json.loads,
     ColumnType.ARRAY: json.loads,
     ColumnType.ANY: json.loads,
 }
+
+
+def _list_parser(of: ColumnType) -> Callable[[str], list[Any]]:
+    parse = _PARSERS[of]
+    return lambda text: [None if item is None else parse(item) for item in split_list(text)]
+
+
+for _list, _of in ELEMENTS.items():
+    _PARSERS[_list] = _list_parser(_of)

@@ -176,7 +176,7 @@ class Instance:
         acks = self.replication.acks
         self.moving = Moving(self.name, self.state, peers, self.data, acks, self.lease, self.leader)
         self.move_driver = MoveDriver(self.state, self.runner, self.proposer, runtime)
-        self.health = Health(self.replication.standing, peers, self.data, store.path, self._repair)
+        self.health = Health(self.replication.place, peers, self.data, store.path, self._repair)
         self._told_stopped: tuple[str, ...] = ()
         self._told_damage = False
         self._offline: Set[int] = frozenset()  # raft_ids, as of the last change

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
 from cairn.model.errors import InvalidParameter
+from cairn.model.intervals import Interval
 from cairn.pgwire import oids
 from cairn.pgwire.formats import text_encoder
 from cairn.pgwire.messages import INT32
@@ -23,6 +24,8 @@ _OIDS: Final[dict[type, int]] = {
     uuid.UUID: oids.UUID,
     datetime: oids.TIMESTAMPTZ,
     date: oids.DATE,
+    timedelta: oids.INTERVAL,
+    Interval: oids.INTERVAL,
     dict: oids.JSON,
 }
 _ARRAYS: Final = {element: array for array, element in oids.ARRAY_ELEMENTS.items()}

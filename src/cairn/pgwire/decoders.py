@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable
-from functools import partial
 from math import isinf
 from struct import Struct
 from typing import Any, Final, TypeAlias
@@ -163,8 +162,9 @@ TEXT_DECODERS: Final[dict[int, Decoder]] = {
     oids.NUMERIC: numeric.decode_text,
     oids.UUID: _decode_uuid,
     oids.TIMESTAMPTZ: timestamps.decode_text,
-    oids.TIMESTAMP: partial(timestamps.decode_text, oid=oids.TIMESTAMP),
-    oids.DATE: partial(timestamps.decode_text, oid=oids.DATE),
+    oids.TIMESTAMP: timestamps.decode_timestamp,
+    oids.DATE: timestamps.decode_date,
+    oids.INTERVAL: timestamps.decode_interval,
     oids.JSON: _decode_json,
     **dict.fromkeys(_TEXT_LIKE, decode_string),
 }
@@ -181,8 +181,9 @@ BINARY_DECODERS: Final[dict[int, Decoder]] = {
     oids.NUMERIC: numeric.decode_binary,
     oids.UUID: _binary_uuid,
     oids.TIMESTAMPTZ: timestamps.decode_binary,
-    oids.TIMESTAMP: timestamps.decode_binary,
+    oids.TIMESTAMP: timestamps.decode_timestamp_binary,
     oids.DATE: timestamps.decode_date_binary,
+    oids.INTERVAL: timestamps.decode_interval_binary,
     oids.JSON: _decode_json,
     **dict.fromkeys(_TEXT_LIKE, decode_string),
 }

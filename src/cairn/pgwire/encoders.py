@@ -141,6 +141,7 @@ TEXT_ENCODERS: Final[dict[int, Encoder]] = {
     oids.TIMESTAMPTZ: timestamps.encode_timestamptz,
     oids.TIMESTAMP: timestamps.encode_timestamp,
     oids.DATE: timestamps.encode_date,
+    oids.INTERVAL: timestamps.encode_interval,
     oids.JSON: msgspec.json.encode,
     **dict.fromkeys(_TEXT_LIKE, encode_text),
 }
@@ -159,6 +160,7 @@ BINARY_ENCODERS: Final[dict[int, Encoder]] = {
     oids.TIMESTAMPTZ: timestamps.encode_binary,
     oids.TIMESTAMP: timestamps.encode_binary,
     oids.DATE: timestamps.encode_date_binary,
+    oids.INTERVAL: timestamps.encode_interval_binary,
     oids.JSON: msgspec.json.encode,
     **dict.fromkeys(_TEXT_LIKE, encode_text),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -119,15 +119,16 @@ class Portal(msgspec.Struct, Generic[Plan]):
     rows: Any = None
     sent: int = 0
     is_raw: bool = False  # whether `rows` still have to be converted
+    is_run: bool = False  # a statement runs once: what it gave may be fetched later, in parts
 
 
 class StatementBook(Generic[Plan]):
     """Statements and portals by name; b"" is the unnamed one, which the next replaces."""
 
-    __slots__ = ("_portals", "_statements", "max_portals", "max_statements")
+    __slots__ = ("_limits", "_portals", "_statements")
 
-    def __init__(self, *, max_statements: int = 1024, max_portals: int = 1024) -> None:
-        self.max_statements, self.max_portals = max_statements, max_portals
+    def __init__(self, limits: Callable[[], tuple[int, int]] = lambda: (1024, 1024)) -> None:
+        self._limits = limits  # most statements and portals at this moment; 0 is no limit
         self._statements: dict[bytes, Statement[Plan]] = {}
         self._portals: dict[bytes, Portal[Plan]] = {}
 
@@ -141,8 +142,9 @@ class StatementBook(Generic[Plan]):
             return
         if name in self._statements:
             raise DuplicateStatement(f'prepared statement "{_shown(name)}" already exists')
-        if len(self._statements) >= self.max_statements:
-            raise _full("Statement", self.max_statements, "pg_statement_max")
+        most = self._limits()[0]
+        if 0 < most <= len(self._statements):
+            raise _full("Statement", most, "pg_statement_max")
 
     def parse(self, name: bytes, plan: Plan, signature: Signature) -> Statement[Plan]:
         self.check_name(name)
@@ -178,8 +180,9 @@ class StatementBook(Generic[Plan]):
     def _check_portal(self, name: bytes) -> None:
         if name in self._portals:
             raise DuplicateCursor(f'cursor "{_shown(name)}" already exists')
-        if len(self._portals) >= self.max_portals:
-            raise _full("Portal", self.max_portals, "pg_portal_max")
+        most = self._limits()[1]
+        if 0 < most <= len(self._portals):
+            raise _full("Portal", most, "pg_portal_max")
 
     def portal(self, name: bytes) -> Portal[Plan]:
         portal = self._portals.get(name)

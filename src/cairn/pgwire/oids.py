@@ -23,6 +23,7 @@ VARCHAR: Final = 1043
 DATE: Final = 1082
 TIMESTAMP: Final = 1114
 TIMESTAMPTZ: Final = 1184
+INTERVAL: Final = 1186
 NUMERIC: Final = 1700
 UUID: Final = 2950
 
@@ -35,7 +36,10 @@ OID_ARRAY: Final = 1028
 INT8_ARRAY: Final = 1016
 FLOAT4_ARRAY: Final = 1021
 FLOAT8_ARRAY: Final = 1022
+TIMESTAMP_ARRAY: Final = 1115
+DATE_ARRAY: Final = 1182
 TIMESTAMPTZ_ARRAY: Final = 1185
+INTERVAL_ARRAY: Final = 1187
 NUMERIC_ARRAY: Final = 1231
 UUID_ARRAY: Final = 2951
 
@@ -58,6 +62,7 @@ TYPE_NAMES: Final[dict[int, str]] = {
     DATE: "date",
     TIMESTAMP: "timestamp",
     TIMESTAMPTZ: "timestamptz",
+    INTERVAL: "interval",
     NUMERIC: "numeric",
     UUID: "uuid",
 }
@@ -75,6 +80,9 @@ ARRAY_ELEMENTS: Final[dict[int, int]] = {
     NUMERIC_ARRAY: NUMERIC,
     UUID_ARRAY: UUID,
     TIMESTAMPTZ_ARRAY: TIMESTAMPTZ,
+    TIMESTAMP_ARRAY: TIMESTAMP,
+    DATE_ARRAY: DATE,
+    INTERVAL_ARRAY: INTERVAL,
 }
 
 # pg_type.typlen, told in RowDescription; everything else has no fixed size (-1).
@@ -92,6 +100,7 @@ TYPE_SIZES: Final[dict[int, int]] = {
     DATE: 4,
     TIMESTAMP: 8,
     TIMESTAMPTZ: 8,
+    INTERVAL: 16,
     UUID: 16,
 }
 

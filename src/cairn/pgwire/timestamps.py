@@ -7,7 +7,10 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from struct import Struct
 from typing import Final
 
-from cairn.pgwire.oids import DATE, TIMESTAMPTZ
+from cairn.model.interval_text import parse_interval
+from cairn.model.intervals import Interval, of_timedelta
+from cairn.model.values import parse_rfc2822
+from cairn.pgwire.oids import DATE, INTERVAL, TIMESTAMP, TIMESTAMPTZ
 from cairn.pgwire.problems import bad_binary, bad_text, out_of_range
 
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -15,6 +18,7 @@ _UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _INT64: Final = Struct("!q")
 _INT32: Final = Struct("!i")
+_INTERVAL: Final = Struct("!qii")  # microseconds, days, months
 _STAMP: Final = re.compile(
     r"(?P<year>[0-9]{4,5})-(?P<month>[0-9]{1,2})-(?P<day>[0-9]{1,2})"
     r"(?:[Tt ]\s*(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})"
@@ -31,7 +35,10 @@ def decode_text(data: bytes, oid: int = TIMESTAMPTZ) -> datetime:
         return _UNIX_EPOCH
     match = _STAMP.fullmatch(text)
     if match is None:
-        raise bad_text(data, oid)
+        try:
+            return parse_rfc2822(text).astimezone(UTC)
+        except (ValueError, TypeError, IndexError, OverflowError):
+            raise bad_text(data, oid) from None
     try:
         moment = _moment(match, with_zone=oid == TIMESTAMPTZ)
     except (ValueError, OverflowError):
@@ -70,6 +77,14 @@ def _offset(match: re.Match[str]) -> timezone:
     if offset >= timedelta(hours=16):
         raise ValueError("time zone displacement out of range")
     return timezone(-offset if match["sign"] == "-" else offset)
+
+
+def decode_timestamp(data: bytes) -> datetime:
+    return decode_text(data, TIMESTAMP).replace(tzinfo=None)
+
+
+def decode_date(data: bytes) -> date:
+    return decode_text(data, DATE).date()
 
 
 def encode_timestamptz(value: object) -> bytes:
@@ -111,17 +126,47 @@ def decode_binary(data: bytes) -> datetime:
         raise out_of_range(shown, TIMESTAMPTZ, sqlstate="22008") from None
 
 
+def decode_timestamp_binary(data: bytes) -> datetime:
+    return decode_binary(data).replace(tzinfo=None)
+
+
 def encode_date_binary(value: object) -> bytes:
     assert isinstance(value, date)
     day = _in_utc(value).date() if isinstance(value, datetime) else value
     return _INT32.pack((day - _EPOCH.date()).days)
 
 
-def decode_date_binary(data: bytes) -> datetime:
+def decode_date_binary(data: bytes) -> date:
     if len(data) != 4:
         raise bad_binary(data, DATE)
     (days,) = _INT32.unpack(data)
     try:
-        return _EPOCH + timedelta(days=days)
+        return _EPOCH.date() + timedelta(days=days)
     except OverflowError:
         raise out_of_range(f"{days} days since 2000-01-01", DATE, sqlstate="22008") from None
+
+
+def _interval(value: object) -> Interval:
+    found = of_timedelta(value) if isinstance(value, timedelta) else value
+    assert isinstance(found, Interval)
+    return found
+
+
+def encode_interval(value: object) -> bytes:
+    return str(_interval(value)).encode()
+
+
+def encode_interval_binary(value: object) -> bytes:
+    months, days, micros = _interval(value)
+    return _INTERVAL.pack(micros, days, months)
+
+
+def decode_interval(data: bytes) -> Interval:
+    return parse_interval(data.decode("ascii", "replace"))
+
+
+def decode_interval_binary(data: bytes) -> Interval:
+    if len(data) != _INTERVAL.size:
+        raise bad_binary(data, INTERVAL)
+    micros, days, months = _INTERVAL.unpack(data)
+    return Interval(months, days, micros)

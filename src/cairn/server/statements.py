@@ -14,13 +14,13 @@ from typing import Any
 
 from cairn.model.catalog import Catalog
 from cairn.model.errors import Unsupported
-from cairn.model.values import OIDS, physical_reader
+from cairn.model.values import OIDS, shown_reader
 from cairn.pgwire.decoders import decode_string
 from cairn.pgwire.extended import Signature
 from cairn.server.catalog.pg_catalog import is_catalog_query
 from cairn.server.catalog.pg_catalog import prepare as prepare_catalog_query
 from cairn.sql.api import Prepared, prepare
-from cairn.sql.plans import DdlPlan
+from cairn.sql.plans import CallPlan, DdlPlan
 
 MAX_STATEMENTS = 5_000
 MAX_CACHED_TEXT = 64 * 1024
@@ -81,7 +81,9 @@ class Cached:
 
 def _converter(prepared: Prepared) -> Callable[[Sequence[Row]], Sequence[Row]] | None:
     """Stored values to Python ones, column by column; None when all are the same already."""
-    readers = [physical_reader(column.type) for column in prepared.columns]
+    if isinstance(prepared.plan, CallPlan):
+        return None  # its answer was never stored
+    readers = [shown_reader(column.type, column.scale) for column in prepared.columns]
     if not any(readers):
         return None
 

@@ -10,7 +10,7 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from cairn.model.errors import DatatypeMismatch, UndefinedColumn, UndefinedTable, Unsupported
-from cairn.model.values import ColumnType
+from cairn.model.values import ELEMENTS, ColumnType
 from cairn.spark.cluster import pool
 
 MAX_PRECISION = 38
@@ -81,6 +81,12 @@ def spark_type(type_: ColumnType, decimal_scale: int) -> Any:
             return spark_types.DecimalType(MAX_PRECISION, decimal_scale)
         case ColumnType.DATETIME:
             return spark_types.TimestampType()
+        case ColumnType.TIMESTAMP:
+            return spark_types.TimestampNTZType()
+        case ColumnType.DATE:
+            return spark_types.DateType()
+        case _ if type_ in ELEMENTS:
+            return spark_types.ArrayType(spark_type(ELEMENTS[type_], decimal_scale))
         case _:
             return spark_types.StringType()
 
@@ -106,7 +112,10 @@ def spark_type_of_arrow(type_: Any) -> Any:
     if pa.types.is_floating(type_):
         return spark_types.DoubleType()
     if pa.types.is_timestamp(type_):
-        return spark_types.TimestampType()
+        is_zoned = type_.tz is not None
+        return spark_types.TimestampType() if is_zoned else spark_types.TimestampNTZType()
+    if pa.types.is_date(type_):
+        return spark_types.DateType()
     return spark_types.StringType()
 
 
@@ -143,12 +152,18 @@ _WRITABLE: dict[ColumnType, tuple[str, ...]] = {
     ColumnType.DOUBLE: ("double", "float", "bigint", "int", "smallint", "tinyint"),
     ColumnType.DECIMAL: ("decimal", "bigint", "int", "smallint", "tinyint"),
     ColumnType.DATETIME: ("timestamp",),
+    ColumnType.TIMESTAMP: ("timestamp_ntz", "timestamp"),
+    ColumnType.DATE: ("date",),
+    ColumnType.INTERVAL: ("string",),
     ColumnType.STRING: ("string",),
     ColumnType.UUID: ("string",),
     ColumnType.MAP: ("string",),
     ColumnType.ARRAY: ("string",),
     ColumnType.ANY: ("string",),
 }
+_WRITABLE.update(
+    {list_: tuple(f"array<{word}" for word in _WRITABLE[of]) for list_, of in ELEMENTS.items()}
+)
 
 
 def check_writable(table: TableInfo, schema: Any) -> None:
@@ -161,11 +176,11 @@ def check_writable(table: TableInfo, schema: Any) -> None:
     for field in schema.fields:
         column = table.column(field.name)
         given = field.dataType.simpleString()
-        if given.partition("(")[0] not in _WRITABLE[column.type]:
+        if given.partition("(")[0].rstrip(">") not in _WRITABLE[column.type]:
             raise DatatypeMismatch(
                 f'column "{field.name}": the data frame has {given}, the table has '
                 f"{column.type.value}",
-                hint=f"cast it to {_WRITABLE[column.type][0]}",
+                hint=f"cast it to {_WRITABLE[column.type][0]}{'>' * (column.type in ELEMENTS)}",
             )
     names = {field.name for field in schema.fields}
     for column in table.columns:

@@ -42,6 +42,7 @@ from cairn.model.quoting import identifier
 from cairn.model.values import ColumnType
 from cairn.sql.parse.lexer import Token, split, tokens
 from cairn.sql.plans import CopyPlan, EmptyPlan, ExplainPlan, OutColumn, Plan
+from cairn.sql.statements.call import parse_call
 from cairn.sql.statements.common import Right
 from cairn.sql.statements.copy import CopyStatement, parse_copy
 from cairn.sql.statements.cursor import Cursor
@@ -147,6 +148,9 @@ def _prepare(
         return _explain(cursor, catalog, param_oids, user_id)
     if cursor.accept("copy"):
         return _copy(parse_copy(cursor, catalog), text, catalog, user_id)
+    if cursor.accept("call"):
+        plan, types = parse_call(cursor, param_oids)
+        return Prepared(text, "CALL", plan, types, (OutColumn("result", ColumnType.ANY),))
     ddl = parse_ddl(cursor, catalog, user_id)
     if ddl is not None:
         return Prepared(text, ddl.tag, ddl.plan, tables=ddl.tables, rights=ddl.rights)

@@ -32,6 +32,7 @@ from cairn.sql.plans import (
     ShardedInsert,
 )
 from cairn.sql.render.row_sql import key_columns, returning_clause
+from cairn.sql.scales import scale_of, scales
 from cairn.sql.statements.quick_insert import quick_insert
 from cairn.sql.typing_rules import S
 
@@ -227,10 +228,14 @@ def _description(bound: Bound) -> tuple[str, tuple[OutColumn, ...], tuple[Any, .
         looks = exprs or where or bound.returning is not None
         node = (bound.source, *exprs, *where) if looks else ()
     else:
-        columns = tuple(OutColumn(name, type_) for name, type_ in output(bound))
+        columns = tuple(
+            OutColumn(name, type_, scale)
+            for (name, type_), scale in zip(output(bound), scales(bound), strict=True)
+        )
     if isinstance(bound, (BoundInsert, BoundChange)) and bound.returning is not None:
         columns = tuple(
-            OutColumn(item.name, item.expr.type or ColumnType.STRING) for item in bound.returning
+            OutColumn(item.name, item.expr.type or ColumnType.STRING, scale_of(item.expr))
+            for item in bound.returning
         )
     for scan in scans_in(node):
         rights[("read", "table", scan.table.id, scan.table.name)] = None

@@ -26,6 +26,7 @@ class Expr:
 class Const(Expr):
     value: Physical  # in physical form once the type is known
     place: int | None = field(default=None, compare=False, repr=False)  # in the text
+    scale: int | None = field(default=None, compare=False, repr=False)  # of a DECIMAL, as written
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Col(Expr):
     name: str
     nullable: bool = True
     place: int | None = field(default=None, compare=False, repr=False)  # in the text
+    scale: int | None = field(default=None, compare=False, repr=False)  # of a DECIMAL, if declared
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ ReadLocal = Callable[[str, tuple[Physical, ...]], list[Row]]
 class OutColumn:
     name: str
     type: ColumnType
+    scale: int | None = None  # digits after the point that a DECIMAL is shown with
 
 
 @dataclass(frozen=True)
@@ -228,6 +229,7 @@ class DdlPlan:
     timeout: float | None = None
     notices: tuple[str, ...] = ()
     skipped: str = ""  # what to say when there is nothing to do
+    more: tuple[DdlPlan, ...] = ()  # one after the other: DROP TABLE a, b
 
 
 @dataclass(frozen=True)
@@ -270,6 +272,7 @@ class SessionPlan:
     action: str
     name: str | None = None
     value: str | None = None
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -286,6 +289,21 @@ class CopyPlan:
     options: dict[str, str]
     query: Prepared | None = None
     insert: Prepared | None = None  # COPY FROM: INSERT of one row with a parameter per column
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A parameter among the arguments of CALL, counted from 1."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class CallPlan:
+    """CALL of a procedure that the server has."""
+
+    procedure: str
+    arguments: tuple[Any, ...]  # Python values, or `Placed`
 
 
 @dataclass(frozen=True)
@@ -316,6 +334,7 @@ Plan = (
     | SessionPlan
     | ExplainPlan
     | CopyPlan
+    | CallPlan
     | CatalogRead
     | EmptyPlan
 )

@@ -13,13 +13,17 @@ from cairn.model.errors import (
 )
 from cairn.model.values import ELEMENTS, LISTS, ColumnType, Physical
 from cairn.sql.functions.functions import HEAVY, SCALARS
-from cairn.sql.functions.lists import LETTERS
+from cairn.sql.functions.lists import LETTERS, caster_name
 from cairn.sql.ir import Call, Const, Expr, Type
+from cairn.sql.scales import scale_of
 
 B, I, D, N = ColumnType.BOOLEAN, ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.DECIMAL  # noqa: E741
 S, U, T = ColumnType.STRING, ColumnType.UUID, ColumnType.DATETIME
+Y, M, V = ColumnType.DATE, ColumnType.TIMESTAMP, ColumnType.INTERVAL
 JSON = (ColumnType.MAP, ColumnType.ARRAY, ColumnType.ANY)
-INCOMPARABLE = (*JSON, *ELEMENTS)
+INCOMPARABLE = (*JSON, V, ColumnType.INTERVALS)  # equal values are not stored alike
+UNORDERED = (*JSON, *ELEMENTS)  # lists are equal or not, no more
+TIMES = {Y: 1, M: 2, T: 3}  # date → timestamp → timestamp with time zone
 RANK = {I: 1, N: 2, D: 3}  # int → decimal → double
 
 #: How the types are called in sentences, as in the reference.
@@ -32,6 +36,9 @@ NAMES: dict[Type, str] = {
     S: "text",
     U: "uuid",
     T: "datetime",
+    Y: "date",
+    M: "timestamp",
+    V: "interval",
     ColumnType.MAP: "map",
     ColumnType.ARRAY: "array",
     ColumnType.ANY: "any",
@@ -47,11 +54,12 @@ POSTGRES_NAMES: dict[Type, str] = {
     ColumnType.UNSIGNED: "integer",
     D: "double precision",
     T: "timestamp with time zone",
+    M: "timestamp without time zone",
     **dict.fromkeys(JSON, "json"),
 }
 POSTGRES_NAMES.update({list_: f"{POSTGRES_NAMES[of]}[]" for list_, of in ELEMENTS.items()})
 
-#: Spellings in CREATE TABLE and CAST; lengths and precisions are read and ignored by tables.
+#: Spellings in CREATE TABLE and CAST.
 TYPE_WORDS: dict[str, ColumnType] = {
     **dict.fromkeys(("boolean", "bool"), B),
     **dict.fromkeys(("integer", "int", "int2", "int4", "int8", "smallint", "bigint", "oid"), I),
@@ -63,9 +71,10 @@ TYPE_WORDS: dict[str, ColumnType] = {
         S,
     ),
     "uuid": U,
-    **dict.fromkeys(
-        ("datetime", "timestamptz", "timestamp", "timestamp with time zone", "date"), T
-    ),
+    **dict.fromkeys(("datetime", "timestamptz", "timestamp with time zone"), T),
+    **dict.fromkeys(("timestamp", "timestamp without time zone"), M),
+    "date": Y,
+    "interval": V,
     **dict.fromkeys(("json", "jsonb", "map"), ColumnType.MAP),
     "array": ColumnType.ARRAY,
     "any": ColumnType.ANY,
@@ -94,6 +103,18 @@ _CASTS: dict[tuple[ColumnType, ColumnType], tuple[str, int]] = {
     (S, N): ("n_parse", EXPLICIT),
     (S, U): ("u_parse", EXPLICIT),
     (S, T): ("t_parse", EXPLICIT),
+    (Y, S): ("s_of_y", ASSIGNMENT),
+    (M, S): ("s_of_m", ASSIGNMENT),
+    (V, S): ("s_of_v", ASSIGNMENT),
+    (S, Y): ("y_parse", EXPLICIT),
+    (S, M): ("m_parse", EXPLICIT),
+    (S, V): ("v_parse", EXPLICIT),
+    (Y, M): ("", IMPLICIT),  # all three are microseconds since 1970
+    (Y, T): ("", IMPLICIT),
+    (M, T): ("", IMPLICIT),
+    (T, M): ("", ASSIGNMENT),
+    (M, Y): ("t_date", ASSIGNMENT),
+    (T, Y): ("t_date", ASSIGNMENT),
 }
 for _json in JSON:
     _CASTS[(_json, S)] = ("s_of_j", ASSIGNMENT)
@@ -101,7 +122,7 @@ for _json in JSON:
     _CASTS[(_json, D)] = ("d_of_j", EXPLICIT)
     _CASTS[(_json, N)] = ("n_of_j", EXPLICIT)
     _CASTS[(_json, B)] = ("b_of_j", EXPLICIT)
-    _CASTS[(S, _json)] = ("j_check", EXPLICIT)
+    _CASTS[(S, _json)] = ("a_check" if _json is ColumnType.ARRAY else "j_check", EXPLICIT)
     for _other in JSON:
         if _other is not _json:
             _CASTS[(_json, _other)] = ("", IMPLICIT)
@@ -111,11 +132,11 @@ for _list in (ColumnType.INTEGERS, ColumnType.DOUBLES, ColumnType.STRINGS):
 for _list, _letter in LETTERS.items():
     _CASTS[(S, _list)] = (f"{_letter}_list", EXPLICIT)
     _CASTS[(_list, S)] = (f"s_of_{_letter}_list", ASSIGNMENT)
-    for _rank in RANK:
+    for _other in LISTS:
         # Lists are cast like what is in them.
-        if ELEMENTS[_list] in RANK and ELEMENTS[_list] is not _rank:
-            _name, _level = _CASTS[(ELEMENTS[_list], _rank)]
-            _CASTS[(_list, LISTS[_rank])] = (f"{_name}_list", _level)
+        if (ELEMENTS[_list], _other) in _CASTS:
+            _name, _level = _CASTS[(ELEMENTS[_list], _other)]
+            _CASTS[(_list, LISTS[_other])] = (caster_name(_name) if _name else "", _level)
 
 #: How a quoted literal becomes a value of the type.
 PARSERS: dict[ColumnType, str] = {
@@ -136,7 +157,7 @@ def type_word(word: str, position: int | None = None) -> ColumnType:
             hint="use UUID and gen_random_uuid(), or keys of your own",
             position=position,
         )
-    if word in ("bytea", "time", "timetz", "interval", "money", "inet", "cidr", "xml", "bit"):
+    if word in ("bytea", "time", "timetz", "money", "inet", "cidr", "xml", "bit"):
         raise Unsupported(f"type {word} is not supported", position=position)
     if found is None:
         raise UndefinedObject(f'type "{word}" does not exist', position=position)
@@ -159,7 +180,7 @@ def fold(call: Call) -> Expr:
     if not all(isinstance(arg, Const) for arg in call.args):
         return call
     values = [arg.value for arg in call.args if isinstance(arg, Const)]
-    return Const(call.type, function(*values))
+    return Const(call.type, function(*values), scale=scale_of(call))
 
 
 def can_cast(source: Type, to: ColumnType, level: int) -> bool:
@@ -193,6 +214,8 @@ def cast(expr: Expr, to: ColumnType, level: int = IMPLICIT) -> Expr:
         )
     if not found[0]:
         return Call(to, "same", (expr,))
+    if source is N and to is S and (scale := scale_of(expr)):
+        return Call(S, "s_of_n", (expr, Const(I, scale)))
     try:
         return fold(Call(to, found[0], (expr,)))
     except CairnError:
@@ -210,6 +233,8 @@ def common_type(types: Iterable[Type], what: str) -> Type:
             best = type_
         elif best in RANK and type_ in RANK:
             best = best if RANK[best] >= RANK[type_] else type_
+        elif best in TIMES and type_ in TIMES:
+            best = best if TIMES[best] >= TIMES[type_] else type_
         elif best in JSON and type_ in JSON:
             best = ColumnType.ANY
         else:

@@ -26,7 +26,7 @@ from cairn.model.topology import Grade, Replicaset
 from cairn.model.topology import Instance as InstanceRow
 from cairn.net.peers import Peers
 from cairn.node.rows.data_plane import DataPlane
-from cairn.node.rows.standing import Standing
+from cairn.node.rows.place import Place
 from cairn.storage import checksums
 from cairn.storage.scrub import Digest, Span, compare, digest, is_whole, trees_of
 
@@ -58,14 +58,14 @@ class CompareResponse(msgspec.Struct, frozen=True):
 class Health:
     def __init__(
         self,
-        standing: Standing,
+        place: Place,
         peers: Peers,
         data: DataPlane,
         raft_path: Path,
         repair: Callable[[str], None],
     ) -> None:
-        self._standing, self._peers, self._data = standing, peers, data
-        self._name, self._uuid, self._state = standing.name, standing.uuid, standing.state
+        self._place, self._peers, self._data = place, peers, data
+        self._name, self._uuid, self._state = place.name, place.uuid, place.state
         self._raft_path, self._repair = raft_path, repair
         self.damage: dict[str, str] = {}  # file → what is wrong with it
         self.accused: dict[str, str] = {}  # another instance → what its rows are said to be
@@ -240,9 +240,9 @@ class Health:
         self._found("data.db", f"{where} differ from those of {master.name}")
 
     async def handle_compare(self, request: CompareRequest) -> CompareResponse:
-        self._standing.check_peer(request.replicaset, request.subscriber)
+        self._place.check_peer(request.replicaset, request.subscriber)
         path, span = self._data.store.path, request.span
-        if self._standing.must_copy:
+        if self._place.must_copy:
             raise NoMaster("this instance has no complete rows itself")
         is_same = await asyncio.to_thread(partial(compare, path, span, request.digest))
         if is_same is False:
@@ -265,7 +265,7 @@ class Health:
 
     def _is_replica(self) -> bool:
         master = self._master()
-        return master is not None and master.name != self._name and not self._standing.must_copy
+        return master is not None and master.name != self._name and not self._place.must_copy
 
     def _mine(self) -> Replicaset | None:
         me = self._state.cluster.instances.get(self._name)

@@ -62,6 +62,16 @@ class Outcome(msgspec.Struct):
     is_queue_told: bool = False  # the entry of the effect ends the queued operation as well
 
 
+def _check_options(prepared: Prepared, values: Sequence[Any]) -> None:
+    """`OPTION (name = $1)`: literals were checked when the statement was read."""
+    for name, place in prepared.options.items():
+        given = values[place - 1] if isinstance(place, int) else 0
+        if given is None or given < 0:
+            raise InvalidParameter(
+                f"expected option {name} to be a non-negative integer, got: {given}"
+            )
+
+
 class Executor:
     def __init__(
         self,
@@ -121,7 +131,7 @@ class Executor:
         an error. A statement with a time limit is left to `run`, which watches the clock."""
         prepared = statement.prepared
         plan = prepared.plan
-        if context.timeout_s:
+        if context.timeout_s or prepared.options:
             return None
         if type(plan) is plans.PointWrite:
             values = self._values(prepared, params)
@@ -172,6 +182,8 @@ class Executor:
         plan, tables = prepared.plan, statement.sharded
         values = prepared.start(params, self._now())
         hints = self._hop_hint(plan, values) if context.wants_hints else ()
+        if prepared.options:
+            _check_options(prepared, values)
         self._check_forward(prepared, values, context)
         user, queued, deadline = context.user_id, context.queued, context.deadline
         context.check()
@@ -199,16 +211,20 @@ class Executor:
                 count = len(lines)
                 return Outcome([(line,) for line in lines], count, prepared.complete(count))
             case plans.DdlPlan():
-                has_changed = await self._schema_changes.run(
-                    plan,
-                    user,
-                    None if queued is None else queued.op_id,
-                    is_upgrade=queued is not None and queued.is_upgrade,
-                    claim=tuple if queued is None else queued.end,
-                    deadline=deadline,
-                )
-                notices = plan.notices if has_changed else (plan.skipped,)
-                return Outcome(None, 0, prepared.complete(0), notices, is_queue_told=has_changed)
+                if plan.more and queued is not None:
+                    raise Unsupported("a queued operation changes one table", hint="queue each")
+                told: tuple[str, ...] = ()
+                for one in (plan, *plan.more):
+                    has_changed = await self._schema_changes.run(
+                        one,
+                        user,
+                        None if queued is None else queued.op_id,
+                        is_upgrade=queued is not None and queued.is_upgrade,
+                        claim=tuple if queued is None else queued.end,
+                        deadline=deadline,
+                    )
+                    told += one.notices if has_changed else (one.skipped,)
+                return Outcome(None, 0, prepared.complete(0), told, is_queue_told=has_changed)
             case plans.AclPlan():
                 notices = self._is_already_so(plan)
                 extra = None if queued is None else queued.end
@@ -220,7 +236,7 @@ class Executor:
                 return Outcome(None, 0, prepared.complete(0), is_queue_told=True)
             case plans.EmptyPlan():
                 return Outcome(None, 0, "")
-            case plans.SessionPlan() | plans.CopyPlan():
+            case plans.SessionPlan() | plans.CopyPlan() | plans.CallPlan():
                 raise Unsupported(f"{prepared.tag or 'this statement'} cannot be run here")
             case _:
                 count = await self.writes.run(plan, values, tables, context.at_masters())
@@ -247,10 +263,6 @@ class Executor:
         asked: Any = None if prepared is None else prepared.options.get(name)
         if isinstance(asked, int):  # OPTION (name = $1)
             asked = values[asked - 1]
-            if asked is None or asked < 0:
-                raise InvalidParameter(
-                    f"expected option {name} to be a non-negative integer, got: {asked}"
-                )
         if asked is None and of_session != OF_CLUSTER:
             asked = of_session
         if asked is None:

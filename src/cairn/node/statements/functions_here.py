@@ -15,6 +15,7 @@ import apsw
 import cairn
 from cairn.model import parameters
 from cairn.model.errors import InvalidParameter
+from cairn.model.topology import Grade
 from cairn.model.values import datetime_to_micros
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.raft_runner import RaftRunner
@@ -46,7 +47,7 @@ class FunctionsHere:
             "pico_config_file_path": lambda *_: None,
             "pico_raft_leader_id": lambda *_: self._runner.leader_id or None,
             "pico_raft_leader_uuid": self._leader_uuid,
-            "pico_instance_health_status": lambda *_: "healthy",
+            "pico_instance_health_status": self._health,
             "_pico_bucket": self._buckets,
             "current_schema": lambda *_: "public",
             "current_database": lambda *_: "cairn",
@@ -67,6 +68,16 @@ class FunctionsHere:
         cluster = self._state.cluster
         row = cluster.instances.get(self._name) if who is None else cluster.find(who)
         return None if row is None else str(getattr(row, field))
+
+    def _health(self, who: str | None = None) -> str | None:
+        """What the cluster holds of an instance; NULL for one that nobody knows."""
+        cluster = self._state.cluster
+        row = cluster.instances.get(self._name) if who is None else cluster.find(who)
+        if row is None:
+            return None
+        if row.current_state.grade is not Grade.ONLINE or not self._runner.leader_id:
+            return "broken"
+        return "healthy" if row.target_state.grade is Grade.ONLINE else "degraded"
 
     def _leader_uuid(self, *_: Any) -> str | None:
         leader = self._state.cluster.by_raft_id(self._runner.leader_id)

@@ -1,4 +1,4 @@
-"""`CALL cairn_…(…)`: what an administrator asks of the cluster itself, over a plain query.
+"""`CALL cairn_…(…)`: what an administrator asks of the cluster itself, over an ordinary connection.
 
 These are no SQL functions: they take their time, and some go to the leader.
 """
@@ -6,8 +6,7 @@ These are no SQL functions: they take their time, and some go to the leader.
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +16,6 @@ from cairn.model.errors import (
     AccessDenied,
     CairnError,
     InvalidParameter,
-    SyntaxProblem,
     TimedOut,
     UndefinedFunction,
     Unsupported,
@@ -31,24 +29,16 @@ from cairn.server.caller import Caller
 from cairn.server.calls import bulk, rebalance, row_changes, settling, staged_checks, tiers
 from cairn.server.calls.arguments import arguments
 from cairn.server.face import PgFace
+from cairn.sql.plans import CallPlan
 
-_CALL = re.compile(rb"\s*call\s+(cairn_\w+)\s*\((.*)\)\s*;?\s*", re.IGNORECASE | re.DOTALL)
 STATUS_S = 1.5
 
 
-def matches(text: bytes) -> bool:
-    return text.lstrip()[:5].lower() == b"call "
-
-
-async def call(caller: Caller, text: bytes) -> Any:
+async def call(caller: Caller, plan: CallPlan, values: Sequence[Any]) -> Any:
     """The answer of a call, as a JSON value."""
-    found = _CALL.fullmatch(text)
-    asked = text.split()[1:2]
-    if asked and not asked[0].lower().startswith(b"cairn_"):
+    name = plan.procedure
+    if not name.startswith("cairn_"):
         raise Unsupported("procedures are not supported", hint=f"only: {', '.join(sorted(CALLS))}")
-    if found is None:
-        raise SyntaxProblem("syntax error in CALL", hint="write CALL cairn_name(argument, …)")
-    name = found[1].decode().lower()
     function = CALLS.get(name)
     if function is None:
         raise UndefinedFunction(
@@ -57,7 +47,7 @@ async def call(caller: Caller, text: bytes) -> Any:
     needs_admin, work = function
     if needs_admin and not caller.catalog.allows(caller.context.user_id, "alter", "universe", 0):
         raise AccessDenied(f"Execute access to {name} is denied for user '{caller.context.user}'")
-    return await work(caller, *arguments(name, work, found[2].decode()))
+    return await work(caller, *arguments(name, work, plan.arguments, values))
 
 
 async def _status(caller: Caller) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from cairn.storage.row_log import LogReader
 
 MAX_RECORDS = 2_000  # of the row log, read at a time
 _OPS = {RowOp.INSERT: "insert", RowOp.UPDATE: "update", RowOp.DELETE: "delete"}
-_AS_TEXT = (ColumnType.DECIMAL, ColumnType.UUID)
+_AS_TEXT = (ColumnType.DECIMAL, ColumnType.UUID, ColumnType.INTERVAL)
 _POSITION = 'it is JSON: "latest", "earliest" or {"origin uuid": lsn or [lsn, epoch], …}'
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]
@@ -337,7 +338,7 @@ def _told_row(table: Table, stored: Row) -> dict[str, Any]:
         plain = from_physical(column.type, value)
         if plain is not None and column.type in _AS_TEXT:
             plain = str(plain)
-        elif plain is not None and column.type is ColumnType.DATETIME:
+        elif isinstance(plain, date):
             plain = plain.isoformat()
         found[column.name] = plain
     return found

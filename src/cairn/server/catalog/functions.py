@@ -20,12 +20,13 @@ from cairn.server.catalog.tables import about, all_indexes, definition, distribu
 from cairn.sql.functions.lists import series
 from cairn.sql.functions.numbers import total
 from cairn.sql.functions.patterns import regexp
+from cairn.sql.functions.texts import c_like
 
 _ARRAY_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)')
 CATALOG_OID = 12_000  # from here on, PostgreSQL's own tables
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_$]*")
 _NOTHING = (
-    "pg_get_expr pg_get_viewdef pg_get_triggerdef pg_get_partkeydef "
+    "pg_get_viewdef pg_get_triggerdef pg_get_partkeydef "
     "pg_get_statisticsobjdef_columns pg_get_serial_sequence pg_tablespace_location "
     "shobj_description pg_get_function_result pg_get_function_arguments pg_relation_size "
     "pg_table_size pg_total_relation_size pg_database_size pg_size_pretty inet_server_addr "
@@ -76,6 +77,9 @@ class Functions:
                 fixed[name] = lambda *_, value=value: value
         return {
             **fixed,
+            # SQLite's own knows no backslash, and takes `A` for `a`.
+            "like": lambda pattern, text, *escape: c_like(text, pattern, *escape),
+            "pg_get_expr": lambda text, *_: text,
             "regexp": lambda pattern, text: _matches(pattern, text, ""),
             "iregexp": lambda pattern, text: _matches(pattern, text, "i"),
             "pg_any": lambda value, array: (

@@ -120,9 +120,16 @@ TYPES: dict[int, tuple[str, str, int, str, int]] = {
     1082: ("date", "date", 4, "D", 1182),
     1114: ("timestamp without time zone", "timestamp", 8, "D", 1115),
     1184: ("timestamp with time zone", "timestamptz", 8, "D", 1185),
+    1186: ("interval", "interval", 16, "T", 1187),
     1700: ("numeric", "numeric", -1, "N", 1231),
     2950: ("uuid", "uuid", 16, "U", 2951),
     3802: ("jsonb", "jsonb", -1, "U", 3807),
+}
+
+
+#: The same for arrays.
+ARRAYS = {
+    array: (f"{shown}[]", f"_{name}", -1, "A", 0) for shown, name, _, _, array in TYPES.values()
 }
 
 

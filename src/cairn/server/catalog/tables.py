@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cairn.model.catalog import ADMIN_ID, SUPER_ID, Catalog, User
-from cairn.model.schema import Index, Table
-from cairn.model.values import OIDS, ColumnType
+from cairn.model.schema import Column, Index, Table
+from cairn.model.values import ELEMENTS, OIDS, ColumnType
 from cairn.server.catalog.schema import (
+    ARRAYS,
     BTREE,
     DATABASE,
     HEAP,
@@ -208,8 +209,16 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
     yield "pg_description", {"objoid": table.id, "objsubid": 0, "description": about(table)}
     for at, column in enumerate(table.columns, 1):
         not_null = column.name in table.primary_key or not column.nullable
-        yield "pg_attribute", _attribute(table.id, at, column.name, column.type, not_null)
-        shown = TYPES[OIDS[column.type]]
+        attribute = _attribute(table.id, at, column.name, column.type, not_null)
+        if column.default is not None:
+            attribute["atthasdef"] = 1
+            default = {"oid": table.id * 10_000 + at, "adrelid": table.id, "adnum": at}
+            yield "pg_attrdef", {**default, "adbin": column.default}
+        if column.sizes:
+            attribute |= _sized(column)
+        yield "pg_attribute", attribute
+        is_array = OIDS[column.type] in ARRAYS
+        shown = ARRAYS[OIDS[column.type]] if is_array else TYPES[OIDS[column.type]]
         yield (
             "information_schema_columns",
             {
@@ -217,12 +226,28 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
                 "column_name": column.name,
                 "ordinal_position": at,
                 "is_nullable": "NO" if not_null else "YES",
-                "data_type": shown[0],
+                "data_type": "ARRAY" if is_array else shown[0],
                 "udt_name": shown[1],
+                "column_default": column.default,
+                **({"character_maximum_length": column.sizes[0]} if _is_text(column) else {}),
             },
         )
     for index in all_indexes(catalog, table):
         yield from _index(table, index, space, schema)
+
+
+def _is_text(column: Column) -> bool:
+    return column.type is ColumnType.STRING and bool(column.sizes)
+
+
+def _sized(column: Column) -> Values:
+    """Type and modifier as PostgreSQL has them for NUMERIC(10, 2), VARCHAR(20), TIMESTAMP(3)."""
+    first = column.sizes[0]
+    if column.type is ColumnType.DECIMAL:
+        return {"atttypmod": (first << 16 | column.sizes[1]) + 4}
+    if _is_text(column):
+        return {"atttypid": 1043, "atttypmod": first + 4}
+    return {"atttypmod": first if column.type not in ELEMENTS else -1}
 
 
 def _class(oid: int, name: str, space: int, kind: str, owner: int, column_count: int) -> Values:
@@ -258,9 +283,9 @@ def _attribute(relation: int, at: int, name: str, type_: ColumnType, not_null: b
         "attnum": at,
         "attname": name,
         "atttypid": oid,
-        "attlen": TYPES[oid][2],
+        "attlen": TYPES[oid][2] if oid in TYPES else -1,
         "atttypmod": -1,
-        "attndims": 0,
+        "attndims": int(oid in ARRAYS),
         "attnotnull": int(not_null),
         "atthasdef": 0,
         "attidentity": "",

@@ -31,11 +31,22 @@ _SET_FUNCTIONS = {"unnest", "generate_series"}
 def translate(tree: exp.Expr) -> str:
     """The text for SQLite; what it cannot say is refused by name."""
     copy = tree.copy()
+    _offer_system_tables(copy)
     for select in copy.find_all(exp.Select):
         if select.parent is None or isinstance(select.parent, exp.SetOperation):
             for item in select.expressions:
                 _show_by_name(item)
     return _rewrite(copy).sql(dialect="sqlite", normalize_functions=False)
+
+
+def _offer_system_tables(tree: exp.Expr) -> None:
+    """psql's Tab leaves pg_catalog out unless `pg_` was typed; our names begin with `_`."""
+    begun = [like.expression for like in tree.find_all(exp.Like)]
+    if not any(isinstance(each, exp.Literal) and each.name.startswith("\\_") for each in begun):
+        return
+    for node in list(tree.find_all(exp.NEQ)):
+        if isinstance(node.this, exp.Column) and node.this.name == "relnamespace":
+            node.replace(exp.true())
 
 
 def _show_by_name(item: exp.Expr) -> None:

@@ -16,6 +16,7 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.schema import Table
+from cairn.model.sizes import fitter
 from cairn.model.unexpected import of_value
 from cairn.model.values import ColumnType, physical_reader, to_physical
 from cairn.server.scan.arrow_limits import read_table
@@ -96,7 +97,9 @@ class BatchDecoder:
         if is_required(self._table, column) and array.null_count:
             raise missing(column, self._table)
         try:
-            return _stored(self._pa, column.type, array)
+            found = _stored(self._pa, column.type, array)
+            fit = fitter(column.type, column.sizes)
+            return found if fit is None else [fit(value) for value in _listed(found)]
         except (self._pa.ArrowException, TypeError) as problem:
             raise DatatypeMismatch(
                 f'column "{column.name}" is {column.type}, the stream has {array.type}: {problem}'
@@ -122,6 +125,8 @@ def _stored(pa: Any, type_: ColumnType, array: Any) -> Any:
                 raise CairnError("a negative value is out of range for unsigned", sqlstate="22003")
         case ColumnType.DATETIME:
             found = array.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+        case ColumnType.TIMESTAMP:
+            found = array.cast(pa.timestamp("us")).cast(pa.int64())
         case ColumnType.BOOLEAN:
             found = array.cast(pa.bool_()).cast(pa.int64())
         case ColumnType.STRING:

@@ -58,10 +58,12 @@ def _check_schema(pa: Any, schema: Any, columns: int) -> None:
         name, type_ = field.name, field.type
         if pa.types.is_dictionary(type_):
             type_ = type_.value_type
+        elif pa.types.is_list(type_):
+            type_ = type_.value_type  # of one dimension: lists of lists are nested again
         if pa.types.is_nested(type_) or pa.types.is_null(type_) or not _is_plain(pa, type_):
             raise InvalidText(
                 f'column "{name}" of the stream is {field.type}',
-                hint="send numbers, text, bytes, times or dictionaries of them",
+                hint="send numbers, text, bytes, times, lists or dictionaries of them",
                 sqlstate="42804",
             )
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from cairn.model.decimals import decode_decimal
 from cairn.model.errors import Unsupported
-from cairn.model.values import ColumnType
+from cairn.model.intervals import decode_interval
+from cairn.model.values import ELEMENTS, ColumnType, list_values, micros_to_date
 
 BATCH_ROWS = 16_384  # what fits a processor's cache goes through five processes faster
 PIECE_BYTES = 4 * 1024 * 1024  # of one message: wide rows make smaller batches
@@ -41,6 +42,12 @@ def arrow_type(pa: Any, type_: ColumnType) -> Any:
             return pa.float64()
         case ColumnType.DATETIME:
             return pa.timestamp("us", tz="UTC")
+        case ColumnType.TIMESTAMP:
+            return pa.timestamp("us")
+        case ColumnType.DATE:
+            return pa.date32()
+        case _ if type_ in ELEMENTS:
+            return pa.list_(arrow_type(pa, ELEMENTS[type_]))
         case _:
             return pa.string()
 
@@ -58,7 +65,18 @@ _OUT: dict[ColumnType, Callable[[Any], Any]] = {
     ColumnType.BOOLEAN: bool,
     ColumnType.DECIMAL: _decimal_text,
     ColumnType.UUID: _uuid_text,
+    ColumnType.DATE: micros_to_date,
+    ColumnType.INTERVAL: lambda data: str(decode_interval(data)),
 }
+
+
+def _list_out(of: ColumnType) -> Callable[[str], list[Any]]:
+    read = _OUT.get(of)
+    return lambda text: list(_read(list_values(of, text), read))
+
+
+for _list, _of in ELEMENTS.items():
+    _OUT[_list] = _list_out(_of)
 
 
 class BatchEncoder:

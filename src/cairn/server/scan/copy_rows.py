@@ -14,8 +14,9 @@ import msgspec
 
 from cairn.model.buckets import buckets_function
 from cairn.model.catalog import Catalog
-from cairn.model.errors import CairnError, NotNullViolation
+from cairn.model.errors import CairnError, NotNullViolation, Unsupported
 from cairn.model.schema import Column, Table
+from cairn.model.sizes import fitter
 from cairn.model.values import (
     INT64_MAX,
     INT64_MIN,
@@ -41,7 +42,7 @@ class RowMaker:
         self._columns = [_column(table, name) for name in names]
         check_filled(table, names)
         self._required = [is_required(table, column) for column in self._columns]
-        self._readers = [_column_reader(column.type) for column in self._columns]
+        self._readers = [_column_reader(column) for column in self._columns]
         place = {name: at for at, name in enumerate(names)}
         self._order = [place.get(column.name) for column in table.columns]
         key = [place[name] for name in table.sharding.columns]
@@ -84,7 +85,7 @@ def find_bad_line(
                 if field is None and is_required(table, column):
                     raise missing(column, table)
                 if field is not None:
-                    to_physical(column.type, parse_text(column.type, field))
+                    _column_reader(column)([field])
             except CairnError as problem:
                 problem.detail = f"COPY {table.name}, line {number}, column {column.name}"
                 return problem
@@ -98,12 +99,17 @@ def insert_sql(table: Table) -> str:
 
 
 def check_filled(table: Table, names: Sequence[str]) -> None:
-    """COPY has no defaults: what must not be NULL has to be among its columns."""
+    """COPY has no defaults: what must not be NULL, or has one, has to be among its columns."""
     assert table.sharding is not None
     for column in table.columns:
         must = is_required(table, column) or column.name in table.sharding.columns
         if must and column.name not in names:
             raise NotNullViolation(f'COPY must fill column "{column.name}"')
+        if column.default is not None and column.name not in names:
+            raise Unsupported(
+                f'COPY must name column "{column.name}": its DEFAULT is for INSERT only',
+                hint="give it a value in every line, or use INSERT",
+            )
 
 
 def is_required(table: Table, column: Column) -> bool:
@@ -123,7 +129,12 @@ def missing(column: Column, table: Table) -> NotNullViolation:
     )
 
 
-def _column_reader(type_: ColumnType) -> ReadColumn:
+def _column_reader(column: Column) -> ReadColumn:
+    read, fit = _type_reader(column.type), fitter(column.type, column.sizes)
+    return read if fit is None else lambda fields: [fit(value) for value in read(fields)]
+
+
+def _type_reader(type_: ColumnType) -> ReadColumn:
     match type_:
         case ColumnType.INTEGER:
             return lambda fields: _integers(type_, INT64_MIN, fields)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cairn.model.values import OIDS, ColumnType, from_physical
+from cairn.model.values import OIDS, ColumnType, shown_reader
 from cairn.pgwire.copy_out import line_style, to_str
 from cairn.pgwire.encoders import float_text
 from cairn.server.scan.statement import LinesAsked
@@ -26,7 +26,8 @@ class LinesEncoder:
         style = self._style = line_style(len(types), asked.fmt, **asked.options)
         self._null = pa.scalar(style.null.encode(), pa.binary())
         self._marks = [each.encode() for each in (*style.marks, style.delimiter, "\n")]
-        self._writers = [self._writer(type_) for type_ in types]
+        scales = asked.scales or (None,) * len(types)
+        self._writers = [self._writer(*each) for each in zip(types, scales, strict=True)]
 
     def encode_batch(self, batch: Any) -> Iterator[tuple[int, memoryview]]:
         columns = [
@@ -63,7 +64,7 @@ class LinesEncoder:
             return True
         return bool(pc.any(pc.equal(texts, self._style.null)).as_py())
 
-    def _writer(self, type_: ColumnType) -> Callable[[Any], Any]:
+    def _writer(self, type_: ColumnType, scale: int | None) -> Callable[[Any], Any]:
         if type_ is ColumnType.STRING:
             return lambda stored: stored
         if type_ in _WHOLE:
@@ -72,12 +73,10 @@ class LinesEncoder:
             return _reals
         if type_ is ColumnType.BOOLEAN:
             return lambda stored: pc.if_else(pc.equal(stored, 0), "f", "t")
-        write = to_str(OIDS[type_])
+        write, read = to_str(OIDS[type_]), shown_reader(type_, scale)
+        assert read is not None  # all others were handled above
         return lambda stored: pa.array(
-            [
-                None if value is None else write(from_physical(type_, value))
-                for value in stored.to_pylist()
-            ],
+            [None if value is None else write(read(value)) for value in stored.to_pylist()],
             pa.string(),
         )
 

@@ -25,6 +25,7 @@ class LinesAsked(msgspec.Struct, frozen=True):
 
     fmt: CopyFormat
     options: dict[str, str]
+    scales: tuple[int | None, ...] = ()  # digits after the point that each DECIMAL is shown with
 
 
 class Scan:

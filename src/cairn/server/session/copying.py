@@ -65,7 +65,7 @@ async def copy_out(session: Session, plan: plans.CopyPlan) -> int:
     def encode(rows: Sequence[Any]) -> bytes:
         return lines(rows if query.convert is None else query.convert(rows))
 
-    chunks = await scans.chunks(caller, query, encode, LinesAsked(fmt, _options(plan.options)))
+    chunks = await scans.chunks(caller, query, encode, _lines_asked(plan, fmt))
     total, is_begun = 0, False
     async for count, data in chunks:
         if not is_begun:
@@ -79,6 +79,12 @@ async def copy_out(session: Session, plan: plans.CopyPlan) -> int:
         _begin_lines(session, plan, fmt)
     session.pg.copy_done()
     return total
+
+
+def _lines_asked(plan: plans.CopyPlan, fmt: CopyFormat) -> LinesAsked:
+    assert plan.query is not None
+    scales = tuple(column.scale for column in plan.query.columns)
+    return LinesAsked(fmt, _options(plan.options), scales)
 
 
 def _begin_lines(session: Session, plan: plans.CopyPlan, fmt: CopyFormat) -> None:

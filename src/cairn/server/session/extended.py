@@ -7,7 +7,12 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from cairn.model.catalog import Catalog
-from cairn.model.errors import CairnError, StatementInvalidated, Unreachable
+from cairn.model.errors import (
+    CairnError,
+    NotInPrerequisiteState,
+    StatementInvalidated,
+    Unreachable,
+)
 from cairn.model.rpc import ReadResponse, WriteResponse
 from cairn.model.unexpected import owned
 from cairn.node.statements.executor import Outcome
@@ -93,8 +98,12 @@ class Extended:
                 return self._send_many(portal, request.max_rows)
             self._send_portal(portal, request.max_rows)
             return None
+        if portal.is_run:
+            name = portal.name.decode(errors="replace")
+            raise NotInPrerequisiteState(f'portal "{name}" cannot be run')
         cached = portal.statement.plan
         self._session.check(cached)
+        portal.is_run = bool(cached.prepared.tag)  # an empty one changes nothing
         outcome = self._session.now(cached, portal.values)
         if outcome is not None:
             self._finish_execute(portal, outcome, request.max_rows)

@@ -29,11 +29,12 @@ from cairn.pgwire.extended import StatementBook
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail, Request
 from cairn.pgwire.server import PgServer
 from cairn.server.caller import Caller
+from cairn.server.calls import calls
 from cairn.server.face import MAX_CONNECTIONS, PgFace
 from cairn.server.session.blocks import ACTIONS, Block
 from cairn.server.session.copying import CopyIn, copy_out
 from cairn.server.session.extended import Extended
-from cairn.server.session.settings import Parameters
+from cairn.server.session.settings import Parameters, check_known
 from cairn.server.session.simple import Simple
 from cairn.server.session.start_up import StartUp
 from cairn.server.session.states import (
@@ -66,11 +67,7 @@ class Session(asyncio.Protocol):
             tls_available=face.tls is not None,
             require_tls=face.tls is not None,
         )
-        setting = face.instance.state.setting
-        self.book: StatementBook[Cached] = StatementBook(
-            max_statements=int(setting("pg_statement_max", 100_000)),
-            max_portals=int(setting("pg_portal_max", 100_000)),
-        )
+        self.book: StatementBook[Cached] = StatementBook(self._book_limits)
         self.state: State = ENTERING
         self._rest: State = ENTERING  # the state between requests
         self.start_up, self.extended, self.simple = StartUp(self), Extended(self), Simple(self)
@@ -92,6 +89,12 @@ class Session(asyncio.Protocol):
         self._is_full = False  # the client does not read what it has asked for
         self._has_room = asyncio.Event()
         self._has_room.set()
+
+    def _book_limits(self) -> tuple[int, int]:
+        """Asked whenever it counts: a raised limit helps those who are connected too."""
+        setting = self.face.instance.state.setting
+        most = setting("pg_statement_max", 100_000), setting("pg_portal_max", 100_000)
+        return int(most[0]), int(most[1])
 
     # --- asyncio.Protocol -------------------------------------------------------------------------
 
@@ -334,7 +337,10 @@ class Session(asyncio.Protocol):
 
     async def run(self, cached: Cached, params: Sequence[Any]) -> Outcome:
         """What reads can be cancelled; from its first change on a statement runs on."""
-        context = self.running_context()
+        context, plan = self.running_context(), cached.prepared.plan
+        if isinstance(plan, plans.CallPlan):
+            answer = await calls.call(Caller(self.face, context), plan, params)
+            return Outcome([(answer,)], 1, cached.prepared.tag)
         try:
             outcome = await self.face.executor.run(cached, params, context)
         except QueryCanceled:
@@ -343,7 +349,7 @@ class Session(asyncio.Protocol):
             if context.cancelled.is_set():
                 raise QueryCanceled(self._cancel_reason) from None
             raise  # a limit of its own ended it, and says which
-        if isinstance(cached.prepared.plan, _WRITES):
+        if isinstance(plan, _WRITES):
             self.block.wrote()
         if outcome.stale_s is not None:  # as a parameter that every driver can read
             told = str(round(outcome.stale_s * 1000))
@@ -373,6 +379,7 @@ class Session(asyncio.Protocol):
             case "show":
                 return Outcome([(parameters.show(name),)], 1, tag)
             case "set":
+                check_known(name, self.face.catalog)
                 parameters.set(name, plan.value or "")
             case "reset":
                 parameters.reset(name)
@@ -383,7 +390,7 @@ class Session(asyncio.Protocol):
             case "discard":
                 self.book.deallocate_all()
                 parameters.reset("all")
-        return Outcome(None, 0, tag)
+        return Outcome(None, 0, tag, plan.notices)
 
     # --- COPY -------------------------------------------------------------------------------------
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 
 import msgspec
 
+from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, InvalidParameter
 from cairn.model.parameters import DEFAULTS, shown
+from cairn.model.postgres_parameters import NAMES
 from cairn.model.values import INT64_MAX
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.statements.context import OF_CLUSTER, Context
-from cairn.sql.parse.parse import check_choice
+from cairn.sql.parse.parse import CHOICES, check_choice
 
 #: Settings of the cluster that a session may have otherwise, with what they are by themselves.
 _COUNTS = ("sql_motion_row_max", "sql_vdbe_opcode_max")
+_OF_CLIENTS = ("smart_connector_hints", "pico_query_metadata", "pico_stmt_invalidation")
 _FIXED = {"server_version", "server_encoding", "integer_datetimes", "server_version_num"}
 
 
@@ -96,6 +100,20 @@ class Parameters:
         }
         known["read_preference"] = self._preference
         return sorted((known | DEFAULTS | self._values).items())
+
+
+def check_known(name: str, catalog: Catalog) -> None:
+    """Refuse what neither PostgreSQL nor Cairn has; `mine.something` is anybody's own."""
+    key = name.lower()
+    if "." in key or key in DEFAULTS or key in NAMES or key in _COUNTS or key in CHOICES:
+        return
+    if catalog.setting(key) is None and key not in _OF_CLIENTS:
+        near = get_close_matches(key, [*DEFAULTS, *NAMES, *CHOICES], n=1, cutoff=0.7)
+        raise CairnError(
+            f'unrecognized configuration parameter "{name}"',
+            sqlstate="42704",
+            hint=f'Perhaps you meant "{near[0]}".' if near else "SHOW ALL lists what there is",
+        )
 
 
 def check(name: str, value: str) -> str:

@@ -1,4 +1,4 @@
-"""The simple protocol: texts of one or more statements, and CALLs."""
+"""The simple protocol: texts of one or more statements."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from cairn.model.errors import CairnError
 from cairn.node.statements.executor import Outcome
 from cairn.pgwire.decoders import decode_string
 from cairn.pgwire.requests import Query
-from cairn.pgwire.rows import row_encoder
-from cairn.server.calls import calls
 from cairn.server.session.extended import AT_ONCE_ROWS
 from cairn.server.statements import QUICK_TEXT, Cached
 from cairn.sql import plans
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from cairn.server.session.session import Session
 
 YIELD_EVERY = 10  # statements of one text
-_JSON_ROW = row_encoder([114], [0])
 
 
 class Simple:
@@ -36,8 +33,6 @@ class Simple:
         session.book.begin_simple_query()
         face = session.face
         text = request.sql
-        if calls.matches(text):
-            return self._run_call(text)
         if b";" not in text[:-1]:
             cached = face.statements.at_once(text, (), session.user_id, face.catalog)
             if cached is None:
@@ -56,13 +51,6 @@ class Simple:
             place = cached.text.decode(errors="replace").find("$") + 1
             raise CairnError("there is no parameter $1", sqlstate="42P02", position=place or None)
         return self._session.now(cached, ())
-
-    async def _run_call(self, text: bytes) -> None:
-        answer = await calls.call(self._session.caller(), text)
-        self._pg.row_description([("result", 114, 0)])
-        self._pg.raw(_JSON_ROW((answer,)))
-        self._pg.command_complete("CALL")
-        self._end_simple()
 
     async def _run_long(self, text: bytes) -> None:
         cached = await self._session.understood(text)

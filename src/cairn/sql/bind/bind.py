@@ -13,7 +13,7 @@ from cairn.model.errors import (
     SyntaxProblem,
     UndefinedColumn,
 )
-from cairn.sql.bind import operators, pg, predicates  # noqa: F401 (they add their handlers)
+from cairn.sql.bind import operators, pg, predicates, times  # noqa: F401 (they add their handlers)
 from cairn.sql.bind.calls import ordered
 from cairn.sql.bind.distinct_on import first_of_each
 from cairn.sql.bind.expr import bind_boolean, bind_expr
@@ -215,6 +215,8 @@ def _bind_group(
     if node is None:
         return None
     allow(node, {"expressions"})
+    if not node.expressions:
+        raise SyntaxProblem("syntax error: GROUP BY names nothing")
     scope.no_aggregates = scope.no_windows = "GROUP BY"
     found: list[Expr] = []
     for each in node.expressions:

@@ -6,8 +6,15 @@ from sqlglot import exp
 
 from cairn.model.errors import CairnError, GroupingProblem, SyntaxProblem, Unsupported
 from cairn.model.values import ELEMENTS, ColumnType
-from cairn.sql.bind.expr import HANDLERS, bind_boolean, bind_expr, statement_date, statement_time
-from cairn.sql.bind.functions import AGGREGATES, RANKING, Aggregation, scalar
+from cairn.sql.bind.expr import (
+    HANDLERS,
+    bind_boolean,
+    bind_expr,
+    local_time,
+    statement_date,
+    statement_time,
+)
+from cairn.sql.bind.functions import AGGREGATES, RANKING, Aggregation, folded, scalar
 from cairn.sql.bind.lists import LIST_FUNCTIONS, ROW_FUNCTIONS, item_of, list_function
 from cairn.sql.bind.scope import MAX_ARGUMENTS, Scope
 from cairn.sql.ir import (
@@ -24,13 +31,14 @@ from cairn.sql.ir import (
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import bind_query, name_of, refuse
 from cairn.sql.typing_rules import (
-    INCOMPARABLE,
     JSON,
+    UNORDERED,
     B,
     I,
     N,
     S,
     T,
+    V,
     fold,
     plain,
 )
@@ -38,8 +46,10 @@ from cairn.sql.typing_rules import (
 
 def _call(scope: Scope, node: exp.Anonymous) -> Expr:
     name = str(node.this).lower()
-    if name in ("current_timestamp", "localtimestamp", "now"):
+    if name == "current_timestamp" or (name == "now" and not node.expressions):
         return statement_time(scope, node)
+    if name == "localtimestamp":
+        return local_time(scope, node)
     if name == "current_date":
         return statement_date(scope, node)
     if name in AGGREGATES:
@@ -202,10 +212,12 @@ def bind_order(scope: Scope, node: exp.Expr) -> tuple[Order, ...]:
 def ordered(scope: Scope, expr: Expr, node: exp.Expr) -> Order:
     if expr.type is None:
         expr = scope.binder.coerce(expr, S)
-    if expr.type in INCOMPARABLE:
+    if expr.type in UNORDERED:
         raise CairnError(
             f"could not identify an ordering operator for type {expr.type}", sqlstate="42883"
         )
+    if expr.type is V:
+        expr = folded(Call(I, "v_length", (expr,)))
     desc = bool(node.args.get("desc"))
     nulls_first = node.args.get("nulls_first")
     return Order(expr, desc, desc if nulls_first is None else bool(nulls_first))
@@ -255,8 +267,11 @@ def _position(scope: Scope, node: exp.StrPosition) -> Expr:
 
 
 def _extract(scope: Scope, node: exp.Extract) -> Expr:
-    value = scope.binder.coerce(bind_expr(scope, node.expression), T)
-    return Call(N, "n_extract", (value, Const(S, name_of(node.this))))
+    value = bind_expr(scope, node.expression)
+    word = Const(S, name_of(node.this))
+    if value.type is V:
+        return folded(Call(N, "v_extract", (value, word)))
+    return Call(N, "n_extract", (scope.binder.coerce(value, T), word))
 
 
 HANDLERS.update(

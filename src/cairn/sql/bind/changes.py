@@ -9,17 +9,16 @@ from typing import Any, Literal
 from sqlglot import exp
 
 from cairn.model.errors import CairnError, SyntaxProblem, UndefinedObject, Unsupported
-from cairn.model.schema import BUCKET_COLUMN, Table
+from cairn.model.schema import BUCKET_COLUMN, Column, Table
 from cairn.model.values import ColumnType
 from cairn.sql.bind.bind import bind_items
-from cairn.sql.bind.expr import bind_boolean, bind_expr
+from cairn.sql.bind.expr import bind_boolean, bind_wanted
 from cairn.sql.bind.scope import Scope, Visible, no_column
 from cairn.sql.bind.sets import assign
 from cairn.sql.ir import Call, Col, Const, Expr, Item, SubQuery, walk
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import allow, name_of, refuse
 from cairn.sql.plan.locality import calls_late
-from cairn.sql.typing_rules import plain
 
 OnConflict = Literal["fail", "nothing", "replace", "update"]
 Sets = tuple[tuple[int, Expr], ...]
@@ -44,8 +43,13 @@ class Conflict:
 FAIL = Conflict()
 
 
-def stored(expr: Expr, type_: ColumnType) -> Expr:
+def stored(expr: Expr, column: Column) -> Expr:
     """The value as the column takes it: rules that only storing has."""
+    type_ = column.type
+    if column.sizes:
+        sizes = (Const(ColumnType.INTEGER, size) for size in column.sizes)
+        given = (expr, Const(ColumnType.STRING, type_.value), *sizes)
+        expr = Call(type_, "store_fit", given)
     if type_ is ColumnType.DECIMAL:
         return Call(type_, "store_n", (expr,))
     if type_ is ColumnType.UNSIGNED:
@@ -102,10 +106,12 @@ def _assignment(scope: Scope, table: Table, target: exp.Expr, value: exp.Expr) -
             position=walk_position(target),
         )
     if isinstance(value, exp.Column) and value.name.upper() == "DEFAULT":
-        return table.position(name), Const(plain(column.type), None)
+        from cairn.sql.bind.defaults import default_of  # which needs this module
+
+        return table.position(name), default_of(scope.binder, column)
     scope.no_aggregates = scope.no_windows = "UPDATE"
-    expr = assign(scope, bind_expr(scope, value), column.type, name)
-    return table.position(name), stored(expr, column.type)
+    expr = assign(scope, bind_wanted(scope, value, column.type), column.type, name)
+    return table.position(name), stored(expr, column)
 
 
 # --- ON CONFLICT ----------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ from cairn.sql.bind.changes import (
     bind_returning,
     stored,
 )
-from cairn.sql.bind.expr import bind_boolean, bind_expr
+from cairn.sql.bind.defaults import default_of
+from cairn.sql.bind.expr import bind_boolean, bind_wanted
 from cairn.sql.bind.relations import bind_ctes, bind_relation
 from cairn.sql.bind.scope import Scope, no_column
 from cairn.sql.bind.sets import assign
@@ -153,8 +154,8 @@ def _value_row(
     bound = [
         None
         if isinstance(cell, (exp.Column, exp.Var)) and cell.name.upper() == "DEFAULT"
-        else bind_expr(scope, cell)
-        for cell in cells
+        else bind_wanted(scope, cell, table.columns[place].type)
+        for cell, place in zip(cells, places, strict=False)
     ]
     return value_row(scope, table, places, bound)
 
@@ -178,14 +179,23 @@ def value_row(
 ) -> tuple[Expr, ...]:
     """One VALUES row in table order; None stands for DEFAULT."""
     if len(cells) < len(places):
-        # Without a column list PostgreSQL fills the rest with defaults; ours are all NULL.
+        # Without a column list the rest is filled with defaults.
         places = places[: len(cells)]
-    row: list[Expr] = [Const(plain(each.type), None) for each in table.columns]
+    given = {place for place, cell in zip(places, cells, strict=True) if cell is not None}
+    row = _defaults(scope, table, given)
     for place, cell in zip(places, cells, strict=True):
         column = table.columns[place]
         if cell is not None:
-            row[place] = stored(assign(scope, cell, column.type, column.name), column.type)
+            row[place] = stored(assign(scope, cell, column.type, column.name), column)
     return tuple(row)
+
+
+def _defaults(scope: Scope, table: Table, given: set[int]) -> list[Expr]:
+    """A row that nothing is given for, but at the places in `given`."""
+    return [
+        Const(plain(column.type), None) if at in given else default_of(scope.binder, column)
+        for at, column in enumerate(table.columns)
+    ]
 
 
 def _arranged(scope: Scope, table: Table, places: list[int], query: Query) -> Query:
@@ -196,7 +206,7 @@ def _arranged(scope: Scope, table: Table, places: list[int], query: Query) -> Qu
     if len(shown) < len(places) and len(places) != len(table.columns):
         raise SyntaxProblem("INSERT has more target columns than expressions")
     simple = isinstance(query, Select) and not query.order and not query.distinct
-    row: list[Expr] = [Const(plain(each.type), None) for each in table.columns]
+    row = _defaults(scope, table, set(places[: len(shown)]))
     rel = scope.binder.next_rel()
     for at, place in enumerate(places[: len(shown)]):
         column = table.columns[place]
@@ -205,7 +215,7 @@ def _arranged(scope: Scope, table: Table, places: list[int], query: Query) -> Qu
             expr = query.items[at].expr
             if isinstance(expr, Const) and expr.type is S and column.type is not ColumnType.STRING:
                 expr = Const(None, expr.value)
-        row[place] = stored(assign(scope, expr, column.type, column.name), column.type)
+        row[place] = stored(assign(scope, expr, column.type, column.name), column)
     items = tuple(Item(column.name, expr) for column, expr in zip(table.columns, row, strict=True))
     if simple and isinstance(query, Select):
         from dataclasses import replace

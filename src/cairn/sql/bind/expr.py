@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial, reduce
 from typing import Any
 
 from sqlglot import exp
 
 from cairn.model.decimals import decode_decimal, encode_decimal
 from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
-from cairn.model.values import INT64_MAX, INT64_MIN, LISTS, ColumnType
-from cairn.sql.bind.functions import scalar
-from cairn.sql.bind.scope import NOW, Scope
+from cairn.model.values import ELEMENTS, INT64_MAX, INT64_MIN, LISTS, ColumnType
+from cairn.sql.bind.functions import folded, scalar
+from cairn.sql.bind.scope import NOW, Binder, Scope
 from cairn.sql.ir import (
     FALSE,
     NULL,
@@ -22,6 +23,7 @@ from cairn.sql.ir import (
     Const,
     Expr,
     Param,
+    Type,
 )
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import name_of, refuse
@@ -33,9 +35,12 @@ from cairn.sql.typing_rules import (
     B,
     D,
     I,
+    M,
     N,
     S,
     T,
+    V,
+    Y,
     common_type,
     fold,
     no_operator,
@@ -50,6 +55,9 @@ _ARITHMETIC: dict[type[Any], tuple[str, str]] = {
     exp.Div: ("/", "div"),
     exp.Mod: ("%", "mod"),
 }
+#: Inside these the value is of the same kind as the whole.
+_PASSED_ON = frozenset((*_ARITHMETIC, exp.Paren, exp.Neg))
+_EQUALITY = ("=", "<>")
 _PREFIX = {I: "i", N: "n", D: "d"}
 
 
@@ -57,6 +65,9 @@ def bind_expr(scope: Scope, node: exp.Expr) -> Expr:
     """The typed form of an expression; what Cairn does not know is refused by name."""
     binder = scope.binder
     binder.deeper()
+    wanted = binder.wanted
+    if wanted is not None and type(node) not in _PASSED_ON:
+        binder.wanted = None
     try:
         handler = HANDLERS.get(type(node))
         if handler is None:
@@ -70,6 +81,17 @@ def bind_expr(scope: Scope, node: exp.Expr) -> Expr:
         raise
     finally:
         binder.depth -= 1
+        binder.wanted = wanted
+
+
+def bind_wanted(scope: Scope, node: exp.Expr, wanted: Type) -> Expr:
+    """`bind_expr` of what becomes a value of `wanted`: `$1 - 100` for a DOUBLE takes 2.5."""
+    binder = scope.binder
+    before, binder.wanted = binder.wanted, wanted if wanted in RANK else None
+    try:
+        return bind_expr(scope, node)
+    finally:
+        binder.wanted = before
 
 
 def bind_boolean(scope: Scope, node: exp.Expr, what: str) -> Expr:
@@ -112,7 +134,7 @@ def number(text: str) -> Const:
             raise CairnError(f'"{text}" is out of range for type double', sqlstate="22003")
         return Const(D, value)
     if "." in text or not INT64_MIN <= int(text) <= INT64_MAX:
-        return Const(N, encode_decimal(Decimal(text)))
+        return Const(N, encode_decimal(Decimal(text)), scale=len(text.partition(".")[2]))
     return Const(I, int(text))
 
 
@@ -135,11 +157,30 @@ def _column(scope: Scope, node: exp.Column) -> Expr:
 
 def statement_time(scope: Scope, node: exp.Expr) -> Expr:
     scope.binder.uses_now = True
-    return Param(T, NOW)
+    return _to_digits(Param(T, NOW), node)
+
+
+def _to_digits(time: Expr, node: exp.Expr) -> Expr:
+    """`current_timestamp(3)`: rounded to so many digits of a second."""
+    args = list(node.expressions) or [node.this] * isinstance(node.this, exp.Expr)
+    if not args:
+        return time
+    [digits] = args if len(args) == 1 else [None]
+    if not isinstance(digits, exp.Literal) or not str(digits.this).isdigit():
+        raise SyntaxProblem(f"{_function_name(node)} takes a number of digits or nothing")
+    return Call(time.type, "t_round", (time, Const(I, min(int(str(digits.this)), 6))))
+
+
+def _function_name(node: exp.Expr) -> str:
+    return str(node.this).lower() if isinstance(node, exp.Anonymous) else "current_timestamp"
+
+
+def local_time(scope: Scope, node: exp.Expr) -> Expr:
+    return Call(M, "same", (statement_time(scope, node),))
 
 
 def statement_date(scope: Scope, node: exp.Expr) -> Expr:
-    return Call(T, "t_date", (statement_time(scope, node),))
+    return Call(Y, "t_date", (statement_time(scope, node),))
 
 
 # --- operators ------------------------------------------------------------------------------------
@@ -161,7 +202,11 @@ def compare(scope: Scope, name: str, left: Expr, right: Expr) -> Expr:
         type_ = common_type((left.type, right.type), "comparison") or S
     except CairnError:
         raise no_operator(name, left.type, right.type) from None
-    if type_ in INCOMPARABLE:
+    if type_ is V:
+        # `1 mon` is as long as `30 days`.
+        both = (scope.binder.coerce(each, V) for each in (left, right))
+        return Call(B, name, tuple(folded(Call(I, "v_length", (each,))) for each in both))
+    if type_ in INCOMPARABLE or (type_ in ELEMENTS and name not in _EQUALITY):
         raise no_operator(name, left.type, right.type)
     mixed = {left.type, right.type} == {I, D}
     if mixed and not isinstance(left, (Const, Param)) and not isinstance(right, (Const, Param)):
@@ -177,6 +222,9 @@ def _arithmetic(scope: Scope, node: exp.Binary) -> Expr:
 
 
 def arithmetic(scope: Scope, symbol: str, word: str, left: Expr, right: Expr) -> Expr:
+    wanted = scope.binder.wanted
+    if wanted is not None and not (wanted is D and word == "mod"):
+        left, right = _as_wanted(scope, left, right, wanted), _as_wanted(scope, right, left, wanted)
     if left.type is None and right.type is None:
         raise CairnError(
             f"operator is not unique: unknown {symbol} unknown",
@@ -197,15 +245,27 @@ def arithmetic(scope: Scope, symbol: str, word: str, left: Expr, right: Expr) ->
         return call  # an error of evaluation, not of the statement
 
 
+def _as_wanted(scope: Scope, expr: Expr, other: Expr, wanted: ColumnType) -> Expr:
+    """A parameter beside nothing but a literal takes the type of the whole."""
+    plain_other = isinstance(other, (Const, Param)) and (other.type is None or other.type in RANK)
+    if not isinstance(expr, Param) or expr.type is not None or not plain_other:
+        return expr
+    if other.type is not None and RANK[other.type] > RANK[wanted]:
+        return expr
+    return scope.binder.coerce(expr, wanted)
+
+
 def _negative(scope: Scope, node: exp.Neg) -> Expr:
     inner = bind_expr(scope, node.this)
     if isinstance(inner, Const) and inner.type is N and isinstance(inner.value, bytes):
         negated = decode_decimal(inner.value).copy_negate()
         if isinstance(node.this, exp.Literal) and node.this.name == str(-INT64_MIN):
             return Const(I, INT64_MIN)  # the one integer that does not fit without its sign
-        return Const(N, encode_decimal(negated))
+        return Const(N, encode_decimal(negated), scale=inner.scale)
     if inner.type is None:
         inner = scope.binder.coerce(inner, D)
+    if inner.type is V:
+        return folded(Call(V, "v_neg", (inner,)))
     if inner.type not in RANK:
         raise no_operator("-", inner.type)
     if inner.type is D:
@@ -217,9 +277,27 @@ def _negative(scope: Scope, node: exp.Neg) -> Expr:
 
 def _concat(scope: Scope, node: exp.Expr) -> Expr:
     parts = [bind_expr(scope, part) for part in node.flatten()]
+    if any(part.type in ELEMENTS for part in parts):
+        return reduce(partial(join_lists, scope.binder), parts)
     if all(part.type not in (None, S) for part in parts):
         raise no_operator("||", *[part.type for part in parts])
     return Call(S, "||", tuple(scope.binder.coerce(part, S, ASSIGNMENT) for part in parts))
+
+
+def join_lists(binder: Binder, left: Expr, right: Expr) -> Expr:
+    """`||` of two lists, or of a list and one more value before or behind it."""
+    of, other = ELEMENTS.get(left.type or S), ELEMENTS.get(right.type or S)
+    if of is None and other is None:
+        raise no_operator("||", left.type, right.type)
+    # A value without a type is a list beside a list, as in PostgreSQL.
+    both = (of or left.type is None) and (other or right.type is None)
+    type_ = common_type((of or left.type, other or right.type), "||") or S
+    if type_ not in LISTS:
+        raise no_operator("||", left.type, right.type)
+    wanted = [LISTS[type_] if both or each else type_ for each in (of, other)]
+    name = "a_cat" if both else "a_append" if of else "a_prepend"
+    given = (binder.coerce(left, wanted[0]), binder.coerce(right, wanted[1]))
+    return Call(LISTS[type_], name, given)
 
 
 def _case(scope: Scope, node: exp.Case) -> Expr:
@@ -252,9 +330,8 @@ def cast_type(node: exp.DataType) -> tuple[ColumnType, list[int]]:
             if not each.name.isdigit():
                 raise SyntaxProblem(f'syntax error at or near "{each.name}"')
             sizes.append(int(each.name))
-    if word in ("interval", "time", "timetz", "bytea", "varbinary", "money", "inet", "xml"):
-        hint = "add it to a time: now() + INTERVAL '1 day'" if word == "interval" else None
-        raise Unsupported(f"type {word} is not supported", hint=hint)
+    if word in ("time", "timetz", "bytea", "varbinary", "money", "inet", "xml"):
+        raise Unsupported(f"type {word} is not supported")
     if word == "array":
         inner = [each for each in node.expressions if isinstance(each, exp.DataType)]
         if not inner:
@@ -268,13 +345,19 @@ def cast_type(node: exp.DataType) -> tuple[ColumnType, list[int]]:
 
 def _cast(scope: Scope, node: exp.Cast) -> Expr:
     to, sizes = cast_type(node.to)
+    if to in ELEMENTS and isinstance(node.this, exp.Array):
+        # The items are read as what they become: an empty array has a type then.
+        items = [bind_expr(scope, each) for each in node.this.expressions]
+        if not any(each.type in ELEMENTS for each in items):
+            given = (scope.binder.coerce(each, ELEMENTS[to], EXPLICIT) for each in items)
+            return folded(Call(to, "a_make", tuple(given)))
     inner = bind_expr(scope, node.this)
     found = scope.binder.coerce(inner, to, EXPLICIT)
-    if str(node.to.this) == str(exp.DType.DATE):
-        return Call(T, "t_date", (found,))
     if sizes and to is N:
         scale = sizes[1] if len(sizes) > 1 else 0
         return Call(N, "n_scaled", (found, Const(I, sizes[0]), Const(I, scale)))
+    if sizes and to in (T, M):
+        return folded(Call(to, "t_round", (found, Const(I, min(sizes[0], 6)))))
     if sizes and to is S:
         return Call(S, "c_left", (found, Const(I, sizes[0])))
     return found
@@ -297,7 +380,7 @@ HANDLERS: dict[type[Any], Callable[[Scope, Any], Expr]] = {
     exp.Case: _case,
     exp.Cast: _cast,
     exp.CurrentTimestamp: statement_time,
-    exp.Localtimestamp: statement_time,
+    exp.Localtimestamp: local_time,
     exp.CurrentDate: statement_date,
     exp.CurrentUser: lambda scope, _: scalar(scope.binder, "current_user", (), None),
 }

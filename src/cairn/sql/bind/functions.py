@@ -11,10 +11,10 @@ from cairn.sql.functions.function_list import ABSENT, INSTEAD, LATE_FUNCTIONS, P
 from cairn.sql.ir import Agg, Call, Case, Const, Expr, Order, Param, Type
 from cairn.sql.typing_rules import (
     ASSIGNMENT,
-    INCOMPARABLE,
     JSON,
     POSTGRES_NAMES,
     RANK,
+    UNORDERED,
     B,
     D,
     I,
@@ -175,7 +175,7 @@ class Aggregation:
             raise no_function(name, [arg.type for arg in args], position)
         arg = args[0] if args[0].type else self.binder.coerce(args[0], S)
         if name in ("min", "max"):
-            if arg.type in (B, *INCOMPARABLE) or arg.type is None:
+            if arg.type in (B, *UNORDERED) or arg.type is None:
                 raise no_function(name, [arg.type], position)
             return make(Agg(arg.type, name, (arg,), False, self.filter, ()))
         if name in _OF_BOOLEANS and arg.type is B:

@@ -7,23 +7,27 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from cairn.model.errors import CairnError, Unsupported
+from cairn.model.interval_text import parse_interval
+from cairn.model.intervals import Interval
 from cairn.model.values import ELEMENTS, LISTS, ColumnType
-from cairn.sql.bind.expr import HANDLERS, bind_expr
+from cairn.sql.bind.expr import HANDLERS, bind_expr, join_lists
 from cairn.sql.bind.functions import folded
 from cairn.sql.bind.scope import Binder, Scope
 from cairn.sql.functions.lists import LETTERS
-from cairn.sql.functions.times import parse_interval
 from cairn.sql.ir import Call, Const, Expr, Unnest, Values
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import refuse
-from cairn.sql.typing_rules import I, S, T, common_type, no_function
+from cairn.sql.typing_rules import I, M, S, T, common_type, no_function
 
-LIST_FUNCTIONS = ("array_length", "cardinality", "array_to_string")
+LIST_FUNCTIONS = (
+    *("array_length", "array_upper", "cardinality", "array_to_string"),
+    *("array_append", "array_prepend", "array_cat", "array_remove", "array_position"),
+)
 ROW_FUNCTIONS = ("generate_series", "unnest")
 
 
-def interval_of(node: exp.Expr) -> tuple[int, int, int] | None:
-    """Months, days and microseconds of `INTERVAL '…'` or `'…'::interval`; None: not one."""
+def interval_of(node: exp.Expr) -> Interval | None:
+    """`INTERVAL '…'` or `'…'::interval`; None: not one."""
     while isinstance(node, exp.Paren):
         node = node.this
     is_cast = isinstance(node, exp.Cast) and str(node.to.this) == str(exp.DType.INTERVAL)
@@ -33,7 +37,7 @@ def interval_of(node: exp.Expr) -> tuple[int, int, int] | None:
     if not isinstance(value, exp.Literal):
         raise Unsupported(
             "an interval that is not a literal is not supported",
-            hint="write INTERVAL '1 day', or compute with seconds: to_timestamp(extract(epoch …))",
+            hint="write INTERVAL '1 day'",
             position=walk_position(node),
         )
     unit = node.args.get("unit")
@@ -66,12 +70,26 @@ def item_of(list_: Expr, at: Expr) -> Expr:
 
 
 def list_function(binder: Binder, name: str, args: Sequence[Expr], position: int | None) -> Expr:
+    if name == "array_prepend" and len(args) == 2:
+        of = ELEMENTS.get(args[1].type or S)
+        first = args[0] if args[0].type or of is None else binder.coerce(args[0], of)
+        return join_lists(binder, first, args[1])
     known = args[0].type if args else None
     if known is None or known not in ELEMENTS:
         raise no_function(name, [arg.type for arg in args], position)
     if name == "cardinality" and len(args) == 1:
         return folded(Call(I, "a_size", tuple(args)))
-    if name == "array_length" and len(args) == 2:
+    if name == "array_append" and len(args) == 2:
+        last = args[1] if args[1].type else binder.coerce(args[1], ELEMENTS[known])
+        return join_lists(binder, args[0], last)
+    if name == "array_cat" and len(args) == 2:
+        return join_lists(binder, *args)
+    if name in ("array_remove", "array_position") and len(args) == 2:
+        value = binder.coerce(args[1], ELEMENTS[known])
+        if name == "array_position":
+            return folded(Call(I, "a_place", (args[0], value)))
+        return folded(Call(known, "a_without", (args[0], value)))
+    if name in ("array_length", "array_upper") and len(args) == 2:
         return folded(Call(I, "a_length", (args[0], binder.coerce(args[1], I))))
     if name == "array_to_string" and len(args) == 2:
         return folded(Call(S, f"{LETTERS[known]}_joined", (args[0], binder.coerce(args[1], S))))
@@ -83,9 +101,13 @@ def rows_of(scope: Scope, name: str, nodes: list[exp.Expr], position: int | None
     inner = Scope(scope.binder, scope.parent)
     step = interval_of(nodes[2]) if name == "generate_series" and len(nodes) == 3 else None
     if step is not None:
-        edges = [scope.binder.coerce(bind_expr(inner, each), T) for each in nodes[:2]]
-        given = (*edges, *(Const(I, part) for part in step))
-        return Unnest(((Call(ColumnType.DATETIMES, "a_times", given),),), (name,), (T,))
+        edges = [bind_expr(inner, each) for each in nodes[:2]]
+        type_ = M if all(each.type is M for each in edges) else T
+        given = (
+            *(scope.binder.coerce(each, type_) for each in edges),
+            *(Const(I, part) for part in step),
+        )
+        return Unnest(((Call(LISTS[type_], "a_times", given),),), (name,), (type_,))
     args = [bind_expr(inner, each) for each in nodes]
     if name == "generate_series":
         return _series(scope.binder, args, position)

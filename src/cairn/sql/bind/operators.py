@@ -1,4 +1,4 @@
-"""Operators beyond arithmetic and comparison: `^`, bits, intervals, time zones, JSON arrows."""
+"""Operators beyond arithmetic and comparison: `^`, bits, JSON arrows."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import Any
 
 from sqlglot import exp
 
-from cairn.model.errors import CairnError, Unsupported
+from cairn.model.errors import CairnError
 from cairn.model.values import ColumnType
 from cairn.sql.bind.expr import HANDLERS, bind_expr
 from cairn.sql.bind.functions import folded, scalar
-from cairn.sql.bind.lists import interval_of
 from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import Call, Const, Expr
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import refuse
-from cairn.sql.typing_rules import JSON, I, S, T, no_operator
+from cairn.sql.typing_rules import JSON, I, S, no_operator
 
 _BITS: dict[type[Any], tuple[str, str]] = {
     exp.BitwiseAnd: ("&", "i_and"),
@@ -29,9 +28,7 @@ _BITS: dict[type[Any], tuple[str, str]] = {
 _NO_TYPE: dict[type[Any], str] = {
     exp.Localtime: "LOCALTIME",
     exp.CurrentTime: "CURRENT_TIME",
-    exp.Interval: "INTERVAL as a value",
 }
-_add_numbers = HANDLERS[exp.Add]
 
 
 def _power(scope: Scope, node: exp.Pow) -> Expr:
@@ -57,56 +54,6 @@ def _inverted(scope: Scope, node: exp.BitwiseNot) -> Expr:
     if inner.type not in (None, I):
         raise no_operator("~", inner.type, position=walk_position(node))
     return folded(Call(I, "i_not", (scope.binder.coerce(inner, I),)))
-
-
-# --- time -----------------------------------------------------------------------------------------
-
-
-def _sum(scope: Scope, node: exp.Binary) -> Expr:
-    """`+` and `-` of a time and an interval, of a date and days, of numbers."""
-    minus = isinstance(node, exp.Sub)
-    for side, other in ((node.right, node.left), (node.left, node.right)):
-        size = None if minus and side is node.left else interval_of(side)
-        if size is not None:
-            sign = -1 if minus else 1
-            time = scope.binder.coerce(bind_expr(scope, other), T)
-            parts = tuple(Const(I, sign * part) for part in size)
-            return folded(Call(T, "t_shift", (time, *parts)))
-    left, right = bind_expr(scope, node.left), bind_expr(scope, node.right)
-    if left.type is T and right.type is T and minus:
-        raise Unsupported(
-            "the difference of two times is not supported: there is no type for it",
-            hint="extract(epoch FROM a) - extract(epoch FROM b) gives seconds",
-            position=walk_position(node),
-        )
-    days = _days(left, right, minus=minus)
-    return days if days is not None else _add_numbers(scope, node)
-
-
-def _days(left: Expr, right: Expr, *, minus: bool) -> Expr | None:
-    """`current_date - 7`."""
-    if not minus and isinstance(right, Call) and right.name == "t_date":
-        left, right = right, left
-    if not (isinstance(left, Call) and left.name == "t_date" and right.type is I):
-        return None
-    days = Call(I, "i_neg", (right,)) if minus else right
-    zero = Const(I, 0)
-    return Call(T, "t_date", (folded(Call(T, "t_shift", (left, zero, folded_days(days), zero))),))
-
-
-def folded_days(days: Expr) -> Expr:
-    return folded(days) if isinstance(days, Call) else days
-
-
-def _zone(scope: Scope, node: exp.AtTimeZone) -> Expr:
-    zone = node.args["zone"]
-    if not isinstance(zone, exp.Literal) or zone.name.upper() not in ("UTC", "GMT", "ETC/UTC", "Z"):
-        raise Unsupported(
-            "AT TIME ZONE of anything but 'UTC' is not supported",
-            hint="times are kept and shown in UTC",
-            position=walk_position(node),
-        )
-    return scope.binder.coerce(bind_expr(scope, node.this), T)
 
 
 # --- JSON -----------------------------------------------------------------------------------------
@@ -153,9 +100,6 @@ _MORE: dict[type[Any], Callable[[Scope, Any], Expr]] = {
     exp.Cbrt: _root,
     **dict.fromkeys(_BITS, _bits),
     exp.BitwiseNot: _inverted,
-    exp.Add: _sum,
-    exp.Sub: _sum,
-    exp.AtTimeZone: _zone,
     exp.JSONExtract: _arrow,
     exp.JSONExtractScalar: _arrow,
     **dict.fromkeys(_NO_TYPE, _untyped),

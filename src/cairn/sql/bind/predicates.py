@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
 from cairn.model.values import ELEMENTS, LISTS, ColumnType
-from cairn.sql.bind.expr import HANDLERS, bind_boolean, bind_expr, compare
+from cairn.sql.bind.expr import HANDLERS, bind_boolean, bind_expr, bind_wanted, compare
 from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import (
     Call,
@@ -54,7 +54,13 @@ def _comparison(scope: Scope, node: exp.Binary) -> Expr:
     left_row, right_row = row_parts(node.left), row_parts(node.right)
     if left_row is not None or right_row is not None:
         return _row_comparison(scope, name, node)
-    return compare(scope, name, bind_expr(scope, node.left), bind_expr(scope, node.right))
+    if isinstance(node.right, exp.Column) and not isinstance(node.left, exp.Column):
+        second = bind_expr(scope, node.right)  # `$1 - 100 < price`
+        first = bind_wanted(scope, node.left, second.type)
+    else:
+        first = bind_expr(scope, node.left)
+        second = bind_wanted(scope, node.right, first.type)
+    return compare(scope, name, first, second)
 
 
 def row_parts(node: exp.Expr) -> list[exp.Expr] | None:

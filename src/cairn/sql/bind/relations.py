@@ -33,6 +33,7 @@ from cairn.sql.ir import (
 )
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import allow, bind_query, name_of, refuse
+from cairn.sql.scales import scales
 from cairn.sql.typing_rules import S, cast, common_type
 
 
@@ -75,7 +76,7 @@ def _derived(scope: Scope, query: Query, alias: str, columns: list[str]) -> Rel:
     names = columns + [name for name, _ in shown[len(columns) :]]
     rel = scope.binder.next_rel()
     types = [type_ for _, type_ in shown]
-    scope.add(Visible(alias, rel, names, types, [True] * len(names)))
+    scope.add(Visible(alias, rel, names, types, [True] * len(names), scales=scales(query)))
     return Derived(rel, query, alias, tuple(names))
 
 

@@ -20,7 +20,15 @@ from cairn.model.errors import (
 from cairn.model.schema import BUCKET_COLUMN, Table
 from cairn.model.values import TYPE_OF_OID, ColumnType
 from cairn.sql.ir import BUCKET_AT, Col, Expr, Param
-from cairn.sql.typing_rules import ASSIGNMENT, IMPLICIT, S, can_cast, cast, plain
+from cairn.sql.typing_rules import (
+    ASSIGNMENT,
+    IMPLICIT,
+    POSTGRES_NAMES,
+    S,
+    can_cast,
+    cast,
+    plain,
+)
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -40,9 +48,14 @@ class Visible:
     nullable: list[bool]
     table: Table | None = None
     hidden: set[str] = field(default_factory=set)  # merged away by USING
+    scales: list[int | None] = field(default_factory=list)  # of a query's columns
 
     def column(self, at: int) -> Col:
-        return Col(plain(self.types[at]), self.rel, at, self.names[at], self.nullable[at])
+        scale = self.scales[at] if self.scales else None
+        if self.table is not None:
+            scale = self.table.columns[at].scale
+        nullable = self.nullable[at]
+        return Col(plain(self.types[at]), self.rel, at, self.names[at], nullable, scale=scale)
 
 
 @dataclass
@@ -75,6 +88,7 @@ class Binder:
         self.top_param = len(param_oids)
         self.used: set[int] = set()
         self.loose = False  # a parameter was met before anything told its type
+        self.wanted: ColumnType | None = None  # the number that is made of what is bound now
         self.uses_now = False
         self.tables: dict[int, Table] = {}
         self.selects = 0
@@ -112,8 +126,16 @@ class Binder:
         if isinstance(expr, Param) and expr.type is None:
             known = self.params.setdefault(expr.number, to)
             expr = Param(plain(known), expr.number)
-        if isinstance(expr, Param) and can_cast(expr.type, to, ASSIGNMENT):
-            level = max(level, ASSIGNMENT)
+        if isinstance(expr, Param):
+            if can_cast(expr.type, to, ASSIGNMENT):
+                level = max(level, ASSIGNMENT)
+            elif expr.number not in self.declared and not can_cast(expr.type, to, level):
+                raise IndeterminateType(
+                    f"inconsistent types deduced for parameter ${expr.number}",
+                    detail=f"{POSTGRES_NAMES[expr.type]} versus {POSTGRES_NAMES[to]}",
+                    hint="use a parameter of its own for each type",
+                    sqlstate="42P08",
+                )
         return cast(expr, to, level)
 
     def table(self, name: str, position: int | None = None) -> Table:

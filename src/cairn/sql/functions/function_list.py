@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cairn.model.values import ColumnType
-from cairn.sql.typing_rules import B, D, I, N, S, T, U
+from cairn.sql.typing_rules import B, D, I, M, N, S, T, U, V, Y
 
 #: Answered by the instance that was asked: the node registers these on its own connections.
 LATE_FUNCTIONS: dict[str, ColumnType] = {
@@ -81,12 +81,13 @@ PLAIN: dict[str, list[Signature]] = {
     "power": [("d_power", (D, D), D)],
     "div": [("n_quotient", (N, N), N)],
     "mod": [("i_mod", (I, I), I), ("n_mod", (N, N), N)],
-    "to_char": [("c_to_char", (T, S), S)],
-    "to_date": [("c_to_date", (S, S), T)],
+    "to_char": [("c_to_char", (T, S), S), ("c_to_char", (M, S), S)],
+    "to_date": [("c_to_date", (S, S), Y)],
     "to_timestamp": [("t_of_epoch", (D,), T), ("c_to_date", (S, S), T)],
-    "date_trunc": [("t_trunc", (S, T), T)],
-    "date_part": [("d_part", (S, T), D)],
-    "make_date": [("t_made", (I, I, I), T)],
+    "date_trunc": [("t_trunc", (S, T), T), ("t_trunc", (S, M), M)],
+    "date_part": [("d_part", (S, T), D), ("d_part", (S, M), D)],
+    "age": [("v_age", (T, T), V), ("v_age", (M, M), V)],
+    "make_date": [("t_made", (I, I, I), Y)],
     "initcap": [("c_initcap", (S,), S)],
     "split_part": [("c_split_part", (S, S, I), S)],
     "md5": [("c_md5", (S,), S)],
@@ -119,7 +120,7 @@ PLAIN: dict[str, list[Signature]] = {
 
 #: What PostgreSQL has and Cairn has not: refused by name, for it is no slip of the pen.
 _ABSENT = (
-    "age array_append array_cat array_position array_prepend array_remove corr covar_pop "
+    "corr covar_pop "
     "covar_samp currval decode encode format json_agg json_build_array json_build_object jsonb_agg "
     "jsonb_build_object json_object_agg lastval localtime make_interval make_timestamp "
     "make_timestamptz mode nextval percentile_cont percentile_disc pg_sleep regexp_match "
@@ -130,7 +131,6 @@ _ABSENT = (
 )
 ABSENT = frozenset(_ABSENT.split())
 INSTEAD = {
-    "age": "extract(epoch FROM a) - extract(epoch FROM b) gives seconds",
     "uuid_generate_v4": "use gen_random_uuid()",
     "nextval": "there are no sequences: use gen_random_uuid(), or keys of your own",
     "statement_timestamp": "use now()",

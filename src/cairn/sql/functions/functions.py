@@ -15,6 +15,9 @@ from typing import Any
 
 from cairn.model.decimals import decode_decimal
 from cairn.model.errors import CardinalityViolation, InvalidText, OutOfRange
+from cairn.model.interval_text import MICROS_PER_DAY, parse_interval
+from cairn.model.intervals import decode_interval
+from cairn.model.sizes import fitter
 from cairn.model.values import (
     ColumnType,
     from_physical,
@@ -25,7 +28,6 @@ from cairn.model.values import (
 )
 from cairn.sql.functions import lists, maths, numbers, texts, time_formats, times, words
 from cairn.sql.functions.numbers import strict, total
-from cairn.sql.functions.times import MICROS_PER_DAY
 
 
 def double_text(value: float) -> str:
@@ -59,6 +61,23 @@ def datetime_text(micros: int) -> str:
     return text + "+00"
 
 
+def decimal_text(data: bytes, scale: int = 0) -> str:
+    """With at least so many digits after the point."""
+    text = f"{decode_decimal(data):f}"
+    given = len(text.partition(".")[2])
+    if given >= scale:
+        return text
+    return text + "." * (not given) + "0" * (min(scale, 1000) - given)
+
+
+def date_text(micros: int) -> str:
+    return datetime_text(micros)[:10]
+
+
+def timestamp_text(micros: int) -> str:
+    return datetime_text(micros)[:-3]
+
+
 def _parser(type_: ColumnType) -> Callable[..., Any]:
     @strict
     def parse(text: str) -> Any:
@@ -80,18 +99,21 @@ _DATE = re.compile(
 )
 
 
-@strict
-def t_parse(text: str) -> Any:
-    try:
-        return to_physical(ColumnType.DATETIME, parse_text(ColumnType.DATETIME, text))
-    except InvalidText:
-        if _DATE.fullmatch(text.strip()):
+def _time_parser(type_: ColumnType, name: str) -> Callable[..., Any]:
+    @strict
+    def parse(text: str) -> Any:
+        try:
+            return to_physical(type_, parse_text(type_, text))
+        except InvalidText:
+            if _DATE.fullmatch(text.strip()):
+                raise InvalidText(
+                    f'date/time field value out of range: "{text}"', sqlstate="22008"
+                ) from None
             raise InvalidText(
-                f'date/time field value out of range: "{text}"', sqlstate="22008"
+                f'invalid input syntax for type {name}: "{text}"', sqlstate="22007"
             ) from None
-        raise InvalidText(
-            f'invalid input syntax for type timestamp with time zone: "{text}"', sqlstate="22007"
-        ) from None
+
+    return parse
 
 
 @strict
@@ -131,6 +153,18 @@ def d_of_j(data: str) -> float:
 def j_check(text: str) -> str:
     texts.read_json(text)
     return text
+
+
+@strict
+def a_check(text: str) -> Any:
+    """A JSON array, or `{}`."""
+    return to_physical(ColumnType.ARRAY, texts.read_json(text))
+
+
+def store_fit(value: Any, type_: str, *sizes: int) -> Any:
+    """A value as a column with sizes takes it."""
+    fit = fitter(ColumnType(type_), sizes)
+    return value if fit is None else fit(value)
 
 
 def only_row(count: int, value: Any) -> Any:
@@ -186,7 +220,7 @@ _ROW_FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function
     for module in (numbers, maths, texts, words, times, time_formats)
     for name, function in vars(module).items()
-    if name[:2] in ("i_", "d_", "n_", "c_", "t_") or name.startswith("store_")
+    if name[:2] in ("i_", "d_", "n_", "c_", "t_", "v_") or name.startswith("store_")
 }
 
 #: Every scalar function: SQLite calls it by this name, constant folding calls it directly.
@@ -197,14 +231,22 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "d_parse": _parser(ColumnType.DOUBLE),
     "n_parse": _parser(ColumnType.DECIMAL),
     "u_parse": _parser(ColumnType.UUID),
-    "t_parse": t_parse,
+    "t_parse": _time_parser(ColumnType.DATETIME, "timestamp with time zone"),
+    "m_parse": _time_parser(ColumnType.TIMESTAMP, "timestamp"),
+    "y_parse": _time_parser(ColumnType.DATE, "date"),
+    "v_parse": strict(lambda text: to_physical(ColumnType.INTERVAL, parse_interval(text))),
+    "store_fit": store_fit,
     "j_check": j_check,
+    "a_check": a_check,
     "s_of_b": strict(lambda value: "true" if value else "false"),
     "s_of_i": strict(str),
     "s_of_d": strict(double_text),
-    "s_of_n": strict(lambda data: f"{decode_decimal(data):f}"),
+    "s_of_n": strict(decimal_text),
     "s_of_u": strict(lambda data: str(from_physical(ColumnType.UUID, data))),
     "s_of_t": strict(datetime_text),
+    "s_of_m": strict(timestamp_text),
+    "s_of_y": strict(date_text),
+    "s_of_v": strict(lambda data: str(decode_interval(data))),
     "s_of_j": s_of_j,
     "b_of_j": b_of_j,
     "i_of_j": i_of_j,

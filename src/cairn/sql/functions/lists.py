@@ -6,10 +6,11 @@ have to know what is in the list are made once for each type, under its letter: 
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from cairn.model.array_text import join_list, split_list
 from cairn.model.errors import InvalidText, LimitExceeded
 from cairn.model.values import ELEMENTS, ColumnType, list_text, list_values
 from cairn.sql.functions.numbers import strict
@@ -23,45 +24,52 @@ LETTERS: dict[ColumnType, str] = {
     ColumnType.STRINGS: "s",
     ColumnType.UUIDS: "u",
     ColumnType.DATETIMES: "t",
+    ColumnType.DATES: "y",
+    ColumnType.TIMESTAMPS: "m",
+    ColumnType.INTERVALS: "v",
 }
 MAX_SERIES = 1_000_000
 SERIES_PIECE = 5_000
-_ITEM = re.compile(
-    r'\s*(?:"((?:[^"\\]|\\.)*)"|((?:[^\\",{}\s]|\\.|\s+(?=[^\s,}]))+))\s*', re.DOTALL
-)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_QUOTED = re.compile(r'[\s"\\{},]|^$|^null$', re.IGNORECASE)
-
-
-def split_list(text: str) -> list[str | None]:
-    """The items of `{a,"b c",NULL}`."""
-    body = text.strip()
-    if not (body.startswith("{") and body.endswith("}") and len(body) > 1):
-        raise InvalidText(
-            f'malformed array literal: "{text}"',
-            detail='Array value must start with "{" or dimension information.',
-        )
-    body, found, at = body[1:-1], [], 0
-    if not body.strip():
-        return []
-    while True:
-        match = _ITEM.match(body, at)
-        if match is None:
-            raise InvalidText(f'malformed array literal: "{text}"')
-        quoted, bare = match.groups()
-        is_null = bare is not None and bare.upper() == "NULL"
-        word = quoted if quoted is not None else bare
-        found.append(None if is_null else _ESCAPED.sub(r"\1", word))
-        at = match.end()
-        if at == len(body):
-            return found
-        if body[at] != ",":
-            raise InvalidText(f'malformed array literal: "{text}"')
-        at += 1
 
 
 def make_list(*values: Any) -> str:
     return list_text(values)
+
+
+def list_cat(left: str | None, right: str | None) -> str | None:
+    """`||` of two lists: NULL adds nothing."""
+    if left is None or right is None:
+        return right if left is None else left
+    comma = "," if len(left) > 2 and len(right) > 2 else ""
+    return left[:-1] + comma + right[1:]
+
+
+def list_append(text: str | None, value: Any) -> str | None:
+    return list_cat(text, list_text((value,)))
+
+
+def list_prepend(value: Any, text: str | None) -> str | None:
+    return list_cat(list_text((value,)), text)
+
+
+def list_place(text: str | None, value: Any) -> int | None:
+    """`array_position`, which finds NULL too."""
+    items, wanted = _items(text), _items(list_text((value,)))[0]
+    return items.index(wanted) + 1 if wanted in items else None
+
+
+def list_without(text: str | None, value: Any) -> str | None:
+    if text is None:
+        return None
+    wanted = _items(list_text((value,)))[0]
+    return json.dumps(
+        [each for each in _items(text) if each != wanted], separators=(",", ":"), ensure_ascii=False
+    )
+
+
+def _items(text: str | None) -> list[Any]:
+    """As they are spelled in the text: equal values are spelled alike."""
+    return [] if text is None else list(json.loads(text))
 
 
 def list_length(text: str | None, dimension: int | None = 1) -> int | None:
@@ -115,6 +123,11 @@ def scalars(known: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any
     """Every function of lists; `known` has those that read and write single values."""
     found: dict[str, Callable[..., Any]] = {
         "a_make": make_list,
+        "a_cat": list_cat,
+        "a_append": list_append,
+        "a_prepend": list_prepend,
+        "a_place": list_place,
+        "a_without": list_without,
         "a_length": list_length,
         "a_size": list_size,
         "a_series": series,
@@ -123,15 +136,26 @@ def scalars(known: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any
     for list_, letter in LETTERS.items():
         parse = known.get(f"{letter}_parse", lambda text: text)
         write = known.get(f"s_of_{letter}", lambda value: value)
+        if letter == "b":
+            write = _truth  # alone it is spelled out, in a list not
         found[f"{letter}_list"] = _reader(parse)
         found[f"s_of_{letter}_list"] = _writer(ELEMENTS[list_], write)
         found[f"{letter}_item"] = _picker(ELEMENTS[list_])
         found[f"{letter}_joined"] = _joiner(ELEMENTS[list_], write)
-    for source, target in (("i", "n"), ("i", "d"), ("n", "d"), ("n", "i"), ("d", "i"), ("d", "n")):
-        of = next(ELEMENTS[list_] for list_, letter in LETTERS.items() if letter == source)
-        name = f"{target}_of_{source}"
-        found[f"{name}_list"] = _caster(of, known[name])
+        for name in known:
+            # What casts one value casts a list of them.
+            if name.endswith(f"_of_{letter}") or (letter == "s" and name.endswith("_parse")):
+                found[caster_name(name)] = _caster(ELEMENTS[list_], known[name])
     return found
+
+
+def _truth(value: int) -> str:
+    return "t" if value else "f"
+
+
+def caster_name(name: str) -> str:
+    """`s_of_i_list` writes a whole list, as the first of its kind did."""
+    return f"{name}_items" if name.startswith("s_of_") else f"{name}_list"
 
 
 def _reader(parse: Callable[[str], Any]) -> Callable[..., Any]:
@@ -141,15 +165,11 @@ def _reader(parse: Callable[[str], Any]) -> Callable[..., Any]:
 
 
 def _writer(of: ColumnType, write: Callable[[Any], str]) -> Callable[..., Any]:
-    def one(value: Any) -> str:
-        if value is None:
-            return "NULL"
-        text = write(value)
-        if not _QUOTED.search(text):
-            return text
-        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-    return strict(lambda text: "{" + ",".join(map(one, list_values(of, text))) + "}")
+    return strict(
+        lambda text: join_list(
+            None if value is None else write(value) for value in list_values(of, text)
+        )
+    )
 
 
 def _picker(of: ColumnType) -> Callable[..., Any]:

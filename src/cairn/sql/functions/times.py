@@ -2,49 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from calendar import monthrange
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from cairn.model.errors import InvalidText, OutOfRange, Unsupported
+from cairn.model.errors import DivisionByZero, InvalidText, OutOfRange
+from cairn.model.interval_text import (
+    MICROS_PER_DAY,
+    MICROS_PER_SECOND,
+    SMALL_UNITS,
+    YEARS,
+    unit_of,
+)
+from cairn.model.intervals import Interval, decode_interval, encode_interval, length_of
 from cairn.model.values import ColumnType, datetime_to_micros, micros_to_datetime, to_physical
 from cairn.sql.functions.numbers import int64, strict
 
-MICROS_PER_SECOND = 1_000_000
-MICROS_PER_DAY = 86_400 * MICROS_PER_SECOND
 _MILLION = Decimal(MICROS_PER_SECOND)
-_SMALL = {
-    "microseconds": 1,
-    "milliseconds": 1000,
-    "second": MICROS_PER_SECOND,
-    "minute": 60 * MICROS_PER_SECOND,
-    "hour": 3600 * MICROS_PER_SECOND,
-    "day": MICROS_PER_DAY,
-}
-#: Other words for the same unit, as PostgreSQL takes them.
-_UNITS = {
-    **dict.fromkeys(("microsecond", "us", "usec", "usecs"), "microseconds"),
-    **dict.fromkeys(("millisecond", "ms", "msec", "msecs"), "milliseconds"),
-    **dict.fromkeys(("seconds", "sec", "secs", "s"), "second"),
-    **dict.fromkeys(("minutes", "min", "mins", "m"), "minute"),
-    **dict.fromkeys(("hours", "hr", "hrs", "h"), "hour"),
-    **dict.fromkeys(("days", "d"), "day"),
-    **dict.fromkeys(("weeks", "w"), "week"),
-    **dict.fromkeys(("months", "mon", "mons"), "month"),
-    **dict.fromkeys(("years", "yr", "yrs", "y"), "year"),
-    **dict.fromkeys(("decades",), "decade"),
-    **dict.fromkeys(("centuries",), "century"),
-    **dict.fromkeys(("millennia", "millenniums"), "millennium"),
-}
-_YEARS = {"year": 1, "decade": 10, "century": 100, "millennium": 1000}
-_PART = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]+)|([+-]?)(\d+):(\d\d)(?::(\d\d(?:\.\d+)?))?")
-
-
-def unit_of(word: str) -> str:
-    plain = word.strip().lower()
-    return _UNITS.get(plain, plain)
 
 
 def _unknown(word: str) -> InvalidText:
@@ -103,8 +78,8 @@ def d_part(name: str, micros: int) -> float:
 @strict
 def t_trunc(word: str, micros: int) -> int:
     unit = unit_of(word)
-    if unit in _SMALL:
-        return int64(micros - micros % _SMALL[unit])
+    if unit in SMALL_UNITS:
+        return int64(micros - micros % SMALL_UNITS[unit])
     value = micros_to_datetime(micros).replace(hour=0, minute=0, second=0, microsecond=0)
     if unit == "week":
         return datetime_to_micros(value - timedelta(days=value.weekday()))
@@ -112,13 +87,22 @@ def t_trunc(word: str, micros: int) -> int:
         return datetime_to_micros(value.replace(day=1))
     if unit == "quarter":
         return datetime_to_micros(value.replace(month=(value.month - 1) // 3 * 3 + 1, day=1))
-    if unit not in _YEARS:
+    if unit not in YEARS:
         raise _unknown(word)
-    size = _YEARS[unit]
+    size = YEARS[unit]
     year = value.year - value.year % size
     if unit in ("century", "millennium"):
         year = (_ceiled(value.year, size) - 1) * size + 1
     return datetime_to_micros(value.replace(year=max(year, 1), month=1, day=1))
+
+
+@strict
+def t_round(micros: int, digits: int) -> int:
+    """To so many digits of a second, halves away from zero as in PostgreSQL."""
+    size = 10 ** (6 - min(max(digits, 0), 6))
+    half = size // 2
+    away = (abs(micros) + half) // size * size
+    return int64(away if micros >= 0 else -away)
 
 
 @strict
@@ -153,42 +137,114 @@ def t_made(year: int, month: int, day: int) -> int:
         ) from None
 
 
-def parse_interval(text: str) -> tuple[int, int, int]:
-    """`1 year 2 mons 3 days 04:05:06` as months, days and microseconds."""
-    wrong = InvalidText(f'invalid input syntax for type interval: "{text}"', sqlstate="22007")
-    body, sign = text.strip(), 1
-    if len(body) > 200:
-        raise wrong
-    if body.lower().endswith(" ago"):
-        body, sign = body[:-4].rstrip(), -1
-    months, days, micros = Decimal(0), Decimal(0), Decimal(0)
-    at = 0
-    while at < len(body):
-        match = _PART.match(body, at)
-        if match is None:
-            raise wrong
-        number, word, minus, hours, minutes, seconds = match.groups()
-        at = match.end()
-        while at < len(body) and body[at] in " ,":
-            at += 1
-        if number is None:
-            clock = int(hours) * 3600 + int(minutes) * 60 + Decimal(seconds or 0)
-            micros += clock * MICROS_PER_SECOND * (-1 if minus == "-" else 1)
-            continue
-        unit, size = unit_of(word), Decimal(number)
-        if unit in _YEARS:
-            months += size * 12 * _YEARS[unit]
-        elif unit in ("month", "week", "day"):
-            months += size if unit == "month" else 0
-            days += {"week": size * 7, "day": size}.get(unit, Decimal(0))
-        elif unit in _SMALL:
-            micros += size * _SMALL[unit]
-        else:
-            raise wrong
-    if not body:
-        raise wrong
-    if months % 1:
-        raise Unsupported("a fraction of a month in an interval is not supported")
-    whole = int(days)
-    micros += (days - whole) * MICROS_PER_DAY
-    return sign * int(months), sign * whole, sign * round(micros)
+# --- intervals ------------------------------------------------------------------------------------
+
+
+def _scaled(value: Interval, factor: Decimal) -> bytes:
+    """Times a number: what is left of a month goes to the days, of a day to the clock."""
+    if not factor.is_finite():
+        raise OutOfRange("interval out of range", sqlstate="22008")
+    months, days = value.months * factor, value.days * factor
+    whole_months = int(months)
+    rest = (months - whole_months) * 30
+    all_days = int(days) + int(rest)
+    left = (days - int(days)) + (rest - int(rest))
+    micros = value.micros * factor + left * MICROS_PER_DAY
+    return encode_interval(Interval(whole_months, all_days, round(micros)))
+
+
+@strict
+def t_plus(micros: int, data: bytes) -> Any:
+    return t_shift(micros, *decode_interval(data))
+
+
+@strict
+def t_minus(micros: int, data: bytes) -> Any:
+    return t_shift(micros, *(-part for part in decode_interval(data)))
+
+
+@strict
+def v_between(later: int, earlier: int) -> bytes:
+    """The difference of two times: days and hours, never months."""
+    size = later - earlier
+    days = abs(size) // MICROS_PER_DAY * (1 if size >= 0 else -1)
+    return encode_interval(Interval(0, days, size - days * MICROS_PER_DAY))
+
+
+@strict
+def v_of_days(later: int, earlier: int) -> int:
+    return (later - earlier) // MICROS_PER_DAY
+
+
+@strict
+def v_add(a: bytes, b: bytes) -> bytes:
+    pairs = zip(decode_interval(a), decode_interval(b), strict=True)
+    return encode_interval(Interval(*(x + y for x, y in pairs)))
+
+
+@strict
+def v_neg(a: bytes) -> bytes:
+    return encode_interval(Interval(*(-part for part in decode_interval(a))))
+
+
+@strict
+def v_mul(a: bytes, factor: float) -> bytes:
+    return _scaled(decode_interval(a), Decimal(repr(factor)))
+
+
+@strict
+def v_div(a: bytes, divisor: float) -> bytes:
+    if divisor == 0:
+        raise DivisionByZero()
+    return _scaled(decode_interval(a), 1 / Decimal(repr(divisor)))
+
+
+@strict
+def v_length(a: bytes) -> int:
+    """By which intervals are compared."""
+    return length_of(a)
+
+
+@strict
+def v_extract(a: bytes, word: str) -> Any:
+    value, unit = decode_interval(a), unit_of(word)
+    years, months = divmod(abs(value.months), 12)
+    sign = -1 if value.months < 0 else 1
+    clock, is_late = abs(value.micros), -1 if value.micros < 0 else 1
+    minute = clock % (60 * MICROS_PER_SECOND)
+    days = Decimal(years) * Decimal("365.25") * sign + months * sign * 30 + value.days
+    found: dict[str, int | Decimal] = {
+        "year": sign * years,
+        "month": sign * months,
+        "day": value.days,
+        "hour": is_late * (clock // SMALL_UNITS["hour"]),
+        "minute": is_late * (clock // SMALL_UNITS["minute"] % 60),
+        "second": is_late * minute / _MILLION,
+        "milliseconds": is_late * minute / Decimal(1000),
+        "microseconds": is_late * minute,
+        "epoch": days * 86_400 + value.micros / _MILLION,
+        "quarter": sign * months // 3 + 1,
+        "decade": sign * (years // 10),
+        "century": sign * (years // 100),
+        "millennium": sign * (years // 1000),
+    }
+    if unit not in found:
+        raise InvalidText(f'unit "{word}" not recognized for type interval', sqlstate="22023")
+    return to_physical(ColumnType.DECIMAL, found[unit])
+
+
+@strict
+def v_age(later: int, earlier: int) -> bytes:
+    """`age`: years, months and days as a calendar counts them."""
+    if later < earlier:
+        turned = decode_interval(v_age(earlier, later))
+        return encode_interval(Interval(*(-part for part in turned)))
+    a, b = micros_to_datetime(later), micros_to_datetime(earlier)
+    months = (a.year - b.year) * 12 + a.month - b.month
+    days = a.day - b.day
+    rest = (later % MICROS_PER_DAY) - (earlier % MICROS_PER_DAY)
+    if rest < 0:
+        rest, days = rest + MICROS_PER_DAY, days - 1
+    if days < 0:
+        days, months = days + monthrange(b.year, b.month)[1], months - 1
+    return encode_interval(Interval(months, days, rest))

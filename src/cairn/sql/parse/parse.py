@@ -90,7 +90,8 @@ def _check_option(name: str, value: str | int) -> None:
     if name in CHOICES and isinstance(value, int):
         raise SyntaxProblem(f"option {name} cannot be a parameter")
     check_choice(name, str(value))
-    if name.startswith("sql_") and isinstance(value, str) and not value.isdigit():
+    is_count = isinstance(value, int) or (value.isascii() and value.isdigit())
+    if name.startswith("sql_") and not is_count:
         raise CairnError(
             f"expected option {name} to be a non-negative integer, got: {value}",
             sqlstate="22023",

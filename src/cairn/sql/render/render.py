@@ -284,7 +284,7 @@ class Renderer:
         text = self.expr(expr)
         if isinstance(expr, (Col, Agg, Window)):
             return text
-        if expr.type in (ColumnType.BOOLEAN, ColumnType.INTEGER, ColumnType.DATETIME):
+        if SQLITE_TYPES.get(expr.type or ColumnType.STRING) == "INTEGER":
             return f"CAST({text} AS INTEGER)"
         return text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from cairn.model.catalog import Catalog
 from cairn.model.errors import (
@@ -23,6 +24,7 @@ from cairn.model.ops import (
 from cairn.model.schema import BUCKET_COLUMN, Column, Table
 from cairn.sql.statements.common import (
     DdlStatement,
+    Tail,
     check_column_count,
     ddl_statement,
     existing_table,
@@ -58,20 +60,32 @@ def parse_ddl(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement | 
 
 
 def drop_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
+    """Several tables are all looked up first, then dropped one after the other."""
     quiet = cursor.accept("if", "exists")
-    name = cursor.name()
-    _only_one(cursor, "DROP TABLE")
+    names = [cursor.name()]
+    while cursor.accept_op(","):
+        names.append(cursor.name())
     cursor.accept_one("cascade", "restrict")  # nothing depends on a table but its indexes
     tail = finish(cursor)
-    tail.skipped = f'table "{name}" does not exist, skipping'
+    each = [_drop_one(name, catalog, tail, quiet=quiet) for name in dict.fromkeys(names)]
+    first, rest = each[0], each[1:]
+    return DdlStatement(
+        "DROP TABLE",
+        replace(first.plan, more=tuple(other.plan for other in rest)),
+        tuple(right for other in each for right in other.rights),
+        {table: version for other in each for table, version in other.tables.items()},
+    )
+
+
+def _drop_one(name: str, catalog: Catalog, tail: Tail, *, quiet: bool) -> DdlStatement:
+    own = replace(tail, skipped=f'table "{name}" does not exist, skipping')
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         table = existing_table(now, name, quiet=quiet)
         return None if table is None else DropTable(table.id, name)
 
-    return ddl_statement(
-        "DROP TABLE", tail, build, existing_table(catalog, name, quiet=quiet), "drop"
-    )
+    found = existing_table(catalog, name, quiet=quiet)
+    return ddl_statement("DROP TABLE", own, build, found, "drop")
 
 
 def _only_one(cursor: Cursor, what: str) -> None:
@@ -166,6 +180,12 @@ def _add_columns(cursor: Cursor) -> Make:
         column = read_column(cursor, definition)
         if definition.key:
             raise Unsupported("a primary key cannot be added to a table")
+        if column.default is not None:
+            raise Unsupported(
+                "DEFAULT of a column that is added is not supported: rows that are there would "
+                "not have it",
+                hint="add the column without it, then UPDATE the rows",
+            )
         wanted.append((column, quiet))
         if not cursor.accept_op(","):
             break

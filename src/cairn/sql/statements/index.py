@@ -117,7 +117,7 @@ def _check_index(table: Table, columns: list[str], unique: bool) -> None:
             raise UndefinedColumn(f"no field with name: {name}")
         if columns.count(name) > 1:
             raise DuplicateColumn(f'column "{name}" appears twice in the index')
-        if not column.type.is_scalar:
+        if not column.type.is_key:
             raise InvalidTableDefinition(f'column "{name}" of type {column.type} cannot be indexed')
     if unique and table.sharding is not None:
         size = len(table.sharding.columns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cairn.model.catalog import WRITES, Catalog
-from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
+from cairn.model.errors import CairnError, SyntaxProblem, UndefinedTable, Unsupported
 from cairn.sql.plans import AclPlan, AlterSystemPlan, SessionPlan
 from cairn.sql.statements.common import Right, Tail, finish, read_tail
 from cairn.sql.statements.cursor import Cursor
@@ -351,9 +351,50 @@ def _nothing(tag: str):  # type: ignore[no-untyped-def]
     return handler
 
 
-def _schema(tag: str):  # type: ignore[no-untyped-def]
+def _create_schema(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    """There is one schema, and it is there already."""
+    quiet = cursor.accept("if", "not", "exists")
+    name = cursor.take().value
+    if name != "public":
+        raise Unsupported(
+            "CREATE SCHEMA is not supported: all tables are in schema public",
+            hint="put the name in front of the tables' names: sales_orders",
+        )
+    if not quiet:
+        raise CairnError('schema "public" already exists', sqlstate="42P06")
+    said = ('schema "public" already exists, skipping',)
+    return OtherStatement("CREATE SCHEMA", SessionPlan("nothing", notices=said))
+
+
+def _drop_schema(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    quiet = cursor.accept("if", "exists")
+    name = cursor.take().value
+    if name == "public":
+        raise Unsupported("DROP SCHEMA public is not supported", hint="drop the tables by name")
+    if not quiet:
+        raise CairnError(f'schema "{name}" does not exist', sqlstate="3F000")
+    said = (f'schema "{name}" does not exist, skipping',)
+    return OtherStatement("DROP SCHEMA", SessionPlan("nothing", notices=said))
+
+
+def _upkeep(tag: str):  # type: ignore[no-untyped-def]
+    """VACUUM and ANALYZE, which scripts for PostgreSQL have: space and plans need no care here."""
+
     def handler(cursor: Cursor, catalog: Catalog) -> OtherStatement:
-        return OtherStatement(tag, SessionPlan("schema", value=cursor.rest()))
+        while cursor.accept_one("full", "freeze", "verbose", "analyze"):
+            pass
+        following = cursor.peek()
+        if following is not None and following.is_op("("):
+            cursor.skip_parens()
+        while cursor.peek() is not None:
+            name = cursor.name()
+            if catalog.table(name) is None:
+                raise UndefinedTable(f'table with name "{name}" not found')
+            if not cursor.accept_op(","):
+                break
+        cursor.end()
+        said = (f"{tag} has nothing to do here: free space is used again by itself",)
+        return OtherStatement(tag, SessionPlan("nothing", notices=said))
 
     return handler
 
@@ -383,6 +424,8 @@ _HANDLERS = (
     (("discard",), _discard),
     (("close", "all"), _nothing("CLOSE CURSOR ALL")),
     (("unlisten",), _nothing("UNLISTEN")),
-    (("create", "schema"), _schema("CREATE SCHEMA")),
-    (("drop", "schema"), _schema("DROP SCHEMA")),
+    (("create", "schema"), _create_schema),
+    (("drop", "schema"), _drop_schema),
+    (("vacuum",), _upkeep("VACUUM")),
+    (("analyze",), _upkeep("ANALYZE")),
 )

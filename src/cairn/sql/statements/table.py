@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from cairn.model.catalog import ALL_OBJECTS, Catalog
 from cairn.model.errors import (
     DuplicateColumn,
     DuplicateTable,
     InvalidTableDefinition,
+    InvalidText,
     LimitExceeded,
     UndefinedColumn,
     UndefinedObject,
@@ -19,7 +22,8 @@ from cairn.model.ops import (
     Ddl,
 )
 from cairn.model.schema import BUCKET_COLUMN, Column, Sharded, Table
-from cairn.model.values import ColumnType
+from cairn.model.sizes import checked_sizes
+from cairn.model.values import LISTS, ColumnType
 from cairn.sql.statements.common import (
     MAX_TABLES,
     DdlStatement,
@@ -28,7 +32,7 @@ from cairn.sql.statements.common import (
     read_tail,
 )
 from cairn.sql.statements.cursor import Cursor
-from cairn.sql.typing_rules import type_word
+from cairn.sql.typing_rules import plain, type_word
 
 
 @dataclass
@@ -40,36 +44,62 @@ class Definition:
     tier: str | None = None
 
 
-def read_type(cursor: Cursor) -> ColumnType:
+#: What may follow a DEFAULT.
+_CLAUSES = ("not", "null", "primary", "unique", "references", "check", "collate", "constraint")
+
+
+def read_type(cursor: Cursor) -> tuple[ColumnType, tuple[int, ...]]:
+    """A type and the numbers in its parentheses."""
     token = cursor.take()
     word = token.value
     if word == "double":
         cursor.accept("precision")
     elif word == "character":
         cursor.accept("varying")
-    elif word == "timestamp" and cursor.accept_one("with", "without"):
-        cursor.expect("time", "zone")
     found = type_word(word, token.start + 1)
-    following = cursor.peek()
-    if following is not None and following.is_op("("):
-        cursor.skip_parens()
-    if cursor.accept_op("["):
-        if cursor.peek() is not None and not cursor.accept_op("]"):
-            cursor.take()
-            cursor.expect_op("]")
-        return ColumnType.ARRAY
-    if cursor.accept("array"):
-        if cursor.accept_op("["):
-            cursor.take()
-            cursor.expect_op("]")
-        return ColumnType.ARRAY
+    sizes = _sizes(cursor)
+    if word == "timestamp" and (zone := cursor.accept_one("with", "without")):
+        cursor.expect("time", "zone")
+        found = ColumnType.DATETIME if zone == "with" else found
+    if word in ("float", "int", "integer", "bigint", "smallint"):
+        sizes = ()  # float(24): all of them are as wide as they can be
+    if word in ("char", "character", "bpchar") and not sizes and not cursor.looking_at("varying"):
+        sizes = (1,) if word != "bpchar" else ()
+    if _is_array(cursor):
+        found = LISTS.get(plain(found), ColumnType.ARRAY)
+    if sizes and word in ("text", "string", "name"):
+        raise InvalidText(f"type modifier is not allowed for type {word}", sqlstate="42601")
+    if sizes:
+        return found, checked_sizes(found, sizes)
     if found is ColumnType.ANY:
         raise Unsupported("columns of type ANY belong to system tables")
-    return found
+    return found, ()
+
+
+def _sizes(cursor: Cursor) -> tuple[int, ...]:
+    if not cursor.accept_op("("):
+        return ()
+    found = [int(cursor.number())]
+    while cursor.accept_op(","):
+        found.append(int(cursor.number()))
+    cursor.expect_op(")")
+    return tuple(found)
+
+
+def _is_array(cursor: Cursor) -> bool:
+    """`[]`, `[3]` or `ARRAY`, as often as wanted: PostgreSQL keeps neither sizes nor dimensions."""
+    is_array = cursor.accept("array")
+    while cursor.accept_op("["):
+        is_array = True
+        if not cursor.accept_op("]"):
+            cursor.take()
+            cursor.expect_op("]")
+    return is_array
 
 
 def read_column(cursor: Cursor, definition: Definition) -> Column:
-    name, type_, nullable = cursor.name(), read_type(cursor), True
+    name, (type_, sizes), nullable = cursor.name(), read_type(cursor), True
+    default: str | None = None
     while True:
         if cursor.accept("not", "null"):
             nullable = False
@@ -78,12 +108,30 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
         elif cursor.accept("primary", "key"):
             cursor.accept_one("asc", "desc")
             definition.key.append(name)
+        elif cursor.accept("default"):
+            default = _default_text(cursor)
         elif word := cursor.accept_one(
-            "default", "unique", "references", "check", "collate", "generated", "constraint"
+            "unique", "references", "check", "collate", "generated", "constraint"
         ):
             raise Unsupported(f"{word.upper()} in a column definition is not supported")
         else:
-            return Column(name, type_, nullable)
+            return Column(name, type_, nullable, sizes, default)
+
+
+def _default_text(cursor: Cursor) -> str:
+    """An expression up to the next clause, comma or parenthesis that is not its own."""
+    begun, depth = cursor.peek(), 0
+    end = 0
+    while (token := cursor.peek()) is not None:
+        is_clause = bool(end) and token.is_word(*_CLAUSES)  # `DEFAULT NULL` is an expression
+        if depth == 0 and (token.is_op(",") or token.is_op(")") or is_clause):
+            break
+        depth += token.is_op("(") + token.is_op("[") - token.is_op(")") - token.is_op("]")
+        end = token.start + len(token.text)
+        cursor.at += 1
+    if begun is None or not end:
+        raise cursor.error()
+    return cursor.text[begun.start : end]
 
 
 def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement:
@@ -110,6 +158,12 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
         pass
     cursor.end()
     columns, key, sharding = _check_table(name, definition, catalog, tail)
+    if any(column.default is not None for column in columns):
+        from cairn.sql.bind.defaults import check_default  # brings sqlglot along
+        from cairn.sql.bind.scope import Binder
+
+        for column in columns:
+            check_default(Binder(catalog, (), {}), column)
     tail.skipped = f'relation "{name}" already exists, skipping'
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
@@ -197,7 +251,7 @@ def _check_table(
         )
     _check_key_columns(definition, key, "primary key")
     columns = tuple(
-        Column(each.name, each.type, each.nullable and each.name not in key)
+        replace(each, nullable=each.nullable and each.name not in key)
         for each in definition.columns
     )
     if definition.is_global:
@@ -221,7 +275,7 @@ def _check_key_columns(definition: Definition, key: list[str], what: str) -> Non
             raise UndefinedColumn(f"no field with name: {each}")
         if key.count(each) > 1:
             raise DuplicateColumn(f'column "{each}" appears twice in the {what}')
-        if not types[each].is_scalar:
+        if not types[each].is_key:
             raise InvalidTableDefinition(
                 f'column "{each}" of type {types[each]} cannot be part of the {what}'
             )

@@ -1,0 +1,82 @@
+"""How many digits after the point a DECIMAL is shown with, where that is known beforehand.
+
+Stored numbers keep no trailing zeros: 1.50 and 1.5 are one value with one spelling, so that keys
+and joins agree. PostgreSQL shows `NUMERIC(10, 2)` with two digits all the same, and computes the
+scale of sums and products from that of their operands; so do we, from what the statement says.
+"""
+
+from __future__ import annotations
+
+from cairn.sql.ir import Agg, Call, Case, Col, Const, Expr, Query, Select, SetOp, SubQuery, Window
+
+_SAME = frozenset(("n_neg", "n_abs", "same", "store_n", "coalesce", "only_row"))
+_WIDER = frozenset(("n_add", "n_sub", "n_mod"))
+_WHOLE = frozenset(("n_of_i", "n_floor", "n_ceil", "n_sign", "n_sum2", "n_quotient"))
+_OF_ONE = frozenset(
+    ("n_sum", "min", "max", "first_value", "last_value", "lag", "lead", "nth_value")
+)
+
+
+def scale_of(expr: Expr | None) -> int | None:
+    """None: only the value itself can tell."""
+    match expr:
+        case Const(value=None):
+            return None
+        case Const(scale=scale) | Col(scale=scale):
+            return scale
+        case Call(name=name, args=args):
+            return _call(name, args)
+        case Case(whens=whens, default=default):
+            results = [result for _, result in whens]
+            return _common([*results, *([default] if default is not None else [])])
+        case Agg(name=name, args=args) if name in _OF_ONE:
+            return scale_of(args[0])
+        case Window(func=func):
+            return scale_of(func)
+        case SubQuery(kind="scalar", query=query):
+            return scales(query)[0]
+    return None
+
+
+def _call(name: str, args: tuple[Expr, ...]) -> int | None:
+    if name in _WHOLE:
+        return 0
+    if name == "n_item":
+        return scale_of(args[0])
+    if name == "n_scaled" and isinstance(args[2], Const):
+        return _number(args[2])
+    if name in ("n_round", "n_trunc"):
+        if len(args) == 1:
+            return 0
+        digits = _number(args[1])
+        return None if digits is None else max(digits, 0)
+    if name in _SAME:
+        return _common(list(args))
+    known = [scale_of(arg) for arg in args]
+    if None in known or not known:
+        return None
+    found = [scale for scale in known if scale is not None]
+    if name in _WIDER:
+        return max(found)
+    return sum(found) if name == "n_mul" else None
+
+
+def _number(expr: Expr) -> int | None:
+    return expr.value if isinstance(expr, Const) and isinstance(expr.value, int) else None
+
+
+def _common(exprs: list[Expr]) -> int | None:
+    """Of those that are not NULL, if they agree."""
+    given = [each for each in exprs if not (isinstance(each, Const) and each.value is None)]
+    found = {scale_of(each) for each in given}
+    return found.pop() if len(found) == 1 else None
+
+
+def scales(query: Query) -> list[int | None]:
+    """Of each column of a query."""
+    if isinstance(query, Select):
+        return [scale_of(item.expr) for item in query.items]
+    if isinstance(query, SetOp):
+        both = zip(scales(query.left), scales(query.right), strict=True)
+        return [left if left == right else None for left, right in both]
+    return [_common([row[at] for row in query.rows]) for at in range(len(query.types))]
