@@ -9,7 +9,7 @@ import pytest
 
 from cairn.model.errors import CairnError
 from cairn.model.values import INT64_MAX, INT64_MIN, ColumnType, parse_text, to_physical
-from cairn.server.scan.copy_rows import _column_reader
+from cairn.server.scan.copy_rows import _type_reader
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -18,18 +18,18 @@ def test_doubles_keep_every_bit(seed: int) -> None:
     shortest = [repr(struct.unpack("d", chance.randbytes(8))[0]) for _ in range(500)]
     fields = [text for text in shortest if text not in ("nan", "inf", "-inf")]
     fields += [f"{chance.uniform(-1e6, 1e6):.{chance.randrange(1, 25)}f}" for _ in range(500)]
-    read = _column_reader(ColumnType.DOUBLE)
+    read = _type_reader(ColumnType.DOUBLE)
     assert read(fields) == [float(text) for text in fields]
 
 
 def test_whole_numbers_at_the_ends_of_their_range() -> None:
-    read = _column_reader(ColumnType.INTEGER)
+    read = _type_reader(ColumnType.INTEGER)
     assert read([str(INT64_MIN), "0", str(INT64_MAX)]) == [INT64_MIN, 0, INT64_MAX]
     assert read(["007", "+5", " 5 ", "-0"]) == [7, 5, 5, 0]
 
 
 def test_minus_zero_is_zero() -> None:
-    [value] = _column_reader(ColumnType.DOUBLE)(["-0.0"])
+    [value] = _type_reader(ColumnType.DOUBLE)(["-0.0"])
     assert str(value) == "0.0"
 
 
@@ -46,7 +46,7 @@ def test_whatever_is_odd_is_taken_or_refused_as_alone(type_: ColumnType, field: 
             return problem.sqlstate, problem.message
 
     alone = told(lambda: [to_physical(type_, parse_text(type_, each)) for each in ("1", field)])
-    assert told(lambda: _column_reader(type_)(["1", field])) == alone
+    assert told(lambda: _type_reader(type_)(["1", field])) == alone
 
 
 def test_a_double_that_is_too_big_is_out_of_range_and_infinity_is_not() -> None:
