@@ -74,6 +74,7 @@ bench-raft: setup
 
 bench-cluster: setup
 	$(BIN)/python bench/cluster.py
+	$(BIN)/python bench/failover.py
 	$(BIN)/python bench/migrations.py
 	$(BIN)/python bench/replication.py
 

@@ -62,7 +62,8 @@ class Demo:
     def rows(self, name: str, sql: str) -> list[Any]:
         [dsn] = [each["dsn"] for each in self.facts["instances"] if each["name"] == name]
         with psycopg.connect(dsn, autocommit=True, connect_timeout=3) as connection:
-            return connection.execute(sql).fetchall()
+            found = connection.execute(sql)
+            return found.fetchall() if found.description else []
 
     def leader(self, name: str) -> str:
         return str(self.rows(name, "CALL cairn_status()")[0][0]["raft"]["leader"])
