@@ -25,10 +25,9 @@ class Check(msgspec.Struct, frozen=True):
     instead: Any = None
 
 
-def one_of(words: Iterable[str] | type[enum.StrEnum], instead: str | None = None) -> Check:
+def one_of(words: Iterable[str] | type[enum.StrEnum]) -> Check:
     allowed = tuple(str(word) for word in words)
-    first = allowed[0] if instead is None else instead
-    return Check(", ".join(allowed), lambda value: value in allowed, first)
+    return Check(", ".join(allowed), lambda value: value in allowed, allowed[0])
 
 
 def json_of(shape: Any, words: str, instead: str) -> Check:

@@ -44,7 +44,7 @@ MAKERS: dict[int, Callable[[Row], Any]] = {
     system.PICO_DB_CONFIG.id: lambda row: json_value(row[2]),
     system.PICO_USER.id: rows.user_of,
     system.PICO_PRIVILEGE.id: rows.privilege_of,
-    system.PICO_TABLE.id: lambda row: rows.table_of_row(row, ()),
+    system.PICO_TABLE.id: rows.table_of_row,
     system.PICO_INDEX.id: rows.index_of,
 }
 

@@ -205,14 +205,14 @@ def user_of(row: Sequence[Any]) -> User:
     return User(id=row[0], name=row[1], schema_version=row[2], auth=auth, owner=row[4], kind=row[5])
 
 
-def privilege_row(right: Privilege, grantor: int = 1, schema_version: int = 0) -> Row:
+def privilege_row(right: Privilege, grantor: int = 1) -> Row:
     return (
         grantor,
         right.grantee_id,
         right.privilege,
         right.object_type,
         right.object_id,
-        schema_version,
+        0,
     )
 
 
@@ -274,7 +274,8 @@ def index_of(row: Sequence[Any]) -> Index:
     )
 
 
-def table_of_row(row: Sequence[Any], primary_key: Sequence[str], *, local: bool = False) -> Table:
+def table_of_row(row: Sequence[Any]) -> Table:
+    """Without its primary key, which `_pico_index` has."""
     sharded = _DISTRIBUTION.decode(row[2]).get("ShardedImplicitly")
     sharding = None if sharded is None else Sharded(sharded[0], sharded[2])
     return Table(
@@ -290,14 +291,13 @@ def table_of_row(row: Sequence[Any], primary_key: Sequence[str], *, local: bool 
             )
             for item in _FORMAT.decode(row[3])
         ),
-        primary_key=tuple(primary_key),
+        primary_key=(),
         sharding=sharding,
         schema_version=row[4],
         operable=bool(row[5]),
         owner=row[7],
         description=row[8],
         truncated_at=_truncated_at(row[9]),
-        local=local,
     )
 
 

@@ -22,10 +22,10 @@ NO_QUORUM_S = 0.7  # a hand-over of leadership looks like this too, for a moment
 CONFIRM_S = 1.5
 
 
-async def leave(instance: Instance, limit_s: float = LIMIT_S) -> int:
+async def leave(instance: Instance) -> int:
     """The exit code: 0 when the cluster has let us go, 6 when it could not be asked."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + limit_s
+    deadline = loop.time() + LIMIT_S
     instance.sentinel.is_leaving = True
     asked = False
     lost_since: float | None = None
@@ -53,7 +53,7 @@ async def leave(instance: Instance, limit_s: float = LIMIT_S) -> int:
             log.info("nobody can take over: leaving as the last one")
             return 0
         await asyncio.sleep(0.02)
-    log.warning("the cluster did not let this instance go within %g s", limit_s)
+    log.warning("the cluster did not let this instance go within %g s", LIMIT_S)
     return NO_QUORUM_EXIT
 
 
