@@ -72,7 +72,7 @@ def follows_late(node: SimNode, monkeypatch: pytest.MonkeyPatch) -> None:
     upstreams = Mesh.upstreams
 
     def late(self: Mesh) -> Any:
-        is_early = self._standing.name == node.name and self._standing.history.epoch < 3
+        is_early = self._place.name == node.name and self._place.history.epoch < 3
         return [] if is_early else upstreams(self)
 
     monkeypatch.setattr(Mesh, "upstreams", late)

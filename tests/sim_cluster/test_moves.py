@@ -98,6 +98,26 @@ def test_a_second_replicaset_takes_half_of_the_buckets_under_load(mode: str) -> 
     scene.world.run(script)
 
 
+def test_a_source_that_applies_a_freeze_a_little_late_hands_over_in_it() -> None:
+    """Its disk is slow, so the target asks before the source has heard, and has to ask again."""
+    scene = Growing("async")
+
+    async def script() -> None:
+        await scene.ready()
+        for name in ("a", "b"):
+            runtime = scene.world.nodes[name].runtime
+            assert runtime is not None
+            runtime.disk_delay_s = 0.02
+        await scene.grow()
+        await scene.halved()
+        leader = scene.world.leader()
+        assert leader is not None and leader.instance is not None
+        moves = leader.instance.state.cluster.moves.values()
+        assert {move.id: move.thaws for move in moves} == dict.fromkeys(range(1, len(moves) + 1), 0)
+
+    scene.world.run(script)
+
+
 async def _switches(scene: Growing, chance: random.Random) -> None:
     """Mastership goes back and forth on both sides, by plan."""
     while True:

@@ -15,7 +15,8 @@ from cairn.spark.splitting import Splitter, to_stream
 from cairn.storage.sqlite import open_reader
 from tests.cluster.harness import PASSWORD, Cluster, Node, eventually
 
-pytestmark = pytest.mark.cluster
+# Slow: where the driver happens to ask the replica that stands still, it waits out its patience.
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 ROWS = 500
 
 

@@ -42,6 +42,7 @@ NEAR_RECORDS = 100
 LOOK_S = 0.1  # between two questions once everything is copied
 REPORT_S = 0.5
 RETRY_S = 0.5
+FROZEN_RETRY_S = 0.02  # statements wait, and a freeze is ended after half a second
 ATTEMPTS_MAX = 10
 ROWS_PER_S = 20_000  # of one move, unless `rebalance_rows_per_s` says otherwise; 0: no limit
 DROP_DELAY_S = 5.0  # old rows stay so long, for whoever still reads them
@@ -132,7 +133,7 @@ class Moving:
             except CairnError as problem:
                 log.info("move %d: %s", number, problem)
                 await self._report(self._said(number, problem=str(problem)))
-                pause_s = RETRY_S
+                pause_s = FROZEN_RETRY_S if move.phase is Phase.FROZEN else RETRY_S
             await signalled(changed, pause_s)
         self.reports.pop(number, None)
 
