@@ -202,7 +202,7 @@ def items(array: Any) -> list[str]:
 
 
 def _item(array: Any, at: Any) -> str | None:
-    """From 0: sqlglot has taken one off."""
+    """From 0."""
     found = [] if array is None else items(array)
     return found[int(at)] if at is not None and 0 <= int(at) < len(found) else None
 

@@ -135,7 +135,10 @@ def _unnest(node: exp.Unnest) -> exp.Expr:
 
 
 def _bracket(node: exp.Bracket) -> exp.Expr:
-    return _call("pg_item", node.this, node.expressions[0])
+    place = node.expressions[0]
+    if isinstance(place, exp.Literal):
+        place = exp.Literal.number(int(place.name) - 1)  # `pg_item` counts from 0
+    return _call("pg_item", node.this, place)
 
 
 def _dot(node: exp.Dot) -> exp.Expr:

@@ -244,8 +244,6 @@ def _bracket(scope: Scope, node: exp.Bracket) -> Expr:
     if is_list and key.type is None:
         key = scope.binder.coerce(key, I)
     if key.type is I:
-        if isinstance(key, Const) and isinstance(key.value, int):
-            key = Const(I, key.value + 1)  # sqlglot counts from 0
         if is_list:
             return item_of(inner, key)
         return Call(ColumnType.ANY, "c_index", (inner, key))

@@ -11,13 +11,14 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from cairn.model.decimals import decode_decimal
 from cairn.model.errors import CardinalityViolation, InvalidText, OutOfRange
 from cairn.model.interval_text import MICROS_PER_DAY, parse_interval
 from cairn.model.intervals import decode_interval
-from cairn.model.sizes import fitter
+from cairn.model.sizes import Fit, checked_sizes, fitter
 from cairn.model.values import (
     ColumnType,
     from_physical,
@@ -163,8 +164,17 @@ def a_check(text: str) -> Any:
 
 def store_fit(value: Any, type_: str, *sizes: int) -> Any:
     """A value as a column with sizes takes it."""
-    fit = fitter(ColumnType(type_), sizes)
+    fit = _fit_of(type_, sizes)
     return value if fit is None else fit(value)
+
+
+@lru_cache(maxsize=1024)
+def _fit_of(word: str, sizes: tuple[int, ...]) -> Fit | None:
+    try:
+        type_ = ColumnType(word)
+    except ValueError:
+        raise InvalidText(f'type "{word[:200]}" does not exist', sqlstate="42704") from None
+    return fitter(type_, checked_sizes(type_, sizes))
 
 
 def only_row(count: int, value: Any) -> Any:

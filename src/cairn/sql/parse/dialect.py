@@ -13,6 +13,8 @@ from sqlglot.tokenizer_core import TokenType
 class Cairn(Postgres):
     """Functions stay as written (`Anonymous`): what they mean is decided in `bind`."""
 
+    INDEX_OFFSET = 0  # or sqlglot subtracts one from subscripts, if it takes the operand for a list
+
     class Tokenizer(Postgres.Tokenizer):
         # The stock tokenizer takes `($1,$2)` for a dollar quote; `parse` has replaced real ones.
         HEREDOC_STRINGS: ClassVar[list[Any]] = []
