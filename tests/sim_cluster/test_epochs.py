@@ -128,6 +128,7 @@ def test_whoever_waits_for_a_majority_is_not_answered_by_a_record_of_another_epo
         await scene.world.until(
             lambda: 2 not in scene.load.rows_of(master), "the tail to be undone", 10.0
         )
+        await scene.world.online(master.name)
         await switch(scene, master)
         await scene.write(3, master)
         await lost
