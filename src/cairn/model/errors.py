@@ -146,6 +146,20 @@ class TableUnderDdl(CairnError):
     sqlstate = "PC004"
 
 
+class NumbersNeeded(CairnError):
+    """No numbers of a table's identity are at hand: nothing was done, try again with more."""
+
+    sqlstate = "55000"
+
+    def __init__(self, table: int, start: int) -> None:
+        super().__init__("the numbers of an identity column are used up")
+        self.table, self.start = table, start
+
+
+class GeneratedAlways(CairnError):
+    sqlstate = "428C9"
+
+
 class PlanOutdated(CairnError):
     """The statement was planned for an older schema: nothing was done, plan it again."""
 

@@ -11,7 +11,15 @@ import msgspec
 from cairn.model import system_tables as system
 from cairn.model.catalog import Privilege, User
 from cairn.model.moves import Move, Phase, Stamp
-from cairn.model.schema import Column, Index, Sharded, Table, distribution_json, format_json
+from cairn.model.schema import (
+    Column,
+    Identity,
+    Index,
+    Sharded,
+    Table,
+    distribution_json,
+    format_json,
+)
 from cairn.model.topology import (
     BucketRange,
     BucketState,
@@ -288,6 +296,7 @@ def table_of_row(row: Sequence[Any]) -> Table:
                 item["is_nullable"],
                 tuple(item.get("sizes", ())),
                 item.get("default"),
+                msgspec.convert(item.get("identity"), Identity | None),
             )
             for item in _FORMAT.decode(row[3])
         ),

@@ -12,12 +12,20 @@ FIRST_USER_TABLE_ID = 1024  # everything below belongs to the system
 BUCKET_COLUMN = "bucket_id"
 
 
+class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """GENERATED AS IDENTITY: numbers that the cluster gives out, unique and with gaps."""
+
+    always: bool = False  # nobody may give one of their own
+    start: int = 1
+
+
 class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     type: ColumnType
     nullable: bool = True
     sizes: tuple[int, ...] = ()  # (10, 2) of NUMERIC(10, 2): see `sizes`
     default: str | None = None  # an expression; its text, in SQL
+    identity: Identity | None = None
 
     @property
     def scale(self) -> int | None:
@@ -135,5 +143,6 @@ def format_json(table: Table) -> list[dict[str, Any]]:
         {"name": column.name, "field_type": column.type.value, "is_nullable": column.nullable}
         | ({"sizes": list(column.sizes)} if column.sizes else {})
         | ({"default": column.default} if column.default is not None else {})
+        | ({"identity": msgspec.to_builtins(column.identity)} if column.identity else {})
         for column in table.columns
     ]

@@ -271,6 +271,14 @@ CAIRN_MOVE = _table(
     ("started", "S", "UTC"),
     ("changed", "S", "UTC"),
 )
+CAIRN_SEQUENCE = _table(
+    535,
+    "_cairn_sequence",
+    "table_id",
+    "numbers of identity columns: instances take them in blocks",
+    ("table_id", "U", "in `_pico_table`"),
+    ("next", "I", "the first number that nobody has taken"),
+)
 CAIRN_EVENT = _table(
     600,
     "_cairn_event",
@@ -381,6 +389,7 @@ GLOBAL_TABLES: tuple[Table, ...] = (
     PICO_DB_CONFIG,
     PICO_BUCKET,
     CAIRN_MOVE,
+    CAIRN_SEQUENCE,
 )
 LOCAL_TABLES: tuple[Table, ...] = (
     CAIRN_EVENT,

@@ -64,6 +64,7 @@ from cairn.node.statements.execution import Execution
 from cairn.node.statements.executor import Executor
 from cairn.node.statements.functions_here import FunctionsHere
 from cairn.node.statements.global_writes import GlobalWrites
+from cairn.node.statements.numbers import Numbers
 from cairn.node.statements.reading import Reads
 from cairn.node.statements.schema_changes import SchemaChanges
 from cairn.node.statements.writing import Writes
@@ -227,7 +228,8 @@ class Instance:
         """All that runs statements, whether they come from clients, peers or the queue."""
         state, runner, proposer, peers = self.state, self.runner, self.proposer, self.peers
         voters, chance = self.voters, self.runtime.chance
-        functions = FunctionsHere(self.name, self.runtime.directory(), state, runner)
+        numbers = Numbers(state, proposer)
+        functions = FunctionsHere(self.name, self.runtime.directory(), state, runner, numbers)
         self.execution = Execution(
             state,
             self.data,
@@ -248,6 +250,7 @@ class Instance:
             Writes(reads),
             GlobalWrites(reads, proposer, voters, chance, self.schema_changes.verifier),
             self.schema_changes,
+            numbers,
         )
 
     # --- life -----------------------------------------------------------------------------------

@@ -151,12 +151,6 @@ def plain(type_: ColumnType) -> ColumnType:
 
 def type_word(word: str, position: int | None = None) -> ColumnType:
     found = TYPE_WORDS.get(word)
-    if word in ("serial", "bigserial", "smallserial"):
-        raise Unsupported(
-            f"{word.upper()} is not supported: there are no sequences",
-            hint="use UUID and gen_random_uuid(), or keys of your own",
-            position=position,
-        )
     if word in ("bytea", "time", "timetz", "money", "inet", "cidr", "xml", "bit"):
         raise Unsupported(f"type {word} is not supported", position=position)
     if found is None:

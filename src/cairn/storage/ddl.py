@@ -188,6 +188,8 @@ def _drop_table(machine: StateMachine, table: Table) -> list[Change]:
     changes = machine.dml(ops.Delete(system.PICO_TABLE.id, (table.id,)))
     for index in _indexes(machine, table.id):
         changes += machine.dml(ops.Delete(system.PICO_INDEX.id, (table.id, index.id)))
+    if any(column.identity is not None for column in table.columns):
+        changes += machine.dml(ops.Delete(system.CAIRN_SEQUENCE.id, (table.id,)))
     privileges = system.PICO_PRIVILEGE
     query = f"SELECT c1, c3, c4, c2 FROM {privileges.physical_name} WHERE c3 = 'table' AND c4 = ?"
     for key in machine.connection.execute(query, (table.id,)).fetchall():

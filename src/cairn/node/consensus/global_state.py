@@ -179,6 +179,12 @@ class GlobalState:
         last: Any = self.reader.execute(f"SELECT max(c0) FROM {name}").fetchone()
         return {row[0] for row in found}, int(last[0] or 0)
 
+    def next_number(self, table: int) -> int | None:
+        """What `_cairn_sequence` has for a table; None: no number was ever taken."""
+        name = system.CAIRN_SEQUENCE.physical_name
+        row: Any = self.reader.execute(f"SELECT c1 FROM {name} WHERE c0 = ?", (table,)).fetchone()
+        return None if row is None else int(row[0])
+
     def setting(self, key: str, default: Any = None) -> Any:
         """A value of another type than the default is not used: a loop would die of it."""
         value = self.catalog.setting(key)

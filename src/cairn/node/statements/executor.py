@@ -21,6 +21,7 @@ import msgspec
 
 from cairn.model.errors import (
     InvalidParameter,
+    NumbersNeeded,
     PlanOutdated,
     QueryCanceled,
     StatementInvalidated,
@@ -33,6 +34,7 @@ from cairn.node.statements.context import ASKED, OF_CLUSTER, Context, Told
 from cairn.node.statements.forwarding import check_forward
 from cairn.node.statements.global_writes import GlobalWrites
 from cairn.node.statements.hops import HERE, Answered, Hop
+from cairn.node.statements.numbers import Numbers
 from cairn.node.statements.reading import Reads
 from cairn.node.statements.schema_changes import SchemaChanges
 from cairn.node.statements.writing import Writes
@@ -81,7 +83,9 @@ class Executor:
         writes: Writes,
         global_writes: GlobalWrites,
         schema_changes: SchemaChanges,
+        numbers: Numbers,
     ) -> None:
+        self._numbers = numbers
         self._state, self._now = state, runtime.wall_clock
         self.execution, self.reads, self.writes = reads.execution, reads, writes
         self.global_writes, self._schema_changes = global_writes, schema_changes
@@ -164,7 +168,7 @@ class Executor:
         """Run to the end; planned again, quietly, when a schema change came between."""
         for _ in range(REPLANS):
             try:
-                return await self._run(statement, params, context)
+                return await self._run_with_numbers(statement, params, context)
             except PlanOutdated:
                 if context.queued is not None:
                     raise  # the governor plans anew
@@ -175,7 +179,18 @@ class Executor:
                         prepared_version=planned, current_version=present
                     ) from None
                 statement = context.face.plan_again(statement, context.user_id)
-        return await self._run(statement, params, context)
+        return await self._run_with_numbers(statement, params, context)
+
+    async def _run_with_numbers(
+        self, statement: Statement, params: Sequence[Any], context: Context
+    ) -> Outcome:
+        """Rows of an INSERT are complete before the first one is sent: until then it can be begun
+        anew with more numbers."""
+        while True:
+            try:
+                return await self._run(statement, params, context)
+            except NumbersNeeded as need:
+                await self._numbers.more(need)
 
     async def _run(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome:
         prepared = statement.prepared

@@ -19,15 +19,23 @@ from cairn.model.topology import Grade
 from cairn.model.values import datetime_to_micros
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.raft_runner import RaftRunner
+from cairn.node.statements.numbers import Numbers
 from cairn.sql.functions import functions
-from cairn.sql.functions.function_list import LATE_FUNCTIONS
+from cairn.sql.functions.function_list import LATE_FUNCTIONS, NEXT_NUMBER
 
 _CHANCE = random.SystemRandom()
 
 
 class FunctionsHere:
-    def __init__(self, name: str, directory: Path, state: GlobalState, runner: RaftRunner) -> None:
-        self._name, self._directory = name, directory
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        state: GlobalState,
+        runner: RaftRunner,
+        numbers: Numbers,
+    ) -> None:
+        self._name, self._directory, self._numbers = name, directory, numbers
         self._state, self._runner = state, runner
 
     def register(self, connection: apsw.Connection) -> None:
@@ -35,6 +43,8 @@ class FunctionsHere:
         functions.register(connection)
         for name, function in self._known().items():
             connection.create_scalar_function(name, function, -1)
+        take: Any = self._numbers.next
+        connection.create_scalar_function(NEXT_NUMBER, take, 2)
 
     def _known(self) -> dict[str, Any]:
         known: dict[str, Any] = {

@@ -16,9 +16,9 @@ from cairn.model.system_tables import PICO_PROPERTY, PICO_REPLICASET
 from cairn.model.topology import Replicaset
 from cairn.moves import decide, shares
 from cairn.moves.steps import PAUSED
+from cairn.node.consensus.changing import propose_row
 from cairn.node.instance import Instance
 from cairn.server.caller import Caller
-from cairn.server.calls.changing import propose_row
 
 ANSWER_S = 5.0
 ACTIONS = ("status", "plan", "pause", "resume", "weight", "drain")
@@ -116,7 +116,7 @@ async def _chief(instance: Instance) -> StatusResponse | None:
 
 async def _put_paused(instance: Instance, is_paused: bool) -> None:
     change = ops.Replace(PICO_PROPERTY.id, (PAUSED, "true" if is_paused else "false"))
-    await propose_row(instance, lambda: (change, one_key(PICO_PROPERTY.id, (PAUSED,))))
+    await propose_row(instance.proposer, lambda: (change, one_key(PICO_PROPERTY.id, (PAUSED,))))
 
 
 async def _put_weight(instance: Instance, name: str, weight: float) -> None:
@@ -135,7 +135,7 @@ async def _put_weight(instance: Instance, name: str, weight: float) -> None:
         row = ops.Replace(PICO_REPLICASET.id, rows.replicaset_row(new))
         return row, one_key(PICO_REPLICASET.id, (name,))
 
-    await propose_row(instance, change)
+    await propose_row(instance.proposer, change)
 
 
 def _check_somebody_takes(instance: Instance, found: Replicaset, weight: float) -> None:

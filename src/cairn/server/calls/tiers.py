@@ -12,8 +12,8 @@ from cairn.model.errors import InvalidParameter
 from cairn.model.ranges import KeyRange, one_key
 from cairn.model.system_tables import PICO_TIER
 from cairn.model.topology import Tier
+from cairn.node.consensus.changing import propose_row
 from cairn.server.caller import Caller
-from cairn.server.calls.changing import propose_row
 from cairn.topology.tier_guard import CHANGEABLE
 
 ACTIONS = ("list", "add", "set", "drop")
@@ -34,7 +34,7 @@ async def tier(caller: Caller, action: str = "list", name: str = "", options: st
         return planned(instance.state.cluster, action, name, options)
 
     if action != "list":
-        await propose_row(instance, change)
+        await propose_row(instance.proposer, change)
     return told(instance.state.cluster)
 
 

@@ -214,6 +214,8 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
             attribute["atthasdef"] = 1
             default = {"oid": table.id * 10_000 + at, "adrelid": table.id, "adnum": at}
             yield "pg_attrdef", {**default, "adbin": column.default}
+        if column.identity is not None:
+            attribute["attidentity"] = "a" if column.identity.always else "d"
         if column.sizes:
             attribute |= _sized(column)
         yield "pg_attribute", attribute

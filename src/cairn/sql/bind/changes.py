@@ -8,7 +8,13 @@ from typing import Any, Literal
 
 from sqlglot import exp
 
-from cairn.model.errors import CairnError, SyntaxProblem, UndefinedObject, Unsupported
+from cairn.model.errors import (
+    CairnError,
+    GeneratedAlways,
+    SyntaxProblem,
+    UndefinedObject,
+    Unsupported,
+)
 from cairn.model.schema import BUCKET_COLUMN, Column, Table
 from cairn.model.values import ColumnType
 from cairn.sql.bind.bind import bind_items
@@ -108,7 +114,11 @@ def _assignment(scope: Scope, table: Table, target: exp.Expr, value: exp.Expr) -
     if isinstance(value, exp.Column) and value.name.upper() == "DEFAULT":
         from cairn.sql.bind.defaults import default_of  # which needs this module
 
-        return table.position(name), default_of(scope.binder, column)
+        return table.position(name), default_of(scope.binder, table, column)
+    if column.identity is not None and column.identity.always:
+        raise GeneratedAlways(
+            f'column "{name}" can only be updated to DEFAULT', position=walk_position(target)
+        )
     scope.no_aggregates = scope.no_windows = "UPDATE"
     expr = assign(scope, bind_wanted(scope, value, column.type), column.type, name)
     return table.position(name), stored(expr, column)

@@ -25,7 +25,7 @@ from cairn.sql.bind.changes import (
     bind_returning,
     stored,
 )
-from cairn.sql.bind.defaults import default_of
+from cairn.sql.bind.defaults import check_may_be_given, default_of
 from cairn.sql.bind.expr import bind_boolean, bind_wanted
 from cairn.sql.bind.relations import bind_ctes, bind_relation
 from cairn.sql.bind.scope import Scope, no_column
@@ -186,6 +186,7 @@ def value_row(
     for place, cell in zip(places, cells, strict=True):
         column = table.columns[place]
         if cell is not None:
+            check_may_be_given(column)
             row[place] = stored(assign(scope, cell, column.type, column.name), column)
     return tuple(row)
 
@@ -193,7 +194,7 @@ def value_row(
 def _defaults(scope: Scope, table: Table, given: set[int]) -> list[Expr]:
     """A row that nothing is given for, but at the places in `given`."""
     return [
-        Const(plain(column.type), None) if at in given else default_of(scope.binder, column)
+        Const(plain(column.type), None) if at in given else default_of(scope.binder, table, column)
         for at, column in enumerate(table.columns)
     ]
 
@@ -210,6 +211,7 @@ def _arranged(scope: Scope, table: Table, places: list[int], query: Query) -> Qu
     rel = scope.binder.next_rel()
     for at, place in enumerate(places[: len(shown)]):
         column = table.columns[place]
+        check_may_be_given(column)
         expr: Expr = Col(plain(shown[at][1]), rel, at, shown[at][0])
         if simple and isinstance(query, Select):
             expr = query.items[at].expr

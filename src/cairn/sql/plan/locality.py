@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cairn.model.values import ColumnType
-from cairn.sql.functions.function_list import LATE_FUNCTIONS
+from cairn.sql.functions.function_list import LATE_FUNCTIONS, NEXT_NUMBER
 from cairn.sql.ir import (
     Again,
     Call,
@@ -63,7 +63,11 @@ def is_sharded(node: Any) -> bool:
 
 def calls_late(node: Any) -> bool:
     """Whether it asks for facts of the instance that got the statement."""
-    return any(isinstance(each, Call) and each.name in LATE_FUNCTIONS for each in walk(node))
+    return any(isinstance(each, Call) and is_late(each.name) for each in walk(node))
+
+
+def is_late(function: str) -> bool:
+    return function in LATE_FUNCTIONS or function == NEXT_NUMBER
 
 
 def source_locality(source: Rel | None, holds: list[Expr]) -> Local | None:
@@ -191,7 +195,7 @@ def covers(exprs: Any, local: Local) -> bool:
 
 def remote_ok(node: Any, local: Local, holds: list[Expr]) -> bool:
     """Whether a replicaset can evaluate the expression next to its own rows."""
-    if isinstance(node, Call) and node.name in LATE_FUNCTIONS:
+    if isinstance(node, Call) and is_late(node.name):
         return False
     if isinstance(node, SubQuery):
         return all(remote_ok(each, local, holds) for each in node.operands) and _subquery_ok(

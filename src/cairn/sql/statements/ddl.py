@@ -180,6 +180,8 @@ def _add_columns(cursor: Cursor) -> Make:
         column = read_column(cursor, definition)
         if definition.key:
             raise Unsupported("a primary key cannot be added to a table")
+        if column.identity is not None:
+            raise Unsupported("an identity column cannot be added to a table")
         if column.default is not None:
             raise Unsupported(
                 "DEFAULT of a column that is added is not supported: rows that are there would "

@@ -21,7 +21,7 @@ from cairn.model.ops import (
     CreateTable,
     Ddl,
 )
-from cairn.model.schema import BUCKET_COLUMN, Column, Sharded, Table
+from cairn.model.schema import BUCKET_COLUMN, Column, Identity, Sharded, Table
 from cairn.model.sizes import checked_sizes
 from cairn.model.values import LISTS, ColumnType
 from cairn.sql.statements.common import (
@@ -44,8 +44,13 @@ class Definition:
     tier: str | None = None
 
 
+_NO_SIZES: tuple[int, ...] = ()
+_SERIALS = ("serial", "bigserial", "smallserial", "serial2", "serial4", "serial8")
 #: What may follow a DEFAULT.
-_CLAUSES = ("not", "null", "primary", "unique", "references", "check", "collate", "constraint")
+_CLAUSES = (
+    *("not", "null", "primary", "unique", "references", "check", "collate", "constraint"),
+    "generated",
+)
 
 
 def read_type(cursor: Cursor) -> tuple[ColumnType, tuple[int, ...]]:
@@ -98,7 +103,12 @@ def _is_array(cursor: Cursor) -> bool:
 
 
 def read_column(cursor: Cursor, definition: Definition) -> Column:
-    name, (type_, sizes), nullable = cursor.name(), read_type(cursor), True
+    name, identity, nullable = cursor.name(), None, True
+    type_, sizes = ColumnType.INTEGER, _NO_SIZES
+    if cursor.accept_one(*_SERIALS):
+        nullable, identity = False, Identity()
+    else:
+        type_, sizes = read_type(cursor)
     default: str | None = None
     while True:
         if cursor.accept("not", "null"):
@@ -110,12 +120,43 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
             definition.key.append(name)
         elif cursor.accept("default"):
             default = _default_text(cursor)
-        elif word := cursor.accept_one(
-            "unique", "references", "check", "collate", "generated", "constraint"
-        ):
+        elif cursor.accept("generated"):
+            identity, nullable = _identity(cursor, name, type_), False
+        elif word := cursor.accept_one("unique", "references", "check", "collate", "constraint"):
             raise Unsupported(f"{word.upper()} in a column definition is not supported")
         else:
-            return Column(name, type_, nullable, sizes, default)
+            if identity is not None and default is not None:
+                raise InvalidTableDefinition(
+                    f'both default and identity specified for column "{name}"', sqlstate="42601"
+                )
+            return Column(name, type_, nullable, sizes, default, identity)
+
+
+def _identity(cursor: Cursor, name: str, type_: ColumnType) -> Identity:
+    """What follows GENERATED: {ALWAYS | BY DEFAULT} AS IDENTITY [(START [WITH] n)]."""
+    always = cursor.accept("always")
+    if not always:
+        cursor.expect("by", "default")
+    cursor.expect("as")
+    if not cursor.accept("identity"):
+        raise Unsupported("columns that are computed from others are not supported")
+    if type_ not in (ColumnType.INTEGER, ColumnType.UNSIGNED):
+        raise InvalidTableDefinition(
+            f'identity column "{name}" must be a whole number', sqlstate="22023"
+        )
+    start = 1
+    if cursor.accept_op("("):
+        while not cursor.accept_op(")"):
+            if cursor.accept("increment"):
+                cursor.accept("by")
+                if int(cursor.number()) != 1:
+                    raise Unsupported("an identity column counts in steps of 1")
+            elif cursor.accept("start"):
+                cursor.accept("with")
+                start = int(cursor.number())
+            else:
+                raise Unsupported("of a sequence's options only START and INCREMENT 1 are known")
+    return Identity(always, start)
 
 
 def _default_text(cursor: Cursor) -> str:
@@ -158,6 +199,8 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
         pass
     cursor.end()
     columns, key, sharding = _check_table(name, definition, catalog, tail)
+    if sum(column.identity is not None for column in columns) > 1:
+        raise Unsupported("a table has one identity column at most")
     if any(column.default is not None for column in columns):
         from cairn.sql.bind.defaults import check_default  # brings sqlglot along
         from cairn.sql.bind.scope import Binder

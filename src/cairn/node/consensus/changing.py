@@ -1,4 +1,4 @@
-"""One row of a system table, changed as a person asked: planned, proposed, and again if need be."""
+"""One row of a system table: its change is planned, proposed, and again if somebody was quicker."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import msgspec
 from cairn.model import ops
 from cairn.model.errors import CasRetry, NotLeader, TimedOut
 from cairn.model.ranges import KeyRange
-from cairn.node.instance import Instance
+from cairn.node.consensus.proposals import Proposer
 
 ANSWER_S = 5.0
 AGAIN_S = 0.02
 
 
-async def propose_row(instance: Instance, change: Callable[[], tuple[ops.Dml, KeyRange]]) -> None:
+async def propose_row(proposer: Proposer, change: Callable[[], tuple[ops.Dml, KeyRange]]) -> None:
     """`change` plans from the picture of now; it is asked again if somebody was quicker."""
     deadline = asyncio.get_running_loop().time() + ANSWER_S
     while True:
-        predicate = instance.proposer.predicate(())
+        predicate = proposer.predicate(())
         op, key = change()
         predicate = msgspec.structs.replace(predicate, ranges=(key,))
         try:
-            await instance.proposer.cas(ops.Batch((op,)), predicate)
+            await proposer.cas(ops.Batch((op,)), predicate)
             return
         except (CasRetry, NotLeader):
             if asyncio.get_running_loop().time() > deadline:
