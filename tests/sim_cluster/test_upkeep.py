@@ -30,7 +30,7 @@ def test_a_leader_forgets_old_proposals_together_with_its_log() -> None:
 
 def test_the_age_of_a_replicas_rows_is_told_by_the_clock_that_measured_it() -> None:
     async def script(scene: Triple) -> None:
-        third = inside(scene.third).replication
+        third = inside(scene.third).replication.follower
         fresh = third.stale_s()
         scene.cut(scene.third, scene.master)
         await asyncio.sleep(30.0)
