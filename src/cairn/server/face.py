@@ -14,6 +14,7 @@ from cairn.model.system_tables import PICO_PRIVILEGE, PICO_USER
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.instance import Instance
 from cairn.node.statements.context import Context, Face
+from cairn.server.activity import Activity, Asker
 from cairn.server.catalog.pg_catalog import PgCatalog
 from cairn.server.client import Client
 from cairn.server.feed import Feed
@@ -37,7 +38,7 @@ class PgFace(Face):
         self._next_pid = 1
         self.lockouts = Lockouts(config.instance_dir)
         self.statements = StatementCache()
-        self.pg_catalog = PgCatalog()
+        self.pg_catalog = PgCatalog(Activity(self.sessions, lambda: self.catalog))
         self.execution, self.executor = instance.execution, instance.executor
         self.feed = Feed(instance)
         instance.on_applied.append(self._users_changed)
@@ -59,7 +60,12 @@ class PgFace(Face):
         self, plan: CatalogRead, prepared: Prepared, params: Sequence[Any], context: Context
     ) -> list[tuple[Any, ...]]:
         return await self.pg_catalog.read(
-            plan, prepared.columns, params, self.catalog, context.user, context.cancelled
+            plan,
+            prepared.columns,
+            params,
+            self.catalog,
+            Asker(context.user, context.user_id, context.pid),
+            context.cancelled,
         )
 
     def close(self) -> None:
@@ -99,10 +105,10 @@ class PgFace(Face):
 
     # --- sessions ---------------------------------------------------------------------------------
 
-    def enlist(self, session: Client) -> tuple[int, bytes]:
+    def new_key(self) -> tuple[int, bytes]:
+        """The number of a session, and what a client has to know to cancel by it."""
         pid = self._next_pid
         self._next_pid = self._next_pid % 0x7FFFFFFF + 1
-        self.sessions[pid] = session
         return pid, os.urandom(4)
 
     def cancel(self, pid: int, key: bytes) -> None:

@@ -23,7 +23,6 @@ LATE_FUNCTIONS: dict[str, ColumnType] = {
     "current_schema": S,
     "current_database": S,
     "current_catalog": S,
-    "pg_backend_pid": I,
     "pg_get_userbyid": S,
     "pg_table_is_visible": B,
     "pg_get_expr": S,
@@ -127,11 +126,15 @@ _ABSENT = (
     "regexp_matches regexp_split_to_array regexp_split_to_table row row_to_json setseed setval "
     "sha256 statement_timestamp string_to_array string_to_table "
     "timeofday to_hex to_json to_jsonb to_number transaction_timestamp unistr uuid_generate_v4 "
-    "width_bucket xmlagg "
+    "width_bucket xmlagg pg_backend_pid pg_cancel_backend pg_terminate_backend "
 )
 ABSENT = frozenset(_ABSENT.split())
 INSTEAD = {
     "uuid_generate_v4": "use gen_random_uuid()",
+    **{
+        name: f"it is asked alone, or with tables of pg_catalog: SELECT {name}(…)"
+        for name in ("pg_backend_pid", "pg_cancel_backend", "pg_terminate_backend")
+    },
     "nextval": "there are no sequences: use gen_random_uuid(), or keys of your own",
     "statement_timestamp": "use now()",
     "transaction_timestamp": "use now()",
