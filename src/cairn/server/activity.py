@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from cairn.model.catalog import Catalog
 from cairn.model.errors import AccessDenied, OutOfRange
 from cairn.server.client import Client
-from cairn.sql.statements.passwords import with_password_hidden
+from cairn.sql.statements.passwords import without_secrets
 
 SHOWN_TEXT = 1_000  # bytes of a statement
 HIDDEN = "<insufficient privilege>"
@@ -61,10 +61,6 @@ def _row(session: Client, is_open: bool) -> Row:
         return row
     doing = session.doing()
     address, port = doing.address
-    text = doing.query[:SHOWN_TEXT].decode(errors="replace")
-    if b"password" in doing.query.lower():
-        whole = doing.query.decode(errors="replace")
-        text = with_password_hidden(whole, lambda _: "***")[:SHOWN_TEXT]
     return {
         **row,
         "application_name": doing.application,
@@ -75,7 +71,7 @@ def _row(session: Client, is_open: bool) -> Row:
         "query_start": doing.query_us,
         "state_change": doing.changed_us,
         "state": doing.state,
-        "query": text,
+        "query": without_secrets(doing.query.decode(errors="replace"))[:SHOWN_TEXT],
         "backend_type": "client backend",
     }
 

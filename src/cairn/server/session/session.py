@@ -17,6 +17,7 @@ from typing import Any, cast
 import msgspec
 
 from cairn.model.errors import (
+    AccessDenied,
     CairnError,
     QueryCanceled,
     StatementInvalidated,
@@ -29,6 +30,7 @@ from cairn.node.statements.hops import Hop
 from cairn.pgwire.extended import StatementBook
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail, Request
 from cairn.pgwire.server import PgServer
+from cairn.server.audit import Who, statement
 from cairn.server.caller import Caller
 from cairn.server.calls import calls
 from cairn.server.client import Doing
@@ -281,6 +283,9 @@ class Session(asyncio.Protocol):
 
     def fail(self, problem: CairnError) -> None:
         """End what was asked with an error, and the block that it stands in."""
+        if isinstance(problem, AccessDenied):
+            who, text = self._who(), statement(self._query)
+            self.face.audit.refused("denied", who, self.user, statement=text)
         self._copy = None
         self.block.fail()
         if self._rest is ENTERING:
@@ -299,6 +304,7 @@ class Session(asyncio.Protocol):
             self._timer = None
         self.state = self._rest = IDLE
         self.face.sessions[self.pid] = self
+        self.face.audit.write("login", self._who())
         self.pg.backend_key_data(self.pid, self.cancel_key)
 
     # --- running statements -----------------------------------------------------------------------
@@ -350,6 +356,10 @@ class Session(asyncio.Protocol):
         return True
 
     async def run(self, cached: Cached, params: Sequence[Any]) -> Outcome:
+        work = self._run(cached, params)
+        return await self.face.audit.noted(self._who(), cached.prepared.plan, cached.text, work)
+
+    async def _run(self, cached: Cached, params: Sequence[Any]) -> Outcome:
         """What reads can be cancelled; from its first change on a statement runs on."""
         context, plan = self.running_context(), cached.prepared.plan
         if isinstance(plan, plans.CallPlan):
@@ -471,12 +481,18 @@ class Session(asyncio.Protocol):
         if self.cancelled.is_set() and self.state is not CLOSING:
             raise QueryCanceled(self._cancel_reason)
 
+    def _who(self) -> Who:
+        return Who(self.user, self._address()[0], self.pid)
+
+    def _address(self) -> tuple[str, int | None]:
+        peer = self.transport.get_extra_info("peername")
+        return (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) else ("", None)
+
     def doing(self) -> Doing:
         is_active = self.state is not self._rest
         began = self._query_at if is_active else None
-        peer = self.transport.get_extra_info("peername")
         return Doing(
-            address=(str(peer[0]), int(peer[1])) if isinstance(peer, tuple) else ("", None),
+            address=self._address(),
             application=self.parameters.show("application_name"),
             state="active" if is_active else _RESTING[self.block.status],
             query=self._query,
