@@ -34,7 +34,6 @@ LATE = {
     "pico_instance_name": "i1",
     "pico_tier_name": "default",
     "current_user": "admin",
-    "pg_backend_pid": 7,
     "random": 0.25,
     "gen_random_uuid": bytes(range(16)),
 }

@@ -14,6 +14,8 @@ SETTINGS: dict[str, Any] = {
     "auth_password_enforce_digits": True,
     "auth_password_enforce_specialchars": False,
     "auth_login_attempt_max": 4,
+    "audit_log_size_max": 16_777_216,  # bytes of one file; 0: no audit log
+    "audit_log_count_max": 4,  # files
     "pg_statement_max": 100_000,
     "pg_portal_max": 100_000,
     "raft_wal_size_max": 67_108_864,

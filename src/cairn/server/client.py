@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from cairn.model.errors import CairnError
 from cairn.pgwire.server import PgServer
+
+
+class Doing(NamedTuple):
+    """What a session is doing; times in microseconds, as the columns of tables have them."""
+
+    address: tuple[str, int | None]
+    application: str
+    state: str  # in the words of pg_stat_activity
+    query: bytes  # that runs, or ran last
+    began_us: int
+    block_us: int | None  # since when there is a block, or a statement runs without one
+    query_us: int | None
+    changed_us: int | None
 
 
 class Client(Protocol):
@@ -29,3 +42,5 @@ class Client(Protocol):
         """Say why, then close."""
 
     def shut_down(self) -> None: ...
+
+    def doing(self) -> Doing: ...

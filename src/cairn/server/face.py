@@ -10,10 +10,13 @@ from typing import Any
 from cairn.model.catalog import Catalog
 from cairn.model.cluster import Cluster
 from cairn.model.errors import CairnError
+from cairn.model.parameters import SETTINGS
 from cairn.model.system_tables import PICO_PRIVILEGE, PICO_USER
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.instance import Instance
 from cairn.node.statements.context import Context, Face
+from cairn.server.activity import Activity, Asker
+from cairn.server.audit import AuditLog
 from cairn.server.catalog.pg_catalog import PgCatalog
 from cairn.server.client import Client
 from cairn.server.feed import Feed
@@ -36,8 +39,10 @@ class PgFace(Face):
         self.sessions: dict[int, Client] = {}
         self._next_pid = 1
         self.lockouts = Lockouts(config.instance_dir)
+        self.audit = AuditLog(config.instance_dir, self._audit_limits)
+        instance.on_applied.append(self.audit.applied)
         self.statements = StatementCache()
-        self.pg_catalog = PgCatalog()
+        self.pg_catalog = PgCatalog(Activity(self.sessions, lambda: self.catalog))
         self.execution, self.executor = instance.execution, instance.executor
         self.feed = Feed(instance)
         instance.on_applied.append(self._users_changed)
@@ -47,6 +52,14 @@ class PgFace(Face):
     @property
     def catalog(self) -> Catalog:
         return self.instance.state.catalog
+
+    def _audit_limits(self) -> tuple[int, int]:
+        setting = self.instance.state.setting
+        size, count = SETTINGS["audit_log_size_max"], SETTINGS["audit_log_count_max"]
+        return (
+            int(setting("audit_log_size_max", size)),
+            int(setting("audit_log_count_max", count)),
+        )
 
     @property
     def cluster(self) -> Cluster:
@@ -59,7 +72,12 @@ class PgFace(Face):
         self, plan: CatalogRead, prepared: Prepared, params: Sequence[Any], context: Context
     ) -> list[tuple[Any, ...]]:
         return await self.pg_catalog.read(
-            plan, prepared.columns, params, self.catalog, context.user, context.cancelled
+            plan,
+            prepared.columns,
+            params,
+            self.catalog,
+            Asker(context.user, context.user_id, context.pid),
+            context.cancelled,
         )
 
     def close(self) -> None:
@@ -67,6 +85,7 @@ class PgFace(Face):
             session.shut_down()
         self.pg_catalog.close()
         self.statements.close()
+        self.audit.close()
 
     def _users_changed(self, done: list[Applied]) -> None:
         """A user was changed, on whichever instance: its failed logins count no more."""
@@ -99,10 +118,10 @@ class PgFace(Face):
 
     # --- sessions ---------------------------------------------------------------------------------
 
-    def enlist(self, session: Client) -> tuple[int, bytes]:
+    def new_key(self) -> tuple[int, bytes]:
+        """The number of a session, and what a client has to know to cancel by it."""
         pid = self._next_pid
         self._next_pid = self._next_pid % 0x7FFFFFFF + 1
-        self.sessions[pid] = session
         return pid, os.urandom(4)
 
     def cancel(self, pid: int, key: bytes) -> None:

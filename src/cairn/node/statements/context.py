@@ -68,6 +68,7 @@ class Context(msgspec.Struct, frozen=True):
 
     user_id: int = ADMIN_ID
     user: str = ""
+    pid: int = 0  # of the session, as its client was told
     preference: str = "leader"
     is_local: bool = False  # the master's own rows, whether a majority has them or not
     row_max: int = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import uuid
 from datetime import UTC, datetime
@@ -63,7 +62,6 @@ class FunctionsHere:
             "current_database": lambda *_: "cairn",
             "current_catalog": lambda *_: "cairn",
             "current_setting": lambda name, *_: parameters.default(self._state.catalog, name or ""),
-            "pg_backend_pid": lambda *_: os.getpid(),
             "pg_get_userbyid": self._user_name,
             "pg_table_is_visible": lambda *_: 1,
             "pg_encoding_to_char": lambda *_: "UTF8",

@@ -11,8 +11,15 @@ from cairn.server.catalog.schema import TABLES
 from cairn.sql.parse.naming import column_name
 
 INTEGERS = {"oid", "int", "integer", "int2", "int4", "int8", "bigint", "smallint", "xid"}
-_NUMBER_FUNCTIONS = {"array_length", "array_upper", "length", "char_length", "row_number"}
-_ENDS = ((":i", ColumnType.INTEGER), (":b", ColumnType.BOOLEAN))  # in `pg_schema.TABLES`
+_NUMBER_FUNCTIONS = {
+    *("array_length", "array_upper", "length", "char_length", "row_number", "pg_backend_pid"),
+}
+_ENDS = (  # in `pg_schema.TABLES`
+    (":i", ColumnType.INTEGER),
+    (":b", ColumnType.BOOLEAN),
+    (":t", ColumnType.DATETIME),
+)
+_TIMES = {word[:-2] for words in TABLES.values() for word in words.split() if word.endswith(":t")}
 _TRUTHS: tuple[type[exp.Expr], ...] = (
     exp.Boolean,
     exp.Predicate,
@@ -24,7 +31,9 @@ _TRUTHS: tuple[type[exp.Expr], ...] = (
     exp.Operator,
 )
 _VISIBILITY = ("pg_table_is_visible", "pg_relation_is_publishable", "pg_is_in_recovery")
-_TRUTH_FUNCTIONS = {*_VISIBILITY, "bool_and", "bool_or"}
+_TRUTH_FUNCTIONS = {
+    *(*_VISIBILITY, "bool_and", "bool_or", "pg_cancel_backend", "pg_terminate_backend"),
+}
 
 
 def names_and_types(tree: exp.Expr) -> list[tuple[str, ColumnType | None]] | None:
@@ -70,10 +79,18 @@ def _type(item: exp.Expr, select: exp.Select) -> ColumnType | None:
             return _type(node.expressions[0], select)
         if name in _TRUTH_FUNCTIONS or name.startswith("has_"):
             return ColumnType.BOOLEAN
+        if name == "now":
+            return ColumnType.DATETIME
         is_number = name in _NUMBER_FUNCTIONS or name == "count"
         return ColumnType.INTEGER if is_number else None
     if isinstance(node, exp.Column):
         return _column_type(node, select)
+    if isinstance(node, exp.Sub) and is_time(node.this) and is_time(node.expression):
+        return ColumnType.INTERVAL
+    if isinstance(node, exp.Extract):
+        return ColumnType.DOUBLE
+    if is_time(node):
+        return ColumnType.DATETIME
     if isinstance(node, exp.Subquery):
         inner = names_and_types(node.this)
         return inner[0][1] if inner else None
@@ -93,6 +110,15 @@ def _column_type(column: exp.Column, select: exp.Select) -> ColumnType | None:
             words = TABLES.get(relation.name, "").split()
             return next((type_ for end, type_ in _ENDS if column.name + end in words), None)
     return None
+
+
+def is_time(node: exp.Expr) -> bool:
+    """Whether it is a moment: a column that is one, or the present."""
+    if isinstance(node, exp.Column):
+        return node.name in _TIMES
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower() in ("now", "clock_timestamp")
+    return isinstance(node, exp.CurrentTimestamp)
 
 
 def type_name(to: exp.Expr) -> str:

@@ -69,12 +69,6 @@ EMPTY: dict[str, str] = {
         "increment_by:i cycle:b cache_size:i last_value:i"
     ),
     "pg_shdepend": "dbid:i classid:i objid:i objsubid:i refclassid:i refobjid:i deptype",
-    "pg_stat_activity": (
-        "datid:i datname pid:i leader_pid:i usesysid:i usename application_name client_addr "
-        "client_hostname client_port:i backend_start xact_start query_start state_change "
-        "wait_event_type wait_event state backend_xid:i backend_xmin:i query_id:i query "
-        "backend_type"
-    ),
     "pg_stat_all_tables": (
         "relid:i schemaname relname seq_scan:i seq_tup_read:i idx_scan:i idx_tup_fetch:i "
         "n_tup_ins:i n_tup_upd:i n_tup_del:i n_tup_hot_upd:i n_live_tup:i n_dead_tup:i "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,10 @@ import cairn
 from cairn.model import parameters
 from cairn.model.catalog import Catalog
 from cairn.model.errors import UndefinedFunction, UndefinedTable
+from cairn.model.interval_text import parse_interval
 from cairn.model.quoting import identifier
 from cairn.model.schema import Index, Table
+from cairn.server.activity import Asker, Signals
 from cairn.server.catalog.schema import DATABASE, TABLES, TYPES
 from cairn.server.catalog.tables import about, all_indexes, definition, distribution, index_oid
 from cairn.sql.functions.lists import series
@@ -48,11 +51,12 @@ _FALSE = (
 
 
 class Functions:
-    """The functions of one picture. `user` is whoever asks at the moment."""
+    """The functions of one picture. `asker` is whoever asks at the moment."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self.user = ""
+        self.asker = Asker()
+        self.signals: Signals | None = None
         self._tables = {table.id: table for table in catalog.tables.values()}
         self._indexes: dict[int, tuple[Table, Index]] = {
             index_oid(table.id, index.id): (table, index)
@@ -132,14 +136,26 @@ class Functions:
                 dict(zip(pairs[::2], pairs[1::2], strict=False))
             ),
             "quote_literal": lambda text: None if text is None else f"'{text}'",
-            "current_user": lambda: self.user,
-            "session_user": lambda: self.user,
+            "current_user": lambda: self.asker.user,
+            "session_user": lambda: self.asker.user,
+            "pg_backend_pid": lambda: self.asker.pid,
+            "pg_cancel_backend": lambda pid: self._may_signal().cancel(pid),
+            "pg_terminate_backend": lambda pid, *wait: self._may_signal().terminate(pid),
+            "now": lambda: int(time.time() * 1e6),
+            "clock_timestamp": lambda: int(time.time() * 1e6),
+            "pg_interval_us": lambda text: (
+                None if text is None else parse_interval(str(text)).length_us
+            ),
             "current_schema": lambda: "public",
             "current_schemas": lambda *_: "{pg_catalog,public}",
             "current_database": lambda: DATABASE,
             "current_catalog": lambda: DATABASE,
             "version": lambda: f"PostgreSQL 15.0 (Cairn {cairn.__version__})",
         }
+
+    def _may_signal(self) -> Signals:
+        assert self.signals is not None, "a query is described without being run"
+        return self.signals
 
     def _user_name(self, oid: Any) -> str:
         user = self._catalog.user_by_id(oid)

@@ -11,8 +11,9 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import apsw
@@ -27,7 +28,9 @@ from cairn.model.errors import (
     UndefinedTable,
     Unsupported,
 )
+from cairn.model.intervals import encode_interval, of_timedelta
 from cairn.model.values import TYPE_OF_OID, ColumnType
+from cairn.server.activity import Activity, Asker, Row, Signals
 from cairn.server.catalog import schema as pg_schema
 from cairn.server.catalog import tables as pg_tables
 from cairn.server.catalog.functions import Functions, items
@@ -36,11 +39,11 @@ from cairn.sql.parse.lexer import Token, tokens
 from cairn.sql.plans import CatalogRead, OutColumn
 from cairn.storage.readers import Cancelled, taken, translated
 
-Row = tuple[Any, ...]
 MAX_STEPS = 2_000  # of SQLite's machine, in thousands: about a second
 MAX_VALUE_BYTES = 8 * 1024 * 1024
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 WORKERS = 2
+_ACTIVITY = "pg_stat_activity"
 _FORBIDDEN = re.compile(r"not authorized|prohibited")
 
 _BEGINNING = re.compile(rb"\s*(select|with)\b", re.IGNORECASE)
@@ -48,9 +51,14 @@ _MENTION = re.compile(rb"pg_|information_schema|::\s*reg|to_reg", re.IGNORECASE)
 _LOOKUPS = (
     *("regclass", "regtype", "regnamespace", "regproc", "regprocedure"),
     *("to_regclass", "to_regtype"),
+    *("pg_backend_pid", "pg_cancel_backend", "pg_terminate_backend"),
 )
 _MISSING = re.compile(r"no such (table|column|function): (.+)")
-_DECLARED = {"INTEGER": ColumnType.INTEGER, "BOOLEAN": ColumnType.BOOLEAN}
+_DECLARED = {
+    "INTEGER": ColumnType.INTEGER,
+    "BOOLEAN": ColumnType.BOOLEAN,
+    "TIMESTAMP": ColumnType.DATETIME,
+}
 
 
 def is_catalog_query(text: bytes) -> bool:
@@ -241,13 +249,15 @@ _SHAPES: dict[ColumnType, Callable[[Any], Any]] = {
     ColumnType.STRINGS: _list(str),
     ColumnType.INTEGERS: _list(int),
     ColumnType.BOOLEANS: _list(int),
+    ColumnType.INTERVAL: lambda micros: encode_interval(of_timedelta(timedelta(0, 0, micros))),
 }
 
 
 class PgCatalog:
     """The tables with rows. Each worker thread has a copy of its own, which it can only read."""
 
-    def __init__(self) -> None:
+    def __init__(self, activity: Activity) -> None:
+        self._activity = activity
         self._lock = threading.Lock()
         self._made: tuple[Catalog, bytes] | None = None
         self._local = threading.local()
@@ -259,51 +269,26 @@ class PgCatalog:
         columns: Sequence[OutColumn],
         params: Sequence[Any],
         catalog: Catalog,
-        user: str,
+        asker: Asker,
         cancelled: Cancelled | None = None,
-    ) -> list[Row]:
+    ) -> list[tuple[Any, ...]]:
         """All rows; on a thread, because a join of these tables can take its time."""
         flag = cancelled or Cancelled()
-        return await asyncio.get_running_loop().run_in_executor(
-            self._pool, self._rows, plan, columns, params, catalog, user, flag
-        )
+        live = self._activity.rows(asker) if _ACTIVITY in plan.sql else None
+        signals = self._activity.signals(asker)
+
+        def run() -> list[tuple[Any, ...]]:
+            connection = self._filled(catalog, asker, signals, live)
+            return _rows(connection, plan, columns, params, flag)
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, run)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _rows(
-        self,
-        plan: CatalogRead,
-        columns: Sequence[OutColumn],
-        params: Sequence[Any],
-        catalog: Catalog,
-        user: str,
-        cancelled: Cancelled,
-    ) -> list[Row]:
-        connection = self._filled(catalog, user)
-        steps = iter(range(MAX_STEPS))
-        connection.set_progress_handler(
-            lambda: next(steps, None) is None or cancelled.is_set(), 1000
-        )
-        try:
-            cursor = connection.execute(plan.sql, _bindings(plan.sql, params))
-            found = taken(cursor, 0, MAX_ANSWER_BYTES)
-        except apsw.InterruptError:
-            raise QueryCanceled("this query on pg_catalog takes too long") from None
-        except Exception as problem:
-            raise _explained(problem) from None
-        finally:
-            connection.set_progress_handler(None)
-        shapes = [_SHAPES.get(column.type) for column in columns]
-        return [
-            tuple(
-                value if shape is None or value is None else shape(value)
-                for shape, value in zip(shapes, row, strict=True)
-            )
-            for row in found
-        ]
-
-    def _filled(self, catalog: Catalog, user: str) -> apsw.Connection:
+    def _filled(
+        self, catalog: Catalog, asker: Asker, signals: Signals, live: list[Row] | None
+    ) -> apsw.Connection:
         """This thread's copy of the present tables, with the functions of who asks."""
         mine: tuple[Catalog, apsw.Connection, Functions] | None
         mine = getattr(self._local, "copy", None)
@@ -313,7 +298,9 @@ class PgCatalog:
             functions.register(connection)
             _close(connection, functions)
             mine = self._local.copy = (catalog, connection, functions)
-        mine[2].user = user
+        mine[2].asker, mine[2].signals = asker, signals
+        if live is not None:
+            _replace_activity(mine[1], live)
         return mine[1]
 
     def _image(self, catalog: Catalog) -> bytes:
@@ -321,14 +308,56 @@ class PgCatalog:
             if self._made is None or self._made[0] is not catalog:
                 connection = _made()
                 with connection:
-                    for table, values in pg_tables.rows(catalog):
-                        marks = ", ".join("?" * len(values))
-                        connection.execute(
-                            f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})",
-                            tuple(values.values()),
-                        )
+                    _insert(connection, pg_tables.rows(catalog))
                 self._made = catalog, connection.serialize("main")
             return self._made[1]
+
+
+def _rows(
+    connection: apsw.Connection,
+    plan: CatalogRead,
+    columns: Sequence[OutColumn],
+    params: Sequence[Any],
+    cancelled: Cancelled,
+) -> list[tuple[Any, ...]]:
+    steps = iter(range(MAX_STEPS))
+    connection.set_progress_handler(lambda: next(steps, None) is None or cancelled.is_set(), 1000)
+    try:
+        cursor = connection.execute(plan.sql, _bindings(plan.sql, params))
+        found = taken(cursor, 0, MAX_ANSWER_BYTES)
+    except apsw.InterruptError:
+        raise QueryCanceled("this query on pg_catalog takes too long") from None
+    except Exception as problem:
+        raise _explained(problem) from None
+    finally:
+        connection.set_progress_handler(None)
+    shapes = [_SHAPES.get(column.type) for column in columns]
+    return [
+        tuple(
+            value if shape is None or value is None else shape(value)
+            for shape, value in zip(shapes, row, strict=True)
+        )
+        for row in found
+    ]
+
+
+def _replace_activity(connection: apsw.Connection, live: list[Row]) -> None:
+    """What sessions do is read anew each time, and is different for each who asks."""
+    closed, connection.authorizer = connection.authorizer, None
+    try:
+        with connection:
+            connection.execute(f"DELETE FROM {_ACTIVITY}")
+            _insert(connection, ((_ACTIVITY, row) for row in live))
+    finally:
+        connection.authorizer = closed
+
+
+def _insert(connection: apsw.Connection, rows: Iterable[tuple[str, Row]]) -> None:
+    for table, values in rows:
+        marks = ", ".join("?" * len(values))
+        connection.execute(
+            f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values())
+        )
 
 
 def _bindings(sql: str, params: Sequence[Any]) -> tuple[Any, ...]:

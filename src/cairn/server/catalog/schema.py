@@ -1,6 +1,7 @@
 """PostgreSQL's catalogue tables as far as psql's backslash commands and drivers ask for them.
 
-Each table is `name: columns`; a column ends in `:i` (number), `:b` (boolean) or nothing (text).
+Each table is `name: columns`; a column ends in `:i` (number), `:b` (boolean), `:t` (time) or
+nothing (text).
 Tables that have no counterpart here exist and are empty, so that joins with them give no rows.
 """
 
@@ -88,6 +89,12 @@ TABLES: dict[str, str] = {
     "pg_views": "schemaname viewname viewowner definition",
     "pg_matviews": "schemaname matviewname matviewowner definition",
     "pg_db_role_setting": "setdatabase:i setrole:i setconfig",
+    "pg_stat_activity": (
+        "datid:i datname pid:i leader_pid:i usesysid:i usename application_name client_addr "
+        "client_hostname client_port:i backend_start:t xact_start:t query_start:t state_change:t "
+        "wait_event_type wait_event state backend_xid:i backend_xmin:i query_id:i query "
+        "backend_type"
+    ),
     "pg_partitioned_table": "partrelid:i partstrat partnatts:i",
     "information_schema_tables": "table_catalog table_schema table_name table_type",
     "information_schema_schemata": "catalog_name schema_name schema_owner",
@@ -135,7 +142,7 @@ ARRAYS = {
 
 def columns_of(table: str) -> list[tuple[str, str]]:
     """(name, declared type) of each column, in order."""
-    kinds = {"i": "INTEGER", "b": "BOOLEAN", "": "TEXT"}
+    kinds = {"i": "INTEGER", "b": "BOOLEAN", "t": "TIMESTAMP", "": "TEXT"}
     return [
         (name, kinds[kind])
         for name, _, kind in (word.partition(":") for word in TABLES[table].split())

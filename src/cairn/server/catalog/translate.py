@@ -189,6 +189,8 @@ def _cast(node: exp.Cast) -> exp.Expr:
         return _call(f"pg_{word}", inner)
     if word == "text" and isinstance(inner, exp.Anonymous) and inner.this in _NAMED:
         return _call(f"{inner.this}_name", *inner.expressions)
+    if word == "interval":
+        return _call("pg_interval_us", inner)
     if word in INTEGERS:
         return exp.Cast(this=inner, to=exp.DataType.build("integer"))
     if word in ("text", "name", "varchar", "char"):
@@ -222,6 +224,13 @@ def _equals(node: exp.EQ) -> exp.Expr:
     return _call("pg_any", node.this, array)
 
 
+def _extract(node: exp.Extract) -> exp.Expr:
+    """Moments and the time between them are counts of microseconds here."""
+    if node.this.name.upper() != "EPOCH":
+        return _refused(node)
+    return exp.Div(this=exp.Paren(this=node.expression), expression=exp.Literal.number("1e6"))
+
+
 def _parameter(node: exp.Parameter) -> exp.Expr:
     return exp.Var(this=f"?{node.this}")
 
@@ -247,7 +256,9 @@ _HANDLERS: dict[type[exp.Expr], Any] = {
     exp.Column: _column,
     exp.Cast: _cast,
     exp.Anonymous: _anonymous,
+    exp.CurrentTimestamp: lambda node: _call("now"),
     exp.EQ: _equals,
+    exp.Extract: _extract,
     exp.Parameter: _parameter,
     exp.Lateral: _refused,
     exp.Unnest: _unnest,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import time
 
 from cairn.model.errors import CairnError, InFailedTransaction
 from cairn.sql.plans import Plan, SessionPlan
@@ -15,11 +16,12 @@ ACTIONS = ENDINGS | {"begin", "savepoint", "release"}
 class Block:
     """`status` is what ReadyForQuery tells: I outside of a block, T in one, E in a failed one."""
 
-    __slots__ = ("_ended", "_savepoints", "_written", "status")
+    __slots__ = ("_ended", "_savepoints", "_written", "since", "status")
 
     def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
         self.status = "I"
+        self.since: float | None = None  # when the open block began, by the clock of the wall
         self._written = 0  # statements committed inside the open block
         self._savepoints: list[tuple[str, int]] = []  # with how many were committed before
 
@@ -46,7 +48,7 @@ class Block:
             case "begin" if self.status != "I":
                 return tag, ("there is already a transaction in progress",)
             case "begin":
-                self.status, self._written = "T", 0
+                self.status, self._written, self.since = "T", 0, time()
             case "commit":
                 had_failed = self.status == "E"
                 self._end()
@@ -68,7 +70,7 @@ class Block:
         return tag, ()
 
     def _end(self) -> None:
-        self.status, self._written = "I", 0
+        self.status, self._written, self.since = "I", 0, None
         self._savepoints.clear()
         self._ended()
 

@@ -20,6 +20,7 @@ from cairn.pgwire.scram import (
     parse_verifier,
 )
 from cairn.pgwire.startup import StartupParams
+from cairn.server.audit import Who
 from cairn.server.face import PgFace
 
 log = logging.getLogger("cairn.login")
@@ -83,6 +84,14 @@ class Login:
         if answer is None or not self._known or self._locked or not self._may_log_in():
             if self._known:  # names that nobody has would only fill the memory
                 lockouts.failed(self.user, self._address)
+            if not self._known:
+                reason = "no such user"
+            elif self._locked:
+                reason = "locked out"
+            else:
+                reason = "wrong password" if answer is None else "may not log in"
+            who = Who(self.user, self._address)
+            self._face.audit.refused("login_refused", who, self._address, why=reason)
             why = " (locked out for a minute)" if self._locked else ""
             log.warning("login of %r from %s failed%s", self.user, self._address, why)
             raise AuthenticationFailed(self.user)

@@ -11,11 +11,13 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from time import time
 from typing import Any, cast
 
 import msgspec
 
 from cairn.model.errors import (
+    AccessDenied,
     CairnError,
     QueryCanceled,
     StatementInvalidated,
@@ -28,8 +30,10 @@ from cairn.node.statements.hops import Hop
 from cairn.pgwire.extended import StatementBook
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail, Request
 from cairn.pgwire.server import PgServer
+from cairn.server.audit import Who, statement
 from cairn.server.caller import Caller
 from cairn.server.calls import calls
+from cairn.server.client import Doing
 from cairn.server.face import MAX_CONNECTIONS, PgFace
 from cairn.server.session.blocks import ACTIONS, Block
 from cairn.server.session.copying import CopyIn, copy_out
@@ -58,6 +62,13 @@ COPY_AHEAD = 8 * 1024 * 1024  # bytes of a COPY kept in memory before the client
 HIGH_WATER = 8 * 1024 * 1024  # unsent bytes past which we stop reading from a client
 _WRITES = (*plans.CHANGES, plans.Returning)
 
+#: Between two statements, by what ReadyForQuery tells.
+_RESTING = {"I": "idle", "T": "idle in transaction", "E": "idle in transaction (aborted)"}
+
+
+def _micros(at: float | None) -> int | None:
+    return int(at * 1e6) if at else None
+
 
 class Session(asyncio.Protocol):
     def __init__(self, face: PgFace) -> None:
@@ -81,6 +92,8 @@ class Session(asyncio.Protocol):
         self.cancelled = threading.Event()
         self._cancel_reason = ""
         self._deadline: float | None = None  # of what is running, by the loop's clock
+        self._query = b""  # that runs or ran last; times of pg_stat_activity by the wall's clock
+        self._began, self._query_at, self._changed_at = time(), 0.0, 0.0
         self._working: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[Any] | None = None  # the part of it that a cancel may end
         self._hop: Hop | None = None  # a question to the owner of a row
@@ -261,6 +274,7 @@ class Session(asyncio.Protocol):
             self._take_more()
 
     def flush(self) -> None:
+        self._changed_at = time()
         data = self.pg.take()
         if data and not self.transport.is_closing():
             self.transport.write(data)
@@ -269,6 +283,9 @@ class Session(asyncio.Protocol):
 
     def fail(self, problem: CairnError) -> None:
         """End what was asked with an error, and the block that it stands in."""
+        if isinstance(problem, AccessDenied):
+            who, text = self._who(), statement(self._query)
+            self.face.audit.refused("denied", who, self.user, statement=text)
         self._copy = None
         self.block.fail()
         if self._rest is ENTERING:
@@ -286,13 +303,15 @@ class Session(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         self.state = self._rest = IDLE
-        self.pid, self.cancel_key = self.face.enlist(self)
+        self.face.sessions[self.pid] = self
+        self.face.audit.write("login", self._who())
         self.pg.backend_key_data(self.pid, self.cancel_key)
 
     # --- running statements -----------------------------------------------------------------------
 
     def check(self, cached: Cached) -> None:
         """May it run now, as it was planned, for this user, in this block?"""
+        self._query, self._query_at = cached.text, time()
         catalog = self.face.catalog
         if not cached.is_fresh(catalog):
             planned, present = catalog.first_change(cached.prepared.tables)
@@ -307,6 +326,7 @@ class Session(asyncio.Protocol):
         cached = face.statements.at_once(text, oids, self.user_id, face.catalog)
         if cached is not None:
             return cached
+        self._query, self._query_at = text, time()
         work = face.statements.later(text, oids, self.user_id, face.catalog)
         return await self.running_context().watched(work)
 
@@ -336,6 +356,10 @@ class Session(asyncio.Protocol):
         return True
 
     async def run(self, cached: Cached, params: Sequence[Any]) -> Outcome:
+        work = self._run(cached, params)
+        return await self.face.audit.noted(self._who(), cached.prepared.plan, cached.text, work)
+
+    async def _run(self, cached: Cached, params: Sequence[Any]) -> Outcome:
         """What reads can be cancelled; from its first change on a statement runs on."""
         context, plan = self.running_context(), cached.prepared.plan
         if isinstance(plan, plans.CallPlan):
@@ -456,6 +480,27 @@ class Session(asyncio.Protocol):
                     await self._has_room.wait()
         if self.cancelled.is_set() and self.state is not CLOSING:
             raise QueryCanceled(self._cancel_reason)
+
+    def _who(self) -> Who:
+        return Who(self.user, self._address()[0], self.pid)
+
+    def _address(self) -> tuple[str, int | None]:
+        peer = self.transport.get_extra_info("peername")
+        return (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) else ("", None)
+
+    def doing(self) -> Doing:
+        is_active = self.state is not self._rest
+        began = self._query_at if is_active else None
+        return Doing(
+            address=self._address(),
+            application=self.parameters.show("application_name"),
+            state="active" if is_active else _RESTING[self.block.status],
+            query=self._query,
+            began_us=int(self._began * 1e6),
+            block_us=_micros(began if self.block.since is None else self.block.since),
+            query_us=_micros(self._query_at),
+            changed_us=_micros(self._query_at if is_active else self._changed_at),
+        )
 
     def unsent(self) -> int:
         return self.transport.get_write_buffer_size()

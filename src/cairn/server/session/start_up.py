@@ -69,6 +69,7 @@ class StartUp:
         session, login = self._session, self._begun()
         session.pg.sasl_final(login.final(request.data))
         session.user, session.user_id = login.user, login.user_id
+        session.pid, session.cancel_key = session.face.new_key()
         self._read_options(login.params.options)
         version = asked_version(login.params.options, login.params.params)
         session.pg.auth_ok()
@@ -102,6 +103,7 @@ class StartUp:
             Context(
                 user_id=session.user_id,
                 user=session.user,
+                pid=session.pid,
                 wants_hints=read_flag(options, "smart_connector_hints"),
                 wants_invalidation=bool(session.wants_invalidation),
                 watch=session.watch,

@@ -34,6 +34,20 @@ def password_in(text: str) -> Token | None:
     return None
 
 
+def without_secrets(text: str) -> str:
+    """As it may be shown to others: whatever could be a password, or stands beside one, is not."""
+    lowered = text.lower()
+    if "password" not in lowered and "scram-" not in lowered:
+        return text
+    try:
+        found = tokens(text)
+    except CairnError:
+        return "(a statement with a password that cannot be read)"
+    for token in reversed([each for each in found if each.kind == "string"]):
+        text = f"{text[: token.start]}'***'{text[token.start + len(token.text) :]}"
+    return text
+
+
 def with_password_hidden(text: str, hide: Callable[[str], str]) -> str:
     """The same statement with the verifier of its password, if it has one in clear."""
     token = password_in(text)
