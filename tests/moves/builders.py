@@ -95,8 +95,8 @@ class MoveSite(Site):
         return progress_of(self.store.connection, move.id)
 
     def begin(self, giver: MoveSite, move: Move = MOVE, attempt: int = 1) -> None:
-        at = giver.gives.stamp()
-        self.group(lambda: begin(self.store, move, attempt, at))
+        at, total = giver.gives.stamp(), giver.gives.total(move.start, move.end)
+        self.group(lambda: begin(self.store, move, attempt, at, total))
 
     def ask(self, giver: MoveSite, move: Move = MOVE, max_bytes: int = LARGE) -> Delta:
         """The next delta, not taken yet."""

@@ -13,7 +13,7 @@ import apsw
 import msgspec
 
 from cairn.model.errors import NotOwner
-from cairn.model.moves import Mark, Move, MovePart, Stamp
+from cairn.model.moves import Amount, Mark, Move, MovePart, Stamp
 from cairn.model.records import Body, Kind, Operation, RowChange, Vclock
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.moves.delta import Delta, MoveRefused, Progress, Rows, adapted, fits
@@ -108,7 +108,16 @@ def apply_part(
 
 
 def _put_progress(store: DataStore, part: MovePart) -> None:
-    progress = Progress(part.move, part.attempt, part.start, part.end, part.at, part.after)
+    progress = Progress(
+        part.move,
+        part.attempt,
+        part.start,
+        part.end,
+        part.at,
+        part.after,
+        part.done,
+        part.total,
+    )
     store.connection.execute(
         "INSERT OR REPLACE INTO move_progress VALUES (?, ?)", (part.move, _encode(progress))
     )
@@ -124,10 +133,13 @@ def check_takes(store: DataStore, move: Move) -> None:
         raise MoveRefused("the move is over, or waits for something else")
 
 
-def begin(store: DataStore, move: Move, attempt: int, at: Stamp) -> int:
+def begin(
+    store: DataStore, move: Move, attempt: int, at: Stamp, total: Amount | None = None
+) -> int:
     """Empty the range, whatever an earlier attempt or an earlier owner left of it."""
     check_takes(store, move)
-    return write_part(store, MovePart(move.id, attempt, "empty", move.start, move.end, at))
+    part = MovePart(move.id, attempt, "empty", move.start, move.end, at, total=total)
+    return write_part(store, part)
 
 
 def take(
@@ -152,6 +164,8 @@ def take(
         delta.after,
         rows,
         delta.operations,
+        (known.done[0] + delta.count, known.done[1] + delta.bytes),
+        known.total,
     )
     return write_part(store, part, changes)
 

@@ -16,12 +16,13 @@ from typing import Any
 import msgspec
 
 from cairn.model.errors import CairnError, NoMaster, NotOwner, TimedOut
-from cairn.model.moves import END, TAKES, Mark, Move, MovePart, MoveReport, Phase, Stamp
+from cairn.model.moves import END, TAKES, Amount, Mark, Move, MovePart, MoveReport, Phase, Stamp
 from cairn.model.records import Vclock
 from cairn.model.rpc import Empty
 from cairn.model.spans import subtract
 from cairn.model.topology import Grade
 from cairn.moves.delta import Delta, MoveMustRestart, MoveRefused, Progress
+from cairn.moves.seen import Rate
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.leader import Leader
@@ -43,6 +44,7 @@ LOOK_S = 0.1  # between two questions once everything is copied
 REPORT_S = 0.5
 RETRY_S = 0.5
 FROZEN_RETRY_S = 0.02  # statements wait, and a freeze is ended after half a second
+HELD_S = 0.25  # shorter than a freeze: the leader hears in it whom it waits for
 ATTEMPTS_MAX = 10
 ROWS_PER_S = 20_000  # of one move, unless `rebalance_rows_per_s` says otherwise; 0: no limit
 DROP_DELAY_S = 5.0  # old rows stay so long, for whoever still reads them
@@ -83,6 +85,8 @@ class Moving:
         self._ended: set[int] = set()  # moves of which nothing is left to be noted here
         self._due: dict[int, float] = {}  # when the old rows of a move may go
         self.reports: dict[int, MoveReport] = {}  # what this instance says of its own moves
+        self._rates: dict[int, Rate] = {}
+        self.taken_rows = self.taken_bytes = 0  # copied since the start, by all moves
 
     def close(self) -> None:
         for task in self._tasks.values():
@@ -136,6 +140,7 @@ class Moving:
                 pause_s = FROZEN_RETRY_S if move.phase is Phase.FROZEN else RETRY_S
             await signalled(changed, pause_s)
         self.reports.pop(number, None)
+        self._rates.pop(number, None)
 
     async def _tried(self, work: Awaitable[None], number: int) -> float:
         try:
@@ -174,11 +179,16 @@ class Moving:
                 lambda: take(self._data.store, move, progress, delta, self._truncated()),
                 alone=True,
             )
-        count = sum(len(rows) for _, _, rows in delta.rows)
+        self.taken_rows += delta.count
+        self.taken_bytes += delta.bytes
+        rows = progress.done[0] + delta.count
         said = self._said(
             move.id,
             attempt=progress.attempt,
-            rows=count,
+            rows=rows,
+            bytes=progress.done[1] + delta.bytes,
+            total=progress.total,
+            rows_per_s=self._rates.setdefault(move.id, Rate()).at(loop.time(), rows),
             lag=delta.lag,
             is_near=delta.after == END and delta.lag <= NEAR_RECORDS,
         )
@@ -202,7 +212,7 @@ class Moving:
         if delta.after == END:
             return LOOK_S if delta.lag <= NEAR_RECORDS else 0.0
         spent = loop.time() - begun
-        return max(count / limit - spent, 0.0) if limit else 0.0
+        return max(delta.count / limit - spent, 0.0) if limit else 0.0
 
     async def _begin(self, move: Move) -> None:
         """Empty the range, whatever an earlier attempt or an earlier owner left of it."""
@@ -215,7 +225,9 @@ class Moving:
             raise MoveRefused(why)
         answer = await self._ask_source(move, DeltaRequest(move.id, is_begin=True))
         store = self._data.store
-        await self._data.run(lambda: begin(store, move, attempt, answer.at), alone=True)
+        await self._data.run(
+            lambda: begin(store, move, attempt, answer.at, answer.total), alone=True
+        )
 
     def _truncated(self) -> dict[int, int]:
         """Tables of the catalogue, and the schema version of the last TRUNCATE of each."""
@@ -228,7 +240,7 @@ class Moving:
         if data.fence.is_sync:
             await self._acks.wait_safe(lsn, epoch)
             return
-        if not await until(lambda: not self._lacking(lsn), RETRY_S, 0.002):
+        if not await until(lambda: not self._lacking(lsn), HELD_S, 0.002):
             raise TimedOut(f"waiting for {', '.join(self._lacking(lsn))} to have the rows")
         if data.fence.epoch != epoch:
             raise NoMaster("another master was named meanwhile")
@@ -298,16 +310,15 @@ class Moving:
             final = await self._data.run(
                 lambda: behind(store, move, request.frozen_at), urgent=True
             )
-        async with self._reading:
-            if self._reader is None:
-                self._reader = MoveReader(self._data.store.path)
-            reader = self._reader
-            if request.is_begin:
-                at = await asyncio.to_thread(reader.stamp)
-                delta = Delta(epoch, at, ())
-            else:
+        if request.is_begin:
+            total = await asyncio.to_thread(self._total, move)
+            delta = Delta(epoch, await self._stamp_here(), (), total=total)
+        else:
+            async with self._reading:
+                if self._reader is None:
+                    self._reader = MoveReader(self._data.store.path)
                 delta = await asyncio.to_thread(
-                    reader.delta,
+                    self._reader.delta,
                     move.start,
                     move.end,
                     request.at,
@@ -321,6 +332,14 @@ class Moving:
         self._checked(request)
         is_final = final is not None and delta.after == END and _reaches(delta.at, final)
         return msgspec.structs.replace(delta, is_final=is_final)
+
+    def _total(self, move: Move) -> Amount | None:
+        """With a reader of its own: the last records of a frozen range do not wait for this."""
+        reader = MoveReader(self._data.store.path)
+        try:
+            return reader.total(move.start, move.end)
+        finally:
+            reader.close()
 
     def _checked(self, request: DeltaRequest) -> tuple[Move, int]:
         """Still the master, with a lease, of a replicaset that gives these buckets away."""
@@ -398,13 +417,13 @@ class Moving:
                 self._reader = MoveReader(self._data.store.path)
             return await asyncio.to_thread(self._reader.stamp)
 
-    def _said(self, number: int, *, rows: int = 0, **fields: Any) -> MoveReport:
-        """A report that continues the one before: rows are counted up within an attempt."""
+    def _said(self, number: int, **fields: Any) -> MoveReport:
+        """A report that continues the one before: how far it had come is not forgotten."""
         before = self.reports.get(number)
-        attempt = fields.setdefault("attempt", before.attempt if before is not None else 0)
-        if before is not None and before.attempt == attempt:
-            rows += before.rows
-        return MoveReport(number, self._name, rows=rows, **fields)
+        if before is not None:
+            for name in ("attempt", "rows", "bytes", "total"):
+                fields.setdefault(name, getattr(before, name))
+        return MoveReport(number, self._name, **fields)
 
     def _report_now_and_then(self, report: MoveReport) -> None:
         """Progress: the leader need not hear of every delta, unless it may act on it."""

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_left
 from collections import deque
 
 from cairn.model import ops
 from cairn.model.errors import CairnError, CasRetry, NotLeader
-from cairn.model.moves import MoveReport, Phase
+from cairn.model.moves import MoveReport, MoveSeen, Phase
 from cairn.model.ranges import Predicate
 from cairn.model.rpc import Empty
+from cairn.moves import seen
 from cairn.moves.decide import MovesView, decide
 from cairn.moves.ranges import BrokenCover
+from cairn.moves.shares import Wanted
 from cairn.moves.steps import PAUSED
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.proposals import Proposer
@@ -31,6 +34,8 @@ BELIEVED_S = 2.0  # how long a report counts; masters repeat theirs
 LOOK_S = 0.5
 FROZEN_LOOK_S = 0.02  # while a range is frozen
 PAUSE_S = 0.25  # after something went wrong
+PLAN_SEEN = 1_000  # moves to come that are shown
+FREEZE_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 
 class MoveDriver:
@@ -44,7 +49,13 @@ class MoveDriver:
         self._frozen: dict[tuple[int, int], float] = {}  # (move, freeze) → when it was first seen
         self._thawed: dict[int, float] = {}
         self.freezes: deque[float] = deque(maxlen=1000)  # seconds that the last ones took
+        #: How many freezes took at most so long; the last one: longer than all bounds.
+        self.freeze_counts = [0] * (len(FREEZE_BOUNDS_S) + 1)
+        self.frozen_s = 0.0  # all freezes together
         self.waits: tuple[str, ...] = ()  # what is not going on, for people
+        self._of_moves: dict[int, str] = {}
+        self._plan: list[tuple[str, Wanted]] = []
+        self._last: dict[int, MoveReport] = {}  # the last word of each target, for people
 
     def wake(self) -> None:
         self._wake.set()
@@ -57,6 +68,9 @@ class MoveDriver:
         if row is not None:
             now = asyncio.get_running_loop().time()
             self._reports[(report.move, row.replicaset_name)] = (now, report)
+            move = self._state.cluster.moves.get(report.move)
+            if move is not None and move.target == row.replicaset_name and not report.is_empty:
+                self._last[move.id] = report
             self.wake()
         return Empty()
 
@@ -68,12 +82,34 @@ class MoveDriver:
         }
         return {key: report for key, (_, report) in self._reports.items()}
 
+    def seen(self) -> tuple[MoveSeen, ...]:
+        """What moves, and on the leader how far it is and what will follow."""
+        moves = self._state.cluster.moves
+        self._last = {number: last for number, last in self._last.items() if number in moves}
+        found = {
+            (tier, wanted.start): seen.planned(tier, wanted)
+            for tier, wanted in self._plan[:PLAN_SEEN]
+        }
+        for move in moves.values():
+            if move.is_open:
+                told = seen.under_way(
+                    move, self._last.get(move.id), self._of_moves.get(move.id, "")
+                )
+                found[(move.tier, move.start)] = told  # a plan is a moment older
+        return tuple(found[key] for key in sorted(found))
+
+    def _freeze_ended(self, seconds: float) -> None:
+        self.freezes.append(seconds)
+        self.freeze_counts[bisect_left(FREEZE_BOUNDS_S, seconds)] += 1
+        self.frozen_s += seconds
+
     async def run(self) -> None:
         while True:
             if not self._runner.committed_in_term:
                 self._reports.clear()
                 self._frozen.clear()
-                self.waits = ()
+                self.waits, self._of_moves, self._plan = (), {}, []
+                self._last.clear()
                 await self._pause(LOOK_S)
                 continue
             if not await self._step():
@@ -91,7 +127,7 @@ class MoveDriver:
             log.error("no move is made: %s", problem)
             await self._pause(PAUSE_S)
             return False
-        self.waits = tuple(found.waits)
+        self.waits, self._of_moves, self._plan = tuple(found.waits), found.of_moves, found.plan
         for step in found.steps[:1]:  # the others are decided anew, from what this one leaves
             predicate = Predicate(view.cluster.position.index, self._runner.term, step.ranges)
             try:
@@ -116,7 +152,7 @@ class MoveDriver:
         }
         for key in self._frozen.keys() - frozen:
             self._thawed[key[0]] = now
-            self.freezes.append(now - self._frozen[key])
+            self._freeze_ended(now - self._frozen[key])
         self._frozen = {key: self._frozen.get(key, now) for key in frozen}
         return MovesView(
             cluster=cluster,
