@@ -32,6 +32,7 @@ class MovesView(msgspec.Struct, frozen=True):
     reports: dict[tuple[int, str], MoveReport]  # by move and replicaset, not older than a moment
     frozen_s: dict[int, float]  # how long this leader has seen each freeze
     resting_s: dict[int, float]  # how long ago the last freeze of a move was ended, as seen here
+    refused: dict[str, str] = {}  # who gave a move up a moment ago as its target, and why
     has_pending_ddl: bool = False
     is_paused: bool = False
     at_once: int = 1  # moves of one replicaset at the same time, as giver or taker
@@ -206,6 +207,10 @@ def _begin(
         lacking = [name for name in pair if not _has_master(cluster, name)]
         if lacking:
             waits.append(f"tier {tier}: {each.source} → {each.target}: {lacking[0]} is down")
+            continue
+        if each.target in view.refused:
+            why = f"tier {tier}: {each.target} takes nothing for now: {view.refused[each.target]}"
+            waits += [why] if why not in waits else []
             continue
         if any(busy.get(name, 0) >= view.at_once for name in pair):
             continue

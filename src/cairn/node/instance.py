@@ -175,7 +175,16 @@ class Instance:
             on_beat=self._on_beat,
         )
         acks = self.replication.acks
-        self.moving = Moving(self.name, self.state, peers, self.data, acks, self.lease, self.leader)
+        self.moving = Moving(
+            self.name,
+            self.state,
+            peers,
+            self.data,
+            acks,
+            self.lease,
+            self.leader,
+            runtime.free_bytes,
+        )
         self.move_driver = MoveDriver(self.state, self.runner, self.proposer, runtime)
         self.moves_shown = MovesShown(self.state, self.leader, self.local)
         self.health = Health(self.replication.place, peers, self.data, store.path, self._repair)

@@ -46,6 +46,8 @@ RETRY_S = 0.5
 FROZEN_RETRY_S = 0.02  # statements wait, and a freeze is ended after half a second
 HELD_S = 0.25  # shorter than a freeze: the leader hears in it whom it waits for
 ATTEMPTS_MAX = 10
+SPARE_BYTES = 32 * 1024 * 1024  # never filled by moves: clients and Raft write too
+ON_DISK = 3  # a value that is copied is in its table, in the row log and in the write-ahead log
 ROWS_PER_S = 20_000  # of one move, unless `rebalance_rows_per_s` says otherwise; 0: no limit
 DROP_DELAY_S = 5.0  # old rows stay so long, for whoever still reads them
 
@@ -61,6 +63,10 @@ class DeltaRequest(msgspec.Struct, frozen=True):
     is_begin: bool = False
 
 
+class _Hopeless(MoveRefused):
+    """The move should be given up."""
+
+
 class Moving:
     """One for the instance."""
 
@@ -73,10 +79,11 @@ class Moving:
         acks: Acknowledgements,
         lease: LeaseHolder,
         leader: Leader,
+        free_bytes: Callable[[], int],
     ) -> None:
         self._name, self._state, self._peers = name, state, peers
         self._data, self._acks, self._lease = data, acks, lease
-        self._leader = leader
+        self._leader, self._free_bytes = leader, free_bytes
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._reader: MoveReader | None = None
@@ -136,7 +143,7 @@ class Moving:
                 pause_s = await self._tried(self._begin(move), number)
             except CairnError as problem:
                 log.info("move %d: %s", number, problem)
-                await self._report(self._said(number, problem=str(problem)))
+                await self._report_problem(number, problem)
                 pause_s = FROZEN_RETRY_S if move.phase is Phase.FROZEN else RETRY_S
             await signalled(changed, pause_s)
         self.reports.pop(number, None)
@@ -146,7 +153,7 @@ class Moving:
         try:
             await work
         except CairnError as problem:
-            await self._report(self._said(number, problem=str(problem)))
+            await self._report_problem(number, problem)
             return RETRY_S
         return 0.0
 
@@ -171,6 +178,8 @@ class Moving:
         if self._is_paused() and not request.frozen_at and progress.after != END:
             await self._report(self._said(move.id, problem="paused"))
             return REPORT_S
+        if not request.frozen_at:
+            self._check_space(request.max_bytes)
         delta = await self._ask_source(move, request)
         epoch = self._data.fence.epoch
         lsn = 0
@@ -219,15 +228,22 @@ class Moving:
         known = await self._data.run(lambda: progress_of(self._data.store.connection, move.id))
         attempt = 1 if known is None else known.attempt + 1
         if attempt > ATTEMPTS_MAX:
-            said = self._said(move.id, attempt=attempt, is_hopeless=True)
-            why = f"{ATTEMPTS_MAX} attempts did not come to an end"
-            await self._report(msgspec.structs.replace(said, problem=why))
-            raise MoveRefused(why)
+            raise _Hopeless(f"{ATTEMPTS_MAX} attempts did not come to an end")
         answer = await self._ask_source(move, DeltaRequest(move.id, is_begin=True))
+        self._check_space(0 if answer.total is None else answer.total[1])
         store = self._data.store
         await self._data.run(
             lambda: begin(store, move, attempt, answer.at, answer.total), alone=True
         )
+
+    def _check_space(self, more: int) -> None:
+        """A disk that is full would end this instance: the move is given up before."""
+        free = self._free_bytes()
+        if free < ON_DISK * more + SPARE_BYTES:
+            raise _Hopeless(
+                f"no space at {self._name}: {free >> 20} MiB are free, and the move needs "
+                f"{(ON_DISK * more + SPARE_BYTES) >> 20}"
+            )
 
     def _truncated(self) -> dict[int, int]:
         """Tables of the catalogue, and the schema version of the last TRUNCATE of each."""
@@ -434,6 +450,10 @@ class Moving:
         if is_news or now - self._told.get(report.move, 0.0) >= REPORT_S:
             self._told[report.move] = now
             spawn(self._report(report), "report move")
+
+    async def _report_problem(self, number: int, problem: CairnError) -> None:
+        is_hopeless = isinstance(problem, _Hopeless)
+        await self._report(self._said(number, problem=str(problem), is_hopeless=is_hopeless))
 
     async def _report(self, report: MoveReport) -> None:
         self.reports[report.move] = report

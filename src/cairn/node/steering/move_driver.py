@@ -34,6 +34,7 @@ BELIEVED_S = 2.0  # how long a report counts; masters repeat theirs
 LOOK_S = 0.5
 FROZEN_LOOK_S = 0.02  # while a range is frozen
 PAUSE_S = 0.25  # after something went wrong
+REFUSED_S = 60.0  # a target that gave a move up is given no other for so long
 PLAN_SEEN = 1_000  # moves to come that are shown
 FREEZE_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
@@ -48,6 +49,7 @@ class MoveDriver:
         self._reports: dict[tuple[int, str], tuple[float, MoveReport]] = {}
         self._frozen: dict[tuple[int, int], float] = {}  # (move, freeze) → when it was first seen
         self._thawed: dict[int, float] = {}
+        self._refused: dict[str, tuple[float, str]] = {}  # target → when it gave up a move, and why
         self.freezes: deque[float] = deque(maxlen=1000)  # seconds that the last ones took
         #: How many freezes took at most so long; the last one: longer than all bounds.
         self.freeze_counts = [0] * (len(FREEZE_BOUNDS_S) + 1)
@@ -71,6 +73,8 @@ class MoveDriver:
             move = self._state.cluster.moves.get(report.move)
             if move is not None and move.target == row.replicaset_name and not report.is_empty:
                 self._last[move.id] = report
+            if report.is_hopeless:
+                self._refused[row.replicaset_name] = (now, report.problem)
             self.wake()
         return Empty()
 
@@ -108,6 +112,7 @@ class MoveDriver:
             if not self._runner.committed_in_term:
                 self._reports.clear()
                 self._frozen.clear()
+                self._refused.clear()
                 self.waits, self._of_moves, self._plan = (), {}, []
                 self._last.clear()
                 await self._pause(LOOK_S)
@@ -160,6 +165,9 @@ class MoveDriver:
             reports=self.reports(),
             frozen_s={key[0]: now - since for key, since in self._frozen.items()},
             resting_s={number: now - since for number, since in self._thawed.items()},
+            refused={
+                name: why for name, (at, why) in self._refused.items() if now - at < REFUSED_S
+            },
             has_pending_ddl=self._state.pending_ddl() is not None,
             is_paused=bool(cluster.properties.get(PAUSED)),
             at_once=int(self._state.setting("rebalance_concurrency", 1)) or 1,
