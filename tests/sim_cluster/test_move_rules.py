@@ -7,13 +7,14 @@ import asyncio
 import pytest
 
 from cairn.model.errors import NotOwner
-from cairn.model.moves import Move, Phase
+from cairn.model.moves import Move, MovePart, Phase
 from cairn.model.rpc import ReadRequest
 from cairn.model.system_tables import CAIRN_REBALANCE
 from cairn.moves import shares
 from cairn.sim.cluster.load import TABLE, Load
 from cairn.sim.cluster.node import SimNode
-from cairn.sim.cluster.registers import Registers
+from cairn.sim.cluster.registers import Registers, why_misplaced
+from cairn.storage.moving_in import write_part
 from tests.sim_cluster.scenes import world_of
 from tests.sim_cluster.test_data_rules import in_process
 from tests.sim_cluster.test_moves import Growing
@@ -101,6 +102,39 @@ def test_every_instance_shows_how_far_moves_are_and_what_they_wait_for() -> None
         await scene.world.until(
             lambda: not any(map(shown, scene.world.nodes.values())), "all to be shown as done", 30.0
         )
+
+    scene.world.run(script)
+
+
+def test_a_master_that_starts_sweeps_rows_that_its_replicaset_does_not_own() -> None:
+    """A move that nobody remembers left them there."""
+    scene = Growing("async")
+
+    async def script() -> None:
+        await grown(scene)
+        await scene.halved()
+        master = scene.master("default_2")
+        assert master is not None and master.instance is not None
+        instance = master.instance
+        [first, *_] = instance.state.cluster.owned("default_1")
+        row: tuple[object, ...] = (first.start, 1_000_001, "nobody's")
+        rows = ((TABLE.id, instance.data.versions[TABLE.id], [row]),)
+        part = MovePart(99, 1, "delta", first.start, first.start, rows=rows)
+        store = instance.data.store
+        await in_process(master, lambda: instance.data.run(lambda: write_part(store, part)))
+        await scene.world.settled()
+        assert "which it does not own" in str(why_misplaced(scene.world))
+        master.crash()
+        master.start()
+        await scene.world.until(
+            lambda: (
+                all(node.instance is not None for node in scene.world.nodes.values())
+                and not why_misplaced(scene.world)
+            ),
+            "the rows to be swept",
+            60.0,
+        )
+        await calm(scene)
 
     scene.world.run(script)
 

@@ -97,7 +97,7 @@ class MovePart(msgspec.Struct, frozen=True, array_like=True):
 
     move: int
     attempt: int
-    action: str  # empty | delta | drop | end
+    action: str  # empty | delta | drop | end | sweep
     start: int
     end: int
     at: Stamp = {}

@@ -94,17 +94,26 @@ def apply_part(
         case "drop":
             if not store.fence.has_given(part.move):
                 raise NotYet
-            table_id, key = int(part.after[0]), part.after[1:]  # type: ignore[call-overload]
-            found = store.tables.get(table_id)
-            if found is not None:
-                columns = key_columns(found)
-                execute(
-                    f"DELETE FROM {found.physical_name} WHERE {BUCKET_COLUMN} BETWEEN ? AND ? "
-                    f"AND ({', '.join(columns)}) <= ({', '.join('?' * len(columns))})",
-                    (part.start, part.end, *key),
-                )
+            _delete_until(store, part)
+        case "sweep":
+            if part.move > store.fence.last_move:
+                raise NotYet
+            _delete_until(store, part)
         case "end":
             execute("DELETE FROM move_progress WHERE move = ?", (part.move,))
+
+
+def _delete_until(store: DataStore, part: MovePart) -> None:
+    """Rows of the range up to a key of one table."""
+    table_id, key = int(part.after[0]), part.after[1:]  # type: ignore[call-overload]
+    found = store.tables.get(table_id)
+    if found is not None:
+        columns = key_columns(found)
+        store.connection.execute(
+            f"DELETE FROM {found.physical_name} WHERE {BUCKET_COLUMN} BETWEEN ? AND ? "
+            f"AND ({', '.join(columns)}) <= ({', '.join('?' * len(columns))})",
+            (part.start, part.end, *key),
+        )
 
 
 def _put_progress(store: DataStore, part: MovePart) -> None:
@@ -207,6 +216,22 @@ def drop_some(store: DataStore, move: Move, limit: int) -> int:
     if found is None:
         return 0
     return write_part(store, MovePart(move.id, 0, "drop", move.start, move.end, {}, found))
+
+
+def sweep_some(store: DataStore, start: int, end: int, limit: int) -> int:
+    """Some of the rows that no move remembers, of buckets that others own; 0: nothing was left.
+
+    The newest move that is known here goes with the record: replicas do it when they know of it.
+    """
+    store.check_master()
+    if store.fence.touches(start, end):
+        raise NotOwner("some of these buckets are ours")
+    if any(low <= end and high >= start for _, low, high in store.fence.incoming):
+        raise NotOwner("some of these buckets are on their way to us")
+    found = _next_drop(store, start, end, limit)
+    if found is None:
+        return 0
+    return write_part(store, MovePart(store.fence.last_move, 0, "sweep", start, end, {}, found))
 
 
 def _next_drop(store: DataStore, start: int, end: int, limit: int) -> Mark | None:

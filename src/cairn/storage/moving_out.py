@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +43,31 @@ class MoveReader:
     def close(self) -> None:
         self._connection.close()
 
-    def stamp(self) -> Stamp:
-        """Where this instance's rows stand now."""
+    @contextmanager
+    def _moment(self) -> Iterator[None]:
+        """All that is read in it is of one moment."""
         self._connection.execute("BEGIN")
         try:
-            return self._stamp(self._vclock())
+            yield
         finally:
             if self._connection.in_transaction:  # not after a damaged page
                 self._connection.execute("COMMIT")
+
+    def stamp(self) -> Stamp:
+        """Where this instance's rows stand now."""
+        with self._moment():
+            return self._stamp(self._vclock())
+
+    def first_of(self, ranges: Iterable[tuple[int, int]]) -> tuple[int, int] | None:
+        """The first of these ranges that has rows here."""
+        with self._moment():
+            names = [table.physical_name for table in self._tables().values()]
+            for found in ranges:
+                for name in names:
+                    query = f"SELECT 1 FROM {name} WHERE {BUCKET_COLUMN} BETWEEN ? AND ? LIMIT 1"
+                    if self._connection.execute(query, found).fetchone() is not None:
+                        return found
+        return None
 
     def total(self, start: int, end: int) -> Amount | None:
         """All rows of a range and their bytes, as deltas count them; None: there are too many."""
@@ -57,14 +75,15 @@ class MoveReader:
         self._connection.set_progress_handler(lambda: time.monotonic() > limit, 10_000)
         count = size = 0
         try:
-            for table in self._tables().values():
-                sizes = " + ".join(_SIZE.format(name) for name in table.physical_columns)
-                row: Any = self._connection.execute(
-                    f"SELECT count(*), coalesce(sum({sizes}), 0) FROM {table.physical_name} "
-                    f"WHERE {BUCKET_COLUMN} BETWEEN ? AND ?",
-                    (start, end),
-                ).fetchone()
-                count, size = count + row[0], size + row[1]
+            with self._moment():
+                for table in self._tables().values():
+                    sizes = " + ".join(_SIZE.format(name) for name in table.physical_columns)
+                    row: Any = self._connection.execute(
+                        f"SELECT count(*), coalesce(sum({sizes}), 0) FROM {table.physical_name} "
+                        f"WHERE {BUCKET_COLUMN} BETWEEN ? AND ?",
+                        (start, end),
+                    ).fetchone()
+                    count, size = count + row[0], size + row[1]
         except apsw.InterruptError:
             return None
         finally:
@@ -75,12 +94,8 @@ class MoveReader:
         self, start: int, end: int, at: Stamp, after: Mark, max_bytes: int, epoch: int
     ) -> Delta:
         """What follows (`at`, `after`), all of it of one moment."""
-        self._connection.execute("BEGIN")
-        try:
+        with self._moment():
             return self._delta(start, end, at, after, max_bytes, epoch)
-        finally:
-            if self._connection.in_transaction:  # not after a damaged page
-                self._connection.execute("COMMIT")
 
     def _delta(
         self, start: int, end: int, at: Stamp, after: Mark, max_bytes: int, epoch: int

@@ -19,8 +19,8 @@ from cairn.model.errors import CairnError, NoMaster, NotOwner, TimedOut
 from cairn.model.moves import END, TAKES, Amount, Mark, Move, MovePart, MoveReport, Phase, Stamp
 from cairn.model.records import Vclock
 from cairn.model.rpc import Empty
-from cairn.model.spans import subtract
-from cairn.model.topology import Grade
+from cairn.model.spans import Ranges, merged, subtract
+from cairn.model.topology import BucketState, Grade
 from cairn.moves.delta import Delta, MoveMustRestart, MoveRefused, Progress
 from cairn.moves.seen import Rate
 from cairn.net.peers import Peers
@@ -31,7 +31,15 @@ from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.leases import LeaseHolder
 from cairn.node.runtime import spawn
 from cairn.node.waiting import signalled, until
-from cairn.storage.moving_in import begin, behind, drop_some, progress_of, take, write_part
+from cairn.storage.moving_in import (
+    begin,
+    behind,
+    drop_some,
+    progress_of,
+    sweep_some,
+    take,
+    write_part,
+)
 from cairn.storage.moving_out import MoveReader
 
 log = logging.getLogger("cairn.moves")
@@ -91,6 +99,9 @@ class Moving:
         self._told: dict[int, float] = {}  # when the leader was last told of a move
         self._ended: set[int] = set()  # moves of which nothing is left to be noted here
         self._due: dict[int, float] = {}  # when the old rows of a move may go
+        self._swept = -1  # the epoch in which rows of others were last looked for
+        self._is_involved = False  # in a move that is open
+        self._sweeping: asyncio.Task[None] | None = None
         self.reports: dict[int, MoveReport] = {}  # what this instance says of its own moves
         self._rates: dict[int, Rate] = {}
         self.taken_rows = self.taken_bytes = 0  # copied since the start, by all moves
@@ -98,6 +109,8 @@ class Moving:
     def close(self) -> None:
         for task in self._tasks.values():
             task.cancel()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         if self._reader is not None:
             self._reader.close()
 
@@ -108,6 +121,7 @@ class Moving:
                 task = spawn(self._work(move.id), f"move {move.id}")
                 self._tasks[move.id] = task
                 task.add_done_callback(partial(self._ended_work, move.id))
+        self._sweep_if_due()
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -384,6 +398,65 @@ class Moving:
         await self._held_by_those_who_count(0, epoch)
         await self._report(self._said(move.id, is_empty=True))
         return REPORT_S
+
+    # --- rows that no move remembers ------------------------------------------------------------
+
+    def _sweep_if_due(self) -> None:
+        """Once in an epoch, and whenever the last move that concerns us has ended."""
+        cluster, fence = self._state.cluster, self._data.fence
+        me = cluster.instances.get(self._name)
+        mine = me.replicaset_name if me is not None else ""
+        before, self._is_involved = (
+            self._is_involved,
+            any(
+                move.is_open and mine in (move.source, move.target)
+                for move in cluster.moves.values()
+            ),
+        )
+        if before and not self._is_involved:
+            self._swept = -1
+        is_at_it = self._sweeping is not None and not self._sweeping.done()
+        if fence.is_master and fence.epoch != self._swept and not is_at_it:
+            self._sweeping = spawn(self._sweep(fence.epoch), "sweep rows of others")
+
+    async def _sweep(self, epoch: int) -> None:
+        while self._data.fence.is_master and self._data.fence.epoch == epoch:
+            foreign = self._foreign()
+            found = await asyncio.to_thread(self._first_of, foreign) if foreign else None
+            if found is None:
+                self._swept = epoch
+                return
+            log.warning("buckets %d–%d belong to others: their rows here are deleted", *found)
+            try:
+                while await self._data.run(
+                    partial(sweep_some, self._data.store, *found, DROP_ROWS)
+                ):
+                    await asyncio.sleep(0)
+            except CairnError as problem:
+                log.info("rows of buckets %d–%d stay for now: %s", *found, problem)
+                await asyncio.sleep(RETRY_S)
+
+    def _foreign(self) -> Ranges:
+        """Buckets of our tier that are at rest with others, if the picture can be read whole."""
+        cluster = self._state.cluster
+        me = cluster.instances.get(self._name)
+        tier = cluster.tiers.get(me.tier) if me is not None else None
+        if me is None or tier is None or cluster.problems:
+            return ()
+        return merged(
+            (row.start, row.end)
+            for row in cluster.tier_buckets(tier.name)
+            if row.owner != me.replicaset_name
+            and row.state is BucketState.ACTIVE
+            and row.move_id is None
+        )
+
+    def _first_of(self, ranges: Ranges) -> tuple[int, int] | None:
+        reader = MoveReader(self._data.store.path)
+        try:
+            return reader.first_of(ranges)
+        finally:
+            reader.close()
 
     def taken_over(self) -> list[Move]:
         """Moves that were handed over to this replicaset, as far as they are remembered."""
