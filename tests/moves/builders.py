@@ -13,7 +13,7 @@ from cairn.model.records import Operation, Shape, Vclock
 from cairn.model.schema import Table
 from cairn.moves.delta import Delta, Progress
 from cairn.storage.data_store import Fence
-from cairn.storage.moving_in import begin, drop_some, progress_of, take
+from cairn.storage.moving_in import begin, drop_some, progress_of, sweep_some, take
 from cairn.storage.moving_out import MoveReader
 from tests.replication.builders import TABLE, Site
 
@@ -95,8 +95,8 @@ class MoveSite(Site):
         return progress_of(self.store.connection, move.id)
 
     def begin(self, giver: MoveSite, move: Move = MOVE, attempt: int = 1) -> None:
-        at = giver.gives.stamp()
-        self.group(lambda: begin(self.store, move, attempt, at))
+        at, total = giver.gives.stamp(), giver.gives.total(move.start, move.end)
+        self.group(lambda: begin(self.store, move, attempt, at, total))
 
     def ask(self, giver: MoveSite, move: Move = MOVE, max_bytes: int = LARGE) -> Delta:
         """The next delta, not taken yet."""
@@ -123,6 +123,10 @@ class MoveSite(Site):
             if delta.after == END and not delta.lag:
                 return
         raise AssertionError("no end")
+
+    def sweep(self, start: int, end: int, limit: int = 1_000) -> int:
+        lsn: int = self.group(lambda: sweep_some(self.store, start, end, limit))
+        return lsn
 
     def drop(self, limit: int = 1_000, move: Move = MOVE) -> int:
         lsn: int = self.group(lambda: drop_some(self.store, move, limit))

@@ -266,6 +266,24 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
         SIM + "a_move_is_done_only_when_the_source_s_replica_has_dropped_the_rows",
     ),
     (
+        *("sweep", "moves: nobody looks for rows that belong to others", MOVING),
+        *("        self._sweep_if_due()\n", ""),
+        SIM + "a_master_that_starts_sweeps_rows_that_its_replicaset_does_not_own",
+    ),
+    (
+        *("sweep", "moves: rows on their way are swept", IN),
+        *(
+            "if any(low <= end and high >= start for _, low, high in store.fence.incoming):",
+            "if False:",
+        ),
+        REPLICAS + "rows_that_are_owned_or_on_their_way_are_not_swept",
+    ),
+    (
+        *("sweep", "moves: a replica sweeps before it knows why", IN),
+        *("if part.move > store.fence.last_move:", "if False:"),
+        REPLICAS + "a_replica_sweeps_when_it_knows_of_the_moves_that_its_master_knew",
+    ),
+    (
         *("copy", "moves: a full copy without progress", COPY),
         *('            (PROGRESS, "SELECT move, body FROM move_progress"),\n', ""),
         REPLICAS + "a_full_copy_in_the_middle_of_a_move_has_its_progress",

@@ -109,6 +109,15 @@ def test_a_move_that_is_given_up_ends_when_the_target_is_empty() -> None:
     assert said(decide(view(cluster, EMPTY_T)))[0] == f"{HERE}: back at rest"
 
 
+def test_a_target_that_cannot_take_more_is_left_alone_for_a_while_and_it_is_said_why() -> None:
+    full = MoveReport(1, "t1", is_hopeless=True, problem="no space")
+    found = decide(view(copying(), full))
+    assert said(found) == [f"{HERE}: given up: no space"]
+    found = decide(view(cluster_of(), refused={"t": "no space"}))
+    assert (said(found), found.waits) == ([], ["tier default: t takes nothing for now: no space"])
+    assert decide(view(cluster_of(), refused={"s": "no space"})).steps  # it only gives
+
+
 # --- what ends a freeze ---------------------------------------------------------------------------
 
 

@@ -26,7 +26,31 @@ def test_a_copy_has_the_rows_of_its_buckets_and_no_others(pair: Pair) -> None:
     pair.t.begin(pair.s)
     pair.t.pull_all(pair.s)
     assert pair.t.content(1, 10) == [(3, 30, "v3"), (4, 40, "v4"), (5, 50, "v5"), (6, 60, "v6")]
-    assert pair.t.progress() == Progress(1, 1, 3, 6, pair.s.gives.stamp(), END)
+    assert pair.t.progress() == Progress(1, 1, 3, 6, pair.s.gives.stamp(), END, (4, 72), (4, 72))
+
+
+def test_a_replica_that_becomes_master_knows_how_much_was_copied(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving_out, "ROWS_MAX", 1)
+    filled(pair)
+    pair.t.begin(pair.s)
+    pair.t.pull(pair.s)
+    pair.t.pull(pair.s)
+    pair.replicate()
+    known = pair.t2.progress()
+    assert known is not None
+    assert (known.done, known.total) == ((2, 36), (4, 72))
+
+
+def test_a_range_that_takes_too_long_to_count_is_moved_without(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving_out, "COUNT_S", -1.0)
+    pair.s.bulk([(3, key, "x") for key in range(20_000)])
+    assert pair.s.gives.total(3, 6) is None
+    monkeypatch.undo()
+    assert pair.s.gives.total(3, 6) == (20_000, 20_000 * 17)
 
 
 def test_a_copy_begins_with_an_empty_range(pair: Pair) -> None:

@@ -57,6 +57,50 @@ def handed_over(pair: Pair) -> None:
     pair.s.become(1, ranges=rest, owned=rest, last_move=1)
 
 
+def orphaned(pair: Pair) -> None:
+    """T has rows of buckets 3…6, which others own, and no move brings them."""
+    filled(pair)
+    pair.t.begin(pair.s)
+    pair.t.pull_all(pair.s)
+    pair.replicate()
+    pair.t.become(1, ranges=((7, 10),), owned=((7, 10),), last_move=1)
+    pair.t.put(7, 70, "owned")
+
+
+def test_rows_that_belong_to_others_are_swept_in_pieces_at_replicas_too(pair: Pair) -> None:
+    orphaned(pair)
+    assert pair.t.gives.first_of(((1, 2), (3, 4), (5, 6))) == (3, 4)
+    pieces = 0
+    while pair.t.sweep(3, 6, 1):
+        pieces += 1
+    assert pieces == 4
+    assert pair.t.gives.first_of(((1, 2), (3, 6))) is None
+    pair.t2.store.fence = Fence(1, last_move=1)
+    pair.replicate()
+    assert pair.t.content(1, 10) == pair.t2.content(1, 10) == [(7, 70, "owned")]
+
+
+def test_rows_that_are_owned_or_on_their_way_are_not_swept(pair: Pair) -> None:
+    orphaned(pair)
+    with pytest.raises(NotOwner, match="ours"):
+        pair.t.sweep(6, 7)
+    pair.t.become(1, incoming=((2, 6, 9),))
+    with pytest.raises(NotOwner, match="on their way"):
+        pair.t.sweep(3, 6)
+    assert len(pair.t.content(1, 10)) == 5
+
+
+def test_a_replica_sweeps_when_it_knows_of_the_moves_that_its_master_knew(pair: Pair) -> None:
+    orphaned(pair)
+    pair.t.sweep(3, 6)
+    pair.t2.store.fence = Fence(1, last_move=0)
+    pair.replicate()
+    assert len(pair.t2.content()) == 4
+    pair.t2.store.fence = Fence(1, last_move=1)
+    pair.replicate()
+    assert pair.t2.content() == []
+
+
 def test_old_rows_go_in_pieces_until_none_is_left(pair: Pair) -> None:
     handed_over(pair)
     left = []

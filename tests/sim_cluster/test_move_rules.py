@@ -7,11 +7,14 @@ import asyncio
 import pytest
 
 from cairn.model.errors import NotOwner
-from cairn.model.moves import Move, Phase
+from cairn.model.moves import Move, MovePart, Phase
 from cairn.model.rpc import ReadRequest
+from cairn.model.system_tables import CAIRN_REBALANCE
 from cairn.moves import shares
 from cairn.sim.cluster.load import TABLE, Load
-from cairn.sim.cluster.registers import Registers
+from cairn.sim.cluster.node import SimNode
+from cairn.sim.cluster.registers import Registers, why_misplaced
+from cairn.storage.moving_in import write_part
 from tests.sim_cluster.scenes import world_of
 from tests.sim_cluster.test_data_rules import in_process
 from tests.sim_cluster.test_moves import Growing
@@ -62,6 +65,75 @@ def test_a_range_is_handed_over_only_when_the_target_s_replica_has_it(mode: str)
         cut(scene, "c", "d")
         await asyncio.sleep(6.0)
         assert not {Phase.COPIED, Phase.DONE} & set(phases(scene))
+        await calm(scene)
+
+    scene.world.run(script)
+
+
+def shown(node: SimNode) -> list[tuple[object, ...]]:
+    """`_cairn_rebalance` as SQL reads it there."""
+    assert node.instance is not None
+    return node.instance.state.rows(CAIRN_REBALANCE)
+
+
+def test_every_instance_shows_how_far_moves_are_and_what_they_wait_for() -> None:
+    scene = Growing("async")
+
+    async def script() -> None:
+        await grown(scene)
+        await scene.world.until(lambda: bool(phases(scene)), "a move to begin", 30.0)
+        cut(scene, "c", "d")
+
+        def waits() -> bool:
+            return all(
+                any("to have the rows" in str(row[-1]) for row in shown(node))
+                for node in scene.world.nodes.values()
+            )
+
+        await scene.world.until(waits, "all to show what a move waits for", 30.0)
+        [here, *others] = [shown(node) for node in scene.world.nodes.values()]
+        [first] = [row for row in here if row[6] is not None]
+        planned = [row for row in here if row is not first]
+        assert first[0] == "default" and first[5] in ("copying", "frozen")
+        assert first[8] > 0 and first[9] == 0  # type: ignore[operator]
+        assert {row[5] for row in planned} == {"planned"}
+        assert {row[:5] for rows in others for row in rows} == {row[:5] for row in here}
+        await calm(scene)
+        await scene.world.until(
+            lambda: not any(map(shown, scene.world.nodes.values())), "all to be shown as done", 30.0
+        )
+
+    scene.world.run(script)
+
+
+def test_a_master_that_starts_sweeps_rows_that_its_replicaset_does_not_own() -> None:
+    """A move that nobody remembers left them there."""
+    scene = Growing("async")
+
+    async def script() -> None:
+        await grown(scene)
+        await scene.halved()
+        master = scene.master("default_2")
+        assert master is not None and master.instance is not None
+        instance = master.instance
+        [first, *_] = instance.state.cluster.owned("default_1")
+        row: tuple[object, ...] = (first.start, 1_000_001, "nobody's")
+        rows = ((TABLE.id, instance.data.versions[TABLE.id], [row]),)
+        part = MovePart(99, 1, "delta", first.start, first.start, rows=rows)
+        store = instance.data.store
+        await in_process(master, lambda: instance.data.run(lambda: write_part(store, part)))
+        await scene.world.settled()
+        assert "which it does not own" in str(why_misplaced(scene.world))
+        master.crash()
+        master.start()
+        await scene.world.until(
+            lambda: (
+                all(node.instance is not None for node in scene.world.nodes.values())
+                and not why_misplaced(scene.world)
+            ),
+            "the rows to be swept",
+            60.0,
+        )
         await calm(scene)
 
     scene.world.run(script)

@@ -14,10 +14,12 @@ import pytest
 
 from cairn.model import ops, rows
 from cairn.model.errors import CairnError
+from cairn.model.moves import Phase
 from cairn.model.ranges import one_key
 from cairn.model.system_tables import PICO_REPLICASET
 from cairn.model.topology import Grade
 from cairn.moves import shares
+from cairn.node.instance import Instance
 from cairn.sim.cluster.load import Load
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.registers import Registers
@@ -114,6 +116,70 @@ def test_a_source_that_applies_a_freeze_a_little_late_hands_over_in_it() -> None
         assert leader is not None and leader.instance is not None
         moves = leader.instance.state.cluster.moves.values()
         assert {move.id: move.thaws for move in moves} == dict.fromkeys(range(1, len(moves) + 1), 0)
+
+    scene.world.run(script)
+
+
+def test_a_target_whose_disk_fills_gives_the_range_back_and_goes_on_when_there_is_space() -> None:
+    scene = Growing("async")
+
+    def of_leader() -> Instance:
+        leader = scene.world.leader()
+        assert leader is not None and leader.instance is not None
+        return leader.instance
+
+    async def script() -> None:
+        await scene.ready()
+        load = asyncio.ensure_future(scene.registers.run(12.0))
+        await asyncio.sleep(1.0)
+        await scene.grow()
+        await scene.world.until(lambda: not scene.is_calm(), "a move to begin", 30.0)
+        for name in ("c", "d"):
+            runtime = scene.world.nodes[name].runtime
+            assert runtime is not None
+            runtime.free = 0
+        reasons = set()
+
+        def given_back() -> bool:
+            moves = of_leader().state.cluster.moves.values()
+            reasons.update(move.reason for move in moves if move.phase is Phase.ABORTED)
+            return bool(reasons)
+
+        await scene.world.until(given_back, "the range to be given back", 30.0)
+        assert all("no space" in reason for reason in reasons)
+        begun = len(of_leader().state.cluster.moves)
+        await load
+        assert len(of_leader().state.cluster.moves) == begun  # not again at once
+        assert any("takes nothing for now" in each for each in of_leader().move_driver.waits)
+        assert scene.registers.unknown == 0
+        for name in ("c", "d"):
+            runtime = scene.world.nodes[name].runtime
+            assert runtime is not None
+            runtime.free = 1 << 40
+        await scene.halved()
+        await scene.world.settled()
+        await scene.registers.check()
+
+    scene.world.run(script)
+
+
+def test_a_target_that_ends_because_its_disk_is_full_is_followed_by_its_replica() -> None:
+    scene = Growing("async")
+
+    async def script() -> None:
+        await scene.ready()
+        await scene.registers.run(1.0)
+        await scene.grow()
+        await scene.world.until(lambda: not scene.is_calm(), "a move to begin", 30.0)
+        victim = scene.master("default_2")
+        assert victim is not None and victim.runtime is not None
+        [disk] = [each for each in victim.runtime.disks if each.path.name == "data.db"]
+        disk.is_full = True
+        await scene.world.until(lambda: not victim.is_running, "it to end", 30.0)
+        victim.start()
+        await scene.halved()
+        await scene.world.settled()
+        await scene.registers.check()
 
     scene.world.run(script)
 

@@ -69,19 +69,7 @@ def render(found: dict[str, Any], *, is_plan: bool = False) -> Any:
             table.add_row(*(str(each[column]) for column in columns))
         parts.append(table)
     if found["moves"]:
-        table = Table("buckets", "from", "to", "phase", "rows", "behind", "problem", title="moves")
-        for move in found["moves"]:
-            cells = (
-                f"{move['start']}–{move['end']}",
-                move["source"],
-                move["target"],
-                move["phase"],
-                move["rows"],
-                "?" if move["records_behind"] is None else move["records_behind"],
-                move["problem"],
-            )
-            table.add_row(*map(str, cells))
-        parts.append(table)
+        parts.append(moves_table(found["moves"]))
     wanted = [(tier["tier"], each) for tier in found["tiers"] for each in tier["wanted"]]
     if wanted and is_plan:
         table = Table("tier", "buckets", "from", "to", title="moves that would follow")
@@ -92,7 +80,36 @@ def render(found: dict[str, Any], *, is_plan: bool = False) -> Any:
     elif wanted:
         count = sum(each["end"] - each["start"] + 1 for _, each in wanted)
         parts.append(f"{count} buckets are still to move, in {len(wanted)} pieces")
-    parts += found["waits"]
+    told = {f"{move['start']}–{move['end']}" for move in found["moves"] if move["waits_for"]}
+    parts += [line for line in found["waits"] if not any(f" {span} " in line for span in told)]
     if len(parts) == len(found["tiers"]):
         parts.append("nothing moves, and nothing has to")
     return Group(*parts)
+
+
+def moves_table(moves: list[dict[str, Any]]) -> Any:
+    """What moves, how far it is, how fast, and what it waits for."""
+    from rich.table import Table
+
+    titles = ("buckets", "from", "to", "phase", "rows", "left", "MB", "rows/s", "ETA", "behind")
+    table = Table(*titles, "waits for", title="moves")
+    for move in moves:
+        cells = (
+            f"{move['start']}–{move['end']}",
+            move["source"],
+            move["target"],
+            move["phase"],
+            move["rows"],
+            _known(move["rows_to_do"]),
+            f"{move['bytes'] / 1e6:.1f}",
+            _known(move["rows_per_s"], "{:.0f}"),
+            _known(move["eta_s"], "{:.0f} s"),
+            _known(move["records_behind"]),
+            move["waits_for"],
+        )
+        table.add_row(*map(str, cells))
+    return table
+
+
+def _known(value: float | None, form: str = "{}") -> str:
+    return "?" if value is None else form.format(value)

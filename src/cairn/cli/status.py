@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Any
 
+from cairn.cli.rebalance import moves_table
 from cairn.cli.talking import NEVER_WRAP, Talk, Target
 
 
@@ -82,7 +83,8 @@ def render(status: dict[str, Any]) -> Any:
         if row.get("waits_for")
     ]
     stopped += [f"{problem}\n" for problem in status.get("problems", [])]
-    return Group(head, sets, Text(), people, Text("".join(stopped), style="red"))
+    moves = [moves_table(status["moves"])] if status.get("moves") else []
+    return Group(head, sets, Text(), *moves, people, Text("".join(stopped), style="red"))
 
 
 def _instances(rows: list[dict[str, Any]]) -> Any:

@@ -16,6 +16,9 @@ END: Mark = (1 << 62,)
 
 DoneIn = tuple[str, int, tuple[tuple[int, int], ...]]
 
+#: Rows, and bytes of their values.
+Amount = tuple[int, int]
+
 
 class Phase(enum.StrEnum):
     COPYING = "copying"  # the source serves; the target copies and follows the source's log
@@ -71,6 +74,9 @@ class MoveReport(msgspec.Struct, frozen=True):
     instance: str
     attempt: int = 0
     rows: int = 0  # copied so far in this attempt
+    bytes: int = 0
+    total: Amount | None = None  # what the source had when the attempt began; None: not counted
+    rows_per_s: float = 0.0  # over the last seconds
     lag: int = 0  # records of the source that were not here at the last answer
     is_near: bool = False  # so little is missing that a freeze will be short
     frozen_at: int = 0  # the freeze that the two positions below belong to
@@ -91,7 +97,7 @@ class MovePart(msgspec.Struct, frozen=True, array_like=True):
 
     move: int
     attempt: int
-    action: str  # empty | delta | drop | end
+    action: str  # empty | delta | drop | end | sweep
     start: int
     end: int
     at: Stamp = {}
@@ -100,3 +106,28 @@ class MovePart(msgspec.Struct, frozen=True, array_like=True):
     rows: tuple[tuple[int, int, list[tuple[object, ...]]], ...] = ()
     #: Operations that were done at the source: (id, rows, ranges of buckets).
     operations: tuple[DoneIn, ...] = ()
+    done: Amount = (0, 0)  # copied so far, with this part
+    total: Amount | None = None  # what there was to copy when the attempt began
+
+
+class MoveSeen(msgspec.Struct, frozen=True):
+    """A move that is planned or under way, for people: a row of `_cairn_rebalance`."""
+
+    tier: str
+    start: int
+    end: int
+    source: str
+    target: str
+    phase: str  # `planned`, or a phase
+    id: int | None = None
+    started: str = ""
+    attempt: int = 0
+    rows: int = 0  # copied
+    rows_to_do: int | None = None  # None: not known
+    bytes: int = 0
+    bytes_to_do: int | None = None
+    rows_per_s: float | None = None
+    eta_s: float | None = None
+    records_behind: int | None = None
+    thaws: int = 0
+    waits_for: str = ""

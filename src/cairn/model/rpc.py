@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.moves import MoveReport
+from cairn.model.moves import MoveSeen
 from cairn.model.ops import Op
 from cairn.model.ranges import Predicate
 from cairn.model.topology import Instance
@@ -147,7 +147,7 @@ class StatusResponse(msgspec.Struct, frozen=True):
     voters: tuple[int, ...] = ()
     waits_for: tuple[str, ...] = ()  # members without whom its sync writes do not end
     links: list[dict[str, Any]] = []  # upstreams of the row log, as `_cairn_link` shows them
-    moves: tuple[MoveReport, ...] = ()  # what masters told the leader of buckets that move
+    moves: tuple[MoveSeen, ...] = ()  # under way; from the leader with progress, and planned ones
     move_waits: tuple[str, ...] = ()  # what does not go on, and why
     freezes_s: tuple[float, ...] = ()  # how long the last freezes took, as the leader saw them
     clock_s: float | None = None  # its wall clock

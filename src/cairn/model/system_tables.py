@@ -373,6 +373,29 @@ CAIRN_LEADER = _table(
     ("since", "S", "when this instance heard of it, by its clock"),
     local=True,
 )
+CAIRN_REBALANCE = _table(
+    607,
+    "_cairn_rebalance",
+    "tier_name bucket_id_start",
+    "moves of buckets that are planned or under way, and how far each has come, as the leader told",
+    ("tier_name", "S", ""),
+    ("bucket_id_start", "U", ""),
+    ("bucket_id_end", "U", "inclusive"),
+    ("source", "S", "the replicaset that gives them"),
+    ("target", "S", "the replicaset that takes them"),
+    ("phase", "S", "`planned`, or as in `_cairn_move`"),
+    ("move_id", "U?", "its row in `_cairn_move`; null: planned"),
+    ("attempt", "U", "how often the copy began"),
+    ("rows_done", "U", "copied"),
+    ("rows_to_do", "U?", "of those that were there when the copy began; null: not known"),
+    ("bytes_done", "U", "of values"),
+    ("bytes_to_do", "U?", "of values"),
+    ("rows_per_s", "D?", "over the last seconds"),
+    ("eta_s", "D?", "seconds until all rows are copied, at this rate"),
+    ("records_behind", "U?", "changes at the source that the target has not seen"),
+    ("waits_for", "S", "what does not go on, and why"),
+    local=True,
+)
 
 #: Replicated through Raft, in the order in which they are created.
 GLOBAL_TABLES: tuple[Table, ...] = (
@@ -399,6 +422,7 @@ LOCAL_TABLES: tuple[Table, ...] = (
     CAIRN_TRAFFIC,
     CAIRN_DIVERGED,
     CAIRN_LEADER,
+    CAIRN_REBALANCE,
 )
 SYSTEM_TABLES = GLOBAL_TABLES + LOCAL_TABLES
 BY_ID = {table.id: table for table in SYSTEM_TABLES}

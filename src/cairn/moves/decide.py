@@ -32,6 +32,7 @@ class MovesView(msgspec.Struct, frozen=True):
     reports: dict[tuple[int, str], MoveReport]  # by move and replicaset, not older than a moment
     frozen_s: dict[int, float]  # how long this leader has seen each freeze
     resting_s: dict[int, float]  # how long ago the last freeze of a move was ended, as seen here
+    refused: dict[str, str] = {}  # who gave a move up a moment ago as its target, and why
     has_pending_ddl: bool = False
     is_paused: bool = False
     at_once: int = 1  # moves of one replicaset at the same time, as giver or taker
@@ -41,16 +42,23 @@ class MovesView(msgspec.Struct, frozen=True):
 class Decisions(msgspec.Struct):
     steps: list[Step]
     waits: list[str]  # what is not going on, and why
+    of_moves: dict[int, str] = {}  # the same for each move that waits
+    plan: list[tuple[str, shares.Wanted]] = []  # what is still to be begun, by tier
 
 
 def decide(view: MovesView) -> Decisions:
     found = Decisions([], [])
     for move in sorted(view.cluster.moves.values(), key=lambda each: each.id):
         if move.is_open:
-            step = _about(view, move, found.waits)
+            waits: list[str] = []
+            step = _about(view, move, waits)
             if step is not None:
                 found.steps.append(step)
-    found.steps += _begin(view, found.waits)
+            for why in waits:
+                found.of_moves[move.id] = why
+                found.waits.append(f"buckets {move}: {why}")
+    found.plan += _plan(view)
+    found.steps += _begin(view, found.plan, found.waits)
     found.steps += _forget(view)
     return found
 
@@ -71,12 +79,12 @@ def _about(view: MovesView, move: Move, waits: list[str]) -> Step | None:
             report = view.reports.get((move.id, move.source))
             if move.source not in cluster.replicasets or (report and report.is_empty):
                 return steps.finish(cluster, move, view.now)
-            waits.append(f"buckets {move}: {move.source} has to drop the old rows")
+            waits.append(f"{move.source} has to drop the old rows")
         case Phase.ABORTING:
             report = view.reports.get((move.id, move.target))
             if move.target not in cluster.replicasets or (report and report.is_empty):
                 return steps.aborted(cluster, move, view.now)
-            waits.append(f"buckets {move}: {move.target} has to drop what it copied")
+            waits.append(f"{move.target} has to drop what it copied")
         case _:
             return None
     return None
@@ -89,27 +97,27 @@ def _copying(view: MovesView, move: Move, waits: list[str]) -> Step | None:
     if why := _no_longer_wanted(view, move):
         return steps.abort(view.cluster, move, why, view.now)
     if view.is_paused:
-        waits.append(f"buckets {move}: paused")
+        waits.append("paused")
         return None
     for name in (move.source, move.target):
         if not _has_master(view.cluster, name):
-            waits.append(f"buckets {move}: {name} has no master")
+            waits.append(f"{name} has no master")
             return None
     if report is None:
-        waits.append(f"buckets {move}: no word of {move.target} yet")
+        waits.append(f"no word of {move.target} yet")
     elif report.problem:
-        waits.append(f"buckets {move}: {report.problem}")
+        waits.append(f"{report.problem}")
     elif not report.is_near:
-        waits.append(f"buckets {move}: {report.rows} rows copied, {report.lag} records behind")
+        waits.append(f"{report.rows} rows copied, {report.lag} records behind")
     elif view.has_pending_ddl:
-        waits.append(f"buckets {move}: a schema change is pending")
+        waits.append("a schema change is pending")
     elif view.resting_s.get(move.id, LAST_PAUSE_S) < _pause_s(move):
-        waits.append(f"buckets {move}: the last freeze took too long, again in a moment")
+        waits.append(f"the last freeze was ended, again in a moment: {move.reason}")
     elif any(
         each.phase is Phase.FROZEN and each.source == move.source
         for each in view.cluster.moves.values()
     ):
-        waits.append(f"buckets {move}: another range of {move.source} is frozen")
+        waits.append(f"another range of {move.source} is frozen")
     else:
         return steps.freeze(view.cluster, move, view.now)
     return None
@@ -175,30 +183,40 @@ def wanted(cluster: Cluster, tier: str) -> list[shares.Wanted]:
     return shares.plan(cluster.tier_buckets(tier), weights(cluster, tier))
 
 
-def _begin(view: MovesView, waits: list[str]) -> Iterator[Step]:
+def _plan(view: MovesView) -> Iterator[tuple[str, shares.Wanted]]:
+    cluster = view.cluster
+    for tier in sorted(view.sharded_tiers):
+        if tier in cluster.tiers and cluster.tier_buckets(tier):
+            yield from ((tier, each) for each in wanted(cluster, tier))
+
+
+def _begin(
+    view: MovesView, plan: list[tuple[str, shares.Wanted]], waits: list[str]
+) -> Iterator[Step]:
     cluster = view.cluster
     busy: dict[str, int] = {}
     for move in cluster.moves.values():
         if move.phase in (Phase.COPYING, Phase.FROZEN, Phase.ABORTING):
             for name in (move.source, move.target):
                 busy[name] = busy.get(name, 0) + 1
-    for tier in sorted(view.sharded_tiers):
-        if tier not in cluster.tiers or not cluster.tier_buckets(tier):
-            continue
-        for each in wanted(cluster, tier):
-            pair = (each.source, each.target)
-            if view.is_paused:
-                waits.append(f"tier {tier}: buckets have to move, and moving is paused")
-                return
-            lacking = [name for name in pair if not _has_master(cluster, name)]
-            if lacking:
-                waits.append(f"tier {tier}: {each.source} → {each.target}: {lacking[0]} is down")
-                continue
-            if any(busy.get(name, 0) >= view.at_once for name in pair):
-                continue
-            # One at a time: the next plan is made from the picture that this one leaves behind.
-            yield steps.start(cluster, tier, each, "shares by weight", view.now)
+    for tier, each in plan:
+        pair = (each.source, each.target)
+        if view.is_paused:
+            waits.append(f"tier {tier}: buckets have to move, and moving is paused")
             return
+        lacking = [name for name in pair if not _has_master(cluster, name)]
+        if lacking:
+            waits.append(f"tier {tier}: {each.source} → {each.target}: {lacking[0]} is down")
+            continue
+        if each.target in view.refused:
+            why = f"tier {tier}: {each.target} takes nothing for now: {view.refused[each.target]}"
+            waits += [why] if why not in waits else []
+            continue
+        if any(busy.get(name, 0) >= view.at_once for name in pair):
+            continue
+        # One at a time: the next plan is made from the picture that this one leaves behind.
+        yield steps.start(cluster, tier, each, "shares by weight", view.now)
+        return
 
 
 def _has_master(cluster: Cluster, name: str) -> bool:

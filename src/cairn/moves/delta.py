@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from cairn.model.errors import CairnError
-from cairn.model.moves import END, DoneIn, Mark, Stamp
+from cairn.model.moves import END, Amount, DoneIn, Mark, Stamp
 from cairn.model.records import RowChange, RowOp
 
 Row = tuple[object, ...]
@@ -29,6 +29,8 @@ class Progress(msgspec.Struct, frozen=True):
     end: int
     at: Stamp = {}
     after: Mark = ()
+    done: Amount = (0, 0)  # copied in this attempt
+    total: Amount | None = None  # what there was when it began; changes since are not counted
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -42,7 +44,13 @@ class Delta(msgspec.Struct, frozen=True):
     operations: tuple[DoneIn, ...] = ()
     tables: dict[int, int] = {}  # schema versions at the source, in the same moment
     lag: int = 0  # records that were left for the next one
+    bytes: int = 0  # of `rows`
+    total: Amount | None = None  # to an attempt that begins: all that is to be copied
     is_final: bool = False  # behind the freeze that was asked for: nothing can follow
+
+    @property
+    def count(self) -> int:
+        return sum(len(rows) for _, _, rows in self.rows)
 
 
 class MoveRefused(CairnError):

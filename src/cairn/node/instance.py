@@ -72,6 +72,7 @@ from cairn.node.steering.governor_runner import GovernorRunner
 from cairn.node.steering.governor_steps import Steps
 from cairn.node.steering.membership import Membership
 from cairn.node.steering.move_driver import MoveDriver
+from cairn.node.steering.moves_shown import MovesShown
 from cairn.node.steering.queue_runner import QueueRunner
 from cairn.node.steering.sentinel import Sentinel
 from cairn.node.steering.witnesses import Witnesses
@@ -175,8 +176,18 @@ class Instance:
             on_beat=self._on_beat,
         )
         acks = self.replication.acks
-        self.moving = Moving(self.name, self.state, peers, self.data, acks, self.lease, self.leader)
+        self.moving = Moving(
+            self.name,
+            self.state,
+            peers,
+            self.data,
+            acks,
+            self.lease,
+            self.leader,
+            runtime.free_bytes,
+        )
         self.move_driver = MoveDriver(self.state, self.runner, self.proposer, runtime)
+        self.moves_shown = MovesShown(self.state, self.leader, self.local)
         self.health = Health(self.replication.place, peers, self.data, store.path, self._repair)
         self._told_stopped: tuple[str, ...] = ()
         self._told_damage = False
@@ -402,6 +413,7 @@ class Instance:
         """Once a second: links are shown, and what is wrong with them is told to the leader."""
         links = self.replication.follower.links
         self.local.write_links(links, self.replication.relay.sent)
+        self.moves_shown.beat()
         stopped = tuple(
             f"{self.name} stopped following {link.upstream}: {link.problem}"
             for _, link in sorted(links.items())
@@ -519,7 +531,7 @@ class Instance:
             voters=core.conf.voters,
             links=self.replication.follower.view(),
             waits_for=tuple(self.replication.acks.waits_for()),
-            moves=tuple(self.move_driver.reports().values()),
+            moves=self.move_driver.seen(),
             move_waits=self.move_driver.waits,
             freezes_s=tuple(self.move_driver.freezes),
             clock_s=self.runtime.wall_clock().timestamp(),

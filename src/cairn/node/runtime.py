@@ -45,6 +45,9 @@ class Runtime(Protocol):
 
     def directory(self) -> Path: ...
 
+    def free_bytes(self) -> int:
+        """Space left where the directory is."""
+
     def uuid(self) -> str: ...
 
 
@@ -71,6 +74,10 @@ class RealRuntime:
 
     def directory(self) -> Path:
         return self._directory
+
+    def free_bytes(self) -> int:
+        found = os.statvfs(self._directory)
+        return found.f_bavail * found.f_frsize
 
     def uuid(self) -> str:
         return uuid_from(os.urandom(16))

@@ -13,7 +13,7 @@ import apsw
 import msgspec
 
 from cairn.model.errors import NotOwner
-from cairn.model.moves import Mark, Move, MovePart, Stamp
+from cairn.model.moves import Amount, Mark, Move, MovePart, Stamp
 from cairn.model.records import Body, Kind, Operation, RowChange, Vclock
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.moves.delta import Delta, MoveRefused, Progress, Rows, adapted, fits
@@ -94,21 +94,39 @@ def apply_part(
         case "drop":
             if not store.fence.has_given(part.move):
                 raise NotYet
-            table_id, key = int(part.after[0]), part.after[1:]  # type: ignore[call-overload]
-            found = store.tables.get(table_id)
-            if found is not None:
-                columns = key_columns(found)
-                execute(
-                    f"DELETE FROM {found.physical_name} WHERE {BUCKET_COLUMN} BETWEEN ? AND ? "
-                    f"AND ({', '.join(columns)}) <= ({', '.join('?' * len(columns))})",
-                    (part.start, part.end, *key),
-                )
+            _delete_until(store, part)
+        case "sweep":
+            if part.move > store.fence.last_move:
+                raise NotYet
+            _delete_until(store, part)
         case "end":
             execute("DELETE FROM move_progress WHERE move = ?", (part.move,))
 
 
+def _delete_until(store: DataStore, part: MovePart) -> None:
+    """Rows of the range up to a key of one table."""
+    table_id, key = int(part.after[0]), part.after[1:]  # type: ignore[call-overload]
+    found = store.tables.get(table_id)
+    if found is not None:
+        columns = key_columns(found)
+        store.connection.execute(
+            f"DELETE FROM {found.physical_name} WHERE {BUCKET_COLUMN} BETWEEN ? AND ? "
+            f"AND ({', '.join(columns)}) <= ({', '.join('?' * len(columns))})",
+            (part.start, part.end, *key),
+        )
+
+
 def _put_progress(store: DataStore, part: MovePart) -> None:
-    progress = Progress(part.move, part.attempt, part.start, part.end, part.at, part.after)
+    progress = Progress(
+        part.move,
+        part.attempt,
+        part.start,
+        part.end,
+        part.at,
+        part.after,
+        part.done,
+        part.total,
+    )
     store.connection.execute(
         "INSERT OR REPLACE INTO move_progress VALUES (?, ?)", (part.move, _encode(progress))
     )
@@ -124,10 +142,13 @@ def check_takes(store: DataStore, move: Move) -> None:
         raise MoveRefused("the move is over, or waits for something else")
 
 
-def begin(store: DataStore, move: Move, attempt: int, at: Stamp) -> int:
+def begin(
+    store: DataStore, move: Move, attempt: int, at: Stamp, total: Amount | None = None
+) -> int:
     """Empty the range, whatever an earlier attempt or an earlier owner left of it."""
     check_takes(store, move)
-    return write_part(store, MovePart(move.id, attempt, "empty", move.start, move.end, at))
+    part = MovePart(move.id, attempt, "empty", move.start, move.end, at, total=total)
+    return write_part(store, part)
 
 
 def take(
@@ -152,6 +173,8 @@ def take(
         delta.after,
         rows,
         delta.operations,
+        (known.done[0] + delta.count, known.done[1] + delta.bytes),
+        known.total,
     )
     return write_part(store, part, changes)
 
@@ -193,6 +216,22 @@ def drop_some(store: DataStore, move: Move, limit: int) -> int:
     if found is None:
         return 0
     return write_part(store, MovePart(move.id, 0, "drop", move.start, move.end, {}, found))
+
+
+def sweep_some(store: DataStore, start: int, end: int, limit: int) -> int:
+    """Some of the rows that no move remembers, of buckets that others own; 0: nothing was left.
+
+    The newest move that is known here goes with the record: replicas do it when they know of it.
+    """
+    store.check_master()
+    if store.fence.touches(start, end):
+        raise NotOwner("some of these buckets are ours")
+    if any(low <= end and high >= start for _, low, high in store.fence.incoming):
+        raise NotOwner("some of these buckets are on their way to us")
+    found = _next_drop(store, start, end, limit)
+    if found is None:
+        return 0
+    return write_part(store, MovePart(store.fence.last_move, 0, "sweep", start, end, {}, found))
 
 
 def _next_drop(store: DataStore, start: int, end: int, limit: int) -> Mark | None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import apsw
 import msgspec
 
-from cairn.model.moves import END, DoneIn, Mark, Stamp
+from cairn.model.moves import END, Amount, DoneIn, Mark, Stamp
 from cairn.model.records import Kind, Operation, RowChange, Vclock, record_of
 from cairn.model.schema import BUCKET_COLUMN, Index, Table
 from cairn.model.spans import Ranges, intersection, of_buckets
@@ -19,8 +21,11 @@ from cairn.storage.moving_in import key_columns, key_places
 from cairn.storage.row_log import newest_epochs
 
 ROWS_MAX = 4_000  # of one delta: bounds how long the target's writer is busy with it
+COUNT_S = 3.0  # a range that cannot be counted in this time is moved without
 _decode_shape = msgspec.msgpack.Decoder(tuple[Table, tuple[Index, ...]]).decode
 _decode_ranges = msgspec.msgpack.Decoder(Ranges).decode
+#: `_bytes_of` in SQL.
+_SIZE = "CASE WHEN typeof({0}) IN ('text', 'blob') THEN length({0}) ELSE 8 END"
 _AFTER = (
     "SELECT epoch, lsn, body FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?) "
     "AND lsn > ? ORDER BY lsn"
@@ -38,25 +43,59 @@ class MoveReader:
     def close(self) -> None:
         self._connection.close()
 
-    def stamp(self) -> Stamp:
-        """Where this instance's rows stand now."""
+    @contextmanager
+    def _moment(self) -> Iterator[None]:
+        """All that is read in it is of one moment."""
         self._connection.execute("BEGIN")
         try:
-            return self._stamp(self._vclock())
+            yield
         finally:
             if self._connection.in_transaction:  # not after a damaged page
                 self._connection.execute("COMMIT")
+
+    def stamp(self) -> Stamp:
+        """Where this instance's rows stand now."""
+        with self._moment():
+            return self._stamp(self._vclock())
+
+    def first_of(self, ranges: Iterable[tuple[int, int]]) -> tuple[int, int] | None:
+        """The first of these ranges that has rows here."""
+        with self._moment():
+            names = [table.physical_name for table in self._tables().values()]
+            for found in ranges:
+                for name in names:
+                    query = f"SELECT 1 FROM {name} WHERE {BUCKET_COLUMN} BETWEEN ? AND ? LIMIT 1"
+                    if self._connection.execute(query, found).fetchone() is not None:
+                        return found
+        return None
+
+    def total(self, start: int, end: int) -> Amount | None:
+        """All rows of a range and their bytes, as deltas count them; None: there are too many."""
+        limit = time.monotonic() + COUNT_S
+        self._connection.set_progress_handler(lambda: time.monotonic() > limit, 10_000)
+        count = size = 0
+        try:
+            with self._moment():
+                for table in self._tables().values():
+                    sizes = " + ".join(_SIZE.format(name) for name in table.physical_columns)
+                    row: Any = self._connection.execute(
+                        f"SELECT count(*), coalesce(sum({sizes}), 0) FROM {table.physical_name} "
+                        f"WHERE {BUCKET_COLUMN} BETWEEN ? AND ?",
+                        (start, end),
+                    ).fetchone()
+                    count, size = count + row[0], size + row[1]
+        except apsw.InterruptError:
+            return None
+        finally:
+            self._connection.set_progress_handler(None)
+        return count, size
 
     def delta(
         self, start: int, end: int, at: Stamp, after: Mark, max_bytes: int, epoch: int
     ) -> Delta:
         """What follows (`at`, `after`), all of it of one moment."""
-        self._connection.execute("BEGIN")
-        try:
+        with self._moment():
             return self._delta(start, end, at, after, max_bytes, epoch)
-        finally:
-            if self._connection.in_transaction:  # not after a damaged page
-                self._connection.execute("COMMIT")
 
     def _delta(
         self, start: int, end: int, at: Stamp, after: Mark, max_bytes: int, epoch: int
@@ -85,11 +124,12 @@ class MoveReader:
                 if ranges:
                     operations.append((record.operation.id, len(mine), ranges))
         rows: list[tuple[int, int, list[tuple[object, ...]]]] = []
+        size_of_rows = 0
         if is_whole:
             position = self._stamp(vclock)
             if after == ():
                 operations += self._done(start, end)
-            rows, after = self._rows(tables, start, end, after, max_bytes - size)
+            rows, after, size_of_rows = self._rows(tables, start, end, after, max_bytes - size)
         return Delta(
             epoch=epoch,
             at=position,
@@ -99,6 +139,7 @@ class MoveReader:
             operations=tuple(operations),
             tables={number: table.schema_version for number, table in tables.items()},
             lag=sum(lsn - position.get(origin, (0, 0))[0] for origin, lsn in vclock.items()),
+            bytes=size_of_rows,
         )
 
     # --- the log --------------------------------------------------------------------------------
@@ -161,11 +202,11 @@ class MoveReader:
 
     def _rows(
         self, tables: dict[int, Table], start: int, end: int, after: Mark, max_bytes: int
-    ) -> tuple[list[tuple[int, int, list[tuple[object, ...]]]], Mark]:
+    ) -> tuple[list[tuple[int, int, list[tuple[object, ...]]]], Mark, int]:
         found: list[tuple[int, int, list[tuple[object, ...]]]] = []
         count = size = 0
         if after == END:
-            return [], END
+            return [], END, 0
         for number, table in sorted(tables.items()):
             if after and number < after[0]:  # type: ignore[operator]
                 continue
@@ -177,12 +218,12 @@ class MoveReader:
                 after = (number, *(row[at] for at in places))
                 if len(mine) + count >= ROWS_MAX or size > max_bytes:
                     found.append((number, table.schema_version, mine))
-                    return found, after
+                    return found, after, size
             if mine:
                 found.append((number, table.schema_version, mine))
                 count += len(mine)
             after = (number + 1,)
-        return found, END
+        return found, END, size
 
     def _from(self, table: Table, start: int, end: int, after: Mark) -> Iterator[Any]:
         columns = key_columns(table)

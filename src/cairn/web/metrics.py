@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cairn.model.moves import OPEN
 from cairn.model.topology import Grade
 from cairn.node.instance import Instance
+from cairn.node.steering.move_driver import FREEZE_BOUNDS_S
 from cairn.server.face import PgFace
 
 
@@ -51,6 +53,7 @@ def metrics(face: PgFace) -> str:
     put("topology_events_sent_total", "counter", "events told", face.feed.events_sent)
     put("topology_subscribers_dropped_total", "counter", "slow ones", face.feed.dropped)
     _put_links(instance, put)
+    _put_moves(instance, put, lines)
     health = instance.health
     for file in ("data.db", "raft.db"):
         about = "1 when a file is damaged or its rows differ from its master's"
@@ -59,6 +62,32 @@ def metrics(face: PgFace) -> str:
     put("scrub_rows_total", "counter", "rows compared with the master's", health.compared)
     put("scrub_differences_total", "counter", "pieces that differed", health.differences)
     return "\n".join(lines) + "\n"
+
+
+def _put_moves(instance: Instance, put: Callable[..., None], lines: list[str]) -> None:
+    """Buckets that move: how many moves there are, what came here, how long ranges were frozen."""
+    moves = instance.state.cluster.moves.values()
+    for phase in sorted(OPEN):
+        count = sum(move.phase is phase for move in moves)
+        put("moves_open", "gauge", "moves of buckets under way", count, phase=phase.value)
+    moving, driver = instance.moving, instance.move_driver
+    put("moves_rows_total", "counter", "rows that moves brought here", moving.taken_rows)
+    put("moves_bytes_total", "counter", "bytes that moves brought here", moving.taken_bytes)
+    to_do = [
+        max(report.total[0] - report.rows, 0)
+        for report in moving.reports.values()
+        if report.total is not None
+    ]
+    put("moves_rows_to_do", "gauge", "rows that are still to come here", sum(to_do))
+    name = "cairn_move_freeze_seconds"
+    lines.append(f"# HELP {name} how long ranges were frozen, as this instance saw it as leader")
+    lines.append(f"# TYPE {name} histogram")
+    count = 0
+    for bound, more in zip((*FREEZE_BOUNDS_S, "+Inf"), driver.freeze_counts, strict=True):
+        count += more
+        lines.append(f'{name}_bucket{{le="{bound}"}} {count}')
+    lines.append(f"{name}_sum {driver.frozen_s:.17g}")
+    lines.append(f"{name}_count {count}")
 
 
 def _put_links(instance: Instance, put: Callable[..., None]) -> None:

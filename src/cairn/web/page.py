@@ -33,6 +33,15 @@ async function look() {
     document.getElementById('trouble').textContent =
       [...(g.blocked_by ?? []), g.last_error].filter(Boolean).join(' · ');
     const sets = document.getElementById('sets'); sets.replaceChildren();
+    for (const m of s.moves ?? []) {
+      const row = el('div', 'row');
+      row.append(el('span', 'name', `buckets ${m.start}–${m.end}`),
+        el('span', 'mute', `${m.source} → ${m.target} · ${m.phase} · ${m.rows} rows` +
+          (m.rows_to_do === null ? '' : ` of ${m.rows + m.rows_to_do}`) +
+          (m.rows_per_s ? ` · ${m.rows_per_s} rows/s` : '') +
+          (m.eta_s === null ? '' : ` · ${m.eta_s} s left`)), el('span', 'mute', m.waits_for));
+      sets.append(row);
+    }
     for (const r of s.replicasets) {
       const box = el('div', 'set');
       const head = el('div', 'row');

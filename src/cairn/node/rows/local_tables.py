@@ -7,12 +7,14 @@ the writer of `raft.db`, without waiting for the disk, and only when they have c
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
 import apsw
 
 from cairn.model import system_tables as system
+from cairn.model.moves import MoveSeen
 from cairn.model.records import Record, RowChange, RowOp, record_of
 from cairn.model.rpc import GovernorStatus
 from cairn.model.schema import Table
@@ -126,6 +128,30 @@ class LocalTables:
                 traffic.append(("out", *who, sent.records, sent.bytes, 0))
         self._put(system.CAIRN_LINK, links)
         self._put(system.CAIRN_TRAFFIC, traffic)
+
+    def write_rebalance(self, moves: Iterable[MoveSeen]) -> None:
+        rows: Rows = [
+            (
+                each.tier,
+                each.start,
+                each.end,
+                each.source,
+                each.target,
+                each.phase,
+                each.id,
+                each.attempt,
+                each.rows,
+                each.rows_to_do,
+                each.bytes,
+                each.bytes_to_do,
+                each.rows_per_s,
+                each.eta_s,
+                each.records_behind,
+                each.waits_for,
+            )
+            for each in moves
+        ]
+        self._put(system.CAIRN_REBALANCE, rows)
 
     def _names(self) -> dict[str, str]:
         return {row.uuid: row.name for row in self._state.cluster.instances.values()}

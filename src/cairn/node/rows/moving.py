@@ -16,12 +16,13 @@ from typing import Any
 import msgspec
 
 from cairn.model.errors import CairnError, NoMaster, NotOwner, TimedOut
-from cairn.model.moves import END, TAKES, Mark, Move, MovePart, MoveReport, Phase, Stamp
+from cairn.model.moves import END, TAKES, Amount, Mark, Move, MovePart, MoveReport, Phase, Stamp
 from cairn.model.records import Vclock
 from cairn.model.rpc import Empty
-from cairn.model.spans import subtract
-from cairn.model.topology import Grade
+from cairn.model.spans import Ranges, merged, subtract
+from cairn.model.topology import BucketState, Grade
 from cairn.moves.delta import Delta, MoveMustRestart, MoveRefused, Progress
+from cairn.moves.seen import Rate
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.leader import Leader
@@ -30,7 +31,15 @@ from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.leases import LeaseHolder
 from cairn.node.runtime import spawn
 from cairn.node.waiting import signalled, until
-from cairn.storage.moving_in import begin, behind, drop_some, progress_of, take, write_part
+from cairn.storage.moving_in import (
+    begin,
+    behind,
+    drop_some,
+    progress_of,
+    sweep_some,
+    take,
+    write_part,
+)
 from cairn.storage.moving_out import MoveReader
 
 log = logging.getLogger("cairn.moves")
@@ -43,7 +52,10 @@ LOOK_S = 0.1  # between two questions once everything is copied
 REPORT_S = 0.5
 RETRY_S = 0.5
 FROZEN_RETRY_S = 0.02  # statements wait, and a freeze is ended after half a second
+HELD_S = 0.25  # shorter than a freeze: the leader hears in it whom it waits for
 ATTEMPTS_MAX = 10
+SPARE_BYTES = 32 * 1024 * 1024  # never filled by moves: clients and Raft write too
+ON_DISK = 3  # a value that is copied is in its table, in the row log and in the write-ahead log
 ROWS_PER_S = 20_000  # of one move, unless `rebalance_rows_per_s` says otherwise; 0: no limit
 DROP_DELAY_S = 5.0  # old rows stay so long, for whoever still reads them
 
@@ -59,6 +71,10 @@ class DeltaRequest(msgspec.Struct, frozen=True):
     is_begin: bool = False
 
 
+class _Hopeless(MoveRefused):
+    """The move should be given up."""
+
+
 class Moving:
     """One for the instance."""
 
@@ -71,10 +87,11 @@ class Moving:
         acks: Acknowledgements,
         lease: LeaseHolder,
         leader: Leader,
+        free_bytes: Callable[[], int],
     ) -> None:
         self._name, self._state, self._peers = name, state, peers
         self._data, self._acks, self._lease = data, acks, lease
-        self._leader = leader
+        self._leader, self._free_bytes = leader, free_bytes
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._reader: MoveReader | None = None
@@ -82,11 +99,18 @@ class Moving:
         self._told: dict[int, float] = {}  # when the leader was last told of a move
         self._ended: set[int] = set()  # moves of which nothing is left to be noted here
         self._due: dict[int, float] = {}  # when the old rows of a move may go
+        self._swept = -1  # the epoch in which rows of others were last looked for
+        self._is_involved = False  # in a move that is open
+        self._sweeping: asyncio.Task[None] | None = None
         self.reports: dict[int, MoveReport] = {}  # what this instance says of its own moves
+        self._rates: dict[int, Rate] = {}
+        self.taken_rows = self.taken_bytes = 0  # copied since the start, by all moves
 
     def close(self) -> None:
         for task in self._tasks.values():
             task.cancel()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         if self._reader is not None:
             self._reader.close()
 
@@ -97,6 +121,7 @@ class Moving:
                 task = spawn(self._work(move.id), f"move {move.id}")
                 self._tasks[move.id] = task
                 task.add_done_callback(partial(self._ended_work, move.id))
+        self._sweep_if_due()
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -132,16 +157,17 @@ class Moving:
                 pause_s = await self._tried(self._begin(move), number)
             except CairnError as problem:
                 log.info("move %d: %s", number, problem)
-                await self._report(self._said(number, problem=str(problem)))
+                await self._report_problem(number, problem)
                 pause_s = FROZEN_RETRY_S if move.phase is Phase.FROZEN else RETRY_S
             await signalled(changed, pause_s)
         self.reports.pop(number, None)
+        self._rates.pop(number, None)
 
     async def _tried(self, work: Awaitable[None], number: int) -> float:
         try:
             await work
         except CairnError as problem:
-            await self._report(self._said(number, problem=str(problem)))
+            await self._report_problem(number, problem)
             return RETRY_S
         return 0.0
 
@@ -166,6 +192,8 @@ class Moving:
         if self._is_paused() and not request.frozen_at and progress.after != END:
             await self._report(self._said(move.id, problem="paused"))
             return REPORT_S
+        if not request.frozen_at:
+            self._check_space(request.max_bytes)
         delta = await self._ask_source(move, request)
         epoch = self._data.fence.epoch
         lsn = 0
@@ -174,11 +202,16 @@ class Moving:
                 lambda: take(self._data.store, move, progress, delta, self._truncated()),
                 alone=True,
             )
-        count = sum(len(rows) for _, _, rows in delta.rows)
+        self.taken_rows += delta.count
+        self.taken_bytes += delta.bytes
+        rows = progress.done[0] + delta.count
         said = self._said(
             move.id,
             attempt=progress.attempt,
-            rows=count,
+            rows=rows,
+            bytes=progress.done[1] + delta.bytes,
+            total=progress.total,
+            rows_per_s=self._rates.setdefault(move.id, Rate()).at(loop.time(), rows),
             lag=delta.lag,
             is_near=delta.after == END and delta.lag <= NEAR_RECORDS,
         )
@@ -202,20 +235,29 @@ class Moving:
         if delta.after == END:
             return LOOK_S if delta.lag <= NEAR_RECORDS else 0.0
         spent = loop.time() - begun
-        return max(count / limit - spent, 0.0) if limit else 0.0
+        return max(delta.count / limit - spent, 0.0) if limit else 0.0
 
     async def _begin(self, move: Move) -> None:
         """Empty the range, whatever an earlier attempt or an earlier owner left of it."""
         known = await self._data.run(lambda: progress_of(self._data.store.connection, move.id))
         attempt = 1 if known is None else known.attempt + 1
         if attempt > ATTEMPTS_MAX:
-            said = self._said(move.id, attempt=attempt, is_hopeless=True)
-            why = f"{ATTEMPTS_MAX} attempts did not come to an end"
-            await self._report(msgspec.structs.replace(said, problem=why))
-            raise MoveRefused(why)
+            raise _Hopeless(f"{ATTEMPTS_MAX} attempts did not come to an end")
         answer = await self._ask_source(move, DeltaRequest(move.id, is_begin=True))
+        self._check_space(0 if answer.total is None else answer.total[1])
         store = self._data.store
-        await self._data.run(lambda: begin(store, move, attempt, answer.at), alone=True)
+        await self._data.run(
+            lambda: begin(store, move, attempt, answer.at, answer.total), alone=True
+        )
+
+    def _check_space(self, more: int) -> None:
+        """A disk that is full would end this instance: the move is given up before."""
+        free = self._free_bytes()
+        if free < ON_DISK * more + SPARE_BYTES:
+            raise _Hopeless(
+                f"no space at {self._name}: {free >> 20} MiB are free, and the move needs "
+                f"{(ON_DISK * more + SPARE_BYTES) >> 20}"
+            )
 
     def _truncated(self) -> dict[int, int]:
         """Tables of the catalogue, and the schema version of the last TRUNCATE of each."""
@@ -228,7 +270,7 @@ class Moving:
         if data.fence.is_sync:
             await self._acks.wait_safe(lsn, epoch)
             return
-        if not await until(lambda: not self._lacking(lsn), RETRY_S, 0.002):
+        if not await until(lambda: not self._lacking(lsn), HELD_S, 0.002):
             raise TimedOut(f"waiting for {', '.join(self._lacking(lsn))} to have the rows")
         if data.fence.epoch != epoch:
             raise NoMaster("another master was named meanwhile")
@@ -298,16 +340,15 @@ class Moving:
             final = await self._data.run(
                 lambda: behind(store, move, request.frozen_at), urgent=True
             )
-        async with self._reading:
-            if self._reader is None:
-                self._reader = MoveReader(self._data.store.path)
-            reader = self._reader
-            if request.is_begin:
-                at = await asyncio.to_thread(reader.stamp)
-                delta = Delta(epoch, at, ())
-            else:
+        if request.is_begin:
+            total = await asyncio.to_thread(self._total, move)
+            delta = Delta(epoch, await self._stamp_here(), (), total=total)
+        else:
+            async with self._reading:
+                if self._reader is None:
+                    self._reader = MoveReader(self._data.store.path)
                 delta = await asyncio.to_thread(
-                    reader.delta,
+                    self._reader.delta,
                     move.start,
                     move.end,
                     request.at,
@@ -321,6 +362,14 @@ class Moving:
         self._checked(request)
         is_final = final is not None and delta.after == END and _reaches(delta.at, final)
         return msgspec.structs.replace(delta, is_final=is_final)
+
+    def _total(self, move: Move) -> Amount | None:
+        """With a reader of its own: the last records of a frozen range do not wait for this."""
+        reader = MoveReader(self._data.store.path)
+        try:
+            return reader.total(move.start, move.end)
+        finally:
+            reader.close()
 
     def _checked(self, request: DeltaRequest) -> tuple[Move, int]:
         """Still the master, with a lease, of a replicaset that gives these buckets away."""
@@ -349,6 +398,65 @@ class Moving:
         await self._held_by_those_who_count(0, epoch)
         await self._report(self._said(move.id, is_empty=True))
         return REPORT_S
+
+    # --- rows that no move remembers ------------------------------------------------------------
+
+    def _sweep_if_due(self) -> None:
+        """Once in an epoch, and whenever the last move that concerns us has ended."""
+        cluster, fence = self._state.cluster, self._data.fence
+        me = cluster.instances.get(self._name)
+        mine = me.replicaset_name if me is not None else ""
+        before, self._is_involved = (
+            self._is_involved,
+            any(
+                move.is_open and mine in (move.source, move.target)
+                for move in cluster.moves.values()
+            ),
+        )
+        if before and not self._is_involved:
+            self._swept = -1
+        is_at_it = self._sweeping is not None and not self._sweeping.done()
+        if fence.is_master and fence.epoch != self._swept and not is_at_it:
+            self._sweeping = spawn(self._sweep(fence.epoch), "sweep rows of others")
+
+    async def _sweep(self, epoch: int) -> None:
+        while self._data.fence.is_master and self._data.fence.epoch == epoch:
+            foreign = self._foreign()
+            found = await asyncio.to_thread(self._first_of, foreign) if foreign else None
+            if found is None:
+                self._swept = epoch
+                return
+            log.warning("buckets %d–%d belong to others: their rows here are deleted", *found)
+            try:
+                while await self._data.run(
+                    partial(sweep_some, self._data.store, *found, DROP_ROWS)
+                ):
+                    await asyncio.sleep(0)
+            except CairnError as problem:
+                log.info("rows of buckets %d–%d stay for now: %s", *found, problem)
+                await asyncio.sleep(RETRY_S)
+
+    def _foreign(self) -> Ranges:
+        """Buckets of our tier that are at rest with others, if the picture can be read whole."""
+        cluster = self._state.cluster
+        me = cluster.instances.get(self._name)
+        tier = cluster.tiers.get(me.tier) if me is not None else None
+        if me is None or tier is None or cluster.problems:
+            return ()
+        return merged(
+            (row.start, row.end)
+            for row in cluster.tier_buckets(tier.name)
+            if row.owner != me.replicaset_name
+            and row.state is BucketState.ACTIVE
+            and row.move_id is None
+        )
+
+    def _first_of(self, ranges: Ranges) -> tuple[int, int] | None:
+        reader = MoveReader(self._data.store.path)
+        try:
+            return reader.first_of(ranges)
+        finally:
+            reader.close()
 
     def taken_over(self) -> list[Move]:
         """Moves that were handed over to this replicaset, as far as they are remembered."""
@@ -398,13 +506,13 @@ class Moving:
                 self._reader = MoveReader(self._data.store.path)
             return await asyncio.to_thread(self._reader.stamp)
 
-    def _said(self, number: int, *, rows: int = 0, **fields: Any) -> MoveReport:
-        """A report that continues the one before: rows are counted up within an attempt."""
+    def _said(self, number: int, **fields: Any) -> MoveReport:
+        """A report that continues the one before: how far it had come is not forgotten."""
         before = self.reports.get(number)
-        attempt = fields.setdefault("attempt", before.attempt if before is not None else 0)
-        if before is not None and before.attempt == attempt:
-            rows += before.rows
-        return MoveReport(number, self._name, rows=rows, **fields)
+        if before is not None:
+            for name in ("attempt", "rows", "bytes", "total"):
+                fields.setdefault(name, getattr(before, name))
+        return MoveReport(number, self._name, **fields)
 
     def _report_now_and_then(self, report: MoveReport) -> None:
         """Progress: the leader need not hear of every delta, unless it may act on it."""
@@ -415,6 +523,10 @@ class Moving:
         if is_news or now - self._told.get(report.move, 0.0) >= REPORT_S:
             self._told[report.move] = now
             spawn(self._report(report), "report move")
+
+    async def _report_problem(self, number: int, problem: CairnError) -> None:
+        is_hopeless = isinstance(problem, _Hopeless)
+        await self._report(self._said(number, problem=str(problem), is_hopeless=is_hopeless))
 
     async def _report(self, report: MoveReport) -> None:
         self.reports[report.move] = report

@@ -76,11 +76,7 @@ async def cluster_status(face: PgFace) -> dict[str, Any]:
             ],
         },
         "governor": governor,
-        "moves": [
-            {**msgspec.to_builtins(move), **_reported(chief, move.id)}
-            for move in cluster.moves.values()
-            if move.is_open
-        ],
+        "moves": [msgspec.to_builtins(move) for move in chief.moves if move.id is not None],
         "problems": _problems(face, said),
         "tiers": [msgspec.to_builtins(tier) for tier in cluster.tiers.values()],
         "replicasets": [_replicaset(cluster, name) for name in sorted(cluster.replicasets)],
@@ -130,12 +126,6 @@ async def _ask_all(face: PgFace) -> dict[int, StatusResponse]:
     return {
         raft_id: answer for raft_id, answer in zip(ids, answers, strict=True) if answer is not None
     }
-
-
-def _reported(chief: StatusResponse, move: int) -> dict[str, Any]:
-    """How far a move has come, as its target told the leader."""
-    found = [report for report in chief.moves if report.move == move and not report.is_empty]
-    return {"rows": found[0].rows, "records_behind": found[0].lag} if found else {}
 
 
 def _replicaset(cluster: Any, name: str) -> dict[str, Any]:

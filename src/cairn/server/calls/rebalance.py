@@ -9,7 +9,6 @@ import msgspec
 
 from cairn.model import ops, rows
 from cairn.model.errors import CairnError, InvalidParameter
-from cairn.model.moves import Move, MoveReport
 from cairn.model.ranges import one_key
 from cairn.model.rpc import Empty, StatusResponse
 from cairn.model.system_tables import PICO_PROPERTY, PICO_REPLICASET
@@ -49,7 +48,7 @@ async def status(instance: Instance) -> dict[str, Any]:
     """What every instance knows of moves, and what the leader has heard of them."""
     cluster = instance.state.cluster
     chief = await _chief(instance)
-    reports = {report.move: report for report in chief.moves} if chief is not None else {}
+    moves = chief.moves if chief is not None else instance.move_driver.seen()
     tiers = []
     for tier in sorted(cluster.tiers):
         weights = decide.weights(cluster, tier)
@@ -77,33 +76,10 @@ async def status(instance: Instance) -> dict[str, Any]:
         )
     return {
         "paused": bool(cluster.properties.get(PAUSED)),
-        "moves": [_told(move, reports.get(move.id)) for move in _open(instance)],
+        "moves": [msgspec.to_builtins(each) for each in moves if each.id is not None],
         "waits": list(chief.move_waits) if chief is not None else ["the leader does not answer"],
         "freezes_ms": [round(1000 * each, 1) for each in chief.freezes_s] if chief else [],
         "tiers": tiers,
-    }
-
-
-def _open(instance: Instance) -> list[Move]:
-    moves = instance.state.cluster.moves.values()
-    return sorted((each for each in moves if each.is_open), key=lambda each: each.id)
-
-
-def _told(move: Move, report: MoveReport | None) -> dict[str, Any]:
-    return {
-        "id": move.id,
-        "tier": move.tier,
-        "start": move.start,
-        "end": move.end,
-        "source": move.source,
-        "target": move.target,
-        "phase": move.phase.value,
-        "started": move.started,
-        "attempt": report.attempt if report is not None else 0,
-        "rows": report.rows if report is not None else 0,
-        "records_behind": report.lag if report is not None else None,
-        "thaws": move.thaws,
-        "problem": report.problem if report is not None else "",
     }
 
 

@@ -47,6 +47,7 @@ class SimRuntime:
         self._ahead_s = self.chance.uniform(-300, 300)
         self.disk_delay_s = self.chance.choice((0.0005, 0.002, 0.01))
         self.disks: list[VirtualDisk] = []
+        self.free = 1 << 40
 
     def wall_clock(self) -> datetime:
         return EPOCH + timedelta(seconds=self._loop.time() + self._ahead_s)
@@ -62,6 +63,9 @@ class SimRuntime:
     def jump(self, seconds: float) -> None:
         """Somebody sets the clock on the wall."""
         self._ahead_s += seconds
+
+    def free_bytes(self) -> int:
+        return self.free
 
     def disk(
         self,
