@@ -131,3 +131,25 @@ def test_a_global_table_has_them_too_and_a_crash_gives_none_twice(tmp_path: Path
         assert node.sql("SELECT id, n FROM g ORDER BY n") == [(1, 1), (2, 2), (1001, 3)]
     finally:
         cluster.close()
+
+
+def test_tools_see_types_as_they_were_declared(cluster: Cluster, table: str) -> None:
+    node = cluster["i1"]
+    node.sql(
+        f"CREATE TABLE {table} (id SERIAL PRIMARY KEY, a NUMERIC(10, 2), b VARCHAR(7), "
+        "c TIMESTAMP(3), d INT[])"
+    )
+    told = node.sql(
+        "SELECT attname, format_type(atttypid, atttypmod), attidentity FROM pg_attribute "
+        "JOIN pg_class ON attrelid = pg_class.oid WHERE relname = %s AND attnum > 0 "
+        "ORDER BY attnum",
+        (table,),
+    )
+    assert told == [
+        ("id", "bigint", "d"),
+        ("a", "numeric(10,2)", ""),
+        ("b", "character varying(7)", ""),
+        ("c", "timestamp(3) without time zone", ""),
+        ("d", "bigint[]", ""),
+    ]
+    node.sql(f"DROP TABLE {table}")

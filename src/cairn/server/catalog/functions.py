@@ -25,6 +25,8 @@ from cairn.sql.functions.numbers import total
 from cairn.sql.functions.patterns import regexp
 from cairn.sql.functions.texts import c_like
 
+NUMERIC, VARCHAR = 1700, 1043
+
 _ARRAY_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)')
 CATALOG_OID = 12_000  # from here on, PostgreSQL's own tables
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_$]*")
@@ -256,12 +258,25 @@ def _substring(text: Any, start: Any, length: Any = None) -> Any:
     return str(text)[begin : None if length is None else max(start - 1 + length, 0)]
 
 
-def _format_type(oid: Any, *_: Any) -> str | None:
+def _format_type(oid: Any, modifier: Any = None, *_: Any) -> str | None:
     if oid is None:
         return None
     if oid in TYPES:
-        return TYPES[oid][0]
+        return _modified(TYPES[oid][0], oid, modifier)
     return next((f"{each[0]}[]" for each in TYPES.values() if each[4] == oid), "???")
+
+
+def _modified(name: str, oid: int, modifier: Any) -> str:
+    """`numeric(10,2)`: the sizes are packed as PostgreSQL packs them."""
+    if not isinstance(modifier, int) or modifier < 0:
+        return name
+    if oid == NUMERIC:
+        sizes = modifier - 4
+        return f"{name}({sizes >> 16},{sizes & 0xFFFF})"
+    if oid == VARCHAR:
+        return f"{name}({modifier - 4})"
+    first, _, rest = name.partition(" ")  # timestamp(3) with time zone
+    return f"{first}({modifier}) {rest}".rstrip()
 
 
 def _regtype(value: Any) -> int | None:
