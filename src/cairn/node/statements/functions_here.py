@@ -20,6 +20,7 @@ from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.sql.functions import functions
 from cairn.sql.functions.function_list import LATE_FUNCTIONS
+from cairn.sql.functions.numbers import known_by_name
 
 _CHANCE = random.SystemRandom()
 
@@ -33,7 +34,7 @@ class FunctionsHere:
         """All functions, those that need no instance too."""
         functions.register(connection)
         for name, function in self._known().items():
-            connection.create_scalar_function(name, function, -1)
+            connection.create_scalar_function(name, known_by_name(name, function), -1)
 
     def _known(self) -> dict[str, Any]:
         known: dict[str, Any] = {
