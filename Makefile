@@ -14,7 +14,7 @@ PORT    ?= 4327
 # Bytecode is compiled at set-up; an instance that has to compile its imports starts slowly.
 export PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup demo demo-core demo-check test test-all check sim sim-mutants chaos bench bench-raft \
+.PHONY: setup demo demo-core demo-check test test-all check sim sim-mutants chaos fuzz bench bench-raft \
         bench-cluster bench-sql bench-clients bench-spark dist
 
 setup: $(VENV)/.dev
@@ -65,6 +65,11 @@ sim-mutants: setup
 
 chaos: setup
 	$(BIN)/pytest -m slow tests/cluster
+
+# MINUTES, SEED and KIND bound it; the same seed does the same again.
+fuzz: setup $(VENV)/.spark
+	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(KIND),--kind $(KIND))
 
 bench: bench-raft bench-cluster bench-sql bench-clients
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from copy import copy
+from getpass import getpass
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +67,16 @@ class Target:
 
 
 def password_of(in_dsn: str, password_file: str | None) -> str:
-    """The file beats the DSN, which beats PGPASSWORD."""
+    """The file beats the DSN, which beats PGPASSWORD; a person at a terminal is asked."""
     if password_file:
         try:
             return Path(password_file).read_text().strip()
         except OSError as problem:
             raise TalkProblem(f"--password-file {password_file}: {problem.strerror}", 2) from None
-    return in_dsn or os.environ.get("PGPASSWORD", "")
+    given = in_dsn or os.environ.get("PGPASSWORD", "")
+    if not given and sys.stdin.isatty() and sys.stderr.isatty():
+        return getpass("password: ")
+    return given
 
 
 class Talk:

@@ -127,7 +127,7 @@ def parse_dsn(dsn: str, **more: Any) -> Settings:
         if name in _NAMED:
             found[name] = value
         elif name == "connect_timeout":
-            found["connect_timeout_s"] = float(value)
+            found["connect_timeout_s"] = _seconds(name, value)
         elif name in _STARTUP:
             options.setdefault(name, value)
         else:
@@ -153,6 +153,16 @@ def parse_dsn(dsn: str, **more: Any) -> Settings:
     if settings.channel_binding not in _BINDINGS:
         raise InvalidParameter(f"channel_binding: use one of {', '.join(_BINDINGS)}")
     return settings
+
+
+def _seconds(name: str, value: str) -> float:
+    try:
+        found = float(value)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 86_400:
+        raise InvalidParameter(f"{name}={value}: a number of seconds")
+    return found
 
 
 def make_pg(settings: Settings, params: dict[str, str]) -> PgClient:

@@ -14,8 +14,11 @@ SETTINGS: dict[str, Any] = {
     "auth_password_enforce_digits": True,
     "auth_password_enforce_specialchars": False,
     "auth_login_attempt_max": 4,
+    "auth_rules": "",  # who may log in from where; "": everybody from everywhere
     "audit_log_size_max": 16_777_216,  # bytes of one file; 0: no audit log
     "audit_log_count_max": 4,  # files
+    "pg_connections_per_user_max": 0,  # of one instance; 0: no limit
+    "pg_connections_per_address_max": 0,
     "pg_statement_max": 100_000,
     "pg_portal_max": 100_000,
     "raft_wal_size_max": 67_108_864,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -10,6 +10,9 @@ from cairn.model.moves import MoveSeen
 from cairn.model.ops import Op
 from cairn.model.ranges import Predicate
 from cairn.model.topology import Instance
+
+#: A time to wait that a timer can take: NaN and infinity are refused with the request.
+Seconds = Annotated[float, msgspec.Meta(ge=-1e6, le=1e6)]
 
 
 class DiscoverRequest(msgspec.Struct, frozen=True):
@@ -102,7 +105,7 @@ class CasAccepted(msgspec.Struct, frozen=True):
 
 class WaitIndexRequest(msgspec.Struct, frozen=True):
     index: int
-    timeout_s: float
+    timeout_s: Seconds
 
 
 class IndexResponse(msgspec.Struct, frozen=True):
@@ -220,7 +223,7 @@ class VclockRequest(msgspec.Struct, frozen=True):
     """Asked of a demoted master once its writer has applied `index`, and of an heir to catch up."""
 
     index: int
-    timeout_s: float
+    timeout_s: Seconds
     reach: dict[str, int] = {}  # answer when the local vclock covers this
 
 
@@ -233,14 +236,14 @@ class ReplicatedRequest(msgspec.Struct, frozen=True):
     """ "Do you have your replicaset's rows?", once entries up to `index` are applied."""
 
     index: int
-    timeout_s: float
+    timeout_s: Seconds
 
 
 class SchemaChangeRequest(msgspec.Struct, frozen=True):
     index: int
     term: int
     schema_version: int
-    timeout_s: float
+    timeout_s: Seconds
 
 
 class SchemaChangeResponse(msgspec.Struct, frozen=True):

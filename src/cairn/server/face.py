@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from cairn.model.auth_rules import Rule, parse_rules
 from cairn.model.catalog import Catalog
 from cairn.model.cluster import Cluster
 from cairn.model.errors import CairnError
@@ -19,6 +20,7 @@ from cairn.server.activity import Activity, Asker
 from cairn.server.audit import AuditLog
 from cairn.server.catalog.pg_catalog import PgCatalog
 from cairn.server.client import Client
+from cairn.server.connections import Connections
 from cairn.server.feed import Feed
 from cairn.server.lockouts import Lockouts
 from cairn.server.statements import Cached, StatementCache
@@ -26,8 +28,6 @@ from cairn.server.tls import ServerTls
 from cairn.sql.api import Prepared
 from cairn.sql.plans import CatalogRead
 from cairn.storage.state_machine import Applied
-
-MAX_CONNECTIONS = 15_000
 
 
 class PgFace(Face):
@@ -41,6 +41,8 @@ class PgFace(Face):
         self.lockouts = Lockouts(config.instance_dir)
         self.audit = AuditLog(config.instance_dir, self._audit_limits)
         instance.on_applied.append(self.audit.applied)
+        self.connections = Connections(lambda name: int(instance.state.setting(name, 0)))
+        self._rules: tuple[str, tuple[Rule, ...]] = ("", ())
         self.statements = StatementCache()
         self.pg_catalog = PgCatalog(Activity(self.sessions, lambda: self.catalog))
         self.execution, self.executor = instance.execution, instance.executor
@@ -60,6 +62,13 @@ class PgFace(Face):
             int(setting("audit_log_size_max", size)),
             int(setting("audit_log_count_max", count)),
         )
+
+    def rules(self) -> tuple[Rule, ...]:
+        """Read once for each change of the setting, which was checked when it was made."""
+        text = str(self.instance.state.setting("auth_rules", ""))
+        if text != self._rules[0]:
+            self._rules = text, parse_rules(text)
+        return self._rules[1]
 
     @property
     def cluster(self) -> Cluster:

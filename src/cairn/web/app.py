@@ -100,6 +100,13 @@ class PatientHttp(H11Protocol):
         self._stop_watching()
         super().connection_lost(exc)
 
+    def send_400_response(self, msg: str) -> None:
+        """An answer may be half-way out when the next request turns out to be none."""
+        try:
+            super().send_400_response(msg)
+        except h11.LocalProtocolError:
+            self.transport.close()
+
     def _watch(self) -> None:
         is_half = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
         if not is_half:

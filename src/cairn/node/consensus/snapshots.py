@@ -55,7 +55,8 @@ class SnapshotSender:
     def chunk(self, request: SnapshotChunkRequest, asker: int, tick: int) -> SnapshotChunk:
         payload = self._payloads.get(request.handle)
         if payload is None:
-            raise CairnError("this snapshot is no longer kept; a newer one will be offered")
+            text = "this snapshot is no longer kept; a newer one will be offered"
+            raise CairnError(text, sqlstate="55000")
         start = request.chunk * CHUNK
         data = payload[start : start + CHUNK]
         # Also after the last chunk: a receiver that dies before it has installed it must be tried

@@ -10,6 +10,7 @@ import msgspec
 
 from cairn.model import ops, rows
 from cairn.model import system_tables as system
+from cairn.model.auth_rules import parse_rules
 from cairn.model.catalog import (
     ADMIN_ID,
     FIRST_USER_ID,
@@ -308,6 +309,8 @@ def checked_setting(key: str, value: Any) -> Any:
         raise InvalidParameter(f"invalid value for '{key}': it cannot be negative")
     if key.startswith("governor_") and not value:
         raise InvalidParameter(f"invalid value for '{key}': it must be above zero")
+    if key == "auth_rules":
+        parse_rules(value)
     if key == "read_preference" and value not in ("leader", "replica", "any"):
         raise InvalidParameter(
             f"unknown read_preference value: '{value}', expected one of leader, replica, any"

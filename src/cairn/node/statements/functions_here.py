@@ -21,6 +21,7 @@ from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.statements.numbers import Numbers
 from cairn.sql.functions import functions
 from cairn.sql.functions.function_list import LATE_FUNCTIONS, NEXT_NUMBER
+from cairn.sql.functions.numbers import known_by_name
 
 _CHANCE = random.SystemRandom()
 
@@ -41,7 +42,7 @@ class FunctionsHere:
         """All functions, those that need no instance too."""
         functions.register(connection)
         for name, function in self._known().items():
-            connection.create_scalar_function(name, function, -1)
+            connection.create_scalar_function(name, known_by_name(name, function), -1)
         take: Any = self._numbers.next
         connection.create_scalar_function(NEXT_NUMBER, take, 2)
 

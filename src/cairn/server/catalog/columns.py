@@ -95,7 +95,7 @@ def _type(item: exp.Expr, select: exp.Select) -> ColumnType | None:
         inner = names_and_types(node.this)
         return inner[0][1] if inner else None
     if isinstance(node, exp.Literal) and not node.is_string:
-        return ColumnType.INTEGER
+        return ColumnType.INTEGER if node.is_int else ColumnType.DOUBLE
     return ColumnType.BOOLEAN if isinstance(node, _TRUTHS) else None
 
 

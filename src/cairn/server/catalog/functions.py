@@ -21,7 +21,7 @@ from cairn.server.activity import Asker, Signals
 from cairn.server.catalog.schema import DATABASE, TABLES, TYPES
 from cairn.server.catalog.tables import about, all_indexes, definition, distribution, index_oid
 from cairn.sql.functions.lists import series
-from cairn.sql.functions.numbers import total
+from cairn.sql.functions.numbers import known_by_name
 from cairn.sql.functions.patterns import regexp
 from cairn.sql.functions.texts import c_like
 
@@ -68,7 +68,7 @@ class Functions:
 
     def register(self, connection: apsw.Connection) -> None:
         for name, function in self._all().items():
-            connection.create_scalar_function(name, total(function), -1)
+            connection.create_scalar_function(name, known_by_name(name, function), -1)
         connection.create_aggregate_function("array_agg", _ArrayAgg, -1)
         connection.create_aggregate_function("string_agg", _StringAgg, -1)
         connection.create_aggregate_function("bool_and", _BoolAnd, 1)

@@ -22,6 +22,8 @@ from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     AccessDenied,
     CairnError,
+    InvalidText,
+    OutOfRange,
     QueryCanceled,
     UndefinedColumn,
     UndefinedFunction,
@@ -29,7 +31,7 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.intervals import encode_interval, of_timedelta
-from cairn.model.values import TYPE_OF_OID, ColumnType
+from cairn.model.values import INT64_MAX, INT64_MIN, TYPE_OF_OID, ColumnType
 from cairn.server.activity import Activity, Asker, Row, Signals
 from cairn.server.catalog import schema as pg_schema
 from cairn.server.catalog import tables as pg_tables
@@ -243,13 +245,37 @@ def _list(read: Callable[[str], Any]) -> Callable[[Any], str]:
     )
 
 
+def _whole(value: Any) -> int:
+    """A column that was taken for whole numbers may hold something else in SQLite."""
+    try:
+        found = int(value)
+    except (ValueError, OverflowError):
+        raise InvalidText(f'invalid input syntax for type integer: "{value}"') from None
+    if not INT64_MIN <= found <= INT64_MAX:
+        raise OutOfRange("integer out of range")
+    return found
+
+
+def _fraction(value: Any) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        text = f'invalid input syntax for type double precision: "{value}"'
+        raise InvalidText(text) from None
+
+
 #: SQLite's values in the form that the columns' types ask for.
 _SHAPES: dict[ColumnType, Callable[[Any], Any]] = {
     ColumnType.STRING: str,
+    ColumnType.INTEGER: _whole,
+    ColumnType.DOUBLE: _fraction,
+    ColumnType.DATETIME: _whole,
     ColumnType.STRINGS: _list(str),
     ColumnType.INTEGERS: _list(int),
     ColumnType.BOOLEANS: _list(int),
-    ColumnType.INTERVAL: lambda micros: encode_interval(of_timedelta(timedelta(0, 0, micros))),
+    ColumnType.INTERVAL: lambda value: encode_interval(
+        of_timedelta(timedelta(0, 0, _whole(value)))
+    ),
 }
 
 

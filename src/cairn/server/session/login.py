@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import os
 
+from cairn.model.auth_rules import admits
+from cairn.model.catalog import ADMIN_ID
 from cairn.model.errors import (
     AuthenticationFailed,
+    InvalidAuthorization,
     InvalidParameter,
     NotOnlineYet,
     ProtocolViolation,
@@ -45,6 +48,8 @@ class Login:
         params: StartupParams,
         channel_binding: bytes | None = None,
         address: str = "",
+        *,
+        is_encrypted: bool = False,
     ) -> None:
         self._face, self.params = face, params
         self._binding = channel_binding
@@ -52,6 +57,13 @@ class Login:
         if not face.catalog.users:
             raise NotOnlineYet("this instance has not joined the cluster yet; try again")
         user = face.catalog.users.get(params.user)
+        is_admin = user is not None and user.id == ADMIN_ID
+        if not admits(
+            face.rules(), self.user, address, is_encrypted=is_encrypted, is_admin=is_admin
+        ):
+            face.audit.refused("login_refused", Who(self.user, address), address, why="rule")
+            how = "encrypted" if is_encrypted else "in clear"
+            raise InvalidAuthorization(f"no rule admits user '{self.user}' from {address}, {how}")
         limit = int(face.catalog.setting("auth_login_attempt_max") or 4)
         self._address = address
         self._locked = face.lockouts.is_locked(params.user, address, limit)

@@ -16,12 +16,12 @@ from typing import Any, cast
 
 import msgspec
 
+from cairn.model.catalog import ADMIN_ID
 from cairn.model.errors import (
     AccessDenied,
     CairnError,
     QueryCanceled,
     StatementInvalidated,
-    TooManyConnections,
 )
 from cairn.model.unexpected import owned
 from cairn.node.statements.context import ASKED, LATE, Context
@@ -34,7 +34,7 @@ from cairn.server.audit import Who, statement
 from cairn.server.caller import Caller
 from cairn.server.calls import calls
 from cairn.server.client import Doing
-from cairn.server.face import MAX_CONNECTIONS, PgFace
+from cairn.server.face import PgFace
 from cairn.server.session.blocks import ACTIONS, Block
 from cairn.server.session.copying import CopyIn, copy_out
 from cairn.server.session.extended import Extended
@@ -86,6 +86,8 @@ class Session(asyncio.Protocol):
         self.parameters = Parameters(face.instance.state)
         self.user, self.user_id = "", 0
         self.pid, self.cancel_key = 0, b""
+        self._from = ""  # the address
+        self._counted: str | None = None  # the user as whose connection it counts
         self.wants_metadata = False
         self.wants_invalidation = ""  # "", "seed" or "named": which text the error has
         self.is_simple = False  # an error ends the text, not the requests up to Sync
@@ -115,8 +117,11 @@ class Session(asyncio.Protocol):
         self.talk_over(cast(asyncio.Transport, transport))
         loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = loop.call_later(LOGIN_S, self._too_slow)
-        if len(self.face.sessions) >= MAX_CONNECTIONS:
-            self.hang_up(TooManyConnections("sorry, too many clients already"))
+        self._from = self._address()[0]
+        try:
+            self.face.connections.opened(self._from)
+        except CairnError as problem:
+            self.hang_up(problem)
 
     def talk_over(self, transport: asyncio.Transport) -> None:
         self.transport = transport
@@ -158,6 +163,7 @@ class Session(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self.face.sessions.pop(self.pid, None)
+        self.face.connections.closed(self._from, self._counted)
         self.close()
         self.cancelled.set()
         if self._working is not None:
@@ -299,6 +305,8 @@ class Session(asyncio.Protocol):
 
     def greeted(self) -> None:
         """Logged in: statements may come."""
+        self._counted = self.user
+        self.face.connections.logged_in(self.user, is_limited=self.user_id != ADMIN_ID)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

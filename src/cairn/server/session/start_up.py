@@ -53,7 +53,8 @@ class StartUp:
         binding = tls.binding if tls is not None and session.pg.encrypted else None
         peer = session.transport.get_extra_info("peername")
         address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
-        self._login = Login(session.face, request.params, binding, address)
+        encrypted = session.pg.encrypted
+        self._login = Login(session.face, request.params, binding, address, is_encrypted=encrypted)
         session.pg.auth_sasl(self._login.mechanisms())
 
     def sasl_initial(self, request: SaslInitial) -> None:

@@ -13,7 +13,7 @@ from functools import wraps
 from typing import Any
 
 from cairn.model.decimals import CONTEXT, checked, decode_decimal, encode_decimal
-from cairn.model.errors import DivisionByZero, OutOfRange
+from cairn.model.errors import DivisionByZero, OutOfRange, UndefinedFunction
 from cairn.model.unexpected import of_value
 from cairn.model.values import INT64_MAX, INT64_MIN
 
@@ -47,6 +47,23 @@ def total(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args)
         except Exception as problem:
             raise of_value(problem, function.__name__) from None
+
+    return call
+
+
+def known_by_name(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """For a function whose arguments nobody has looked at: any number of them, of any type."""
+
+    def call(*args: Any) -> Any:
+        try:
+            return function(*args)
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError):
+            raise UndefinedFunction(
+                f"function {name} does not take these arguments",
+                hint="look at their number and types",
+            ) from None
+        except Exception as problem:
+            raise of_value(problem, name) from None
 
     return call
 

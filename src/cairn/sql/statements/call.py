@@ -39,7 +39,8 @@ def _argument(cursor: Cursor) -> Any:
     negative = cursor.accept_op("-")
     token = cursor.take()
     if token.kind == "number":
-        number: int | float = float(token.value) if "." in token.value else int(token.value)
+        text = token.value
+        number: int | float = int(text) if text.isdigit() else float(text)
         return -number if negative else number
     if token.kind == "param" and not negative:
         if not 1 <= int(token.value) <= MAX_ARGUMENTS:

@@ -1,0 +1,70 @@
+"""What fuzzing has found, each once and plainly."""
+
+from __future__ import annotations
+
+import math
+import socket
+from typing import Any
+
+import msgspec
+import psycopg
+import pytest
+
+from cairn.client.settings import parse_dsn
+from cairn.model.errors import InvalidParameter
+from cairn.model.rpc import SchemaChangeRequest, WaitIndexRequest
+from tests.fuzz.target import Target
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("CALL cairn_status(1e308)", "42883"),
+        ("SELECT pg_get_userbyid()", "42883"),
+        ("SELECT pg_subscript() FROM pg_user", "42883"),
+        ("SELECT current_catalog(table_schema) FROM information_schema.tables", "42883"),
+        ("SELECT pg_item(relname, 'x') FROM pg_class", "42883"),
+        ("SELECT to_regtype(1, 2)::text FROM pg_namespace", "42883"),
+    ],
+)
+def test_wrong_arguments_are_an_error_of_the_statement(
+    target: Target,
+    text: str,
+    state: str,
+) -> None:
+    with target.node.connect() as connection, pytest.raises(psycopg.Error) as refused:
+        connection.execute(text)
+    assert refused.value.sqlstate == state
+
+
+def test_a_fraction_is_no_whole_number_in_the_catalogue(target: Target) -> None:
+    text = "SELECT 1e308, string_agg(matviewowner) FROM pg_matviews"
+    assert target.node.sql(text) == [(1e308, None)]
+
+
+@pytest.mark.parametrize("kind", [WaitIndexRequest, SchemaChangeRequest])
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, 1e300])
+def test_a_peers_time_limit_is_a_number_that_a_timer_takes(kind: Any, seconds: float) -> None:
+    values: dict[str, Any] = {each.encode_name: 1 for each in msgspec.structs.fields(kind)}
+    msgspec.convert(values, kind)
+    with pytest.raises(msgspec.ValidationError, match="timeout_s"):
+        msgspec.convert(values | {"timeout_s": seconds}, kind)
+
+
+@pytest.mark.parametrize("seconds", ["x", "nan", "-1", "inf", ""])
+def test_a_time_limit_in_a_dsn_is_a_number(seconds: str) -> None:
+    with pytest.raises(InvalidParameter):
+        parse_dsn(f"postgresql://admin@h/cairn?connect_timeout={seconds or '%20'}")
+
+
+def test_a_bad_request_behind_a_good_one_costs_its_connection(target: Target) -> None:
+    before = target.node.log().count("cairn.bug")
+    for _ in range(50):
+        with socket.create_connection(("127.0.0.1", target.http_port), 5) as client:
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n\xff\0 what\r\n\r\n")
+            client.shutdown(socket.SHUT_WR)
+            while client.recv(65536):
+                pass
+    assert target.node.log().count("cairn.bug") == before
