@@ -298,6 +298,17 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
         *("        elif not fence.is_master:\n", "        elif False:\n"),
         SIM + "a_replica_answers_for_new_buckets_when_it_has_their_rows",
     ),
+    (
+        *("carried", "moves: changes of buckets are forgotten", "node/consensus/global_state.py"),
+        *("            found |= keys\n", ""),
+        SIM + "a_move_is_done_only_when_the_source_s_replica_has_dropped_the_rows",
+    ),
+    (
+        *("carried", "moves: a fence keeps what was given away", "node/rows/data_plane.py"),
+        *("spliced(made.owned, out, ", "spliced(made.owned, [], "),
+        "tests/moves/test_carried_on.py"
+        "::test_routes_and_fences_that_are_carried_on_are_those_made_anew",
+    ),
     # --- streams ------------------------------------------------------------------------------
     (
         *("stream", "moves: records of moves are told", "server/calls/row_changes.py"),
