@@ -157,12 +157,8 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
         *("delta", "moves: rows and log of a delta are of two moments", OUT),
         *(
-            'all of it of one moment."""\n        self._connection.execute("BEGIN")\n        try:\n'
-            "            return self._delta(start, end, at, after, max_bytes, epoch)\n"
-            "        finally:\n            if self._connection.in_transaction:"
-            '  # not after a damaged page\n                self._connection.execute("COMMIT")',
-            'all of it of one moment."""\n'
-            "        return self._delta(start, end, at, after, max_bytes, epoch)",
+            "        with self._moment():\n            return self._delta(",
+            "        if True:\n            return self._delta(",
         ),
         DELTAS + "all_of_a_delta_is_of_one_moment",
     ),
