@@ -157,12 +157,8 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
         *("delta", "moves: rows and log of a delta are of two moments", OUT),
         *(
-            'all of it of one moment."""\n        self._connection.execute("BEGIN")\n        try:\n'
-            "            return self._delta(start, end, at, after, max_bytes, epoch)\n"
-            "        finally:\n            if self._connection.in_transaction:"
-            '  # not after a damaged page\n                self._connection.execute("COMMIT")',
-            'all of it of one moment."""\n'
-            "        return self._delta(start, end, at, after, max_bytes, epoch)",
+            "        with self._moment():\n            return self._delta(",
+            "        if True:\n            return self._delta(",
         ),
         DELTAS + "all_of_a_delta_is_of_one_moment",
     ),
@@ -297,6 +293,17 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
         *("replica", "moves: a replica answers for rows that it does not have yet", EXECUTION),
         *("        elif not fence.is_master:\n", "        elif False:\n"),
         SIM + "a_replica_answers_for_new_buckets_when_it_has_their_rows",
+    ),
+    (
+        *("carried", "moves: changes of buckets are forgotten", "node/consensus/global_state.py"),
+        *("            found |= keys\n", ""),
+        SIM + "a_move_is_done_only_when_the_source_s_replica_has_dropped_the_rows",
+    ),
+    (
+        *("carried", "moves: a fence keeps what was given away", "node/rows/data_plane.py"),
+        *("spliced(made.owned, out, ", "spliced(made.owned, [], "),
+        "tests/moves/test_carried_on.py"
+        "::test_routes_and_fences_that_are_carried_on_are_those_made_anew",
     ),
     # --- streams ------------------------------------------------------------------------------
     (

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from types import SimpleNamespace
 from typing import Any
 
 from cairn.model.cluster import Cluster
 from cairn.model.errors import CairnError
+from cairn.model.system_tables import PICO_BUCKET, PICO_REPLICASET
 from cairn.model.topology import Position
 from cairn.server import feed as feed_module
 from cairn.server.feed import Feed
@@ -49,8 +51,19 @@ def instance() -> Any:
     )
 
 
-def applied(index: int) -> Any:
-    return SimpleNamespace(term=3, index=index, events_01=["one"], events_02=["one", "two"])
+def applied(index: int, *texts: str, table: int = PICO_BUCKET.id) -> Any:
+    return SimpleNamespace(
+        term=3,
+        index=index,
+        events_01=list(texts or ["one"]),
+        events_02=list(texts or ["one", "two"]),
+        changes=[SimpleNamespace(table=table)],
+    )
+
+
+def told(session: Session) -> list[str]:
+    """The events that were pushed, whatever the writes."""
+    return re.findall(r"move-\d+", b"".join(session.pushed).decode("latin-1"))
 
 
 def test_one_that_does_not_read_is_dropped_with_a_reason_and_costs_the_others_nothing(
@@ -125,6 +138,59 @@ def test_a_crowd_is_told_in_slices_and_each_of_it_in_order(monkeypatch: Any) -> 
         for session in sessions[1:]:
             assert [b"first" in data for data in session.pushed] == [True, False]
         assert len(sessions[0].pushed) == 1
+        made.close()
+
+    asyncio.run(test())
+
+
+def test_three_thousand_moves_are_a_few_writes_to_each_of_many_subscribers(
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.setattr(feed_module, "timestamp", lambda runtime: "now")
+
+    async def test() -> None:
+        made = Feed(instance())
+        sessions = [Session(number) for number in range(300)]
+        for session in sessions:
+            await made.subscribe(session, "0.2", {})  # type: ignore[arg-type]
+            session.pushed.clear()
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        names = [f"move-{number}" for number in range(3_000)]
+        for index, name in enumerate(names, 41):
+            made._applied([applied(index, name)])
+        while any(told(session)[-1:] != names[-1:] for session in sessions):
+            await asyncio.sleep(0.01)
+        most = 2 + int((loop.time() - begun) / feed_module.GATHER_S)
+        assert all(told(session) == names for session in sessions)
+        assert max(len(session.pushed) for session in sessions) <= most < 300
+        assert {each["index"] for each in made.view()} == {3_040}
+        made.close()
+
+    asyncio.run(test())
+
+
+def test_what_is_not_about_buckets_is_told_at_once_behind_what_was_gathered(
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.setattr(feed_module, "timestamp", lambda runtime: "now")
+    monkeypatch.setattr(feed_module, "GATHER_S", 1_000.0)
+
+    async def test() -> None:
+        made = Feed(instance())
+        session, late = Session(1), Session(2)
+        await made.subscribe(session, "0.2", {})  # type: ignore[arg-type]
+        session.pushed.clear()
+        for number in range(3):
+            made._applied([applied(41 + number, f"move-{number}")])
+        assert told(session) == ["move-0"]  # the first after a quiet time is not kept back
+        made._applied([applied(44, "move-3", table=PICO_REPLICASET.id)])
+        assert told(session) == ["move-0", "move-1", "move-2", "move-3"]
+        assert len(session.pushed) == 2
+        made._applied([applied(45, "move-4")])
+        await made.subscribe(late, "0.2", {})  # type: ignore[arg-type]
+        assert told(session)[-1] == "move-4"  # it is in the snapshot of the late one
+        assert told(late) == []
         made.close()
 
     asyncio.run(test())

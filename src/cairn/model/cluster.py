@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any
 
 import msgspec
@@ -16,6 +17,9 @@ from cairn.model.topology import (
     Replicaset,
     Tier,
 )
+
+#: Tier and first bucket of a range.
+BucketKey = tuple[str, int]
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -89,6 +93,12 @@ class Cluster(msgspec.Struct, frozen=True):
 
     def tier_buckets(self, tier: str) -> list[BucketRange]:
         return [bucket for bucket in self.buckets if bucket.tier == tier]
+
+    def bucket_row(self, key: BucketKey) -> BucketRange | None:
+        """The range that begins there."""
+        at = bisect_left(self.buckets, key, key=lambda row: (row.tier, row.start))
+        found = self.buckets[at] if at < len(self.buckets) else None
+        return found if found is not None and (found.tier, found.start) == key else None
 
     def owned(self, replicaset: str) -> list[BucketRange]:
         """Ranges that the replicaset serves at this position."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -31,6 +32,23 @@ def without(ranges: Iterable[tuple[int, int]], start: int, end: int) -> Ranges:
         if high > end:
             found.append((max(low, end + 1), high))
     return tuple(found)
+
+
+def spliced(
+    ranges: Ranges, out: Sequence[tuple[int, int]], into: Sequence[tuple[int, int]]
+) -> Ranges:
+    """Without the spans `out`, then with those of `into`. Only what is near them is looked at."""
+    if not out and not into:
+        return ranges
+    first = min(start for start, _ in (*out, *into))
+    last = max(end for _, end in (*out, *into))
+    low = bisect_left(ranges, first - 1, key=lambda each: each[1])
+    high = bisect_right(ranges, last + 1, key=lambda each: each[0])
+    before = near = ranges[low:high]
+    for start, end in out:
+        near = without(near, start, end)
+    near = merged((*near, *into))
+    return ranges if near == before else (*ranges[:low], *near, *ranges[high:])
 
 
 def subtract(ranges: Iterable[tuple[int, int]], others: Iterable[tuple[int, int]]) -> Ranges:

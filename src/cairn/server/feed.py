@@ -20,7 +20,13 @@ from cairn.model.errors import (
     LimitExceeded,
 )
 from cairn.model.events import VERSIONS, Version, encode
-from cairn.model.system_tables import CAIRN_EVENT, PICO_INSTANCE
+from cairn.model.system_tables import (
+    CAIRN_EVENT,
+    CAIRN_MOVE,
+    PICO_BUCKET,
+    PICO_INSTANCE,
+    PICO_PROPERTY,
+)
 from cairn.model.topology import Position
 from cairn.node.instance import Instance
 from cairn.node.runtime import spawn, timestamp
@@ -34,7 +40,10 @@ log = logging.getLogger("cairn.feed")
 MAX_UNSENT = 4 * 1024 * 1024
 SLICE = 500  # subscribers written to in one turn of the loop
 HEARTBEAT_S = 2.0
+GATHER_S = 0.1  # between two writes while buckets move: many moves are few writes
+GATHER_MAX = 1_000  # events
 AHEAD_S = 2.0  # how long a client that knows more than this instance is waited for
+_OF_MOVES = {PICO_BUCKET.id, CAIRN_MOVE.id, PICO_PROPERTY.id}
 _ALIASES = ("smart_connector", "_pq_.smart_connector")
 
 
@@ -76,6 +85,11 @@ class Feed:
         self._subscribers: dict[Client, Subscriber] = {}
         self._snapshots: dict[Version, tuple[Position, bytes]] = {}
         self._line: deque[_Slice] = deque()  # what is still to be written, in order
+        self._gathered_01: list[str] = []
+        self._gathered_02: list[str] = []
+        self._gathered_at: Position | None = None  # None: nothing is gathered
+        self._next_at = 0.0  # before this moment events of moves are gathered
+        self._timer: asyncio.TimerHandle | None = None
         self.events_sent = 0
         self.dropped = 0
         instance.on_applied.append(self._applied)
@@ -85,6 +99,8 @@ class Feed:
 
     def close(self) -> None:
         self._beating.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     # --- subscribing ------------------------------------------------------------------------------
 
@@ -98,6 +114,7 @@ class Feed:
         after = _position(options.get("smart_connector_after"))
         if after is not None and version != "0.1":
             await self._wait_for(after)
+        self._flush()  # to those who are here: it is part of what the new one gets
         position = self._position()
         if after is None or version == "0.1" or not self._resume(session, after, position):
             self._send_snapshot(session, version, position)
@@ -160,13 +177,41 @@ class Feed:
 
     def _applied(self, done: list[Applied]) -> None:
         last = Position(done[-1].term, done[-1].index)
-        self._tell(
-            [text for each in done for text in each.events_01],
-            [text for each in done for text in each.events_02],
-            last,
+        told_01 = [text for each in done for text in each.events_01]
+        told_02 = [text for each in done for text in each.events_02]
+        if self._gathered_at is None and not told_01 and not told_02:
+            self._tell([], [], last)
+            return
+        self._gathered_01 += told_01
+        self._gathered_02 += told_02
+        self._gathered_at = last
+        may_wait = all(
+            change.table in _OF_MOVES
+            for each in done
+            if each.events_01 or each.events_02
+            for change in each.changes
         )
+        loop = asyncio.get_running_loop()
+        is_due = loop.time() >= self._next_at or len(self._gathered_02) > GATHER_MAX
+        if is_due or not may_wait:
+            self._flush()
+        elif self._timer is None:
+            self._timer = loop.call_at(self._next_at, self._flush)
+
+    def _flush(self) -> None:
+        """What was gathered is one write to each subscriber."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._gathered_at is None:
+            return
+        told_01, told_02, position = self._gathered_01, self._gathered_02, self._gathered_at
+        self._gathered_01, self._gathered_02, self._gathered_at = [], [], None
+        self._next_at = asyncio.get_running_loop().time() + GATHER_S
+        self._tell(told_01, told_02, position)
 
     def _installed(self, told_01: list[str], told_02: list[str]) -> None:
+        self._flush()
         self._tell(told_01, told_02, self._position())
 
     def _tell(self, told_01: list[str], told_02: list[str], position: Position) -> None:
@@ -230,6 +275,7 @@ class Feed:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_S)
+            self._flush()
             position = self._position()
             data = notice_response(encode(heartbeat(position)), "NOTICE", "00000")
             if not self._line:  # else they are being told more than a heartbeat would

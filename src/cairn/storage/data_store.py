@@ -99,7 +99,8 @@ class Fence(msgspec.Struct, frozen=True):
 
     def touches(self, low: int, high: int) -> bool:
         """Whether any of these buckets is ours, frozen or not."""
-        return any(start <= high and end >= low for start, end in self.owned)
+        at = bisect_right(self.owned, (high, _LAST)) - 1
+        return at >= 0 and self.owned[at][1] >= low
 
     def has_given(self, move: int) -> bool:
         """Whether the hand-over is known here, also when the buckets came back since."""

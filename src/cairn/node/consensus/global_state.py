@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from cairn.governor.view import QueuedOperation
 from cairn.model import ops
 from cairn.model import system_tables as system
 from cairn.model.catalog import Catalog
-from cairn.model.cluster import Cluster
+from cairn.model.cluster import BucketKey, Cluster
 from cairn.model.pictures import catalog_of, cluster_of
 from cairn.model.schema import Table
 from cairn.model.topology import Position
@@ -52,6 +53,7 @@ _CATALOGUE = {
 
 _QUEUE_COLUMNS = ", ".join(system.PICO_GOVERNOR_QUEUE.physical_columns)
 _QUEUE_SEEN = 50
+TOUCHED = 1_000  # changes of buckets that are remembered for those who carry on what they made
 
 
 class GlobalState:
@@ -62,6 +64,8 @@ class GlobalState:
         self.cluster = Cluster()
         self.catalog = Catalog()
         self.key_positions: ops.KeyPositions = {}
+        self._touched: deque[tuple[int, frozenset[BucketKey]]] = deque(maxlen=TOUCHED)
+        self._touched_from = 0  # pictures before this index were not carried on from there
         self.joined_addresses: dict[int, str] = {}
         self.joined_at = 0  # entries below this index are older than what joining told us
         self.news = asyncio.Event()  # set, and replaced, with every new picture
@@ -89,10 +93,36 @@ class GlobalState:
             # Only what changed is read: with many ranges of buckets all of it would be long.
             changes = (change for applied in done for change in applied.changes)
             self.cluster = advanced(self.cluster, changes, position)
+            self._note_touched(done, position)
         else:
             self.cluster = msgspec.structs.replace(self.cluster, position=position)
         if touched & _CATALOGUE:
             self._read_catalog(position)
+
+    def _note_touched(self, done: list[Applied], position: Position) -> None:
+        keys = frozenset(
+            (row[0], row[1])
+            for applied in done
+            for change in applied.changes
+            if change.table == system.PICO_BUCKET.id
+            for row in (change.old, change.new)
+            if row is not None
+        )
+        if keys:
+            if len(self._touched) == TOUCHED:
+                self._touched_from = self._touched[0][0]
+            self._touched.append((position.index, keys))
+
+    def touched_since(self, picture: Cluster) -> set[BucketKey] | None:
+        """Which ranges of buckets may differ from an earlier picture; None: any of them."""
+        if picture.position.index < self._touched_from:
+            return None
+        found: set[BucketKey] = set()
+        for index, keys in reversed(self._touched):
+            if index <= picture.position.index:
+                break
+            found |= keys
+        return found
 
     def announce(self) -> None:
         """Whoever waits for another picture of the cluster looks again."""
@@ -108,6 +138,8 @@ class GlobalState:
     def _read_cluster(self, position: Position) -> None:
         before = self.cluster.problems
         self.cluster = cluster_of(self.rows, position)
+        self._touched.clear()
+        self._touched_from = position.index + 1  # nobody has this very picture yet
         _tell(before, self.cluster.problems)
 
     def _read_catalog(self, position: Position) -> None:

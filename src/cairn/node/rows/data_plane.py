@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import apsw
@@ -12,7 +12,7 @@ import msgspec
 
 from cairn.model import ops
 from cairn.model.catalog import Catalog
-from cairn.model.cluster import Cluster
+from cairn.model.cluster import BucketKey, Cluster
 from cairn.model.errors import (
     CairnError,
     NoMaster,
@@ -31,7 +31,7 @@ from cairn.model.rpc import (
     VclockResponse,
 )
 from cairn.model.schema import Table
-from cairn.model.spans import merged
+from cairn.model.spans import Ranges, merged, spliced
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.runtime import spawn
@@ -54,6 +54,7 @@ class DataPlane:
         self._name, self.store, self._disk = name, store, disk
         self._state, self._runner = state, runner
         self.fence = Fence()
+        self._made_of: tuple[Cluster, Fence] | None = None  # what the last fence was made of
         self.epoch, self.vclock = store.position()  # as of the last finished group
         self.versions = store.versions  # of tables, likewise: rows of a later one are not seen yet
         self._watchers: list[asyncio.Future[None]] = []
@@ -167,7 +168,15 @@ class DataPlane:
         self.reconcile()
 
     def _fence_of(self, cluster: Cluster) -> Fence:
-        return fence_of(self._name, cluster)
+        made, touched = self._made_of, None
+        if made is not None:
+            touched = self._state.touched_since(made[0])
+        if made is None or touched is None:
+            fence = fence_of(self._name, cluster)
+        else:
+            fence = fence_after(self._name, made[0], made[1], cluster, touched)
+        self._made_of = (cluster, fence)
+        return fence
 
     # --- what the governor asks -----------------------------------------------------------------
 
@@ -290,23 +299,56 @@ class DataPlane:
             self._reshape(shape)
 
 
+def fence_after(
+    name: str, before: Cluster, made: Fence, cluster: Cluster, touched: Iterable[BucketKey]
+) -> Fence:
+    """The same as `fence_of`, from the fence of an earlier picture and the ranges that changed.
+
+    The cost does not grow with the number of ranges: each bucket event comes here.
+    """
+    me, was = cluster.instances.get(name), before.instances.get(name)
+    mine = me.replicaset_name if me is not None else ""
+    if was is None or was.replicaset_name != mine or mine not in before.replicasets:
+        return fence_of(name, cluster)
+    keys = list(touched)
+    rows = [row for key in keys if (row := before.bucket_row(key)) and row.owner == mine]
+    out = [(row.start, row.end) for row in rows]
+    rows = [row for key in keys if (row := cluster.bucket_row(key)) and row.owner == mine]
+    return _fence(
+        name,
+        cluster,
+        spliced(made.ranges, out, [(row.start, row.end) for row in rows if row.is_writable]),
+        spliced(made.owned, out, [(row.start, row.end) for row in rows]),
+    )
+
+
 def fence_of(name: str, cluster: Cluster) -> Fence:
     """What the writer of an instance may do, as this picture says."""
+    me = cluster.instances.get(name)
+    rows = cluster.owned(me.replicaset_name) if me is not None else []
+    return _fence(
+        name,
+        cluster,
+        merged((row.start, row.end) for row in rows if row.is_writable),
+        merged((row.start, row.end) for row in rows),
+    )
+
+
+def _fence(name: str, cluster: Cluster, ranges: Ranges, owned: Ranges) -> Fence:
     me = cluster.instances.get(name)
     replicaset = cluster.replicasets.get(me.replicaset_name) if me else None
     if replicaset is None:
         return Fence()
     master = cluster.master_of(replicaset.name)
     is_master = master is me and replicaset.target_master_name == name
-    owned = cluster.owned(replicaset.name)
     tier = cluster.tiers.get(replicaset.tier)
     return Fence(
         epoch=replicaset.epoch,
         is_master=is_master,
         is_sync=tier is not None and tier.replication_mode == "sync",
         master=replicaset.current_master_name,
-        ranges=merged((row.start, row.end) for row in owned if row.is_writable),
-        owned=merged((row.start, row.end) for row in owned),
+        ranges=ranges,
+        owned=owned,
         incoming=tuple(
             (move.id, move.start, move.end)
             for move in cluster.moves.values()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from copy import copy
 
 from cairn.governor.buckets import waiting_for
-from cairn.model.cluster import Cluster
+from cairn.model.cluster import BucketKey, Cluster
 from cairn.model.errors import NoMaster, NotInPrerequisiteState, NotOwner
-from cairn.model.spans import Ranges, merged
-from cairn.model.topology import Grade
+from cairn.model.spans import Ranges, merged, spliced
+from cairn.model.topology import BucketRange, Grade
 
 
 class Routes:
@@ -19,16 +20,54 @@ class Routes:
         self.cluster = cluster
         self._starts: dict[str, list[int]] = {}
         self._owners: dict[str, list[str]] = {}
-        ranges: dict[str, dict[str, list[tuple[int, int]]]] = {}  # tier → replicaset → ranges
+        self._ranges: dict[str, dict[str, Ranges]] = {}  # tier → replicaset → what it owns
+        ranges: dict[str, dict[str, list[tuple[int, int]]]] = {}
         for bucket in cluster.buckets:
             self._starts.setdefault(bucket.tier, []).append(bucket.start)
             self._owners.setdefault(bucket.tier, []).append(bucket.owner)
             of_tier = ranges.setdefault(bucket.tier, {})
             of_tier.setdefault(bucket.owner, []).append((bucket.start, bucket.end))
-        self._ranges: dict[str, dict[str, Ranges]] = {
-            tier: {owner: merged(found) for owner, found in of_tier.items()}
-            for tier, of_tier in ranges.items()
-        }
+        for tier, of_tier in ranges.items():
+            self._ranges[tier] = {owner: merged(found) for owner, found in of_tier.items()}
+
+    def after(self, cluster: Cluster, touched: Iterable[BucketKey]) -> Routes:
+        """The same as `Routes(cluster)`, from these and the ranges that changed since.
+
+        The cost does not grow with the number of ranges. What statements hold stays as it was.
+        """
+        found = copy(self)
+        found.cluster = cluster
+        keys = list(touched)
+        if not keys:
+            return found
+        found._starts, found._owners, found._ranges = (
+            dict(self._starts),
+            dict(self._owners),
+            dict(self._ranges),
+        )
+        for tier in {tier for tier, _ in keys}:
+            found._starts[tier] = list(self._starts.get(tier, ()))
+            found._owners[tier] = list(self._owners.get(tier, ()))
+            found._ranges[tier] = dict(self._ranges.get(tier, {}))
+        out = [row for key in keys if (row := self.cluster.bucket_row(key)) is not None]
+        into = [row for key in keys if (row := cluster.bucket_row(key)) is not None]
+        for row in out:
+            at = bisect_left(found._starts[row.tier], row.start)
+            del found._starts[row.tier][at], found._owners[row.tier][at]
+        for row in into:
+            at = bisect_left(found._starts[row.tier], row.start)
+            found._starts[row.tier].insert(at, row.start)
+            found._owners[row.tier].insert(at, row.owner)
+        for tier, owner in {(row.tier, row.owner) for row in (*out, *into)}:
+            ranges = found._ranges[tier]
+            ranges[owner] = spliced(
+                ranges.get(owner, ()), _spans(out, tier, owner), _spans(into, tier, owner)
+            )
+            if not ranges[owner]:
+                del ranges[owner]
+        for tier in {row.tier for row in out if not found._starts[row.tier]}:
+            del found._starts[tier], found._owners[tier], found._ranges[tier]
+        return found
 
     def owner(self, tier: str, bucket: int) -> str:
         """The replicaset that owns a bucket."""
@@ -94,3 +133,7 @@ class Routes:
         return NotInPrerequisiteState(
             f"tier {tier} has no buckets yet: waiting for {why}", sqlstate="57P03"
         )
+
+
+def _spans(rows: Iterable[BucketRange], tier: str, owner: str) -> list[tuple[int, int]]:
+    return [(row.start, row.end) for row in rows if (row.tier, row.owner) == (tier, owner)]

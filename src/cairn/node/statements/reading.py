@@ -61,7 +61,9 @@ class Reads:
     @property
     def routes(self) -> Routes:
         if self._routes.cluster is not self.state.cluster:
-            self._routes = Routes(self.state.cluster)
+            cluster, touched = self.state.cluster, self.state.touched_since(self._routes.cluster)
+            known = self._routes
+            self._routes = Routes(cluster) if touched is None else known.after(cluster, touched)
         return self._routes
 
     # --- reads ------------------------------------------------------------------------------------

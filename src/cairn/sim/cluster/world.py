@@ -16,6 +16,8 @@ from cairn.model.cluster import Cluster
 from cairn.model.topology import Grade, Tier
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.instance import Instance
+from cairn.node.rows.data_plane import fence_of
+from cairn.node.rows.routes import Routes
 from cairn.sim.cluster.checks import Checks, Violation, check_masters
 from cairn.sim.cluster.loop import PROCESS, VirtualLoop
 from cairn.sim.cluster.node import SimNode
@@ -85,8 +87,15 @@ class World:
         work.result()
         self._look()
         for node in self.running():
-            if node.instance is not None and not node.instance.state.is_as_on_disk():
+            if node.instance is None:
+                continue
+            if not node.instance.state.is_as_on_disk():
                 raise Violation(f"{node.name} has another picture than its tables")
+            cluster, routes = node.instance.state.cluster, node.instance.executor.reads.routes
+            if vars(routes) != vars(Routes(cluster)):
+                raise Violation(f"{node.name} has other routes than its picture")
+            if node.instance.data.fence != fence_of(node.name, cluster):
+                raise Violation(f"{node.name} has another fence than its picture")
 
     def _look(self) -> None:
         check_masters(list(self.nodes.values()))
