@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from cairn.pgwire.client import PgClient
 
 ROUNDS = int(os.environ.get("ROUNDS", "7"))
 IDLE = int(os.environ.get("IDLE", "10000"))
+SELECT_ROWS = int(os.environ.get("SELECT_ROWS", "1000000"))
 ARROW_ROWS = int(os.environ.get("ARROW_ROWS", "500000"))
 PASSWORD = "T0psecret1"
 
@@ -117,6 +119,78 @@ def hop(demo: Demo) -> None:
     print(f"latency through one hop                  {ratio:.2f}×   {direct:.0f} → {hopped:.0f} µs")
 
 
+def whole_table(demo: Demo, peer: Postgres) -> None:
+    """`SELECT *` of all rows, read by the same client row by row; and what the asker held."""
+    ours = psycopg.connect(demo.dsn(), autocommit=True)
+    theirs = psycopg.connect(
+        f"host=127.0.0.1 port={peer.port} user=admin dbname=postgres", autocommit=True
+    )
+    with ours, theirs:
+        for connection, columns in (
+            (ours, "(id INT PRIMARY KEY, name TEXT, value DOUBLE) DISTRIBUTED BY (id)"),
+            (theirs, "(id BIGINT PRIMARY KEY, name TEXT, value FLOAT8)"),
+        ):
+            connection.execute(f"CREATE TABLE whole {columns}")
+            with connection.cursor().copy("COPY whole FROM STDIN") as copy:
+                for start in range(0, SELECT_ROWS, 10_000):
+                    lines = (f"{at}\t{at:032d}\t{at / 7}\n" for at in range(start, start + 10_000))
+                    copy.write("".join(lines))
+        for text in ("SELECT * FROM whole", "SELECT * FROM whole ORDER BY value"):
+            idle_kib = resident_kib(demo.pid)
+            rates: dict[str, list[float]] = {"ours": [], "theirs": []}
+            peak_kib = 0
+            for _ in range(3):
+                for name, connection in (("ours", ours), ("theirs", theirs)):
+                    with Peak(demo.pid) as peak:
+                        rates[name].append(SELECT_ROWS / selected(connection, text))
+                    peak_kib = max(peak_kib, peak.kib)
+            mine, its = (statistics.median(rates[name]) for name in ("ours", "theirs"))
+            print(
+                f"{text}: {SELECT_ROWS} rows, {mine:.0f} rows/s, PostgreSQL {its:.0f} rows/s "
+                f"({mine / its:.2f}x), the asker's peak {(peak_kib - idle_kib) / 1024:.0f} MiB "
+                "over idle"
+            )
+
+
+def selected(connection: psycopg.Connection[object], text: str) -> float:
+    """Seconds until the client has taken all rows, in single-row mode, without making values."""
+    begun, count = time.perf_counter(), 0
+    pg = connection.pgconn
+    pg.send_query(text.encode())
+    pg.set_single_row_mode()
+    while (result := pg.get_result()) is not None:
+        assert not result.error_message, result.error_message
+        count += result.ntuples
+    assert count == SELECT_ROWS, count
+    return time.perf_counter() - begun
+
+
+def resident_kib(pid: int) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.split("VmRSS:")[1].split()[0])
+
+
+class Peak(threading.Thread):
+    """The most that a process has held, looked at 50 times a second."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self._pid, self.kib = pid, 0
+        self._ending = threading.Event()
+
+    def run(self) -> None:
+        while not self._ending.wait(0.02):
+            self.kib = max(self.kib, resident_kib(self._pid))
+
+    def __enter__(self) -> Peak:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self.join()
+
+
 def anonymous_kib(pid: int) -> int:
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Anonymous:"):
@@ -186,6 +260,12 @@ def main() -> None:
         idle(demo)
     finally:
         demo.stop()
+    demo, peer = Demo(2), Postgres()
+    try:
+        whole_table(demo, peer)
+    finally:
+        demo.stop()
+        peer.stop()
     demo, peer = Demo(1), Postgres()
     try:
         arrow_out(demo, peer)

@@ -451,7 +451,7 @@ def test_show_all_lists_every_parameter_with_its_value_here(cluster: Cluster) ->
         connection.execute("SET application_name = 'me'")
         listed = dict(connection.execute("SHOW ALL").fetchall())
         assert (listed["application_name"], listed["server_encoding"]) == ("me", "UTF8")
-        assert listed["sql_motion_row_max"] == "5000"
+        assert listed["sql_motion_row_max"] == "0"
         assert connection.execute("SELECT current_setting('server_version')").fetchone() == (
             "15.0",
         )

@@ -52,7 +52,7 @@ def test_a_point_read_shows_its_bucket(cluster: Cluster) -> None:
         '        scan "t"',
         "execution options:",
         "    sql_vdbe_opcode_max = 0",
-        "    sql_motion_row_max = 5000",
+        "    sql_motion_row_max = 0",
         "buckets = [1934]",
     ]
 

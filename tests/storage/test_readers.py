@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from cairn.model.errors import CairnError, LimitExceeded, MotionLimit
-from cairn.storage.readers import Merger, RowReader, TooLongHere
+from cairn.storage.readers import RowReader, TooLongHere
 
 COUNTING = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r)"
 MIB = 1024 * 1024
@@ -39,15 +39,6 @@ def test_rows_that_do_not_fit_are_refused_and_the_next_read_goes_on(
     )
     assert reader.rows(f"{COUNTING} SELECT n FROM r LIMIT 3", (), 0, never()) == [(1,), (2,), (3,)]
     reader.close()
-
-
-def test_merged_rows_that_do_not_fit_are_refused_and_the_next_merge_goes_on(
-    files: tuple[Path, Path],
-) -> None:
-    merger = Merger(files[1], lambda _: None, answer_bytes=MIB)
-    with pytest.raises(LimitExceeded):
-        merger.merge([(1, [(1,)])], f"{COUNTING} SELECT n, x0 FROM r, m0", (), never())
-    assert merger.merge([(1, [(7,), (8,)])], "SELECT x0 FROM m0", (), never()) == [(7,), (8,)]
 
 
 def test_as_many_rows_as_are_allowed_are_taken(files: tuple[Path, Path]) -> None:

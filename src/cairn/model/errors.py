@@ -207,6 +207,12 @@ class MotionLimit(CairnError):
     sqlstate = "54000"
 
 
+class ReadInterrupted(CairnError):
+    """Rows of a longer answer were told, and the rest of it cannot be had any more."""
+
+    sqlstate = "40001"
+
+
 class NotOnlineYet(CairnError):
     """The instance has not reached Online."""
 

@@ -33,6 +33,10 @@ RECORD_BYTES = 48 * MIB
 STATEMENT_CHARS = 8 * MIB
 #: Rows of one read that an instance holds before the first is sent, about.
 ANSWER_BYTES = 512 * MIB
+#: Rows of a longer answer that travel at once, about: heartbeats of the link go in between.
+PIECE_BYTES = MIB
+#: Temporary files of one statement, unless `sql_spill_max_bytes` says otherwise.
+SPILL_BYTES = 8192 * MIB
 #: Rows of a COPY that go into one entry of a global table.
 COPY_ENTRY_BYTES = 4 * MIB
 #: One message of a client: a value that it sends, or a piece of a COPY.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cairn.model import limits
 from cairn.model.catalog import Catalog
 
 #: `_pico_db_config` of a new cluster; the names are those of ALTER SYSTEM.
@@ -27,7 +28,8 @@ SETTINGS: dict[str, Any] = {
     "governor_raft_op_timeout": 3.0,
     "governor_common_rpc_timeout": 3.0,
     "governor_rpc_batch_size": 200,
-    "sql_motion_row_max": 5000,
+    "sql_motion_row_max": 0,  # no limit
+    "sql_spill_max_bytes": limits.SPILL_BYTES,  # of one statement; 0: no limit
     "sql_vdbe_opcode_max": 0,  # no limit
     "sql_ddl_timeout": 60.0,
     "ddl_apply_timeout": 30.0,

@@ -252,7 +252,7 @@ class SchemaChangeResponse(msgspec.Struct, frozen=True):
     refusal: str | None = None
 
 
-class ReadRequest(msgspec.Struct, frozen=True):
+class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fragment of a query, run where its rows are."""
 
     sql: str
@@ -264,11 +264,29 @@ class ReadRequest(msgspec.Struct, frozen=True):
     row_max: int = 0  # 0: no limit
     opcode_max: int = 0  # steps of SQLite's machine, likewise
     is_local: bool = False  # sync mode: told although a majority may not have what was seen
+    piece_bytes: int = 0  # about so much of the answer at a time; 0: all of it
+    cursor: int = 0  # by this number the asker will ask for the next piece
 
 
-class ReadResponse(msgspec.Struct, frozen=True):
+class ReadResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: list[tuple[Any, ...]]
     stale_s: float | None = None  # of a replica: how long ago it last had all of its master's rows
+    cursor: int = 0  # there is more, under this number
+
+
+class ReadPiece(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A `ReadResponse` whose rows were encoded where they were read, not on the event loop."""
+
+    rows: msgspec.Raw
+    stale_s: float | None = None
+    cursor: int = 0
+
+
+class ReadMore(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The next piece of an answer; `is_end`: nobody wants the rest."""
+
+    cursor: int
+    is_end: bool = False
 
 
 class WriteRequest(msgspec.Struct, frozen=True):

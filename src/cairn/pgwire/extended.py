@@ -120,6 +120,12 @@ class Portal(msgspec.Struct, Generic[Plan]):
     sent: int = 0
     is_raw: bool = False  # whether `rows` still have to be converted
     is_run: bool = False  # a statement runs once: what it gave may be fetched later, in parts
+    more: Any = None  # what follows `rows`; closed with the portal
+
+    def close(self) -> None:
+        if self.more is not None:
+            self.more.close()
+            self.more = None
 
 
 class StatementBook(Generic[Plan]):
@@ -174,6 +180,8 @@ class StatementBook(Generic[Plan]):
         name = request.portal
         if name:
             self._check_portal(name)
+        elif self._portals:
+            self._end_portal(b"")
         portal = self._portals[name] = Portal(name, statement, values, shape)
         return portal
 
@@ -193,11 +201,16 @@ class StatementBook(Generic[Plan]):
     def close(self, kind: str, name: bytes) -> None:
         """Closing what does not exist is fine. A statement takes its portals with it."""
         if kind == "P":
-            self._portals.pop(name, None)
+            self._end_portal(name)
             return
         statement = self._statements.pop(name, None)
         for each in [p for p in self._portals.values() if p.statement is statement]:
-            del self._portals[each.name]
+            self._end_portal(each.name)
+
+    def _end_portal(self, name: bytes) -> None:
+        portal = self._portals.pop(name, None)
+        if portal is not None:
+            portal.close()
 
     def deallocate(self, name: bytes) -> None:
         """SQL's DEALLOCATE, which wants the statement to exist."""
@@ -206,19 +219,22 @@ class StatementBook(Generic[Plan]):
 
     def deallocate_all(self) -> None:
         self._statements.clear()
-        self._portals.clear()
+        self.end_transaction()
 
     def begin_simple_query(self) -> None:
         """A simple query replaces the unnamed statement and portal."""
         self._statements.pop(b"", None)
-        self._portals.pop(b"", None)
+        if self._portals:
+            self._end_portal(b"")
 
     def sync(self, *, in_transaction: bool) -> None:
         """Portals live as long as their transaction; outside of one that is until Sync."""
         if not in_transaction and self._portals:
-            self._portals.clear()
+            self.end_transaction()
 
     def end_transaction(self) -> None:
+        for portal in self._portals.values():
+            portal.close()
         self._portals.clear()
 
 

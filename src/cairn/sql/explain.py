@@ -49,7 +49,7 @@ from cairn.sql.plans import (
 from cairn.sql.typing_rules import NAMES
 
 QueryPlan = Callable[[str, tuple[Any, ...]], Sequence[Sequence[Any]]]
-DEFAULT_OPTIONS = {"sql_vdbe_opcode_max": 0, "sql_motion_row_max": 5000}
+DEFAULT_OPTIONS = {"sql_vdbe_opcode_max": 0, "sql_motion_row_max": 0}
 _RULE = "─" * 70
 
 

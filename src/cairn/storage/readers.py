@@ -1,7 +1,7 @@
-"""Reading connections: rows joined with the global tables, and a merge table in memory.
+"""Reading connections: rows joined with the global tables.
 
 The event loop's reader runs only what it can finish at once; whatever takes longer is handed to
-a thread with a connection of its own, so that no cursor ever stays open.
+a thread with a connection of its own, so that no cursor ever stays open there.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 import apsw
 
 from cairn.model import limits
-from cairn.model.errors import CairnError, LimitExceeded, MotionLimit, QueryCanceled
+from cairn.model.errors import CairnError, LimitExceeded, QueryCanceled
 from cairn.model.unexpected import of_value
 from cairn.storage.checksums import is_damage, page_damaged
+from cairn.storage.pieces import Piece, Pieces, Row, too_many
 
-Row = tuple[Any, ...]
 Register = Callable[[apsw.Connection], None]
 QUICK_S = 0.002  # what a read may take on the event loop
 ANSWER_BYTES = limits.ANSWER_BYTES
@@ -31,8 +31,9 @@ NOTED = 5_000  # statements that a reader remembers
 LOOK_EVERY = 2_000  # steps of SQLite's machine between two looks at the clock
 
 
-def _attach(connection: apsw.Connection, path: Path, name: str) -> None:
-    connection.execute(f"ATTACH 'file:{path}?mode=ro' AS {name}")
+def attach(connection: apsw.Connection, path: Path, name: str, vfs: str = "") -> None:
+    way = f"&vfs={vfs}" if vfs else ""
+    connection.execute(f"ATTACH 'file:{path}?mode=ro{way}' AS {name}")
 
 
 _READING = {
@@ -71,6 +72,7 @@ class RowReader:
         register: Register,
         answer_bytes: int = ANSWER_BYTES,
         heavy: Iterable[str] = (),
+        cache_kib: int = 32_000,
     ) -> None:
         self._answer_bytes = answer_bytes
         self._heavy_words = [f"{name}(" for name in heavy]
@@ -78,9 +80,9 @@ class RowReader:
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         self.connection = apsw.Connection(str(data), flags=flags, statementcachesize=1000)
         self.connection.set_busy_timeout(10_000)
-        _attach(self.connection, raft, "raft")
+        attach(self.connection, raft, "raft")
         register(self.connection)
-        self.connection.pragma("cache_size", -32_000)
+        self.connection.pragma("cache_size", -cache_kib)
         self._is_opening = False  # a transaction of our own, not of some text
         self.connection.authorizer = self._may  # from here on, whoever the text comes from
         self._is_quick = False
@@ -97,7 +99,7 @@ class RowReader:
 
     def quick(self, sql: str, args: Sequence[Any]) -> list[Row] | None:
         """All rows, or None when it would take too long for the event loop."""
-        is_heavy = self._heavy.get(sql)
+        is_heavy = self._heavy.get(sql)  # as in `_may_be_quick`: every point read comes here
         if is_heavy is None:
             is_heavy = self._note(sql)
         if is_heavy:
@@ -112,6 +114,35 @@ class RowReader:
             return None
         except Exception as problem:
             raise translated(problem) from None
+
+    def quick_piece(self, sql: str, args: Sequence[Any], most: int) -> Piece | None:
+        """The same for rows that may be long: all of them in one piece, or None."""
+        if not self._may_be_quick(sql):
+            return None
+        cursor: apsw.Cursor | None = None
+        try:
+            cursor = self.connection.execute(sql, args)
+            piece = Pieces(cursor).take(most)
+        except apsw.InterruptError:
+            return None
+        except Exception as problem:
+            raise translated(problem) from None
+        finally:
+            if cursor is not None:
+                cursor.close(True)
+        return piece if piece.is_last else None
+
+    def _may_be_quick(self, sql: str) -> bool:
+        is_heavy = self._heavy.get(sql)
+        if is_heavy is None:
+            is_heavy = self._note(sql)
+        if is_heavy:
+            return False
+        if not self._is_quick:
+            self._look_at_the_clock()
+        self._begun = monotonic()
+        self.count += 1
+        return True
 
     def _note(self, sql: str) -> bool:
         """Whether it calls a function whose work cannot be ended in the middle."""
@@ -139,6 +170,7 @@ class RowReader:
         cancelled: Cancelled,
         opcode_max: int = 0,
         check: Callable[[], None] | None = None,
+        answer_bytes: int = 0,
     ) -> list[Row]:
         """All rows, however long it takes, unless cancelled, too many or at too many steps.
 
@@ -146,22 +178,29 @@ class RowReader:
         may be told then may be told at the end.
         """
         self._is_quick = False
-        steps = _Steps(cancelled, opcode_max)
+        steps = Steps(cancelled, opcode_max)
         self.connection.set_progress_handler(steps, steps.every)
         try:
             if check is not None:
-                self._transaction("BEGIN")
-                self.connection.execute("SELECT 1 FROM main.vclock LIMIT 1").fetchall()
-                check()
-            return taken(self.connection.execute(sql, args), row_max, self._answer_bytes)
+                self.begin(check)
+            most = answer_bytes or self._answer_bytes
+            return taken(self.connection.execute(sql, args), row_max, most)
         except apsw.InterruptError:
             raise steps.problem() from None
         except Exception as problem:
             raise translated(problem) from None
         finally:
-            if self.connection.in_transaction:
-                self._transaction("COMMIT")
-            self.connection.set_progress_handler(None)
+            self.end()
+
+    def begin(self, check: Callable[[], None]) -> None:
+        self._transaction("BEGIN")
+        self.connection.execute("SELECT 1 FROM main.vclock LIMIT 1").fetchall()
+        check()
+
+    def end(self) -> None:
+        if self.connection.in_transaction:
+            self._transaction("COMMIT")
+        self.connection.set_progress_handler(None)
 
     def _transaction(self, text: str) -> None:
         self._is_opening = True
@@ -177,7 +216,53 @@ class RowReader:
 Cancelled = threading.Event
 
 
-class _Steps:
+class RowCursor:
+    """The rows of one statement as of one moment, piece by piece: one thread at a time, any one."""
+
+    def __init__(
+        self,
+        reader: RowReader,
+        sql: str,
+        args: Sequence[Any],
+        row_max: int,
+        opcode_max: int,
+        stopped: Cancelled,
+        check: Callable[[], None],
+    ) -> None:
+        self.reader, self.stopped = reader, stopped
+        self._steps = Steps(stopped, opcode_max)
+        self._sql, self._args, self._row_max, self._check = sql, args, row_max, check
+        self._cursor: apsw.Cursor | None = None
+        self._pieces: Pieces | None = None
+        self._lock = threading.Lock()  # a piece may still be made for somebody who is gone
+
+    def take(self, most: int) -> Piece:
+        with self._lock:
+            return self._take(most)
+
+    def _take(self, most: int) -> Piece:
+        try:
+            if self._pieces is None:
+                connection = self.reader.connection
+                connection.set_progress_handler(self._steps, self._steps.every)
+                self.reader.begin(self._check)
+                self._cursor = connection.execute(self._sql, self._args)
+                self._pieces = Pieces(self._cursor, self._row_max)
+            return self._pieces.take(most)
+        except apsw.InterruptError:
+            raise self._steps.problem() from None
+        except Exception as problem:
+            raise translated(problem) from None
+
+    def end(self) -> None:
+        """The reader may be used for something else."""
+        with self._lock:
+            if self._cursor is not None:
+                self._cursor.close(True)
+            self.reader.end()
+
+
+class Steps:
     """Asked by SQLite every so many steps of its machine whether to stop a statement."""
 
     def __init__(self, cancelled: Cancelled, opcode_max: int) -> None:
@@ -221,14 +306,6 @@ def taken(cursor: apsw.Cursor, row_max: int, answer_bytes: int) -> list[Row]:
     return found
 
 
-def too_many(row_max: int) -> MotionLimit:
-    return MotionLimit(
-        f"Exceeded maximum number of rows ({row_max}) in virtual table: {row_max + 1}",
-        hint="narrow the query, or allow more rows to be gathered: SET sql_motion_row_max = 100000 "
-        "(ALTER SYSTEM SET … for everybody); whole tables leave by COPY or through Spark",
-    )
-
-
 def translated(problem: Exception) -> CairnError:
     """An error of SQLite, or of a function that it called, as one of ours.
 
@@ -268,42 +345,3 @@ _SAID = (
     ("too many", "54001"),
     ("overflow", "54001"),  # of the parser's stack
 )
-
-
-class Merger:
-    """Gathered rows in memory, and a last statement over them and the global tables."""
-
-    def __init__(self, raft: Path, register: Register, answer_bytes: int = ANSWER_BYTES) -> None:
-        self._answer_bytes = answer_bytes
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
-        self.connection = apsw.Connection(":memory:", flags=flags, statementcachesize=200)
-        _attach(self.connection, raft, "raft")
-        register(self.connection)
-
-    def merge(
-        self,
-        gathered: Sequence[tuple[int, Sequence[Row]]],
-        sql: str,
-        args: Sequence[Any],
-        cancelled: Cancelled,
-        opcode_max: int = 0,
-    ) -> list[Row]:
-        """`gathered` holds, for each table m0, m1, …, its width and its rows."""
-        connection, steps = self.connection, _Steps(cancelled, opcode_max)
-        connection.set_progress_handler(steps, steps.every)
-        try:
-            connection.execute("BEGIN")
-            for at, (width, rows) in enumerate(gathered):
-                columns = ", ".join(f"x{column}" for column in range(width))
-                connection.execute(f"CREATE TABLE m{at} ({columns})")
-                marks = ", ".join("?" * width)
-                connection.executemany(f"INSERT INTO m{at} VALUES ({marks})", rows)
-            return taken(connection.execute(sql, args), 0, self._answer_bytes)
-        except apsw.InterruptError:
-            raise steps.problem() from None
-        except Exception as problem:
-            raise translated(problem) from None
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            connection.set_progress_handler(None)

@@ -49,6 +49,8 @@ def metrics(face: PgFace) -> str:
         "statements sent one hop to the owner",
         face.executor.reads.forwarded,
     )
+    half_told = face.execution.open_reads.count
+    put("open_reads", "gauge", "longer answers that are read from here and half told", half_told)
     put("topology_subscribers", "gauge", "service connections", len(face.feed.view()))
     put("topology_events_sent_total", "counter", "events told", face.feed.events_sent)
     put("topology_subscribers_dropped_total", "counter", "slow ones", face.feed.dropped)

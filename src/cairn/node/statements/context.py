@@ -83,6 +83,7 @@ class Context(msgspec.Struct, frozen=True):
     queued: Queued | None = None
     cancelled: Cancelled = msgspec.field(default_factory=Cancelled)
     watch: Callable[[asyncio.Task[Any] | None], None] | None = None  # told what a cancel may end
+    takes_pieces: bool = False  # the rest of a longer answer may be told later
     told: Told = msgspec.field(default_factory=Told)
     face: Face = NO_FACE
 

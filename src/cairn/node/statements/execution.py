@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
+from cairn.model import limits
 from cairn.model.errors import (
     CairnError,
     CasRetry,
@@ -27,20 +28,31 @@ from cairn.model.errors import (
 )
 from cairn.model.moves import Move
 from cairn.model.records import Operation
-from cairn.model.rpc import ReadRequest, ReadResponse, WriteRequest, WriteResponse
+from cairn.model.rpc import (
+    ReadMore,
+    ReadPiece,
+    ReadRequest,
+    ReadResponse,
+    WriteRequest,
+    WriteResponse,
+)
 from cairn.model.spans import contains, merged, of_buckets, subtract
+from cairn.net.link import Link
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.leases import LeaseHolder
 from cairn.node.rows.moving import Moving
 from cairn.node.rows.replication import Replication
 from cairn.node.runtime import spawn
+from cairn.node.statements.open_reads import OpenRead, OpenReads
 from cairn.node.statements.write_kinds import WriteKind, WriteKinds
 from cairn.sql.functions.functions import HEAVY
 from cairn.sql.render.constraints import row_query, translate
 from cairn.sql.render.slots import with_ranges
 from cairn.storage.data_store import DataStore, Fence
-from cairn.storage.readers import Cancelled, Merger, Row, RowReader, translated
+from cairn.storage.pieces import Piece, Row
+from cairn.storage.readers import Cancelled, RowReader, translated
+from cairn.storage.spill import remove_left
 from cairn.storage.state_machine import constraint_error
 from cairn.storage.writer import Job
 
@@ -75,10 +87,13 @@ class Execution:
         self._kinds = WriteKinds(self._data, raft, register)
         self._pool = ThreadPoolExecutor(SCAN_THREADS, thread_name_prefix="scan")
         self._local = threading.local()
+        self.open_reads = OpenReads(self._data, raft, register, self._pool)
+        remove_left(raft.parent)
         self._fence: Fence | None = None  # for which `_coming` was made
         self._coming: list[Move] = []  # handed over to us, and not here yet as far as is known
 
     def close(self) -> None:
+        self.open_reads.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.reader.close()
         self._kinds.close()
@@ -150,7 +165,9 @@ class Execution:
             return None
         return rows
 
-    async def read(self, request: ReadRequest, cancelled: Cancelled | None = None) -> list[Row]:
+    async def read(
+        self, request: ReadRequest, cancelled: Cancelled | None = None, answer_bytes: int = 0
+    ) -> list[Row]:
         self.check_read(request)
         epoch = self.data.fence.epoch
         most = request.opcode_max
@@ -166,7 +183,9 @@ class Execution:
                 raise NoMaster("buckets or masters moved while the read began", hint="try again")
             self.check_read(request)
 
-        rows = await self.scan(request.sql, request.args, request.row_max, cancelled, most, check)
+        rows = await self.scan(
+            request.sql, request.args, request.row_max, cancelled, most, check, answer_bytes
+        )
         self._check_versions(request)
         await self._check_stays(request, epoch)
         return rows
@@ -195,12 +214,14 @@ class Execution:
         cancelled: Cancelled | None,
         opcode_max: int = 0,
         check: Callable[[], None] | None = None,
+        answer_bytes: int = 0,
     ) -> list[Row]:
         """On a thread with a connection of its own."""
         flag = cancelled or threading.Event()
 
         def work() -> list[Row]:
-            return self.thread_reader().rows(sql, args, row_max, flag, opcode_max, check)
+            reader = self.thread_reader()
+            return reader.rows(sql, args, row_max, flag, opcode_max, check, answer_bytes)
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
@@ -221,29 +242,80 @@ class Execution:
             reader = self._local.reader = RowReader(self._data, self._raft, self._register)
         return reader
 
-    async def merge(
-        self,
-        gathered: Sequence[tuple[int, Sequence[Row]]],
-        sql: str,
-        args: Sequence[Any],
-        cancelled: Cancelled,
-        opcode_max: int = 0,
-    ) -> list[Row]:
-        def work() -> list[Row]:
-            merger: Merger | None = getattr(self._local, "merger", None)
-            if merger is None:
-                merger = self._local.merger = Merger(self._raft, self._register)
-            return merger.merge(gathered, sql, args, cancelled, opcode_max)
+    # --- answers of any size ----------------------------------------------------------------------
 
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+    async def first_piece(self, request: ReadRequest) -> tuple[Piece, OpenRead | None]:
+        """Some rows, and where the rest comes from if there is any."""
+        self.check_read(request)
+        fence = self.data.fence
+        sql, args, most = request.sql, request.args, request.piece_bytes
+        quick = None if request.opcode_max else self.reader.quick_piece(sql, args, most)
+        if quick is not None:
+            await self.check_answer(request, fence.epoch)
+            return quick, None
 
-    def handle_read(self, request: ReadRequest) -> ReadResponse | Awaitable[ReadResponse]:
+        def check() -> None:
+            # Buckets may leave while the rows are read: they are those of this moment.
+            if self.data.fence is not fence:
+                raise NoMaster("buckets or masters moved while the read began", hint="try again")
+            self.check_read(request)
+
+        is_bound = request.preference == "leader" and bool(request.tables)
+        epoch = fence.epoch if is_bound else None
+        read = self.open_reads.open(
+            sql, args, request.row_max, request.opcode_max, epoch, check, most
+        )
+        try:
+            piece = await read.take()
+            self._check_versions(request)
+            await self._check_stays(request, fence.epoch)
+        except BaseException:
+            read.close()
+            raise
+        return piece, None if piece.is_last else read
+
+    async def next_piece(self, read: OpenRead) -> Piece:
+        """In a later epoch this master may have undone rows that the read has seen."""
+        piece = await read.take()
+        if read.epoch is not None and self.data.fence.epoch != read.epoch:
+            read.close()
+            raise NoMaster("another master was named while the rows were read", hint="try again")
+        return piece
+
+    def handle_read(
+        self, link: Link, request: ReadRequest
+    ) -> ReadResponse | Awaitable[ReadResponse | ReadPiece]:
         """For another instance: at once if it is quick, or later."""
         if request.bucket is not None and request.preference == "leader" and not request.opcode_max:
             rows = self.quick_read(request.sql, request.args, request.bucket, request.tables)
-            if rows is not None:
+            if rows is not None and (len(rows) <= 1 or not request.piece_bytes):
                 return ReadResponse(rows)
+        if request.piece_bytes:
+            return self._handle_pieces(link, request)
         return self._handle_long_read(request)
+
+    async def _handle_pieces(self, link: Link, request: ReadRequest) -> ReadPiece:
+        piece, read = await self.first_piece(request)
+        if read is not None:
+            self.open_reads.keep(read, request.cursor, link)
+        number = 0 if read is None else request.cursor
+        return ReadPiece(msgspec.Raw(piece.data), self.stale_s(request), number)
+
+    def handle_more(self, request: ReadMore) -> Awaitable[ReadPiece] | None:
+        if not request.is_end:
+            return self._handle_more(request.cursor)
+        self.open_reads.drop(request.cursor)
+        return None
+
+    async def _handle_more(self, number: int) -> ReadPiece:
+        try:
+            piece = await self.next_piece(self.open_reads.kept(number))
+        except BaseException:
+            self.open_reads.drop(number)
+            raise
+        if piece.is_last:
+            self.open_reads.drop(number)
+        return ReadPiece(msgspec.Raw(piece.data), None, 0 if piece.is_last else number)
 
     def stale_s(self, request: ReadRequest) -> float | None:
         """How old the rows of this replica may be; None for those of a master."""
@@ -255,7 +327,7 @@ class Execution:
         """When the asking instance stops waiting, the scan stops as well."""
         flag = Cancelled()
         try:
-            rows = await self.read(request, flag)
+            rows = await self.read(request, flag, limits.FRAME_BYTES)
             return ReadResponse(rows, self.stale_s(request))
         except asyncio.CancelledError:
             flag.set()

@@ -37,12 +37,13 @@ from cairn.node.statements.hops import HERE, Answered, Hop
 from cairn.node.statements.numbers import Numbers
 from cairn.node.statements.reading import Reads
 from cairn.node.statements.schema_changes import SchemaChanges
+from cairn.node.statements.streams import Stream
 from cairn.node.statements.writing import Writes
 from cairn.sql import plans
 from cairn.sql.api import Prepared
 
 REPLANS = 10
-LIMITS = {"sql_motion_row_max": 5_000, "sql_vdbe_opcode_max": 0}
+LIMITS = {"sql_motion_row_max": 0, "sql_vdbe_opcode_max": 0}
 Row = tuple[Any, ...]
 
 
@@ -61,6 +62,7 @@ class Outcome(msgspec.Struct):
     tag: str
     notices: tuple[str, ...] = ()
     stale_s: float | None = None  # how old the rows of a replica may be
+    more: Stream | None = None  # the rest of a longer answer, for a context that takes pieces
     is_queue_told: bool = False  # the entry of the effect ends the queued operation as well
 
 
@@ -205,11 +207,17 @@ class Executor:
         match plan:
             case plans.PointRead() | plans.ScatterRead():
                 asked = self._as_asked(prepared, values, context)
-                rows = await self.reads.read(plan, values, tables, asked)
+                more: Stream | None = None
+                if context.takes_pieces:
+                    rows, more = await self.reads.open(plan, values, tables, asked)
+                else:
+                    rows = await self.reads.read(plan, values, tables, asked)
                 if context.cancelled.is_set():
+                    if more is not None:
+                        more.close()
                     raise QueryCanceled(ASKED)
                 tag = prepared.complete(len(rows))
-                return Outcome(rows, len(rows), tag, hints, asked.told.stale_s)
+                return Outcome(rows, len(rows), tag, hints, asked.told.stale_s, more)
             case plans.Returning():
                 rows = await self.writes.returning(plan, values, tables, context.at_masters())
                 return Outcome(rows, len(rows), prepared.complete(len(rows)), hints)

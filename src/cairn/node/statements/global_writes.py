@@ -23,7 +23,8 @@ from cairn.node.statements.context import Context
 from cairn.node.statements.reading import Params, Reads
 from cairn.sql import plans
 from cairn.sql.statements.passwords import with_password_hidden
-from cairn.storage.readers import Row, TooLongHere
+from cairn.storage.pieces import Row
+from cairn.storage.readers import TooLongHere
 
 DML_S = 30.0
 ROWS_OF_ENTRY = 200  # of a COPY

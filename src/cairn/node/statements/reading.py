@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
+
+from cairn.model import limits
 from cairn.model.errors import (
     CairnError,
     NoMaster,
     NotOwner,
     PlanOutdated,
+    ReadInterrupted,
     TableUnderDdl,
     Unreachable,
 )
@@ -25,18 +30,32 @@ from cairn.node.rows.routes import Routes
 from cairn.node.statements.context import Context
 from cairn.node.statements.execution import Execution
 from cairn.node.statements.hops import Answered, Hop, Hops
+from cairn.node.statements.streams import (
+    READ_S,
+    First,
+    Gathered,
+    Merge,
+    Part,
+    PartAway,
+    PartHere,
+    Stream,
+    all_of,
+    piece_bytes,
+)
 from cairn.node.waiting import signalled
 from cairn.sql import plans
-from cairn.storage.readers import Row, too_many
+from cairn.storage.merging import Merger
+from cairn.storage.pieces import PIECE_BYTES, Row, too_many
 
-READ_S = 30.0
 REPLAN_S = 5.0  # how long a statement follows a moving topology before it gives up
 #: A merge that would only hand the gathered rows through.
 PLAIN_MERGE = re.compile(r"SELECT (r\d+)\.x0 AS x0(?:, \1\.x(\d+) AS x\2)* FROM m0 AS \1")
+FIRST_OF_THEM = re.compile(rf"{PLAIN_MERGE.pattern} LIMIT (?P<limit>\d+)")
 #: What certainly did not happen, because rows, masters or tables are moving.
 MOVING = (NotOwner, NoMaster, TableUnderDdl)
 
 Params = Sequence[Any]
+Answer = tuple[list[Row], Stream | None]  # some rows, and where the rest comes from
 T = TypeVar("T")
 
 
@@ -57,6 +76,7 @@ class Reads:
         self._away = Hops("read_rows", ReadResponse, READ_S)
         self.local = 0  # statements whose rows were here
         self.forwarded = 0  # statements that went one hop to the owner
+        self._cursors = 0  # numbers by which owners know our longer reads
 
     @property
     def routes(self) -> Routes:
@@ -108,10 +128,36 @@ class Reads:
         tables: dict[int, int],
         context: Context,
     ) -> list[Row]:
-        def attempt() -> Awaitable[list[Row]]:
-            return self._read(plan, params, tables, context)
+        """All rows, for whoever needs them at once."""
+
+        async def attempt() -> list[Row]:
+            return await self._read(plan, params, tables, context)
 
         return await context.watched(self.following(attempt, context))
+
+    async def open(
+        self,
+        plan: plans.ReadPlan,
+        params: Params,
+        tables: dict[int, int],
+        context: Context,
+    ) -> Answer:
+        """The first rows, which are all of a short answer; the rest as it is taken."""
+
+        opened: list[Stream] = []
+
+        async def attempt() -> Answer:
+            rows, more = await self._open(plan, params, tables, context)
+            if more is not None:
+                opened.append(more)
+            return rows, more
+
+        try:
+            return await context.watched(self.following(attempt, context))
+        except BaseException:
+            for each in opened:  # it was there, and nobody waits for it any more
+                each.close()
+            raise
 
     async def read_buckets(
         self,
@@ -137,7 +183,7 @@ class Reads:
         while True:
             try:
                 return await attempt()
-            except MOVING as problem:
+            except (*MOVING, ReadInterrupted) as problem:  # nothing of it was told yet
                 context.check()
                 if loop.time() >= deadline:
                     if (lost := self._voters.no_quorum()) is not None:
@@ -156,6 +202,16 @@ class Reads:
         tables: dict[int, int],
         context: Context,
     ) -> list[Row]:
+        rows, more = await self._open(plan, params, tables, context)
+        return await all_of(rows, more, context)
+
+    async def _open(
+        self,
+        plan: plans.ReadPlan,
+        params: Params,
+        tables: dict[int, int],
+        context: Context,
+    ) -> Answer:
         self._check_versions(tables)
         if isinstance(plan, plans.PointRead):
             return await self._point_read(plan, params, tables, context)
@@ -164,15 +220,42 @@ class Reads:
             found = await self._read(step.plan, values, tables, context)
             values = [*values, *[None] * (step.number - len(values))]
             values[step.number - 1] = step.value(found)
-        if len(plan.fragments) == 1 and PLAIN_MERGE.fullmatch(plan.sql):
-            return await self._gather(plan.fragments[0], values, tables, context)
-        gathered = []
-        for fragment in plan.fragments:
-            rows = await self._gather(fragment, values, tables, context)
-            gathered.append((len(fragment.types), rows))
-        return await self.execution.merge(
-            gathered, plan.sql, plan.bind(values), context.cancelled, context.opcode_max
-        )
+        if len(plan.fragments) == 1:
+            if PLAIN_MERGE.fullmatch(plan.sql):
+                return await self._gather(plan.fragments[0], values, tables, context)
+            if limited := FIRST_OF_THEM.fullmatch(plan.sql):
+                answer = await self._gather(plan.fragments[0], values, tables, context)
+                return _first(answer, int(limited["limit"]))
+        return await self._merge(plan, values, tables, context)
+
+    async def _merge(
+        self, plan: plans.ScatterRead, values: Params, tables: dict[int, int], context: Context
+    ) -> Answer:
+        merge = Merge(self.execution.open_reads)
+        spill_max = int(self.state.setting("sql_spill_max_bytes", limits.SPILL_BYTES))
+        work: list[Callable[[Any], Any]] = [merge.begin(context.opcode_max, spill_max)]
+        try:
+            for fragment in plan.fragments:
+                rows, more = await self._gather(fragment, values, tables, context)
+                work.append(partial(_table, len(fragment.types), rows))
+                if more is None:
+                    continue
+                try:
+                    while part := await more.next(context):
+                        await merge.run(*work, partial(_add, part))
+                        work = []
+                finally:
+                    more.close()
+            args = plan.bind(values)
+            work += [lambda merger: merger.start(plan.sql, args)]
+            piece = await merge.run(*work, lambda merger: merger.take(PIECE_BYTES))
+        except BaseException:
+            merge.close()
+            raise
+        if not piece.is_last:
+            return piece.rows, merge
+        merge.close()
+        return piece.rows, None
 
     async def _point_read(
         self,
@@ -180,14 +263,19 @@ class Reads:
         params: Params,
         tables: dict[int, int],
         context: Context,
-    ) -> list[Row]:
+    ) -> Answer:
         args = plan.bind(params)
         most = context.opcode_max
         if plan.bucket is None:
             rows = None if most else self.execution.reader.quick(plan.sql, args)
-            if rows is None:
-                rows = await self.execution.scan(plan.sql, args, 0, context.cancelled, most)
-            return rows
+            if rows is not None:
+                return rows, None
+            read = self.execution.open_reads.open(plan.sql, args, 0, most, None, lambda: None)
+            piece = await read.take()
+            if piece.is_last:
+                return piece.rows, None
+            part: Part = PartHere(self.execution, read)
+            return piece.rows, Gathered([part], 0, len(piece.rows))
         bucket = plan.bucket(params)
         assert plan.tier is not None
         replicaset = self.routes.owner(plan.tier, bucket)
@@ -199,28 +287,38 @@ class Reads:
             preference=context.preference,
             opcode_max=most,
             is_local=context.is_local,
+            piece_bytes=PIECE_BYTES,
         )
-        return await self._read_at(replicaset, request, context)
+        rows, rest = await self._open_at(replicaset, request, context)
+        return rows, None if rest is None else Gathered([rest], 0, len(rows))
 
     async def _read_at(self, replicaset: str, request: ReadRequest, context: Context) -> list[Row]:
+        return (await self._open_at(replicaset, request, context))[0]
+
+    async def _open_at(
+        self, replicaset: str, request: ReadRequest, context: Context
+    ) -> tuple[list[Row], Part | None]:
         target = self.routes.reader(replicaset, request.preference, self.raft_id)
         try:
-            return await self._read_from(target, replicaset, request, context)
+            return await self._open_from(target, replicaset, request, context)
         except NotOwner:
             if request.preference != "any" or target == self.routes.master(replicaset):
                 raise
         # A replica may know of a hand-over before it has the rows; the master has them.
-        return await self._read_from(self.routes.master(replicaset), replicaset, request, context)
+        return await self._open_from(self.routes.master(replicaset), replicaset, request, context)
 
-    async def _read_from(
+    async def _open_from(
         self, target: int, replicaset: str, request: ReadRequest, context: Context
-    ) -> list[Row]:
+    ) -> tuple[list[Row], Part | None]:
         if target == self.raft_id:
-            self.local += 1
-            rows = await self.execution.read(request, context.cancelled)
-            context.told.came(self.execution.stale_s(request))
-            return rows
+            return await self._open_here(request, context)
         self.forwarded += 1
+        part: PartAway | None = None
+        if request.piece_bytes:
+            self._cursors += 1
+            number = self.raft_id << 40 | self._cursors
+            request = msgspec.structs.replace(request, cursor=number)
+            part = PartAway(self.peers, target, number)
         try:
             answer = await self.peers.call(
                 target,
@@ -230,10 +328,26 @@ class Reads:
                 context.left_s(READ_S),
                 must_end=True,
             )
-        except Unreachable as problem:  # a read may be asked again, of whoever follows
-            raise self.no_answer(replicaset, target, problem) from None
+        except BaseException as problem:
+            if part is not None and not isinstance(problem, NotOwner):
+                part.close()  # its answer may be on the way
+            if isinstance(problem, Unreachable):  # a read may be asked again, of whoever follows
+                raise self.no_answer(replicaset, target, problem) from None
+            raise
         context.told.came(answer.stale_s)
-        return answer.rows
+        return answer.rows, part if answer.cursor else None
+
+    async def _open_here(
+        self, request: ReadRequest, context: Context
+    ) -> tuple[list[Row], Part | None]:
+        self.local += 1
+        if not request.piece_bytes:
+            rows = await self.execution.read(request, context.cancelled)
+            context.told.came(self.execution.stale_s(request))
+            return rows, None
+        piece, read = await self.execution.first_piece(request)
+        context.told.came(self.execution.stale_s(request))
+        return piece.rows, None if read is None else PartHere(self.execution, read)
 
     def no_answer(self, replicaset: str, target: int, problem: Unreachable) -> NoMaster:
         row = self.state.cluster.by_raft_id(target)
@@ -253,48 +367,61 @@ class Reads:
         params: Params,
         tables: dict[int, int],
         context: Context,
-    ) -> list[Row]:
+    ) -> Answer:
         args = fragment.bind(params)
         asked = {table: tables[table] for table in fragment.tables if table in tables}
         rows: list[Row] = []
+        parts: list[Part] = []
         left: Ranges | None = None
         deadline = asyncio.get_running_loop().time() + REPLAN_S
-        while True:
-            targets = self.targets(fragment, params, left)
-            calls = [
-                self._read_at(
-                    replicaset,
-                    ReadRequest(
-                        fragment.with_ranges(list(ranges)),
-                        args,
-                        asked,
-                        ranges=ranges,
-                        preference=context.preference,
-                        row_max=context.row_max,
-                        opcode_max=context.opcode_max,
-                        is_local=context.is_local,
-                    ),
-                    context,
-                )
-                for replicaset, ranges in targets.items()
-            ]
-            if len(calls) == 1 and left is None:
-                answers: list[Any] = [await calls[0]]
-            else:
-                answers = await asyncio.gather(*calls, return_exceptions=True)
-            left = ()
-            for ranges, answer in zip(targets.values(), answers, strict=True):
-                if isinstance(answer, MOVING) and asyncio.get_running_loop().time() < deadline:
-                    left += ranges  # only these, of whoever owns them now: the others were read
-                elif isinstance(answer, BaseException):
-                    raise answer
+        try:
+            while True:
+                targets = self.targets(fragment, params, left)
+                most = piece_bytes(len(targets))
+                calls = [
+                    self._open_at(
+                        replicaset,
+                        ReadRequest(
+                            fragment.with_ranges(list(ranges)),
+                            args,
+                            asked,
+                            ranges=ranges,
+                            preference=context.preference,
+                            row_max=context.row_max,
+                            opcode_max=context.opcode_max,
+                            is_local=context.is_local,
+                            piece_bytes=most,
+                        ),
+                        context,
+                    )
+                    for replicaset, ranges in targets.items()
+                ]
+                if len(calls) == 1 and left is None:
+                    answers: list[Any] = [await calls[0]]
                 else:
-                    rows = rows + answer if rows else answer
-            if context.row_max and len(rows) > context.row_max:
-                raise too_many(context.row_max)
-            if not left:
-                return rows
-            await self.moved()
+                    answers = await _all_told(calls)
+                left = ()
+                problem: BaseException | None = None
+                for ranges, answer in zip(targets.values(), answers, strict=True):
+                    if isinstance(answer, MOVING) and asyncio.get_running_loop().time() < deadline:
+                        left += ranges  # only these, of whoever owns them now: others were read
+                    elif isinstance(answer, BaseException):
+                        problem = problem or answer
+                    else:
+                        rows = rows + answer[0] if rows else answer[0]
+                        parts += [answer[1]] if answer[1] is not None else []
+                if problem is not None:
+                    raise problem
+                if context.row_max and len(rows) > context.row_max:
+                    raise too_many(context.row_max)
+                if not left:
+                    break
+                await self.moved()
+        except BaseException:
+            for part in parts:
+                part.close()
+            raise
+        return rows, Gathered(parts, context.row_max, len(rows)) if parts else None
 
     def targets(
         self, fragment: plans.Fragment, params: Params, only: Ranges | None = None
@@ -322,3 +449,35 @@ class Reads:
             found = catalog.table_by_id(table)
             if found is None or (found.operable and found.schema_version != version):
                 raise PlanOutdated("a table has changed since the statement was planned")
+
+
+async def _all_told(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+    """The answers and errors of all. Who stops waiting ends those that are told already, too."""
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        return await asyncio.gather(*tasks, return_exceptions=True)
+    except BaseException:
+        for task in tasks:
+            if not task.cancel() and not task.cancelled() and task.exception() is None:
+                part = task.result()[1]
+                if part is not None:
+                    part.close()
+        raise
+
+
+def _first(answer: Answer, limit: int) -> Answer:
+    rows, more = answer
+    if more is None:
+        return rows[:limit], None
+    if len(rows) < limit:
+        return rows, First(more, limit - len(rows))
+    more.close()
+    return rows[:limit], None
+
+
+def _table(width: int, rows: list[Row], merger: Merger) -> None:
+    merger.table(width, rows)
+
+
+def _add(rows: list[Row], merger: Merger) -> None:
+    merger.add(rows)

@@ -32,7 +32,7 @@ from cairn.node.statements.execution import Done
 from cairn.node.statements.hops import Answered, Hop, Hops
 from cairn.node.statements.reading import MOVING, REPLAN_S, Params, Reads
 from cairn.sql import plans
-from cairn.storage.readers import Row
+from cairn.storage.pieces import Row
 
 WRITE_S = 30.0
 KEYED_ATTEMPTS = 5

@@ -121,12 +121,19 @@ async def _asked_for(
 
 
 async def _gathered(caller: Caller, query: Cached, values: list[Any], encode: Encode) -> Chunks:
-    """Whatever needs a merge or lives in global tables: all of it, then in pieces."""
+    """Whatever needs a merge or lives in global tables."""
     plan: Any = query.prepared.plan
     context = caller.context.without_limits()
-    rows = await caller.executor.reads.read(plan, values, query.sharded, context)
-    async for piece in _encoded(rows, encode):
-        yield piece
+    rows, more = await caller.executor.reads.open(plan, values, query.sharded, context)
+    try:
+        while rows:
+            async for piece in _encoded(rows, encode):
+                yield piece
+            found = None if more is None else await context.watched(more.next(context))
+            rows = found or []
+    finally:
+        if more is not None:
+            more.close()
 
 
 async def _encoded(rows: Sequence[Row], encode: Encode) -> Chunks:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     CairnError,
+    LimitExceeded,
     NotInPrerequisiteState,
     StatementInvalidated,
     Unreachable,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 AT_ONCE_ROWS = 500  # that are encoded in one turn of the loop
 
+#: Of an answer that does not fit one message: it is asked for in pieces.
+_TOO_LONG = LimitExceeded.sqlstate
 #: A read may be asked again in any case.
 _ANYWHERE = (*MOVING, Unreachable)
 
@@ -92,6 +95,8 @@ class Extended:
 
     def execute(self, request: Execute) -> Coroutine[Any, Any, None] | None:
         portal = self._book.portal(request.portal)
+        if portal.more is not None:
+            return self._send_more(portal, request.max_rows)
         if portal.rows is not None:
             most = request.max_rows or len(portal.rows)
             if portal.is_raw or min(most, len(portal.rows) - portal.sent) > AT_ONCE_ROWS:
@@ -123,7 +128,8 @@ class Extended:
         def done(result: ReadResponse | WriteResponse | CairnError) -> None:
             if not session.is_back():
                 return
-            if isinstance(result, _ANYWHERE if is_read else MOVING):  # it did not happen
+            is_long = is_read and isinstance(result, CairnError) and result.sqlstate == _TOO_LONG
+            if is_long or isinstance(result, _ANYWHERE if is_read else MOVING):  # it did not happen
                 session.begin(self._execute(portal, max_rows))
                 return
             try:
@@ -145,14 +151,45 @@ class Extended:
     async def _execute(self, portal: Portal[Cached], max_rows: int) -> None:
         outcome = await self._session.run(portal.statement.plan, portal.values)
         rows = outcome.rows
-        if rows is None or len(rows) <= AT_ONCE_ROWS or 0 < max_rows <= AT_ONCE_ROWS:
+        is_short = rows is None or len(rows) <= AT_ONCE_ROWS or 0 < max_rows <= AT_ONCE_ROWS
+        if is_short and outcome.more is None:
             self._finish_execute(portal, outcome, max_rows)
             return
         for notice in outcome.notices:
             self._pg.notice(notice)
         portal.rows, portal.sent = rows, 0
         portal.is_raw = True
+        if outcome.more is not None:
+            portal.more = outcome.more
+            await self._send_more(portal, max_rows)
+            return
         await self._send_many(portal, max_rows)
+
+    async def _send_more(self, portal: Portal[Cached], max_rows: int) -> None:
+        """The next rows of an answer that is not all here."""
+        session, cached = self._session, portal.statement.plan
+        sent = 0
+        try:
+            while portal.more is not None:
+                if portal.sent == len(portal.rows):
+                    portal.rows, portal.sent = await session.following(portal.more), 0
+                    if portal.rows is None:
+                        portal.rows = ()
+                        portal.close()
+                        break
+                if max_rows and sent == max_rows:
+                    self._pg.portal_suspended()
+                    return
+                end = portal.sent + max_rows - sent if max_rows else len(portal.rows)
+                part = portal.rows[portal.sent : end]
+                await session.send_rows(part, portal.shape.encode_row, cached.convert)
+                portal.sent += len(part)
+                sent += len(part)
+        except BaseException:
+            portal.rows = ()
+            portal.close()
+            raise
+        self._pg.command_complete(cached.prepared.complete(sent))
 
     async def _send_many(self, portal: Portal[Cached], max_rows: int) -> None:
         """Many rows of a portal, as the client takes them."""

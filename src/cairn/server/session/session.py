@@ -12,7 +12,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from time import time
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -27,6 +27,7 @@ from cairn.model.unexpected import owned
 from cairn.node.statements.context import ASKED, LATE, Context
 from cairn.node.statements.executor import Outcome
 from cairn.node.statements.hops import Hop
+from cairn.node.statements.streams import Stream
 from cairn.pgwire.extended import StatementBook
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail, Request
 from cairn.pgwire.server import PgServer
@@ -60,6 +61,8 @@ PIPELINE_BYTES = 1024 * 1024  # of requests behind one that is worked on
 SENT_ROWS, SENT_BYTES = 200, 256 * 1024  # of an answer, in one turn of the loop
 COPY_AHEAD = 8 * 1024 * 1024  # bytes of a COPY kept in memory before the client has to wait
 HIGH_WATER = 8 * 1024 * 1024  # unsent bytes past which we stop reading from a client
+T = TypeVar("T")
+Encode = Callable[[Any], bytes]
 _WRITES = (*plans.CHANGES, plans.Returning)
 
 #: Between two statements, by what ReadyForQuery tells.
@@ -166,6 +169,7 @@ class Session(asyncio.Protocol):
         self.face.connections.closed(self._from, self._counted)
         self.close()
         self.cancelled.set()
+        self.book.end_transaction()
         if self._working is not None:
             self._working.cancel()
         if self._hop is not None:
@@ -373,14 +377,8 @@ class Session(asyncio.Protocol):
         if isinstance(plan, plans.CallPlan):
             answer = await calls.call(Caller(self.face, context), plan, params)
             return Outcome([(answer,)], 1, cached.prepared.tag)
-        try:
-            outcome = await self.face.executor.run(cached, params, context)
-        except QueryCanceled:
-            if context.is_late():
-                raise QueryCanceled(LATE) from None
-            if context.cancelled.is_set():
-                raise QueryCanceled(self._cancel_reason) from None
-            raise  # a limit of its own ended it, and says which
+        context = msgspec.structs.replace(context, takes_pieces=True)
+        outcome = await self._ended(self.face.executor.run(cached, params, context), context)
         if isinstance(plan, _WRITES):
             self.block.wrote()
         if outcome.stale_s is not None:  # as a parameter that every driver can read
@@ -388,6 +386,22 @@ class Session(asyncio.Protocol):
             self.parameters.note("read_staleness_ms", told)
             self.pg.parameter_status("read_staleness_ms", told)
         return outcome
+
+    async def _ended(self, work: Coroutine[Any, Any, T], context: Context) -> T:
+        """Who cancels it, or lets it run out of time, is told so."""
+        try:
+            return await work
+        except QueryCanceled:
+            if context.is_late():
+                raise QueryCanceled(LATE) from None
+            if context.cancelled.is_set():
+                raise QueryCanceled(self._cancel_reason) from None
+            raise  # a limit of its own ended it, and says which
+
+    async def following(self, more: Stream) -> list[Any] | None:
+        """More rows of a longer answer; None at its end."""
+        context = self.running_context()
+        return await self._ended(context.watched(more.next(context)), context)
 
     def running_context(self) -> Context:
         """Of a statement that has begun: it has a deadline, and can be cancelled."""
@@ -459,7 +473,7 @@ class Session(asyncio.Protocol):
     async def send_rows(
         self,
         rows: Sequence[Any],
-        encode: Callable[[Any], bytes],
+        encode: Encode,
         convert: Callable[[Sequence[Any]], Sequence[Any]] | None,
     ) -> None:
         """Many rows, some at a time: as quickly as the client reads, and others get their turn."""
@@ -474,6 +488,19 @@ class Session(asyncio.Protocol):
                     size = 0
                     await self.sent()
             await self.sent()
+
+    async def send_answer(self, outcome: Outcome, cached: Cached, encode: Encode) -> int:
+        """All rows of an answer of any size, as the client takes them; how many they were."""
+        rows, more, count = outcome.rows, outcome.more, 0
+        try:
+            while rows:
+                await self.send_rows(rows, encode, cached.convert)
+                count += len(rows)
+                rows = None if more is None else await self.following(more)
+        finally:
+            if more is not None:
+                more.close()
+        return count
 
     async def sent(self) -> None:
         self.flush()

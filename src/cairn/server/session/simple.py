@@ -84,15 +84,16 @@ class Simple:
                 await self._session.copy_rows(plan)
                 return
             outcome = await self._session.run(cached, ())
-        if outcome.rows is None or len(outcome.rows) <= AT_ONCE_ROWS:
+        is_short = outcome.rows is None or len(outcome.rows) <= AT_ONCE_ROWS
+        if is_short and outcome.more is None:
             self._send_simple(cached, outcome)
             return
         for notice in outcome.notices:
             self._pg.notice(notice)
         shape = cached.signature.shape((), ())
         self._pg.raw(shape.description)
-        await self._session.send_rows(outcome.rows, shape.encode_row, cached.convert)
-        self._pg.command_complete(outcome.tag)
+        count = await self._session.send_answer(outcome, cached, shape.encode_row)
+        self._pg.command_complete(cached.prepared.complete(count))
 
     def _send_simple(self, cached: Cached, outcome: Outcome) -> None:
         for notice in outcome.notices:

@@ -1,0 +1,98 @@
+"""Gathered rows and a last statement over them: in memory while they are few, else in a file."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from cairn.storage.pieces import Piece, Pieces, Row
+from cairn.storage.readers import Cancelled, Register, Steps, attach, translated
+from cairn.storage.spill import SpillFiles
+
+CACHE_KIB = 16_000  # of the gathered rows, and again of a sort: the rest goes to files
+
+
+class Merger:
+    """Tables m0, m1, … for one statement at a time; one thread at a time, any one."""
+
+    def __init__(self, raft: Path, register: Register) -> None:
+        self._files = SpillFiles(raft.parent)
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+        self.connection = apsw.Connection(
+            "", flags=flags, vfs=self._files.name, statementcachesize=200
+        )
+        self.connection.pragma("cache_size", -CACHE_KIB)
+        self.connection.pragma("journal_mode", "memory")
+        attach(self.connection, raft, "raft", apsw.vfs_names()[0])
+        register(self.connection)
+        self._steps: Steps | None = None
+        self._cursor: apsw.Cursor | None = None
+        self._pieces: Pieces | None = None
+        self._widths: list[int] = []
+        self.has_spilled = False
+        self.lock = threading.Lock()  # work may go on for somebody who is gone
+
+    def begin(self, stopped: Cancelled, opcode_max: int, spill_max: int) -> None:
+        self._steps = Steps(stopped, opcode_max)
+        self._files.max_bytes, self._files.is_full = spill_max, False
+        self.connection.set_progress_handler(self._steps, self._steps.every)
+        self.connection.execute("BEGIN")
+
+    def table(self, width: int, rows: Sequence[Row]) -> None:
+        """The next table, and its first rows."""
+        columns = ", ".join(f"x{column}" for column in range(width))
+        self.connection.execute(f"CREATE TABLE m{len(self._widths)} ({columns})")
+        self._widths.append(width)
+        self.add(rows)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """More rows of the last table."""
+        at, marks = len(self._widths) - 1, ", ".join("?" * self._widths[-1])
+        try:
+            self.connection.executemany(f"INSERT INTO m{at} VALUES ({marks})", rows)
+        except Exception as problem:
+            raise self._told(problem) from None
+
+    def start(self, sql: str, args: Sequence[Any]) -> None:
+        try:
+            self._cursor = self.connection.execute(sql, args)
+        except Exception as problem:
+            raise self._told(problem) from None
+        self._pieces = Pieces(self._cursor)
+
+    def take(self, most: int) -> Piece:
+        assert self._pieces is not None
+        try:
+            return self._pieces.take(most)
+        except Exception as problem:
+            raise self._told(problem) from None
+
+    def _told(self, problem: Exception) -> Exception:
+        if self._files.is_full:
+            return self._files.problem()
+        if isinstance(problem, apsw.InterruptError) and self._steps is not None:
+            return self._steps.problem()
+        return translated(problem)
+
+    def end(self) -> None:
+        """The merger may be used for something else."""
+        with self.lock:
+            self._end()
+
+    def _end(self) -> None:
+        self.has_spilled = self.has_spilled or self._files.bytes > 0
+        if self._cursor is not None:
+            self._cursor.close(True)
+        self._cursor = self._pieces = self._steps = None
+        self.connection.set_progress_handler(None)
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+        self._widths.clear()
+
+    def close(self) -> None:
+        self.connection.close()
+        self._files.unregister()
