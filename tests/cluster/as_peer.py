@@ -21,6 +21,22 @@ SECRET = "shared secret"  # the harness's
 WAIT_S = 20.0
 
 
+def _peers(who: Identity, secret: str) -> Peers:
+    network = SocketNetwork("127.0.0.1:0")
+    return Peers(network, lambda: who, secret.encode(), {}, random.Random(1))
+
+
+async def member(address: str, cluster_name: str, secret: str = SECRET) -> Identity:
+    """Who listens there: with the secret, whoever wants to be taken for it is."""
+    peers = _peers(Identity(cluster_name), secret)
+    try:
+        link = await peers._connected(address, WAIT_S)
+        assert link.peer is not None
+        return link.peer
+    finally:
+        peers.close()
+
+
 class AsPeer:
     """Knows the service password and where the instances listen for each other."""
 
@@ -48,13 +64,8 @@ class AsPeer:
         asyncio.run(self._propose(changes))
 
     async def _propose(self, changes: tuple[Dml, ...]) -> None:
-        peers = Peers(
-            SocketNetwork("127.0.0.1:0"),
-            lambda: Identity(self._name),
-            self._secret.encode(),
-            {},
-            random.Random(1),
-        )
+        who = await member(self._addresses[0], self._name, self._secret)
+        peers = _peers(who, self._secret)
         try:
             deadline = time.monotonic() + WAIT_S
             request_id = str(uuid.uuid4())

@@ -12,7 +12,7 @@ import pytest
 
 from cairn.client.settings import parse_dsn
 from cairn.model.errors import InvalidParameter
-from cairn.model.rpc import SchemaChangeRequest, WaitIndexRequest
+from cairn.model.rpc import ReadRequest, SchemaChangeRequest, WaitIndexRequest
 from tests.fuzz.target import Target
 
 pytestmark = pytest.mark.cluster
@@ -51,6 +51,14 @@ def test_a_peers_time_limit_is_a_number_that_a_timer_takes(kind: Any, seconds: f
     msgspec.convert(values, kind)
     with pytest.raises(msgspec.ValidationError, match="timeout_s"):
         msgspec.convert(values | {"timeout_s": seconds}, kind)
+
+
+@pytest.mark.parametrize("limit", ["row_max", "opcode_max"])
+def test_a_peers_limit_is_not_below_zero(limit: str) -> None:
+    values = {"sql": "SELECT 1", "args": [], "tables": {}}
+    msgspec.convert({**values, limit: 0}, ReadRequest)
+    with pytest.raises(msgspec.ValidationError, match=limit):
+        msgspec.convert({**values, limit: -1}, ReadRequest)
 
 
 @pytest.mark.parametrize("seconds", ["x", "nan", "-1", "inf", ""])

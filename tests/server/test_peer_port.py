@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+from collections.abc import Callable
 from struct import pack
 from typing import Any
+from unittest.mock import MagicMock
 
 import msgspec
 import pytest
@@ -14,7 +16,9 @@ import pytest
 from cairn.model.errors import CairnError
 from cairn.net.handshake import DialSide, Identity
 from cairn.net.link import Link
-from tests.cluster.as_peer import SECRET
+from cairn.node.instance import Instance
+from cairn.node.peer_calls import Right
+from tests.cluster.as_peer import SECRET, member
 from tests.cluster.harness import Cluster
 
 SEED = 5
@@ -136,12 +140,12 @@ def bodies(chance: random.Random) -> list[bytes]:
     return [whole, bytes(broken), whole[:-1] or b"\xc0", chance.randbytes(30)]
 
 
-async def linked(port: int, cluster_name: str) -> Link:
+async def linked(port: int, who: Identity) -> Link:
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[Link] = loop.create_future()
 
     def make() -> Link:
-        shake = DialSide(Identity(cluster_name), SECRET.encode(), random.randbytes)
+        shake = DialSide(who, SECRET.encode(), random.randbytes)
         return Link(shake, {}, ready.set_result, lambda link, problem: None)
 
     await loop.create_connection(make, "127.0.0.1", port)
@@ -156,12 +160,13 @@ def test_no_call_of_a_peer_ends_an_instance(cluster: Cluster) -> None:
     print("seed", SEED)
 
     async def scene() -> None:
-        link = await linked(node.peer_port, cluster.name)
+        who = await member(node.peer, cluster.name)
+        link = await linked(node.peer_port, who)
         for call in CALLS:
             for _ in range(ROUNDS):
                 for body in (*bodies(chance), DEEP):
                     if not link.is_open:
-                        link = await linked(node.peer_port, cluster.name)
+                        link = await linked(node.peer_port, who)
                     if chance.random() < 0.3:
                         link.tell(call, body)
                     else:
@@ -169,10 +174,10 @@ def test_no_call_of_a_peer_ends_an_instance(cluster: Cluster) -> None:
                 await asyncio.sleep(0)
         for _ in range(20):  # frames that are none, on a link that is proven
             if not link.is_open:
-                link = await linked(node.peer_port, cluster.name)
+                link = await linked(node.peer_port, who)
             link._transport.write(framed(chance.randbytes(30)))
             await asyncio.sleep(0.01)
-        link = await linked(node.peer_port, cluster.name)
+        link = await linked(node.peer_port, who)
         with pytest.raises(CairnError) as refused:
             await link.call("status", None, 10)
         assert refused.value.sqlstate == "08P01"
@@ -183,3 +188,54 @@ def test_no_call_of_a_peer_ends_an_instance(cluster: Cluster) -> None:
     assert node.sql("SELECT 1") == [(1,)]
     assert cluster.states("i1")["i2"] == "Online"
     assert "cairn.bug" not in node.log(), node.log()[-4000:]
+
+
+RIGHTS = {call.name: call.right for call in Instance._peer_calls(MagicMock())}
+
+
+def refusals(cluster: Cluster, change: Callable[[Identity], Identity]) -> dict[str, str]:
+    """Every call with a request that cannot be read: the SQLSTATE that each is refused with."""
+    node = cluster["i2"]
+
+    async def scene() -> dict[str, str]:
+        who = change(await member(node.peer, cluster.name))
+        link = await linked(node.peer_port, who)
+        found: dict[str, str] = {}
+        for name in RIGHTS:
+            try:
+                await link.call(name, "a word is no request", 10)
+            except CairnError as refused:
+                found[name] = refused.sqlstate
+        link.close()
+        return found
+
+    return asyncio.run(scene())
+
+
+UNREADABLE, NO_MEMBER, NOT_KNOWN = "08P01", "28000", "58000"
+
+
+def test_who_has_no_place_in_the_cluster_may_only_ask_for_one(cluster: Cluster) -> None:
+    expected = {
+        name: UNREADABLE if right is Right.JOIN else NO_MEMBER for name, right in RIGHTS.items()
+    }
+    assert list(expected.values()).count(UNREADABLE) == 1
+    assert refusals(cluster, lambda who: Identity(cluster.name)) == expected
+    elsewhere = "00000000-0000-0000-0000-000000000000"
+    nowhere = refusals(
+        cluster, lambda who: msgspec.structs.replace(who, raft_id=0, instance_uuid=elsewhere)
+    )
+    assert nowhere == expected
+
+
+def test_rows_and_administration_are_for_members_that_this_instance_knows(cluster: Cluster) -> None:
+    """One that was admitted a moment ago may take part in Raft before we have heard of it."""
+    unknown = refusals(cluster, lambda who: msgspec.structs.replace(who, raft_id=999))
+    assert unknown == {
+        name: UNREADABLE if right in (Right.JOIN, Right.RAFT) else NOT_KNOWN
+        for name, right in RIGHTS.items()
+    }
+
+
+def test_a_member_may_ask_for_everything(cluster: Cluster) -> None:
+    assert refusals(cluster, lambda who: who) == dict.fromkeys(RIGHTS, UNREADABLE)

@@ -13,6 +13,7 @@ from cairn.model.topology import Instance
 
 #: A time to wait that a timer can take: NaN and infinity are refused with the request.
 Seconds = Annotated[float, msgspec.Meta(ge=-1e6, le=1e6)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class DiscoverRequest(msgspec.Struct, frozen=True):
@@ -261,8 +262,8 @@ class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     bucket: int | None = None
     ranges: tuple[tuple[int, int], ...] | None = None
     preference: str = "leader"  # leader | replica | any
-    row_max: int = 0  # 0: no limit
-    opcode_max: int = 0  # steps of SQLite's machine, likewise
+    row_max: Count = 0  # 0: no limit
+    opcode_max: Count = 0  # steps of SQLite's machine, likewise
     is_local: bool = False  # sync mode: told although a majority may not have what was seen
     piece_bytes: int = 0  # about so much of the answer at a time; 0: all of it
     cursor: int = 0  # by this number the asker will ask for the next piece

@@ -65,6 +65,7 @@ class Link(asyncio.Protocol):
         self._problem: BaseException | None = None
         self._tasks: dict[asyncio.Future[Any], int] = {}  # in the order in which they began
         self.peer: Identity | None = None
+        self.known_in: object = None  # the picture of the cluster in which it was found a member
         self.is_open = False
         self.dropped = 0
         self._is_heard = False  # since the last look

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from cairn.model import ops
-from cairn.model.errors import CairnError
+from cairn.model.errors import CairnError, NotSent, PeerRefused
 from cairn.model.moves import MoveReport
 from cairn.model.rpc import (
     CasRequest,
@@ -216,7 +216,7 @@ class Instance:
         self.on_close: list[Callable[[], None]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._calls = (*also, *self._peer_calls())
-        peers.serve(handlers(self._calls), self._gatekeeper)
+        peers.serve(handlers(self._calls, self.check_peer), self._gatekeeper)
 
     def _open_data(self) -> DataPlane:
         path = self.store.path.with_name("data.db")
@@ -460,7 +460,7 @@ class Instance:
         return (
             PeerCall("raft", bytes, runner.handle_message, raft, sees_link=True),
             PeerCall("snapshot_chunk", SnapshotChunkRequest, self._chunk, raft, sees_link=True),
-            PeerCall("raft_join", JoinRequest, self.membership.join, raft),
+            PeerCall("raft_join", JoinRequest, self.membership.join, Right.JOIN),
             PeerCall("update_instance", UpdateInstanceRequest, self.membership.update, raft),
             PeerCall("cas", CasRequest, self.proposer.check_and_append, raft),
             PeerCall("wait_index", WaitIndexRequest, self._wait_index, raft),
@@ -505,6 +505,26 @@ class Instance:
         if row is not None and row.uuid != who.instance_uuid:
             return Refused(f"raft_id {who.raft_id} belongs to another instance")
         return None
+
+    def check_peer(self, link: Link, right: Right) -> None:
+        """May the peer of this link ask for what takes this right?
+
+        Who it is rests on the service password: whoever knows it can claim to be any member. One
+        that was admitted a moment ago speaks Raft before its row is here; for rows it comes again.
+        """
+        peer, cluster = link.peer, self.state.cluster
+        if link.known_in is cluster:
+            return  # looked up in this very picture
+        if peer is None or not peer.raft_id or peer.cluster_uuid != self.identity.cluster_uuid:
+            raise PeerRefused("only members of the cluster may ask for this")
+        if right is Right.RAFT or cluster.problems:
+            return
+        row = cluster.by_raft_id(peer.raft_id)
+        if row is None:
+            raise NotSent(f"instance {peer.raft_id} is not known here as a member")
+        if row.uuid != peer.instance_uuid:
+            raise PeerRefused(f"raft_id {peer.raft_id} belongs to another instance")
+        link.known_in = cluster
 
     async def _wait_index(self, request: WaitIndexRequest) -> IndexResponse:
         await self.runner.wait_applied(request.index, request.timeout_s)

@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cairn.net.link import Handler
+from cairn.model.errors import PeerRefused
+from cairn.net.link import Handler, Link
 
 
 class Right(Enum):
-    """What a peer needs to be allowed. Every member has all three today."""
+    """What a call takes. `JOIN` is for all who know the secret, the others are for members."""
 
+    JOIN = "finding the cluster and asking for a place"
     RAFT = "the log and the members of the cluster"
     ROWS = "rows of sharded tables"
     ADMIN = "what a person asks for: expelling, looking at the state"
@@ -28,13 +30,31 @@ class PeerCall(NamedTuple):
     sees_link: bool = False
 
 
-def handlers(calls: Iterable[PeerCall]) -> dict[str, Handler]:
+#: Raises unless the peer of this link has the right. Asked for every call but those of `JOIN`.
+Guard = Callable[[Link, Right], None]
+
+
+def handlers(calls: Iterable[PeerCall], guard: Guard) -> dict[str, Handler]:
     """What a link needs: by name, from the bytes of a request to its answer."""
-    return {call.name: _handler(call) for call in calls}
+    return {call.name: _handler(call, guard) for call in calls}
 
 
-def _handler(call: PeerCall) -> Handler:
-    decode, answer = msgspec.msgpack.Decoder(call.request).decode, call.answer
-    if call.sees_link:
-        return lambda link, body: answer(link, decode(body))
-    return lambda link, body: answer(decode(body))
+def _handler(call: PeerCall, guard: Guard) -> Handler:
+    decode, answer, right = msgspec.msgpack.Decoder(call.request).decode, call.answer, call.right
+    if right is Right.JOIN:
+        return lambda link, body: answer(decode(body))
+
+    def checked(link: Link, body: msgspec.Raw) -> Any:
+        guard(link, right)
+        return answer(decode(body))
+
+    def checked_with_link(link: Link, body: msgspec.Raw) -> Any:
+        guard(link, right)
+        return answer(link, decode(body))
+
+    return checked_with_link if call.sees_link else checked
+
+
+def nobody_yet(link: Link, right: Right) -> None:
+    """The guard of an instance without a place: it has no cluster to be asked about."""
+    raise PeerRefused("this instance is no member of a cluster yet")

@@ -41,7 +41,7 @@ from cairn.node.boot.identity import Kept, check_restart, put_identity, stored_i
 from cairn.node.boot.restoring import check_not_interrupted, note_file
 from cairn.node.consensus.upgrades import own_version
 from cairn.node.instance import Ending, Instance
-from cairn.node.peer_calls import PeerCall, Right, handlers
+from cairn.node.peer_calls import PeerCall, Right, handlers, nobody_yet
 from cairn.node.runtime import Runtime, timestamp
 from cairn.pgwire.scram import make_verifier
 from cairn.raft.types import HardState
@@ -77,7 +77,7 @@ class Boot:
         self.identity = Identity(config.cluster_name)
         self.discovery: Discovery | None = None
         self.instance: Instance | None = None
-        discover = PeerCall("discover", DiscoverRequest, self._discover, Right.RAFT)
+        discover = PeerCall("discover", DiscoverRequest, self._discover, Right.JOIN)
         self.expelled: CairnError | None = None
         self._reasons: dict[str, str] = {}  # address → why it refused us, told once
         self._discover_call = discover
@@ -85,7 +85,7 @@ class Boot:
             runtime.network,
             lambda: self.identity,
             config.service_secret,
-            handlers((discover,)),
+            handlers((discover,), nobody_yet),
             runtime.chance,
             self._refused,
         )
