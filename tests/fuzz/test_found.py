@@ -26,6 +26,7 @@ pytestmark = pytest.mark.cluster
         ("SELECT pg_subscript() FROM pg_user", "42883"),
         ("SELECT current_catalog(table_schema) FROM information_schema.tables", "42883"),
         ("SELECT pg_item(relname, 'x') FROM pg_class", "42883"),
+        ("SELECT pg_generate_series('x', 2) FROM pg_namespace", "42883"),
         ("SELECT to_regtype(1, 2)::text FROM pg_namespace", "42883"),
     ],
 )

@@ -107,3 +107,16 @@ def test_a_read_is_judged_when_its_rows_are_those_of_one_moment(files: tuple[Pat
 
     assert reader.rows("SELECT x FROM t", (), 0, never(), 0, check) == [(1,)]
     assert asked == ["judged"]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 8])
+def test_a_read_that_reached_its_limit_leaves_no_transaction_open(
+    files: tuple[Path, Path], most: int
+) -> None:
+    """Else the thread would go on with the rows of that moment."""
+    writer = apsw.Connection(str(files[0]))
+    writer.execute("CREATE TABLE vclock (origin, lsn)")
+    reader = RowReader(*files, lambda _: None)
+    with pytest.raises(LimitExceeded):
+        reader.rows(f"{COUNTING} SELECT n FROM r", (), 0, never(), most, lambda: None)
+    assert not reader.connection.in_transaction

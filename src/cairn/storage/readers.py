@@ -198,9 +198,9 @@ class RowReader:
         check()
 
     def end(self) -> None:
+        self.connection.set_progress_handler(None)  # or a cancel would leave it open
         if self.connection.in_transaction:
             self._transaction("COMMIT")
-        self.connection.set_progress_handler(None)
 
     def _transaction(self, text: str) -> None:
         self._is_opening = True

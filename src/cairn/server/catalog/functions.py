@@ -105,7 +105,7 @@ class Functions:
             "pg_get_ruledef": self._distribution,
             "pg_unnest": lambda array: json.dumps([] if array is None else items(array)),
             "pg_generate_series": lambda first, last: (
-                "[]" if first is None or last is None else series(first, last, 1)
+                "[]" if first is None or last is None else series(int(first), int(last), 1)
             ),
             "substring": _substring,
             "current_setting": lambda name, *_: parameters.default(self._catalog, name or ""),
