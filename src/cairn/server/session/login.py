@@ -61,7 +61,7 @@ class Login:
         if not admits(
             face.rules(), self.user, address, is_encrypted=is_encrypted, is_admin=is_admin
         ):
-            face.audit.refused("login_refused", Who(self.user, address), address, why="rule")
+            self._note_refusal(address, "rule")
             how = "encrypted" if is_encrypted else "in clear"
             raise InvalidAuthorization(f"no rule admits user '{self.user}' from {address}, {how}")
         limit = int(face.catalog.setting("auth_login_attempt_max") or 4)
@@ -102,13 +102,18 @@ class Login:
                 reason = "locked out"
             else:
                 reason = "wrong password" if answer is None else "may not log in"
-            who = Who(self.user, self._address)
-            self._face.audit.refused("login_refused", who, self._address, why=reason)
+            self._note_refusal(self._address, reason)
             why = " (locked out for a minute)" if self._locked else ""
             log.warning("login of %r from %s failed%s", self.user, self._address, why)
             raise AuthenticationFailed(self.user)
         lockouts.forget(self.user, self._address)
         return answer
+
+    def _note_refusal(self, address: str, why: str) -> None:
+        """Told apart by users that exist: names that a stranger invents are endless."""
+        is_user = self.user in self._face.catalog.users
+        key = f"{address} {self.user}" if is_user else address
+        self._face.audit.refused("login_refused", Who(self.user, address), key, why=why)
 
     def _may_log_in(self) -> bool:
         return self._face.catalog.may_log_in(self.user_id)
