@@ -59,6 +59,7 @@ from cairn.sql import plans
 LOGIN_S = 30.0
 PIPELINE_BYTES = 1024 * 1024  # of requests behind one that is worked on
 SENT_ROWS, SENT_BYTES = 200, 256 * 1024  # of an answer, in one turn of the loop
+SHORT_ROWS = 1_000  # a piece with so many has none that is long: they are encoded together
 COPY_AHEAD = 8 * 1024 * 1024  # bytes of a COPY kept in memory before the client has to wait
 HIGH_WATER = 8 * 1024 * 1024  # unsent bytes past which we stop reading from a client
 T = TypeVar("T")
@@ -478,8 +479,14 @@ class Session(asyncio.Protocol):
     ) -> None:
         """Many rows, some at a time: as quickly as the client reads, and others get their turn."""
         size = 0
+        are_short = len(rows) >= SHORT_ROWS
         for at in range(0, len(rows), SENT_ROWS):
             part = rows[at : at + SENT_ROWS]
+            if are_short:
+                made = map(encode, part if convert is None else convert(part))
+                self.pg.raw(b"".join(made))
+                await self.sent()
+                continue
             for row in part if convert is None else convert(part):
                 data = encode(row)
                 self.pg.raw(data)
