@@ -233,7 +233,7 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
     ),
     (
         *("parts", "moves: a read is judged before its snapshot opens", "storage/readers.py"),
-        *("                check()\n            return taken", "            return taken"),
+        *("        check()\n\n    def end", "        pass\n\n    def end"),
         "tests/storage/test_readers.py"
         "::test_a_read_is_judged_when_its_rows_are_those_of_one_moment",
     ),

@@ -221,7 +221,7 @@ MUTANTS = tuple(
         ),
         (
             *("1", "an answer of one is enough for a seal", "governor/rules/leaving.py"),
-            *("needed=majority if is_sync else len(members)", "needed=1"),
+            *("needed=majority if is_sync else len(staying)", "needed=1"),
             UNIT + "governor.py::test_a_seal_takes_a_majority_of_the_recorded_members_in_sync_mode",
         ),
         # --- rows and schema ----------------------------------------------------------------------
@@ -382,7 +382,10 @@ MUTANTS = tuple(
         ),
         (
             *("16", "a scan leaves its cursor open", "storage/readers.py"),
-            *("        cursor.close(True)", "        taken.kept = cursor"),
+            *(
+                "        cursor.close(True)\n    return found",
+                "        taken.kept = cursor\n    return found",
+            ),
             UNIT + "streams_and_readers.py::test_a_scan_stopped_at_its_limit_leaves_no_cursor_open",
         ),
         (

@@ -61,6 +61,21 @@ def test_a_seal_takes_a_majority_of_the_recorded_members_in_sync_mode(
     assert (action.members, action.needed) == (("i2",), needed)
 
 
+def test_one_that_is_to_be_expelled_still_promises() -> None:
+    """A majority of two is both: without it nobody could be named, and it could never leave."""
+    leaving = (State(Grade.ONLINE, 2), State(Grade.EXPELLED, 2))
+    view = view_of(
+        instance("i9", 1, replicaset="r9"),
+        instance("i1", 2, *leaving),
+        instance("i2", 3),
+        sets=(replicaset("r1", "i1", ("i1", "i2"), target_master_name=""),),
+        voters={1, 3},
+    )
+    action = plan(view)
+    assert isinstance(action, SealAndName)
+    assert (action.members, action.needed) == (("i2", "i1"), 1)
+
+
 @pytest.mark.parametrize(("mode", "needed"), [("sync", 2), ("async", 0)])
 def test_in_sync_mode_rows_must_be_with_those_who_stay_before_one_is_expelled(
     mode: str, needed: int

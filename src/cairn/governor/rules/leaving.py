@@ -176,14 +176,15 @@ def _depose(replicaset: Replicaset) -> Propose:
 
 
 def _seal(view: ClusterView, replicaset: Replicaset) -> Iterator[SealAndName]:
-    members = tuple(
-        name
-        for name in replicaset.members
-        if (member := view.cluster.instances.get(name)) is not None
-        and member.target_state.grade is Grade.ONLINE
-    )
-    if not members:
+    known = [view.cluster.instances.get(name) for name in replicaset.members]
+    staying = [row for row in known if row is not None and row.target_state.grade is Grade.ONLINE]
+    if not staying:
         return
+    # One that is to leave still has its rows, and its promise may be needed for a majority. If it
+    # has the most, it is named, and hands over as a living master does.
+    leaving = [row for row in known if row is not None and row not in staying]
+    leaving = [r for r in leaving if view.may_respond(r) and r.target_state_reason != "silent"]
+    members = tuple(row.name for row in (*staying, *leaving))
     is_sync = _is_sync(view, replicaset)
     majority = len(replicaset.members) // 2 + 1
     yield SealAndName(
@@ -191,7 +192,7 @@ def _seal(view: ClusterView, replicaset: Replicaset) -> Iterator[SealAndName]:
         subject=replicaset.name,
         replicaset=replicaset.name,
         members=members,
-        needed=majority if is_sync else len(members),
+        needed=majority if is_sync else len(staying),
     )
 
 

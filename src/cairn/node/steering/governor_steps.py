@@ -209,11 +209,12 @@ class Steps:
                 f"waiting for {', '.join(missing)}"
             )
 
-        def standing(name: str) -> tuple[int, int, bool]:
+        def standing(name: str) -> tuple[int, int, bool, bool]:
             answer = answers[name]
+            stays = view.cluster.instances[name].target_state.grade is Grade.ONLINE
             # Who was started again and has everything goes on: clients know the way to it.
             preferred = name == (replicaset.target_master_name or replicaset.current_master_name)
-            return answer.epoch, sum(answer.vclock.values()), preferred
+            return answer.epoch, sum(answer.vclock.values()), stays, preferred
 
         heir = max(sorted(answers), key=standing)
         await self._name_master(action.replicaset, heir, answers[heir].vclock, view)

@@ -94,7 +94,7 @@ class World:
             cluster, routes = node.instance.state.cluster, node.instance.executor.reads.routes
             if vars(routes) != vars(Routes(cluster)):
                 raise Violation(f"{node.name} has other routes than its picture")
-            if node.instance.data.fence != fence_of(node.name, cluster):
+            if node.instance.data.fence != fence_of(node.instance.name, cluster):
                 raise Violation(f"{node.name} has another fence than its picture")
 
     def _look(self) -> None:
