@@ -97,7 +97,7 @@ def test_every_instance_notes_how_the_topology_changes(cluster: Cluster) -> None
         online = [
             each["new"]
             for each in noted(node, "topology")
-            if each["table"] == "_pico_instance" and "Online" in str(each["new"])
+            if each.get("table") == "_pico_instance" and "Online" in str(each["new"])
         ]
         assert online, "no instance has become Online"
 
