@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from postgres import Postgres, free_port
@@ -64,6 +65,21 @@ def drained(connection: psycopg.Connection[object], statement: str) -> float:
     return time.perf_counter() - begun
 
 
+def filled(
+    ours: psycopg.Connection[Any], theirs: psycopg.Connection[Any], table: str, rows: int
+) -> None:
+    """The same rows on both sides."""
+    for connection, columns in (
+        (ours, "(id INT PRIMARY KEY, name TEXT, value DOUBLE) DISTRIBUTED BY (id)"),
+        (theirs, "(id BIGINT PRIMARY KEY, name TEXT, value FLOAT8)"),
+    ):
+        connection.execute(f"CREATE TABLE {table} {columns}")
+        with connection.cursor().copy(f"COPY {table} FROM STDIN") as copy:
+            for start in range(0, rows, 10_000):
+                lines = (f"{at}\t{at:032d}\t{at / 7}\n" for at in range(start, start + 10_000))
+                copy.write("".join(lines))
+
+
 def arrow_out(demo: Demo, peer: Postgres) -> None:
     """COPY … (FORMAT arrow) against PostgreSQL's COPY text, the same client for both."""
     ours = psycopg.connect(demo.dsn(), autocommit=True)
@@ -71,15 +87,7 @@ def arrow_out(demo: Demo, peer: Postgres) -> None:
         f"host=127.0.0.1 port={peer.port} user=admin dbname=postgres", autocommit=True
     )
     with ours, theirs:
-        for connection, columns in (
-            (ours, "(id INT PRIMARY KEY, name TEXT, value DOUBLE) DISTRIBUTED BY (id)"),
-            (theirs, "(id BIGINT PRIMARY KEY, name TEXT, value FLOAT8)"),
-        ):
-            connection.execute(f"CREATE TABLE wide {columns}")
-            with connection.cursor().copy("COPY wide FROM STDIN") as copy:
-                for start in range(0, ARROW_ROWS, 10_000):
-                    lines = (f"{at}\t{at:032d}\t{at / 7}\n" for at in range(start, start + 10_000))
-                    copy.write("".join(lines))
+        filled(ours, theirs, "wide", ARROW_ROWS)
         ratios, rates = [], []
         for _ in range(ROUNDS):
             arrow = drained(ours, "COPY wide TO STDOUT (FORMAT arrow)")
@@ -126,15 +134,7 @@ def whole_table(demo: Demo, peer: Postgres) -> None:
         f"host=127.0.0.1 port={peer.port} user=admin dbname=postgres", autocommit=True
     )
     with ours, theirs:
-        for connection, columns in (
-            (ours, "(id INT PRIMARY KEY, name TEXT, value DOUBLE) DISTRIBUTED BY (id)"),
-            (theirs, "(id BIGINT PRIMARY KEY, name TEXT, value FLOAT8)"),
-        ):
-            connection.execute(f"CREATE TABLE whole {columns}")
-            with connection.cursor().copy("COPY whole FROM STDIN") as copy:
-                for start in range(0, SELECT_ROWS, 10_000):
-                    lines = (f"{at}\t{at:032d}\t{at / 7}\n" for at in range(start, start + 10_000))
-                    copy.write("".join(lines))
+        filled(ours, theirs, "whole", SELECT_ROWS)
         for text in ("SELECT * FROM whole", "SELECT * FROM whole ORDER BY value"):
             idle_kib = resident_kib(demo.pid)
             rates: dict[str, list[float]] = {"ours": [], "theirs": []}

@@ -34,7 +34,7 @@ def run_tier(
     talk = Talk(Target(dsn, password_file))
     try:
         found = talk.call(f"CALL cairn_tier({literal(action)}, {literal(name)}, {literal(words)})")
-        masters = {row["name"]: row["master"] for row in _status(talk)["replicasets"]}
+        status = talk.call("CALL cairn_status()") if action == "set" else None
     finally:
         talk.close()
     if as_json:
@@ -43,10 +43,10 @@ def run_tier(
         _show(found)
     else:
         _say(action, name, found)
-    if action != "set":
+    if status is None:
         return 0
     mine = next(each for each in found if each["name"] == name)
-    surplus = surplus_of(mine, masters)
+    surplus = surplus_of(mine, {row["name"]: row["master"] for row in status["replicasets"]})
     if not surplus:
         return 0
     if not release:
@@ -54,11 +54,6 @@ def run_tier(
         print(f"more instances than asked for: {', '.join(surplus)}. To release them: {commands}")
         return 0
     return _released(surplus, dsn, password_file, yes=yes)
-
-
-def _status(talk: Talk) -> dict[str, Any]:
-    found: dict[str, Any] = talk.call("CALL cairn_status()")
-    return found
 
 
 def surplus_of(tier: Tier, masters: dict[str, str]) -> list[str]:

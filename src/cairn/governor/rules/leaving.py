@@ -99,15 +99,7 @@ def replace_master(view: ClusterView) -> Iterator[Action]:
         if master is not None and _never_started(master):
             continue  # joined a moment ago and has not come up yet
         for heir in _heirs(view, replicaset, replicaset.target_master_name)[:1]:
-            changed = msgspec.structs.replace(replicaset, target_master_name=heir.name)
-            yield Propose(
-                step="update target replication leader",
-                subject=replicaset.name,
-                ops=(put_replicaset(changed),),
-                ranges=(whole_table(_INSTANCES.id), replicaset_range(replicaset)),
-                say=f"{replicaset.name}: {heir.name} shall replace "
-                f"{replicaset.target_master_name} as master",
-            )
+            yield _wish(replicaset, heir, f"{replicaset.target_master_name} as master")
 
 
 def spare_damaged_master(view: ClusterView) -> Iterator[Action]:
@@ -118,14 +110,19 @@ def spare_damaged_master(view: ClusterView) -> Iterator[Action]:
             continue
         heirs = [each for each in _heirs(view, replicaset, master) if each.name not in view.damaged]
         for heir in heirs[:1]:
-            changed = msgspec.structs.replace(replicaset, target_master_name=heir.name)
-            yield Propose(
-                step="update target replication leader",
-                subject=replicaset.name,
-                ops=(put_replicaset(changed),),
-                ranges=(whole_table(_INSTANCES.id), replicaset_range(replicaset)),
-                say=f"{replicaset.name}: {heir.name} shall replace {master}: it has damaged rows",
-            )
+            yield _wish(replicaset, heir, f"{master}: it has damaged rows")
+
+
+def _wish(replicaset: Replicaset, heir: Instance, whom: str) -> Propose:
+    """An entry that announces another master; `switch_master` carries it out."""
+    changed = msgspec.structs.replace(replicaset, target_master_name=heir.name)
+    return Propose(
+        step="update target replication leader",
+        subject=replicaset.name,
+        ops=(put_replicaset(changed),),
+        ranges=(whole_table(_INSTANCES.id), replicaset_range(replicaset)),
+        say=f"{replicaset.name}: {heir.name} shall replace {whom}",
+    )
 
 
 def _never_started(instance: Instance) -> bool:
@@ -176,14 +173,18 @@ def _depose(replicaset: Replicaset) -> Propose:
 
 
 def _seal(view: ClusterView, replicaset: Replicaset) -> Iterator[SealAndName]:
-    known = [view.cluster.instances.get(name) for name in replicaset.members]
-    staying = [row for row in known if row is not None and row.target_state.grade is Grade.ONLINE]
+    found = (view.cluster.instances.get(name) for name in replicaset.members)
+    known = [row for row in found if row is not None]
+    staying = [row for row in known if row.target_state.grade is Grade.ONLINE]
     if not staying:
         return
     # One that is to leave still has its rows, and its promise may be needed for a majority. If it
     # has the most, it is named, and hands over as a living master does.
-    leaving = [row for row in known if row is not None and row not in staying]
-    leaving = [r for r in leaving if view.may_respond(r) and r.target_state_reason != "silent"]
+    leaving = [
+        row
+        for row in known
+        if row not in staying and view.may_respond(row) and row.target_state_reason != "silent"
+    ]
     members = tuple(row.name for row in (*staying, *leaving))
     is_sync = _is_sync(view, replicaset)
     majority = len(replicaset.members) // 2 + 1
