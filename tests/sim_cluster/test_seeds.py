@@ -53,6 +53,7 @@ FOUND = {
     555: "the last instance that may vote was expelled",
     689: "buckets were given back to a replicaset that was being deleted",
     748: "two voters that both moved never met again",
+    1057: "the one that told a newcomer of the cluster was expelled before it let it in",
     1323: "an instance stopped before it knew its own row said that it was expelled",
     2045: "an instance was expelled by force although nobody could take its buckets",
 }

@@ -26,7 +26,10 @@ class DiscoverRequest(msgspec.Struct, frozen=True):
 
 
 class DiscoverResponse(msgspec.Struct, frozen=True):
-    """The receiver's state, or, once there is a verdict, the address of a member to join."""
+    """The receiver's state, or, once there is a verdict, the address of a member to join.
+
+    `peers` of a member are the members it knows.
+    """
 
     guid: str
     can_vote: bool

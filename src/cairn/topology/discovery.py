@@ -39,6 +39,7 @@ class Discovery:
         if can_vote:
             self._known.add(own_address)
         self._answers: dict[str, tuple[str, bool]] = {}  # address → (guid, can_vote)
+        self.members: tuple[str, ...] = ()  # of the cluster that was found: all may be asked
         self._conclude()
 
     @property
@@ -86,6 +87,7 @@ class Discovery:
             return
         if response.leader is not None:
             self.leader = response.leader
+            self.members = response.peers
             return
         self._merge(response.peers)
         self._answers[address] = (response.guid, response.can_vote)

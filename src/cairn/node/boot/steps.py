@@ -187,7 +187,8 @@ class Boot:
     def _discover(self, request: DiscoverRequest) -> DiscoverResponse:
         """Another instance asks who we are."""
         if self.instance is not None:
-            return DiscoverResponse("", False, (), self._member_to_ask(self.instance))
+            members = tuple(sorted(self.instance.state.peer_addresses().values()))
+            return DiscoverResponse("", False, members, self._member_to_ask(self.instance))
         if self.identity.raft_id:
             return DiscoverResponse("", False, (), self.config.advertise)
         if self.discovery is None:
@@ -273,9 +274,11 @@ class Boot:
         )
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.config.boot_timeout_s
-        known = () if self.discovery is None else self.discovery.state.peers
-        others = [each for each in known if each not in (leader, self.config.advertise)]
-        in_turn, pause = itertools.cycle((leader, *others)), 0.05
+        found = self.discovery
+        # The one that told of the cluster may leave it before it lets us in: others will.
+        known = () if found is None else (*found.state.peers, *found.members)
+        others = {each for each in known if each not in (leader, self.config.advertise)}
+        in_turn, pause = itertools.cycle((leader, *sorted(others))), 0.05
         while True:
             try:
                 return await self.peers.call(
