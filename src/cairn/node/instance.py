@@ -214,6 +214,7 @@ class Instance:
         self.on_applied: list[Callable[[list[Applied]], None]] = []
         self.on_installed: list[Callable[[list[str], list[str]], None]] = []
         self.on_close: list[Callable[[], None]] = []
+        self.on_goodbye: list[Callable[[], Awaitable[None]]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._calls = (*also, *self._peer_calls())
         peers.serve(handlers(self._calls, self.check_peer), self._gatekeeper)
@@ -324,6 +325,14 @@ class Instance:
     def finish(self, code: int) -> None:
         if not self.exit_code.done():
             self.exit_code.set_result(code)
+
+    async def say_goodbye(self) -> None:
+        """Before `close`: clients get the answers they wait for. Each face has its own limit."""
+        for end in self.on_goodbye:
+            try:
+                await end()
+            except Exception as problem:
+                owned(problem, "the goodbye to clients")
 
     def close(self) -> None:
         self.health.close()

@@ -41,6 +41,9 @@ class Client(Protocol):
     def hang_up(self, problem: CairnError) -> None:
         """Say why, then close."""
 
+    def is_resting(self) -> bool:
+        """Nothing runs and nothing was asked: it can be ended without loss."""
+
     def shut_down(self) -> None: ...
 
     def doing(self) -> Doing: ...

@@ -16,6 +16,7 @@ from cairn.model.system_tables import PICO_PRIVILEGE, PICO_USER
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.instance import Instance
 from cairn.node.statements.context import Context, Face
+from cairn.node.waiting import until
 from cairn.server.activity import Activity, Asker
 from cairn.server.audit import AuditLog
 from cairn.server.catalog.pg_catalog import PgCatalog
@@ -28,6 +29,9 @@ from cairn.server.tls import ServerTls
 from cairn.sql.api import Prepared
 from cairn.sql.plans import CatalogRead
 from cairn.storage.state_machine import Applied
+
+GOODBYE_S = 3.0  # for the statements that run when the instance ends
+LAST_WORDS_S = 0.3  # for the last bytes to leave, longer than a session lingers
 
 
 class PgFace(Face):
@@ -88,6 +92,20 @@ class PgFace(Face):
             Asker(context.user, context.user_id, context.pid),
             context.cancelled,
         )
+
+    async def say_goodbye(self) -> None:
+        """End sessions one by one as they come to rest; who works too long is not waited for."""
+
+        def all_gone() -> bool:
+            for session in list(self.sessions.values()):
+                if session.is_resting():
+                    session.shut_down()
+            return not self.sessions
+
+        if not await until(all_gone, GOODBYE_S, 0.01):
+            for session in list(self.sessions.values()):
+                session.shut_down()
+            await until(lambda: not self.sessions, LAST_WORDS_S, 0.01)
 
     def close(self) -> None:
         for session in list(self.sessions.values()):

@@ -26,6 +26,12 @@ async def open_pgwire(instance: Instance, config: InstanceConfig) -> PgFace:
         raise ConfigProblem(
             f"--pg-listen {config.pg_listen}: {problem.strerror or problem}"
         ) from None
+
+    async def goodbye() -> None:
+        server.close()
+        await face.say_goodbye()
+
+    instance.on_goodbye.append(goodbye)
     instance.on_close.append(server.close)
     instance.on_close.append(face.close)
     log.info("PostgreSQL clients are welcome at %s", config.pg_advertise)

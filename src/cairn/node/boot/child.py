@@ -104,7 +104,7 @@ async def _live(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: O
     await asyncio.wait({instance.exit_code, stop}, return_when=asyncio.FIRST_COMPLETED)
     if instance.exit_code.done():
         code = instance.exit_code.result()
-        _end(instance)
+        await _end(instance)
         if code == AGAIN:
             tell({"again": True})
         return code
@@ -173,11 +173,12 @@ async def _stop(instance: Instance, signals: asyncio.Queue[int]) -> int:
     else:
         log.warning("a second signal: ending now")
         code = 1
-    _end(instance)
+    await _end(instance)
     return code
 
 
-def _end(instance: Instance) -> None:
+async def _end(instance: Instance) -> None:
+    await instance.say_goodbye()
     try:
         instance.close()
     except Exception:  # the exit code is decided; nothing here may change it

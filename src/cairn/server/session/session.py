@@ -61,6 +61,7 @@ PIPELINE_BYTES = 1024 * 1024  # of requests behind one that is worked on
 SENT_ROWS, SENT_BYTES = 200, 256 * 1024  # of an answer, in one turn of the loop
 SHORT_ROWS = 1_000  # a piece with so many has none that is long: they are encoded together
 COPY_AHEAD = 8 * 1024 * 1024  # bytes of a COPY kept in memory before the client has to wait
+LINGER_S = 0.2
 HIGH_WATER = 8 * 1024 * 1024  # unsent bytes past which we stop reading from a client
 T = TypeVar("T")
 Encode = Callable[[Any], bytes]
@@ -191,10 +192,26 @@ class Session(asyncio.Protocol):
     def _too_slow(self) -> None:
         self.hang_up(CairnError("login took too long", sqlstate="57014"))
 
+    def is_resting(self) -> bool:
+        return self.state is IDLE and not self.pg.requests
+
     def shut_down(self) -> None:
-        """The instance ends: say so and hang up."""
+        """The instance ends: say so and hang up.
+
+        A request that comes just now would destroy the last words on their way: a socket that is
+        closed with something unread in it is reset. So it is read on for a moment.
+        """
         text = "terminating connection due to administrator command"
-        self.hang_up(CairnError(text, sqlstate="57P01"))
+        problem = CairnError(text, sqlstate="57P01")
+        if not self.is_resting() or not self.transport.can_write_eof():
+            self.hang_up(problem)
+            return
+        self.face.feed.unsubscribe(self)
+        self.pg.fatal(problem)
+        self.transport.write(self.pg.take())
+        self.transport.write_eof()
+        self.close()
+        asyncio.get_running_loop().call_later(LINGER_S, self.transport.close)
 
     def cancel(self) -> None:
         """A CancelRequest with the right key: end what is running, if it can be ended."""
