@@ -141,6 +141,7 @@ class Stream:
             .trigger(processingTime="1 second")
             .start()
         )
+        eventually(lambda: self.query.lastProgress, "the first batch of the stream", 60.0)
 
     def _take(self, frame: Any, _: int) -> None:
         for row in frame.collect():
@@ -159,11 +160,13 @@ class Stream:
                 eventually(all_told, "the stream to tell all changes", 60.0)
             except AssertionError as problem:
                 print(problem)
-        found = [
-            f"stream of key {key}: {numbers[-8:]} of {counts[key]}"
-            for key, numbers in self.numbers.items()
-            if numbers != [*range(1, counts[key] + 1)]
-        ]
+        found = []
+        for key, numbers in self.numbers.items():
+            wanted = [*range(1, counts[key] + 1)]
+            if numbers != wanted:
+                missing = sorted({*wanted} - {*numbers})
+                twice = sorted({each for each in numbers if numbers.count(each) > 1})
+                found.append(f"stream of key {key}: {missing} missing, {twice} told twice")
         problem = self.query.exception()
         return found if problem is None else [f"the stream ended: {problem}", *found]
 

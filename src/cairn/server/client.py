@@ -41,8 +41,8 @@ class Client(Protocol):
     def hang_up(self, problem: CairnError) -> None:
         """Say why, then close."""
 
-    def is_resting(self) -> bool:
-        """Nothing runs and nothing was asked: it can be ended without loss."""
+    def end_at_rest(self) -> None:
+        """Now, or when what was asked is answered."""
 
     def shut_down(self) -> None: ...
 

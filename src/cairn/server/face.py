@@ -96,13 +96,9 @@ class PgFace(Face):
     async def say_goodbye(self) -> None:
         """End sessions one by one as they come to rest; who works too long is not waited for."""
 
-        def all_gone() -> bool:
-            for session in list(self.sessions.values()):
-                if session.is_resting():
-                    session.shut_down()
-            return not self.sessions
-
-        if not await until(all_gone, GOODBYE_S, 0.01):
+        for session in list(self.sessions.values()):
+            session.end_at_rest()
+        if not await until(lambda: not self.sessions, GOODBYE_S, 0.01):
             for session in list(self.sessions.values()):
                 session.shut_down()
             await until(lambda: not self.sessions, LAST_WORDS_S, 0.01)

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,15 +20,21 @@ CHUNK = 5_000
 BUCKETS_AT_ONCE = 20  # of a snapshot, in one answer
 LOST = "PC005"  # the row log does not have the position any more
 Vclock = dict[str, int]
+T = TypeVar("T")
 Ranges = tuple[tuple[int, int], ...]
+
+
+class Gone(Unreachable):
+    """The replicaset is no longer in the cluster: there is nobody to ask and to wait for."""
 
 
 class TakenOver(msgspec.Struct, frozen=True):
     """Buckets that came from `source`: its last record of them, and where the new owner began."""
 
-    source: str
+    source: str  # its uuid; "" if it has left the cluster
     final: Vclock
     first: Vclock
+    buckets: tuple[int, int] = (1, 0)
 
 
 class Standing(msgspec.Struct):
@@ -38,6 +44,14 @@ class Standing(msgspec.Struct):
     owners: dict[str, Ranges]
     epochs: dict[str, Vclock] = {}  # of the records at the positions: an lsn may be used again
     taken: dict[str, list[TakenOver]] = {}  # what each replicaset got from others, ever
+
+    def without(self, uuid: str) -> Standing:
+        """As if there had never been this replicaset."""
+
+        def rest(of: dict[str, T]) -> dict[str, T]:
+            return {key: value for key, value in of.items() if key != uuid}
+
+        return Standing(rest(self.positions), rest(self.owners), rest(self.epochs), self.taken)
 
     def stamped(self, uuid: str) -> dict[str, Any]:
         """A replicaset's position as it is asked for."""
@@ -61,6 +75,9 @@ class RowAsker:
         ]
         return sorted({*owners, *others})
 
+    def has_left(self, uuid: str) -> bool:
+        return uuid not in cluster.pool(self._options.dsn).topology.view.replicasets
+
     def owned(self, uuid: str) -> Ranges:
         owners = cluster.owners(self._options.dsn, self._tier)
         return next((owner.ranges for owner in owners if owner.uuid == uuid), ())
@@ -73,7 +90,12 @@ class RowAsker:
         """
         until = time.monotonic() + REPLAN_S
         while True:
-            answers = {uuid: self.ask(uuid, where) for uuid in self.replicasets()}
+            try:
+                answers = {uuid: self.ask(uuid, where) for uuid in self.replicasets()}
+            except Gone:  # since it was listed: the next list does not have it
+                if time.monotonic() > until:
+                    raise
+                continue
             owners: dict[str, Ranges] = {
                 uuid: tuple((low, high) for low, high in answer["buckets"])
                 for uuid, answer in answers.items()
@@ -112,7 +134,11 @@ class RowAsker:
                     raise Unreachable(f"replicaset {uuid} has no master")
                 return cluster.call(self._options.dsn, f"CALL {text}", master.address)
             except CairnError as problem:
-                if problem.sqlstate not in MOVED or time.monotonic() > until:
+                if problem.sqlstate not in MOVED:
+                    raise
+                if self.has_left(uuid):
+                    raise Gone(f"replicaset {uuid} has left the cluster") from None
+                if time.monotonic() > until:
                     raise
             cluster.wait_for_news(self._options.dsn, 0.3)
 

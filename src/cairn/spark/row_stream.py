@@ -21,6 +21,7 @@ from cairn.model.errors import CairnError, InvalidParameter, Unreachable
 from cairn.spark.options import Options, starting_position
 from cairn.spark.row_asking import (
     LOST,
+    Gone,
     Ranges,
     RowAsker,
     Standing,
@@ -79,7 +80,9 @@ class RowStream(CairnStream):
         target = _standing(self._target) if self._target else self._asker.standing()
         if start.get("start") == "snapshot":
             return self._at(target, target.owners)
-        lost = self._lost(known)
+        taken = target.taken or self._asker.standing().taken
+        known, target, lost = self._without_leavers(known, target, taken)
+        lost += [uuid for uuid in self._lost(known) if uuid not in lost]
         if lost:
             return self._at(
                 Standing({**known.positions, **{u: target.positions[u] for u in lost}},
@@ -87,7 +90,6 @@ class RowStream(CairnStream):
                          {**known.epochs, **{u: target.epochs.get(u, {}) for u in lost}}),
                 {uuid: target.owners.get(uuid, ()) for uuid in lost},
             )  # fmt: skip
-        taken = target.taken or self._asker.standing().taken
         known = _with_newcomers(known, taken)
         ready = {
             uuid: _held_back(at, known, taken.get(uuid, ()), known.positions.get(uuid, {}))
@@ -97,12 +99,34 @@ class RowStream(CairnStream):
         self._limited(end, target, ready, row_limit(limit))
         return self._at(end)
 
+    def _without_leavers(
+        self, known: Standing, target: Standing, taken: dict[str, list[TakenOver]]
+    ) -> tuple[Standing, Standing, list[str]]:
+        """Forget replicasets that have left the cluster, if they had told all when they left.
+
+        Else an error, or, if that shall be none, who has their buckets now is told anew.
+        """
+        lost: list[str] = []
+        for uuid in [each for each in known.positions if self._asker.has_left(each)]:
+            if not _told_all(known, uuid, taken):
+                problem = CairnError(
+                    f"replicaset {uuid} has left the cluster with changes that were not read",
+                    sqlstate=LOST,
+                )
+                if self._options.fail_on_data_loss:
+                    raise _explained(problem)
+                lost = [each for each in target.owners if not self._asker.has_left(each)]
+            known, target = known.without(uuid), target.without(uuid)
+        return known, target, lost
+
     def _lost(self, known: Standing) -> list[str]:
         """Replicasets whose log has forgotten the position; an error, if that shall be one."""
         found = []
         for uuid in self._asker.replicasets():
             try:
                 self._asker.ask(uuid, known.stamped(uuid), 0)
+            except Gone:
+                continue  # since it was listed: the next batch forgets it
             except CairnError as problem:
                 if problem.sqlstate != LOST or self._options.fail_on_data_loss:
                     raise _explained(problem) from None
@@ -240,6 +264,26 @@ def _with_newcomers(known: Standing, taken: dict[str, list[TakenOver]]) -> Stand
         if moves and uuid not in known.positions and known.positions
     }
     return msgspec.structs.replace(known, positions={**known.positions, **begun})
+
+
+def _told_all(known: Standing, uuid: str, taken: dict[str, list[TakenOver]]) -> bool:
+    """Whether a replicaset that has left was read to its last record of every bucket it had.
+
+    It has no name any more: what others took from it is known by the origins of its records.
+    """
+    position = known.positions[uuid]
+    given = [
+        move
+        for moves in taken.values()
+        for move in moves
+        if move.final.keys() & position.keys() and not move.source
+    ]
+    if any(position.get(o, 0) < lsn for move in given for o, lsn in move.final.items()):
+        return False
+    left = {bucket for low, high in known.owners.get(uuid, ()) for bucket in range(low, high + 1)}
+    for move in given:
+        left.difference_update(range(move.buckets[0], move.buckets[1] + 1))
+    return not left
 
 
 def _held_back(target: Vclock, known: Standing, taken: Sequence[TakenOver], mine: Vclock) -> Vclock:

@@ -85,13 +85,14 @@ def _taken_over(instance: Instance) -> list[dict[str, Any]]:
     cluster, me = instance.state.cluster, instance.row
     found = []
     for move in cluster.moves.values():
-        source = cluster.replicasets.get(move.source)
-        if me is None or source is None or move.target != me.replicaset_name:
+        source = cluster.replicasets.get(move.source)  # it may have left the cluster since
+        if me is None or move.target != me.replicaset_name:
             continue
         if move.phase in (Phase.COPIED, Phase.DONE):
             found.append(
                 {
-                    "source": source.uuid,
+                    "source": "" if source is None else source.uuid,
+                    "buckets": [move.start, move.end],
                     "final": {origin: at[0] for origin, at in move.source_final.items()},
                     "first": {origin: at[0] for origin, at in move.target_first.items()},
                 }

@@ -20,6 +20,7 @@ from cairn.model.catalog import ADMIN_ID
 from cairn.model.errors import (
     AccessDenied,
     CairnError,
+    Expelled,
     QueryCanceled,
     StatementInvalidated,
 )
@@ -106,6 +107,7 @@ class Session(asyncio.Protocol):
         self._hop: Hop | None = None  # a question to the owner of a row
         self._copy: CopyIn | None = None
         self._ahead = 0  # bytes that came while an earlier request was worked on
+        self._is_leaving = False  # the instance ends: so does the session, when it rests
         self._is_full = False  # the client does not read what it has asked for
         self._has_room = asyncio.Event()
         self._has_room.set()
@@ -192,7 +194,13 @@ class Session(asyncio.Protocol):
     def _too_slow(self) -> None:
         self.hang_up(CairnError("login took too long", sqlstate="57014"))
 
-    def is_resting(self) -> bool:
+    def end_at_rest(self) -> None:
+        self._is_leaving = True
+        if self._is_resting():
+            self.shut_down()
+
+    def _is_resting(self) -> bool:
+        """Nothing runs and nothing was asked."""
         return self.state is IDLE and not self.pg.requests
 
     def shut_down(self) -> None:
@@ -203,7 +211,7 @@ class Session(asyncio.Protocol):
         """
         text = "terminating connection due to administrator command"
         problem = CairnError(text, sqlstate="57P01")
-        if not self.is_resting() or not self.transport.can_write_eof():
+        if not self._is_resting() or not self.transport.can_write_eof():
             self.hang_up(problem)
             return
         self.face.feed.unsubscribe(self)
@@ -254,6 +262,8 @@ class Session(asyncio.Protocol):
             self.transport.resume_reading()
         if state is not WAITING:  # or what is said so far goes out with the answer
             self.flush()
+            if self._is_leaving and self._is_resting():
+                self.shut_down()
 
     def _handle(self, takes: Any, request: Request) -> Coroutine[Any, Any, None] | None:
         self.is_simple = False
@@ -316,7 +326,7 @@ class Session(asyncio.Protocol):
             self.face.audit.refused("denied", who, self.user, statement=text)
         self._copy = None
         self.block.fail()
-        if self._rest is ENTERING:
+        if self._rest is ENTERING or isinstance(problem, Expelled):  # this instance is no member
             self.pg.fatal(problem)
         elif self.is_simple:
             self.is_simple = False
