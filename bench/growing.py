@@ -131,7 +131,9 @@ class Stream:
     def __init__(self, dsn: str, directory: Path) -> None:
         from cairn.spark import session
 
-        self.spark = session("local[1]", settings={"spark.log.level": "OFF"})
+        self.spark = session(
+            "local[1]", settings={"spark.log.level": "OFF", "spark.ui.showConsoleProgress": "false"}
+        )
         self.numbers: dict[int, list[int]] = {key: [] for key in range(KEYS)}
         reader = self.spark.readStream.format("cairn").option("dsn", dsn)
         frame = reader.option("stream", "table:t").option("startingOffset", "latest").load()

@@ -106,13 +106,13 @@ def _events(events: list[Event], x: Callable[[float], float]) -> list[str]:
     parts = []
     for number, event in enumerate(events, start=1):
         at = x(event.at)
-        column, line = divmod(number - 1, 7)
+        column, line = divmod(number - 1, 8)
         parts.append(
             f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{LATENCY[0]}" y2="{BUCKETS[1]}" '
             f'stroke="{GREY}" stroke-dasharray="3 3"/>'
             f'<text x="{at:.1f}" y="{LATENCY[1] + 14 + 12 * (number % 2)}" text-anchor="middle" '
             f'font-size="10" fill="{GREY}">{number}</text>'
-            f'<text x="{LEFT + 440 * column}" y="{518 + 17 * line}">'
+            f'<text x="{LEFT + 440 * column}" y="{514 + 16 * line}">'
             f"{number}. {event.at:.0f} s: {escape(event.words)}</text>"
         )
     return parts
