@@ -46,6 +46,9 @@ FLAGS: tuple[tuple[str, str], ...] = (
     ("--tls-cert", "PEM certificate for PostgreSQL clients; they must use TLS then"),
     ("--tls-key", "its private key, without a passphrase"),
     ("--tls-ca", "PEM of the authority that must have signed clients' certificates"),
+    ("--peer-tls-cert", "PEM certificate shown to other instances; traffic is encrypted then"),
+    ("--peer-tls-key", "its private key, without a passphrase"),
+    ("--peer-tls-ca", "PEM of the authority that must have signed all instances' certificates"),
     ("--boot-timeout", "seconds to wait for the cluster at start (default: 7200)"),
     ("--log-level", "debug, info, warning or error (default: info)"),
 )
@@ -71,6 +74,9 @@ def main(arguments: list[str]) -> int:
     flags = {
         name.replace("_", "-"): value for name, value in vars(found).items() if value is not None
     }
+    from cairn.cli.hiding import hide_passwords
+
+    hide_passwords()
     directory = _directory(flags)
     if directory is None:
         return 2
@@ -121,12 +127,13 @@ def _child(flags: dict[str, Any], tell: Callable[[dict[str, Any]], None], lifeli
 def _load(flags: dict[str, Any]) -> InstanceConfig | None:
     """The configuration; None: it was said what is wrong with it."""
     from cairn.model.errors import ConfigProblem
-    from cairn.node.boot.config import check_open, load
+    from cairn.node.boot.config import check_open, load, peer_tls
 
     try:
         config = load(flags, os.environ)
         _check_hosts(config)
         check_open(config)
+        peer_tls(config)
         if config.tls_cert or config.tls_key or config.tls_ca:
             from cairn.server.tls import from_config
 

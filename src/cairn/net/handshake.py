@@ -2,7 +2,7 @@
 
 The dialler says hello, the listener answers with a nonce, the dialler proves first: a stranger
 learns nothing, not even whether its guess of the cluster's name was right. The secret never
-travels; each proof covers both nonces and the hello itself.
+travels; each proof covers both nonces, the hello itself and, under TLS, both certificates.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def _read(payload: bytes) -> _Any:
 
 
 def _mac(secret: bytes, side: bytes, *parts: bytes) -> bytes:
-    return hmac.digest(secret or b"\x00", side + b"\x00".join(parts), "sha256")
+    """The last part is what the channel is bound to; without TLS it is empty and left out."""
+    covered = parts if parts[-1] else parts[:-1]
+    return hmac.digest(secret or b"\x00", side + b"\x00".join(covered), "sha256")
 
 
 #: Given a proven peer's identity: None, or why it is not let in.
@@ -81,6 +83,7 @@ class DialSide:
         self._secret = secret
         self._hello = _encode(Hello(PROTOCOL, me, random_bytes(_NONCE)))
         self._challenge = b""
+        self.binding = b""
         self.peer: Identity | None = None
 
     def start(self) -> bytes:
@@ -91,12 +94,11 @@ class DialSide:
         match _read(payload):
             case Challenge() if not self._challenge:
                 self._challenge = payload
-                mac = _mac(self._secret, b"dial", self._hello, payload)
+                mac = _mac(self._secret, b"dial", self._hello, payload, self.binding)
                 return _encode(Proof(mac))
             case Welcome(identity=identity, mac=mac) if self._challenge:
-                expected = _mac(
-                    self._secret, b"listen", self._hello, self._challenge, _encode(identity)
-                )
+                said = (self._hello, self._challenge, _encode(identity))
+                expected = _mac(self._secret, b"listen", *said, self.binding)
                 if not hmac.compare_digest(mac, expected):
                     raise PeerRefused("the other side does not know the service password")
                 self.peer = identity
@@ -110,7 +112,8 @@ class DialSide:
         raise PeerRefused("the other side broke the handshake")
 
     def _refusal_mac(self, reason: str) -> bytes:
-        return _mac(self._secret, b"refused", self._hello, self._challenge, reason.encode())
+        said = (self._hello, self._challenge, reason.encode())
+        return _mac(self._secret, b"refused", *said, self.binding)
 
 
 class ListenSide:
@@ -128,6 +131,7 @@ class ListenSide:
         self._hello = b""
         self._challenge = b""
         self._claimed: Identity | None = None
+        self.binding = b""
         self.peer: Identity | None = None
 
     def receive(self, payload: bytes) -> tuple[bytes, CairnError | None]:
@@ -145,7 +149,8 @@ class ListenSide:
         raise PeerRefused("the other side broke the handshake")
 
     def _judge(self, mac: bytes, claimed: Identity) -> tuple[bytes, CairnError | None]:
-        expected = _mac(self._secret, b"dial", self._hello, self._challenge)
+        said = (self._hello, self._challenge)
+        expected = _mac(self._secret, b"dial", *said, self.binding)
         if not hmac.compare_digest(mac, expected):
             why = "authentication failed: wrong service password"
             return _encode(Refused(why)), PeerRefused(why)
@@ -153,11 +158,11 @@ class ListenSide:
         refused = self._gatekeeper(claimed) or _other_cluster(me, claimed)
         if refused is not None:
             reason = refused.reason.encode()
-            mac = _mac(self._secret, b"refused", self._hello, self._challenge, reason)
+            mac = _mac(self._secret, b"refused", *said, reason, self.binding)
             told = Refused(refused.reason, refused.expelled, mac)
             return _encode(told), PeerRefused(refused.reason)
         self.peer = claimed
-        proof = _mac(self._secret, b"listen", self._hello, self._challenge, _encode(me))
+        proof = _mac(self._secret, b"listen", *said, _encode(me), self.binding)
         return _encode(Welcome(me, proof)), None
 
 

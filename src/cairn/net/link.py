@@ -26,6 +26,7 @@ from cairn.model.errors import (
 from cairn.model.unexpected import owned
 from cairn.net import frames
 from cairn.net.handshake import DialSide, Identity, ListenSide
+from cairn.net.tls import binding
 
 log = logging.getLogger("cairn.net")
 
@@ -77,6 +78,9 @@ class Link(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)
         self._timer = self._loop.call_later(HANDSHAKE_TIMEOUT_S, self._too_slow)
+        shaken = transport.get_extra_info("ssl_object")
+        if shaken is not None and self._handshake is not None:
+            self._handshake.binding = binding(shaken)
         if isinstance(self._handshake, DialSide):
             self._transport.write(frames.pack(self._handshake.start()))
 

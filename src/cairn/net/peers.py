@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
+import socket
+import ssl
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from cairn.model.errors import CairnError, NotSent, Unreachable
+from cairn.model.errors import CairnError, NotSent, PeerRefused, Unreachable
 from cairn.net.handshake import DialSide, Identity, ListenSide, Refused
 from cairn.net.link import Handler, Link
+from cairn.net.tls import PeerTls
 
 log = logging.getLogger("cairn.net")
 T = TypeVar("T")
@@ -30,6 +34,9 @@ class Network(Protocol):
 
     async def listen(self, address: str, make: Callable[[], Link]) -> Callable[[], None]: ...
 
+    async def look(self) -> None:
+        """Called once a second: whether certificates were exchanged."""
+
 
 def split_address(address: str, default_port: int = 3301) -> tuple[str, int]:
     """host and port of `host:port`; a host alone gets the default port."""
@@ -40,22 +47,59 @@ def split_address(address: str, default_port: int = 3301) -> tuple[str, int]:
 
 
 class SocketNetwork:
-    """Real TCP. Dials from the host part of our own listening address."""
+    """Real TCP, with TLS if there are certificates. Dials from the host that it listens on."""
 
-    def __init__(self, own_address: str) -> None:
+    def __init__(self, own_address: str, tls: PeerTls | None = None) -> None:
         host, _ = split_address(own_address)
         self._source = None if host in ("0.0.0.0", "::", "") else (host, 0)
+        self._tls = tls
+        self._servers: list[asyncio.Server] = []
+        self._make: Callable[[], Link] | None = None
 
     async def dial(self, address: str, make: Callable[[], Link]) -> None:
         host, port = split_address(address)
         loop = asyncio.get_running_loop()
-        await loop.create_connection(make, host, port, local_addr=self._source)
+        if self._tls is None:
+            await loop.create_connection(make, host, port, local_addr=self._source)
+            return
+        try:
+            await loop.create_connection(
+                make, host, port, local_addr=self._source, ssl=self._tls.dialling
+            )
+        except ssl.CertificateError as problem:
+            raise PeerRefused(
+                f"the certificate of {address} is not accepted: {problem.verify_message}"
+            ) from None
+        except (ssl.SSLError, ConnectionResetError) as problem:
+            raise PeerRefused(
+                f"{address} does not speak TLS with us: {problem}",
+                hint="give --peer-tls-cert, --peer-tls-key and --peer-tls-ca to every instance",
+            ) from None
 
     async def listen(self, address: str, make: Callable[[], Link]) -> Callable[[], None]:
         host, port = split_address(address)
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(make, host, port, reuse_address=True)
-        return server.close
+        context = None if self._tls is None else self._tls.listening
+        self._make = make
+        server = await loop.create_server(make, host, port, reuse_address=True, ssl=context)
+        self._servers.append(server)
+        return self._close
+
+    def _close(self) -> None:
+        while self._servers:
+            self._servers.pop().close()
+
+    async def look(self) -> None:
+        """A second listener on the same socket takes over from the first: nobody is refused."""
+        if self._tls is None or self._make is None or not self._tls.is_changed():
+            return
+        old, self._servers = self._servers, []
+        loop, context = asyncio.get_running_loop(), self._tls.listening
+        for each in [each for server in old for each in server.sockets]:
+            same = socket.socket(fileno=os.dup(each.fileno()))
+            self._servers.append(await loop.create_server(self._make, sock=same, ssl=context))
+        for server in old:
+            server.close()
 
 
 class Peers:
@@ -141,6 +185,7 @@ class Peers:
             await asyncio.sleep(LOOK_S)
             for link in self._all_links():
                 link.look()
+            await self._network.look()
 
     def abandon(self, raft_id: int, why: str, *, if_quiet: bool = False) -> None:
         """Nobody is to wait any longer for this peer: the cluster has gone on without it.
@@ -254,7 +299,8 @@ class Peers:
             if self._links.get(address) is link:
                 del self._links[address]
             if not result.done():
-                result.set_exception(problem or Unreachable(f"{address} hung up"))
+                hung_up = f"{address} hung up; does it want TLS (--peer-tls-cert), or not?"
+                result.set_exception(problem or Unreachable(hung_up))
 
         def make() -> Link:
             shake = DialSide(self._identity(), self._secret, self._chance.randbytes)

@@ -17,6 +17,7 @@ import apsw
 
 from cairn.model.unexpected import owned
 from cairn.net.peers import Network, SocketNetwork
+from cairn.net.tls import PeerTls
 from cairn.storage.writer import Disk, Job, WriterThread, run_group
 
 log = logging.getLogger("cairn")
@@ -52,9 +53,9 @@ class Runtime(Protocol):
 
 
 class RealRuntime:
-    def __init__(self, directory: Path, listen: str) -> None:
+    def __init__(self, directory: Path, listen: str, tls: PeerTls | None = None) -> None:
         self.chance: random.Random = random.SystemRandom()
-        self.network: Network = SocketNetwork(listen)
+        self.network: Network = SocketNetwork(listen, tls)
         self._directory = directory
 
     def wall_clock(self) -> datetime:

@@ -19,7 +19,7 @@ from cairn.model.topology import Grade
 from cairn.model.unexpected import owned
 from cairn.net.peers import split_address
 from cairn.node.boot import shutdown
-from cairn.node.boot.config import InstanceConfig
+from cairn.node.boot.config import InstanceConfig, peer_tls
 from cairn.node.boot.steps import Boot, Rebootstrap
 from cairn.node.instance import AGAIN, Instance
 from cairn.node.runtime import RealRuntime, spawn
@@ -72,7 +72,7 @@ async def _live(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: O
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.put_nowait, number)
     loop.add_reader(lifeline, os._exit, 1)  # the supervisor is gone: never stay as an orphan
-    runtime = RealRuntime(config.instance_dir, config.listen)
+    runtime = RealRuntime(config.instance_dir, config.listen, peer_tls(config))
     boot = Boot(config, runtime)
     loop.set_exception_handler(_note)
     starting = asyncio.ensure_future(_start(boot, config, open_faces))

@@ -14,6 +14,7 @@ import msgspec
 from cairn.model.errors import ConfigProblem
 from cairn.model.topology import Tier
 from cairn.net.peers import split_address
+from cairn.net.tls import PeerTls
 from cairn.node.boot.config_file import dig, read_file, whole
 
 PEER_PORT, PG_PORT, HTTP_PORT = 3301, 4327, 5327
@@ -41,6 +42,9 @@ SOURCES: dict[str, tuple[str, str]] = {
     "tls-cert": ("CAIRN_TLS_CERT", "instance.pg.tls.cert_file"),
     "tls-key": ("CAIRN_TLS_KEY", "instance.pg.tls.key_file"),
     "tls-ca": ("CAIRN_TLS_CA", "instance.pg.tls.ca_file"),
+    "peer-tls-cert": ("CAIRN_PEER_TLS_CERT", "instance.iproto.tls.cert_file"),
+    "peer-tls-key": ("CAIRN_PEER_TLS_KEY", "instance.iproto.tls.key_file"),
+    "peer-tls-ca": ("CAIRN_PEER_TLS_CA", "instance.iproto.tls.ca_file"),
     "log-level": ("CAIRN_LOG_LEVEL", "instance.log.level"),
     "boot-timeout": ("CAIRN_BOOT_TIMEOUT", "instance.boot_timeout"),
 }
@@ -67,6 +71,9 @@ class InstanceConfig(msgspec.Struct, frozen=True):
     tls_cert: str = ""  # with a certificate, PostgreSQL clients must encrypt
     tls_key: str = ""
     tls_ca: str = ""  # with it, they must also show a certificate that it has signed
+    peer_tls_cert: str = ""  # with all three, instances encrypt, and show each other certificates
+    peer_tls_key: str = ""
+    peer_tls_ca: str = ""
     log_level: str = "info"
     boot_timeout_s: float = 7200.0
 
@@ -155,21 +162,33 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> InstanceCo
         tls_cert=str(pick("tls-cert") or ""),
         tls_key=str(pick("tls-key") or ""),
         tls_ca=str(pick("tls-ca") or ""),
+        peer_tls_cert=str(pick("peer-tls-cert") or ""),
+        peer_tls_key=str(pick("peer-tls-key") or ""),
+        peer_tls_ca=str(pick("peer-tls-ca") or ""),
         log_level=level,
         boot_timeout_s=_number(pick("boot-timeout") or 7200, "--boot-timeout"),
     )
 
 
 def check_open(config: InstanceConfig) -> None:
-    """Whoever reaches the peers' port and knows the secret is a member; without one, anybody."""
+    """Whoever reaches the peers' port and knows the secret is a member; without one, anybody.
+
+    Certificates of an own authority keep strangers out as well.
+    """
     host, _ = split_address(config.listen)
-    if not config.service_secret and not _is_loopback(host):
+    if not config.service_secret and not config.peer_tls_cert and not _is_loopback(host):
         raise ConfigProblem(
             f"--listen {config.listen} can be reached from other machines, and there is no service "
             "password: anybody could join the cluster and read it",
             hint="make one and give it to every instance: openssl rand -hex 32 > service.password; "
             "chmod 600 service.password; cairn run --service-password-file service.password …",
         )
+
+
+def peer_tls(config: InstanceConfig) -> PeerTls | None:
+    """None without certificates for the traffic between instances; a problem names the flag."""
+    files = (config.peer_tls_cert, config.peer_tls_key, config.peer_tls_ca)
+    return PeerTls(*files) if any(files) else None
 
 
 def _is_loopback(host: str) -> bool:
@@ -277,7 +296,9 @@ instance:
   failure_domain: {{}}                # --failure-domain, for example {{DC: MSK}}
   boot_timeout: 7200                # seconds to wait for the cluster at start
   service_password_file: null       # --service-password-file: shared by all instances
-  iproto: {{listen: "127.0.0.1:{PEER_PORT}"}}
+  iproto:                           # between instances
+    listen: "127.0.0.1:{PEER_PORT}"
+    tls: {{}}                         # --peer-tls-cert, …: {{cert_file, key_file, ca_file}}
   pg:
     listen: "127.0.0.1:{PG_PORT}"
     tls: {{}}                         # --tls-cert, …: {{cert_file: …, key_file: …, ca_file: …}}

@@ -210,6 +210,9 @@ class SimNetwork:
             raise ConnectionRefusedError(111, f"connection to {address} refused")
         wire.connect(self._process, listener, make)
 
+    async def look(self) -> None:
+        """No certificates here."""
+
     async def listen(self, address: str, make: Callable[[], Link]) -> Callable[[], None]:
         listener = Listener(self._process, make)
         known = self._wire.listeners.get(address)
