@@ -146,6 +146,23 @@ class TableUnderDdl(CairnError):
     sqlstate = "PC004"
 
 
+class BlockConflict(CairnError):
+    """Somebody changed what a block has seen: it was not carried out, and may be repeated."""
+
+    sqlstate = "40001"
+
+    def __init__(self, message: str, *, detail: str | None = None) -> None:
+        super().__init__(
+            message, detail=detail, hint="nothing was written; repeat the block from its BEGIN"
+        )
+
+
+class BlockLeaves(CairnError):
+    """A block needs rows of more than one replicaset: nothing of it was done."""
+
+    sqlstate = "0A000"
+
+
 class NumbersNeeded(CairnError):
     """No numbers of a table's identity are at hand: nothing was done, try again with more."""
 

@@ -41,3 +41,12 @@ SPILL_BYTES = 8192 * MIB
 COPY_ENTRY_BYTES = 4 * MIB
 #: One message of a client: a value that it sends, or a piece of a COPY.
 CLIENT_MESSAGE_BYTES = 256 * MIB
+#: Statements and bytes of one block (BEGIN … COMMIT): the asker holds them until its end, and sends
+#: them as one message.
+BLOCK_STATEMENTS, BLOCK_BYTES = 10_000, 16 * MIB
+#: Statements before it that one statement of a block may depend on: they are run again for it.
+BLOCK_REPLAY = 1_000
+#: Rows that a statement of a block, or a DO, may answer: they are held and sent as one message.
+BLOCK_ANSWER_BYTES = 16 * MIB
+#: Seconds that a block may hold the writer of its replicaset, at most.
+BLOCK_S = 10.0

@@ -318,6 +318,40 @@ class WriteResponse(msgspec.Struct, frozen=True):
     rows: tuple[tuple[Any, ...], ...] = ()  # what RETURNING told
 
 
+class BlockItem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A statement of a block, with all that makes it mean the same each time it is run."""
+
+    text: str
+    user: int
+    now: int  # in microseconds
+    args: tuple[Any, ...] = ()  # values of its parameters, as they are stored
+    types: tuple[str, ...] = ()  # for which they were made
+    oids: tuple[int, ...] = ()  # that the client declared
+    tables: dict[int, int] = {}  # table id → schema version it was planned for
+    rows: tuple[tuple[int, tuple[Any, ...]], ...] | None = None  # of an INSERT, with their buckets
+    tape: tuple[Any, ...] = ()  # what functions of chance gave when it was run first
+    told: bytes = b""  # digest of what the client was told; empty: nothing is compared
+
+
+class BlockRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Statements of one replicaset, run in order. The last one is answered."""
+
+    items: tuple[BlockItem, ...]
+    is_commit: bool  # else all is taken back
+    tier: str
+    buckets: tuple[int, ...] = ()  # that the asker knows of
+    is_all: bool = False  # all of the tier's, as far as the asker knows
+    timeout_s: Seconds = 30.0
+
+
+class BlockResponse(msgspec.Struct, frozen=True, omit_defaults=True):
+    row_count: int
+    lsn: int = 0
+    rows: tuple[tuple[Any, ...], ...] = ()
+    digest: bytes = b""
+    tape: tuple[Any, ...] = ()
+
+
 class Chunk(msgspec.Struct, frozen=True, array_like=True):
     """Where Spark's writers kept some rows aside, as they name it to the instances."""
 

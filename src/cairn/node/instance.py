@@ -16,6 +16,7 @@ from cairn.model import ops
 from cairn.model.errors import CairnError, NotSent, PeerRefused
 from cairn.model.moves import MoveReport
 from cairn.model.rpc import (
+    BlockRequest,
     CasRequest,
     DamageReport,
     Empty,
@@ -61,6 +62,8 @@ from cairn.node.rows.mesh import BEAT_S
 from cairn.node.rows.moving import DeltaRequest, Moving
 from cairn.node.rows.replication import Replication
 from cairn.node.runtime import Runtime, spawn, timestamp
+from cairn.node.statements.block_owner import BlockOwner
+from cairn.node.statements.blocks import Blocks
 from cairn.node.statements.execution import Execution
 from cairn.node.statements.executor import Executor
 from cairn.node.statements.functions_here import FunctionsHere
@@ -256,6 +259,10 @@ class Instance:
             state, runner, self.leader, proposer, voters, peers, chance, verifier
         )
         reads = Reads(self.raft_id, state, peers, voters, self.execution)
+        self.block_owner = BlockOwner(
+            self.name, state, self.execution, numbers, self.store.path, functions.register
+        )
+        blocks = Blocks(self.name, state, self.runtime, reads, self.block_owner)
         self.executor = Executor(
             state,
             self.runtime,
@@ -264,6 +271,7 @@ class Instance:
             GlobalWrites(reads, proposer, voters, chance, self.schema_changes.verifier),
             self.schema_changes,
             numbers,
+            blocks,
         )
 
     # --- life -----------------------------------------------------------------------------------
@@ -343,6 +351,7 @@ class Instance:
         self.runner.close()
         self.peers.close()
         self.execution.close()
+        self.block_owner.close()
         self._raft_disk.close()
         self.data.close()
         self.moving.close()
@@ -492,6 +501,7 @@ class Instance:
             PeerCall("read_rows", ReadRequest, self.execution.handle_read, rows, sees_link=True),
             PeerCall("read_more", ReadMore, self.execution.handle_more, rows),
             PeerCall("write_rows", WriteRequest, self.execution.write, rows),
+            PeerCall("run_block", BlockRequest, self.block_owner.run, rows),
             PeerCall("expel", ExpelRequest, self.membership.expel, admin),
             PeerCall("status", Empty, lambda _: self.status(), admin),
         )

@@ -21,6 +21,7 @@
         case ScatterWrite():              # steps first, then like a fragment, by the writers
         case KeyedWrite():                # plan.changes(rows of plan.read): see plans.Change
         case GlobalWrite():               # execute(read, values) → ops, ranges, row_count
+        case BlockPlan():                 # its steps in order, in one transaction at one owner
 
 Rows are physical values of `prepared.columns`; `model.values.from_physical` turns them back.
 Connections that run any of this need `functions.register(connection)`, and those of the instance
@@ -148,6 +149,10 @@ def _prepare(
         return _explain(cursor, catalog, param_oids, user_id)
     if cursor.accept("copy"):
         return _copy(parse_copy(cursor, catalog), text, catalog, user_id)
+    if cursor.accept("do"):
+        from cairn.sql.compile_block import prepare_block
+
+        return prepare_block(cursor, text, catalog, param_oids, user_id)
     if cursor.accept("call"):
         plan, types = parse_call(cursor, param_oids)
         return Prepared(text, "CALL", plan, types, (OutColumn("result", ColumnType.ANY),))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from cairn.model.values import ColumnType
 from cairn.sql.api import Prepared
 from cairn.sql.bind.bind import bind_query
 from cairn.sql.bind.dml import BoundChange, BoundInsert, bind_delete, bind_insert, bind_update
-from cairn.sql.bind.scope import NOW, Binder, Scope
+from cairn.sql.bind.scope import NOW, Binder, BlockNames, Scope
 from cairn.sql.ir import Expr, Param, output, rewrite, scans_in
 from cairn.sql.parse.lexer import Token, syntax_error
 from cairn.sql.parse.parse import parse_query, take_options
@@ -54,17 +54,21 @@ def compile_query(
     catalog: Catalog,
     param_oids: Sequence[int],
     user_name: str = "",
+    block: BlockNames | None = None,
 ) -> Prepared:
     found, options = take_options(found, text)
     _check_insert(found, text)
-    result = _quick(found, catalog, param_oids, user_name)
+    result = _quick(found, Binder(catalog, param_oids, {}, user_name, block))
     if result is None:
         if len(found) > MAX_TOKENS:
             raise LimitExceeded(
                 f"the statement has more than {MAX_TOKENS} words and signs",
                 hint="give a list as one array: = ANY($1); rows go by INSERT … VALUES or COPY",
             )
-        result = _bind(parse_query(found, text), catalog, param_oids, user_name)
+        result = _bind(
+            parse_query(found, text),
+            lambda known: Binder(catalog, param_oids, known, user_name, block),
+        )
     binder, bound = result.binder, result.bound
     for value in options.values.values():
         if isinstance(value, int):
@@ -110,21 +114,18 @@ def _check_insert(found: list[Token], text: str) -> None:
             raise syntax_error(token, text)
 
 
-def _quick(
-    found: list[Token], catalog: Catalog, param_oids: Sequence[int], user_name: str
-) -> _Result | None:
-    binder = Binder(catalog, param_oids, {}, user_name)
+def _quick(found: list[Token], binder: Binder) -> _Result | None:
     bound = quick_insert(found, Scope(binder))
     return None if bound is None else _Result(bound, binder)
 
 
-def _bind(tree: exp.Expr, catalog: Catalog, param_oids: Sequence[int], user_name: str) -> _Result:
+def _bind(tree: exp.Expr, begin: Callable[[dict[int, ColumnType]], Binder]) -> _Result:
     """Bind, and once more when a parameter was met before its type was known."""
-    binder = Binder(catalog, param_oids, {}, user_name)
+    binder = begin({})
     bound = _bind_once(tree, binder)
     if binder.loose:
         known = {number: binder.params.get(number, S) for number in binder.used}
-        binder = Binder(catalog, param_oids, known, user_name)
+        binder = begin(known)
         bound = _bind_once(tree, binder)
     return _Result(bound, binder)
 

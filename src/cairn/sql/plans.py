@@ -307,6 +307,25 @@ class CallPlan:
 
 
 @dataclass(frozen=True)
+class BlockStep:
+    """One step of a block. `let` keeps the value of its query as parameter `number`; `if` runs
+    `body` when its query is true; `return` adds the rows of its query to the answer."""
+
+    kind: Literal["run", "return", "let", "if"]
+    prepared: Prepared
+    number: int = 0
+    body: tuple[BlockStep, ...] = ()
+
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """Statements that happen together or not at all, at the one replicaset that has their rows."""
+
+    steps: tuple[BlockStep, ...]
+    params: int  # the client's; those of `let` come after them
+
+
+@dataclass(frozen=True)
 class CatalogRead:
     """A query on PostgreSQL's own catalogue, translated for SQLite (`server/catalog`)."""
 
@@ -335,6 +354,7 @@ Plan = (
     | ExplainPlan
     | CopyPlan
     | CallPlan
+    | BlockPlan
     | CatalogRead
     | EmptyPlan
 )

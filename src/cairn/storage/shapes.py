@@ -73,13 +73,15 @@ class RowTables:
         """Rows changed so far by the statement that is running."""
         return len(self._changes)
 
-    def count_rows(self) -> int:
-        """Rows a client is told of. REPLACE counts once, delete plus insert of one row too."""
+    def count_rows(self, since: int = 0) -> int:
+        """Rows a client is told of, after the first `since` changes. REPLACE counts once, delete
+        plus insert of one row too."""
         if len(self._changes) == 1:
-            return 1
-        inserts = sum(change.op == RowOp.INSERT for change in self._changes)
-        deletes = sum(change.op == RowOp.DELETE for change in self._changes)
-        updates = len(self._changes) - inserts - deletes
+            return 1 - since
+        changes = self._changes[since:] if since else self._changes
+        inserts = sum(change.op == RowOp.INSERT for change in changes)
+        deletes = sum(change.op == RowOp.DELETE for change in changes)
+        updates = len(changes) - inserts - deletes
         return updates + max(inserts, deletes)
 
     # --- shapes ---------------------------------------------------------------------------------

@@ -98,6 +98,7 @@ class DataPlane:
         *,
         urgent: bool = False,
         alone: bool = False,
+        quick: bool = False,
     ) -> None:
         """Like `run`, without a future."""
         store = self.store
@@ -119,7 +120,7 @@ class DataPlane:
             self.arrived(*result[1:])
             callback(result[0])
 
-        self._disk.submit(Job(guarded, done, is_urgent=urgent, is_alone=alone))
+        self._disk.submit(Job(guarded, done, is_urgent=urgent, is_alone=alone, is_quick=quick))
 
     def share_with(self, reads: Callable[[], int]) -> None:
         """The writer learns how many reads the event loop answers: not to be in their way."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -78,6 +79,7 @@ class Context(msgspec.Struct, frozen=True):
     wants_invalidation: bool = False  # an error instead of a new plan when the schema moved
     is_unsafe: bool = False  # SET unsafe_system_writes = on
     timeout_s: float = 0.0  # statement_timeout; 0: none
+    now: datetime | None = None  # what now() is, when it is not the present: a block has one time
     deadline: float | None = None  # by the loop's clock; set when the statement begins
     operation: str | None = None  # replicasets keep it with the rows; done once, asked often
     queued: Queued | None = None

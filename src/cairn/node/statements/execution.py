@@ -29,6 +29,7 @@ from cairn.model.errors import (
 from cairn.model.moves import Move
 from cairn.model.records import Operation
 from cairn.model.rpc import (
+    BlockResponse,
     ReadMore,
     ReadPiece,
     ReadRequest,
@@ -60,8 +61,9 @@ SCAN_THREADS = 4
 QUICK_BYTES = 65_536  # a longer value is not written on the event loop
 PROBED_ROWS = 1000  # of a statement that failed, looked at again for its error
 _SIZED = (str, bytes)
-Done = Callable[[WriteResponse | CairnError], None]
 T = TypeVar("T")
+Answer = WriteResponse | BlockResponse
+Done = Callable[[WriteResponse | CairnError], None]
 
 
 class Execution:
@@ -350,15 +352,19 @@ class Execution:
         is_long = request.ranges is not None or len(request.rows) > 1000 or kind.has_query
         data.submit_call(
             lambda: self._write(request, kind, False, is_long),
-            lambda done: self.settle(done, fence, request, callback),
+            lambda done: self.settle(done, fence, request.check_only, callback),
             alone=is_long,
         )
 
     def settle(
-        self, done: WriteResponse | CairnError, fence: Fence, request: WriteRequest, callback: Done
+        self,
+        done: Answer | CairnError,
+        fence: Fence,
+        check_only: bool,
+        callback: Callable[[Any], None],
     ) -> None:
         """After the commit: is it still ours to say that it happened?"""
-        if request.check_only:
+        if check_only:
             callback(done)
         elif isinstance(done, CairnError):
             if fence.is_sync and done.sqlstate.startswith("23"):
@@ -386,7 +392,7 @@ class Execution:
         return self.data.vclock.get(self.data.store.origin, 0)
 
     async def _confirm(
-        self, verdict: WriteResponse | CairnError, lsn: int, epoch: int, callback: Done
+        self, verdict: Answer | CairnError, lsn: int, epoch: int, callback: Callable[[Any], None]
     ) -> None:
         """Sync mode: told when a majority of the members has it, in the same epoch."""
         try:
@@ -395,6 +401,32 @@ class Execution:
             callback(problem)
             return
         callback(verdict)
+
+    def start_block(
+        self,
+        work: Callable[[], BlockResponse],
+        *,
+        is_commit: bool,
+        is_quick: bool,
+        callback: Callable[[BlockResponse | CairnError], None],
+    ) -> None:
+        """Queue a block; its verdict comes the same way as that of a write."""
+        fence = self.data.fence
+        self.data.submit_call(
+            work,
+            lambda done: self.settle(done, fence, not is_commit, callback),
+            alone=not is_quick,
+            quick=is_quick,
+        )
+
+    async def check_looked(self, epoch: int) -> None:
+        """What a block has seen in `epoch`, and did not write: may it be told?"""
+        self.check_lease()
+        fence = self.data.fence
+        if fence.epoch != epoch:
+            raise NoMaster("another master was named while the block ran", hint="try again")
+        if fence.is_sync:
+            await self._replication.acks.wait_readable(epoch)
 
     def write(self, request: WriteRequest) -> asyncio.Future[WriteResponse]:
         future: asyncio.Future[WriteResponse] = asyncio.get_running_loop().create_future()
@@ -569,10 +601,10 @@ class _OneRow:
     def done(self, result: Any) -> None:
         execution = self._execution
         if isinstance(result, CairnError):
-            execution.settle(result, self._fence, self._request, self._callback)
+            execution.settle(result, self._fence, self._request.check_only, self._callback)
             return
         execution.data.arrived(*result[1:])
-        execution.settle(result[0], self._fence, self._request, self._callback)
+        execution.settle(result[0], self._fence, self._request.check_only, self._callback)
 
 
 class _TakenBack(Exception):

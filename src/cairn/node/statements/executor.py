@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -30,6 +30,7 @@ from cairn.model.errors import (
 from cairn.model.topology import ConnectionType
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.runtime import Runtime
+from cairn.node.statements.blocks import Blocks, Statement
 from cairn.node.statements.context import ASKED, OF_CLUSTER, Context, Told
 from cairn.node.statements.forwarding import check_forward
 from cairn.node.statements.global_writes import GlobalWrites
@@ -45,13 +46,6 @@ from cairn.sql.api import Prepared
 REPLANS = 10
 LIMITS = {"sql_motion_row_max": 0, "sql_vdbe_opcode_max": 0}
 Row = tuple[Any, ...]
-
-
-class Statement(Protocol):
-    """What was understood once, with the versions of the sharded tables it was planned for."""
-
-    prepared: Prepared
-    sharded: dict[int, int]
 
 
 class Outcome(msgspec.Struct):
@@ -86,7 +80,9 @@ class Executor:
         global_writes: GlobalWrites,
         schema_changes: SchemaChanges,
         numbers: Numbers,
+        blocks: Blocks,
     ) -> None:
+        self.blocks = blocks
         self._numbers = numbers
         self._state, self._now = state, runtime.wall_clock
         self.execution, self.reads, self.writes = reads.execution, reads, writes
@@ -197,7 +193,7 @@ class Executor:
     async def _run(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome:
         prepared = statement.prepared
         plan, tables = prepared.plan, statement.sharded
-        values = prepared.start(params, self._now())
+        values = prepared.start(params, context.now or self._now())
         hints = self._hop_hint(plan, values) if context.wants_hints else ()
         if prepared.options:
             _check_options(prepared, values)
@@ -257,6 +253,10 @@ class Executor:
                 extra = None if queued is None else queued.end
                 await self._schema_changes.alter_system(plan, user, extra, deadline)
                 return Outcome(None, 0, prepared.complete(0), is_queue_told=True)
+            case plans.BlockPlan():
+                block = await self.blocks.whole(statement, params, context)
+                given = block.rows if prepared.columns else None
+                return Outcome(given, block.row_count, prepared.complete(block.row_count))
             case plans.EmptyPlan():
                 return Outcome(None, 0, "")
             case plans.SessionPlan() | plans.CopyPlan() | plans.CallPlan():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -38,12 +39,15 @@ class FunctionsHere:
         self._name, self._directory, self._numbers = name, directory, numbers
         self._state, self._runner = state, runner
 
-    def register(self, connection: apsw.Connection) -> None:
-        """All functions, those that need no instance too."""
+    def register(
+        self, connection: apsw.Connection, through: Callable[[Any], Any] = lambda function: function
+    ) -> None:
+        """All functions, those that need no instance too. `through` changes those that tell of this
+        instance and this moment: a block notes what they gave."""
         functions.register(connection)
         for name, function in self._known().items():
-            connection.create_scalar_function(name, known_by_name(name, function), -1)
-        take: Any = self._numbers.next
+            connection.create_scalar_function(name, known_by_name(name, through(function)), -1)
+        take: Any = through(self._numbers.next)
         connection.create_scalar_function(NEXT_NUMBER, take, 2)
 
     def _known(self) -> dict[str, Any]:

@@ -63,6 +63,7 @@ def operation_name(action: RunOperation) -> str:
 class _Statement(msgspec.Struct):
     prepared: Prepared
     sharded: dict[int, int]
+    oids: tuple[int, ...] = ()
 
 
 class QueueRunner:

@@ -58,6 +58,15 @@ class Visible:
         return Col(plain(self.types[at]), self.rel, at, self.names[at], nullable, scale=scale)
 
 
+@dataclass(frozen=True)
+class BlockNames:
+    """What a statement of a block sees of the others: parameters, and variables set by LET."""
+
+    last: int  # number of the last parameter, variables included
+    variables: dict[str, int] = field(default_factory=dict)  # to the number of their parameter
+    types: dict[int, ColumnType] = field(default_factory=dict)
+
+
 @dataclass
 class Cte:
     name: str
@@ -76,9 +85,11 @@ class Binder:
         param_oids: Sequence[int],
         known: dict[int, ColumnType],
         user_name: str = "",
+        block: BlockNames | None = None,
     ) -> None:
         self.catalog = catalog
         self.user_name = user_name
+        self.block = block
         self.params: dict[int, ColumnType] = dict(known)
         self.declared: set[int] = set()
         for number, oid in enumerate(param_oids, 1):
@@ -86,6 +97,10 @@ class Binder:
                 self.params[number] = TYPE_OF_OID[oid]
                 self.declared.add(number)
         self.top_param = len(param_oids)
+        if block is not None:
+            self.params |= block.types
+            self.declared |= block.types.keys()
+            self.top_param = max(self.top_param, block.last)
         self.used: set[int] = set()
         self.loose = False  # a parameter was met before anything told its type
         self.wanted: ColumnType | None = None  # the number that is made of what is bound now
@@ -154,7 +169,7 @@ class Binder:
         found = []
         for number in range(1, self.top_param + 1):
             type_ = self.params.get(number)
-            if type_ is None and number not in self.used:
+            if type_ is None and number not in self.used and self.block is None:
                 raise IndeterminateType(f"could not determine data type of parameter ${number}")
             found.append(type_ or S)
         return tuple(found)
@@ -209,10 +224,24 @@ class Scope:
         while scope is not None:
             expr = scope._own_column(name, position)
             if expr is not None:
+                self._check_no_variable(name, position)
                 return replace(expr, place=position) if isinstance(expr, Col) else expr
             scope = scope.parent
+        block = self.binder.block
+        if block is not None and name in block.variables:
+            return self.binder.param(block.variables[name], position)
         owner, near = self._nearest_column(name)
         raise no_column(name, near, position, owner)
+
+    def _check_no_variable(self, name: str, position: int | None) -> None:
+        block = self.binder.block
+        if block is not None and name in block.variables:
+            raise AmbiguousColumn(
+                f'column reference "{name}" is ambiguous: '
+                "it could refer to either a LET variable or a table column",
+                hint="put the table's name before the column's, or name the variable otherwise",
+                position=position,
+            )
 
     def _nearest_column(self, name: str) -> tuple[str | None, list[str]]:
         """Alias and name of the column that looks most like it."""

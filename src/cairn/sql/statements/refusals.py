@@ -26,7 +26,6 @@ REFUSED: tuple[tuple[str, ...], ...] = (
     ("create", "or"),
     ("audit", "policy"),
     ("alter", "role"),
-    ("do",),
     ("backup",),
     ("restore",),
     ("merge",),

@@ -1,0 +1,194 @@
+"""Blocks: the steps of `DO $$ BEGIN … END $$`, each planned like a statement of its own.
+
+Parameters of the client are known in all of them; names set by LET become parameters after these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import (
+    DatatypeMismatch,
+    IndeterminateType,
+    SyntaxProblem,
+    TooComplex,
+    Unsupported,
+)
+from cairn.model.values import TYPE_OF_OID, ColumnType
+from cairn.sql.api import Prepared
+from cairn.sql.bind.scope import BlockNames
+from cairn.sql.compile import compile_query
+from cairn.sql.parse.lexer import Token, syntax_error, tokens
+from cairn.sql.plans import ROW_WRITES, BlockPlan, BlockStep, GlobalWrite, OutColumn, Returning
+from cairn.sql.statements.common import Right
+from cairn.sql.statements.cursor import Cursor
+from cairn.sql.statements.do_block import WrittenStep, read_do, read_steps
+
+_QUERIES = ("select", "with", "values", "table")
+
+
+def prepare_block(
+    cursor: Cursor, text: str, catalog: Catalog, param_oids: Sequence[int], user_id: int
+) -> Prepared:
+    """DO, after its first word."""
+    token = read_do(cursor)
+    body = token.value
+    types = {
+        number: TYPE_OF_OID[oid] for number, oid in enumerate(param_oids, 1) if oid in TYPE_OF_OID
+    }
+    user = catalog.user_by_id(user_id)
+    reader = BodyReader(catalog, "" if user is None else user.name)
+    if body not in token.text:  # quotes inside of it are doubled: places are those in the body
+        return reader.prepared(text, body, body, 0, types, len(param_oids))
+    start = token.start + token.text.index(body)
+    return reader.prepared(text, text, body, start, types, len(param_oids))
+
+
+class BodyReader:
+    """Understands the body of a block for one user."""
+
+    def __init__(self, catalog: Catalog, user_name: str) -> None:
+        self._catalog, self._user_name = catalog, user_name
+
+    def prepared(
+        self,
+        text: str,
+        source: str,
+        body: str,
+        start: int,
+        types: dict[int, ColumnType],
+        count: int,
+    ) -> Prepared:
+        """`start` is where the body begins in `source`, which errors point into; `types` are those
+        of parameters that are known, of the first `count` or more."""
+        words = [word._replace(start=word.start + start) for word in tokens(body)]
+        steps = read_steps(words, source)
+        last = max([count, *(int(w.value) for w in words if w.kind == "param")])
+        found = dict(types)
+        for _ in range(2):  # the second time with what the first has found out
+            made = _Planning(self._catalog, self._user_name, source, last, dict(found))
+            planned = tuple(made.step(step) for step in steps)
+            found = {number: made.types[number] for number in made.types if number <= last}
+        missing = [number for number in range(1, last + 1) if number not in found]
+        if missing:
+            raise IndeterminateType(f"could not determine data type of parameter ${missing[0]}")
+        return Prepared(
+            text,
+            "DO",
+            BlockPlan(planned, last),
+            tuple(found[number] for number in range(1, last + 1)),
+            made.columns,
+            made.tables,
+            tuple(made.rights),
+            hidden=1,
+            uses_now=True,
+        )
+
+
+@dataclass
+class _Planning:
+    """The steps so far: what they know, and what the block needs."""
+
+    catalog: Catalog
+    user_name: str
+    text: str
+    last: int  # parameter of the client
+    types: dict[int, ColumnType]
+    variables: dict[str, int] = field(default_factory=dict)
+    columns: tuple[OutColumn, ...] = ()
+    tables: dict[int, int] = field(default_factory=dict)
+    rights: dict[Right, None] = field(default_factory=dict)
+
+    def step(self, step: WrittenStep) -> BlockStep:
+        match step.kind:
+            case "let":
+                return self._let(step)
+            case "return":
+                prepared = self._query(step.words)
+                self._check_columns(prepared, step)
+                return BlockStep("return", prepared)
+            case "if":
+                prepared = self._query(step.words, is_expression=True)
+                if prepared.columns[0].type not in (ColumnType.BOOLEAN, ColumnType.ANY):
+                    raise DatatypeMismatch(
+                        f"argument of IF must be type boolean, "
+                        f"not type {prepared.columns[0].type.value}",
+                        position=step.words[0].start + 1,
+                    )
+                return BlockStep("if", prepared, body=tuple(map(self.step, step.body)))
+        prepared = self._compiled(step.words)
+        plan = prepared.plan
+        if isinstance(plan, GlobalWrite):
+            raise Unsupported(
+                f"cannot modify global table {plan.table.name} within a block",
+                hint="global tables are changed by statements of their own",
+                position=step.words[0].start + 1,
+            )
+        if isinstance(plan, Returning):
+            raise Unsupported(
+                "RETURNING inside a block has nobody to tell",
+                hint="use RETURN QUERY SELECT … after the change",
+                position=step.words[0].start + 1,
+            )
+        if not isinstance(plan, ROW_WRITES):
+            raise syntax_error(step.words[0], self.text)
+        return BlockStep("run", prepared)
+
+    def _let(self, step: WrittenStep) -> BlockStep:
+        is_query = step.words[0].is_op("(") and step.words[1].is_word(*_QUERIES)
+        prepared = self._query(step.words, is_expression=not is_query)
+        place = step.words[0].start + 1
+        if len(prepared.columns) != 1:
+            raise SyntaxProblem("LET takes the value of one column", position=place)
+        type_ = prepared.columns[0].type
+        known = self.variables.get(step.name)
+        if known is not None and self.types[known] is not type_:
+            raise DatatypeMismatch(
+                f'LET variable "{step.name}" cannot be redeclared with a different type',
+                position=place,
+            )
+        number = known or self.last + len(self.variables) + 1
+        self.variables[step.name], self.types[number] = number, type_
+        return BlockStep("let", prepared, number)
+
+    def _query(self, words: tuple[Token, ...], *, is_expression: bool = False) -> Prepared:
+        prepared = self._compiled(words, is_expression=is_expression)
+        if prepared.tag != "SELECT":
+            raise SyntaxProblem("a query is wanted here", position=words[0].start + 1)
+        return prepared
+
+    def _check_columns(self, prepared: Prepared, step: WrittenStep) -> None:
+        if not self.columns:
+            self.columns = prepared.columns
+            return
+        first, other = ([each.type.value for each in c] for c in (self.columns, prepared.columns))
+        if first != other:
+            raise DatatypeMismatch(
+                f"RETURN QUERY types cannot be matched ([{', '.join(first)}] and "
+                f"[{', '.join(other)}])",
+                hint="all of them form one answer: cast the columns",
+                position=step.words[0].start + 1,
+            )
+
+    def _compiled(self, words: tuple[Token, ...], *, is_expression: bool = False) -> Prepared:
+        # Blanks instead of what is before it: positions in errors stay those of the whole text.
+        start, end = words[0].start, words[-1].start + len(words[-1].text)
+        piece = self.text[start:end]
+        if is_expression:
+            before, piece = "SELECT (", piece + ")"
+            text = " " * max(start - len(before), 0) + before + piece
+        else:
+            text = " " * start + piece
+        names = BlockNames(self.last + len(self.variables), dict(self.variables), dict(self.types))
+        try:
+            made = compile_query(tokens(text), text, self.catalog, (), self.user_name, names)
+        except RecursionError:
+            raise TooComplex("the statement is nested too deeply") from None
+        for word in words:
+            if word.kind == "param" and int(word.value) <= len(made.param_types):
+                self.types.setdefault(int(word.value), made.param_types[int(word.value) - 1])
+        self.tables |= made.tables
+        self.rights |= dict.fromkeys(made.rights)
+        return made
