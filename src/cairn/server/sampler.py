@@ -26,8 +26,8 @@ class Sampler:
     def __init__(self, instance: Instance, directory: Path) -> None:
         self._instance, self._directory = instance, directory
         self._loop = asyncio.get_running_loop()
-        self.lag_s = 0.0  # of the last tick
-        self._worst_s = 0.0  # since the last sample
+        self._late_s = 0.0  # the latest tick since the last sample
+        self.worst_s = 0.0  # the same before it
         self.disk_used = 0
         self._before = self._counters()
         self._counts = self._all_counts()
@@ -40,8 +40,7 @@ class Sampler:
 
     def _tick(self) -> None:
         now = self._loop.time()
-        self.lag_s = max(now - self._due, 0.0)
-        self._worst_s = max(self._worst_s, self.lag_s)
+        self._late_s = max(self._late_s, now - self._due)
         if perf_counter() - self._sampled >= PERIOD_S - TICK_S / 2:
             try:
                 self._sample()
@@ -83,6 +82,7 @@ class Sampler:
         self._before, self._counts = counters, counts
         lags = [link.lag_rows or 0 for link in instance.replication.follower.links.values()]
         self.disk_used = _used(self._directory)
+        self.worst_s, self._late_s = self._late_s, 0.0
         instance.watching.samples.add(
             time(),
             rates
@@ -95,10 +95,9 @@ class Sampler:
                 "memory_bytes": float(memory_bytes()),
                 "disk_used_bytes": float(self.disk_used),
                 "disk_free_bytes": float(instance.runtime.free_bytes()),
-                "loop_lag_ms": self._worst_s * 1000,
+                "loop_lag_ms": self.worst_s * 1000,
             },
         )
-        self._worst_s = 0.0
 
 
 def memory_bytes() -> int:

@@ -10,9 +10,10 @@ from typing import Any
 
 import h11
 import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -21,7 +22,7 @@ from cairn.node.boot.config import InstanceConfig
 from cairn.node.runtime import spawn
 from cairn.server.calls.calls import cluster_status
 from cairn.server.face import PgFace
-from cairn.web.metrics import metrics
+from cairn.web.metrics import registry, text_of
 from cairn.web.page import PAGE
 
 REQUEST_S = 10.0
@@ -30,6 +31,7 @@ log = logging.getLogger("cairn.http")
 
 def make_app(face: PgFace) -> Starlette:
     started = False
+    counted = registry(face)
 
     def problem() -> str | None:
         """Why this instance should get no traffic; None when it is ready."""
@@ -66,7 +68,7 @@ def make_app(face: PgFace) -> Starlette:
         return JSONResponse(await cluster_status(face))
 
     async def numbers(_: Request) -> Response:
-        return PlainTextResponse(metrics(face))
+        return Response(text_of(counted), media_type=CONTENT_TYPE_LATEST)
 
     async def page(_: Request) -> Response:
         return HTMLResponse(PAGE)
