@@ -78,7 +78,7 @@ class TableSize(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WatchRequest(msgspec.Struct, frozen=True):
-    """What is wanted: `sessions`, `statements`, `slow`, `tables`, `samples`."""
+    """What is wanted: `sessions`, `statements`, `slow`, `tables`, `samples` or the `last`."""
 
     parts: tuple[str, ...] = ()
     since_s: float = 0.0  # samples that are younger

@@ -47,8 +47,14 @@ class Watching:
             evicted=statistics.evicted,
             slow=tuple(statistics.slow) if "slow" in parts else (),
             tables=await self._sizes.get() if "tables" in parts else (),
-            samples=self.samples.since(request.since_s) if "samples" in parts else (),
+            samples=self._sampled(request),
         )
+
+    def _sampled(self, request: WatchRequest) -> tuple[tuple[float, ...], ...]:
+        if "samples" in request.parts:
+            return self.samples.since(request.since_s)
+        last = self.samples.last() if "last" in request.parts else None
+        return () if last is None else (last,)
 
     async def signal(self, request: SignalRequest) -> SignalResponse:
         signals = self.activity.signals(Asker(request.user, request.user_id))

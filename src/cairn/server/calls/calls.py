@@ -82,7 +82,10 @@ async def cluster_status(face: PgFace) -> dict[str, Any]:
         "tiers": [msgspec.to_builtins(tier) for tier in cluster.tiers.values()],
         "replicasets": [_replicaset(cluster, name) for name in sorted(cluster.replicasets)],
         "instances": [
-            _instance(cluster, name, chief, said.get(cluster.instances[name].raft_id))
+            {
+                **_instance(cluster, name, chief, said.get(cluster.instances[name].raft_id)),
+                "answers": cluster.instances[name].raft_id in said,
+            }
             for name in sorted(cluster.instances)
         ],
     }
