@@ -62,7 +62,7 @@ def test_links_and_what_crossed_them_can_be_read_by_sql_and_as_metrics(
     assert 'cairn_replication_lag_rows{upstream="i1"} 0' in text
     assert 'cairn_replication_link_stopped{upstream="i1"} 0' in text
     assert (
-        f'cairn_replication_received_bytes_total{{upstream="i1",origin="i1"}} {received[4]}' in text
+        f'cairn_replication_received_bytes_total{{origin="i1",upstream="i1"}} {received[4]}' in text
     )
     assert text.count("# TYPE cairn_replication_lag_rows gauge") == 1
     rows = {

@@ -45,7 +45,7 @@ class Pair:
     def _half_told(self, name: str) -> int:
         address = f"http://127.0.0.1:{self.pages[name]}/metrics"
         with urllib.request.urlopen(address, timeout=10) as page:
-            found = re.search(r"^cairn_open_reads (\d+)$", page.read().decode(), re.MULTILINE)
+            found = re.search(r"^cairn_open_reads (\d+)\.0$", page.read().decode(), re.MULTILINE)
         assert found is not None
         return int(found[1])
 

@@ -34,8 +34,8 @@ def test_an_instance_says_how_it_is(new_cluster: Callable[..., Cluster]) -> None
     assert code == 200
     assert "cairn_raft_is_leader 1" in text
     assert 'cairn_moves_open{phase="copying"} 0' in text
-    assert 'cairn_move_freeze_seconds_bucket{le="+Inf"} 0\n' in text
-    assert "cairn_move_freeze_seconds_count 0\n" in text
+    assert 'cairn_move_freeze_seconds_bucket{le="+Inf"} 0.0\n' in text
+    assert "cairn_move_freeze_seconds_count 0.0\n" in text
     status = json.loads(get(port, "/api/v1/status")[1])
     assert [row["name"] for row in status["instances"]] == ["i1"]
     assert "<title>Cairn</title>" in get(port, "/")[1]

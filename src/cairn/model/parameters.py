@@ -18,6 +18,9 @@ SETTINGS: dict[str, Any] = {
     "auth_rules": "",  # who may log in from where; "": everybody from everywhere
     "audit_log_size_max": 16_777_216,  # bytes of one file; 0: no audit log
     "audit_log_count_max": 4,  # files
+    "slow_statement_ms": 1_000,  # from how long on a statement is noted with its plan; 0: none is
+    "slow_log_size_max": 16_777_216,  # bytes of one file; 0: no log of slow statements
+    "slow_log_count_max": 4,  # files
     "pg_connections_per_user_max": 0,  # of one instance; 0: no limit
     "pg_connections_per_address_max": 0,
     "pg_statement_max": 100_000,

@@ -43,6 +43,7 @@ from cairn.model.system_tables import PICO_DB_CONFIG, PICO_INSTANCE
 from cairn.model.topology import Grade, Position
 from cairn.model.topology import Instance as InstanceRow
 from cairn.model.unexpected import owned
+from cairn.model.watched import SignalRequest, WatchRequest
 from cairn.net.handshake import Identity, Refused
 from cairn.net.link import Link
 from cairn.net.peers import Peers
@@ -80,6 +81,8 @@ from cairn.node.steering.moves_shown import MovesShown
 from cairn.node.steering.queue_runner import QueueRunner
 from cairn.node.steering.sentinel import Sentinel
 from cairn.node.steering.witnesses import Witnesses
+from cairn.node.watching.table_sizes import TableSizes
+from cairn.node.watching.watching import Watching
 from cairn.pgwire.scram import make_verifier
 from cairn.raft.types import Role
 from cairn.replication.relay import Subscribe
@@ -202,6 +205,8 @@ class Instance:
             self.name, self.state, self.runner, self.witnesses, self._update_instance
         )
         self._make_executor()
+        sizes = TableSizes(self.data.store.path, store.path, lambda: self.state.catalog)
+        self.watching = Watching(self.name, self.raft_id, self.state, peers, sizes)
         self.queue = QueueRunner(self.state, self.runner, self.proposer, self.executor)
         steps = Steps(
             self.state,
@@ -504,6 +509,8 @@ class Instance:
             PeerCall("run_block", BlockRequest, self.block_owner.run, rows),
             PeerCall("expel", ExpelRequest, self.membership.expel, admin),
             PeerCall("status", Empty, lambda _: self.status(), admin),
+            PeerCall("watch", WatchRequest, self.watching.answer, admin),
+            PeerCall("signal_session", SignalRequest, self.watching.signal, admin),
         )
 
     async def _call_here(self, method: str, body: Any) -> Any:

@@ -1,26 +1,18 @@
 """The audit log: who came, who was refused, and who changed rights, tables, settings or topology.
 
-JSON lines in the instance's directory. They are written by a thread of their own from a line of
-limited length: neither a slow disk nor a full one holds up or ends anything else. What could not be
-written is counted, and the count is written as soon as something can be.
+JSON lines in the instance's directory.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import threading
-from collections import deque
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
 from cairn.model import system_tables as system
 from cairn.model.errors import AccessDenied, CairnError
+from cairn.server.line_log import LineLog
 from cairn.sql import plans
 from cairn.sql.statements.passwords import without_secrets
 from cairn.storage.state_machine import Applied
@@ -28,13 +20,9 @@ from cairn.storage.state_machine import Applied
 T = TypeVar("T")
 
 NAME = "audit.log"
-WAITING = 10_000  # lines that wait for the disk
 SHOWN_TEXT = 1_000  # characters of a statement
 QUIET_S = 10.0  # refusals of one address, or of one user, are told once in this time, with a count
 MOST = 1_000  # of these that are remembered
-
-log = logging.getLogger("cairn.audit")
-_encode = msgspec.json.Encoder().encode
 
 _TOPOLOGY = {
     table.id: table
@@ -55,37 +43,21 @@ class AuditLog:
     """`limits` gives the size of a file in bytes (0: nothing is written) and how many are kept."""
 
     def __init__(self, directory: Path, limits: Callable[[], tuple[int, int]]) -> None:
-        self._path, self._limits = directory / NAME, limits
-        self._lines: deque[bytes] = deque()
-        self._wake = threading.Condition()
-        self._lost = 0
-        self._is_torn = False  # half a line may be in the file
-        self._is_ending = False
+        self._lines = LineLog(directory / NAME, limits)
         self._repeats: dict[tuple[str, str], list[float]] = {}  # since when, how many untold
-        self._said = 0.0
-        self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
-        self._thread.start()
 
     @property
     def lost(self) -> int:
         """Lines that could not be written, and are not told of yet."""
-        return self._lost
+        return self._lines.lost
 
     # --- what is told -----------------------------------------------------------------------------
 
     def write(self, event: str, who: Who | None = None, **facts: Any) -> None:
-        if not self._limits()[0]:
-            return
-        line: dict[str, Any] = {"time": datetime.now(UTC).isoformat(), "event": event}
+        line: dict[str, Any] = {"event": event}
         if who is not None:
             line |= {"user": who.user, "address": who.address, "pid": who.pid}
-        data = _encode(line | facts) + b"\n"
-        with self._wake:
-            if len(self._lines) >= WAITING:
-                self._lost += 1
-                return
-            self._lines.append(data)
-            self._wake.notify()
+        self._lines.write(line | facts)
 
     def refused(self, event: str, who: Who, key: str, **facts: Any) -> None:
         """Somebody who tries again and again must not push everything else out of the files."""
@@ -138,83 +110,8 @@ class AuditLog:
                     raft=[each.term, each.index],
                 )
 
-    # --- the file ---------------------------------------------------------------------------------
-
     def close(self) -> None:
-        with self._wake:
-            self._is_ending = True
-            self._wake.notify()
-        self._thread.join(2.0)
-
-    def _run(self) -> None:
-        while True:
-            with self._wake:
-                while not self._lines and not self._is_ending:
-                    self._wake.wait()
-                lines = deque(self._lines)
-                self._lines.clear()
-                if not lines:
-                    return
-            try:
-                self._tell_lost()
-                while lines:
-                    self._append(lines[0])
-                    lines.popleft()
-            except OSError as problem:
-                with self._wake:
-                    self._lost += len(lines)
-                self._say(problem)
-
-    def _tell_lost(self) -> None:
-        lost = self._lost
-        if lost:
-            line = {"time": datetime.now(UTC).isoformat(), "event": "lost", "lines": lost}
-            self._append(_encode(line) + b"\n")
-            with self._wake:
-                self._lost -= lost
-
-    def _append(self, data: bytes) -> None:
-        size, count = self._limits()
-        if self._is_torn:
-            data = b"\n" + data
-        try:
-            has = self._path.stat().st_size
-        except FileNotFoundError:
-            has = 0
-        if has and has + len(data) > size:
-            self._rotate(count)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        file = os.open(self._path, flags, 0o600)
-        try:
-            self._is_torn = True
-            while data:
-                data = data[os.write(file, data) :]
-            self._is_torn = False
-        finally:
-            os.close(file)
-
-    def _rotate(self, count: int) -> None:
-        """`audit.log.1` is the youngest of the old ones."""
-        kept = max(count - 1, 0)
-        for number in range(kept, 0, -1):
-            younger = self._numbered(number - 1)
-            if younger.exists():
-                younger.replace(self._numbered(number))
-        if not kept:
-            self._path.unlink(missing_ok=True)
-        number = kept + 1
-        while self._numbered(number).exists():  # the setting was lowered
-            self._numbered(number).unlink()
-            number += 1
-
-    def _numbered(self, number: int) -> Path:
-        return self._path.with_name(f"{NAME}.{number}") if number else self._path
-
-    def _say(self, problem: OSError) -> None:
-        now = monotonic()
-        if now - self._said > 60 or not self._said:
-            self._said = now
-            log.error("%s cannot be written, lines are lost: %s", self._path.name, problem)
+        self._lines.close()
 
 
 def statement(text: bytes) -> str:
@@ -236,6 +133,8 @@ def kind_of(plan: plans.Plan) -> str | None:
         case plans.CallPlan(procedure=name) if name in _CALLS:
             return "topology"
         case plans.CatalogRead(sql=sql) if "pg_terminate_backend" in sql or "pg_cancel" in sql:
+            return "sessions"
+        case plans.CallPlan(procedure="cairn_cancel" | "cairn_terminate"):
             return "sessions"
     return None
 

@@ -12,18 +12,21 @@ from cairn.model.catalog import Catalog
 from cairn.model.cluster import Cluster
 from cairn.model.errors import CairnError
 from cairn.model.parameters import SETTINGS
-from cairn.model.system_tables import PICO_PRIVILEGE, PICO_USER
+from cairn.model.system_tables import PICO_DB_CONFIG, PICO_PRIVILEGE, PICO_USER
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.instance import Instance
 from cairn.node.statements.context import Context, Face
 from cairn.node.waiting import until
-from cairn.server.activity import Activity, Asker
+from cairn.node.watching.activity import Asker
+from cairn.node.watching.client import Client
 from cairn.server.audit import AuditLog
 from cairn.server.catalog.pg_catalog import PgCatalog
-from cairn.server.client import Client
 from cairn.server.connections import Connections
 from cairn.server.feed import Feed
+from cairn.server.live_tables import LiveTables
 from cairn.server.lockouts import Lockouts
+from cairn.server.sampler import Sampler
+from cairn.server.slow_log import SlowLog
 from cairn.server.statements import Cached, StatementCache
 from cairn.server.tls import ServerTls
 from cairn.sql.api import Prepared
@@ -40,18 +43,30 @@ class PgFace(Face):
         # For the salts of users that do not exist: the same on every instance and after a restart.
         uuid_ = instance.identity.cluster_uuid or config.cluster_name
         self.secret = hmac.digest(config.service_secret or b"\0", uuid_.encode(), "sha256")
-        self.sessions: dict[int, Client] = {}
+        watching = instance.watching
+        self.statistics = watching.statistics
+        self.sessions: dict[int, Client] = watching.activity.sessions
         self._next_pid = 1
         self.lockouts = Lockouts(config.instance_dir)
-        self.audit = AuditLog(config.instance_dir, self._audit_limits)
+        self.audit = AuditLog(config.instance_dir, lambda: self._log_limits("audit"))
         instance.on_applied.append(self.audit.applied)
         self.connections = Connections(lambda name: int(instance.state.setting(name, 0)))
         self._rules: tuple[str, tuple[Rule, ...]] = ("", ())
-        self.statements = StatementCache()
-        self.pg_catalog = PgCatalog(Activity(self.sessions, lambda: self.catalog))
+        self.statements = StatementCache(self.statistics)
+        self.pg_catalog = PgCatalog(
+            LiveTables(watching, lambda: self.catalog, lambda: self.cluster)
+        )
         self.execution, self.executor = instance.execution, instance.executor
+        self.slow_log = SlowLog(
+            config.instance_dir,
+            lambda: self._log_limits("slow"),
+            self.statistics,
+            self.executor,
+            self._user_name,
+        )
+        self.sampler = Sampler(instance, config.instance_dir)
         self.feed = Feed(instance)
-        instance.on_applied.append(self._users_changed)
+        instance.on_applied.append(self._applied)
         instance.on_installed.append(lambda *_: self._installed())
         self._installed()
 
@@ -59,13 +74,12 @@ class PgFace(Face):
     def catalog(self) -> Catalog:
         return self.instance.state.catalog
 
-    def _audit_limits(self) -> tuple[int, int]:
-        setting = self.instance.state.setting
-        size, count = SETTINGS["audit_log_size_max"], SETTINGS["audit_log_count_max"]
-        return (
-            int(setting("audit_log_size_max", size)),
-            int(setting("audit_log_count_max", count)),
-        )
+    def _log_limits(self, name: str) -> tuple[int, int]:
+        size, count = f"{name}_log_size_max", f"{name}_log_count_max"
+        return self._number(size), self._number(count)
+
+    def _number(self, setting: str) -> int:
+        return int(self.instance.state.setting(setting, SETTINGS[setting]))
 
     def rules(self) -> tuple[Rule, ...]:
         """Read once for each change of the setting, which was checked when it was made."""
@@ -109,10 +123,18 @@ class PgFace(Face):
         self.pg_catalog.close()
         self.statements.close()
         self.audit.close()
+        self.slow_log.close()
+        self.sampler.close()
 
-    def _users_changed(self, done: list[Applied]) -> None:
+    def _user_name(self, user_id: int) -> str:
+        user = self.catalog.user_by_id(user_id)
+        return str(user_id) if user is None else user.name
+
+    def _applied(self, done: list[Applied]) -> None:
         """A user was changed, on whichever instance: its failed logins count no more."""
         touched = {change.table for applied in done for change in applied.changes}
+        if PICO_DB_CONFIG.id in touched:
+            self.slow_log.set_threshold(self._number("slow_statement_ms"))
         if not touched & {PICO_USER.id, PICO_PRIVILEGE.id}:
             return
         for applied in done:
@@ -124,6 +146,7 @@ class PgFace(Face):
         self._end_sessions()
 
     def _installed(self) -> None:
+        self.slow_log.set_threshold(self._number("slow_statement_ms"))
         self.statements.forget()
         self._end_sessions()
 

@@ -30,8 +30,8 @@ from cairn.model.system_tables import (
 from cairn.model.topology import Position
 from cairn.node.instance import Instance
 from cairn.node.runtime import spawn, timestamp
+from cairn.node.watching.client import Client
 from cairn.pgwire.messages import notice_response
-from cairn.server.client import Client
 from cairn.storage.state_machine import Applied
 from cairn.topology.snapshot import heartbeat, hello, snapshot_end, snapshot_events
 

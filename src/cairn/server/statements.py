@@ -7,6 +7,7 @@ they were; rights are checked against the present catalogue each time it changes
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,12 +16,15 @@ from typing import Any
 from cairn.model.catalog import Catalog
 from cairn.model.errors import Unsupported
 from cairn.model.values import OIDS, shown_reader
+from cairn.node.watching.kinds import kind_of
+from cairn.node.watching.statistics import Seen, Statistics
 from cairn.pgwire.decoders import decode_string
 from cairn.pgwire.extended import Signature
 from cairn.server.catalog.pg_catalog import is_catalog_query
 from cairn.server.catalog.pg_catalog import prepare as prepare_catalog_query
 from cairn.sql.api import Prepared, prepare
 from cairn.sql.plans import CallPlan, DdlPlan
+from cairn.sql.statements.normalized import normalized
 
 MAX_STATEMENTS = 5_000
 MAX_CACHED_TEXT = 64 * 1024
@@ -35,11 +39,14 @@ class Cached:
     """A prepared statement with everything that answering it needs, made once."""
 
     __slots__ = (
+        "__weakref__",
         "_allowed",
         "_catalog",
         "convert",
+        "normal",
         "oids",
         "prepared",
+        "seen",
         "sharded",
         "signature",
         "text",
@@ -56,6 +63,8 @@ class Cached:
         self.signature = Signature(params, columns or None)
         self.convert = _converter(prepared)
         self.sharded = catalog.sharded(prepared.tables)
+        self.normal = normalized(text.decode(errors="replace"))
+        self.seen: Seen  # where its runs are counted: given when it comes into the cache
         self._catalog = catalog
         self._allowed: set[int] = set()
 
@@ -110,7 +119,8 @@ def _understood(text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog)
 class StatementCache:
     """Plans by text. What takes long to understand is understood on a thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, statistics: Statistics) -> None:
+        self._statistics = statistics
         self._known: OrderedDict[tuple[bytes, tuple[int, ...], int], Cached] = OrderedDict()
         self._bytes = 0  # of the texts; their plans are some ten times as large
         self._pool = ThreadPoolExecutor(PARSERS, thread_name_prefix="parse")
@@ -154,6 +164,9 @@ class StatementCache:
 
     def _keep(self, made: Cached, user: int) -> Cached:
         size = len(made.text)
+        made.seen = self._statistics.statement(user, made.normal, kind_of(made.prepared))
+        made.seen.plans += 1
+        made.seen.plan = weakref.ref(made)
         if size > MAX_CACHED_TEXT or made.prepared.tag in ("CREATE ROLE", "ALTER ROLE"):
             return made  # statements that carry passwords are not kept
         key = (made.text, made.oids, user)

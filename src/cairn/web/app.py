@@ -10,26 +10,27 @@ from typing import Any
 
 import h11
 import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cairn.model.topology import Grade
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.runtime import spawn
-from cairn.server.calls.calls import cluster_status
 from cairn.server.face import PgFace
-from cairn.web.metrics import metrics
-from cairn.web.page import PAGE
+from cairn.web.console import Console
+from cairn.web.metrics import registry, text_of
 
 REQUEST_S = 10.0
 log = logging.getLogger("cairn.http")
 
 
-def make_app(face: PgFace) -> Starlette:
+def make_app(face: PgFace, *, is_encrypted: bool = False) -> Starlette:
     started = False
+    counted = registry(face)
 
     def problem() -> str | None:
         """Why this instance should get no traffic; None when it is ready."""
@@ -58,24 +59,13 @@ def make_app(face: PgFace) -> Starlette:
         started = started or problem() is None
         return verdict(None if started else problem())
 
-    async def status(request: Request) -> Response:
-        """The topology is not for strangers: without a login, only this machine may see it."""
-        host = request.client.host if request.client is not None else ""
-        if host not in ("127.0.0.1", "::1"):
-            return JSONResponse({"error": "only from the machine itself; use cairn status"}, 403)
-        return JSONResponse(await cluster_status(face))
-
     async def numbers(_: Request) -> Response:
-        return PlainTextResponse(metrics(face))
-
-    async def page(_: Request) -> Response:
-        return HTMLResponse(PAGE)
+        return Response(text_of(counted), media_type=CONTENT_TYPE_LATEST)
 
     return Starlette(
         routes=[
-            Route("/", page),
+            *Console(face, is_encrypted=is_encrypted).routes(),
             Route("/metrics", numbers),
-            Route("/api/v1/status", status),
             Route("/api/v1/health/live", live),
             Route("/api/v1/health/ready", ready),
             Route("/api/v1/health/startup", startup),
@@ -133,8 +123,13 @@ class _Server(uvicorn.Server):
 
 
 def serve(face: PgFace, config: InstanceConfig, listener: socket.socket) -> None:
+    is_encrypted = face.tls is not None
     settings = uvicorn.Config(
-        make_app(face),
+        make_app(face, is_encrypted=is_encrypted),
+        ssl_certfile=config.tls_cert if is_encrypted else None,
+        ssl_keyfile=config.tls_key if is_encrypted else None,
+        server_header=False,
+        proxy_headers=False,
         http=PatientHttp,
         log_config=None,
         access_log=False,
@@ -149,4 +144,5 @@ def serve(face: PgFace, config: InstanceConfig, listener: socket.socket) -> None
         task.cancel()
 
     face.instance.on_close.append(close)
-    log.info("metrics, probes and a page at http://%s", config.http_listen)
+    scheme = "https" if is_encrypted else "http"
+    log.info("the console is at %s://%s, with /metrics and probes", scheme, config.http_listen)

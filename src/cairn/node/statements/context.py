@@ -45,6 +45,12 @@ class Told(msgspec.Struct):
             self.stale_s = max(stale_s, self.stale_s or 0.0)
 
 
+class Travelled(msgspec.Struct):
+    """How often other instances were asked for a statement."""
+
+    hops: int = 0
+
+
 class Face:
     """What only the face of an instance can do for a statement; this is the face that is not there.
 
@@ -87,6 +93,7 @@ class Context(msgspec.Struct, frozen=True):
     watch: Callable[[asyncio.Task[Any] | None], None] | None = None  # told what a cancel may end
     takes_pieces: bool = False  # the rest of a longer answer may be told later
     told: Told = msgspec.field(default_factory=Told)
+    travelled: Travelled = msgspec.field(default_factory=Travelled)
     face: Face = NO_FACE
 
     def left_s(self, most_s: float) -> float:

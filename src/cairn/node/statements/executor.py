@@ -333,6 +333,10 @@ class Executor:
             return ()
         return (f'role "{plan.name}" {"already exists" if exists else "does not exist"}, skipping',)
 
+    def explain(self, prepared: Prepared) -> list[str]:
+        """How it is run, without its values; on a thread."""
+        return self._explain(plans.ExplainPlan(prepared, ()), (), Context())
+
     def _explain(
         self, plan: plans.ExplainPlan, values: Sequence[Any], context: Context
     ) -> list[str]:

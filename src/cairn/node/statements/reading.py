@@ -313,6 +313,7 @@ class Reads:
         if target == self.raft_id:
             return await self._open_here(request, context)
         self.forwarded += 1
+        context.travelled.hops += 1
         part: PartAway | None = None
         if request.piece_bytes:
             self._cursors += 1

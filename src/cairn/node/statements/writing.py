@@ -287,6 +287,7 @@ class _Statement:
                 async with asyncio.timeout_at(context.deadline):
                     return await reads.execution.write(request)
             reads.forwarded += 1
+            context.travelled.hops += 1
             return await reads.peers.call(
                 target, "write_rows", request, WriteResponse, context.left_s(WRITE_S)
             )

@@ -25,6 +25,7 @@ from cairn.model.topology import ConnectionType, Grade
 from cairn.model.topology import Instance as InstanceRow
 from cairn.node.steering.clocks import clock_problem
 from cairn.node.waiting import until
+from cairn.node.watching.activity import Asker
 from cairn.server.caller import Caller
 from cairn.server.calls import bulk, rebalance, row_changes, settling, staged_checks, tiers
 from cairn.server.calls.arguments import arguments
@@ -81,7 +82,10 @@ async def cluster_status(face: PgFace) -> dict[str, Any]:
         "tiers": [msgspec.to_builtins(tier) for tier in cluster.tiers.values()],
         "replicasets": [_replicaset(cluster, name) for name in sorted(cluster.replicasets)],
         "instances": [
-            _instance(cluster, name, chief, said.get(cluster.instances[name].raft_id))
+            {
+                **_instance(cluster, name, chief, said.get(cluster.instances[name].raft_id)),
+                "answers": cluster.instances[name].raft_id in said,
+            }
             for name in sorted(cluster.instances)
         ],
     }
@@ -233,12 +237,35 @@ async def _replication(caller: Caller) -> Any:
     }
 
 
+async def _cancel(caller: Caller, instance: str, pid: int) -> Any:
+    """End the statement of a session, on whichever instance it is."""
+    return {"done": await _signal(caller, instance, pid, "cancel")}
+
+
+async def _terminate(caller: Caller, instance: str, pid: int) -> Any:
+    return {"done": await _signal(caller, instance, pid, "end")}
+
+
+async def _signal(caller: Caller, instance: str, pid: int, what: str) -> bool:
+    context, watching = caller.context, caller.instance.watching
+    return await watching.signal_at(instance, pid, what, Asker(context.user, context.user_id))
+
+
+async def _forget_statements(caller: Caller) -> Any:
+    """`_cairn_statements` and `_cairn_slow_statements` of this instance begin anew."""
+    caller.face.statistics.forget_all()
+    return {"forgotten": caller.instance.name}
+
+
 #: name → (only for the admin, what it does)
 CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
     "cairn_status": (False, _status),
     "cairn_expel": (True, _expel),
     "cairn_compact": (True, _compact),
     "cairn_subscribers": (True, _subscribers),
+    "cairn_cancel": (False, _cancel),
+    "cairn_terminate": (False, _terminate),
+    "cairn_forget_statements": (True, _forget_statements),
     "cairn_ingest": (False, bulk.ingest),
     "cairn_promote": (False, bulk.promote),
     "cairn_settle": (False, settling.settle),

@@ -7,7 +7,7 @@ from typing import Any
 from sqlglot import exp
 
 from cairn.model.values import LISTS, ColumnType
-from cairn.server.catalog.schema import TABLES
+from cairn.server.catalog.schema import LIVE, TABLES
 from cairn.sql.parse.naming import column_name
 
 INTEGERS = {"oid", "int", "integer", "int2", "int4", "int8", "bigint", "smallint", "xid"}
@@ -16,6 +16,7 @@ _NUMBER_FUNCTIONS = {
 }
 _ENDS = (  # in `pg_schema.TABLES`
     (":i", ColumnType.INTEGER),
+    (":d", ColumnType.DOUBLE),
     (":b", ColumnType.BOOLEAN),
     (":t", ColumnType.DATETIME),
 )
@@ -31,8 +32,13 @@ _TRUTHS: tuple[type[exp.Expr], ...] = (
     exp.Operator,
 )
 _VISIBILITY = ("pg_table_is_visible", "pg_relation_is_publishable", "pg_is_in_recovery")
+_MOMENTS = (
+    *("now", "clock_timestamp", "pg_postmaster_start_time", "pg_conf_load_time"),
+    "pg_last_xact_replay_timestamp",
+)
 _TRUTH_FUNCTIONS = {
     *(*_VISIBILITY, "bool_and", "bool_or", "pg_cancel_backend", "pg_terminate_backend"),
+    *("pg_is_wal_replay_paused", "pg_is_in_backup"),
 }
 
 
@@ -75,11 +81,15 @@ def _type(item: exp.Expr, select: exp.Select) -> ColumnType | None:
             first = node.expressions[0]
             inside = first.this if isinstance(first, exp.Order) else first
             return LISTS.get(_type(inside, select) or ColumnType.STRING)
-        if name in ("min", "max") and len(node.expressions) == 1:
+        if name in ("min", "max", "sum", "abs") and len(node.expressions) == 1:
             return _type(node.expressions[0], select)
+        if name == "avg":
+            return ColumnType.DOUBLE
+        if name == "round" and node.expressions:
+            return ColumnType.DOUBLE
         if name in _TRUTH_FUNCTIONS or name.startswith("has_"):
             return ColumnType.BOOLEAN
-        if name == "now":
+        if name in _MOMENTS:
             return ColumnType.DATETIME
         is_number = name in _NUMBER_FUNCTIONS or name == "count"
         return ColumnType.INTEGER if is_number else None
@@ -94,6 +104,10 @@ def _type(item: exp.Expr, select: exp.Select) -> ColumnType | None:
     if isinstance(node, exp.Subquery):
         inner = names_and_types(node.this)
         return inner[0][1] if inner else None
+    if isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div)):
+        sides = {_type(node.this, select), _type(node.expression, select)}
+        if sides <= {ColumnType.INTEGER, ColumnType.DOUBLE}:
+            return ColumnType.DOUBLE if ColumnType.DOUBLE in sides else ColumnType.INTEGER
     if isinstance(node, exp.Literal) and not node.is_string:
         return ColumnType.INTEGER if node.is_int else ColumnType.DOUBLE
     return ColumnType.BOOLEAN if isinstance(node, _TRUTHS) else None
@@ -106,7 +120,10 @@ def _column_type(column: exp.Column, select: exp.Select) -> ColumnType | None:
     for relation in [*joins, *([source.this] if source is not None else [])]:
         if isinstance(relation, exp.Subquery) and relation.alias == column.table:
             return dict(names_and_types(relation.this) or ()).get(column.name)
-        if isinstance(relation, exp.Table) and column.table in (relation.alias, relation.name):
+        if isinstance(relation, exp.Table) and (
+            column.table in (relation.alias, relation.name)
+            or (not column.table and relation.name in LIVE)
+        ):
             words = TABLES.get(relation.name, "").split()
             return next((type_ for end, type_ in _ENDS if column.name + end in words), None)
     return None
@@ -117,7 +134,7 @@ def is_time(node: exp.Expr) -> bool:
     if isinstance(node, exp.Column):
         return node.name in _TIMES
     if isinstance(node, exp.Anonymous):
-        return str(node.this).lower() in ("now", "clock_timestamp")
+        return str(node.this).lower() in _MOMENTS
     return isinstance(node, exp.CurrentTimestamp)
 
 

@@ -17,7 +17,7 @@ from cairn.model.errors import UndefinedFunction, UndefinedTable
 from cairn.model.interval_text import parse_interval
 from cairn.model.quoting import identifier
 from cairn.model.schema import Index, Table
-from cairn.server.activity import Asker, Signals
+from cairn.node.watching.activity import Asker, Signals
 from cairn.server.catalog.schema import DATABASE, TABLES, TYPES
 from cairn.server.catalog.tables import about, all_indexes, definition, distribution, index_oid
 from cairn.sql.functions.lists import series
@@ -26,6 +26,7 @@ from cairn.sql.functions.patterns import regexp
 from cairn.sql.functions.texts import c_like
 
 NUMERIC, VARCHAR = 1700, 1043
+STARTED_US = int(time.time() * 1e6)  # this is imported when an instance opens its doors
 
 _ARRAY_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)')
 CATALOG_OID = 12_000  # from here on, PostgreSQL's own tables
@@ -37,7 +38,8 @@ _NOTHING = (
     "pg_table_size pg_total_relation_size pg_database_size pg_size_pretty inet_server_addr "
     "pg_my_temp_schema pg_get_function_identity_arguments pg_get_function_sqlbody "
     "pg_get_functiondef pg_options_to_table pg_stat_get_numscans pg_get_statisticsobjdef "
-    "pg_describe_object pg_postmaster_start_time"
+    "pg_describe_object pg_last_wal_receive_lsn pg_last_wal_replay_lsn "
+    "pg_last_xact_replay_timestamp"
 )
 _TRUE = (
     "pg_table_is_visible pg_type_is_visible pg_function_is_visible has_table_privilege "
@@ -48,7 +50,7 @@ _TRUE = (
 )
 _FALSE = (
     "pg_relation_is_publishable pg_is_other_temp_schema row_security_active pg_is_in_recovery "
-    "pg_relation_is_updatable"
+    "pg_relation_is_updatable pg_is_wal_replay_paused pg_is_in_backup"
 )
 
 
@@ -143,6 +145,8 @@ class Functions:
             "pg_backend_pid": lambda: self.asker.pid,
             "pg_cancel_backend": lambda pid: self._may_signal().cancel(pid),
             "pg_terminate_backend": lambda pid, *wait: self._may_signal().terminate(pid),
+            "pg_postmaster_start_time": lambda: STARTED_US,
+            "pg_conf_load_time": lambda: STARTED_US,
             "now": lambda: int(time.time() * 1e6),
             "clock_timestamp": lambda: int(time.time() * 1e6),
             "pg_interval_us": lambda text: (

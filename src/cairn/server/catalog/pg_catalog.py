@@ -32,10 +32,11 @@ from cairn.model.errors import (
 )
 from cairn.model.intervals import encode_interval, of_timedelta
 from cairn.model.values import INT64_MAX, INT64_MIN, TYPE_OF_OID, ColumnType
-from cairn.server.activity import Activity, Asker, Row, Signals
+from cairn.node.watching.activity import Asker, Row, Signals
 from cairn.server.catalog import schema as pg_schema
 from cairn.server.catalog import tables as pg_tables
 from cairn.server.catalog.functions import Functions, items
+from cairn.server.live_tables import LiveTables
 from cairn.sql.api import Prepared
 from cairn.sql.parse.lexer import Token, tokens
 from cairn.sql.plans import CatalogRead, OutColumn
@@ -45,19 +46,24 @@ MAX_STEPS = 2_000  # of SQLite's machine, in thousands: about a second
 MAX_VALUE_BYTES = 8 * 1024 * 1024
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 WORKERS = 2
-_ACTIVITY = "pg_stat_activity"
 _FORBIDDEN = re.compile(r"not authorized|prohibited")
 
 _BEGINNING = re.compile(rb"\s*(select|with)\b", re.IGNORECASE)
-_MENTION = re.compile(rb"pg_|information_schema|::\s*reg|to_reg", re.IGNORECASE)
+_MENTION = re.compile(
+    rb"pg_|_cairn_s|_cairn_table_stats|information_schema|::\s*reg|to_reg", re.IGNORECASE
+)
 _LOOKUPS = (
     *("regclass", "regtype", "regnamespace", "regproc", "regprocedure"),
     *("to_regclass", "to_regtype"),
     *("pg_backend_pid", "pg_cancel_backend", "pg_terminate_backend"),
+    *("pg_is_in_recovery", "pg_is_wal_replay_paused", "pg_is_in_backup"),
+    *("pg_postmaster_start_time", "pg_conf_load_time", "pg_last_xact_replay_timestamp"),
+    *("pg_last_wal_receive_lsn", "pg_last_wal_replay_lsn"),
 )
 _MISSING = re.compile(r"no such (table|column|function): (.+)")
 _DECLARED = {
     "INTEGER": ColumnType.INTEGER,
+    "DOUBLE": ColumnType.DOUBLE,
     "BOOLEAN": ColumnType.BOOLEAN,
     "TIMESTAMP": ColumnType.DATETIME,
 }
@@ -282,8 +288,8 @@ _SHAPES: dict[ColumnType, Callable[[Any], Any]] = {
 class PgCatalog:
     """The tables with rows. Each worker thread has a copy of its own, which it can only read."""
 
-    def __init__(self, activity: Activity) -> None:
-        self._activity = activity
+    def __init__(self, live: LiveTables) -> None:
+        self._live = live
         self._lock = threading.Lock()
         self._made: tuple[Catalog, bytes] | None = None
         self._local = threading.local()
@@ -300,8 +306,8 @@ class PgCatalog:
     ) -> list[tuple[Any, ...]]:
         """All rows; on a thread, because a join of these tables can take its time."""
         flag = cancelled or Cancelled()
-        live = self._activity.rows(asker) if _ACTIVITY in plan.sql else None
-        signals = self._activity.signals(asker)
+        live = await self._live.rows(plan.sql, asker)
+        signals = self._live.activity.signals(asker)
 
         def run() -> list[tuple[Any, ...]]:
             connection = self._filled(catalog, asker, signals, live)
@@ -313,7 +319,7 @@ class PgCatalog:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _filled(
-        self, catalog: Catalog, asker: Asker, signals: Signals, live: list[Row] | None
+        self, catalog: Catalog, asker: Asker, signals: Signals, live: dict[str, list[Row]]
     ) -> apsw.Connection:
         """This thread's copy of the present tables, with the functions of who asks."""
         mine: tuple[Catalog, apsw.Connection, Functions] | None
@@ -325,8 +331,8 @@ class PgCatalog:
             _close(connection, functions)
             mine = self._local.copy = (catalog, connection, functions)
         mine[2].asker, mine[2].signals = asker, signals
-        if live is not None:
-            _replace_activity(mine[1], live)
+        if live:
+            _replace_live(mine[1], live)
         return mine[1]
 
     def _image(self, catalog: Catalog) -> bytes:
@@ -367,13 +373,14 @@ def _rows(
     ]
 
 
-def _replace_activity(connection: apsw.Connection, live: list[Row]) -> None:
-    """What sessions do is read anew each time, and is different for each who asks."""
+def _replace_live(connection: apsw.Connection, live: dict[str, list[Row]]) -> None:
+    """What is done now is read anew each time, and is different for each who asks."""
     closed, connection.authorizer = connection.authorizer, None
     try:
         with connection:
-            connection.execute(f"DELETE FROM {_ACTIVITY}")
-            _insert(connection, ((_ACTIVITY, row) for row in live))
+            for table, rows in live.items():
+                connection.execute(f"DELETE FROM {table}")
+                _insert(connection, ((table, row) for row in rows))
     finally:
         connection.authorizer = closed
 

@@ -1,7 +1,7 @@
 """PostgreSQL's catalogue tables as far as psql's backslash commands and drivers ask for them.
 
-Each table is `name: columns`; a column ends in `:i` (number), `:b` (boolean), `:t` (time) or
-nothing (text).
+Each table is `name: columns`; a column ends in `:i` (number), `:d` (number with a fraction),
+`:b` (boolean), `:t` (time) or nothing (text).
 Tables that have no counterpart here exist and are empty, so that joins with them give no rows.
 """
 
@@ -104,6 +104,25 @@ TABLES: dict[str, str] = {
     ),
 }
 
+#: What the instances of the cluster do. Rows are made when they are asked for (`live_tables`).
+LIVE: dict[str, str] = {
+    "_cairn_sessions": (
+        "instance pid:i usesysid:i usename application_name client_addr client_port:i "
+        "backend_start:t xact_start:t query_start:t state_change:t state query backend_type"
+    ),
+    "_cairn_statements": (
+        "instance usesysid:i usename kind query calls:i errors:i total_ms:d mean_ms:d max_ms:d "
+        "rows:i hops:i bytes:i cache_hits:i evicted:i"
+    ),
+    "_cairn_slow_statements": (
+        "instance ended_at:t usesysid:i usename query took_ms:d rows:i hops:i plan"
+    ),
+    "_cairn_table_stats": (
+        "table_name table_id:i tier replicaset instance rows:i bytes:i index_bytes:i share:d skew:d"
+    ),
+}
+TABLES.update(LIVE)
+
 for _table, _columns in COLUMNS.items():
     TABLES[_table] += f" {_columns}"
 TABLES.update(EMPTY)
@@ -142,7 +161,7 @@ ARRAYS = {
 
 def columns_of(table: str) -> list[tuple[str, str]]:
     """(name, declared type) of each column, in order."""
-    kinds = {"i": "INTEGER", "b": "BOOLEAN", "t": "TIMESTAMP", "": "TEXT"}
+    kinds = {"i": "INTEGER", "d": "DOUBLE", "b": "BOOLEAN", "t": "TIMESTAMP", "": "TEXT"}
     return [
         (name, kinds[kind])
         for name, _, kind in (word.partition(":") for word in TABLES[table].split())

@@ -13,8 +13,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from cairn.node.watching.client import Client
 from cairn.server.caller import Caller
-from cairn.server.client import Client
 from cairn.server.scan.arrow_in import BatchDecoder
 from cairn.server.scan.arrow_types import BatchEncoder
 from cairn.server.scan.scans import Encode, chunks

@@ -70,8 +70,10 @@ class AtOnce:
         rows = found if cached.convert is None else cached.convert(found)
         head = shape.bound if described else BIND_COMPLETE
         encode = shape.encode_row
-        head += encode(rows[0]) if len(rows) == 1 else b"".join(map(encode, rows))
-        self._say_at_once(head, outcome.tag, described)
+        data = encode(rows[0]) if len(rows) == 1 else b"".join(map(encode, rows))
+        self._session.told_bytes = len(data)
+        self._say_at_once(head + data, outcome.tag, described)
+        self._session.finished(outcome.count)
         return True
 
     def _write_at_once(
@@ -95,6 +97,7 @@ class AtOnce:
                         session.fail(result)
                     else:
                         self._say_at_once(head, prepared.complete(result.row_count), described)
+                        session.finished(result.row_count)
             except Exception as problem:
                 session.fail(owned(problem, "the answer to a write"))
             session.pump()

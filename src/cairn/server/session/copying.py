@@ -72,6 +72,7 @@ async def copy_out(session: Session, plan: plans.CopyPlan) -> int:
             _begin_lines(session, plan, fmt)
             is_begun = True
         session.pg.raw(data)
+        session.told_bytes += len(data)
         session.flush()
         await _drained(session)
         total += count

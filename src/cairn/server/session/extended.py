@@ -138,6 +138,7 @@ class Extended:
                 elif isinstance(result, WriteResponse):
                     session.block.wrote()
                     self._pg.command_complete(prepared.complete(result.row_count))
+                    session.finished(result.row_count)
                 else:
                     count = len(result.rows)
                     outcome = Outcome(result.rows, count, prepared.complete(count))
@@ -162,8 +163,9 @@ class Extended:
         if outcome.more is not None:
             portal.more = outcome.more
             await self._send_more(portal, max_rows)
-            return
-        await self._send_many(portal, max_rows)
+        else:
+            await self._send_many(portal, max_rows)
+        self._session.finished(0)  # its rows are counted as they are sent
 
     async def _send_more(self, portal: Portal[Cached], max_rows: int) -> None:
         """The next rows of an answer that is not all here."""
@@ -185,6 +187,7 @@ class Extended:
                 await session.send_rows(part, portal.shape.encode_row, cached.convert)
                 portal.sent += len(part)
                 sent += len(part)
+                cached.seen.rows += len(part)
         except BaseException:
             portal.rows = ()
             portal.close()
@@ -198,6 +201,7 @@ class Extended:
         convert = portal.statement.plan.convert if portal.is_raw else None
         await self._session.send_rows(rows[start:end], portal.shape.encode_row, convert)
         portal.sent = max(end, start)
+        portal.statement.plan.seen.rows += portal.sent - start
         if end < len(rows):
             self._pg.portal_suspended()
         else:
@@ -206,6 +210,11 @@ class Extended:
             self._pg.command_complete(portal.statement.plan.prepared.complete(sent))
 
     def _finish_execute(self, portal: Portal[Cached], outcome: Outcome, max_rows: int) -> None:
+        is_all = outcome.rows is None or not max_rows or len(outcome.rows) <= max_rows
+        self._tell(portal, outcome, max_rows)
+        self._session.finished(outcome.count if is_all else 0)
+
+    def _tell(self, portal: Portal[Cached], outcome: Outcome, max_rows: int) -> None:
         for notice in outcome.notices:
             self._pg.notice(notice)
         cached = portal.statement.plan
@@ -220,10 +229,10 @@ class Extended:
             rows = cached.convert(rows)
         encode = portal.shape.encode_row
         if not max_rows or len(rows) <= max_rows:
-            if len(rows) == 1:
-                self._pg.raw(encode(rows[0]))
-            elif rows:
-                self._pg.raw(b"".join(map(encode, rows)))
+            if rows:
+                data = encode(rows[0]) if len(rows) == 1 else b"".join(map(encode, rows))
+                self._pg.raw(data)
+                self._session.told_bytes = len(data)
             self._pg.command_complete(outcome.tag)
             portal.rows, portal.sent = (), len(rows)
             return
@@ -237,6 +246,7 @@ class Extended:
         if start < end:
             self._pg.raw(b"".join(map(portal.shape.encode_row, rows[start:end])))
         portal.sent = max(end, start)
+        portal.statement.plan.seen.rows += portal.sent - start
         if end < len(rows):
             self._pg.portal_suspended()
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 
@@ -19,6 +20,7 @@ from cairn.pgwire.scram import (
     MECHANISM_PLUS,
     NONCE_BYTES,
     ScramServer,
+    check_password,
     fake_verifier,
     parse_verifier,
 )
@@ -92,8 +94,19 @@ class Login:
 
     def final(self, data: bytes) -> bytes:
         answer = self._scram.final(data)
+        self._admit(is_right=answer is not None)
+        assert answer is not None
+        return answer
+
+    async def by_password(self, password: str) -> None:
+        """For doors without SCRAM: the password itself has come, over a channel that keeps it."""
+        is_right = await asyncio.to_thread(check_password, self._verifier, password)
+        self._admit(is_right=is_right)
+
+    def _admit(self, *, is_right: bool) -> None:
+        """The one place where a login succeeds or fails."""
         lockouts = self._face.lockouts
-        if answer is None or not self._known or self._locked or not self._may_log_in():
+        if not (is_right and self._known and not self._locked and self._may_log_in()):
             if self._known:  # names that nobody has would only fill the memory
                 lockouts.failed(self.user, self._address)
             if not self._known:
@@ -101,13 +114,12 @@ class Login:
             elif self._locked:
                 reason = "locked out"
             else:
-                reason = "wrong password" if answer is None else "may not log in"
+                reason = "may not log in" if is_right else "wrong password"
             self._note_refusal(self._address, reason)
             why = " (locked out for a minute)" if self._locked else ""
             log.warning("login of %r from %s failed%s", self.user, self._address, why)
             raise AuthenticationFailed(self.user)
         lockouts.forget(self.user, self._address)
-        return answer
 
     def _note_refusal(self, address: str, why: str) -> None:
         """Told apart by users that exist: names that a stranger invents are endless."""

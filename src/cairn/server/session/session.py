@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from time import time
+from time import perf_counter, time
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -25,17 +25,18 @@ from cairn.model.errors import (
     StatementInvalidated,
 )
 from cairn.model.unexpected import owned
-from cairn.node.statements.context import ASKED, LATE, Context
+from cairn.node.statements.context import ASKED, LATE, Context, Travelled
 from cairn.node.statements.executor import Outcome
-from cairn.node.statements.hops import Hop
+from cairn.node.statements.hops import HERE, Hop
 from cairn.node.statements.streams import Stream
+from cairn.node.watching.client import Doing
+from cairn.node.watching.statistics import Seen
 from cairn.pgwire.extended import StatementBook
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail, Request
 from cairn.pgwire.server import PgServer
 from cairn.server.audit import Who, statement
 from cairn.server.caller import Caller
 from cairn.server.calls import calls
-from cairn.server.client import Doing
 from cairn.server.face import PgFace
 from cairn.server.session.blocks import ACTIONS, Block
 from cairn.server.session.copying import CopyIn, copy_out
@@ -102,6 +103,9 @@ class Session(asyncio.Protocol):
         self._deadline: float | None = None  # of what is running, by the loop's clock
         self._query = b""  # that runs or ran last; times of pg_stat_activity by the wall's clock
         self._began, self._query_at, self._changed_at = time(), 0.0, 0.0
+        self._seen: Seen | None = None  # where what runs is counted
+        self._begun_s = 0.0  # when it began, to measure by
+        self.hops = self.told_bytes = 0  # of what runs
         self._working: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[Any] | None = None  # the part of it that a cancel may end
         self._hop: Hop | None = None  # a question to the owner of a row
@@ -148,6 +152,7 @@ class Session(asyncio.Protocol):
         elif self._copy is not None:
             self._copy.wake.set()
             self._copy.waiting_bytes += len(data)
+            self.told_bytes += len(data)
             if self._copy.waiting_bytes > COPY_AHEAD:
                 self.transport.pause_reading()  # the client is quicker than the disk
         else:
@@ -325,6 +330,8 @@ class Session(asyncio.Protocol):
             who, text = self._who(), statement(self._query)
             self.face.audit.refused("denied", who, self.user, statement=text)
         self._copy = None
+        self.face.statistics.failed(self._seen, problem.sqlstate)
+        self._seen = None
         self.block.fail()
         if self._rest is ENTERING or isinstance(problem, Expelled):  # this instance is no member
             self.pg.fatal(problem)
@@ -352,6 +359,8 @@ class Session(asyncio.Protocol):
     def check(self, cached: Cached) -> None:
         """May it run now, as it was planned, for this user, in this block?"""
         self._query, self._query_at = cached.text, time()
+        self._seen, self._begun_s = cached.seen, perf_counter()
+        self.hops = self.told_bytes = 0
         catalog = self.face.catalog
         if not cached.is_fresh(catalog):
             planned, present = catalog.first_change(cached.prepared.tables)
@@ -359,6 +368,14 @@ class Session(asyncio.Protocol):
         cached.check_rights(self.user_id, catalog)
         if self.block.status != "I":
             self.block.check(cached.prepared.plan)
+
+    def finished(self, rows: int) -> None:
+        """What was checked last has come to its end, and its answer is said."""
+        seen = self._seen
+        if seen is not None:
+            self._seen = None
+            took_s = perf_counter() - self._begun_s
+            self.face.statistics.ended(seen, took_s, rows, self.hops, self.told_bytes)
 
     async def understood(self, text: bytes, oids: tuple[int, ...] = ()) -> Cached:
         """A long text is read on a thread. Who cancels does not wait for the end of it."""
@@ -383,6 +400,7 @@ class Session(asyncio.Protocol):
         if hop is None:
             return False
         self.state = WAITING
+        self.hops = hop is not HERE
         if type(cached.prepared.plan) is plans.PointRead:
             self._hop = hop  # a write is never ended half-way
         return True
@@ -405,8 +423,10 @@ class Session(asyncio.Protocol):
         if isinstance(plan, plans.CallPlan):
             answer = await calls.call(Caller(self.face, context), plan, params)
             return Outcome([(answer,)], 1, cached.prepared.tag)
-        context = msgspec.structs.replace(context, takes_pieces=True)
+        travelled = Travelled()
+        context = msgspec.structs.replace(context, takes_pieces=True, travelled=travelled)
         outcome = await self._ended(self.face.executor.run(cached, params, context), context)
+        self.hops = travelled.hops
         if isinstance(plan, _WRITES):
             self.block.wrote()
         if outcome.stale_s is not None:  # as a parameter that every driver can read
@@ -472,6 +492,7 @@ class Session(asyncio.Protocol):
         if plan.direction == "out":
             count = await copy_out(self, plan)
             self.pg.command_complete(f"COPY {count}")
+            self.finished(count)
             return
         self._copy = CopyIn(self, plan)
         self.state = COPYING
@@ -485,6 +506,7 @@ class Session(asyncio.Protocol):
                 self.state = WORKING
         self.block.wrote()
         self.pg.command_complete(f"COPY {count}")
+        self.finished(count)
 
     def take_copy_messages(self) -> list[CopyData | CopyDone | CopyFail]:
         """What has arrived for the COPY that is running; everything else stays in the line."""
@@ -510,14 +532,16 @@ class Session(asyncio.Protocol):
         for at in range(0, len(rows), SENT_ROWS):
             part = rows[at : at + SENT_ROWS]
             if are_short:
-                made = map(encode, part if convert is None else convert(part))
-                self.pg.raw(b"".join(made))
+                made = b"".join(map(encode, part if convert is None else convert(part)))
+                self.pg.raw(made)
+                self.told_bytes += len(made)
                 await self.sent()
                 continue
             for row in part if convert is None else convert(part):
                 data = encode(row)
                 self.pg.raw(data)
                 size += len(data)
+                self.told_bytes += len(data)
                 if size > SENT_BYTES:
                     size = 0
                     await self.sent()

@@ -94,8 +94,13 @@ class Simple:
         self._pg.raw(shape.description)
         count = await self._session.send_answer(outcome, cached, shape.encode_row)
         self._pg.command_complete(cached.prepared.complete(count))
+        self._session.finished(count)
 
     def _send_simple(self, cached: Cached, outcome: Outcome) -> None:
+        self._tell(cached, outcome)
+        self._session.finished(outcome.count)
+
+    def _tell(self, cached: Cached, outcome: Outcome) -> None:
         for notice in outcome.notices:
             self._pg.notice(notice)
         rows = outcome.rows
@@ -110,7 +115,9 @@ class Simple:
         if cached.convert is not None:
             rows = cached.convert(rows)
         if rows:
-            self._pg.raw(b"".join(map(shape.encode_row, rows)))
+            data = b"".join(map(shape.encode_row, rows))
+            self._pg.raw(data)
+            self._session.told_bytes = len(data)
         self._pg.command_complete(outcome.tag)
 
     def _end_simple(self) -> None:

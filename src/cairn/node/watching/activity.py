@@ -1,6 +1,6 @@
 """What `pg_stat_activity` shows, and who may end whose session or statement.
 
-It is of the instance that is asked: sessions of other instances are seen there.
+It is of the instance that is asked; `_cairn_sessions` has those of all instances.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from cairn.model.catalog import Catalog
 from cairn.model.errors import AccessDenied, OutOfRange
-from cairn.server.client import Client
+from cairn.model.watched import SessionSeen
+from cairn.node.watching.client import Client
 from cairn.sql.statements.passwords import without_secrets
 
 SHOWN_TEXT = 1_000  # bytes of a statement
@@ -32,46 +33,63 @@ class Asker(NamedTuple):
 class Activity:
     """Over the sessions of this instance, by the number that their clients were told."""
 
-    def __init__(self, sessions: Mapping[int, Client], catalog: Callable[[], Catalog]) -> None:
-        self._sessions, self._catalog = sessions, catalog
+    def __init__(self, catalog: Callable[[], Catalog]) -> None:
+        self.sessions: dict[int, Client] = {}
+        self._catalog = catalog
+
+    def seen(self) -> tuple[SessionSeen, ...]:
+        """On the loop: what sessions do changes only there."""
+        return tuple(map(_seen, list(self.sessions.values())))
 
     def rows(self, asker: Asker) -> list[Row]:
-        """On the loop: what sessions do changes only there."""
-        catalog = self._catalog()
-        sees_all = catalog.is_super(asker.user_id)
         return [
-            _row(session, sees_all or session.user_id == asker.user_id)
-            for session in list(self._sessions.values())
+            {"datid": 1, "datname": "cairn", **session_row(each, self.may_see(asker, each.user_id))}
+            for each in self.seen()
         ]
 
+    def may_see(self, asker: Asker, user_id: int) -> bool:
+        """What somebody runs is for themselves and for administrators."""
+        return user_id == asker.user_id or self._catalog().is_super(asker.user_id)
+
     def signals(self, asker: Asker) -> Signals:
-        return Signals(self._sessions, self._catalog, asker, asyncio.get_running_loop())
+        return Signals(self.sessions, self._catalog, asker, asyncio.get_running_loop())
 
 
-def _row(session: Client, is_open: bool) -> Row:
-    row: Row = {
-        "datid": 1,
-        "datname": "cairn",
-        "pid": session.pid,
-        "usesysid": session.user_id,
-        "usename": session.user,
-        "query": HIDDEN,
-    }
-    if not is_open:
-        return row
+def _seen(session: Client) -> SessionSeen:
     doing = session.doing()
     address, port = doing.address
+    return SessionSeen(
+        pid=session.pid,
+        user_id=session.user_id,
+        user=session.user,
+        application=doing.application,
+        address=address,
+        port=port,
+        state=doing.state,
+        query=without_secrets(doing.query.decode(errors="replace"))[:SHOWN_TEXT],
+        began_us=doing.began_us,
+        block_us=doing.block_us,
+        query_us=doing.query_us,
+        changed_us=doing.changed_us,
+    )
+
+
+def session_row(seen: SessionSeen, is_open: bool) -> Row:
+    """In the columns of pg_stat_activity; little of it for those who may not see it."""
+    row: Row = {"pid": seen.pid, "usesysid": seen.user_id, "usename": seen.user, "query": HIDDEN}
+    if not is_open:
+        return row
     return {
         **row,
-        "application_name": doing.application,
-        "client_addr": address or None,
-        "client_port": port,
-        "backend_start": doing.began_us,
-        "xact_start": doing.block_us,
-        "query_start": doing.query_us,
-        "state_change": doing.changed_us,
-        "state": doing.state,
-        "query": without_secrets(doing.query.decode(errors="replace"))[:SHOWN_TEXT],
+        "application_name": seen.application,
+        "client_addr": seen.address or None,
+        "client_port": seen.port,
+        "backend_start": seen.began_us,
+        "xact_start": seen.block_us,
+        "query_start": seen.query_us,
+        "state_change": seen.changed_us,
+        "state": seen.state,
+        "query": seen.query,
         "backend_type": "client backend",
     }
 
