@@ -191,6 +191,21 @@ def test_a_slow_statement_is_noted_with_its_plan(cluster: Cluster, table: str) -
         node.sql("ALTER SYSTEM RESET slow_statement_ms")
 
 
+def test_a_slow_statement_of_any_kind_is_noted(cluster: Cluster) -> None:
+    node = cluster["i1"]
+    node.sql("ALTER SYSTEM SET slow_statement_ms = 1")
+    try:
+        node.sql("CREATE TABLE made_slowly (id INT PRIMARY KEY)")
+        node.sql("CALL cairn_status()")
+        node.sql("SELECT count(*) FROM pg_class")
+        node.sql("DROP TABLE made_slowly")
+        asked = "SELECT query FROM _cairn_slow_statements"
+        eventually(lambda: "DROP TABLE made_slowly" in str(node.sql(asked)), "all of them")
+    finally:
+        node.sql("ALTER SYSTEM RESET slow_statement_ms")
+    assert "cairn.bug" not in node.log()
+
+
 def test_an_instance_says_that_it_is_no_standby(cluster: Cluster) -> None:
     ask = "SELECT pg_is_in_recovery(), pg_postmaster_start_time() < now()"
     assert cluster["i1"].sql(ask) == [(False, True)]

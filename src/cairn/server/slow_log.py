@@ -63,7 +63,7 @@ class SlowLog:
             hops,
         )
         cached = seen.plan()
-        if cached is None or self._is_explaining:
+        if cached is None or cached.prepared.bound is None or self._is_explaining:
             self._tell(told, ())
             return
         self._is_explaining = True
