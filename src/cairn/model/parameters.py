@@ -43,6 +43,7 @@ SETTINGS: dict[str, Any] = {
     "rebalance_rows_per_s": 20_000,  # of one move; 0: no limit
     "scrub_interval": 86_400.0,  # seconds from one reading of everything to the next; 0: never
     "scrub_rows_per_s": 20_000,  # of one instance; 0: no limit
+    "backup_bytes_per_s": 33_554_432,  # that one master copies and gives; 0: no limit
     "rebalance_drop_delay": 5.0,  # seconds that old rows stay after a hand-over
     "replication_graph": "",  # "": a full mesh; else edges "i1>i2,i2>i3"
 }

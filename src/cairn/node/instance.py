@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from cairn.model import ops
+from cairn.model import backups, ops
 from cairn.model.errors import CairnError, NotSent, PeerRefused
 from cairn.model.moves import MoveReport
 from cairn.model.rpc import (
@@ -53,6 +53,7 @@ from cairn.node.consensus.proposals import Proposer
 from cairn.node.consensus.quorum import Voters
 from cairn.node.consensus.raft_runner import LOG_BYTES_MAX, LOG_ENTRIES_MAX, RaftRunner
 from cairn.node.peer_calls import PeerCall, Right, handlers
+from cairn.node.rows.backups import Backups
 from cairn.node.rows.ballots import BallotRequest
 from cairn.node.rows.copies import CopyRequest
 from cairn.node.rows.data_plane import DataPlane
@@ -73,6 +74,7 @@ from cairn.node.statements.numbers import Numbers
 from cairn.node.statements.reading import Reads
 from cairn.node.statements.schema_changes import SchemaChanges
 from cairn.node.statements.writing import Writes
+from cairn.node.steering.backup_taker import BackupTaker
 from cairn.node.steering.governor_runner import GovernorRunner
 from cairn.node.steering.governor_steps import Steps
 from cairn.node.steering.membership import Membership
@@ -196,6 +198,17 @@ class Instance:
         self.move_driver = MoveDriver(self.state, self.runner, self.proposer, runtime)
         self.moves_shown = MovesShown(self.state, self.leader, self.local)
         self.health = Health(self.replication.place, peers, self.data, store.path, self._repair)
+        self.backups = Backups(self.name, self.state, self.data, runtime.free_bytes)
+        self.backup_taker = BackupTaker(
+            self.raft_id,
+            store.path,
+            self.state,
+            self.runner,
+            self.leader,
+            peers,
+            runtime,
+            self.backups,
+        )
         self._told_stopped: tuple[str, ...] = ()
         self._told_damage = False
         self._offline: Set[int] = frozenset()  # raft_ids, as of the last change
@@ -358,6 +371,7 @@ class Instance:
         self.execution.close()
         self.block_owner.close()
         self._raft_disk.close()
+        self.backups.close()
         self.data.close()
         self.moving.close()
         self.replication.close()
@@ -438,6 +452,7 @@ class Instance:
         links = self.replication.follower.links
         self.local.write_links(links, self.replication.relay.sent)
         self.moves_shown.beat()
+        self.backups.drop_idle()
         stopped = tuple(
             f"{self.name} stopped following {link.upstream}: {link.problem}"
             for _, link in sorted(links.items())
@@ -507,6 +522,10 @@ class Instance:
             PeerCall("read_more", ReadMore, self.execution.handle_more, rows),
             PeerCall("write_rows", WriteRequest, self.execution.write, rows),
             PeerCall("run_block", BlockRequest, self.block_owner.run, rows),
+            PeerCall("backup_hold", backups.HoldRequest, self.backups.hold, rows),
+            PeerCall("backup_release", backups.CopyRequest, self.backups.release, rows),
+            PeerCall("backup_piece", backups.PieceRequest, self.backups.piece, rows),
+            PeerCall("backup_end", backups.CopyRequest, self.backups.end, rows),
             PeerCall("expel", ExpelRequest, self.membership.expel, admin),
             PeerCall("status", Empty, lambda _: self.status(), admin),
             PeerCall("watch", WatchRequest, self.watching.answer, admin),

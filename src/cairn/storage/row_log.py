@@ -233,6 +233,11 @@ class Applier:
                 self._exact.change(place, change)
         store.keep_record(record, body)
 
+    def repeat(self, record: Packed) -> None:
+        """A record that is known to be history and next: a backup's, into a copy of its rows."""
+        with self._store.unobserved():
+            self._apply_whole(record)
+
     # --- a tail that belongs to no history ------------------------------------------------------
 
     def enter_epoch(self, history: History) -> list[Record] | None:

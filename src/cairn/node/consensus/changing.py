@@ -1,4 +1,4 @@
-"""One row of a system table: its change is planned, proposed, and again if somebody was quicker."""
+"""Rows of system tables: a change is planned, proposed, and again if somebody was quicker."""
 
 from __future__ import annotations
 
@@ -18,13 +18,25 @@ AGAIN_S = 0.02
 
 async def propose_row(proposer: Proposer, change: Callable[[], tuple[ops.Dml, KeyRange]]) -> None:
     """`change` plans from the picture of now; it is asked again if somebody was quicker."""
+
+    def one() -> tuple[tuple[ops.Dml, ...], tuple[KeyRange, ...]]:
+        op, key = change()
+        return (op,), (key,)
+
+    await propose_rows(proposer, one)
+
+
+async def propose_rows(
+    proposer: Proposer, change: Callable[[], tuple[tuple[ops.Dml, ...], tuple[KeyRange, ...]]]
+) -> None:
+    """The same for several rows, in one entry."""
     deadline = asyncio.get_running_loop().time() + ANSWER_S
     while True:
         predicate = proposer.predicate(())
-        op, key = change()
-        predicate = msgspec.structs.replace(predicate, ranges=(key,))
+        found, ranges = change()
+        predicate = msgspec.structs.replace(predicate, ranges=ranges)
         try:
-            await proposer.cas(ops.Batch((op,)), predicate)
+            await proposer.cas(ops.Batch(found), predicate)
             return
         except (CasRetry, NotLeader):
             if asyncio.get_running_loop().time() > deadline:

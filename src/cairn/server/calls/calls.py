@@ -27,7 +27,16 @@ from cairn.node.steering.clocks import clock_problem
 from cairn.node.waiting import until
 from cairn.node.watching.activity import Asker
 from cairn.server.caller import Caller
-from cairn.server.calls import bulk, rebalance, row_changes, settling, staged_checks, tiers
+from cairn.server.calls import (
+    backup,
+    bulk,
+    rebalance,
+    restoring,
+    row_changes,
+    settling,
+    staged_checks,
+    tiers,
+)
 from cairn.server.calls.arguments import arguments
 from cairn.server.face import PgFace
 from cairn.sql.plans import CallPlan
@@ -276,4 +285,8 @@ CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
     "cairn_replication": (True, _replication),
     "cairn_rebalance": (True, rebalance.rebalance),
     "cairn_tier": (True, tiers.tier),
+    "cairn_backup": (True, backup.backup),
+    "cairn_backup_piece": (True, backup.piece),
+    "cairn_restore": (True, restoring.restore),
+    "cairn_restore_rows": (True, restoring.rows),
 }
