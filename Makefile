@@ -32,6 +32,12 @@ $(VENV)/.spark: requirements/spark.txt $(VENV)/.dev
 	$(BIN)/pip install -q --require-hashes -r requirements/spark.txt
 	touch $@
 
+# The console is tested in a browser where there is one.
+CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+$(VENV)/.browser: requirements/browser.txt $(VENV)/.dev
+	$(BIN)/pip install -q --require-hashes -r requirements/browser.txt
+	touch $@
+
 demo: setup $(VENV)/.spark
 	$(BIN)/cairn demo --base-port $(PORT) --sample examples/orders.csv
 
@@ -47,10 +53,10 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-test: check $(VENV)/.spark
+test: check $(VENV)/.spark $(if $(CHROMIUM),$(VENV)/.browser)
 	$(BIN)/pytest -m "not slow" -n $(WORKERS)
 
-test-all: check $(VENV)/.spark
+test-all: check $(VENV)/.spark $(if $(CHROMIUM),$(VENV)/.browser)
 	$(BIN)/pytest -n $(WORKERS)
 
 sim: setup

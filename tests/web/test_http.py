@@ -40,3 +40,4 @@ def test_an_instance_says_how_it_is(new_cluster: Callable[..., Cluster]) -> None
     assert [row["name"] for row in status["instances"]] == ["i1"]
     assert "<title>Cairn</title>" in get(port, "/")[1]
     assert get(port, "/nowhere")[0] == 404
+    assert f"the console is at http://127.0.0.1:{port}" in cluster["i1"].log()

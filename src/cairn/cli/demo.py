@@ -324,6 +324,7 @@ def _welcome(demo: Demo, took_s: float) -> None:
     kept = " (removed when it stops; --dir keeps them)" if demo.is_temporary else ""
     who = "1 instance is" if count == 1 else f"{count} instances are"
     print(f"{who} Online after {took_s:.1f} s; files in {demo.dir}{kept}\n")
+    print(f"  http://{demo.http(0)}   # the console: log in as admin")
     print(f"  psql '{demo.dsn(demo.pg(0))}'")
     print(f"  psql '{demo.dsn(demo.pg(0))}?options=smart_connector%3D0.1'   # topology notices")
     print(f"  {_cairn()} status --dsn '{demo.dsn(demo.pg(0))}'\n")

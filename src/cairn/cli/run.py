@@ -34,7 +34,7 @@ FLAGS: tuple[tuple[str, str], ...] = (
     ("--advertise", "HOST:PORT under which other instances reach us (default: --listen)"),
     ("--pg-listen", "HOST:PORT for PostgreSQL clients (default: 127.0.0.1:4327)"),
     ("--pg-advertise", "HOST:PORT told to clients (default: --pg-listen)"),
-    ("--http-listen", "HOST:PORT for metrics, probes and the page (default: off)"),
+    ("--http-listen", "HOST:PORT for the console, metrics and probes (default: off)"),
     ("--peer", "HOST:PORT,… of instances to find the cluster by (default: ourselves)"),
     ("--tier", "tier of this instance (default: default)"),
     ("--replicaset-name", "replicaset to join (default: chosen by the leader)"),
