@@ -18,7 +18,7 @@ import psycopg
 from cairn.cli.backup_rows import Rows, global_rows, pictures, rows_of
 from tests.cluster.harness import PASSWORD, Cluster, Node
 
-CHAINS = 4
+CHAINS = 8
 
 
 def command(node: Node, *words: str, user: str = "admin") -> list[str]:
@@ -99,15 +99,18 @@ def chains(cluster: Cluster, *names: str) -> Iterator[list[Chain]]:
 
 @contextmanager
 def long_statements(node: Node) -> Iterator[None]:
-    """One after the other, at the one master that has this bucket."""
+    """One after the other, at the one master that has this bucket; each changes one row."""
     node.sql("CREATE TABLE heavy (k INT, v INT, p INT, PRIMARY KEY (p, k)) DISTRIBUTED BY (p)")
     node.sql("INSERT INTO heavy VALUES " + ", ".join(f"({n}, 0, 1)" for n in range(2000)))
     stop = threading.Event()
 
     def work() -> None:
         with node.connect() as connection:
-            while not stop.wait(0.1):
-                connection.execute("UPDATE heavy SET v = v + 1 WHERE p = 1")
+            while not stop.wait(0.01):
+                connection.execute(
+                    "UPDATE heavy SET v = v + 1 "
+                    "WHERE p = 1 AND length(repeat('x', 200000 + k)) = 200000"
+                )
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tests.cluster.backup_mutants import OF_BACKUPS
 from tests.moves.mutants import OF_MOVES
 from tests.topology.mutants import OF_THE_TOPOLOGY
 
@@ -521,5 +522,6 @@ MUTANTS = tuple(
         ),
         *OF_THE_TOPOLOGY,
         *OF_MOVES,
+        *OF_BACKUPS,
     )
 )

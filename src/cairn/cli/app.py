@@ -162,6 +162,33 @@ def expel(
     _finish(lambda: run_expel(instance, dsn, password_file, force=force, timeout_s=timeout))
 
 
+@app.command(short_help="Make another instance the master of a replicaset.")
+def switchover(
+    replicaset: Annotated[str, typer.Argument(help="name or uuid")],
+    to: Annotated[
+        str | None, typer.Option(help="which instance [default: the one that is least behind]")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    timeout: Annotated[float, typer.Option(help="seconds to wait for the end")] = 60.0,
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="for machines")] = False,
+) -> None:
+    """Make another instance the master of a replicaset, and wait until it is.
+
+    Nothing that was acknowledged is lost; writes wait a moment.
+
+    Example: cairn switchover default_1 --to i2 --yes
+    """
+    from cairn.cli.switchover import run_switchover
+
+    _finish(
+        lambda: run_switchover(
+            replicaset, dsn, password_file, to=to, yes=yes, as_json=as_json, timeout_s=timeout
+        )
+    )
+
+
 @app.command(short_help="Copy the whole cluster as it is at one moment, while people work.")
 def backup(
     directory: Annotated[Path, typer.Argument(help="where backups are; each gets a directory")],

@@ -132,6 +132,8 @@ def kind_of(plan: plans.Plan) -> str | None:
             return "system"
         case plans.CallPlan(procedure=name) if name in _CALLS:
             return "topology"
+        case plans.CallPlan(procedure="cairn_backup" | "cairn_restore"):
+            return "backup"
         case plans.CatalogRead(sql=sql) if "pg_terminate_backend" in sql or "pg_cancel" in sql:
             return "sessions"
         case plans.CallPlan(procedure="cairn_cancel" | "cairn_terminate"):
