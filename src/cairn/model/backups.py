@@ -56,6 +56,9 @@ class Released(msgspec.Struct, frozen=True):
     was_held: bool  # False: it took too long, and writing went on by itself
 
 
+ALIVE = -1  # instead of an offset: nothing but a sign that the copy is still wanted
+
+
 class PieceRequest(msgspec.Struct, frozen=True):
     copy_id: str
     offset: int

@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cairn.model.backups import (
+    ALIVE,
     CopyRequest,
     Held,
     HoldRequest,
@@ -180,6 +181,8 @@ class Backups:
         copy.used = loop.time()
         if copy.problem is not None:
             raise copy.problem
+        if request.offset == ALIVE:
+            return Piece(b"", copy.pages.copied, copy.pages.total, copy.is_ready)
         if not copy.is_ready:
             await asyncio.sleep(0.05)
             return Piece(b"", copy.pages.copied, copy.pages.total, False)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from cairn.model.backups import (
+    ALIVE,
     CopyRequest,
     Held,
     HoldRequest,
@@ -68,6 +69,7 @@ class Moment(msgspec.Struct):
     dump: bytes
     waits: list[str]  # what was in the way before
     used: float
+    told: float = 0.0  # when all of them were last told that they are wanted
 
 
 class BackupTaker:
@@ -136,7 +138,16 @@ class BackupTaker:
             taken_at, now = self._now(), asyncio.get_running_loop().time()
             body = msgspec.msgpack.encode(dump)
             moment = Moment(
-                copy_id, found[0], version, taken_at, held, givers, body, waits=[], used=now
+                copy_id,
+                found[0],
+                version,
+                taken_at,
+                held,
+                givers,
+                body,
+                waits=[],
+                used=now,
+                told=now,
             )
         finally:
             released = await self._release(copy_id, givers)
@@ -190,6 +201,7 @@ class BackupTaker:
         if moment is None:
             raise NotInPrerequisiteState("this backup was given up", hint="begin it anew")
         moment.used = asyncio.get_running_loop().time()
+        await self._keep_alive(moment, part)
         if not part:
             total = len(moment.dump)
             return Piece(moment.dump[offset : offset + PIECE_BYTES], total, total, True)
@@ -197,6 +209,21 @@ class BackupTaker:
             raise NotInPrerequisiteState(f"replicaset {part} has no part in this backup")
         request = PieceRequest(moment_id, offset)
         return await self._ask(moment.givers[part], "backup_piece", request, Piece)
+
+    async def _keep_alive(self, moment: Moment, part: str) -> None:
+        """Parts are taken one after the other: the others wait, however long the first is."""
+        if moment.used - moment.told < IDLE_S / 6:
+            return
+        moment.told = moment.used
+        request = PieceRequest(moment.id, ALIVE)
+        await asyncio.gather(
+            *(
+                self._ask(to, "backup_piece", request, Piece)
+                for name, to in moment.givers.items()
+                if name != part
+            ),
+            return_exceptions=True,  # whoever has gone is noticed when its part is asked for
+        )
 
     async def end(self, moment_id: str) -> None:
         moment = self._moments.pop(moment_id, None)
