@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from cairn.cli.backup_rows import Rows, global_rows, pictures, rows_of
 from tests.cluster.harness import PASSWORD, Cluster, Node
 
 CHAINS = 8
+_AGAIN = ("40003", "PC003")  # a busy machine: a lease was lost for a moment
 
 
 def command(node: Node, *words: str, user: str = "admin") -> list[str]:
@@ -67,18 +69,32 @@ class Chain(threading.Thread):
             with self._node.connect() as connection:
                 while not self._stopped.is_set():
                     self._round(connection)
-        except psycopg.Error as problem:
+        except (psycopg.Error, AssertionError) as problem:
             self.problem = problem
 
     def _round(self, connection: psycopg.Connection[Any]) -> None:
         at, me = self.issued + 1, self.number
         self.issued = at
         first, second = 2 * me, 2 * me + 1
-        connection.execute("UPDATE steps SET at = %s WHERE k = %s", (at, first))
-        connection.execute("UPDATE facts SET at = %s WHERE k = %s", (at, me))
-        connection.execute("UPDATE steps SET at = %s WHERE k = %s", (at, second))
-        connection.execute("UPDATE lists SET v = v || %s WHERE k = %s", (f"{at},", me))
+        _write(connection, "UPDATE steps SET at = %s WHERE k = %s", (at, first))
+        _write(connection, "UPDATE facts SET at = %s WHERE k = %s", (at, me))
+        _write(connection, "UPDATE steps SET at = %s WHERE k = %s", (at, second))
+        append = "UPDATE lists SET v = v || %s, n = %s WHERE k = %s AND n = %s"
+        _write(connection, append, (f"{at},", at, me, at - 1))
         self.acked = at
+
+
+def _write(connection: psycopg.Connection[Any], text: str, params: tuple[Any, ...]) -> None:
+    """Again when nobody can tell whether it was done: each may be done twice."""
+    for _ in range(30):
+        try:
+            connection.execute(text, params)
+            return
+        except psycopg.Error as problem:
+            if problem.sqlstate not in _AGAIN:
+                raise
+        time.sleep(0.1)
+    raise AssertionError(f"not done for long: {text}")
 
 
 @contextmanager
@@ -107,9 +123,11 @@ def long_statements(node: Node) -> Iterator[None]:
     def work() -> None:
         with node.connect() as connection:
             while not stop.wait(0.01):
-                connection.execute(
+                _write(
+                    connection,
                     "UPDATE heavy SET v = v + 1 "
-                    "WHERE p = 1 AND length(repeat('x', 200000 + k)) = 200000"
+                    "WHERE p = 1 AND length(repeat('x', 200000 + k)) = %s",
+                    (200_000,),
                 )
 
     thread = threading.Thread(target=work, daemon=True)
@@ -123,12 +141,12 @@ def long_statements(node: Node) -> Iterator[None]:
 
 def prepare(node: Node) -> None:
     node.sql("CREATE TABLE steps (k INT PRIMARY KEY, at INT)")
-    node.sql("CREATE TABLE lists (k INT PRIMARY KEY, v TEXT)")
+    node.sql("CREATE TABLE lists (k INT PRIMARY KEY, v TEXT, n INT)")
     node.sql("CREATE TABLE facts (k INT PRIMARY KEY, at INT) DISTRIBUTED GLOBALLY")
     for n in range(2 * CHAINS):
         node.sql("INSERT INTO steps VALUES (%s, 0)", (n,))
     for n in range(CHAINS):
-        node.sql("INSERT INTO lists VALUES (%s, '')", (n,))
+        node.sql("INSERT INTO lists VALUES (%s, '', 0)", (n,))
         node.sql("INSERT INTO facts VALUES (%s, 0)", (n,))
 
 
