@@ -248,7 +248,6 @@ class _Buckets:
         return BlockLeaves(
             f"a block stays inside one replicaset: this one needs {what}",
             detail=f"it runs at replicaset {self._replicaset}; nothing of it was done",
-            hint="let its rows have the same distribution key, or use statements of their own",
         )
 
 

@@ -48,13 +48,7 @@ class Listed(msgspec.Struct, frozen=True):
     places: tuple[Place, ...]
     is_write: bool
     size: int  # in bytes, as it travels
-
-    @property
-    def buckets(self) -> frozenset[int] | None:
-        """All that it may touch; None: that is not known."""
-        if any(place.buckets is None or not place.is_known for place in self.places):
-            return None
-        return frozenset().union(*(place.buckets or () for place in self.places))
+    buckets: frozenset[int] | None  # all that it may touch; None: that is not known
 
 
 class Owner(NamedTuple):
@@ -120,7 +114,7 @@ class Blocks:
             write = plan.write if isinstance(plan, plans.Returning) else plan
             assert isinstance(write, plans.InsertSelect)
             found = (Place(write.tier, frozenset(bucket for bucket, _ in rows)),)
-        return Listed(item, found, is_write, len(_encode(item)))
+        return Listed(item, found, is_write, len(_encode(item)), _all_buckets(found))
 
     # --- whose it is ------------------------------------------------------------------------------
 
@@ -156,21 +150,32 @@ class Blocks:
                 detail="all of its tables' rows, or some of every replicaset"
                 if is_all
                 else f"buckets {', '.join(map(str, sorted(buckets)[:20]))}",
-                hint="let its rows have the same distribution key, or use statements of their own",
             )
         [(replicaset, tier)] = owners.items()
         return Owner(replicaset, tier, tuple(sorted(buckets)), is_all)
 
+    def is_at(self, listed: Listed, replicaset: str) -> bool:
+        try:
+            return self.owner((listed,)).replicaset == replicaset
+        except BlockLeaves:
+            return False
+
     # --- on the way -------------------------------------------------------------------------------
 
     async def send(
-        self, block: Sequence[Listed], context: Context, *, is_commit: bool
+        self,
+        block: Sequence[Listed],
+        context: Context,
+        *,
+        is_commit: bool,
+        like: Sequence[Listed] = (),
     ) -> BlockResponse:
-        """Run at the owner, wherever that is by now; the answer of the last statement."""
+        """Run at the owner, wherever that is by now; the answer of the last statement. `like` are
+        statements with the same owner."""
 
         async def attempt() -> BlockResponse:
             self._check_schema(block)
-            owner = self.owner(block)
+            owner = self.owner((*like, *block))
             request = BlockRequest(
                 tuple(listed.item for listed in block),
                 is_commit,
@@ -202,6 +207,7 @@ class Blocks:
                 async with asyncio.timeout_at(context.deadline):
                     return await self._owner.run(request)
             reads.forwarded += 1
+            context.travelled.hops += 1
             return await reads.peers.call(
                 target, "run_block", request, BlockResponse, context.left_s(BLOCK_S)
             )
@@ -216,6 +222,15 @@ class Blocks:
             if not request.is_commit:
                 raise QueryCanceled(LATE) from None
             raise _unknown(LATE) from None
+
+
+def _all_buckets(found: Iterable[Place]) -> frozenset[int] | None:
+    buckets: set[int] = set()
+    for place in found:
+        if place.buckets is None or not place.is_known:
+            return None
+        buckets |= place.buckets
+    return frozenset(buckets)
 
 
 def _named(owners: Iterable[str]) -> str:

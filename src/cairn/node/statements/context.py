@@ -84,6 +84,7 @@ class Context(msgspec.Struct, frozen=True):
     wants_hints: bool = False  # who owns the row, for a client that asked the wrong instance
     wants_invalidation: bool = False  # an error instead of a new plan when the schema moved
     is_unsafe: bool = False  # SET unsafe_system_writes = on
+    has_atomic_blocks: bool = True  # BEGIN … COMMIT is all or nothing
     timeout_s: float = 0.0  # statement_timeout; 0: none
     now: datetime | None = None  # what now() is, when it is not the present: a block has one time
     deadline: float | None = None  # by the loop's clock; set when the statement begins

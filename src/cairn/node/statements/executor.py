@@ -83,7 +83,7 @@ class Executor:
         blocks: Blocks,
     ) -> None:
         self.blocks = blocks
-        self._numbers = numbers
+        self.numbers = numbers
         self._state, self._now = state, runtime.wall_clock
         self.execution, self.reads, self.writes = reads.execution, reads, writes
         self.global_writes, self._schema_changes = global_writes, schema_changes
@@ -102,7 +102,7 @@ class Executor:
         plan = prepared.plan
         if type(plan) is plans.PointRead and self._reads_plainly(prepared, context):
             if prepared.hidden:
-                params = prepared.start(params, self._now())
+                params = prepared.start(params, context.now or self._now())
             args = plan.bind(params)
             bucket: Any = None if plan.bucket is None else args[0]
             rows = self.execution.quick_read(plan.sql, args, bucket, statement.sharded)
@@ -188,7 +188,7 @@ class Executor:
             try:
                 return await self._run(statement, params, context)
             except NumbersNeeded as need:
-                await self._numbers.more(need)
+                await self.numbers.more(need)
 
     async def _run(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome:
         prepared = statement.prepared

@@ -241,10 +241,10 @@ def _alter_system_reset(cursor: Cursor, catalog: Catalog) -> OtherStatement:
 
 
 def _set(cursor: Cursor, catalog: Catalog) -> OtherStatement:
-    if cursor.accept("transaction") or cursor.accept(
-        "session", "characteristics", "as", "transaction"
-    ):
+    if cursor.accept("transaction"):
         return OtherStatement("SET", SessionPlan("set_transaction", value=cursor.rest()))
+    if cursor.accept("session", "characteristics", "as", "transaction"):
+        return OtherStatement("SET", SessionPlan("set_characteristics", value=cursor.rest()))
     cursor.accept_one("session", "local")
     if cursor.accept("time", "zone"):
         name = "timezone"
