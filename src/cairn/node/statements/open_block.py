@@ -41,7 +41,7 @@ from cairn.sql.plan.locality import calls_late
 
 _READS = (plans.PointRead, plans.ScatterRead)
 _BLOCK_WRITES = (*plans.ROW_WRITES, plans.Returning, plans.BlockPlan)
-_SCHEMA = (plans.DdlPlan, plans.AclPlan, plans.AlterSystemPlan)
+_SCHEMA = (plans.DdlPlan, plans.AclPlan, plans.RoutinePlan, plans.AlterSystemPlan)
 
 
 class OpenBlock:

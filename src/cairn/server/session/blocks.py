@@ -100,8 +100,10 @@ class Block:
 
     def may_hop(self, cached: Cached) -> bool:
         """Whether it may be asked of its owner as outside of a block; `noted` has the answer."""
+        if self.open is None:
+            return True
         is_plain = type(cached.prepared.plan) is PointRead and not cached.prepared.hidden
-        return self.open is None or (is_plain and self.open.reads_outside(cached))
+        return is_plain and self.open.reads_outside(cached)
 
     def noted(
         self, cached: Cached, values: Sequence[Any], context: Context, outcome: Outcome

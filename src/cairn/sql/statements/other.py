@@ -137,8 +137,8 @@ def _rights(cursor: Cursor, catalog: Catalog, action: str, link: str) -> OtherSt
         object_type = cursor.accept_one("table", "user", "role", "procedure")
         if object_type is None:
             raise cursor.error()
-    if object_type == "procedure":
-        raise Unsupported("procedures are not supported")
+    if object_type == "procedure" and cursor.looking_at_op("("):
+        cursor.skip_parens()  # a name has one procedure: its types say no more
     for each in (privilege, *more):
         if each in WRITES and object_type != "table":
             raise CairnError(
