@@ -161,8 +161,8 @@ def test_a_block_stays_inside_one_replicaset(sql: Connection, other: Connection)
     sql.execute("UPDATE account SET n = 0 WHERE id = %s", [first])
     for text in (
         f"UPDATE account SET n = 0 WHERE id = {second}",
-        f"SELECT n FROM account WHERE id = {second}",
-        "SELECT count(*) FROM account",
+        f"INSERT INTO entry (account, what) VALUES ({second}, 'x')",
+        "DELETE FROM account",
     ):
         sql.execute("SAVEPOINT a")
         with pytest.raises(psycopg.errors.FeatureNotSupported, match="one replicaset"):
@@ -173,6 +173,23 @@ def test_a_block_stays_inside_one_replicaset(sql: Connection, other: Connection)
     assert tuple(
         rows(other, "SELECT n FROM account WHERE id = %s", n) for n in (first, second)
     ) == (wanted)
+
+
+def test_a_wide_read_sees_what_the_block_has_written(sql: Connection, other: Connection) -> None:
+    first, second = two_owners(other)
+    sql.execute("UPDATE account SET n = n + 5 WHERE id = %s", [first])
+    sql.execute("INSERT INTO entry (account, what) VALUES (%s, 'mine')", [first])
+    other.execute("UPDATE account SET n = n + 7 WHERE id = %s", [second])
+    assert rows(sql, "SELECT n FROM account WHERE id = %s", second) == [(107,)]
+    for _ in range(2):
+        assert rows(sql, "SELECT count(*), sum(n) FROM account") == [(40, 4012)]
+        joined = "SELECT a.id, e.what FROM account a JOIN entry e ON e.account = a.id"
+        assert rows(sql, joined) == [(first, "mine")]
+        changed = "SELECT id FROM account WHERE n <> 100 ORDER BY n"
+        assert rows(sql, changed) == [(first,), (second,)]
+    assert rows(other, "SELECT count(*), sum(n) FROM account") == [(40, 4007)]
+    sql.commit()
+    assert rows(other, "SELECT count(*), sum(n) FROM account") == [(40, 4012)]
 
 
 def test_what_cannot_be_undone_is_taken_only_as_the_one_write(

@@ -7,9 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from cairn.model.errors import CairnError
+from cairn.model.rpc import BlockRequest, ReadRequest
 from cairn.node.statements import block_owner, open_block
 from cairn.node.statements.context import Context
 from cairn.sim.cluster.block_lists import _Texts
+from cairn.sim.cluster.load import TABLE
 from cairn.sim.cluster.trial import BlockTrial
 from tests.sim_cluster.scenes import Triple
 
@@ -68,6 +71,30 @@ def test_a_block_that_is_not_taken_back_is_found(monkeypatch: pytest.MonkeyPatch
 
 
 # --- directed -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ["DELETE FROM t{0}", "SELECT 1; DELETE FROM t{0}", "PRAGMA user_version = 7"]
+)
+def test_a_peer_s_read_behind_a_block_only_reads(text: str) -> None:
+    scene = Triple("async")
+
+    async def live() -> None:
+        await scene.ready()
+        instance = scene.master.instance
+        assert instance is not None
+        read = ReadRequest(text.format(TABLE.id), (), {TABLE.id: 1}, ranges=((1, 30),))
+        request = BlockRequest((), is_commit=True, tier="default", read=read)
+
+        async def ask() -> Any:
+            return await instance.block_owner.run(request)
+
+        with pytest.raises(CairnError) as told:
+            await scene.world.loop.create_task(ask(), context=scene.master.process.context)
+        assert told.value.sqlstate == "42501"
+        assert instance.data.store.connection.pragma("user_version") == 0
+
+    scene.world.run(live)
 
 
 @pytest.mark.parametrize("at", ["master", "third"])

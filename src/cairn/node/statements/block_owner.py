@@ -25,7 +25,7 @@ from cairn.model.errors import (
     NumbersNeeded,
     TableUnderDdl,
 )
-from cairn.model.rpc import BlockItem, BlockRequest, BlockResponse
+from cairn.model.rpc import BlockItem, BlockRequest, BlockResponse, ReadRequest
 from cairn.model.spans import of_buckets
 from cairn.model.values import from_physical, micros_to_datetime
 from cairn.node.consensus.global_state import GlobalState
@@ -45,6 +45,7 @@ from cairn.sql import plans
 from cairn.sql.api import Prepared, prepare
 from cairn.storage.data_store import DataStore
 from cairn.storage.merging import Merger
+from cairn.storage.pieces import Row
 from cairn.storage.readers import translated
 
 PLANS = 2_000  # that are remembered
@@ -78,6 +79,9 @@ class BlockOwner:
         """Done and on disk, or seen and taken back; else an error, and nothing was done."""
         planned = [await self._planned(item) for item in request.items]
         is_quick = len(planned) <= QUICK_STATEMENTS and all(map(_is_quick, planned))
+        if request.read is not None:
+            is_quick = False
+            self._execution.check_text(request.read)
         while True:
             epoch = self._execution.data.fence.epoch
             try:
@@ -159,6 +163,8 @@ class BlockOwner:
 
         def carry_out() -> int:
             last.append(self._statements(run, request.items, planned))
+            if request.read is not None:
+                last[0] = BlockResponse(0, rows=tuple(guard.read(run, request.read)))
             if not request.is_commit:
                 raise _Seen
             return last[0].row_count
@@ -232,6 +238,15 @@ class _Buckets:
             self._check_ours(tier, buckets)
             raise
         return of_buckets(buckets)
+
+    def read(self, run: BlockRun, request: ReadRequest) -> list[Row]:
+        """A part of a wider query, whose buckets the asker has named."""
+        for table, version in request.tables.items():
+            self._store.check_version(table, version)
+        if request.bucket is not None:
+            self._store.check_buckets((request.bucket,))
+        self._store.check_ranges(request.ranges or ())
+        return run.rows(request.sql, request.args)
 
     def _all(self, tier: str) -> tuple[tuple[int, int], ...]:
         return ((1, self._cluster.tiers[tier].bucket_count),)

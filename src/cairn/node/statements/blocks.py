@@ -17,7 +17,7 @@ from cairn.model.errors import (
     QueryCanceled,
     Unreachable,
 )
-from cairn.model.rpc import BlockItem, BlockRequest, BlockResponse
+from cairn.model.rpc import BlockItem, BlockRequest, BlockResponse, ReadRequest
 from cairn.model.values import datetime_to_micros, to_physical
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.runtime import Runtime
@@ -169,9 +169,10 @@ class Blocks:
         *,
         is_commit: bool,
         like: Sequence[Listed] = (),
+        read: ReadRequest | None = None,
     ) -> BlockResponse:
-        """Run at the owner, wherever that is by now; the answer of the last statement. `like` are
-        statements with the same owner."""
+        """Run at the owner, wherever that is by now; the answer of the last statement, or of
+        `read` behind it. `like` are statements with the same owner."""
 
         async def attempt() -> BlockResponse:
             self._check_schema(block)
@@ -183,6 +184,7 @@ class Blocks:
                 owner.buckets,
                 owner.is_all,
                 context.left_s(BLOCK_S),
+                read,
             )
             context.check()
             return await self._ask(owner.replicaset, request, context)

@@ -32,8 +32,9 @@ from cairn.model.errors import (
     PlanOutdated,
     Unsupported,
 )
+from cairn.model.rpc import ReadRequest
 from cairn.node.statements.block_runs import Told, digest, is_ordered
-from cairn.node.statements.blocks import Listed, Statement, made_here
+from cairn.node.statements.blocks import Blocks, Listed, Statement, made_here
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor, Outcome
 from cairn.sql import plans
@@ -108,7 +109,12 @@ class OpenBlock:
             self.note(statement, params, context, outcome)
             return outcome
         if isinstance(plan, _READS):
-            return await self._tried(statement, params, context)
+            try:
+                return await self._tried(statement, params, context)
+            except BlockLeaves:
+                if self.is_strict:
+                    raise
+            return await self._read_all_over(statement, params, context)
         if not isinstance(plan, (*_BLOCK_WRITES, *_SCHEMA, plans.GlobalWrite)):
             return await self._executor.run(statement, params, context)
         tag = statement.prepared.tag
@@ -246,6 +252,19 @@ class OpenBlock:
         rows = answer.rows if prepared.columns else None
         return Outcome(rows, answer.row_count, prepared.complete(answer.row_count))
 
+    async def _read_all_over(
+        self, statement: Statement, params: Sequence[Any], context: Context
+    ) -> Outcome:
+        """Rows of other replicasets as they are committed, and those of the block's as it has
+        written them. COMMIT cannot compare that."""
+        before = self._before(self._blocks.listed(statement, params, context))
+        assert self._first is not None
+        overlay = _Written(self._blocks, before, self._first, context) if before else None
+        context = msgspec.structs.replace(context, overlay=overlay)
+        outcome = await self._executor.run(statement, params, context)
+        self._unseen = self._unseen or "rows of several replicasets"
+        return outcome
+
     async def _made(self, statement: Statement, params: Sequence[Any], context: Context) -> Listed:
         """Generated keys are made here and once: they say whose the rows are."""
         plan = made_here(statement.prepared.plan)
@@ -332,6 +351,25 @@ class _Read(msgspec.Struct, frozen=True):
     params: tuple[Any, ...]
     context: Context
     mark: bytes
+
+
+class _Written:
+    """The block's writes, under a read of the same rows."""
+
+    def __init__(
+        self, blocks: Blocks, before: list[Listed], first: Listed, context: Context
+    ) -> None:
+        self._blocks, self._before, self._first = blocks, before, first
+        self._context = context
+
+    def is_at(self, replicaset: str) -> bool:
+        return self._blocks.is_at(self._first, replicaset)
+
+    async def read(self, request: ReadRequest) -> list[Any]:
+        answer = await self._blocks.send(
+            self._before, self._context, is_commit=False, like=(self._first,), read=request
+        )
+        return list(answer.rows)
 
 
 def _told(listed: Listed, mark: bytes, tape: tuple[Any, ...]) -> Listed:
