@@ -71,16 +71,18 @@ class Blocks:
 
     async def whole(self, statement: Statement, params: Params, context: Context) -> BlockResponse:
         """A block that came as one statement: all of it, or nothing."""
-        self.check_fresh(statement)
+        self.check_fresh(statement, context.user_id)
         listed = self.listed(statement, params, context)
         return await self.send([listed], context, is_commit=True)
 
-    def check_fresh(self, statement: Statement) -> None:
+    def check_fresh(self, statement: Statement, user: int) -> None:
+        """What is planned here need not be planned again here, if the rows are here too."""
         catalog = self._state.catalog
         for table, version in statement.sharded.items():
             found = catalog.table_by_id(table)
             if found is None or (found.operable and found.schema_version != version):
                 raise PlanOutdated("a table has changed since the statement was planned")
+        self._owner.learn(statement.prepared, statement.oids, user)
 
     def listed(
         self,

@@ -231,7 +231,7 @@ class OpenBlock:
 
     async def _try(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome:
         """Run behind what it may depend on, and take back; then it is part of the list."""
-        self._blocks.check_fresh(statement)
+        self._blocks.check_fresh(statement, context.user_id)
         if self.is_strict and self._unseen:
             self._check_strict()
         listed = await self._made(statement, params, context)
