@@ -208,6 +208,7 @@ def test_an_error_spoils_the_block_until_its_end(raw: Raw) -> None:
 def test_rollback_says_what_stays(raw: Raw, cluster: Cluster) -> None:
     raw.query("DROP TABLE IF EXISTS kept")
     raw.query("CREATE TABLE kept (id INTEGER PRIMARY KEY) DISTRIBUTED BY (id)")
+    raw.query("SET atomic_blocks = off")
     raw.query("BEGIN")
     for n in range(3):
         raw.query(f"INSERT INTO kept VALUES ({n})")
@@ -236,6 +237,7 @@ def test_a_savepoint_is_a_place_to_go_on_from(raw: Raw) -> None:
 def test_a_savepoint_says_what_was_written_after_it(raw: Raw) -> None:
     raw.query("DROP TABLE IF EXISTS since")
     raw.query("CREATE TABLE since (id INTEGER PRIMARY KEY) DISTRIBUTED BY (id)")
+    raw.query("SET atomic_blocks = off")
     raw.query("BEGIN")
     raw.query("INSERT INTO since VALUES (1)")
     raw.query("SAVEPOINT a")

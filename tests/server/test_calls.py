@@ -81,7 +81,7 @@ def test_calls_are_prepared_and_take_parameters(cluster: Cluster) -> None:
         assert list(found) == ["compacted"]
         with pytest.raises(psycopg.Error, match="keep of cairn_compact must be a whole number"):
             connection.execute(again, ("many",))
-        with pytest.raises(psycopg.errors.FeatureNotSupported, match="procedures"):
+        with pytest.raises(psycopg.errors.UndefinedFunction, match="does not exist"):
             connection.execute("CALL something(%s)", (1,))
         [(found,)] = connection.execute("SELECT 1; CALL cairn_compact(1000)").fetchall()
 

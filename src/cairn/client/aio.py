@@ -298,7 +298,7 @@ class Connection:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """BEGIN … COMMIT as the server has it: each statement commits by itself."""
+        """BEGIN … COMMIT on this connection: all or nothing, for rows of one replicaset."""
         await self.execute("BEGIN")
         try:
             yield self

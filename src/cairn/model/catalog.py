@@ -12,9 +12,11 @@ import msgspec
 
 from cairn.model.schema import FIRST_USER_TABLE_ID, Index, Table
 from cairn.model.topology import Tier
+from cairn.model.values import ColumnType
 
 ADMIN_ID, GUEST_ID, PUBLIC_ID, SUPER_ID, SERVICE_ID = 1, 0, 2, 31, 32
 FIRST_USER_ID = 33  # those before belong to the system
+FIRST_ROUTINE_ID = 1 << 40  # ids of tables stay below
 ALL_OBJECTS = -1
 
 #: Rights on a table that have a name together. SELECT is READ by another name.
@@ -32,10 +34,21 @@ class User(msgspec.Struct, frozen=True):
     schema_version: int = 0
 
 
+class Routine(msgspec.Struct, frozen=True):
+    """A procedure: its text, which is planned anew with every CALL that is understood."""
+
+    id: int
+    name: str
+    params: tuple[ColumnType, ...]
+    body: str
+    owner: int
+    schema_version: int
+
+
 class Privilege(msgspec.Struct, frozen=True):
     grantee_id: int
     privilege: str  # read write (or a part of it: `WRITES`) execute login create drop alter
-    object_type: str  # table role user universe
+    object_type: str  # table role user universe procedure
     object_id: int  # ALL_OBJECTS: every object of the type
 
 
@@ -47,6 +60,7 @@ class Catalog(msgspec.Struct, frozen=True):
     indexes: dict[int, tuple[Index, ...]] = {}  # by table id, without the primary key
     tiers: dict[str, Tier] = {}
     users: dict[str, User] = {}
+    routines: dict[str, Routine] = {}
     privileges: frozenset[Privilege] = frozenset()
     settings: dict[tuple[str, str], Any] = {}  # (key, scope) → value; scope "" is the cluster
     problems: tuple[str, ...] = ()  # rows that could not be understood as they are
@@ -70,9 +84,23 @@ class Catalog(msgspec.Struct, frozen=True):
             if (table := by_id.get(table_id)) is not None and not table.is_global
         }
 
+    def versions(self) -> dict[int, int]:
+        """Of everything that plans are made of, by id."""
+        known = {table.id: table.schema_version for table in self.tables.values()}
+        return known | {each.id: each.schema_version for each in self.routines.values()}
+
+    def owner_of(self, kind: str, object_id: int) -> int | None:
+        """Who may do anything with a table or a procedure."""
+        if kind == "table":
+            table = self.table_by_id(object_id)
+            return None if table is None else table.owner
+        if kind == "procedure":
+            return next((r.owner for r in self.routines.values() if r.id == object_id), None)
+        return None
+
     def first_change(self, versions: dict[int, int]) -> tuple[int, int]:
         """(planned, present) version of the first table that differs; 0 when it is gone."""
-        known = {table.id: table.schema_version for table in self.tables.values()}
+        known = self.versions()
         for table, version in versions.items():
             if known.get(table) != version:
                 return version, known.get(table, 0)

@@ -161,6 +161,10 @@ class BlockLeaves(CairnError):
     """A block needs rows of more than one replicaset: nothing of it was done."""
 
     sqlstate = "0A000"
+    hint = (
+        "let its rows have the same distribution key, use statements outside of a block, "
+        "or SET atomic_blocks = off"
+    )
 
 
 class NumbersNeeded(CairnError):

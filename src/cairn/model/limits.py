@@ -43,7 +43,7 @@ COPY_ENTRY_BYTES = 4 * MIB
 CLIENT_MESSAGE_BYTES = 256 * MIB
 #: Statements and bytes of one block (BEGIN … COMMIT): the asker holds them until its end, and sends
 #: them as one message.
-BLOCK_STATEMENTS, BLOCK_BYTES = 10_000, 16 * MIB
+BLOCK_STATEMENTS, BLOCK_BYTES = 10_000, 32 * MIB
 #: Statements before it that one statement of a block may depend on: they are run again for it.
 BLOCK_REPLAY = 1_000
 #: Rows that a statement of a block, or a DO, may answer: they are held and sent as one message.

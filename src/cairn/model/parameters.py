@@ -31,6 +31,7 @@ SETTINGS: dict[str, Any] = {
     "governor_raft_op_timeout": 3.0,
     "governor_common_rpc_timeout": 3.0,
     "governor_rpc_batch_size": 200,
+    "atomic_blocks": True,  # BEGIN … COMMIT; off: each statement commits by itself
     "sql_motion_row_max": 0,  # no limit
     "sql_spill_max_bytes": limits.SPILL_BYTES,  # of one statement; 0: no limit
     "sql_vdbe_opcode_max": 0,  # no limit

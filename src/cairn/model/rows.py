@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from cairn.model import system_tables as system
-from cairn.model.catalog import Privilege, User
+from cairn.model.catalog import Privilege, Routine, User
 from cairn.model.moves import Move, Phase, Stamp
 from cairn.model.schema import (
     Column,
@@ -211,6 +211,17 @@ def user_row(user: User) -> Row:
 def user_of(row: Sequence[Any]) -> User:
     auth = None if row[3] is None else _AUTH.decode(row[3])
     return User(id=row[0], name=row[1], schema_version=row[2], auth=auth, owner=row[4], kind=row[5])
+
+
+def routine_row(routine: Routine) -> Row:
+    params = to_json([type_.value for type_ in routine.params])
+    about = ("procedure", params, "SQL", routine.body, "invoker")
+    return (routine.id, routine.name, *about, routine.schema_version, routine.owner)
+
+
+def routine_of(row: Sequence[Any]) -> Routine:
+    params = tuple(ColumnType(name) for name in _NAMES.decode(row[3]))
+    return Routine(row[0], row[1], params, row[5], owner=row[8], schema_version=row[7])
 
 
 def privilege_row(right: Privilege, grantor: int = 1) -> Row:

@@ -334,7 +334,8 @@ class BlockItem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BlockRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Statements of one replicaset, run in order. The last one is answered."""
+    """Statements of one replicaset, run in order. The last one is answered, or `read` behind them:
+    the part of a wider query that has to see what they write."""
 
     items: tuple[BlockItem, ...]
     is_commit: bool  # else all is taken back
@@ -342,6 +343,7 @@ class BlockRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     buckets: tuple[int, ...] = ()  # that the asker knows of
     is_all: bool = False  # all of the tier's, as far as the asker knows
     timeout_s: Seconds = 30.0
+    read: ReadRequest | None = None
 
 
 class BlockResponse(msgspec.Struct, frozen=True, omit_defaults=True):

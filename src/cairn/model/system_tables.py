@@ -192,7 +192,7 @@ PICO_PRIVILEGE = _table(
         "execute: to have a role",
         one_of(("read", "write", *WRITES, "create", "alter", "drop", "execute", "login")),
     ),
-    ("object_type", "S", "", one_of(("table", "role", "user", "universe"))),
+    ("object_type", "S", "", one_of(("table", "role", "user", "universe", "procedure"))),
     ("object_id", "I", "-1: every object of the type; 0 of universe: all"),
     ("schema_version", "U", ""),
 )
@@ -278,6 +278,21 @@ CAIRN_SEQUENCE = _table(
     "numbers of identity columns: instances take them in blocks",
     ("table_id", "U", "in `_pico_table`"),
     ("next", "I", "the first number that nobody has taken"),
+)
+PICO_ROUTINE = _table(
+    536,
+    "_pico_routine",
+    "id",
+    "procedures",
+    ("id", "U", "never used twice"),
+    ("name", "S", "", checks.NAME),
+    ("kind", "S", "", one_of(("procedure",))),
+    ("params", "A", "types of its parameters"),
+    ("language", "S", "", one_of(("SQL",))),
+    ("body", "S", "a statement, or BEGIN … END"),
+    ("security", "S", "whose rights count", one_of(("invoker",))),
+    ("schema_version", "U", "of the catalogue when it was made"),
+    ("owner", "U", "in `_pico_user`"),
 )
 CAIRN_EVENT = _table(
     600,
@@ -413,6 +428,7 @@ GLOBAL_TABLES: tuple[Table, ...] = (
     PICO_BUCKET,
     CAIRN_MOVE,
     CAIRN_SEQUENCE,
+    PICO_ROUTINE,
 )
 LOCAL_TABLES: tuple[Table, ...] = (
     CAIRN_EVENT,

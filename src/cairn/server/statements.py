@@ -74,7 +74,7 @@ class Cached:
             return True
         if isinstance(self.prepared.plan, DdlPlan):
             return False  # a table that was not there when its rights were looked up
-        known = {table.id: table.schema_version for table in catalog.tables.values()}
+        known = catalog.versions()
         if any(known.get(table) != version for table, version in self.prepared.tables.items()):
             return False
         self._catalog = catalog

@@ -50,6 +50,7 @@ from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.ddl import parse_ddl
 from cairn.sql.statements.other import parse_other
 from cairn.sql.statements.refusals import refuse_by_name
+from cairn.sql.statements.routine import parse_routine
 
 __all__ = ["Prepared", "prepare", "split"]
 
@@ -93,8 +94,7 @@ class Prepared:
         for privilege, kind, object_id, object_name in self.rights:
             if catalog.allows(user, privilege, kind, object_id):
                 continue
-            table = catalog.table_by_id(object_id) if kind == "table" else None
-            if table is not None and table.owner == user:
+            if catalog.owner_of(kind, object_id) == user:
                 continue
             what = "space" if kind == "table" else kind
             who = catalog.user_by_id(user)
@@ -155,7 +155,17 @@ def _prepare(
         return prepare_block(cursor, text, catalog, param_oids, user_id)
     if cursor.accept("call"):
         plan, types = parse_call(cursor, param_oids)
+        if plan.procedure in catalog.routines:
+            from cairn.sql.compile_block import prepare_call
+
+            return prepare_call(plan, text, catalog, param_oids, user_id)
         return Prepared(text, "CALL", plan, types, (OutColumn("result", ColumnType.ANY),))
+    routine = parse_routine(cursor, catalog)
+    if routine is not None:
+        from cairn.sql.compile_block import check_body
+
+        check_body(routine.plan, text, catalog)
+        return Prepared(text, routine.tag, routine.plan, rights=routine.rights)
     ddl = parse_ddl(cursor, catalog, user_id)
     if ddl is not None:
         return Prepared(text, ddl.tag, ddl.plan, tables=ddl.tables, rights=ddl.rights)

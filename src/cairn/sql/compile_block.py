@@ -6,14 +6,16 @@ Parameters of the client are known in all of them; names set by LET become param
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cairn.model.catalog import Catalog
 from cairn.model.errors import (
+    CairnError,
     DatatypeMismatch,
     IndeterminateType,
     SyntaxProblem,
     TooComplex,
+    UndefinedFunction,
     Unsupported,
 )
 from cairn.model.values import TYPE_OF_OID, ColumnType
@@ -21,10 +23,21 @@ from cairn.sql.api import Prepared
 from cairn.sql.bind.scope import BlockNames
 from cairn.sql.compile import compile_query
 from cairn.sql.parse.lexer import Token, syntax_error, tokens
-from cairn.sql.plans import ROW_WRITES, BlockPlan, BlockStep, GlobalWrite, OutColumn, Returning
+from cairn.sql.plans import (
+    ROW_WRITES,
+    BlockPlan,
+    BlockStep,
+    CallPlan,
+    GlobalWrite,
+    OutColumn,
+    Placed,
+    Returning,
+    RoutinePlan,
+)
 from cairn.sql.statements.common import Right
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.do_block import WrittenStep, read_do, read_steps
+from cairn.sql.typing_rules import POSTGRES_NAMES
 
 _QUERIES = ("select", "with", "values", "table")
 
@@ -44,6 +57,81 @@ def prepare_block(
         return reader.prepared(text, body, body, 0, types, len(param_oids))
     start = token.start + token.text.index(body)
     return reader.prepared(text, text, body, start, types, len(param_oids))
+
+
+def check_body(plan: RoutinePlan, text: str, catalog: Catalog) -> None:
+    """Refuse a procedure that could never run as things are."""
+    if plan.action == "create":
+        types = dict(enumerate(plan.params or (), 1))
+        body = _whole(plan.body)
+        read = BodyReader(catalog, "").prepared(text, body, body, 0, types, len(types))
+        if len(read.param_types) > len(types):
+            raise CairnError(f"there is no parameter ${len(read.param_types)}", sqlstate="42P02")
+
+
+def prepare_call(
+    plan: CallPlan, text: str, catalog: Catalog, param_oids: Sequence[int], user_id: int
+) -> Prepared:
+    """CALL of a procedure: its body with the arguments in the places of its parameters."""
+    routine = catalog.routines[plan.procedure]
+    if len(plan.arguments) != len(routine.params):
+        raise UndefinedFunction(
+            f"procedure {routine.name} takes {len(routine.params)} arguments, "
+            f"not {len(plan.arguments)}"
+        )
+    body = _with_arguments(_whole(routine.body), plan.arguments, routine.params)
+    types = {
+        number: TYPE_OF_OID[oid] for number, oid in enumerate(param_oids, 1) if oid in TYPE_OF_OID
+    }
+    for argument, type_ in zip(plan.arguments, routine.params, strict=True):
+        if isinstance(argument, Placed):
+            types.setdefault(argument.number, type_)
+    user = catalog.user_by_id(user_id)
+    reader = BodyReader(catalog, "" if user is None else user.name)
+    try:
+        made = reader.prepared(text, body, body, 0, types, len(param_oids))
+    except CairnError as problem:
+        problem.position = None  # it would point into the procedure
+        raise
+    return replace(
+        made,
+        tag="CALL",
+        tables=made.tables | {routine.id: routine.schema_version},
+        rights=(("execute", "procedure", routine.id, routine.name), *made.rights),
+    )
+
+
+def _whole(body: str) -> str:
+    """A body of one statement is a block of one."""
+    found = tokens(body)
+    if found and found[0].is_word("begin"):
+        return body
+    return f"BEGIN {body.rstrip().rstrip(';')}; END"
+
+
+def _with_arguments(body: str, arguments: Sequence[object], types: Sequence[ColumnType]) -> str:
+    parts, at = [], 0
+    for word in tokens(body):
+        if word.kind != "param":
+            continue
+        number = int(word.value)
+        if not 1 <= number <= len(arguments):
+            raise CairnError(f"there is no parameter ${number}", sqlstate="42P02")
+        cast = POSTGRES_NAMES[types[number - 1]]
+        parts += [body[at : word.start], f"({_shown(arguments[number - 1])}::{cast})"]
+        at = word.start + len(word.text)
+    return "".join((*parts, body[at:]))
+
+
+def _shown(argument: object) -> str:
+    """An argument as SQL."""
+    if isinstance(argument, Placed):
+        return f"${argument.number}"
+    if argument is None or isinstance(argument, bool):
+        return {None: "NULL", True: "true", False: "false"}[argument]
+    if isinstance(argument, int | float):
+        return f"({argument!r})"
+    return "'" + str(argument).replace("'", "''") + "'"
 
 
 class BodyReader:

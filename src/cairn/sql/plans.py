@@ -253,6 +253,21 @@ class AclPlan:
 
 
 @dataclass(frozen=True)
+class RoutinePlan:
+    """A procedure is made, renamed or dropped."""
+
+    action: Literal["create", "rename", "drop"]
+    name: str
+    params: tuple[ColumnType, ...] | None = None  # None: not named
+    body: str = ""
+    new_name: str = ""
+    replaces: bool = False  # CREATE OR REPLACE
+    if_exists: bool = False
+    timeout: float | None = None
+    wait_applied: Literal["globally", "locally"] = "globally"
+
+
+@dataclass(frozen=True)
 class AlterSystemPlan:
     key: str | None  # None: every setting (RESET ALL)
     value: Any = None
@@ -262,7 +277,7 @@ class AlterSystemPlan:
 
 
 #: What leaves something changed, and can be an operation of the governor's queue.
-CHANGES = (*ROW_WRITES, GlobalWrite, DdlPlan, AclPlan, AlterSystemPlan)
+CHANGES = (*ROW_WRITES, GlobalWrite, DdlPlan, AclPlan, RoutinePlan, AlterSystemPlan)
 
 
 @dataclass(frozen=True)
@@ -349,6 +364,7 @@ Plan = (
     | GlobalWrite
     | DdlPlan
     | AclPlan
+    | RoutinePlan
     | AlterSystemPlan
     | SessionPlan
     | ExplainPlan

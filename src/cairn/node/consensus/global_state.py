@@ -47,6 +47,7 @@ _CATALOGUE = {
         system.PICO_USER,
         system.PICO_PRIVILEGE,
         system.PICO_DB_CONFIG,
+        system.PICO_ROUTINE,
     )
 }
 

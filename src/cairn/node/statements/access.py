@@ -27,6 +27,7 @@ from cairn.model.errors import (
     InvalidParameter,
     LimitExceeded,
     NotInPrerequisiteState,
+    UndefinedFunction,
     UndefinedObject,
     UndefinedTable,
 )
@@ -94,8 +95,7 @@ def check_access(plan: AclPlan, catalog: Catalog, user: int) -> None:
             )
             word, what, name = "Drop", kind, plan.name
         case _:  # rights are given by the owner of the object
-            table = catalog.table(plan.object_name or "") if plan.object_type == "table" else None
-            allowed = table is not None and table.owner == user
+            allowed = _owner(plan, catalog) == user
             word, what, name = "Grant", plan.object_type or "", plan.object_name or ""
     if not allowed:
         who = catalog.user_by_id(user)
@@ -103,6 +103,15 @@ def check_access(plan: AclPlan, catalog: Catalog, user: int) -> None:
             f"{word} access to {what} '{name}' is denied for user "
             f"'{who.name if who is not None else user}'"
         )
+
+
+def _owner(plan: AclPlan, catalog: Catalog) -> int | None:
+    name = plan.object_name or ""
+    if plan.object_type == "procedure":
+        routine = catalog.routines.get(name)
+        return None if routine is None else routine.owner
+    table = catalog.table(name) if plan.object_type == "table" else None
+    return None if table is None else table.owner
 
 
 def access_ops(
@@ -230,6 +239,13 @@ def _drop(plan: AclPlan, catalog: Catalog) -> tuple[ops.Dml, ...]:
     if user.id < FIRST_USER_ID:
         raise NotInPrerequisiteState(f"{kind} {plan.name} belongs to the system")
     owned = sorted(table.name for table in catalog.tables.values() if table.owner == user.id)
+    written = sorted(each.name for each in catalog.routines.values() if each.owner == user.id)
+    if written and not owned:
+        raise NotInPrerequisiteState(
+            f"{kind} {plan.name} cannot be dropped because some objects depend on it",
+            detail=f"owner of procedure {written[0]}",
+            sqlstate="2BP01",
+        )
     if owned:
         raise NotInPrerequisiteState(
             f"{kind} {plan.name} cannot be dropped because some objects depend on it",
@@ -264,6 +280,11 @@ def _right(plan: AclPlan, catalog: Catalog) -> Privilege:
         if table is None:
             raise UndefinedTable(f'table with name "{plan.object_name}" not found')
         return Privilege(grantee.id, plan.privilege, "table", table.id)
+    if plan.object_type == "procedure":
+        routine = catalog.routines.get(plan.object_name)
+        if routine is None:
+            raise UndefinedFunction(f"procedure {plan.object_name} does not exist")
+        return Privilege(grantee.id, plan.privilege, "procedure", routine.id)
     kind = "role" if plan.object_type == "role" else None
     return Privilege(
         grantee.id, plan.privilege, plan.object_type, _user(catalog, plan.object_name, kind).id

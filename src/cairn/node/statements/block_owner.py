@@ -25,7 +25,7 @@ from cairn.model.errors import (
     NumbersNeeded,
     TableUnderDdl,
 )
-from cairn.model.rpc import BlockItem, BlockRequest, BlockResponse
+from cairn.model.rpc import BlockItem, BlockRequest, BlockResponse, ReadRequest
 from cairn.model.spans import of_buckets
 from cairn.model.values import from_physical, micros_to_datetime
 from cairn.node.consensus.global_state import GlobalState
@@ -45,6 +45,7 @@ from cairn.sql import plans
 from cairn.sql.api import Prepared, prepare
 from cairn.storage.data_store import DataStore
 from cairn.storage.merging import Merger
+from cairn.storage.pieces import Row
 from cairn.storage.readers import translated
 
 PLANS = 2_000  # that are remembered
@@ -77,7 +78,12 @@ class BlockOwner:
     async def run(self, request: BlockRequest) -> BlockResponse:
         """Done and on disk, or seen and taken back; else an error, and nothing was done."""
         planned = [await self._planned(item) for item in request.items]
-        is_quick = len(planned) <= QUICK_STATEMENTS and all(map(_is_quick, planned))
+        is_quick = len(planned) <= QUICK_STATEMENTS and all(
+            _is_quick(each, item.rows) for each, item in zip(planned, request.items, strict=True)
+        )
+        if request.read is not None:
+            is_quick = False
+            self._execution.check_text(request.read)
         while True:
             epoch = self._execution.data.fence.epoch
             try:
@@ -127,17 +133,30 @@ class BlockOwner:
         found = self._plans.get(key)
         if found is None or found.catalog is not catalog:
             if len(item.text) <= QUICK_TEXT:
-                found = _Planned(item, catalog)
+                prepared = _prepared(item, catalog)
             else:
-                found = await asyncio.to_thread(_Planned, item, catalog)
-            self._plans[key] = found
-            if len(self._plans) > PLANS:
-                self._plans.popitem(last=False)
+                prepared = await asyncio.to_thread(_prepared, item, catalog)
+            found = self._keep(key, prepared, catalog)
         if found.sharded != item.tables:
             raise TableUnderDdl("the table's schema is changing on this instance; try again")
         if found.types != item.types:
             raise BlockConflict("the schema has changed under the block")
         return found.prepared
+
+    def learn(self, prepared: Prepared, oids: tuple[int, ...], user: int) -> None:
+        """A statement that was planned at this instance for the present catalogue."""
+        key, catalog = (prepared.text, oids, user), self._state.catalog
+        known = self._plans.get(key)
+        if known is None or known.catalog is not catalog:
+            self._keep(key, prepared, catalog)
+
+    def _keep(
+        self, key: tuple[str, tuple[int, ...], int], prepared: Prepared, catalog: Catalog
+    ) -> _Planned:
+        found = self._plans[key] = _Planned(prepared, catalog)
+        if len(self._plans) > PLANS:
+            self._plans.popitem(last=False)
+        return found
 
     # --- in the writer ----------------------------------------------------------------------------
 
@@ -159,6 +178,8 @@ class BlockOwner:
 
         def carry_out() -> int:
             last.append(self._statements(run, request.items, planned))
+            if request.read is not None:
+                last[0] = BlockResponse(0, rows=tuple(guard.read(run, request.read)))
             if not request.is_commit:
                 raise _Seen
             return last[0].row_count
@@ -233,6 +254,15 @@ class _Buckets:
             raise
         return of_buckets(buckets)
 
+    def read(self, run: BlockRun, request: ReadRequest) -> list[Row]:
+        """A part of a wider query, whose buckets the asker has named."""
+        for table, version in request.tables.items():
+            self._store.check_version(table, version)
+        if request.bucket is not None:
+            self._store.check_buckets((request.bucket,))
+        self._store.check_ranges(request.ranges or ())
+        return run.rows(request.sql, request.args)
+
     def _all(self, tier: str) -> tuple[tuple[int, int], ...]:
         return ((1, self._cluster.tiers[tier].bucket_count),)
 
@@ -248,7 +278,6 @@ class _Buckets:
         return BlockLeaves(
             f"a block stays inside one replicaset: this one needs {what}",
             detail=f"it runs at replicaset {self._replicaset}; nothing of it was done",
-            hint="let its rows have the same distribution key, or use statements of their own",
         )
 
 
@@ -261,15 +290,20 @@ class _Planned:
 
     __slots__ = ("catalog", "prepared", "sharded", "types")
 
-    def __init__(self, item: BlockItem, catalog: Catalog) -> None:
-        self.catalog = catalog
-        self.prepared = prepare(item.text, catalog, param_oids=item.oids, user_id=item.user)
-        self.sharded = catalog.sharded(self.prepared.tables)
-        self.types = tuple(type_.value for type_ in self.prepared.param_types)
+    def __init__(self, prepared: Prepared, catalog: Catalog) -> None:
+        self.catalog, self.prepared = catalog, prepared
+        self.sharded = catalog.sharded(prepared.tables)
+        self.types = tuple(type_.value for type_ in prepared.param_types)
 
 
-def _is_quick(prepared: Prepared) -> bool:
+def _prepared(item: BlockItem, catalog: Catalog) -> Prepared:
+    return prepare(item.text, catalog, param_oids=item.oids, user_id=item.user)
+
+
+def _is_quick(prepared: Prepared, given: Sequence[Any] | None = None) -> bool:
     """Whether it touches some rows by their keys: short enough for the event loop."""
+    if given is not None:
+        return len(given) <= QUICK_ROWS
     match prepared.plan:
         case plans.PointRead(bucket=bucket):
             return bucket is not None

@@ -119,6 +119,10 @@ class BlockRun:
         self._write(plan, values, given, None)
         return Told(self._store.count_rows(before))
 
+    def rows(self, sql: str, args: Sequence[Any]) -> list[Row]:
+        """Of a text that only reads, as whoever gave it has made sure."""
+        return self._asked(self._connection, sql, args)
+
     def _block(self, plan: plans.BlockPlan, values: list[Any]) -> Told:
         known, now = values[: plan.params], values[plan.params]
         found: list[Row] = []

@@ -17,7 +17,7 @@ from cairn.model.errors import (
     QueryCanceled,
     Unreachable,
 )
-from cairn.model.rpc import BlockItem, BlockRequest, BlockResponse
+from cairn.model.rpc import BlockItem, BlockRequest, BlockResponse, ReadRequest
 from cairn.model.values import datetime_to_micros, to_physical
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.runtime import Runtime
@@ -48,13 +48,7 @@ class Listed(msgspec.Struct, frozen=True):
     places: tuple[Place, ...]
     is_write: bool
     size: int  # in bytes, as it travels
-
-    @property
-    def buckets(self) -> frozenset[int] | None:
-        """All that it may touch; None: that is not known."""
-        if any(place.buckets is None or not place.is_known for place in self.places):
-            return None
-        return frozenset().union(*(place.buckets or () for place in self.places))
+    buckets: frozenset[int] | None  # all that it may touch; None: that is not known
 
 
 class Owner(NamedTuple):
@@ -77,16 +71,18 @@ class Blocks:
 
     async def whole(self, statement: Statement, params: Params, context: Context) -> BlockResponse:
         """A block that came as one statement: all of it, or nothing."""
-        self.check_fresh(statement)
+        self.check_fresh(statement, context.user_id)
         listed = self.listed(statement, params, context)
         return await self.send([listed], context, is_commit=True)
 
-    def check_fresh(self, statement: Statement) -> None:
+    def check_fresh(self, statement: Statement, user: int) -> None:
+        """What is planned here need not be planned again here, if the rows are here too."""
         catalog = self._state.catalog
         for table, version in statement.sharded.items():
             found = catalog.table_by_id(table)
             if found is None or (found.operable and found.schema_version != version):
                 raise PlanOutdated("a table has changed since the statement was planned")
+        self._owner.learn(statement.prepared, statement.oids, user)
 
     def listed(
         self,
@@ -120,7 +116,7 @@ class Blocks:
             write = plan.write if isinstance(plan, plans.Returning) else plan
             assert isinstance(write, plans.InsertSelect)
             found = (Place(write.tier, frozenset(bucket for bucket, _ in rows)),)
-        return Listed(item, found, is_write, len(_encode(item)))
+        return Listed(item, found, is_write, len(_encode(item)), _all_buckets(found))
 
     # --- whose it is ------------------------------------------------------------------------------
 
@@ -156,21 +152,33 @@ class Blocks:
                 detail="all of its tables' rows, or some of every replicaset"
                 if is_all
                 else f"buckets {', '.join(map(str, sorted(buckets)[:20]))}",
-                hint="let its rows have the same distribution key, or use statements of their own",
             )
         [(replicaset, tier)] = owners.items()
         return Owner(replicaset, tier, tuple(sorted(buckets)), is_all)
 
+    def is_at(self, listed: Listed, replicaset: str) -> bool:
+        try:
+            return self.owner((listed,)).replicaset == replicaset
+        except BlockLeaves:
+            return False
+
     # --- on the way -------------------------------------------------------------------------------
 
     async def send(
-        self, block: Sequence[Listed], context: Context, *, is_commit: bool
+        self,
+        block: Sequence[Listed],
+        context: Context,
+        *,
+        is_commit: bool,
+        like: Sequence[Listed] = (),
+        read: ReadRequest | None = None,
     ) -> BlockResponse:
-        """Run at the owner, wherever that is by now; the answer of the last statement."""
+        """Run at the owner, wherever that is by now; the answer of the last statement, or of
+        `read` behind it. `like` are statements with the same owner."""
 
         async def attempt() -> BlockResponse:
             self._check_schema(block)
-            owner = self.owner(block)
+            owner = self.owner((*like, *block))
             request = BlockRequest(
                 tuple(listed.item for listed in block),
                 is_commit,
@@ -178,6 +186,7 @@ class Blocks:
                 owner.buckets,
                 owner.is_all,
                 context.left_s(BLOCK_S),
+                read,
             )
             context.check()
             return await self._ask(owner.replicaset, request, context)
@@ -202,6 +211,7 @@ class Blocks:
                 async with asyncio.timeout_at(context.deadline):
                     return await self._owner.run(request)
             reads.forwarded += 1
+            context.travelled.hops += 1
             return await reads.peers.call(
                 target, "run_block", request, BlockResponse, context.left_s(BLOCK_S)
             )
@@ -216,6 +226,15 @@ class Blocks:
             if not request.is_commit:
                 raise QueryCanceled(LATE) from None
             raise _unknown(LATE) from None
+
+
+def _all_buckets(found: Iterable[Place]) -> frozenset[int] | None:
+    buckets: set[int] = set()
+    for place in found:
+        if place.buckets is None or not place.is_known:
+            return None
+        buckets |= place.buckets
+    return frozenset(buckets)
 
 
 def _named(owners: Iterable[str]) -> str:

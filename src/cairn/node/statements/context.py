@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from cairn.model import ops
 from cairn.model.catalog import ADMIN_ID
 from cairn.model.errors import PlanOutdated, QueryCanceled, Unsupported
+from cairn.model.rpc import ReadRequest
 from cairn.sql.api import Prepared
 from cairn.sql.plans import CatalogRead
 from cairn.storage.readers import Cancelled
@@ -51,6 +52,14 @@ class Travelled(msgspec.Struct):
     hops: int = 0
 
 
+class Overlay(Protocol):
+    """What a block has written and not committed: a read of its replicaset goes through it."""
+
+    def is_at(self, replicaset: str) -> bool: ...
+
+    async def read(self, request: ReadRequest) -> list[Any]: ...
+
+
 class Face:
     """What only the face of an instance can do for a statement; this is the face that is not there.
 
@@ -84,6 +93,7 @@ class Context(msgspec.Struct, frozen=True):
     wants_hints: bool = False  # who owns the row, for a client that asked the wrong instance
     wants_invalidation: bool = False  # an error instead of a new plan when the schema moved
     is_unsafe: bool = False  # SET unsafe_system_writes = on
+    has_atomic_blocks: bool = True  # BEGIN … COMMIT is all or nothing
     timeout_s: float = 0.0  # statement_timeout; 0: none
     now: datetime | None = None  # what now() is, when it is not the present: a block has one time
     deadline: float | None = None  # by the loop's clock; set when the statement begins
@@ -92,6 +102,7 @@ class Context(msgspec.Struct, frozen=True):
     cancelled: Cancelled = msgspec.field(default_factory=Cancelled)
     watch: Callable[[asyncio.Task[Any] | None], None] | None = None  # told what a cancel may end
     takes_pieces: bool = False  # the rest of a longer answer may be told later
+    overlay: Overlay | None = None
     told: Told = msgspec.field(default_factory=Told)
     travelled: Travelled = msgspec.field(default_factory=Travelled)
     face: Face = NO_FACE

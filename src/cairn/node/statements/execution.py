@@ -419,6 +419,15 @@ class Execution:
             quick=is_quick,
         )
 
+    def check_text(self, request: ReadRequest) -> None:
+        """A text of another instance is a SELECT and no more: asked of a connection that knows,
+        before the writer's own runs it."""
+        try:
+            explained = f"EXPLAIN QUERY PLAN {request.sql}"
+            self.reader.connection.execute(explained, request.args).fetchall()
+        except Exception as problem:
+            raise translated(problem) from None
+
     async def check_looked(self, epoch: int) -> None:
         """What a block has seen in `epoch`, and did not write: may it be told?"""
         self.check_lease()

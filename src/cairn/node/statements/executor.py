@@ -83,7 +83,7 @@ class Executor:
         blocks: Blocks,
     ) -> None:
         self.blocks = blocks
-        self._numbers = numbers
+        self.numbers = numbers
         self._state, self._now = state, runtime.wall_clock
         self.execution, self.reads, self.writes = reads.execution, reads, writes
         self.global_writes, self._schema_changes = global_writes, schema_changes
@@ -102,7 +102,7 @@ class Executor:
         plan = prepared.plan
         if type(plan) is plans.PointRead and self._reads_plainly(prepared, context):
             if prepared.hidden:
-                params = prepared.start(params, self._now())
+                params = prepared.start(params, context.now or self._now())
             args = plan.bind(params)
             bucket: Any = None if plan.bucket is None else args[0]
             rows = self.execution.quick_read(plan.sql, args, bucket, statement.sharded)
@@ -188,7 +188,7 @@ class Executor:
             try:
                 return await self._run(statement, params, context)
             except NumbersNeeded as need:
-                await self._numbers.more(need)
+                await self.numbers.more(need)
 
     async def _run(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome:
         prepared = statement.prepared
@@ -249,6 +249,12 @@ class Executor:
                 extra = None if queued is None else queued.end
                 await self._schema_changes.change_access(plan, user, extra, deadline)
                 return Outcome(None, 0, prepared.complete(0), notices, is_queue_told=True)
+            case plans.RoutinePlan():
+                extra = None if queued is None else queued.end
+                has_changed = await self._schema_changes.change_routine(plan, user, extra, deadline)
+                words = "already exists" if plan.action == "create" else "does not exist"
+                said = () if has_changed else (f'procedure "{plan.name}" {words}, skipping',)
+                return Outcome(None, 0, prepared.complete(0), said, is_queue_told=True)
             case plans.AlterSystemPlan():
                 extra = None if queued is None else queued.end
                 await self._schema_changes.alter_system(plan, user, extra, deadline)

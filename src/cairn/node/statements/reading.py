@@ -298,6 +298,8 @@ class Reads:
     async def _open_at(
         self, replicaset: str, request: ReadRequest, context: Context
     ) -> tuple[list[Row], Part | None]:
+        if context.overlay is not None and context.overlay.is_at(replicaset):
+            return await context.overlay.read(request), None
         target = self.routes.reader(replicaset, request.preference, self.raft_id)
         try:
             return await self._open_from(target, replicaset, request, context)

@@ -43,7 +43,8 @@ from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.consensus.upgrades import FIRST_UPGRADE_TABLE_ID
 from cairn.node.runtime import spawn
 from cairn.node.statements.access import LAST_USER_ID, access_ops, check_password, setting_ops
-from cairn.sql.plans import AclPlan, AlterSystemPlan, DdlPlan
+from cairn.node.statements.routines import LAST_ROUTINE_ID, routine_ops
+from cairn.sql.plans import AclPlan, AlterSystemPlan, DdlPlan, RoutinePlan
 from cairn.sql.statements.passwords import is_verifier
 from cairn.storage.state_machine import Applied
 
@@ -311,6 +312,34 @@ class SchemaChanges:
         )
         if plan.wait_applied == "globally" and extra is None:
             await self._wait_everywhere(by)
+
+    async def change_routine(
+        self,
+        plan: RoutinePlan,
+        user: int,
+        extra: Extra | None = None,
+        deadline: float | None = None,
+    ) -> bool:
+        """Whether something changed."""
+        now = asyncio.get_running_loop().time()
+        by = min(now + (plan.timeout or 10.0), deadline or math.inf)
+        is_new = [False]
+
+        def build() -> tuple[ops.Dml, ...]:
+            last_id = int(self._state.cluster.properties.get(LAST_ROUTINE_ID, 0))
+            found = routine_ops(plan, self._state.catalog, user, last_id)
+            is_new[0] = bool(found)
+            return found
+
+        ranges = (
+            whole_table(system.PICO_ROUTINE.id),
+            whole_table(system.PICO_PRIVILEGE.id),
+            one_key(system.PICO_PROPERTY.id, (LAST_ROUTINE_ID,)),
+        )
+        await self._propose(build, ranges, by, user, extra)
+        if plan.wait_applied == "globally" and extra is None:
+            await self._wait_everywhere(by)
+        return is_new[0]
 
     def verifier(self, password: str) -> str:
         """What is kept of a password; the verifier of one is taken as it is, as PostgreSQL does."""

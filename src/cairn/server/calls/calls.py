@@ -18,7 +18,6 @@ from cairn.model.errors import (
     InvalidParameter,
     TimedOut,
     UndefinedFunction,
-    Unsupported,
 )
 from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse, StatusResponse
 from cairn.model.topology import ConnectionType, Grade
@@ -48,7 +47,7 @@ async def call(caller: Caller, plan: CallPlan, values: Sequence[Any]) -> Any:
     """The answer of a call, as a JSON value."""
     name = plan.procedure
     if not name.startswith("cairn_"):
-        raise Unsupported("procedures are not supported", hint=f"only: {', '.join(sorted(CALLS))}")
+        raise UndefinedFunction(f"procedure {name} does not exist")
     function = CALLS.get(name)
     if function is None:
         raise UndefinedFunction(

@@ -1,33 +1,76 @@
-"""BEGIN to COMMIT: what a block of statements remembers, though each commits by itself."""
+"""BEGIN to COMMIT, as a session sees it: its state, its savepoints, and what its end does.
+
+What a block writes is kept by an `OpenBlock` until COMMIT. With `atomic_blocks = off` there is
+none: each statement commits by itself, and ROLLBACK can only say what stays.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from time import time
+from typing import Any
+
+import msgspec
 
 from cairn.model.errors import CairnError, InFailedTransaction
-from cairn.sql.plans import Plan, SessionPlan
+from cairn.node.statements.context import Context
+from cairn.node.statements.executor import Executor, Outcome
+from cairn.node.statements.open_block import OpenBlock
+from cairn.server.statements import Cached
+from cairn.sql.plans import Plan, PointRead, SessionPlan
 
 #: What ends or mends a block, and so is taken in a failed one too.
 ENDINGS = frozenset({"commit", "rollback", "rollback_to"})
-ACTIONS = ENDINGS | {"begin", "savepoint", "release"}
+ACTIONS = ENDINGS | {"begin", "savepoint", "release", "set_transaction"}
+_LEVEL = re.compile(
+    r"isolation\s+level\s+(serializable|repeatable\s+read|read\s+(?:un)?committed)", re.IGNORECASE
+)
+_READ_ONLY = re.compile(r"\bread\s+(only|write)\b", re.IGNORECASE)
+
+
+class Modes:
+    """How a transaction was asked for; None: nothing was said."""
+
+    def __init__(self, text: str | None) -> None:
+        level = _LEVEL.search(text or "")
+        access = _READ_ONLY.search(text or "")
+        self.level = None if level is None else " ".join(level[1].lower().split())
+        self.is_read_only = None if access is None else access[1].lower() == "only"
 
 
 class Block:
     """`status` is what ReadyForQuery tells: I outside of a block, T in one, E in a failed one."""
 
-    __slots__ = ("_ended", "_savepoints", "_written", "since", "status")
-
-    def __init__(self, ended: Callable[[], None]) -> None:
-        self._ended = ended
+    def __init__(self, executor: Executor, ended: Callable[[], None]) -> None:
+        self._executor, self._ended = executor, ended
         self.status = "I"
+        self.open: OpenBlock | None = None
+        self.level = ""  # of isolation, in the open block
         self.since: float | None = None  # when the open block began, by the clock of the wall
-        self._written = 0  # statements committed inside the open block
-        self._savepoints: list[tuple[str, int]] = []  # with how many were committed before
+        self._written = 0  # statements committed by themselves, where blocks are not atomic
+        self._savepoints: list[
+            tuple[str, int, int]
+        ] = []  # with their marks, and what was committed
+
+    @property
+    def committed(self) -> int:
+        """Statements of the open block that cannot be undone."""
+        return self._written if self.open is None else self.open.committed
 
     def wrote(self) -> None:
-        if self.status == "T":
+        """A statement committed by itself."""
+        if self.status != "T":
+            return
+        if self.open is not None:
+            self.open.wrote_alone()
+        else:
             self._written += 1
+
+    def check_alone(self, tag: str) -> None:
+        """Before a statement that commits by itself."""
+        if self.open is not None:
+            self.open.check_alone(tag)
 
     def fail(self) -> None:
         if self.status == "T":
@@ -41,26 +84,74 @@ class Block:
             return
         raise InFailedTransaction
 
-    def change(self, plan: SessionPlan, tag: str) -> tuple[str, tuple[str, ...]]:
-        """Carry it out; the tag to answer, and notices."""
+    # --- statements inside ------------------------------------------------------------------------
+
+    def now(self, cached: Cached, values: Sequence[Any], context: Context) -> Outcome | None:
+        """The outcome of a read in this turn, if it needs nothing of what the block has written."""
+        assert self.open is not None
+        if not self.open.reads_outside(cached):
+            return None
+        if cached.prepared.hidden:
+            context = msgspec.structs.replace(context, now=self.open.now)
+        outcome = self._executor.now(cached, values, context)
+        if outcome is not None:
+            self.open.note(cached, values, context, outcome)
+        return outcome
+
+    def may_hop(self, cached: Cached) -> bool:
+        """Whether it may be asked of its owner as outside of a block; `noted` has the answer."""
+        if self.open is None:
+            return True
+        is_plain = type(cached.prepared.plan) is PointRead and not cached.prepared.hidden
+        return is_plain and self.open.reads_outside(cached)
+
+    def noted(
+        self, cached: Cached, values: Sequence[Any], context: Context, outcome: Outcome
+    ) -> None:
+        if self.open is not None:
+            self.open.note(cached, values, context, outcome)
+
+    # --- its beginning and its end ----------------------------------------------------------------
+
+    def waits_to_commit(self, plan: SessionPlan) -> bool:
+        """Whether COMMIT takes longer than saying so."""
+        is_whole = plan.action == "commit" and self.status == "T" and self.open is not None
+        return is_whole and self.open is not None and self.open.has_work
+
+    async def commit(self, context: Context) -> None:
+        """What the block wrote; whatever comes of it, the block is over."""
+        assert self.open is not None
+        try:
+            await self.open.commit(context)
+        except BaseException:
+            self._end()
+            raise
+
+    def change(
+        self, plan: SessionPlan, tag: str, context: Context, default: Modes
+    ) -> tuple[str, tuple[str, ...]]:
+        """Carry it out; the tag to answer, and notices. COMMIT was done by `commit` before."""
         name = plan.name or ""
         match plan.action:
             case "begin" if self.status != "I":
                 return tag, ("there is already a transaction in progress",)
             case "begin":
-                self.status, self._written, self.since = "T", 0, time()
+                self._begin(Modes(plan.value), context, default)
+            case "set_transaction":
+                self._set_modes(Modes(plan.value))
             case "commit":
                 had_failed = self.status == "E"
                 self._end()
                 return ("ROLLBACK" if had_failed else tag), ()
             case "rollback":
-                written = self._written
+                written = self.committed
                 self._end()
                 if written:
                     raise _cannot_undo("ROLLBACK", written, "block")
             case "savepoint":
                 self._check_open("SAVEPOINT")
-                self._savepoints.append((name, self._written))
+                mark = 0 if self.open is None else self.open.mark
+                self._savepoints.append((name, mark, self.committed))
             case "release":
                 self._check_open("RELEASE SAVEPOINT")
                 del self._savepoints[self._place(name) :]
@@ -69,16 +160,35 @@ class Block:
                 self._return_to(self._place(name))
         return tag, ()
 
+    def _begin(self, modes: Modes, context: Context, default: Modes) -> None:
+        self.status, self._written, self.since = "T", 0, time()
+        if context.has_atomic_blocks:
+            self.open = OpenBlock(self._executor)
+            self._set_modes(default)
+            self._set_modes(modes)
+
+    def _set_modes(self, modes: Modes) -> None:
+        if self.open is None:
+            return
+        if modes.level is not None:
+            self.level = modes.level
+            self.open.is_strict = modes.level in ("serializable", "repeatable read")
+        if modes.is_read_only is not None:
+            self.open.is_read_only = modes.is_read_only
+
     def _end(self) -> None:
         self.status, self._written, self.since = "I", 0, None
+        self.open, self.level = None, ""
         self._savepoints.clear()
         self._ended()
 
     def _return_to(self, at: int) -> None:
-        """The savepoint itself stays. A block that failed goes on, unless it wrote in between."""
-        written = self._written - self._savepoints[at][1]
-        if written:
-            raise _cannot_undo("ROLLBACK TO SAVEPOINT", written, "savepoint")
+        """The savepoint itself stays. A failed block goes on."""
+        _, mark, committed = self._savepoints[at]
+        if self.committed > committed:
+            raise _cannot_undo("ROLLBACK TO SAVEPOINT", self.committed - committed, "savepoint")
+        if self.open is not None:
+            self.open.return_to(mark)
         del self._savepoints[at + 1 :]
         self.status = "T"
 
@@ -96,7 +206,7 @@ class Block:
 def _cannot_undo(what: str, count: int, since: str) -> CairnError:
     return CairnError(
         f"{what} cannot undo: {count} statement(s) of this {since} stay committed",
-        detail="each statement commits by itself",
+        detail="they committed by themselves",
         hint="undo them by statements of your own",
         sqlstate="25000",
     )

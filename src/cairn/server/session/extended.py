@@ -142,6 +142,8 @@ class Extended:
                 else:
                     count = len(result.rows)
                     outcome = Outcome(result.rows, count, prepared.complete(count))
+                    context = session.parameters.context
+                    session.block.noted(cached, portal.values, context, outcome)
                     self._finish_execute(portal, outcome, max_rows)
             except Exception as problem:
                 session.fail(owned(problem, "the answer of another instance"))

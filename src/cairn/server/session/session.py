@@ -23,6 +23,7 @@ from cairn.model.errors import (
     Expelled,
     QueryCanceled,
     StatementInvalidated,
+    Unsupported,
 )
 from cairn.model.unexpected import owned
 from cairn.node.statements.context import ASKED, LATE, Context, Travelled
@@ -38,7 +39,7 @@ from cairn.server.audit import Who, statement
 from cairn.server.caller import Caller
 from cairn.server.calls import calls
 from cairn.server.face import PgFace
-from cairn.server.session.blocks import ACTIONS, Block
+from cairn.server.session.blocks import ACTIONS, Block, Modes
 from cairn.server.session.copying import CopyIn, copy_out
 from cairn.server.session.extended import Extended
 from cairn.server.session.settings import Parameters, check_known
@@ -67,7 +68,7 @@ LINGER_S = 0.2
 HIGH_WATER = 8 * 1024 * 1024  # unsent bytes past which we stop reading from a client
 T = TypeVar("T")
 Encode = Callable[[Any], bytes]
-_WRITES = (*plans.CHANGES, plans.Returning)
+_WRITES = (*plans.CHANGES, plans.Returning, plans.BlockPlan)
 
 #: Between two statements, by what ReadyForQuery tells.
 _RESTING = {"I": "idle", "T": "idle in transaction", "E": "idle in transaction (aborted)"}
@@ -89,7 +90,7 @@ class Session(asyncio.Protocol):
         self.state: State = ENTERING
         self._rest: State = ENTERING  # the state between requests
         self.start_up, self.extended, self.simple = StartUp(self), Extended(self), Simple(self)
-        self.block = Block(self.book.end_transaction)
+        self.block = Block(face.executor, self.book.end_transaction)
         self.parameters = Parameters(face.instance.state)
         self.user, self.user_id = "", 0
         self.pid, self.cancel_key = 0, b""
@@ -391,11 +392,18 @@ class Session(asyncio.Protocol):
         """The outcome without waiting for anybody, for what can have one."""
         plan = cached.prepared.plan
         if type(plan) is plans.SessionPlan:
+            if self.block.waits_to_commit(plan):
+                return None
             return self._own(plan, cached.prepared.complete(0))
-        return self.face.executor.now(cached, values, self.parameters.context)
+        context = self.parameters.context
+        if self.block.open is not None:
+            return self.block.now(cached, values, context)
+        return self.face.executor.now(cached, values, context)
 
     def start(self, cached: Cached, values: Sequence[Any], done: Callable[[Any], None]) -> bool:
         """Begin what needs no task; `done` asks `is_back` first."""
+        if not self.block.may_hop(cached):
+            return False  # it becomes part of the block
         hop = self.face.executor.start(cached, values, self.parameters.context, done)
         if hop is None:
             return False
@@ -420,15 +428,21 @@ class Session(asyncio.Protocol):
     async def _run(self, cached: Cached, params: Sequence[Any]) -> Outcome:
         """What reads can be cancelled; from its first change on a statement runs on."""
         context, plan = self.running_context(), cached.prepared.plan
+        if isinstance(plan, plans.SessionPlan):
+            await self._ended(self.block.commit(context), context)
+            return self._own(plan, cached.prepared.complete(0))
         if isinstance(plan, plans.CallPlan):
             answer = await calls.call(Caller(self.face, context), plan, params)
             return Outcome([(answer,)], 1, cached.prepared.tag)
         travelled = Travelled()
         context = msgspec.structs.replace(context, takes_pieces=True, travelled=travelled)
-        outcome = await self._ended(self.face.executor.run(cached, params, context), context)
+        if self.block.open is not None:
+            outcome = await self._ended(self.block.open.run(cached, params, context), context)
+        else:
+            outcome = await self._ended(self.face.executor.run(cached, params, context), context)
+            if isinstance(plan, _WRITES):
+                self.block.wrote()
         self.hops = travelled.hops
-        if isinstance(plan, _WRITES):
-            self.block.wrote()
         if outcome.stale_s is not None:  # as a parameter that every driver can read
             told = str(round(outcome.stale_s * 1000))
             self.parameters.note("read_staleness_ms", told)
@@ -465,8 +479,14 @@ class Session(asyncio.Protocol):
         name, parameters = plan.name or "", self.parameters
         match plan.action:
             case action if action in ACTIONS:
-                tag, notices = self.block.change(plan, tag)
+                tag, notices = self.block.change(
+                    plan, tag, parameters.context, parameters.transaction_modes()
+                )
                 return Outcome(None, 0, tag, notices)
+            case "set_characteristics":
+                parameters.set_transaction_modes(Modes(plan.value))
+            case "show" if name == "transaction_isolation" and self.block.level:
+                return Outcome([(self.block.level,)], 1, tag)
             case "show" if name == "all":
                 listed = parameters.show_all()
                 return Outcome(listed, len(listed), tag)
@@ -490,10 +510,16 @@ class Session(asyncio.Protocol):
 
     async def copy_rows(self, plan: plans.CopyPlan) -> None:
         if plan.direction == "out":
+            if self.block.open is not None and self.block.open.has_written:
+                raise Unsupported(
+                    "COPY TO would not see what this block has written",
+                    hint="COMMIT first, or use SELECT",
+                )
             count = await copy_out(self, plan)
             self.pg.command_complete(f"COPY {count}")
             self.finished(count)
             return
+        self.block.check_alone("COPY")
         self._copy = CopyIn(self, plan)
         self.state = COPYING
         self.pg.copy_in_response(0, len(plan.columns))

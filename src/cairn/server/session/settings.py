@@ -14,6 +14,7 @@ from cairn.model.postgres_parameters import NAMES
 from cairn.model.values import INT64_MAX
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.statements.context import OF_CLUSTER, Context
+from cairn.server.session.blocks import Modes
 from cairn.sql.parse.parse import CHOICES, check_choice
 
 #: Settings of the cluster that a session may have otherwise, with what they are by themselves.
@@ -40,6 +41,12 @@ class Parameters:
     def _of_cluster(self) -> str:
         return str(self._state.setting("read_preference", "leader"))
 
+    def _has_atomic_blocks(self) -> bool:
+        told = self._values.get("atomic_blocks")
+        if told is None:
+            return bool(self._state.setting("atomic_blocks", True))
+        return _is_on(told)
+
     def _renew(self) -> None:
         """Whenever a parameter changes: statements only look at the context."""
         told = self._values.get
@@ -50,7 +57,8 @@ class Parameters:
             row_max=int(told("sql_motion_row_max", OF_CLUSTER)),
             opcode_max=int(told("sql_vdbe_opcode_max", OF_CLUSTER)),
             forward=told("forward", "on"),
-            is_unsafe=told("unsafe_system_writes", "off").lower() in ("on", "true", "1"),
+            is_unsafe=_is_on(told("unsafe_system_writes", "off")),
+            has_atomic_blocks=self._has_atomic_blocks(),
             timeout_s=read_duration_s("statement_timeout", told("statement_timeout", "0")),
         )
 
@@ -78,6 +86,20 @@ class Parameters:
             self._preference = self._of_cluster()
         self._renew()
 
+    def transaction_modes(self) -> Modes:
+        """What a block is that does not say otherwise."""
+        told = self._values.get
+        level = told("default_transaction_isolation", "")
+        access = _is_on(told("default_transaction_read_only", "off"))
+        return Modes(f"isolation level {level} {'read only' if access else ''}")
+
+    def set_transaction_modes(self, modes: Modes) -> None:
+        if modes.level is not None:
+            self._values["default_transaction_isolation"] = modes.level
+        if modes.is_read_only is not None:
+            shown = "on" if modes.is_read_only else "off"
+            self._values["default_transaction_read_only"] = shown
+
     def show(self, name: str) -> str:
         key = name.lower()
         if key in self._values:
@@ -100,6 +122,13 @@ class Parameters:
         }
         known["read_preference"] = self._preference
         return sorted((known | DEFAULTS | self._values).items())
+
+
+_ON, _OFF = ("on", "true", "1", "yes"), ("off", "false", "0", "no")
+
+
+def _is_on(value: str) -> bool:
+    return value.strip("'").lower() in _ON
 
 
 def check_known(name: str, catalog: Catalog) -> None:
@@ -135,6 +164,8 @@ def check(name: str, value: str) -> str:
             raise InvalidParameter(f"value for option {key} should be positive")
         if int(value) > INT64_MAX:
             raise InvalidParameter(f"value for option {key} is too large: {value}")
+    if key == "atomic_blocks" and value.strip("'").lower() not in (*_ON, *_OFF):
+        raise InvalidParameter(f'parameter "{name}" requires a Boolean value')
     check_choice(key, value)
     return value
 

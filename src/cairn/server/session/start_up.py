@@ -32,7 +32,8 @@ log = logging.getLogger("cairn.pg")
 #: Parameters that a client may give with its startup message.
 _SETTABLE = (
     *("read_preference", "read_concern", "forward", "sql_motion_row_max", "sql_vdbe_opcode_max"),
-    "statement_timeout",
+    *("statement_timeout", "atomic_blocks"),
+    *("default_transaction_isolation", "default_transaction_read_only"),
 )
 
 

@@ -16,8 +16,8 @@ from cairn.sim.cluster import world
 from cairn.sim.cluster.history import Result, run_seed
 from cairn.sim.cluster.queue_kills import run_all
 from cairn.sim.cluster.row_history import run_row_seed
+from cairn.sim.cluster.trial import BLOCK_KINDS, run_block_trial, run_trial
 from cairn.sim.cluster.trial import KINDS as TRIALS
-from cairn.sim.cluster.trial import run_trial
 from cairn.sim.ledger import Ended, Ledger, continue_ledger
 from cairn.sim.main import parse_seeds, say
 
@@ -25,6 +25,7 @@ KINDS: dict[str, Callable[[int], Result]] = {
     "cluster": run_seed,
     "rows": run_row_seed,
     **{name: run_trial(name) for name in ("mix", *TRIALS)},
+    **{f"blocks-{name}": run_block_trial(name) for name in BLOCK_KINDS},
 }
 CHECK_TWICE_EVERY = 25  # seeds that are run twice, to prove that a seed says it all
 

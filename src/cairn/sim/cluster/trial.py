@@ -15,6 +15,7 @@ import msgspec
 
 from cairn.model import ops
 from cairn.model.topology import Tier
+from cairn.sim.cluster.block_lists import Lists
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.history import BUCKETS, Result
 from cairn.sim.cluster.load import Load
@@ -82,6 +83,7 @@ class Trial:
         self.load = Load(self.world)
         is_strict = not self.kind.loses and (self.mode == "sync" or self.kind.is_planned)
         groups = 4 * self.kind.replicasets
+        self.registers: Registers | Lists
         self.registers = Registers(self.load, chance, groups=groups, is_strict=is_strict)
         self.nemesis = Nemesis(self.world, chance)
         names = [f"n{number}" for number in range(1, size * self.kind.replicasets + 1)]
@@ -159,6 +161,22 @@ class Trial:
             for table in node.instance.state.catalog.tables.values():
                 if not table.operable:
                     raise Violation(f"table {table.name} stays unusable at {node}")
+
+
+class BlockTrial(Trial):
+    """The same blows against clients that use blocks, where nothing acknowledged may be lost."""
+
+    def __init__(self, seed: int, name: str) -> None:
+        super().__init__(seed, name, None if KINDS[name].is_planned else "sync")
+        self.registers = Lists(self.load, self.chance, groups=2 * self.kind.replicasets)
+
+
+#: Kinds of blows that are tried on blocks as well.
+BLOCK_KINDS = tuple(name for name, kind in KINDS.items() if not kind.loses)
+
+
+def run_block_trial(name: str) -> Callable[[int], Result]:
+    return lambda seed: BlockTrial(seed, name).run()
 
 
 def run_trial(name: str) -> Callable[[int], Result]:

@@ -51,6 +51,10 @@ class Cursor:
             return True
         return False
 
+    def looking_at_op(self, op: str) -> bool:
+        token = self.peek()
+        return token is not None and token.is_op(op)
+
     def expect_op(self, op: str) -> None:
         if not self.accept_op(op):
             raise self.error()

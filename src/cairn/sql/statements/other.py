@@ -137,8 +137,8 @@ def _rights(cursor: Cursor, catalog: Catalog, action: str, link: str) -> OtherSt
         object_type = cursor.accept_one("table", "user", "role", "procedure")
         if object_type is None:
             raise cursor.error()
-    if object_type == "procedure":
-        raise Unsupported("procedures are not supported")
+    if object_type == "procedure" and cursor.looking_at_op("("):
+        cursor.skip_parens()  # a name has one procedure: its types say no more
     for each in (privilege, *more):
         if each in WRITES and object_type != "table":
             raise CairnError(
@@ -241,10 +241,10 @@ def _alter_system_reset(cursor: Cursor, catalog: Catalog) -> OtherStatement:
 
 
 def _set(cursor: Cursor, catalog: Catalog) -> OtherStatement:
-    if cursor.accept("transaction") or cursor.accept(
-        "session", "characteristics", "as", "transaction"
-    ):
+    if cursor.accept("transaction"):
         return OtherStatement("SET", SessionPlan("set_transaction", value=cursor.rest()))
+    if cursor.accept("session", "characteristics", "as", "transaction"):
+        return OtherStatement("SET", SessionPlan("set_characteristics", value=cursor.rest()))
     cursor.accept_one("session", "local")
     if cursor.accept("time", "zone"):
         name = "timezone"

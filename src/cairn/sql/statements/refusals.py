@@ -7,9 +7,6 @@ from cairn.sql.statements.cursor import Cursor
 
 #: Statements of the reference, or of PostgreSQL, that Cairn refuses by name.
 REFUSED: tuple[tuple[str, ...], ...] = (
-    ("create", "procedure"),
-    ("drop", "procedure"),
-    ("alter", "procedure"),
     ("create", "plugin"),
     ("drop", "plugin"),
     ("alter", "plugin"),
@@ -23,7 +20,8 @@ REFUSED: tuple[tuple[str, ...], ...] = (
     ("create", "materialized"),
     ("create", "temp"),
     ("create", "temporary"),
-    ("create", "or"),
+    ("create", "or", "replace", "view"),
+    ("create", "or", "replace", "function"),
     ("audit", "policy"),
     ("alter", "role"),
     ("backup",),

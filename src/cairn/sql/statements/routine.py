@@ -1,0 +1,108 @@
+"""CREATE, ALTER and DROP PROCEDURE: a text with typed parameters, kept by the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from cairn.model.catalog import ALL_OBJECTS, Catalog
+from cairn.model.errors import LimitExceeded, UndefinedFunction, Unsupported
+from cairn.model.values import ColumnType
+from cairn.sql.plans import RoutinePlan
+from cairn.sql.statements.common import Right, Tail, read_tail
+from cairn.sql.statements.cursor import Cursor
+from cairn.sql.statements.table import read_type
+
+MAX_PARAMS = 30
+
+
+@dataclass(frozen=True)
+class RoutineStatement:
+    tag: str
+    plan: RoutinePlan
+    rights: tuple[Right, ...]
+
+
+def parse_routine(cursor: Cursor, catalog: Catalog) -> RoutineStatement | None:
+    """None when it is something else."""
+    if cursor.accept("create", "procedure"):
+        return _create(cursor, replaces=False)
+    if cursor.accept("create", "or", "replace", "procedure"):
+        return _create(cursor, replaces=True)
+    if cursor.accept("drop", "procedure"):
+        quiet = cursor.accept("if", "exists")
+        plan = RoutinePlan("drop", cursor.name(), _params(cursor), if_exists=quiet)
+        cursor.accept_one("cascade", "restrict")  # nothing depends on a procedure
+        return _of_known("DROP PROCEDURE", _finished(cursor, plan), "drop", catalog)
+    if cursor.accept("alter", "procedure"):
+        name, params = cursor.name(), _params(cursor)
+        cursor.expect("rename", "to")
+        plan = RoutinePlan("rename", name, params, new_name=cursor.name())
+        return _of_known("ALTER PROCEDURE", _finished(cursor, plan), "alter", catalog)
+    return None
+
+
+def _create(cursor: Cursor, *, replaces: bool) -> RoutineStatement:
+    """`name(types) [LANGUAGE SQL] [SECURITY INVOKER] AS 'body'`, in any order after the types."""
+    quiet = cursor.accept("if", "not", "exists")
+    name = cursor.name()
+    if name.startswith(("cairn_", "pico_", "_")):
+        raise Unsupported(f"names like {name} belong to the system")
+    params = _params(cursor)
+    if params is None:
+        raise cursor.error()
+    body: str | None = None
+    tail = Tail()
+    while cursor.peek() is not None:
+        if cursor.accept("language"):
+            if cursor.take().value.lower() != "sql":
+                raise Unsupported("procedures are written in LANGUAGE SQL")
+        elif cursor.accept("security"):
+            if not cursor.accept("invoker"):
+                raise Unsupported("SECURITY DEFINER is not supported: the caller's rights count")
+        elif cursor.accept("as"):
+            body = cursor.string()
+        elif not read_tail(cursor, tail):
+            raise cursor.error()
+    if body is None:
+        raise cursor.error()
+    plan = RoutinePlan(
+        "create",
+        name,
+        params,
+        body,
+        replaces=replaces,
+        if_exists=quiet,
+        timeout=tail.timeout,
+        wait_applied=tail.wait,
+    )
+    return RoutineStatement("CREATE PROCEDURE", plan, (("create", "procedure", ALL_OBJECTS, name),))
+
+
+def _params(cursor: Cursor) -> tuple[ColumnType, ...] | None:
+    if not cursor.accept_op("("):
+        return None
+    found: list[ColumnType] = []
+    while not cursor.accept_op(")"):
+        if found:
+            cursor.expect_op(",")
+        found.append(read_type(cursor)[0])
+        if len(found) > MAX_PARAMS:
+            raise LimitExceeded(f"a procedure has at most {MAX_PARAMS} parameters")
+    return tuple(found)
+
+
+def _finished(cursor: Cursor, plan: RoutinePlan) -> RoutinePlan:
+    tail = Tail()
+    while read_tail(cursor, tail):
+        pass
+    cursor.end()
+    return replace(plan, timeout=tail.timeout, wait_applied=tail.wait)
+
+
+def _of_known(tag: str, plan: RoutinePlan, right: str, catalog: Catalog) -> RoutineStatement:
+    known = catalog.routines.get(plan.name)
+    if known is None:
+        if plan.if_exists:
+            return RoutineStatement(tag, plan, ())
+        raise UndefinedFunction(f"procedure {plan.name} does not exist")
+    return RoutineStatement(tag, plan, ((right, "procedure", known.id, plan.name),))
