@@ -107,7 +107,15 @@ def test_a_login_is_a_cookie_that_no_script_and_no_other_site_gets(browser: Brow
 
 
 @pytest.mark.parametrize(
-    ("user", "password"), [("admin", "wrong"), ("nobody", "x"), ("", ""), ("guest", "")]
+    ("user", "password"),
+    [
+        ("admin", "wrong"),
+        ("nobody", "x"),
+        ("", ""),
+        ("guest", ""),
+        ("admin", "\x00\u0007"),
+        ("admin", "x" * 10_000),
+    ],
 )
 def test_whoever_has_no_password_gets_the_same_answer(
     browser: Browser, user: str, password: str

@@ -3,7 +3,7 @@
 import { h, draw, by } from "./dom.js";
 import { banner, figures, cluster, bucketMap, links } from "./cluster.js";
 import { History, charts, timeAt } from "./charts.js";
-import { TABS, tab, queryBox, signalSql, shapeSql, objects, errorText } from "./tabs.js";
+import { TABS, tab, queryBox, signalSql, shapeSql, sheet, errorText } from "./tabs.js";
 import { Events, history } from "./events.js";
 
 const PARTS = { "": "Overview", links: "Links", tables: "Tables", sessions: "Sessions", statements: "Statements",
@@ -199,10 +199,12 @@ const actions = {
     state.asked.sessions = 0;
   },
   async shape({ table }) {
-    const answer = await sql(shapeSql(table));
-    if (answer.error) { alert(errorText(answer.error)); return; }
-    alert(`${table}\n\n${objects(answer).map((row) => `${row.column_name}  ${row.data_type}${row.is_nullable === "NO" ? "  not null" : ""}`).join("\n")}`);
+    const answers = {};
+    for (const [name, text] of Object.entries(shapeSql(table))) answers[name] = await sql(text);
+    by("sheet").replaceChildren(...sheet(table, answers).flat(Infinity));
+    by("sheet").showModal();
   },
+  close() { by("sheet").close(); },
   explain({ sql: text }) { toQuery(text); runQuery(`EXPLAIN ${text}`); },
   run() { runQuery(by("sql").value); },
   plan() { runQuery(`EXPLAIN ${by("sql").value}`); },
