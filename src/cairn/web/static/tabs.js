@@ -132,6 +132,7 @@ export function queryBox(state) {
     h("div", { class: "tools" },
       h("button", { type: "button", class: "main", "data-action": "run", disabled: state.isAsking }, "Run"),
       h("button", { type: "button", "data-action": "plan", disabled: state.isAsking }, "Explain"),
+      h("button", { type: "button", "data-action": "stop", disabled: !state.isAsking }, "Stop"),
       h("span", { class: "mute", role: "status" }, state.isAsking ? "running …" : answer?.took_ms !== undefined ? `${answer.tag} · ${ms(answer.took_ms)}${answer.is_all ? "" : " · the first rows only"}` : "")),
     answer?.error && h("p", { class: "error", role: "alert" }, errorText(answer.error)),
     (answer?.notices ?? []).map((notice) => h("p", { class: "mute" }, notice)),
