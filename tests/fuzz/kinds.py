@@ -289,12 +289,20 @@ def valued(chance: random.Random, info: Any, depth: int = 0) -> Any:
 
 # --- HTTP -----------------------------------------------------------------------------------------
 
-_PATHS = ("/", "/metrics", "/api/v1/status", "/api/v1/health/ready", "/nothing", "/%ff/../..", "*")
+_PATHS = (
+    *("/", "/metrics", "/api/v1/status", "/api/v1/health/ready", "/nothing", "/%ff/../..", "*"),
+    *("/api/v1/overview", "/api/v1/samples?since=1e999", "/api/v1/events?after=1:2"),
+    *("/api/v1/login", "/api/v1/logout", "/api/v1/query", "/static/console.js", "/static/%2e%2e/x"),
+)
+_BODIES = (
+    *(b"", b"x" * 5_000, b"5\r\nhello\r\n0\r\n\r\n"),
+    *(b'{"user": "admin", "password": "x"}', b'{"ticket": "AAAA"}', b'{"sql": "SELECT 1"}'),
+)
 
 
 def http(target: Target, chance: random.Random) -> None:
     verb = chance.choice(("GET", "POST", "HEAD", "OPTIONS", "PUT", "BREW", "CONNECT"))
-    body = chance.choice((b"", b"x" * 5_000, b"5\r\nhello\r\n0\r\n\r\n"))
+    body = chance.choice(_BODIES)
     head = chance.choice(
         (
             "Connection: close",
@@ -303,6 +311,8 @@ def http(target: Target, chance: random.Random) -> None:
             f"X-Long: {'x' * chance.choice((10, 5_000, 70_000))}",
             "Upgrade: websocket\r\nConnection: upgrade",
             "Expect: 100-continue",
+            f"X-Cairn: console\r\nContent-Length: {len(body)}",
+            "Cookie: cairn_00000000=AAAA; " + "x=y; " * 50,
         )
     )
     path = chance.choice(_PATHS) + chance.choice(("", "?a=b", "?" + "x" * 5_000))

@@ -92,10 +92,12 @@ def test_a_long_text_is_kept_short() -> None:
 def test_only_what_takes_long_is_slow() -> None:
     statistics, told = Statistics(), []
     statistics.slow_s = 0.5
-    statistics.on_slow = lambda seen, took_s, rows, hops: told.append((seen.query, took_s, rows))
+    statistics.on_slow.append(
+        lambda seen, took_s, rows, hops: told.append((seen.query, took_s, rows, hops))
+    )
     run(statistics, "quick", 0.499)
     run(statistics, "slow", 0.5)
-    assert told == [("slow", 0.5, 1)]
+    assert told == [("slow", 0.5, 1, 0)]
 
 
 def test_an_hour_of_samples_is_kept_and_no_more() -> None:

@@ -206,6 +206,21 @@ def test_a_slow_statement_of_any_kind_is_noted(cluster: Cluster) -> None:
     assert "cairn.bug" not in node.log()
 
 
+def test_an_administrator_begins_counting_anew(cluster: Cluster) -> None:
+    node = cluster["i1"]
+    for name in ("i1", "i2"):
+        cluster[name].sql("SELECT 1, 2, 3, 4, 5")
+    shown = "SELECT $1, $2, $3, $4, $5"
+    assert counted(node, shown, "instance, calls") == [("i1", 1), ("i2", 1)]
+    denied = pytest.raises(psycopg.errors.InsufficientPrivilege)
+    with users(node, "ann"), session(node, "ann") as ann, denied:
+        ann.execute("CALL cairn_forget_statements()")
+    assert node.sql("CALL cairn_forget_statements()") == [({"forgotten": "i1"},)]
+    assert counted(node, shown, "instance, calls") == [("i2", 1)]
+    node.sql("SELECT 1, 2, 3, 4, 5")  # by the plan that was made before
+    assert counted(node, shown, "instance, calls") == [("i1", 1), ("i2", 1)]
+
+
 def test_an_instance_says_that_it_is_no_standby(cluster: Cluster) -> None:
     ask = "SELECT pg_is_in_recovery(), pg_postmaster_start_time() < now()"
     assert cluster["i1"].sql(ask) == [(False, True)]

@@ -41,6 +41,12 @@ class Page:
         """Until the text is there."""
         self.page.locator(selector, has_text=text).first.wait_for(timeout=timeout_s * 1000)
 
+    def go_to(self, part: str) -> None:
+        """Another part of the console, until it is drawn."""
+        self.page.evaluate("part => location.hash = `#/${part}`", part)
+        self.page.locator(f"nav a[href='#/{part}'][aria-current=page]").wait_for()
+        self.page.locator("main h1").first.wait_for(state="attached")
+
     def log_in(self, password: str) -> None:
         self.page.fill("#user", "admin")
         self.page.fill("#password", password)

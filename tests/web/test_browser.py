@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from tests.cluster.harness import PASSWORD, eventually
+from tests.server.test_activity import LONG
 from tests.web.chromium import Page, chromium
 from tests.web.conftest import Watched
 
@@ -66,6 +67,10 @@ def test_a_stranger_logs_in_and_asks(page: Page, watched: Watched) -> None:
     page.page.fill("#sql", "SELECT * FROM _pico_tier WHERE name = 'default'")
     page.page.click("button[data-action=plan]")
     page.page.locator(".plan li").first.wait_for()
+    page.page.fill("#sql", LONG)
+    page.page.click("button[data-action=run]")
+    page.page.click("button[data-action=stop]")
+    page.wait("stopped", "[role=alert]")
     page.page.fill("#sql", "SELEC")
     page.page.click("button[data-action=run]")
     page.wait("42601", "[role=alert]")
@@ -88,6 +93,9 @@ def test_nothing_that_people_name_or_write_becomes_html(page: Page, watched: Wat
                 page.wait("<img src=x onerror=", "td")
             page.page.click("nav a[href='#/tables']")
             page.page.locator("tr", has_text="<img").locator("button").first.click()
+            page.wait("<img src=x onerror=", "dialog h1")
+            page.wait("bigint", "dialog td")
+            page.page.keyboard.press("Escape")
             page.page.click("nav a[href='#/query']")
             page.page.fill("#sql", f"SELECT '{HOSTILE}' AS \"{name}\"")
             page.page.click("button[data-action=run]")
@@ -141,8 +149,7 @@ def test_it_fits_a_phone_and_works_by_keyboard(opened: Open, watched: Watched, s
         page.wait("i2")
         assert page.page.evaluate("document.documentElement.dataset.theme") == scheme
         for part in ("", "links", "history", "query"):
-            page.page.evaluate("part => location.hash = `#/${part}`", part)
-            page.page.wait_for_timeout(300)
+            page.go_to(part)
             wide = page.page.evaluate("document.documentElement.scrollWidth")
             assert (part, wide) == (part, 360)
         page.page.evaluate("location.hash = '#/'")
@@ -166,8 +173,7 @@ def test_every_control_and_picture_has_a_name(page: Page) -> None:
             || e.labels?.length || e.querySelector('caption')))
         .map(e => e.outerHTML)"""
     for part in ("", "links", "history"):
-        page.page.evaluate("part => location.hash = `#/${part}`", part)
-        page.page.wait_for_timeout(500)
+        page.go_to(part)
         assert page.page.evaluate(unnamed) == []
         assert page.page.locator("h1").count() == 1
     assert page.page.locator("[aria-current=page]").count() == 1

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from cairn.web.asking import TOGETHER
 from tests.cluster.harness import eventually
+from tests.server.test_activity import LONG
 from tests.server.test_users import PASSWORD as USERS_PASSWORD
 from tests.server.test_users import users
 from tests.web.browsing import OWN, Browser
@@ -107,7 +109,15 @@ def test_a_login_is_a_cookie_that_no_script_and_no_other_site_gets(browser: Brow
 
 
 @pytest.mark.parametrize(
-    ("user", "password"), [("admin", "wrong"), ("nobody", "x"), ("", ""), ("guest", "")]
+    ("user", "password"),
+    [
+        ("admin", "wrong"),
+        ("nobody", "x"),
+        ("", ""),
+        ("guest", ""),
+        ("admin", "\x00\u0007"),
+        ("admin", "x" * 10_000),
+    ],
 )
 def test_whoever_has_no_password_gets_the_same_answer(
     browser: Browser, user: str, password: str
@@ -322,6 +332,43 @@ def test_a_bad_statement_is_refused_and_the_instance_goes_on(
     assert admin.query("SELECT 1")[1]["rows"] == [[1]]
 
 
+def failures(watched: Watched) -> int:
+    shown = "SELECT count(*) FROM generate_series($1, $2) a, generate_series($3, $4) b"
+    told = watched["i1"].sql(
+        f"SELECT sum(errors) FROM _cairn_statements WHERE instance = 'i1' AND query = '{shown}'"
+    )
+    return int(told[0][0] or 0)
+
+
+def test_whoever_goes_away_ends_their_statement(watched: Watched, admin: Browser) -> None:
+    before = failures(watched)
+    with pytest.raises(TimeoutError):
+        admin.query(LONG, timeout_s=1.0)
+    eventually(lambda: failures(watched) == before + 1, "the end of the statement", 10)
+
+
+@pytest.mark.slow
+def test_a_statement_that_never_ends_is_ended(admin: Browser) -> None:
+    code, told = admin.query(LONG, timeout_s=60.0)
+    assert (code, told["error"]["sqlstate"]) == (400, "57014")
+    assert told["error"]["message"] == "canceling statement due to statement timeout"
+
+
+def test_consoles_of_an_instance_run_so_many_statements_and_no_more(watched: Watched) -> None:
+    before = failures(watched)
+    browsers = [watched.browser("i1") for _ in range(TOGETHER + 1)]
+    for browser in browsers:
+        browser.log_in()
+    sockets = [browser.send("/api/v1/query", {"sql": LONG}) for browser in browsers[:-1]]
+    try:
+        eventually(lambda: browsers[-1].query("SELECT 1")[0] == 429, "that it is too much")
+    finally:
+        for connection in sockets:
+            connection.close()
+    eventually(lambda: browsers[-1].query("SELECT 1")[0] == 200, "that there is room again")
+    eventually(lambda: failures(watched) >= before + TOGETHER, "the end of all", 20)
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b'{"sql": 1}', b"\xff\xfe", b"[" * 100_000, b'{"sql": "\\ud800"}']
 )
@@ -353,14 +400,22 @@ def _is_gone(session: Any) -> bool:
 
 
 def test_what_is_done_over_http_is_in_the_audit_log(watched: Watched, admin: Browser) -> None:
+    admin.log_in("admin", "wrong")
     admin.query("ALTER SYSTEM SET sql_motion_row_max = 12345")
     admin.query("ALTER SYSTEM RESET sql_motion_row_max")
 
     def noted() -> bool:
         lines = (watched["i1"].dir / "audit.log").read_text().splitlines()
-        return any(
-            line["event"] == "settings" and "12345" in line["statement"] and line["user"] == "admin"
+        told = [
+            {key: line[key] for key in line if key not in ("time", "pid", "untold")}
             for line in map(json.loads, lines)
+        ]
+        who = {"user": "admin", "address": "127.0.0.1"}
+        change = {"statement": "ALTER SYSTEM SET sql_motion_row_max = 12345", "outcome": "done"}
+        return (
+            {"event": "login", **who, "door": "http"} in told
+            and {"event": "login_refused", **who, "why": "wrong password"} in told
+            and {"event": "settings", **who, **change} in told
         )
 
-    eventually(noted, "the line of the change")
+    eventually(noted, "the lines of the login, the refusal and the change")

@@ -94,7 +94,7 @@ def test_a_replicaset_without_a_master_is_told_with_its_buckets() -> None:
         ),
         Problem(
             WARNING,
-            "i3 is Offline",
+            "i3 is Offline: r2 has 0 of 1 copies of its rows",
             "Start it again; its rows catch up. `cairn expel` if it never comes back.",
         ),
     ]
@@ -157,11 +157,11 @@ def test_a_busy_event_loop() -> None:
 def test_moves_are_news_and_no_problem() -> None:
     moves = [{"rows_to_do": 1500, "waits_for": ""}, {"rows_to_do": None, "waits_for": ""}]
     told = judge(status(moves=moves), {})
-    assert [each.level for each in told] == [GOOD, INFO]
-    assert told[1].title == "Buckets are moving: 2 moves, 1,500 rows to go"
+    assert [each.level for each in told] == [INFO, GOOD]
+    assert told[0].title == "Buckets are moving: 2 moves, 1,500 rows to go"
 
 
 def test_one_that_joins_is_news() -> None:
     joining = instance("i4", "r2", current_state="Replicated(1)")
     told = judge(status(joining), {})
-    assert told[1] == Problem(INFO, "i4 is Replicated and becomes Online")
+    assert told[0] == Problem(INFO, "i4 is Replicated and becomes Online")

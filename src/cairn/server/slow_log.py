@@ -42,7 +42,7 @@ class SlowLog:
         self._lines = LineLog(directory / NAME, limits)
         self._statistics, self._executor, self._user_name = statistics, executor, user_name
         self._is_explaining = False
-        statistics.on_slow = self._slow
+        statistics.on_slow.append(self._slow)
 
     def set_threshold(self, milliseconds: float) -> None:
         """0: none is slow."""

@@ -30,25 +30,42 @@ TOGETHER = 8  # statements of all consoles of this instance
 SAFE = 2**53  # JavaScript knows no larger whole number
 
 
+class Running:
+    """One statement on its way. `stop` ends what can be ended: reading, not a write half-way."""
+
+    def __init__(self) -> None:
+        self.cancelled = threading.Event()
+        self._reading: asyncio.Task[Any] | None = None
+
+    def stop(self) -> None:
+        self.cancelled.set()
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def watch(self, reading: asyncio.Task[Any] | None) -> None:
+        self._reading = reading
+        if reading is not None and self.cancelled.is_set():
+            reading.cancel()
+
+
 class Asking:
     def __init__(self, face: PgFace) -> None:
         self._face = face
         self._running = 0
 
-    async def run(self, user: User, address: str, text: str) -> dict[str, Any]:
+    async def run(self, user: User, address: str, text: str, running: Running) -> dict[str, Any]:
         if self._running >= TOGETHER:
             raise TooBusy("too many statements of consoles run on this instance; try again")
         if not text.strip():
             raise InvalidParameter("there is no statement")
         self._running += 1
         try:
-            return await self._run(user, address, text.encode("utf-8", "replace"))
+            return await self._run(user, address, text.encode("utf-8", "replace"), running)
         finally:
             self._running -= 1
 
-    async def _run(self, user: User, address: str, text: bytes) -> dict[str, Any]:
+    async def _run(self, user: User, address: str, text: bytes, running: Running) -> dict[str, Any]:
         face, loop = self._face, asyncio.get_running_loop()
-        cancelled = threading.Event()
         context = Context(
             user_id=user.id,
             user=user.name,
@@ -56,12 +73,13 @@ class Asking:
             row_max=OF_CLUSTER,
             opcode_max=OF_CLUSTER,
             deadline=loop.time() + TIMEOUT_S,
-            cancelled=cancelled,
+            cancelled=running.cancelled,
+            watch=running.watch,
             takes_pieces=True,
             face=face,
         )
         assert context.deadline is not None
-        timer = loop.call_at(context.deadline, cancelled.set)
+        timer = loop.call_at(context.deadline, running.stop)
         begun, statistics = perf_counter(), face.statistics
         cached: Cached | None = None
         try:

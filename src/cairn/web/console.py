@@ -6,7 +6,8 @@ statement like any other, run with the rights of that user.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from importlib.resources import files
 from typing import Any
@@ -26,7 +27,7 @@ from cairn.model.errors import (
 from cairn.model.unexpected import owned
 from cairn.server.calls.calls import cluster_status
 from cairn.server.face import PgFace
-from cairn.web.asking import Asking
+from cairn.web.asking import Asking, Running
 from cairn.web.logins import SESSION_S, Logins, TooBusy, User, address_of, is_own_page
 from cairn.web.overview import Overview
 
@@ -212,7 +213,29 @@ class Console:
         user = self._logins.user_of(request)
         if user is None:
             raise NoLogin
-        return await self._asking.run(user, address_of(request), question.sql)
+        running = Running()
+        work = self._asking.run(user, address_of(request), question.sql, running)
+        return await _unless_gone(request, work, running)
+
+
+async def _unless_gone(
+    request: Request, work: Coroutine[Any, Any, dict[str, Any]], running: Running
+) -> dict[str, Any]:
+    """Whoever closes the page, or stops it, does not want the answer any more."""
+    loop = asyncio.get_running_loop()
+    answer, gone = loop.create_task(work), loop.create_task(_gone(request))
+    try:
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            running.stop()
+        return await answer
+    finally:
+        gone.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _position(text: str | None) -> tuple[int, int] | None:

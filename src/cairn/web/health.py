@@ -40,11 +40,9 @@ def judge(status: Status, samples: Mapping[str, Sample]) -> list[Problem]:
         *_loops(samples),
         *_moves(status),
     ]
-    found.sort(key=lambda problem: _ORDER.index(problem.level))
-    if not found or found[0].level == INFO:
+    if all(problem.level == INFO for problem in found):
         found.append(_well(status))
-        found.sort(key=lambda problem: problem.level != GOOD)
-    return found
+    return sorted(found, key=lambda problem: _ORDER.index(problem.level))
 
 
 def _named(names: list[str]) -> str:
@@ -142,13 +140,20 @@ def _instances(status: Status) -> list[Problem]:
         current, target, name = row["current_state"], row["target_state"], row["name"]
         if current.startswith("Offline"):
             action = "Start it again; its rows catch up. `cairn expel` if it never comes back."
-            found.append(Problem(WARNING, f"{name} is Offline", action))
+            title = f"{name} is Offline: {_copies(status, row['replicaset'])}"
+            found.append(Problem(WARNING, title, action))
         elif name in silent and name not in masters:
             found.append(Problem(WARNING, f"{name} does not answer", "Look at its machine."))
         elif current != target and not target.startswith(("Offline", "Expelled")):
             title = f"{name} is {_word(current)} and becomes {_word(target)}"
             found.append(Problem(INFO, title))
     return found
+
+
+def _copies(status: Status, replicaset: str) -> str:
+    rows = [row for row in status["instances"] if row["replicaset"] == replicaset]
+    live = sum(row["current_state"].startswith("Online") for row in rows)
+    return f"{replicaset} has {live} of {len(rows)} copies of its rows"
 
 
 def _word(grade: str) -> str:
@@ -191,7 +196,7 @@ def _loops(samples: Mapping[str, Sample]) -> list[Problem]:
 
 def _moves(status: Status) -> list[Problem]:
     moves = status["moves"]
-    if not moves:
+    if not moves or status["raft"]["leader"] is None:
         return []
     left = sum(move["rows_to_do"] or 0 for move in moves)
     title = f"Buckets are moving: {len(moves)} moves, {left:,} rows to go"

@@ -23,6 +23,7 @@ from starlette.requests import Request
 
 from cairn.model.errors import AuthenticationFailed, CairnError, InvalidAuthorization
 from cairn.pgwire.startup import StartupParams
+from cairn.server.audit import Who
 from cairn.server.face import PgFace
 from cairn.server.session.login import Login
 
@@ -93,15 +94,14 @@ class Logins:
                 await login.by_password(password)
         finally:
             self._waiting -= 1
+        self._face.audit.write("login", Who(name, address_of(request)), door="http")
         return self._made(login.user_id, "session", SESSION_S)
 
     def log_out(self, request: Request) -> None:
         """Here its token counts no more; elsewhere it ends by its time."""
         token = request.cookies.get(self.cookie, "")
         if self._read(token, "session") is not None:
-            self._ended[token] = None
-            if len(self._ended) > ENDED:
-                self._ended.popitem(last=False)
+            self._end(token)
 
     def ticket(self, user: User) -> str:
         return self._made(user.id, "ticket", TICKET_S)
@@ -110,8 +110,13 @@ class Logins:
         user = self._read(ticket, "ticket")
         if user is None:
             raise AuthenticationFailed("?")
-        self._ended[ticket] = None
+        self._end(ticket)
         return self._made(user.id, "session", SESSION_S)
+
+    def _end(self, token: str) -> None:
+        self._ended[token] = None
+        if len(self._ended) > ENDED:
+            self._ended.popitem(last=False)
 
     # --- tokens -----------------------------------------------------------------------------------
 

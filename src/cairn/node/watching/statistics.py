@@ -68,15 +68,15 @@ class Latency:
 
 
 class Statistics:
-    """Of one instance. `slow_s` is the time from which on a statement is slow; `on_slow` is told
-    of it by whoever knows its plan."""
+    """Of one instance. `slow_s` is the time from which on a statement is slow; those in `on_slow`
+    are told of it, with its seconds, rows and hops."""
 
     def __init__(self) -> None:
         self.latencies = tuple(Latency() for _ in Kind)
         self.errors: Counter[str] = Counter()  # by class: the first two characters of SQLSTATE
         self.rows = self.hops = self.bytes = 0
         self.slow_s = float("inf")
-        self.on_slow: Callable[[Seen, float, int, int], None] = lambda *_: None
+        self.on_slow: list[Callable[[Seen, float, int, int], None]] = []
         self.slow: deque[SlowStatement] = deque(maxlen=SLOW_KEPT)
         self.evicted = 0
         self._seen: dict[tuple[int, str], Seen] = {}
@@ -104,7 +104,8 @@ class Statistics:
         if not seen.is_kept:
             self._keep(seen)
         if took_s >= self.slow_s:
-            self.on_slow(seen, took_s, rows, hops)
+            for listener in self.on_slow:
+                listener(seen, took_s, rows, hops)
 
     def failed(self, seen: Seen | None, sqlstate: str) -> None:
         self.errors[sqlstate[:2]] += 1

@@ -46,10 +46,13 @@ export class History {
       const place = at(name), slots = new Map();
       for (const instance of chosen) for (const row of this.rows[instance]) {
         if (row[0] < from) continue;
-        const slot = Math.round(row[0] / 5) * 5, before = slots.get(slot);
-        slots.set(slot, before === undefined ? row[place] : chart.of === "sum" ? before + row[place] : Math.max(before, row[place]));
+        const slot = Math.round(row[0] / 5) * 5, [before, count] = slots.get(slot) ?? [0, 0];
+        slots.set(slot, [chart.of === "sum" ? before + row[place] : Math.max(before, row[place]), count + 1]);
       }
-      return [label, [...slots].sort((a, b) => a[0] - b[0])];
+      const points = [...slots].sort((a, b) => a[0] - b[0]).map(([time, [value, count]]) => [time, value, count]);
+      // Of the newest moment not everybody has told yet.
+      if (points.length > 1 && points.at(-1)[2] < points.at(-2)[2]) points.pop();
+      return [label, points];
     });
   }
 }

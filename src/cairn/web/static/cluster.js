@@ -1,5 +1,5 @@
 // The cluster drawn: who is there, who owns what, who follows whom.
-import { h, short, bytes, ms, percent } from "./dom.js";
+import { h, short, bytes, ms, percent, count } from "./dom.js";
 
 const word = (grade) => grade.split("(")[0];
 const LEVELS = { good: "✓", info: "i", warning: "!", critical: "✕" };
@@ -75,7 +75,7 @@ function instance(row, replicaset, state) {
     h("div", { class: "addresses" },
       Object.entries(row.addresses).filter(([, address]) => address).map(([way, address]) =>
         h("span", {}, `${way} `, h("button", { type: "button", "data-action": "copy", "data-text": address, title: "copy" }, address)))),
-    last && row.answers && h("div", { class: "mute" }, `CPU ${percent(last.cpu_percent)} · ${bytes(last.memory_bytes)} memory · ${bytes(last.disk_used_bytes)} on disk · ${short(last.sessions)} sessions`),
+    last && row.answers && h("div", { class: "mute" }, `CPU ${percent(last.cpu_percent)} · ${bytes(last.memory_bytes)} memory · ${bytes(last.disk_used_bytes)} on disk · ${count(last.sessions, "session")}`),
     lag && h("div", { class: "wait" }, lag),
     row.links.filter((link) => link.state === "stopped").map((link) =>
       h("div", { class: "no" }, `does not follow ${link.upstream}: ${link.problem}`)));
@@ -103,7 +103,7 @@ export function bucketMap(state) {
 const dot = (colour) => h("svg", { class: "dot", viewBox: "0 0 1 1", "aria-hidden": true }, h("rect", { class: `f${colour}`, width: 1, height: 1 }));
 
 function map(tier, ranges, colours) {
-  const count = tier.bucket_count, at = (bucket) => ((bucket - 1) / count) * 1000;
+  const last = tier.bucket_count, at = (bucket) => ((bucket - 1) / last) * 1000;
   const moving = ranges.filter((range) => range[4]).length;
   const label = `Buckets of tier ${tier.name}: ${ranges.length} ranges, ${moving} of them moving`;
   return h("svg", { class: "map", viewBox: "0 0 1000 56", role: "img", "aria-label": label },
@@ -115,7 +115,7 @@ function map(tier, ranges, colours) {
       next && h("rect", { class: "going", x: at(start), y: 4, width: at(end + 1) - at(start), height: 34 }),
       next && h("rect", { class: `f${colours[next] ?? 7}`, x: at(start), y: 38, width: at(end + 1) - at(start), height: 6 }),
     ]),
-    [1, Math.round(count / 2), count].map((bucket, place) => h("text", { x: at(bucket), y: 54, "text-anchor": ["start", "middle", "end"][place] }, bucket)));
+    [1, Math.round(last / 2), last].map((bucket, place) => h("text", { x: at(bucket), y: 54, "text-anchor": ["start", "middle", "end"][place] }, bucket)));
 }
 
 function moves(rows) {
@@ -136,9 +136,9 @@ function moves(rows) {
 /** Who follows whom: an arrow goes with the rows. */
 export function links(state) {
   const { status } = state.overview, colours = colouring(status.replicasets);
-  const places = {}, count = status.instances.length;
+  const places = {}, many = status.instances.length;
   status.instances.forEach((row, at) => {
-    const angle = (2 * Math.PI * at) / count - Math.PI / 2, wide = count > 1 ? 1 : 0;
+    const angle = (2 * Math.PI * at) / many - Math.PI / 2, wide = many > 1 ? 1 : 0;
     places[row.name] = [260 + wide * 190 * Math.cos(angle), 150 + wide * 105 * Math.sin(angle)];
   });
   const edges = status.instances.flatMap((row) => row.links.filter((link) => places[link.upstream]).map((link) => [link.upstream, row.name, link]));
@@ -152,7 +152,7 @@ export function links(state) {
   return [
     h("h1", {}, "Links"),
     h("p", { class: "mute" }, "Rows go along the arrows, inside each replicaset. A dashed arrow is a link that was stopped."),
-    h("div", { class: "card" }, h("svg", { class: "graph", viewBox: "0 0 520 300", role: "img", "aria-label": `${edges.length} links between ${count} instances; the table below has them` },
+    h("div", { class: "card" }, h("svg", { class: "graph", viewBox: "0 0 520 300", role: "img", "aria-label": `${edges.length} links between ${many} instances; the table below has them` },
       h("defs", {}, h("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse" },
         h("path", { class: "arrow", d: "M0 0L8 4L0 8z" }))),
       edges.map(line),

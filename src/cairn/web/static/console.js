@@ -3,7 +3,7 @@
 import { h, draw, by } from "./dom.js";
 import { banner, figures, cluster, bucketMap, links } from "./cluster.js";
 import { History, charts, timeAt } from "./charts.js";
-import { TABS, tab, queryBox, signalSql, shapeSql, objects, errorText } from "./tabs.js";
+import { TABS, tab, queryBox, signalSql, shapeSql, sheet, errorText } from "./tabs.js";
 import { Events, history } from "./events.js";
 
 const PARTS = { "": "Overview", links: "Links", tables: "Tables", sessions: "Sessions", statements: "Statements",
@@ -22,8 +22,8 @@ class Refused extends Error {
   constructor(status, error) { super(error.message); this.status = status; this.error = error; }
 }
 
-async function ask(path, body) {
-  const stop = new AbortController(), timer = setTimeout(() => stop.abort(), body ? 40000 : 6000);
+async function ask(path, body, stop = new AbortController()) {
+  const timer = setTimeout(() => stop.abort(), body ? 40000 : 6000);
   try {
     const answer = await fetch(path, {
       signal: stop.signal, cache: "no-store", credentials: "same-origin",
@@ -35,10 +35,11 @@ async function ask(path, body) {
   } finally { clearTimeout(timer); }
 }
 
-async function sql(text) {
+async function sql(text, stop) {
   try {
-    return await ask("/api/v1/query", { sql: text });
+    return await ask("/api/v1/query", { sql: text }, stop);
   } catch (problem) {
+    if (problem.name === "AbortError") return { error: { message: "stopped", sqlstate: "57014" } };
     if (!(problem instanceof Refused)) return { error: { message: "no answer", sqlstate: "08006" } };
     if (problem.status === 401) state.needsLogin = true;
     return { error: problem.error };
@@ -199,11 +200,14 @@ const actions = {
     state.asked.sessions = 0;
   },
   async shape({ table }) {
-    const answer = await sql(shapeSql(table));
-    if (answer.error) { alert(errorText(answer.error)); return; }
-    alert(`${table}\n\n${objects(answer).map((row) => `${row.column_name}  ${row.data_type}${row.is_nullable === "NO" ? "  not null" : ""}`).join("\n")}`);
+    const answers = {};
+    for (const [name, text] of Object.entries(shapeSql(table))) answers[name] = await sql(text);
+    by("sheet").replaceChildren(...sheet(table, answers).flat(Infinity));
+    by("sheet").showModal();
   },
+  close() { by("sheet").close(); },
   explain({ sql: text }) { toQuery(text); runQuery(`EXPLAIN ${text}`); },
+  stop() { state.stop?.abort(); },
   run() { runQuery(by("sql").value); },
   plan() { runQuery(`EXPLAIN ${by("sql").value}`); },
 };
@@ -216,9 +220,9 @@ function toQuery(text) {
 
 async function runQuery(text) {
   if (state.isAsking) return;
-  Object.assign(state, { isAsking: true });
+  Object.assign(state, { isAsking: true, stop: new AbortController() });
   show();
-  state.answers.query = await sql(text);
+  state.answers.query = await sql(text, state.stop);
   state.isAsking = false;
   show();
 }

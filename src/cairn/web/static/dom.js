@@ -62,8 +62,9 @@ export function short(value) {
   const digits = size >= 100 || (at === 0 && Number.isInteger(value)) ? 0 : size >= 10 ? 1 : size >= 1 || size === 0 ? 2 : 3;
   return (value < 0 ? "-" : "") + Number(size.toFixed(digits)) + UNITS[at];
 }
-export const bytes = (value) => (value === null || value === undefined ? "–" : `${short(value)}B`);
+export const bytes = (value) => (value === null || value === undefined ? "–" : `${short(value).replace(/([kMGT]?)$/, " $1B")}`);
 export const ms = (value) => (value === null || value === undefined ? "–" : value >= 1000 ? `${short(value / 1000)} s` : `${short(value)} ms`);
+export const count = (number, word) => `${short(number)} ${word}${number === 1 ? "" : "s"}`;
 export const percent = (value) => `${short(value)} %`;
 /** A time as PostgreSQL writes it: how long ago it was. */
 export function ago(text) {

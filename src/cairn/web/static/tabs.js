@@ -28,11 +28,11 @@ export const TABS = {
   statements: {
     title: "Statements", every: 5,
     sql: "SELECT query, kind, sum(calls) AS calls, sum(errors) AS errors, sum(total_ms) AS total_ms, sum(total_ms) / sum(calls) AS mean_ms, max(max_ms) AS max_ms, "
-      + "sum(rows) AS rows, sum(hops) AS hops, sum(bytes) AS bytes, sum(cache_hits) AS cache_hits FROM _cairn_statements WHERE query <> '<insufficient privilege>' GROUP BY query, kind ORDER BY 5 DESC LIMIT 200",
+      + "sum(rows) AS rows, sum(hops) AS hops, sum(bytes) AS bytes FROM _cairn_statements WHERE query <> '<insufficient privilege>' AND query NOT LIKE '%\_cairn\_%' GROUP BY query, kind ORDER BY 5 DESC LIMIT 200",
     order: ["total_ms", -1],
-    columns: [["query", "Statement", null, "", "text"], ["kind", "Kind"], ["calls", "Calls", short], ["errors", "Errors", short], ["total_ms", "Time in all", ms],
+    columns: [["query", "Statement", null, "", "text"], ["kind", "Kind"], ["calls", "Calls", short], ["errors", "Errors", short], ["total_ms", "Total", ms],
       ["mean_ms", "Mean", ms], ["max_ms", "Longest", ms], ["rows", "Rows", short], ["hops", "Hops", short, "questions to other instances"],
-      ["bytes", "Bytes", bytes], ["cache_hits", "Known plans", short]],
+      ["bytes", "Bytes", bytes]],
     row: (row) => /^(select|insert|update|delete)/.test(row.kind) && h("button", { type: "button", class: "small", "data-action": "explain", "data-sql": row.query }, "Plan"),
     empty: "No statement has run yet.",
   },
@@ -104,8 +104,22 @@ function table(name, columns, rows, tools, state, filter) {
 }
 
 export const signalSql = (what, instance, pid) => `CALL cairn_${what}(${quote(instance)}, ${Number(pid)})`;
-export const shapeSql = (table) =>
-  `SELECT column_name, data_type, is_nullable FROM information_schema.columns WHERE table_name = ${quote(table)} ORDER BY ordinal_position`;
+
+/** What is asked to show one table: its columns, its indexes, where its rows are. */
+export const shapeSql = (table) => ({
+  Columns: `SELECT column_name, data_type, is_nullable FROM information_schema.columns WHERE table_name = ${quote(table)} ORDER BY ordinal_position`,
+  Indexes: `SELECT indexname, indexdef FROM pg_catalog.pg_indexes WHERE tablename = ${quote(table)}`,
+  Rows: `SELECT replicaset, instance, rows, bytes, index_bytes, share FROM _cairn_table_stats WHERE table_name = ${quote(table)} ORDER BY replicaset`,
+});
+
+export function sheet(title, answers) {
+  return [
+    h("div", { class: "row" }, h("h1", { id: "sheet-title" }, title), h("span", { class: "space" }),
+      h("button", { type: "button", "data-action": "close" }, "Close")),
+    Object.entries(answers).map(([name, answer]) => [h("h2", {}, name),
+      answer.error ? h("p", { class: "error" }, errorText(answer.error)) : results(answer)]),
+  ];
+}
 
 // --- the query box --------------------------------------------------------------------------------
 
@@ -118,6 +132,7 @@ export function queryBox(state) {
     h("div", { class: "tools" },
       h("button", { type: "button", class: "main", "data-action": "run", disabled: state.isAsking }, "Run"),
       h("button", { type: "button", "data-action": "plan", disabled: state.isAsking }, "Explain"),
+      h("button", { type: "button", "data-action": "stop", disabled: !state.isAsking }, "Stop"),
       h("span", { class: "mute", role: "status" }, state.isAsking ? "running …" : answer?.took_ms !== undefined ? `${answer.tag} · ${ms(answer.took_ms)}${answer.is_all ? "" : " · the first rows only"}` : "")),
     answer?.error && h("p", { class: "error", role: "alert" }, errorText(answer.error)),
     (answer?.notices ?? []).map((notice) => h("p", { class: "mute" }, notice)),
