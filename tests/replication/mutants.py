@@ -62,7 +62,7 @@ MUTANTS = tuple(
         ),
         (
             *("10", "a read may begin in one epoch and end in another", EXECUTION),
-            *("and self.data.fence.epoch != epoch:", "and False:"),
+            *("if fence.epoch != epoch:", "if False:"),
             EPOCHS + "a_read_that_began_in_another_epoch_is_no_answer",
         ),
         (

@@ -201,11 +201,18 @@ class Execution:
         await self._check_stays(request, epoch)
 
     async def _check_stays(self, request: ReadRequest, epoch: int) -> None:
-        if request.preference == "leader" and request.tables and self.data.fence.epoch != epoch:
+        if request.preference == "leader" and request.tables:
+            await self._check_seen(epoch, is_local=request.is_local)
+
+    async def _check_seen(self, epoch: int, *, is_local: bool = False) -> None:
+        """What a master has seen in `epoch` is told when no failover can take it away.
+
+        `is_local`: who asks wants what is here, whether it stays or not.
+        """
+        fence = self.data.fence
+        if fence.epoch != epoch:
             raise NoMaster("another master was named while the rows were read", hint="try again")
-        if request.preference != "leader" or request.is_local or not request.tables:
-            return
-        if self.data.fence.is_sync:
+        if fence.is_sync and not is_local:
             await self._replication.acks.wait_readable(epoch)
 
     async def scan(
@@ -431,11 +438,7 @@ class Execution:
     async def check_looked(self, epoch: int) -> None:
         """What a block has seen in `epoch`, and did not write: may it be told?"""
         self.check_lease()
-        fence = self.data.fence
-        if fence.epoch != epoch:
-            raise NoMaster("another master was named while the block ran", hint="try again")
-        if fence.is_sync:
-            await self._replication.acks.wait_readable(epoch)
+        await self._check_seen(epoch)
 
     def write(self, request: WriteRequest) -> asyncio.Future[WriteResponse]:
         future: asyncio.Future[WriteResponse] = asyncio.get_running_loop().create_future()
