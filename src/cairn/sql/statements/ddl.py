@@ -148,7 +148,7 @@ Make = Callable[[Catalog, Table], Ddl | None]
 
 def _rename_table(name: str, new: str) -> Make:
     def make(catalog: Catalog, table: Table) -> Ddl | None:
-        if new in catalog.tables:
+        if new in catalog.tables or new in catalog.views:
             raise DuplicateTable(f"table {new} already exists")
         return RenameTable(table.id, name, new)
 
