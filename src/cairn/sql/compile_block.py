@@ -269,7 +269,8 @@ class _Planning:
         return BlockStep("run", prepared)
 
     def _let(self, step: WrittenStep) -> BlockStep:
-        is_query = step.words[0].is_op("(") and step.words[1].is_word(*_QUERIES)
+        first, second = [*step.words, step.words[0]][:2]
+        is_query = first.is_op("(") and second.is_word(*_QUERIES)
         prepared = self._query(step.words, is_expression=not is_query)
         place = step.words[0].start + 1
         if len(prepared.columns) != 1:
