@@ -154,7 +154,9 @@ def test_a_parameter_that_nobody_knows_is_refused(port: int) -> None:
             sql.execute(text)
 
 
-def test_several_tables_are_dropped_and_upkeep_says_that_there_is_none(port: int) -> None:
+def test_several_tables_are_emptied_and_dropped_and_upkeep_says_that_there_is_none(
+    port: int,
+) -> None:
     with connect(port) as sql:
         said: list[str | None] = []
         sql.add_notice_handler(lambda notice: said.append(notice.message_primary))
@@ -162,7 +164,14 @@ def test_several_tables_are_dropped_and_upkeep_says_that_there_is_none(port: int
         sql.execute("CREATE TABLE drop_b (id INT PRIMARY KEY) DISTRIBUTED GLOBALLY")
         with pytest.raises(psycopg.errors.UndefinedTable):
             sql.execute("DROP TABLE drop_a, nowhere")
-        assert sql.execute("SELECT count(*) FROM drop_a").fetchone() == (0,)
+        for name in ("drop_a", "drop_b"):
+            sql.execute(f"INSERT INTO {name} VALUES (1), (2)")
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            sql.execute("TRUNCATE drop_a, nowhere")
+        assert sql.execute("SELECT count(*) FROM drop_a").fetchone() == (2,)
+        assert sql.execute("TRUNCATE TABLE drop_a, drop_b").statusmessage == "TRUNCATE TABLE"
+        for name in ("drop_a", "drop_b"):
+            assert sql.execute(f"SELECT count(*) FROM {name}").fetchone() == (0,)
         for text in (
             "VACUUM",
             "VACUUM ANALYZE drop_a, drop_b",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
 
-from cairn.model.errors import CairnError
+from cairn.model.errors import BlockConflict, CairnError
 from cairn.model.rpc import BlockRequest, ReadRequest
 from cairn.node.statements import block_owner, open_block
 from cairn.node.statements.context import Context
@@ -117,12 +118,76 @@ def test_a_block_is_one_record_wherever_it_was_asked(at: str) -> None:
 
         await scene.world.loop.create_task(ask(), context=node.process.context)
         assert data.vclock[data.store.origin] == before + 1
-        query = "SELECT b FROM t WHERE a IN ($1, $2) ORDER BY a"
+        reading = InBlock(scene, node)
+        found = [list((await reading.run(LOOK, key)).rows) for key in (1000, 1001)]
+        assert found == [[("x!",)], [("x",)]]
 
-        async def look() -> Any:
-            return await executor.run(texts.statement(query), (1000, 1001), Context())
+    scene.world.run(live)
 
-        found = await scene.world.loop.create_task(look(), context=node.process.context)
-        assert list(found.rows) == [("x!",), ("x",)]
+
+class InBlock:
+    """A client's block at one instance."""
+
+    def __init__(self, scene: Triple, node: Any) -> None:
+        self._scene, self._node, self._texts = scene, node, _Texts(node)
+        self._open = open_block.OpenBlock(node.instance.executor)
+
+    async def run(self, text: str, *params: Any) -> Any:
+        statement = self._texts.statement(text)
+        return await self._inside(lambda: self._open.run(statement, params, Context()))
+
+    async def commit(self) -> None:
+        await self._inside(lambda: self._open.commit(Context()))
+
+    async def _inside(self, work: Any) -> Any:
+        context = self._node.process.context
+        return await self._scene.world.loop.create_task(work(), context=context)
+
+
+WRITE = "UPDATE t SET b = b || $2 WHERE a = $1"
+LOOK = "SELECT b FROM t WHERE a = $1"
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_block_outlives_its_master_if_what_it_saw_is_still_so(is_changed: bool) -> None:
+    scene = Triple("sync")
+
+    async def live() -> None:
+        await scene.ready()
+        first = InBlock(scene, scene.third)
+        await first.run("INSERT INTO t (a, b) VALUES ($1, $2)", 1000, "x")
+        await first.commit()
+        block = InBlock(scene, scene.third)
+        assert list((await block.run(LOOK, 1000)).rows) == [("x",)]
+        assert (await block.run(WRITE, 1000, "+mine")).count == 1
+        assert list((await block.run(LOOK, 1000)).rows) == [("x+mine",)]
+        scene.master.crash()
+        await scene.renamed()
+        if is_changed:
+            other = InBlock(scene, scene.third)
+            await other.run(WRITE, 1000, "+other")
+            await other.commit()
+            with pytest.raises(BlockConflict):
+                await block.commit()
+        else:
+            await block.commit()
+        found = await InBlock(scene, scene.third).run(LOOK, 1000)
+        assert list(found.rows) == [("x+other",) if is_changed else ("x+mine",)]
+
+    scene.world.run(live)
+
+
+def test_a_block_without_a_master_is_told_to_come_again() -> None:
+    scene = Triple("sync")
+
+    async def live() -> None:
+        await scene.ready()
+        block = InBlock(scene, scene.third)
+        await block.run("INSERT INTO t (a, b) VALUES ($1, $2)", 1000, "x")
+        scene.master.crash()
+        scene.leader.crash()
+        await asyncio.sleep(3.0)  # the links to them are known to be lost
+        with pytest.raises(BlockConflict):
+            await block.commit()
 
     scene.world.run(live)

@@ -207,3 +207,32 @@ def test_a_disk_that_is_not_quick_is_waited_for_only_while_nobody_reads(
 
     scene(play, tmp_path / "x.db")
     assert set(places[1:]) == {"writer" if somebody_reads else "MainThread"}
+
+
+def test_looks_leave_nothing_for_the_disk(tmp_path: Path) -> None:
+    """What takes itself back costs no page of the log, unless others are committed with it."""
+    pages: list[int] = []
+
+    async def play(desk: Desk) -> None:
+        def look() -> str:
+            desk.connection.execute("SAVEPOINT look")
+            desk.connection.execute("INSERT INTO t VALUES ('seen', '')")
+            desk.connection.execute("ROLLBACK TO look")
+            desk.connection.execute("RELEASE look")
+            return "look"
+
+        desk.put("first", is_quick=True)
+        await desk.until(1)
+        before = desk.writer._pages
+        for count in (2, 3):
+            desk.writer.submit(Job(look, desk._done, is_quick=True, is_look=True))
+            await desk.until(count)
+        pages.append(desk.writer._pages - before)
+        desk.writer.submit(Job(look, desk._done, is_quick=True, is_look=True))
+        desk.put("second", is_quick=True)
+        await desk.until(5)
+        pages.append(desk.writer._pages - before)
+
+    desk = scene(play, tmp_path / "t.db")
+    assert [what for what, _ in desk.rows()] == ["first", "second"]
+    assert pages[0] == 0 and pages[1] > 0

@@ -45,6 +45,18 @@ class Routine(msgspec.Struct, frozen=True):
     schema_version: int
 
 
+class View(msgspec.Struct, frozen=True):
+    """A query with a name. It is read with the rights of whoever reads it."""
+
+    id: int
+    name: str
+    columns: tuple[str, ...]
+    types: tuple[ColumnType, ...]
+    body: str
+    owner: int
+    schema_version: int
+
+
 class Privilege(msgspec.Struct, frozen=True):
     grantee_id: int
     privilege: str  # read write (or a part of it: `WRITES`) execute login create drop alter
@@ -61,6 +73,7 @@ class Catalog(msgspec.Struct, frozen=True):
     tiers: dict[str, Tier] = {}
     users: dict[str, User] = {}
     routines: dict[str, Routine] = {}
+    views: dict[str, View] = {}
     privileges: frozenset[Privilege] = frozenset()
     settings: dict[tuple[str, str], Any] = {}  # (key, scope) → value; scope "" is the cluster
     problems: tuple[str, ...] = ()  # rows that could not be understood as they are
@@ -87,7 +100,8 @@ class Catalog(msgspec.Struct, frozen=True):
     def versions(self) -> dict[int, int]:
         """Of everything that plans are made of, by id."""
         known = {table.id: table.schema_version for table in self.tables.values()}
-        return known | {each.id: each.schema_version for each in self.routines.values()}
+        known |= {each.id: each.schema_version for each in self.routines.values()}
+        return known | {each.id: each.schema_version for each in self.views.values()}
 
     def owner_of(self, kind: str, object_id: int) -> int | None:
         """Who may do anything with a table or a procedure."""
@@ -96,6 +110,8 @@ class Catalog(msgspec.Struct, frozen=True):
             return None if table is None else table.owner
         if kind == "procedure":
             return next((r.owner for r in self.routines.values() if r.id == object_id), None)
+        if kind == "view":
+            return next((v.owner for v in self.views.values() if v.id == object_id), None)
         return None
 
     def first_change(self, versions: dict[int, int]) -> tuple[int, int]:

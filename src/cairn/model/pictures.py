@@ -45,6 +45,7 @@ MAKERS: dict[int, Callable[[Row], Any]] = {
     system.PICO_USER.id: rows.user_of,
     system.PICO_PRIVILEGE.id: rows.privilege_of,
     system.PICO_ROUTINE.id: rows.routine_of,
+    system.CAIRN_VIEW.id: rows.view_of,
     system.PICO_TABLE.id: rows.table_of_row,
     system.PICO_INDEX.id: rows.index_of,
 }
@@ -155,6 +156,7 @@ def catalog_of(content: Content, version: int) -> Catalog:
         tiers=reader.by_name(system.PICO_TIER, content),
         users=reader.by_name(system.PICO_USER, content, at=1),
         routines=reader.by_name(system.PICO_ROUTINE, content, at=1),
+        views=reader.by_name(system.CAIRN_VIEW, content, at=1),
         privileges=frozenset(made for _, made in reader.all(system.PICO_PRIVILEGE, content)),
         settings={
             (row[0], row[1]): reader.read(system.PICO_DB_CONFIG, row, settings)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from cairn.model import system_tables as system
-from cairn.model.catalog import Privilege, Routine, User
+from cairn.model.catalog import Privilege, Routine, User, View
 from cairn.model.moves import Move, Phase, Stamp
 from cairn.model.schema import (
     Column,
@@ -222,6 +222,18 @@ def routine_row(routine: Routine) -> Row:
 def routine_of(row: Sequence[Any]) -> Routine:
     params = tuple(ColumnType(name) for name in _NAMES.decode(row[3]))
     return Routine(row[0], row[1], params, row[5], owner=row[8], schema_version=row[7])
+
+
+def view_row(view: View) -> Row:
+    types = to_json([type_.value for type_ in view.types])
+    about = (to_json(list(view.columns)), types, view.body)
+    return (view.id, view.name, *about, view.schema_version, view.owner)
+
+
+def view_of(row: Sequence[Any]) -> View:
+    types = tuple(ColumnType(name) for name in _NAMES.decode(row[3]))
+    names = _NAMES.decode(row[2])
+    return View(row[0], row[1], names, types, row[4], owner=row[6], schema_version=row[5])
 
 
 def privilege_row(right: Privilege, grantor: int = 1) -> Row:

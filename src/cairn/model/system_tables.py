@@ -294,6 +294,19 @@ PICO_ROUTINE = _table(
     ("schema_version", "U", "of the catalogue when it was made"),
     ("owner", "U", "in `_pico_user`"),
 )
+CAIRN_VIEW = _table(
+    537,
+    "_cairn_view",
+    "id",
+    "views",
+    ("id", "U", "never used twice"),
+    ("name", "S", "", checks.NAME),
+    ("columns", "A", "names of its columns"),
+    ("types", "A", "their types when it was made"),
+    ("body", "S", "the query"),
+    ("schema_version", "U", "of the catalogue when it was made"),
+    ("owner", "U", "in `_pico_user`"),
+)
 CAIRN_EVENT = _table(
     600,
     "_cairn_event",
@@ -429,6 +442,7 @@ GLOBAL_TABLES: tuple[Table, ...] = (
     CAIRN_MOVE,
     CAIRN_SEQUENCE,
     PICO_ROUTINE,
+    CAIRN_VIEW,
 )
 LOCAL_TABLES: tuple[Table, ...] = (
     CAIRN_EVENT,

@@ -162,10 +162,10 @@ def _prepare(
         return Prepared(text, "CALL", plan, types, (OutColumn("result", ColumnType.ANY),))
     routine = parse_routine(cursor, catalog)
     if routine is not None:
-        from cairn.sql.compile_block import check_body
+        from cairn.sql.compile_block import checked
 
-        check_body(routine.plan, text, catalog)
-        return Prepared(text, routine.tag, routine.plan, rights=routine.rights)
+        made = checked(routine.plan, text, catalog, user_id)
+        return Prepared(text, routine.tag, made, rights=routine.rights)
     ddl = parse_ddl(cursor, catalog, user_id)
     if ddl is not None:
         return Prepared(text, ddl.tag, ddl.plan, tables=ddl.tables, rights=ddl.rights)

@@ -83,6 +83,7 @@ def compile_query(
     plan = _plan(bound, catalog, numbers)
     tag, columns, rights = _description(bound)
     tables = {table.id: table.schema_version for table in binder.tables.values()}
+    tables |= binder.views
     tiers = {t.sharding.tier for t in binder.tables.values() if t.sharding is not None}
     return Prepared(
         text,

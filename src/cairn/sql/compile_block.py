@@ -8,18 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from cairn.model.catalog import Catalog
+import msgspec
+
+from cairn.model.catalog import Catalog, View
 from cairn.model.errors import (
     CairnError,
     DatatypeMismatch,
+    DuplicateColumn,
     IndeterminateType,
+    LimitExceeded,
     SyntaxProblem,
     TooComplex,
     UndefinedFunction,
     Unsupported,
 )
 from cairn.model.values import TYPE_OF_OID, ColumnType
-from cairn.sql.api import Prepared
+from cairn.sql.api import Prepared, prepare
 from cairn.sql.bind.scope import BlockNames
 from cairn.sql.compile import compile_query
 from cairn.sql.parse.lexer import Token, syntax_error, tokens
@@ -59,14 +63,54 @@ def prepare_block(
     return reader.prepared(text, text, body, start, types, len(param_oids))
 
 
-def check_body(plan: RoutinePlan, text: str, catalog: Catalog) -> None:
-    """Refuse a procedure that could never run as things are."""
-    if plan.action == "create":
-        types = dict(enumerate(plan.params or (), 1))
-        body = _whole(plan.body)
-        read = BodyReader(catalog, "").prepared(text, body, body, 0, types, len(types))
-        if len(read.param_types) > len(types):
-            raise CairnError(f"there is no parameter ${len(read.param_types)}", sqlstate="42P02")
+def checked(plan: RoutinePlan, text: str, catalog: Catalog, user_id: int) -> RoutinePlan:
+    """Refuse a procedure or a view that could never run as things are."""
+    if plan.action != "create":
+        return plan
+    if plan.kind == "view":
+        return _checked_view(plan, text, catalog, user_id)
+    types = dict(enumerate(plan.params or (), 1))
+    body = _whole(plan.body)
+    read = BodyReader(catalog, "").prepared(text, body, body, 0, types, len(types))
+    if len(read.param_types) > len(types):
+        raise CairnError(f"there is no parameter ${len(read.param_types)}", sqlstate="42P02")
+    return plan
+
+
+def _checked_view(plan: RoutinePlan, text: str, catalog: Catalog, user_id: int) -> RoutinePlan:
+    """With the names and types of its columns."""
+    before = text.rindex(plan.body)
+    made = prepare(" " * before + plan.body, catalog, user_id=user_id)
+    if made.tag != "SELECT" or not made.columns:
+        raise SyntaxProblem("a view is a query", position=before + 1)
+    if made.param_types:
+        raise CairnError("there is no parameter $1", sqlstate="42P02")
+    if len(plan.columns) > len(made.columns):
+        raise SyntaxProblem("CREATE VIEW specifies more column names than columns")
+    names = [each.name for each in plan.columns]
+    names += [each.name for each in made.columns[len(names) :]]
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise DuplicateColumn(f'column "{name}" specified more than once')
+    columns = tuple(
+        replace(each, name=name) for each, name in zip(made.columns, names, strict=True)
+    )
+    full = replace(plan, columns=columns)
+    _check_ends(full, catalog, user_id)
+    return full
+
+
+def _check_ends(plan: RoutinePlan, catalog: Catalog, user_id: int) -> None:
+    """A view that is replaced may be used by those that it uses: it would have no end."""
+    names, types = tuple(c.name for c in plan.columns), tuple(c.type for c in plan.columns)
+    made = View(0, plan.name, names, types, plan.body, user_id, 0)
+    after = msgspec.structs.replace(catalog, views=catalog.views | {plan.name: made})
+    try:
+        prepare(plan.body, after, user_id=user_id)
+    except (LimitExceeded, TooComplex):
+        raise SyntaxProblem(
+            f'view "{plan.name}" would be part of itself', sqlstate="42P17"
+        ) from None
 
 
 def prepare_call(
@@ -225,7 +269,8 @@ class _Planning:
         return BlockStep("run", prepared)
 
     def _let(self, step: WrittenStep) -> BlockStep:
-        is_query = step.words[0].is_op("(") and step.words[1].is_word(*_QUERIES)
+        first, second = [*step.words, step.words[0]][:2]
+        is_query = first.is_op("(") and second.is_word(*_QUERIES)
         prepared = self._query(step.words, is_expression=not is_query)
         place = step.words[0].start + 1
         if len(prepared.columns) != 1:

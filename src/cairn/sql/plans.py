@@ -254,10 +254,12 @@ class AclPlan:
 
 @dataclass(frozen=True)
 class RoutinePlan:
-    """A procedure is made, renamed or dropped."""
+    """A procedure or a view is made, renamed or dropped."""
 
     action: Literal["create", "rename", "drop"]
     name: str
+    kind: Literal["procedure", "view"] = "procedure"
+    columns: tuple[OutColumn, ...] = ()  # of a view
     params: tuple[ColumnType, ...] | None = None  # None: not named
     body: str = ""
     new_name: str = ""

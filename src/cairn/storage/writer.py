@@ -34,7 +34,10 @@ SLICE = 64  # short statements run in one go: bounds how long the event loop is 
 class Job:
     """One piece of work inside a group; `done` is called on the event loop after the commit."""
 
-    __slots__ = ("done", "is_alone", "is_quick", "is_urgent", "must_sync", "result", "run")
+    __slots__ = (
+        *("done", "is_alone", "is_look", "is_quick", "is_urgent", "must_sync", "result"),
+        "run",
+    )
 
     def __init__(
         self,
@@ -45,8 +48,10 @@ class Job:
         is_alone: bool = False,
         is_urgent: bool = False,
         is_quick: bool = False,
+        is_look: bool = False,
     ) -> None:
         self.run, self.done, self.must_sync = run, done, must_sync
+        self.is_look = is_look  # takes back all that it does
         self.is_alone = is_alone  # long work: a transaction of its own, which may be cancelled
         self.is_urgent = is_urgent  # goes ahead of what is queued (fences, promises)
         self.is_quick = is_quick  # touches a few rows by their key: may run on the event loop
@@ -243,7 +248,11 @@ class WriterThread:
 
     def _end_group(self) -> None:
         step, jobs = self._taken()
-        if step == self._commit and self._is_disk_quick():
+        if step == self._commit and all(job.is_look for job in jobs):
+            # A COMMIT would write and sync a page, though all was taken back.
+            self._connection.execute("ROLLBACK")
+            self._finished(jobs)
+        elif step == self._commit and self._is_disk_quick():
             step(jobs)
             self._finished(jobs)
         else:

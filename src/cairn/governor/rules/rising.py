@@ -113,8 +113,8 @@ def fill_replicasets(view: ClusterView) -> Iterator[Action]:
             and member.current_state.grade
             in (Grade.REPLICATED, Grade.SHARDING_INITIALIZED, Grade.ONLINE)
         ]
-        tier = view.cluster.tiers[replicaset.tier]
-        if tier.bucket_count == 0:
+        tier = view.cluster.tiers.get(replicaset.tier)
+        if tier is None or tier.bucket_count == 0:
             continue
         becomes_ready = (
             replicaset.state is ReplicasetState.NOT_READY

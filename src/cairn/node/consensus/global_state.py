@@ -48,6 +48,7 @@ _CATALOGUE = {
         system.PICO_PRIVILEGE,
         system.PICO_DB_CONFIG,
         system.PICO_ROUTINE,
+        system.CAIRN_VIEW,
     )
 }
 

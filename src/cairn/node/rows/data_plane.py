@@ -99,8 +99,9 @@ class DataPlane:
         urgent: bool = False,
         alone: bool = False,
         quick: bool = False,
+        look: bool = False,
     ) -> None:
-        """Like `run`, without a future."""
+        """Like `run`, without a future. A `look` takes back all that it does."""
         store = self.store
 
         def guarded() -> Any:
@@ -120,7 +121,16 @@ class DataPlane:
             self.arrived(*result[1:])
             callback(result[0])
 
-        self._disk.submit(Job(guarded, done, is_urgent=urgent, is_alone=alone, is_quick=quick))
+        self._disk.submit(
+            Job(
+                guarded,
+                done,
+                is_urgent=urgent,
+                is_alone=alone,
+                is_quick=quick,
+                is_look=look,
+            )
+        )
 
     def share_with(self, reads: Callable[[], int]) -> None:
         """The writer learns how many reads the event loop answers: not to be in their way."""

@@ -239,17 +239,13 @@ def _drop(plan: AclPlan, catalog: Catalog) -> tuple[ops.Dml, ...]:
     if user.id < FIRST_USER_ID:
         raise NotInPrerequisiteState(f"{kind} {plan.name} belongs to the system")
     owned = sorted(table.name for table in catalog.tables.values() if table.owner == user.id)
-    written = sorted(each.name for each in catalog.routines.values() if each.owner == user.id)
-    if written and not owned:
+    objects = [f"table {name}" for name in owned]
+    objects += [f"procedure {r.name}" for r in catalog.routines.values() if r.owner == user.id]
+    objects += [f"view {v.name}" for v in catalog.views.values() if v.owner == user.id]
+    if objects:
         raise NotInPrerequisiteState(
             f"{kind} {plan.name} cannot be dropped because some objects depend on it",
-            detail=f"owner of procedure {written[0]}",
-            sqlstate="2BP01",
-        )
-    if owned:
-        raise NotInPrerequisiteState(
-            f"{kind} {plan.name} cannot be dropped because some objects depend on it",
-            detail=f"owner of table {owned[0]}",
+            detail=f"owner of {objects[0]}",
             sqlstate="2BP01",
         )
     found: list[ops.Dml] = [

@@ -424,6 +424,7 @@ class Execution:
             lambda done: self.settle(done, fence, not is_commit, callback),
             alone=not is_quick,
             quick=is_quick,
+            look=not is_commit,
         )
 
     def check_text(self, request: ReadRequest) -> None:

@@ -32,11 +32,12 @@ from cairn.model.errors import (
     PlanOutdated,
     Unsupported,
 )
-from cairn.model.rpc import ReadRequest
+from cairn.model.rpc import BlockResponse, ReadRequest
 from cairn.node.statements.block_runs import Told, digest, is_ordered
 from cairn.node.statements.blocks import Blocks, Listed, Statement, made_here
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor, Outcome
+from cairn.node.statements.reading import MOVING
 from cairn.sql import plans
 from cairn.sql.plan.locality import calls_late
 
@@ -238,11 +239,7 @@ class OpenBlock:
         first = () if self._first is None else (self._first,)
         self._check_room(listed)
         block = [*self._before(listed), listed]
-        try:
-            answer = await self._blocks.send(block, context, is_commit=False, like=first)
-        except BlockLeaves:
-            self._check_together()
-            raise
+        answer = await self._sent(block, context, is_commit=False, like=first)
         told = _told(listed, answer.digest, answer.tape)
         self._list.append(told)
         self._bytes += told.size
@@ -328,13 +325,20 @@ class OpenBlock:
         reads = self._listed_reads()
         if not self.is_strict:
             reads = self._of_the_same_owner(reads)
+        block = [*reads, *self._list]
+        await self._sent(block, context, is_commit=self.has_written, like=self._list)
+
+    async def _sent(
+        self, block: Sequence[Listed], context: Context, *, is_commit: bool, like: Sequence[Listed]
+    ) -> BlockResponse:
+        """What certainly was not done, because masters or buckets move, may be repeated."""
         try:
-            await self._blocks.send(
-                [*reads, *self._list], context, is_commit=self.has_written, like=self._list
-            )
+            return await self._blocks.send(block, context, is_commit=is_commit, like=like)
         except BlockLeaves:
             self._check_together()
             raise
+        except MOVING as problem:
+            raise BlockConflict(problem.message, detail=problem.detail) from None
 
     def _of_the_same_owner(self, reads: list[Listed]) -> list[Listed]:
         """Other reads were of committed rows, and no more is promised of them."""

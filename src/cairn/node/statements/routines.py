@@ -1,4 +1,4 @@
-"""Procedures: the rows that a statement about them changes. Pure functions."""
+"""Procedures and views: the rows that a statement about them changes. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ import msgspec
 
 from cairn.model import ops, rows
 from cairn.model import system_tables as system
-from cairn.model.catalog import FIRST_ROUTINE_ID, Catalog, Routine
-from cairn.model.errors import DuplicateObject, InvalidParameter, LimitExceeded, UndefinedFunction
+from cairn.model.catalog import FIRST_ROUTINE_ID, Catalog, Routine, View
+from cairn.model.errors import (
+    DuplicateObject,
+    DuplicateTable,
+    InvalidParameter,
+    InvalidTableDefinition,
+    LimitExceeded,
+    UndefinedFunction,
+)
+from cairn.model.values import ColumnType
 from cairn.sql.plans import RoutinePlan
+from cairn.sql.statements.routine import not_there
 
 ROUTINES_MAX = 10_000
 LAST_ROUTINE_ID = "last_routine_id"  # a fact of the cluster: rights of a dropped one go to nobody
@@ -18,13 +27,15 @@ def routine_ops(
     plan: RoutinePlan, catalog: Catalog, user: int, last_id: int
 ) -> tuple[ops.Dml, ...]:
     """Nothing when IF [NOT] EXISTS leaves nothing to do."""
+    if plan.kind == "view":
+        return _view_ops(plan, catalog, user, last_id)
     known = catalog.routines.get(plan.name)
     if plan.action == "create":
         return _created(plan, known, catalog, user, last_id)
     if known is None:
         if plan.if_exists:
             return ()
-        raise UndefinedFunction(f"procedure {plan.name} does not exist")
+        raise not_there(plan)
     if plan.params is not None and plan.params != known.params:
         types = ", ".join(type_.value for type_ in known.params)
         raise UndefinedFunction(
@@ -63,3 +74,61 @@ def _created(
         row = (LAST_ROUTINE_ID, rows.to_json(number))
         found.append(ops.Replace(system.PICO_PROPERTY.id, row))
     return tuple(found)
+
+
+def _view_ops(plan: RoutinePlan, catalog: Catalog, user: int, last_id: int) -> tuple[ops.Dml, ...]:
+    known = catalog.views.get(plan.name)
+    table = system.CAIRN_VIEW.id
+    if plan.action == "create":
+        return _created_view(plan, known, catalog, user, last_id)
+    if known is None:
+        if plan.if_exists:
+            return ()
+        raise not_there(plan)
+    if plan.action == "drop":
+        return (ops.Delete(table, (known.id,)),)
+    if plan.new_name in catalog.views or plan.new_name in catalog.tables:
+        raise DuplicateTable(f'relation "{plan.new_name}" already exists')
+    renamed = msgspec.structs.replace(known, name=plan.new_name, schema_version=catalog.version)
+    return (ops.Replace(table, rows.view_row(renamed)),)
+
+
+def _created_view(
+    plan: RoutinePlan, known: View | None, catalog: Catalog, user: int, last_id: int
+) -> tuple[ops.Dml, ...]:
+    if known is not None and plan.if_exists:
+        return ()
+    if plan.name in catalog.tables or (known is not None and not plan.replaces):
+        raise DuplicateTable(f'relation "{plan.name}" already exists')
+    names = tuple(column.name for column in plan.columns)
+    types = tuple(column.type for column in plan.columns)
+    if known is not None:
+        _check_replaced(plan, known, names, types, catalog, user)
+    if len(catalog.views) >= ROUTINES_MAX:
+        raise LimitExceeded(f"there are {ROUTINES_MAX} views already")
+    number = max(FIRST_ROUTINE_ID - 1, last_id) + 1 if known is None else known.id
+    owner = user if known is None else known.owner
+    made = View(number, plan.name, names, types, plan.body, owner, catalog.version)
+    found: list[ops.Dml] = [ops.Replace(system.CAIRN_VIEW.id, rows.view_row(made))]
+    if known is None:
+        row = (LAST_ROUTINE_ID, rows.to_json(number))
+        found.append(ops.Replace(system.PICO_PROPERTY.id, row))
+    return tuple(found)
+
+
+def _check_replaced(
+    plan: RoutinePlan,
+    known: View,
+    names: tuple[str, ...],
+    types: tuple[ColumnType, ...],
+    catalog: Catalog,
+    user: int,
+) -> None:
+    if known.owner != user and not catalog.is_super(user):
+        raise InvalidParameter(f"must be owner of view {plan.name}", sqlstate="42501")
+    count = len(known.columns)
+    if (names[:count], types[:count]) != (known.columns, known.types):
+        raise InvalidTableDefinition(
+            "columns of a view cannot be dropped, renamed or given another type",
+            hint="DROP VIEW and CREATE VIEW",
+        )

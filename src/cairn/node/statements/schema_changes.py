@@ -333,6 +333,8 @@ class SchemaChanges:
 
         ranges = (
             whole_table(system.PICO_ROUTINE.id),
+            whole_table(system.CAIRN_VIEW.id),
+            whole_table(system.PICO_TABLE.id),
             whole_table(system.PICO_PRIVILEGE.id),
             one_key(system.PICO_PROPERTY.id, (LAST_ROUTINE_ID,)),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from cairn.model.catalog import ADMIN_ID, SUPER_ID, Catalog, User
+from cairn.model.catalog import ADMIN_ID, FIRST_ROUTINE_ID, SUPER_ID, Catalog, User, View
 from cairn.model.schema import Column, Index, Table
 from cairn.model.values import ELEMENTS, OIDS, ColumnType
 from cairn.server.catalog.schema import (
@@ -20,6 +20,7 @@ from cairn.server.catalog.schema import (
 )
 
 _FIRST_INDEX_OID = 1_000_000
+_FIRST_VIEW_OID = 2_000_000_000
 
 Values = dict[str, Any]
 
@@ -71,6 +72,33 @@ def rows(catalog: Catalog) -> Iterator[tuple[str, Values]]:
     owners = {user.id: user.name for user in catalog.users.values()}
     for table in catalog.tables.values():
         yield from _table(catalog, table, owners.get(table.owner, "admin"))
+    for view in catalog.views.values():
+        yield from _view(view, owners.get(view.owner, "admin"))
+
+
+def _view(view: View, owner: str) -> Iterator[tuple[str, Values]]:
+    oid = _FIRST_VIEW_OID + view.id - FIRST_ROUTINE_ID
+    row = _class(oid, view.name, PUBLIC_SCHEMA, "v", view.owner, len(view.columns))
+    yield "pg_class", {**row, "relam": 0}
+    named = {"table_catalog": DATABASE, "table_schema": "public", "table_name": view.name}
+    yield "information_schema_tables", {**named, "table_type": "VIEW"}
+    shown = {"schemaname": "public", "viewname": view.name, "viewowner": owner}
+    yield "pg_views", {**shown, "definition": view.body}
+    for at, (name, type_) in enumerate(zip(view.columns, view.types, strict=True), 1):
+        yield "pg_attribute", _attribute(oid, at, name, type_, False)
+        is_array = OIDS[type_] in ARRAYS
+        words = ARRAYS[OIDS[type_]] if is_array else TYPES[OIDS[type_]]
+        yield (
+            "information_schema_columns",
+            {
+                **named,
+                "column_name": name,
+                "ordinal_position": at,
+                "is_nullable": "YES",
+                "data_type": "ARRAY" if is_array else words[0],
+                "udt_name": words[1],
+            },
+        )
 
 
 def _fixed() -> Iterator[tuple[str, Values]]:

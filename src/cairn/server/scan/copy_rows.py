@@ -34,28 +34,42 @@ _decode_doubles = msgspec.json.Decoder(list[float]).decode
 
 
 class RowMaker:
-    """Lines of fields to physical rows: the bucket first, then the table's columns in its order."""
+    """Lines of fields to physical rows: the bucket first, then the table's columns in its order.
+
+    `filled` are columns that the lines leave out and that have a DEFAULT or are generated: their
+    values come with the lines.
+    """
 
     def __init__(self, table: Table, names: Sequence[str], catalog: Catalog) -> None:
         assert table.sharding is not None
         self._table = table
         self._columns = [_column(table, name) for name in names]
-        check_filled(table, names)
+        self.filled = [
+            column
+            for column in table.columns
+            if column.name not in names and (column.identity or column.default is not None)
+        ]
+        known = [*names, *(column.name for column in self.filled)]
+        check_filled(table, known)
         self._required = [is_required(table, column) for column in self._columns]
         self._readers = [_column_reader(column) for column in self._columns]
-        place = {name: at for at, name in enumerate(names)}
+        place = {name: at for at, name in enumerate(known)}
         self._order = [place.get(column.name) for column in table.columns]
         key = [place[name] for name in table.sharding.columns]
-        types = [self._columns[at].type for at in key]
+        types = [_column(table, name).type for name in table.sharding.columns]
         self._key = [(at, physical_reader(type_)) for at, type_ in zip(key, types, strict=True)]
         tier = catalog.tiers[table.sharding.tier]
         self._buckets = buckets_function(types, tier.bucket_count, tier.hash_version)
 
-    def rows(self, read: Sequence[Fields]) -> list[Row]:
+    def rows(self, read: Sequence[Fields], filled: Sequence[Sequence[Any]] = ()) -> list[Row]:
         """Rows of columns, or an error: `find_bad_line` tells which line is to blame."""
         if not read:
             return []
         columns = [self._read(at, fields) for at, fields in enumerate(read)]
+        for column, values in zip(self.filled, filled, strict=True):
+            if is_required(self._table, column) and None in values:
+                raise missing(column, self._table)
+            columns.append(values)
         parts = [
             columns[at] if given is None else [None if v is None else given(v) for v in columns[at]]
             for at, given in self._key

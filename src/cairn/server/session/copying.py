@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cairn.model.errors import CairnError, QueryCanceled, Unsupported
+import msgspec
+
+from cairn.model.errors import CairnError, NumbersNeeded, QueryCanceled, Unsupported
+from cairn.model.schema import Column
+from cairn.model.sizes import fitter
 from cairn.model.values import OIDS, parse_text
 from cairn.node.statements.writing import put_by_bucket
 from cairn.pgwire.copy import CopyFormat, CopyParser
@@ -18,6 +22,7 @@ from cairn.server.scan import arrow, scans
 from cairn.server.scan.copy_rows import Fields, RowMaker, find_bad_line, insert_sql, is_required
 from cairn.server.scan.statement import LinesAsked
 from cairn.sql import plans
+from cairn.sql.typing_rules import POSTGRES_NAMES
 
 if TYPE_CHECKING:
     from cairn.server.session.session import Session
@@ -138,6 +143,7 @@ class CopyIn:
         self._writing: asyncio.Task[int] | None = None
         self._sql = ""
         self._maker: RowMaker | None = None
+        self._now = session.face.executor.blocks.wall_clock()  # of all its lines
         catalog = session.face.catalog
         if _is_arrow(plan.options):
             decoder = arrow.BatchDecoder(plan.table, plan.columns, catalog)
@@ -192,14 +198,14 @@ class CopyIn:
             whole = b"".join(data)
             for at in range(0, len(whole), PIECE_BYTES):
                 piece = whole[at : at + PIECE_BYTES]
-                await self._add(self._read(self._parser.feed_columns(piece)), len(piece))
+                await self._add(await self._read(self._parser.feed_columns(piece)), len(piece))
                 await asyncio.sleep(0)  # others want to be answered, the writer to begin
         if isinstance(last, CopyData):
             return False
         if isinstance(last, CopyFail):
             raise QueryCanceled(f"COPY from stdin failed: {last.message}")
         if self._decode is None:
-            await self._add(self._read(self._parser.finish_columns()), 0)
+            await self._add(await self._read(self._parser.finish_columns()), 0)
         await self._write()
         await self._written()
         return True
@@ -217,10 +223,13 @@ class CopyIn:
             if self._held >= CHUNK_ROWS or self._bytes >= CHUNK_BYTES:
                 await self._write()
 
-    def _read(self, read: Sequence[Fields]) -> list[Any]:
+    async def _read(self, read: Sequence[Fields]) -> list[Any]:
+        filled: Sequence[Sequence[Any]] = ()
+        if self._maker is not None and self._maker.filled:
+            filled = await self._filled(self._maker.filled, len(read[0]) if read else 0)
         try:
             if self._maker is not None:
-                return self._maker.rows(read)
+                return self._maker.rows(read, filled)
             return [self._values(fields) for fields in zip(*read, strict=True)]
         except (CairnError, ValueError, OverflowError):
             first = self._parser.line - len(read[0]) + 1
@@ -228,6 +237,39 @@ class CopyIn:
             if found is None:
                 raise
             raise found from None
+
+    async def _filled(self, columns: Sequence[Column], count: int) -> list[list[Any]]:
+        """So many values for each column that the lines leave out, as INSERT would make them."""
+        texts = [
+            f"({column.default})::{POSTGRES_NAMES[column.type]}"
+            for column in columns
+            if column.identity is None
+        ]
+        made: Iterator[list[Any]] = iter(())
+        if texts and count:
+            text = f"SELECT {', '.join(texts)} FROM generate_series(1, {count})"
+            cached = await self._session.understood(text.encode())
+            context = msgspec.structs.replace(self._session.running_context(), now=self._now)
+            outcome = await self._session.face.executor.run(cached, (), context)
+            made = iter([list(values) for values in zip(*(outcome.rows or ()), strict=True)])
+        found: list[list[Any]] = []
+        for column in columns:
+            if column.identity is not None:
+                found.append(await self._numbers(column.identity.start, count))
+                continue
+            values, fit = next(made, []), fitter(column.type, column.sizes)
+            found.append(values if fit is None else [v if v is None else fit(v) for v in values])
+        return found
+
+    async def _numbers(self, start: int, count: int) -> list[int]:
+        numbers = self._session.face.executor.numbers
+        found: list[int] = []
+        while len(found) < count:
+            try:
+                found.append(numbers.next(self._table.id, start))
+            except NumbersNeeded as need:
+                await numbers.more(need)
+        return found
 
     def _values(self, fields: Fields) -> list[Any]:
         """Text fields to Python values, for global tables."""
@@ -264,7 +306,7 @@ class CopyIn:
         assert insert is not None
         executor, context = self._session.face.executor, self._session.running_context()
         plan = insert.plan
-        if isinstance(plan, plans.PointWrite | plans.ShardedInsert):
+        if isinstance(plan, plans.PointWrite | plans.ShardedInsert | plans.InsertSelect):
             return await executor.writes.insert_rows(
                 plan.table, plan.tier, self._sql, chunk, context, is_bulk=True
             )

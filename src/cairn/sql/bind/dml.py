@@ -226,9 +226,18 @@ def _arranged(scope: Scope, table: Table, places: list[int], query: Query) -> Qu
     return Select(items, Derived(rel, query, "", tuple(name for name, _ in shown)))
 
 
+def _check_no_view(scope: Scope, tree: exp.Expr) -> None:
+    target = tree.this
+    if isinstance(target, exp.Table) and isinstance(target.this, exp.Identifier):
+        name = name_of(target.this)
+        if name in scope.binder.catalog.views and scope.cte(name) is None:
+            scope.binder.table(name)  # says why not
+
+
 def bind_update(scope: Scope, tree: exp.Update) -> BoundChange:
     allow(tree, {"this", "expressions", "from_", "where", "with_", "returning"})
     bind_ctes(scope, tree)
+    _check_no_view(scope, tree)
     scan = bind_relation(scope, tree.this)
     if not isinstance(scan, Scan):
         raise refuse(tree, "UPDATE of this")
@@ -251,6 +260,7 @@ def bind_delete(scope: Scope, tree: exp.Delete) -> BoundChange:
         )
     allow(tree, {"this", "where", "with_", "using", "returning"})
     bind_ctes(scope, tree)
+    _check_no_view(scope, tree)
     scan = bind_relation(scope, tree.this)
     if not isinstance(scan, Scan):
         raise refuse(tree, "DELETE from this")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from cairn.model.catalog import View
 from cairn.model.errors import (
     CairnError,
+    NotInPrerequisiteState,
     SyntaxProblem,
     UndefinedColumn,
 )
@@ -32,6 +34,8 @@ from cairn.sql.ir import (
     output,
 )
 from cairn.sql.parse.dialect import walk_position
+from cairn.sql.parse.lexer import tokens
+from cairn.sql.parse.parse import parse_query
 from cairn.sql.parse.tree import allow, bind_query, name_of, refuse
 from cairn.sql.scales import scales
 from cairn.sql.typing_rules import S, cast, common_type
@@ -102,6 +106,9 @@ def _table(scope: Scope, node: exp.Table) -> Rel:
         name = f"{schema}.{name}"
     elif scope.binder.catalog.table(name) is None and name.startswith("pg_"):
         name = f"pg_catalog.{name}"
+    view = scope.binder.catalog.views.get(name)
+    if view is not None:
+        return _view(scope, view, shown, columns)
     table = scope.binder.table(name, position)
     rel = scope.binder.next_rel()
     names = columns + [each.name for each in table.columns[len(columns) :]]
@@ -110,6 +117,24 @@ def _table(scope: Scope, node: exp.Table) -> Rel:
     types = [each.type for each in table.columns]
     scope.add(Visible(shown, rel, names, types, nullable, table), position)
     return Scan(rel, table, shown)
+
+
+def _view(scope: Scope, view: View, shown: str, columns: list[str]) -> Rel:
+    """Its query, bound anew at each use, seeing nothing of what is around it."""
+    binder = scope.binder
+    binder.enter_select(expanded=True)
+    binder.views[view.id] = view.schema_version
+    try:
+        query = bind_query(Scope(binder), parse_query(tokens(view.body), view.body))
+    except CairnError as problem:
+        problem.position = None  # it would point into the view
+        raise
+    if len(output(query)) != len(view.columns):  # columns were added to a table that it takes by *
+        raise NotInPrerequisiteState(
+            f'the tables of view "{view.name}" have other columns now',
+            hint="CREATE OR REPLACE VIEW, with the columns by name",
+        )
+    return _derived(scope, query, shown, [*columns, *view.columns[len(columns) :]])
 
 
 def _function(scope: Scope, name: str, args: list[exp.Expr], node: exp.Expr) -> Rel:

@@ -106,6 +106,7 @@ class Binder:
         self.wanted: ColumnType | None = None  # the number that is made of what is bound now
         self.uses_now = False
         self.tables: dict[int, Table] = {}
+        self.views: dict[int, int] = {}  # with their versions
         self.selects = 0
         self.depth = 0
         self._rel = 0
@@ -155,6 +156,13 @@ class Binder:
 
     def table(self, name: str, position: int | None = None) -> Table:
         found = self.catalog.table(name)
+        if found is None and name in self.catalog.views:
+            raise CairnError(
+                f'"{name}" is a view, and a view cannot be changed',
+                sqlstate="42809",
+                hint="change the tables that it reads",
+                position=position,
+            )
         if found is None:
             near = nearest(name, (each for each in self.catalog.tables if each[0] != "_"))
             raise UndefinedTable(

@@ -68,13 +68,7 @@ def drop_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     cursor.accept_one("cascade", "restrict")  # nothing depends on a table but its indexes
     tail = finish(cursor)
     each = [_drop_one(name, catalog, tail, quiet=quiet) for name in dict.fromkeys(names)]
-    first, rest = each[0], each[1:]
-    return DdlStatement(
-        "DROP TABLE",
-        replace(first.plan, more=tuple(other.plan for other in rest)),
-        tuple(right for other in each for right in other.rights),
-        {table: version for other in each for table, version in other.tables.items()},
-    )
+    return _one_by_one("DROP TABLE", each)
 
 
 def _drop_one(name: str, catalog: Catalog, tail: Tail, *, quiet: bool) -> DdlStatement:
@@ -88,27 +82,34 @@ def _drop_one(name: str, catalog: Catalog, tail: Tail, *, quiet: bool) -> DdlSta
     return ddl_statement("DROP TABLE", own, build, found, "drop")
 
 
-def _only_one(cursor: Cursor, what: str) -> None:
-    token = cursor.peek()
-    if token is not None and token.is_op(","):
-        raise Unsupported(
-            f"{what} of several tables is not supported",
-            hint="write a statement for each",
-            position=token.start + 1,
-        )
-
-
 def truncate(cursor: Cursor, catalog: Catalog) -> DdlStatement:
-    name = cursor.name()
-    _only_one(cursor, "TRUNCATE")
+    """Several tables are all looked up first, then emptied one after the other."""
+    names = [cursor.name()]
+    while cursor.accept_op(","):
+        names.append(cursor.name())
+    cursor.accept_one("cascade", "restrict")  # nothing depends on the rows of a table
     tail = finish(cursor)
+    each = [_truncate_one(name, catalog, tail) for name in dict.fromkeys(names)]
+    return _one_by_one("TRUNCATE TABLE", each)
 
+
+def _truncate_one(name: str, catalog: Catalog, tail: Tail) -> DdlStatement:
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         table = existing_table(now, name)
         assert table is not None
         return TruncateTable(table.id, name)
 
     return ddl_statement("TRUNCATE TABLE", tail, build, existing_table(catalog, name), "truncate")
+
+
+def _one_by_one(tag: str, each: list[DdlStatement]) -> DdlStatement:
+    first, rest = each[0], each[1:]
+    return DdlStatement(
+        tag,
+        replace(first.plan, more=tuple(other.plan for other in rest)),
+        tuple(right for other in each for right in other.rights),
+        {table: version for other in each for table, version in other.tables.items()},
+    )
 
 
 def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
@@ -148,7 +149,7 @@ Make = Callable[[Catalog, Table], Ddl | None]
 
 def _rename_table(name: str, new: str) -> Make:
     def make(catalog: Catalog, table: Table) -> Ddl | None:
-        if new in catalog.tables:
+        if new in catalog.tables or new in catalog.views:
             raise DuplicateTable(f"table {new} already exists")
         return RenameTable(table.id, name, new)
 

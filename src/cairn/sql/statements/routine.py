@@ -1,13 +1,20 @@
-"""CREATE, ALTER and DROP PROCEDURE: a text with typed parameters, kept by the cluster."""
+"""CREATE, ALTER and DROP of procedures and views: texts that the cluster keeps."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from cairn.model.catalog import ALL_OBJECTS, Catalog
-from cairn.model.errors import LimitExceeded, UndefinedFunction, Unsupported
+from cairn.model.catalog import ALL_OBJECTS, Catalog, Routine, View
+from cairn.model.errors import (
+    CairnError,
+    LimitExceeded,
+    UndefinedFunction,
+    UndefinedTable,
+    Unsupported,
+)
 from cairn.model.values import ColumnType
-from cairn.sql.plans import RoutinePlan
+from cairn.sql.plans import OutColumn, RoutinePlan
 from cairn.sql.statements.common import Right, Tail, read_tail
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.table import read_type
@@ -30,15 +37,51 @@ def parse_routine(cursor: Cursor, catalog: Catalog) -> RoutineStatement | None:
         return _create(cursor, replaces=True)
     if cursor.accept("drop", "procedure"):
         quiet = cursor.accept("if", "exists")
-        plan = RoutinePlan("drop", cursor.name(), _params(cursor), if_exists=quiet)
+        plan = RoutinePlan("drop", cursor.name(), params=_params(cursor), if_exists=quiet)
         cursor.accept_one("cascade", "restrict")  # nothing depends on a procedure
         return _of_known("DROP PROCEDURE", _finished(cursor, plan), "drop", catalog)
     if cursor.accept("alter", "procedure"):
         name, params = cursor.name(), _params(cursor)
         cursor.expect("rename", "to")
-        plan = RoutinePlan("rename", name, params, new_name=cursor.name())
+        plan = RoutinePlan("rename", name, params=params, new_name=cursor.name())
         return _of_known("ALTER PROCEDURE", _finished(cursor, plan), "alter", catalog)
+    return _view(cursor, catalog)
+
+
+def _view(cursor: Cursor, catalog: Catalog) -> RoutineStatement | None:
+    if cursor.accept("create", "view"):
+        return _create_view(cursor, replaces=False)
+    if cursor.accept("create", "or", "replace", "view"):
+        return _create_view(cursor, replaces=True)
+    if cursor.accept("drop", "view"):
+        quiet = cursor.accept("if", "exists")
+        plan = RoutinePlan("drop", cursor.name(), "view", if_exists=quiet)
+        cursor.accept_one("cascade", "restrict")  # what uses it fails when it is read
+        return _of_known("DROP VIEW", _finished(cursor, plan), "drop", catalog)
+    if cursor.accept("alter", "view"):
+        name = cursor.name()
+        cursor.expect("rename", "to")
+        plan = RoutinePlan("rename", name, "view", new_name=cursor.name())
+        return _of_known("ALTER VIEW", _finished(cursor, plan), "alter", catalog)
     return None
+
+
+def _create_view(cursor: Cursor, *, replaces: bool) -> RoutineStatement:
+    """`name [(columns)] AS query`; the query is understood by `compile_block.with_columns`."""
+    quiet = cursor.accept("if", "not", "exists")
+    name = cursor.name()
+    if name.startswith(("_pico_", "_cairn_", "pg_")):
+        raise Unsupported(f"names like {name} belong to the system")
+    names = cursor.names() if cursor.looking_at_op("(") else []
+    cursor.expect("as")
+    columns = tuple(OutColumn(each, ColumnType.ANY) for each in names)
+    body = cursor.rest()
+    if not body:
+        raise cursor.error()
+    plan = RoutinePlan(
+        "create", name, "view", columns, body=body, replaces=replaces, if_exists=quiet
+    )
+    return RoutineStatement("CREATE VIEW", plan, (("create", "table", ALL_OBJECTS, name),))
 
 
 def _create(cursor: Cursor, *, replaces: bool) -> RoutineStatement:
@@ -68,8 +111,8 @@ def _create(cursor: Cursor, *, replaces: bool) -> RoutineStatement:
     plan = RoutinePlan(
         "create",
         name,
-        params,
-        body,
+        params=params,
+        body=body,
         replaces=replaces,
         if_exists=quiet,
         timeout=tail.timeout,
@@ -100,9 +143,17 @@ def _finished(cursor: Cursor, plan: RoutinePlan) -> RoutinePlan:
 
 
 def _of_known(tag: str, plan: RoutinePlan, right: str, catalog: Catalog) -> RoutineStatement:
-    known = catalog.routines.get(plan.name)
+    stored: Mapping[str, Routine | View]
+    stored = catalog.views if plan.kind == "view" else catalog.routines
+    known = stored.get(plan.name)
     if known is None:
         if plan.if_exists:
             return RoutineStatement(tag, plan, ())
-        raise UndefinedFunction(f"procedure {plan.name} does not exist")
-    return RoutineStatement(tag, plan, ((right, "procedure", known.id, plan.name),))
+        raise not_there(plan)
+    return RoutineStatement(tag, plan, ((right, plan.kind, known.id, plan.name),))
+
+
+def not_there(plan: RoutinePlan) -> CairnError:
+    if plan.kind == "view":
+        return UndefinedTable(f'view "{plan.name}" does not exist')
+    return UndefinedFunction(f"procedure {plan.name} does not exist")

@@ -214,6 +214,8 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
             if quiet:
                 return None
             raise DuplicateTable(f"table {name} already exists")
+        if name in now.views:
+            raise DuplicateTable(f"view {name} already exists")
         if len(now.tables) >= MAX_TABLES:
             raise LimitExceeded(f"a limit on the total number of tables: {MAX_TABLES}")
         return CreateTable(
