@@ -87,6 +87,18 @@ def test_rows_that_are_fetched_in_parts_are_all_counted(cluster: Cluster, table:
     assert counted(node, "COPY counted FROM STDIN", "kind, calls, rows") == [("copy", 1, 2)]
 
 
+def test_statements_of_a_transaction_are_counted_one_by_one(cluster: Cluster, table: str) -> None:
+    node = cluster["i1"]
+    with node.connect() as connection, connection.transaction():
+        connection.execute("INSERT INTO counted VALUES (71, 'kept')")
+        connection.execute("UPDATE counted SET word = 'changed' WHERE id = 71")
+    assert node.sql("SELECT word FROM counted WHERE id = 71") == [("changed",)]
+    shown = "UPDATE counted SET word = $1 WHERE id = $2"
+    assert counted(node, shown, "kind, calls, errors, rows") == [("update", 1, 0, 1)]
+    [(calls, errors)] = counted(node, "COMMIT", "sum(calls) > 0, sum(errors)")
+    assert (calls, errors) == (True, 0)
+
+
 def test_others_do_not_see_what_one_runs(cluster: Cluster) -> None:
     node = cluster["i1"]
     with users(node, "ann"), session(node, "ann") as ann, node.connect() as admin:
@@ -187,6 +199,7 @@ def test_a_slow_statement_is_noted_with_its_plan(cluster: Cluster, table: str) -
         [line] = [each for each in map(json.loads, lines) if each["statement"] == shown]
         assert (line["user"], line["rows"], line["plan"]) == ("admin", 1, row[5].split("\n"))
         assert "secret" not in (node.dir / "slow.log").read_text()
+        assert "1000000" not in (node.dir / "slow.log").read_text()
     finally:
         node.sql("ALTER SYSTEM RESET slow_statement_ms")
 

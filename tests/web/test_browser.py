@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.cluster.harness import PASSWORD, eventually
+from tests.cluster.harness import PASSWORD, eventually, free_ports
 from tests.server.test_activity import LONG
+from tests.server.test_tls import files  # noqa: F401
 from tests.web.chromium import Page, chromium
 from tests.web.conftest import Watched
+from tests.web.test_remote import address_of_this_machine
 
 pytestmark = pytest.mark.cluster
 Open = Callable[..., Page]
@@ -178,6 +181,35 @@ def test_every_control_and_picture_has_a_name(page: Page) -> None:
         assert page.page.locator("h1").count() == 1
     assert page.page.locator("[aria-current=page]").count() == 1
     assert page.page.locator("#banner[role=status]").count() == 1
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_from_another_machine_one_logs_in_over_tls(
+    opened: Open,
+    tmp_path: Path,
+    files: Path,  # noqa: F811
+) -> None:
+    host = address_of_this_machine()
+    cluster = Watched(tmp_path, "remote")
+    node = cluster.add("i1")
+    cluster.peers, [port] = node.peer, free_ports(1)
+    tls = ("--tls-cert", f"{files}/server.crt", "--tls-key", f"{files}/server.key")
+    node.start("--http-listen", f"0.0.0.0:{port}", *tls)
+    try:
+        eventually(lambda: "the console is at" in node.log(), "the console")
+        page = opened(f"https://{host}:{port}/", ignore_https_errors=True)
+        page.page.locator("#password").wait_for()
+        assert page.page.locator(".instance").count() == 0  # a stranger sees nothing
+        page.log_in(PASSWORD)
+        page.wait("i1", ".instance")
+        page.go_to("tables")
+        page.wait("There are no tables that you may read.")
+        [cookie] = page.page.context.cookies()
+        assert (cookie["httpOnly"], cookie["secure"], cookie["sameSite"]) == (True, True, "Strict")
+        page.page.close()
+        assert page.problems == []
+    finally:
+        cluster.close()
 
 
 def test_as_instances_die_the_page_tells_it_and_goes_on_at_another(

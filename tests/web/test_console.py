@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from typing import Any
 
 import pytest
@@ -74,6 +76,19 @@ def test_the_overview_has_what_the_page_draws(browser: Browser) -> None:
     assert all(
         row[0] > last for row in browser.get(f"/api/v1/samples?since={last}")[1]["instances"]["i1"]
     )
+
+
+def test_an_event_loop_that_stood_still_is_seen(watched: Watched, browser: Browser) -> None:
+    def worst_ms() -> float:
+        told = browser.get(f"/api/v1/samples?since={begun}")[1]
+        at = told["names"].index("loop_lag_ms")
+        return max((row[at] for row in told["instances"]["i2"]), default=0.0)
+
+    begun = time.time()
+    watched["i2"].pause()
+    time.sleep(0.6)
+    watched["i2"].resume()
+    eventually(lambda: worst_ms() > 250, "a sample with the pause in it")
 
 
 def test_events_are_told_in_raft_order_and_after_a_position(browser: Browser) -> None:
@@ -397,6 +412,21 @@ def _is_gone(session: Any) -> bool:
     except Exception:
         return bool(session.closed)
     return False
+
+
+def test_rows_of_long_answers_are_counted_in_the_metrics(watched: Watched) -> None:
+    def rows() -> float:
+        told = watched.browser("i1").get("/metrics")[1]
+        found = re.search(r"^cairn_statement_rows_total (\S+)$", told, re.MULTILINE)
+        assert found is not None
+        return float(found[1])
+
+    before = rows()
+    with watched["i1"].connect() as connection:
+        series = "SELECT * FROM generate_series(1, 2000) a"
+        assert len(connection.execute(series).fetchall()) == 2000
+        assert len(connection.execute(series, binary=True).fetchall()) == 2000
+    assert rows() - before >= 4000
 
 
 def test_what_is_done_over_http_is_in_the_audit_log(watched: Watched, admin: Browser) -> None:

@@ -1,6 +1,6 @@
 """Statements that took long: `slow.log`, and the last of them in memory, each with its plan.
 
-What is told has no texts of the statement in it, only its shape. A plan is made afterwards, one at
+What is told has no values of the statement in it, only its shape. A plan is made afterwards, one at
 a time: when many statements are slow, there is no time to explain each.
 """
 
@@ -25,7 +25,7 @@ from cairn.sql.api import Prepared
 
 NAME = "slow.log"
 PLAN_LINES = 200
-_TEXT = re.compile(r"'[^']*(?:''[^']*)*'")
+_VALUE = re.compile(r"(?:'[^']*(?:''[^']*)*'|-?\d+(?:\.\d+)?)(?=::)|'[^']*(?:''[^']*)*'")
 
 
 class SlowLog:
@@ -73,7 +73,7 @@ class SlowLog:
         plan: tuple[str, ...] = ()
         try:
             lines = await asyncio.to_thread(self._executor.explain, prepared)
-            plan = tuple(_TEXT.sub("'…'", line) for line in lines[:PLAN_LINES])
+            plan = tuple(_VALUE.sub("…", line) for line in lines[:PLAN_LINES])
         except CairnError as problem:
             plan = (f"it cannot be explained: {problem.message}",)
         except Exception as problem:

@@ -93,8 +93,12 @@ def _raft(instance: Instance) -> Iterator[Metric]:
     yield _gauge("raft_commit_index", "last committed entry", core.log.committed)
     yield _gauge("raft_applied_index", "last applied entry", runner.applied_index)
     yield _gauge("raft_persisted_index", "last entry on disk", runner.persisted_index)
-    yield _counter("raft_bad_messages", "messages refused", runner.bad_messages)
-    yield _counter("governor_steps", "steps taken", instance.governor.status.steps_done)
+    yield _counter("raft_bad_messages", "messages of peers that were refused", runner.bad_messages)
+    yield _counter(
+        "governor_steps",
+        "steps that the governor of this instance took",
+        instance.governor.status.steps_done,
+    )
     blocked = bool(instance.governor.status.blocked_by)
     yield _gauge("governor_blocked", "1 when the governor waits for something", blocked)
     quorum = instance.voters.no_quorum() is None
@@ -122,8 +126,10 @@ def _statements(face: PgFace) -> Iterator[Metric]:
     yield _counter("statement_bytes", "bytes of rows told or taken", statistics.bytes)
     forgotten = "statements whose counters gave way to others"
     yield _counter("statements_evicted", forgotten, statistics.evicted)
-    yield _counter("statement_cache_hits", "statements found", face.statements.hits)
-    yield _counter("statement_cache_misses", "statements parsed", face.statements.misses)
+    yield _counter("statement_cache_hits", "statements whose plan was known", face.statements.hits)
+    yield _counter(
+        "statement_cache_misses", "statements that were parsed and planned", face.statements.misses
+    )
     reads = face.executor.reads
     yield _counter("routed_local", "statements run here", reads.local)
     yield _counter("routed_forwarded", "statements sent one hop to the owner", reads.forwarded)
@@ -145,8 +151,14 @@ def _buckets(counts: Sequence[int]) -> list[tuple[str, float]]:
 def _clients(face: PgFace) -> Iterator[Metric]:
     yield _gauge("sessions", "open client connections", len(face.sessions))
     yield _gauge("topology_subscribers", "service connections", len(face.feed.view()))
-    yield _counter("topology_events_sent", "events told", face.feed.events_sent)
-    yield _counter("topology_subscribers_dropped", "slow ones", face.feed.dropped)
+    yield _counter(
+        "topology_events_sent", "topology events told to service connections", face.feed.events_sent
+    )
+    yield _counter(
+        "topology_subscribers_dropped",
+        "service connections that were too slow and were ended",
+        face.feed.dropped,
+    )
     yield _gauge("audit_lines_lost", "lines of the audit log not written yet", face.audit.lost)
 
 

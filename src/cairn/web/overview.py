@@ -61,6 +61,7 @@ class Overview:
             "status": status,
             "last": last,
             "buckets": _buckets(face),
+            "routes": _routes(face),
             "consoles": self.consoles(),
         }
         self._good_until = monotonic() + FRESH_S
@@ -131,6 +132,16 @@ def console_url(scheme: str, http: str | None, pg: str | None, peer: str | None)
         host = (pg or peer or "").rpartition(":")[0]
     url = f"{scheme}://{host}:{port}"
     return url if host and _PLAIN.fullmatch(url) else None
+
+
+def _routes(face: PgFace) -> list[list[Any]]:
+    """`_routing` by names: who takes whose rows through whom, in how many hops."""
+    names = {row.uuid: row.name for row in face.cluster.instances.values()}
+    routes = face.instance.replication.mesh.routing.table()
+    return sorted(
+        [*(names.get(uuid, uuid) for uuid in (subscriber, source, via)), depth]
+        for subscriber, source, via, depth in routes
+    )
 
 
 def _buckets(face: PgFace) -> dict[str, list[list[Any]]]:

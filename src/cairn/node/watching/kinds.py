@@ -17,6 +17,6 @@ def kind_of(prepared: Prepared) -> Kind:
             return Kind.SELECT_WIDE
         case plans.CopyPlan():
             return Kind.COPY
-        case plans.DdlPlan() | plans.AclPlan():
+        case plans.DdlPlan() | plans.AclPlan() | plans.RoutinePlan():
             return Kind.DDL
     return _BY_TAG.get(prepared.tag, Kind.OTHER)

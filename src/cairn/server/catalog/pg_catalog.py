@@ -238,7 +238,10 @@ def _explained(problem: Exception) -> CairnError:
         return Unsupported(f"this query on pg_catalog is not supported: {problem}")
     kind, name = found.groups()
     if kind == "table":
-        return UndefinedTable(f'relation "{name}" does not exist')
+        return UndefinedTable(
+            f'relation "{name}" does not exist',
+            hint="tables of pg_catalog and live tables are joined with each other only",
+        )
     if kind == "column":
         return UndefinedColumn(f'column "{name}" does not exist')
     return UndefinedFunction(f"function {name} does not exist")

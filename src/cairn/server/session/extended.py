@@ -189,7 +189,7 @@ class Extended:
                 await session.send_rows(part, portal.shape.encode_row, cached.convert)
                 portal.sent += len(part)
                 sent += len(part)
-                cached.seen.rows += len(part)
+                session.sent_rows(cached, len(part))
         except BaseException:
             portal.rows = ()
             portal.close()
@@ -203,7 +203,7 @@ class Extended:
         convert = portal.statement.plan.convert if portal.is_raw else None
         await self._session.send_rows(rows[start:end], portal.shape.encode_row, convert)
         portal.sent = max(end, start)
-        portal.statement.plan.seen.rows += portal.sent - start
+        self._session.sent_rows(portal.statement.plan, portal.sent - start)
         if end < len(rows):
             self._pg.portal_suspended()
         else:
@@ -248,7 +248,7 @@ class Extended:
         if start < end:
             self._pg.raw(b"".join(map(portal.shape.encode_row, rows[start:end])))
         portal.sent = max(end, start)
-        portal.statement.plan.seen.rows += portal.sent - start
+        self._session.sent_rows(portal.statement.plan, portal.sent - start)
         if end < len(rows):
             self._pg.portal_suspended()
         else:

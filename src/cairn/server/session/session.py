@@ -378,6 +378,11 @@ class Session(asyncio.Protocol):
             took_s = perf_counter() - self._begun_s
             self.face.statistics.ended(seen, took_s, rows, self.hops, self.told_bytes)
 
+    def sent_rows(self, cached: Cached, count: int) -> None:
+        """Some rows of a longer answer: they are counted as they leave."""
+        cached.seen.rows += count
+        self.face.statistics.rows += count
+
     async def understood(self, text: bytes, oids: tuple[int, ...] = ()) -> Cached:
         """A long text is read on a thread. Who cancels does not wait for the end of it."""
         face = self.face

@@ -137,7 +137,8 @@ function moves(rows) {
 export function links(state) {
   const { status } = state.overview, colours = colouring(status.replicasets);
   const places = {}, many = status.instances.length;
-  status.instances.forEach((row, at) => {
+  const near = [...status.instances].sort((a, b) => a.replicaset.localeCompare(b.replicaset) || a.name.localeCompare(b.name, undefined, { numeric: true }));
+  near.forEach((row, at) => {
     const angle = (2 * Math.PI * at) / many - Math.PI / 2, wide = many > 1 ? 1 : 0;
     places[row.name] = [260 + wide * 190 * Math.cos(angle), 150 + wide * 105 * Math.sin(angle)];
   });
@@ -160,10 +161,15 @@ export function links(state) {
         h("circle", { class: `s${colours[row.replicaset] ?? 7}`, cx: places[row.name][0], cy: places[row.name][1], r: 24 }),
         h("text", { x: places[row.name][0], y: places[row.name][1] + 4 }, row.name.length > 8 ? `${row.name.slice(0, 7)}…` : row.name))))),
     h("div", { class: "wide" }, h("table", {}, h("caption", {}, "What each instance says of its links"),
-      h("thead", {}, h("tr", {}, ["Takes rows", "From", "State", "Rows behind", "Seconds", "Records", "Bytes", "Problem"].map((name) => h("th", { scope: "col" }, name)))),
+      h("thead", {}, h("tr", {}, ["Takes rows", "From", "State", "Rows behind", "Seconds", "Records", "Bytes", "Problem"].map((name, at) => h("th", { scope: "col", class: at > 2 && at < 7 ? "n" : "" }, name)))),
       h("tbody", {}, edges.map(([from, to, link]) => h("tr", { "data-key": `${from}>${to}` }, h("td", {}, to), h("td", {}, from),
         h("td", { class: link.state === "follow" ? "ok" : "no" }, link.state), h("td", { class: "n" }, short(link.lag_rows)),
         h("td", { class: "n" }, short(link.lag_rows ? link.lag_s : 0)), h("td", { class: "n" }, short(link.records)),
         h("td", { class: "n" }, bytes(link.bytes)), h("td", {}, link.problem ?? "")))))),
+    state.overview.routes.length > 0 && h("div", { class: "wide" }, h("table", {},
+      h("caption", {}, `_routing, as ${state.overview.here} knows it`),
+      h("thead", {}, h("tr", {}, ["Takes rows", "Of", "Through", "Hops"].map((name, at) => h("th", { scope: "col", class: at === 3 ? "n" : "" }, name)))),
+      h("tbody", {}, state.overview.routes.map(([subscriber, source, via, depth]) => h("tr", { "data-key": `${subscriber} ${source}` },
+        h("td", {}, subscriber), h("td", {}, source), h("td", {}, via === source ? "directly" : via), h("td", { class: "n" }, depth)))))),
   ];
 }
