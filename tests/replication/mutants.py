@@ -344,8 +344,17 @@ MUTANTS = tuple(
         ),
         (
             *("10", "a read does not wait for the majority", EXECUTION),
-            *("await self._replication.acks.wait_readable(epoch)", "pass"),
+            *("await self._replication.acks.wait_readable(self._seen_at_most(), epoch)", "pass"),
             SIM + "a_read_is_held_until_what_it_saw_cannot_be_taken_away",
+        ),
+        (
+            *("10", "a read trusts what the event loop has heard of commits", EXECUTION),
+            *(
+                "        origin = self.data.store.origin\n",
+                "        return self.data.vclock.get(self.data.store.origin, 0)\n",
+            ),
+            "tests/sim_cluster/test_seeds.py"
+            "::test_a_read_tells_no_row_of_a_commit_that_only_the_disk_knows_of",
         ),
         (
             *("10", "members go although nobody else has their rows", "governor/rules/leaving.py"),

@@ -71,10 +71,10 @@ class Acknowledgements:
         vclock = self._data.vclock if name == place.name else found
         return vclock.get(place.uuid, 0) if covers(vclock, place.history.cut) else -1
 
-    async def wait_readable(self, epoch: int) -> None:
-        """Until nothing that a read of just now could see can be taken away by a failover."""
+    async def wait_readable(self, lsn: int, epoch: int) -> None:
+        """Until nothing up to `lsn` that a read has seen can be taken away by a failover."""
         try:
-            await self.wait_safe(self._data.vclock.get(self._place.uuid, 0), epoch)
+            await self.wait_safe(lsn, epoch)
         except OutcomeUnknown as problem:
             raise NoMaster(
                 "a majority of the replicaset has not confirmed the rows that were read",

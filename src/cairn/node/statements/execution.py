@@ -213,7 +213,17 @@ class Execution:
         if fence.epoch != epoch:
             raise NoMaster("another master was named while the rows were read", hint="try again")
         if fence.is_sync and not is_local:
-            await self._replication.acks.wait_readable(epoch)
+            await self._replication.acks.wait_readable(self._seen_at_most(), epoch)
+
+    def _seen_at_most(self) -> int:
+        """The last lsn of our own that a read of just now may have seen.
+
+        Asked of the file: a commit is there before the event loop hears of it.
+        """
+        origin = self.data.store.origin
+        sql = "SELECT lsn FROM vclock WHERE origin = ?"
+        rows: list[Any] = self.reader.connection.execute(sql, (origin,)).fetchall()
+        return int(rows[0][0]) if rows else 0
 
     async def scan(
         self,
