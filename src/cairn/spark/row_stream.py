@@ -42,7 +42,10 @@ class RowStream(CairnStream):
         super().__init__(options, wanted)
         self._table = describe(options.dsn, table)
         if self._table.tier is None:
-            raise InvalidParameter(f"{table} is a global table: only sharded ones have a row log")
+            raise InvalidParameter(
+                f"{table} has no row log: only sharded tables have one",
+                hint='option("stream", "topology") tells of instances, replicasets and buckets',
+            )
         self._asker = RowAsker(options, table, self._table.tier)
 
     # --- planning -------------------------------------------------------------------------------

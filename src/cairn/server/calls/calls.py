@@ -30,6 +30,7 @@ from cairn.server.caller import Caller
 from cairn.server.calls import (
     backup,
     bulk,
+    global_bulk,
     rebalance,
     restoring,
     row_changes,
@@ -277,6 +278,7 @@ CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
     "cairn_forget_statements": (True, _forget_statements),
     "cairn_ingest": (False, bulk.ingest),
     "cairn_promote": (False, bulk.promote),
+    "cairn_put": (False, global_bulk.put),
     "cairn_settle": (False, settling.settle),
     "cairn_truncate": (False, bulk.truncate),
     "cairn_check": (False, staged_checks.check),
