@@ -67,6 +67,10 @@ class CairnSource(DataSource):  # type: ignore[misc]
                 return LocalReader(options, table, schema)
             if table.is_made:
                 return MadeReader(options, table, schema)
+            if options.snapshot is not None:
+                from cairn.spark.snapshot_read import SnapshotReader
+
+                return SnapshotReader(options, table, schema)
             return (PushingReader if options.pushdown else TableReader)(options, table, schema)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:

@@ -288,6 +288,7 @@ CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
     "cairn_rebalance": (True, rebalance.rebalance),
     "cairn_tier": (True, tiers.tier),
     "cairn_backup": (True, backup.backup),
+    "cairn_moment": (False, backup.moment),
     "cairn_backup_piece": (True, backup.piece),
     "cairn_restore": (True, restoring.restore),
     "cairn_restore_rows": (True, restoring.rows),
