@@ -66,7 +66,7 @@ SYSTEM = (
 CALLS = (
     *("cairn_status", "cairn_compact", "cairn_subscribers", "cairn_ingest", "cairn_promote"),
     *("cairn_settle", "cairn_check", "cairn_rows", "cairn_rows_at", "cairn_replication"),
-    *("cairn_rebalance", "cairn_tier", "cairn_nothing"),
+    *("cairn_put", "cairn_rebalance", "cairn_tier", "cairn_nothing"),
 )
 
 

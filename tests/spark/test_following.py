@@ -9,13 +9,15 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from cairn.cli import pipeline
+from cairn.cli.spark_runs import Bar
 from cairn.client.sync_pool import SyncPool
 from cairn.spark import following
 from tests.spark.conftest import CAIRN
@@ -93,14 +95,49 @@ def test_batches_without_their_checkpoint_are_not_written_over(
 
 
 @contextmanager
-def following_process(dsn: str, name: str, to: Path) -> Iterator[subprocess.Popen[bytes]]:
+def following_process(
+    dsn: str, name: str, to: Path, words: IO[bytes] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     command = [*CAIRN, "follow", name, "--to", str(to), "--every", "0", "--master", "local[1]"]
-    process = subprocess.Popen(command, env={**os.environ, "CAIRN_DSN": dsn})
+    command += [] if words is None else ["--json"]
+    environment = {**os.environ, "CAIRN_DSN": dsn}
+    process = subprocess.Popen(command, env=environment, stdout=words, stderr=words)
     try:
         yield process
     finally:
         process.kill()
         process.wait()
+
+
+def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cairn.cli.spark_runs.TOLD_EVERY_S", 0.0)
+    words = StringIO()
+    with Bar("following t", words) as bar:
+        for state in ("0 changes", "0 changes", "7 changes"):
+            bar.tell(state)
+    assert words.getvalue().splitlines() == [
+        "cairn: following t: 0 changes",
+        "cairn: following t: 7 changes",
+    ]
+
+
+@pytest.mark.slow
+def test_progress_is_told_to_a_file_and_the_end_on_sigterm(
+    dsn: str, pool: SyncPool, table: Callable[[str], str], tmp_path: Path
+) -> None:
+    name, words = table("id INTEGER PRIMARY KEY"), tmp_path / "words"
+    insert(pool, name, 0)
+    with words.open("wb") as file, following_process(dsn, name, tmp_path / "to", file) as process:
+        until = time.monotonic() + 120
+        while f"cairn: following {name}: 10 changes" not in words.read_text():
+            assert process.poll() is None and time.monotonic() < until, words.read_text()
+            time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    assert json.loads(words.read_text().splitlines()[-1])["changes"] == 10
+    assert told(tmp_path / "to") == [*range(10)]
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import pytest
 from cairn.cli import pipeline
 from cairn.client.sync_pool import SyncPool
 from cairn.spark import cluster
+from cairn.spark.loading import blame
 
 
 def test_a_csv_with_bad_lines_is_loaded_and_they_are_put_aside(
@@ -23,15 +24,70 @@ def test_a_csv_with_bad_lines_is_loaded_and_they_are_put_aside(
         [str(source)], "loaded_csv", dsn=dsn, create=True, key=["id"],
         schema="id bigint, name string, price double", bad_file=str(aside), as_json=True,
     )  # fmt: skip
-    assert code == 0
+    assert code == 5
     told = json.loads(capsys.readouterr().out)
+    assert (
+        told["first_of_them"] == f'{aside.parent}/in.csv: column "id": a part of the key is missing'
+    )
     assert (told["rows_read"], told["rows_added"], told["rows_put_aside"]) == (3, 3, 2)
     assert told["put_aside_in"] == str(aside)
     rows = pool.fetch("SELECT id, name, price FROM loaded_csv ORDER BY id")
     assert rows == [(1, "a", 1.5), (3, "c", None), (5, "ü", 5.25)]
     bad = [json.loads(line) for line in aside.read_text().splitlines()]
-    assert [(each["line"], each["record"]) for each in bad if each["line"]] == [(3, "2,b,oops")]
-    assert len(bad) == 2
+    assert [(each["line"], each["column"], each["why"]) for each in bad] == [
+        (None, "id", "a part of the key is missing"),
+        (3, "price", '"oops" is not of type double'),
+    ]
+
+
+def test_a_record_is_blamed_on_the_column_that_does_not_fit() -> None:
+    from pyspark.sql.types import _parse_datatype_string
+
+    fields = _parse_datatype_string("id bigint, w timestamp, b boolean").fields
+    told = [
+        blame('1,"2024-01-01 10:00:00",maybe', "csv", fields),
+        blame("1,yesterday,true", "csv", fields),
+        blame("1,2024-01-01", "csv", fields),
+        blame('{"id": 1.5}', "json", fields),
+        blame('{"id": 1', "json", fields)[1][:14],
+        blame("[1]", "json", fields),
+    ]
+    assert told == [
+        ("b", '"maybe" is not of type boolean'),
+        ("w", '"yesterday" is not of type timestamp'),
+        (None, "it has 2 fields, the header has 3"),
+        ("id", "1.5 is not of type bigint"),
+        "it is not JSON",
+        (None, "it is not a JSON object"),
+    ]
+
+
+def test_a_table_that_is_created_gets_a_key_that_fits(
+    spark: Any, dsn: str, pool: SyncPool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "in.csv"
+    source.write_text("town,code,n\nBonn,b,1\nBonn,c,1\n")
+    assert pipeline.load([str(source)], "found_key", dsn=dsn, create=True) == 0
+    with pytest.raises(Exception, match="found_key_pkey"):
+        pool.execute("INSERT INTO found_key VALUES ('Ulm', 'b', 2)")
+    assert pipeline.load([str(source)], "found_key", dsn=dsn, create=True, key=["town"]) == 1
+    assert "the primary key of found_key is (code), not (town)" in capfd.readouterr().err
+    pool.execute("DROP TABLE found_key")
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [([], "no column of the files has a value of its own in every row"), (["n"], "23505")],
+)
+def test_a_load_that_fails_leaves_no_table_behind(
+    spark: Any, dsn: str, pool: SyncPool, tmp_path: Path, key: list[str], said: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    source = tmp_path / "in.csv"
+    source.write_text("town,n\nBonn,1\nBonn,1\n")
+    assert pipeline.load([str(source)], "left_behind", dsn=dsn, create=True, key=key) == 1
+    assert said in capfd.readouterr().err
+    assert pool.fetch("SELECT name FROM _pico_table WHERE name = 'left_behind'") == []
 
 
 def test_what_is_dumped_can_be_loaded_again(

@@ -236,3 +236,17 @@ def test_a_table_checkpoint_of_another_cluster_is_refused(
     source = stream(table(COLUMNS))
     with pytest.raises(Exception, match="belongs to cluster another"):
         everything(source)({**source.initialOffset(), "cluster": "another"})
+
+
+def test_the_key_of_a_change_is_the_primary_key(pool: SyncPool, run: Run) -> None:
+    """And not the columns that rows are distributed by: those do not tell rows apart."""
+    pool.execute("CREATE TABLE keyed (a INTEGER, b TEXT, PRIMARY KEY (a, b)) DISTRIBUTED BY (a)")
+    try:
+        pool.execute("INSERT INTO keyed VALUES (1, 'ä')")
+        [[snapshot]] = run("table:keyed", "first", startingOffset="snapshot")
+        pool.execute("DELETE FROM keyed WHERE a = 1")
+        [changes] = run("table:keyed", "second")
+        told = [snapshot.key, *(row.key for row in changes)]
+        assert [json.loads(key) for key in told] == [{"a": 1, "b": "ä"}] * 3
+    finally:
+        pool.execute("DROP TABLE keyed")

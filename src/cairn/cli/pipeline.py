@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cairn.cli.spark_runs import WRONG_USAGE, Bar, run, say, wrong_word
+from cairn.cli.spark_runs import PUT_ASIDE, WRONG_USAGE, Bar, run, say, wrong_word
 
 MASTER = "local[*,4]"
 
@@ -44,6 +44,10 @@ def load(
         facts = {"table": done.table, "rows_read": done.rows, "rows_added": done.added}
         if done.bad:
             facts |= {"rows_put_aside": done.bad, "put_aside_in": done.bad_file}
+        if (first := done.first_bad) is not None:
+            place = first.file if first.line is None else f"{first.file}:{first.line}"
+            column = f'column "{first.column}": ' if first.column else ""
+            facts["first_of_them"] = f"{place}: {column}{first.why}"
         return facts
 
     missing = [file for file in files if _is_missing(file)]
@@ -57,7 +61,10 @@ def load(
     ):
         return WRONG_USAGE
     known, hint = None if create else table, " (--create makes it)"
-    return run(f"loading {table}", dsn, password_file, master, work, known, as_json, hint)
+    return run(
+        f"loading {table}", dsn, password_file, master, work, known, as_json, hint,
+        lambda facts: PUT_ASIDE if "rows_put_aside" in facts else 0,
+    )  # fmt: skip
 
 
 def _is_missing(file: str) -> bool:
@@ -110,7 +117,7 @@ def follow(
     master: str = MASTER,
     as_json: bool = False,
 ) -> int:
-    """A table's changes to Parquet files, from where the last run ended; until Ctrl-C."""
+    """A table's changes to Parquet files, from where the last run ended; until it is stopped."""
 
     def work(spark: Any, where: str, bar: Bar) -> dict[str, Any]:
         from cairn.spark.following import follow as start
@@ -128,7 +135,10 @@ def follow(
 
 
 def _until_the_end(query: Any, bar: Bar) -> int:
-    """Wait for it, or for Ctrl-C; the changes that came. Spark remembers only its last batches."""
+    """Wait for it, or for Ctrl-C or SIGTERM; the changes that came.
+
+    Spark remembers only its last batches.
+    """
     counts: dict[int, int] = {}
 
     def count() -> int:

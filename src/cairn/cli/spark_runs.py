@@ -29,7 +29,8 @@ from cairn.model.dsn import split_dsn
 from cairn.model.errors import CairnError, Unreachable
 from cairn.model.quoting import identifier
 
-FAILED, UNREACHABLE, WRONG_USAGE, INTERRUPTED = 1, 3, 2, 130
+FAILED, UNREACHABLE, WRONG_USAGE, PUT_ASIDE, INTERRUPTED = 1, 3, 2, 5, 130
+TOLD_EVERY_S = 5.0  # to a file: a line for each step would fill it
 _STARTED = "starting Spark"
 _MARKS = ("CairnSparkError: ", "ServerError: ", "Error: ")
 _console = Console(stderr=True)
@@ -44,7 +45,8 @@ class Bar:
             TextColumn("{task.fields[state]}"), TimeElapsedColumn(),
             console=Console(file=terminal), transient=True, disable=not terminal.isatty(),
         )  # fmt: skip
-        self._title = title
+        self._title, self._terminal = title, terminal
+        self._told, self._told_at = "", -TOLD_EVERY_S
         self._task = self._progress.add_task(_STARTED, total=None, state="")
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -66,14 +68,20 @@ class Bar:
                         done, total = done + info.numCompletedTasks, total + info.numTasks
                 self._progress.update(self._task, completed=done, total=total or None)
                 if total:
-                    self.tell(f"{done}/{total} tasks")
+                    self._progress.update(self._task, state=f"{done}/{total} tasks")
 
         self._progress.update(self._task, description=self._title)
         self._thread = threading.Thread(target=look, name="progress", daemon=True)
         self._thread.start()
 
     def tell(self, state: str) -> None:
+        """A moving line for a terminal; else now and then a line of its own."""
         self._progress.update(self._task, state=state)
+        now = time.monotonic()
+        if self._terminal.isatty() or state == self._told or now - self._told_at < TOLD_EVERY_S:
+            return
+        self._told, self._told_at = state, now
+        print(f"cairn: {self._title}: {state}", file=self._terminal, flush=True)
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
@@ -94,6 +102,7 @@ def run(
     table: str | None = None,
     as_json: bool = False,
     missing_hint: str = "",
+    code_of: Callable[[dict[str, Any]], int] = lambda facts: 0,
 ) -> int:
     """Start Spark, show progress, print what `work` found or one sentence of why not.
 
@@ -128,8 +137,9 @@ def run(
             told, is_ours = sentence(problem)
             say(told if is_ours else f"{told}{log.keep()}")
             return UNREACHABLE if _is_unreachable(problem, told) else FAILED
+    code = code_of(facts)
     _summarise(title, facts, time.monotonic() - ready, ready - begun, as_json)
-    return 0
+    return code
 
 
 def wrong_word(option: str, word: str, known: Sequence[str]) -> bool:
@@ -212,17 +222,22 @@ def _errors_to(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _plain_interrupts() -> Iterator[None]:
-    """Ctrl-C is an exception here; PySpark's own handler calls the JVM in the midst of a call."""
+    """Ctrl-C is an exception here, and SIGTERM the same one: what is begun ends in order.
+
+    PySpark's own handler calls the JVM in the midst of a call.
+    """
     logging.getLogger().addHandler(logging.NullHandler())  # py4j logs the exception to the root
     try:
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        signals = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(each, signal.default_int_handler) for each in signals]
     except ValueError:  # not the main thread: nobody interrupts it
         yield
         return
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
 
 
 # --- what went wrong ------------------------------------------------------------------------------

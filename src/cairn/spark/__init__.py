@@ -6,11 +6,11 @@
 Imports only the client side of Cairn; needs `pip install ".[spark]"`.
 """
 
-from cairn.spark.helpers import bucket_id, read_table, repartition_by_owner
+from cairn.spark.helpers import bucket_id, moment, read_table, register, repartition_by_owner
 from cairn.spark.plainly import CairnSparkError
 from cairn.spark.sessions import check, session, session_conf
 
 __all__ = [
-    "CairnSparkError", "bucket_id", "check", "read_table", "repartition_by_owner", "session",
-    "session_conf",
+    "CairnSparkError", "bucket_id", "check", "moment", "read_table", "register",
+    "repartition_by_owner", "session", "session_conf",
 ]  # fmt: skip

@@ -112,21 +112,27 @@ def _addresses(table: Any, uuid: str, read_from: str) -> tuple[str, ...]:
     return tuple(others + first) if os.getpid() % 2 else tuple(first + others)
 
 
-def any_address(dsn: str) -> str:
-    """An instance that is Online."""
-    for each in pool(dsn).topology.online():
-        if each.address:
-            return str(each.address)
-    raise Unreachable("no instance is Online")
+def any_address(dsn: str, turn: int = 0) -> str:
+    """An instance that is Online; another one at the next turn, if there is one."""
+    found = [str(each.address) for each in pool(dsn).topology.online() if each.address]
+    if not found:
+        raise Unreachable("no instance is Online")
+    return found[turn % len(found)]
+
+
+def ask_at(dsn: str, address: str | None, sql: str) -> list[tuple[Any, ...]]:
+    """The answer of one instance."""
+    with pool(dsn).wire(address) as wire:
+        result = wire.talk(flows.run_once(wire.pg, sql), REPLAN_S)
+    return [tuple(row) for row in result.rows]
 
 
 def ask_everybody(dsn: str, sql: str) -> list[tuple[Any, ...]]:
     """The answers of all instances that are Online, for what each knows by itself."""
     found: list[tuple[Any, ...]] = []
     for each in pool(dsn).topology.online():
-        with suppress(Unreachable), pool(dsn).wire(each.address) as wire:
-            result = wire.talk(flows.run_once(wire.pg, sql), REPLAN_S)
-            found += [tuple(row) for row in result.rows]
+        with suppress(Unreachable):
+            found += ask_at(dsn, each.address, sql)
     return found
 
 

@@ -32,6 +32,44 @@ def read_table(
     return reader.load()
 
 
+def moment(dsn: str, table: str) -> str:
+    """One moment of the whole cluster, for whoever may read `table`.
+
+    The text is for `option("snapshot", …)` of any number of tables: all are read as of then. A
+    stream with `option("startingOffset", …)` tells what came after it.
+    """
+    from cairn.spark import snapshot_read
+    from cairn.spark.plainly import plainly
+
+    with plainly():
+        return snapshot_read.moment(dsn, table)
+
+
+def register(
+    spark: Any, dsn: str, *, prefix: str = "", system: bool = False, **options: Any
+) -> list[str]:
+    """Every table of the cluster as a view of this session; the names of the views.
+
+    They are read when a query names them. `system`: also those that begin with _. Call it again
+    for tables that were made, changed or dropped since.
+    """
+    from cairn.model.system_tables import LOCAL_TABLES
+    from cairn.spark import cluster
+    from cairn.spark.plainly import plainly
+
+    with plainly():
+        rows = cluster.pool(dsn).fetch("SELECT name FROM _pico_table WHERE operable")
+    names = [name for (name,) in rows]
+    if system:
+        names += [table.name for table in LOCAL_TABLES]
+    else:
+        hidden = ("_", "cairn_spark_")
+        names = [name for name in names if not name.startswith(hidden)]
+    for name in names:
+        read_table(spark, dsn, name, **options).createOrReplaceTempView(prefix + name)
+    return sorted(prefix + name for name in names)
+
+
 def bucket_id(dsn: str, table: str) -> Any:
     """A function from the columns of the table's distribution key to the bucket of each row."""
     from pyspark.sql.functions import arrow_udf

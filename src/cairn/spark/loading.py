@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from cairn.model.errors import InvalidParameter, UndefinedTable
+from cairn.model.errors import CairnError, InvalidParameter, UndefinedTable
 from cairn.model.quoting import identifier
 from cairn.spark import cluster, staging
 from cairn.spark.tables import describe, spark_schema
@@ -30,6 +32,7 @@ _SQL_TYPES = {
 class BadRow(msgspec.Struct, frozen=True):
     file: str
     line: int | None
+    column: str | None  # None: it is no row at all
     why: str
     record: str
 
@@ -40,6 +43,7 @@ class Loaded(msgspec.Struct, frozen=True):
     added: int  # by which the table has grown
     bad: int
     bad_file: str | None
+    first_bad: BadRow | None = None
 
 
 def file_format(files: Sequence[str]) -> str:
@@ -68,17 +72,44 @@ def load(
     write_id: str | None = None,
     bad_file: str | None = None,
 ) -> Loaded:
-    """Write the rows of the files; `key` is the primary key of a table that is created."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as f
+    """Write the rows of the files; `key` is the primary key of a table that is created.
 
+    Whatever goes wrong, a table that was created for it is gone again, unless it has rows.
+    """
     kind = file_format(files)
     missing = [name for name in files if "://" not in name and not Path(name).exists()]
     if missing:
         raise InvalidParameter(f"{missing[0]}: no such file")
-    wanted = _schema(spark, dsn, files, kind, table, create, schema, key)
-    frame, bad = _read(spark, files, kind, wanted, describe(dsn, table).key)
-    found = find_lines(bad.limit(MAX_BAD).collect())
+    is_new = create and not _exists(dsn, table)
+    if is_new:
+        known = _found(spark, files, kind, schema)
+        chosen_key = list(key) or _find_key(spark, files, kind, known)
+        _create(dsn, table, known, chosen_key)
+    elif key:
+        _check_key(dsn, table, key)
+    try:
+        return _load(spark, dsn, files, kind, table, mode, on_conflict, commit, write_id, bad_file)
+    except BaseException:
+        if is_new:
+            with suppress(CairnError):
+                if not _count(dsn, table):
+                    cluster.pool(dsn).execute(f"DROP TABLE {identifier(table)}")
+        raise
+
+
+def _load(
+    spark: Any, dsn: str, files: Sequence[str], kind: str, table: str, mode: str,
+    on_conflict: str, commit: str, write_id: str | None, bad_file: str | None,
+) -> Loaded:  # fmt: skip
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    wanted = _schema(spark, dsn, files, kind, table)
+    given = {field.name for field in wanted}
+    parts = _primary_key(dsn, table) or describe(dsn, table).key
+    key = [name for name in parts if name in given]  # the writer says what else is missing
+    frame, bad = _read(spark, files, kind, wanted, key)
+    found = find_lines(bad.limit(MAX_BAD).collect(), lambda record: blame(record, kind, wanted))
     path = _put_aside(found, bad_file or f"{table}.bad.jsonl")
     before = _count(dsn, table) if mode == "append" else 0
     seen = Observation()
@@ -92,7 +123,8 @@ def load(
         with suppress(Exception):  # whatever it answers: its tasks shall not go on
             spark.sparkContext.cancelAllJobs()
         raise KeyboardInterrupt(_interrupted(dsn, commit, chosen)) from None
-    return Loaded(table, seen.get["rows"], _count(dsn, table) - before, len(found), path)
+    added = _count(dsn, table) - before
+    return Loaded(table, seen.get["rows"], added, len(found), path, found[0] if found else None)
 
 
 def _interrupted(dsn: str, commit: str, write_id: str) -> str:
@@ -112,19 +144,63 @@ def _count(dsn: str, table: str) -> int:
 # --- schema ---------------------------------------------------------------------------------------
 
 
-def _schema(
-    spark: Any, dsn: str, files: Sequence[str], kind: str, table: str, create: bool,
-    schema: str | None, key: Sequence[str],
-) -> Any:  # fmt: skip
-    """The table's own types where it exists, else what is given or found in the files."""
+def _exists(dsn: str, table: str) -> bool:
     try:
-        known = spark_schema(describe(dsn, table), (), 18)
+        describe(dsn, table)
     except UndefinedTable:
-        if not create:
-            raise
-        known = _found(spark, files, kind, schema)
-        _create(dsn, table, known, key)
-        known = spark_schema(describe(dsn, table), (), 18)
+        return False
+    return True
+
+
+def _primary_key(dsn: str, table: str) -> list[str]:
+    """Of a table that exists; empty if this user may not know."""
+    sql = (
+        "SELECT i.parts FROM _pico_index AS i JOIN _pico_table AS t ON i.table_id = t.id "
+        "WHERE i.id = 0 AND t.name = $1"
+    )
+    with suppress(CairnError):
+        row = cluster.pool(dsn).fetchrow(sql, table)
+        return [part if isinstance(part, str) else part[0] for part in (row[0] if row else ())]
+    return []
+
+
+def _check_key(dsn: str, table: str, key: Sequence[str]) -> None:
+    known = _primary_key(dsn, table)
+    if known and list(key) != known:
+        raise InvalidParameter(
+            f"the primary key of {table} is ({', '.join(known)}), not ({', '.join(key)})",
+            hint="leave out --key: the table exists",
+        )
+
+
+def _find_key(spark: Any, files: Sequence[str], kind: str, schema: Any) -> list[str]:
+    """The first column whose values are all there and all different."""
+    from pyspark.sql import functions as f
+
+    frame = _reader(spark, kind).schema(schema).format(kind).load(list(files))
+    names = [
+        field.name
+        for field in schema.fields
+        if field.dataType.simpleString() in ("bigint", "int", "string")
+    ]
+    counts = [f.count_distinct(f.col(f"`{name}`")).alias(f"n{at}") for at, name in enumerate(names)]
+    told = frame.agg(f.count(f.lit(1)).alias("rows"), *counts).collect()[0] if names else None
+    for at, name in enumerate(names):
+        if told is not None and told["rows"] and told[f"n{at}"] == told["rows"]:
+            return [name]
+    raise InvalidParameter(
+        "no column of the files has a value of its own in every row",
+        hint="name the columns of the primary key: --key a,b",
+    )
+
+
+def _reader(spark: Any, kind: str) -> Any:
+    return spark.read.option("header", True) if kind == "csv" else spark.read
+
+
+def _schema(spark: Any, dsn: str, files: Sequence[str], kind: str, table: str) -> Any:
+    """The table's own types, for the columns that the files have."""
+    known = spark_schema(describe(dsn, table), (), 18)
     by_name = {field.name: field for field in known.fields}
     names = by_name if kind != "csv" else spark.read.csv(list(files), header=True).columns
     unknown = [name for name in names if name not in by_name]
@@ -143,7 +219,7 @@ def _found(spark: Any, files: Sequence[str], kind: str, schema: str | None) -> A
 
 
 def _create(dsn: str, table: str, schema: Any, key: Sequence[str]) -> None:
-    chosen = list(key) or [schema.fields[0].name]
+    chosen = list(key)
     known = [field.name for field in schema.fields]
     missing = [name for name in chosen if name not in known]
     if missing:
@@ -176,15 +252,16 @@ def _read(
     from pyspark.sql import types
 
     names = [field.name for field in fields]
-    no_key = " OR ".join(f"`{name}` IS NULL" for name in key)
+    no_key = " OR ".join(f"`{name}` IS NULL" for name in key) or "false"
+    missing = f.coalesce(
+        f.lit(None).cast("string"), *[f.when(f.col(f"`{n}`").isNull(), f.lit(n)) for n in key]
+    )
     if kind == "parquet":
         frame = spark.read.parquet(*files)
         frame = frame.select(*[f.col(x.name).cast(x.dataType).alias(x.name) for x in fields])
         record = f.to_json(f.struct(*names))
         source = frame.withColumn("_file", f.col("_metadata.file_path"))
-        bad = source.where(no_key).select(
-            "_file", record.alias("record"), f.lit("a part of the key is missing").alias("why")
-        )
+        bad = source.where(no_key).select("_file", record.alias("record"), missing.alias("column"))
         return frame.where(f"NOT ({no_key})"), bad
     wide = types.StructType(
         [types.StructField(each.name, each.dataType) for each in fields]
@@ -196,16 +273,54 @@ def _read(
     # `.json` and `.csv` may not be asked for the corrupt column alone: take all of it.
     frame = reader.format(kind).load(list(files)).withColumn("_file", f.col("_metadata.file_path"))
     is_bad = f"{_CORRUPT} IS NOT NULL OR {no_key}"
-    why = f.expr(
-        f"CASE WHEN {_CORRUPT} IS NOT NULL THEN 'not a row of the table' "
-        "ELSE 'a part of the key is missing' END"
-    )
+    column = f.when(f.col(_CORRUPT).isNull(), missing)
     record = f.coalesce(f.col(_CORRUPT), f.to_json(f.struct(*names)))
-    bad = frame.where(is_bad).select("_file", record.alias("record"), why.alias("why"))
+    bad = frame.where(is_bad).select("_file", record.alias("record"), column.alias("column"))
     return frame.where(f"NOT ({is_bad})").select(*names), bad
 
 
-def find_lines(rows: Sequence[Any]) -> list[BadRow]:
+def blame(record: str, kind: str, fields: Sequence[Any]) -> tuple[str | None, str]:
+    """(column, why) of a record that Spark could not read as a row."""
+    if kind == "csv":
+        values: list[Any] = next(csv.reader([record]), [])
+        if len(values) != len(fields):
+            return None, f"it has {len(values)} fields, the header has {len(fields)}"
+        given = dict(zip([field.name for field in fields], values, strict=True))
+    else:
+        try:
+            given = json.loads(record)
+        except ValueError as problem:
+            return None, f"it is not JSON: {problem}"
+        if not isinstance(given, dict):
+            return None, "it is not a JSON object"
+    for field in fields:
+        value, word = given.get(field.name), field.dataType.simpleString()
+        if not _fits(value, word):
+            return field.name, f"{json.dumps(value, ensure_ascii=False)[:60]} is not of type {word}"
+    return None, "it is not a row of the table"
+
+
+def _fits(value: Any, word: str) -> bool:
+    if value is None or value == "" or word == "string":
+        return True
+    try:
+        match word.partition("(")[0]:
+            case "bigint":
+                return not isinstance(value, float | bool) and abs(int(value)) < 1 << 63
+            case "double" | "decimal":
+                return not isinstance(value, bool) and float(value) == float(value)
+            case "boolean":
+                return str(value).lower() in ("true", "false")
+            case "timestamp" | "timestamp_ntz" | "date":
+                datetime.fromisoformat(str(value))
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def find_lines(
+    rows: Sequence[Any], blamed: Callable[[str], tuple[str | None, str]]
+) -> list[BadRow]:
     """Spark knows the text of a bad row but not its line: look it up where it came from."""
     by_file: dict[str, list[Any]] = {}
     for row in rows:
@@ -224,7 +339,10 @@ def find_lines(rows: Sequence[Any]) -> list[BadRow]:
         for row in bad:
             places = lines.get(row["record"])
             at = places.pop(0) if places else None
-            found.append(BadRow(str(path), at, row["why"], row["record"]))
+            column, why = row["column"], "a part of the key is missing"
+            if column is None:
+                column, why = blamed(row["record"])
+            found.append(BadRow(str(path), at, column, why, row["record"]))
     return sorted(found, key=lambda each: (each.file, each.line or 0))
 
 

@@ -16,7 +16,7 @@ _COMMITS = ("staged", "direct")
 _KNOWN = {
     "dsn", "table", "query", "columns", "splits", "readfrom", "pushdown", "decimalscale",
     "onconflict", "commit", "writeid", "stream", "startingoffset", "maxrowspertrigger",
-    "failondataloss", "timeout", "batchbytes", "where", "path", "checkpointlocation",
+    "failondataloss", "snapshot", "timeout", "batchbytes", "where", "path", "checkpointlocation",
 }  # fmt: skip
 MAX_DECIMAL_SCALE = 38
 
@@ -41,6 +41,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     starting_offset: str = "earliest"
     max_rows: int = 0  # of a micro-batch; 0: all there is
     fail_on_data_loss: bool = True
+    snapshot: str | None = None  # "true", or a moment as JSON
     timeout_s: float = 60.0  # without a byte from the server
 
 
@@ -71,6 +72,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         starting_offset=words.get("startingoffset", "earliest"),
         max_rows=_integer(words, "maxRowsPerTrigger", 0),
         fail_on_data_loss=_one_of(words, "failOnDataLoss", ("true", "false"), "true") == "true",
+        snapshot=None if words.get("snapshot") in (None, "false") else words["snapshot"],
         timeout_s=float(_integer(words, "timeout", 60)),
     )
     if found.table is None and found.query is None and found.stream is None:

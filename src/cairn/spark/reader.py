@@ -92,9 +92,27 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         if isinstance(partition, BucketPartition):
             yield from self._read_ranges(partition, want)
         elif partition.value == "global":
-            address = cluster.any_address(self._options.dsn)
-            yield from self._copy(self._sql(None), address, want)
+            yield from self._read_anywhere(want)
         # Else no bucket can hold a matching row: Spark asks with one partition of None.
+
+    def _read_anywhere(self, want: Any) -> Iterator[Any]:
+        """Every instance has all rows: who does not answer before its first one is passed over."""
+        until = time.monotonic() + REPLAN_S
+        turn = 0
+        while True:
+            is_begun = False
+            try:
+                for batch in self._copy(
+                    self._sql(None), cluster.any_address(self._options.dsn, turn), want
+                ):
+                    is_begun = True
+                    yield batch
+                return
+            except CairnError as problem:
+                if is_begun or problem.sqlstate not in MOVED or time.monotonic() > until:
+                    raise
+            turn += 1
+            cluster.wait_for_news(self._options.dsn, 0.2)
 
     def _read_ranges(self, partition: BucketPartition, want: Any) -> Iterator[Any]:
         """What was moved before its first row is asked for again where it is now."""

@@ -116,13 +116,13 @@ class RowAsker:
         """Changes after a position, from the replicaset's master."""
         return self._call(uuid, f"cairn_rows({literal(self._table)}, {_json(after)}, {limit})")
 
-    def rows_at(self, uuid: str, at: dict[str, Any], ranges: Ranges) -> Iterator[list[Any]]:
-        """Rows of these buckets as of a position, some at a time."""
+    def rows_at(self, uuid: str, at: dict[str, Any], ranges: Ranges) -> Iterator[Any]:
+        """Rows of these buckets as of a position, some at a time, and what their key is."""
         for low, high in ranges:
             for start in range(low, high + 1, BUCKETS_AT_ONCE):
                 end = min(start + BUCKETS_AT_ONCE - 1, high)
                 text = f"cairn_rows_at({literal(self._table)}, {_json(at)}, {start}, {end})"
-                yield self._call(uuid, text)["rows"]
+                yield self._call(uuid, text)
 
     def _call(self, uuid: str, text: str) -> Any:
         """Of the replicaset's master, waiting for a new one for a while."""

@@ -42,7 +42,10 @@ class RowStream(CairnStream):
         super().__init__(options, wanted)
         self._table = describe(options.dsn, table)
         if self._table.tier is None:
-            raise InvalidParameter(f"{table} is a global table: only sharded ones have a row log")
+            raise InvalidParameter(
+                f"{table} has no row log: only sharded tables have one",
+                hint='option("stream", "topology") tells of instances, replicasets and buckets',
+            )
         self._asker = RowAsker(options, table, self._table.tier)
 
     # --- planning -------------------------------------------------------------------------------
@@ -201,7 +204,7 @@ class RowStream(CairnStream):
                 yield from self._read_snapshot(uuid, stamped(upto, epochs), ranges, ranges)
                 return
             told = [
-                self._row(uuid, change)
+                _row(uuid, change, answer["key"])
                 for change in answer["changes"]
                 if change["lsn"] <= upto.get(change["origin"], 0)
             ]
@@ -220,25 +223,28 @@ class RowStream(CairnStream):
         if reset is not None:
             body = json.dumps({"buckets": [list(each) for each in reset]})
             yield self.batch([("reset", None, None, None, body, uuid, *[None] * 5)])
-        for rows in self._asker.rows_at(uuid, at, ranges):
+        for answer in self._asker.rows_at(uuid, at, ranges):
             told = [
-                ("snapshot", self._key(row), bucket, None, _json(row), uuid, *[None] * 5)
-                for bucket, row in rows
+                ("snapshot", _key(row, answer["key"]), bucket, None, _json(row), uuid, *[None] * 5)
+                for bucket, row in answer["rows"]
             ]
             if told:
                 yield self.batch(told)
 
-    def _key(self, row: dict[str, Any]) -> str:
-        return json.dumps({name: row.get(name) for name in self._table.key})
 
-    def _row(self, uuid: str, change: dict[str, Any]) -> tuple[Any, ...]:
-        row = change["new"] or change["old"]
-        told = _EPOCH + timedelta(microseconds=change["timestamp"])
-        return (
-            change["op"], None if row is None else self._key(row), change["bucket"],
-            _json(change["old"]), _json(change["new"]), uuid,
-            change["epoch"], change["origin"], change["lsn"], change["n"], told,
-        )  # fmt: skip
+def _key(row: dict[str, Any], names: Sequence[str]) -> str:
+    """The primary key as JSON."""
+    return json.dumps({name: row.get(name) for name in names}, ensure_ascii=False)
+
+
+def _row(uuid: str, change: dict[str, Any], key: Sequence[str]) -> tuple[Any, ...]:
+    row = change["new"] or change["old"]
+    told = _EPOCH + timedelta(microseconds=change["timestamp"])
+    return (
+        change["op"], None if row is None else _key(row, key), change["bucket"],
+        _json(change["old"]), _json(change["new"]), uuid,
+        change["epoch"], change["origin"], change["lsn"], change["n"], told,
+    )  # fmt: skip
 
 
 # --- parts of offsets -----------------------------------------------------------------------------

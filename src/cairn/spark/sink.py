@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
 from cairn.model.errors import CairnError, InvalidParameter
-from cairn.spark import cluster, staging
+from cairn.spark import cluster, global_write, staging
 from cairn.spark.options import Options
 from cairn.spark.plainly import plainly
 from cairn.spark.tables import TableInfo, check_writable
@@ -36,11 +36,7 @@ class TableSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
     """Made anew for each batch and for its end: what it has to know comes with the tasks."""
 
     def __init__(self, options: Options, table: TableInfo, schema: Any, overwrite: bool) -> None:
-        if options.commit != "staged" or options.write_id is not None:
-            raise InvalidParameter(
-                "a stream is always written staged, each batch under an id of its own",
-                hint='leave out option("commit", …) and option("writeId", …)',
-            )
+        _check_options(options)
         check_writable(table, schema)
         self._options, self._table, self._overwrite = options, table, overwrite
         self._names = [field.name for field in schema.fields]
@@ -81,6 +77,42 @@ class TableSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
                 with suppress(CairnError):
                     staging.abandon(self._options.dsn, message.write_id)
                 return
+
+
+class GlobalSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """Into a global table: a micro-batch is one entry of the Raft log."""
+
+    def __init__(self, options: Options, table: TableInfo, schema: Any, overwrite: bool) -> None:
+        _check_options(options)
+        check_writable(table, schema)
+        self._options, self._table, self._overwrite = options, table, overwrite
+        self._schema = schema
+        global_write.prepare(options.dsn)
+
+    def write(self, iterator: Iterator[Any]) -> Any:
+        with plainly():
+            return global_write.gather(self._table, iterator, _write_id(TaskContext.get()))
+
+    def commit(self, messages: list[Any], batchId: int) -> None:
+        known = [message for message in messages if message is not None]
+        if not known:
+            return
+        with plainly():
+            write_id, options = known[0].write_id, self._options
+            global_write.put(options, self._table, self._schema, self._overwrite, write_id, known)
+            query = write_id.rpartition(":")[0]
+            global_write.forget(options.dsn, f"{query}:{batchId - KEPT_BATCHES}")
+
+    def abort(self, messages: list[Any], batchId: int) -> None:
+        """Nothing was written before the commit."""
+
+
+def _check_options(options: Options) -> None:
+    if options.commit != "staged" or options.write_id is not None:
+        raise InvalidParameter(
+            "a stream is always written staged, each batch under an id of its own",
+            hint='leave out option("commit", …) and option("writeId", …)',
+        )
 
 
 def _write_id(context: Any) -> str:

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource
 
 from cairn.model.errors import InvalidParameter, UndefinedTable
 from cairn.spark import cluster
+from cairn.spark.local_read import LocalReader, MadeReader
 from cairn.spark.options import Options, read_options
 from cairn.spark.plainly import plainly
 from cairn.spark.reader import PushingReader, QueryReader, TableReader, query_schema
@@ -62,17 +63,32 @@ class CairnSource(DataSource):  # type: ignore[misc]
             table = describe(options.dsn, self._table_name())
             for field in schema.fields:
                 table.column(field.name)
+            if table.told_by:
+                return LocalReader(options, table, schema)
+            if table.is_made:
+                return MadeReader(options, table, schema)
+            if options.snapshot is not None:
+                from cairn.spark.snapshot_read import SnapshotReader
+
+                return SnapshotReader(options, table, schema)
             return (PushingReader if options.pushdown else TableReader)(options, table, schema)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         with plainly():
-            return TableWriter(self._options, self._target(), schema, overwrite)
+            table = self._target()
+            if table.tier is None:
+                from cairn.spark.global_write import GlobalWriter
+
+                return GlobalWriter(self._options, table, schema, overwrite)
+            return TableWriter(self._options, table, schema, overwrite)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-        from cairn.spark.sink import TableSink
+        from cairn.spark.sink import GlobalSink, TableSink
 
         with plainly():
-            return TableSink(self._options, self._target(), schema, overwrite)
+            table = self._target()
+            sink = GlobalSink if table.tier is None else TableSink
+            return sink(self._options, table, schema, overwrite)
 
     def _target(self) -> TableInfo:
         try:

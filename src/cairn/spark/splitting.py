@@ -70,7 +70,7 @@ class Splitter:
     def split(self, batch: Any) -> Iterator[tuple[int, Any]]:
         """(owner's number, its rows)."""
         table = self._table
-        _check_texts(batch)
+        check_texts(batch)
         columns = [batch.column(batch.schema.get_field_index(name)) for name in table.key]
         for name, column in zip(table.key, columns, strict=True):
             if column.null_count:
@@ -88,7 +88,7 @@ class Splitter:
         return np.maximum(self._owner_of[buckets], 0)
 
 
-def _check_texts(batch: Any) -> None:
+def check_texts(batch: Any) -> None:
     """Spark lets any bytes be a string; the database keeps UTF-8."""
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):

@@ -18,13 +18,13 @@ from __future__ import annotations
 import base64
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
 from cairn.model.buckets import bucket_of
-from cairn.model.errors import CairnError, UndefinedTable, Unreachable
+from cairn.model.errors import AccessDenied, CairnError, UndefinedTable, Unreachable
 from cairn.model.quoting import literal
 from cairn.model.rpc import Chunk
 from cairn.model.values import ColumnType
@@ -40,14 +40,14 @@ AT_ONCE = 2  # chunks that an owner promotes: it reads one while it writes the o
 CHECK_S, CHECKED_ROWS_S = 60.0, 50_000  # patience with an owner: seconds, and rows a second
 ORPHANS_S = 24 * 3600  # chunks of writes that never ended are swept after this
 _UNIQUE = "23505"
-_CREATE = (
-    f"CREATE TABLE IF NOT EXISTS {STAGE} (slot INTEGER NOT NULL, write_id TEXT NOT NULL, "
+_CREATE = {
+    STAGE: f"CREATE TABLE IF NOT EXISTS {STAGE} (slot INTEGER NOT NULL, write_id TEXT NOT NULL, "
     "part INTEGER NOT NULL, attempt INTEGER NOT NULL, seq INTEGER NOT NULL, body TEXT NOT NULL, "
     "created INTEGER NOT NULL, PRIMARY KEY (slot, write_id, part, attempt, seq)) "
     "DISTRIBUTED BY (slot)",
-    f"CREATE TABLE IF NOT EXISTS {COMMIT} (write_id TEXT NOT NULL, state TEXT NOT NULL, "
+    COMMIT: f"CREATE TABLE IF NOT EXISTS {COMMIT} (write_id TEXT NOT NULL, state TEXT NOT NULL, "
     "manifest TEXT NOT NULL, created INTEGER NOT NULL, PRIMARY KEY (write_id))",
-)
+}
 
 
 _DECIDED = f"SELECT state, manifest FROM {COMMIT} WHERE write_id = $1"
@@ -80,8 +80,26 @@ def slots(owners: Sequence[Owner], table: TableInfo) -> list[int]:
 
 
 def create(dsn: str) -> None:
-    for text in _CREATE:
-        cluster.pool(dsn).execute(text)
+    create_tables(dsn, _CREATE)
+
+
+def create_tables(dsn: str, wanted: Mapping[str, str]) -> None:
+    """Those that are missing: whoever writes where they exist needs no right to create tables."""
+    names = ", ".join(map(literal, wanted))
+    sql = f"SELECT name FROM _pico_table WHERE name IN ({names}) AND operable"
+    known = {name for (name,) in cluster.pool(dsn).fetch(sql)}
+    for name, text in wanted.items():
+        if name in known:
+            continue
+        try:
+            cluster.pool(dsn).execute(text)
+        except CairnError as problem:
+            if problem.sqlstate == AccessDenied.sqlstate:
+                problem.hint = (
+                    f"somebody who may create tables has to make {name} once, by a write of their "
+                    "own, and to grant you SELECT, INSERT, UPDATE and DELETE on it"
+                )
+            raise
 
 
 def prepare(dsn: str, write_id: str) -> bool:
@@ -318,7 +336,7 @@ def abandon(dsn: str, write_id: str) -> bool:
 
 
 def prepare_direct(dsn: str) -> None:
-    cluster.pool(dsn).execute(_CREATE[1])
+    create_tables(dsn, {COMMIT: _CREATE[COMMIT]})
 
 
 def has_begun(dsn: str, write_id: str, part: int) -> bool:

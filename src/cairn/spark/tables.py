@@ -9,9 +9,18 @@ import pyarrow as pa
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from cairn.model.errors import DatatypeMismatch, UndefinedColumn, UndefinedTable, Unsupported
-from cairn.model.values import ELEMENTS, ColumnType
-from cairn.spark.cluster import pool
+from cairn.client import flows
+from cairn.model.errors import (
+    CairnError,
+    DatatypeMismatch,
+    UndefinedColumn,
+    UndefinedTable,
+    Unsupported,
+)
+from cairn.model.quoting import identifier
+from cairn.model.system_tables import LOCAL_TABLES
+from cairn.model.values import ELEMENTS, TYPE_OF_OID, ColumnType
+from cairn.spark.cluster import REPLAN_S, pool
 
 MAX_PRECISION = 38
 
@@ -31,6 +40,8 @@ class TableInfo(msgspec.Struct, frozen=True):
     tier: str | None
     bucket_count: int = 0
     hash_version: int = 2
+    told_by: str = ""  # of a local table: the column that says which instance told a row
+    is_made: bool = False  # when it is asked for: `_cairn_sessions`, `pg_stat_activity`
 
     def column(self, name: str) -> ColumnInfo:
         for column in self.columns:
@@ -49,9 +60,7 @@ def describe(dsn: str, name: str) -> TableInfo:
     connections = pool(dsn)
     row = connections.fetchrow("SELECT format, distribution FROM _pico_table WHERE name = $1", name)
     if row is None:
-        raise UndefinedTable(
-            f'table with name "{name}" not found', hint="names are case-sensitive here"
-        )
+        return _local(name) or _made(dsn, name)
     columns = tuple(
         ColumnInfo(each["name"], ColumnType(each["field_type"]), bool(each["is_nullable"]))
         for each in row[0]
@@ -64,6 +73,41 @@ def describe(dsn: str, name: str) -> TableInfo:
     return TableInfo(
         name, columns, tuple(key), tier, table.bucket_count(tier), table.hash_version(tier) or 2
     )
+
+
+def _local(name: str) -> TableInfo | None:
+    """A table that each instance keeps for itself: it is in no catalogue."""
+    for table in LOCAL_TABLES:
+        if table.name == name:
+            told_by = "told_by" if table.column("instance") else "instance"
+            columns = [ColumnInfo(each.name, each.type, each.nullable) for each in table.columns]
+            first = ColumnInfo(told_by, ColumnType.STRING, False)
+            return TableInfo(name, (first, *columns), (), None, told_by=told_by)
+    return None
+
+
+def _made(dsn: str, name: str) -> TableInfo:
+    """What no table holds: the instances make its rows when somebody asks. Else there is none."""
+    try:
+        with pool(dsn).wire() as wire:
+            sql = f"SELECT * FROM {qualified(name)} LIMIT 0"
+            found = wire.talk(flows.run_once(wire.pg, sql), REPLAN_S)
+    except CairnError as problem:
+        if problem.sqlstate not in (UndefinedTable.sqlstate, "3F000"):
+            raise
+        raise UndefinedTable(
+            f'table with name "{name}" not found', hint="names are case-sensitive here"
+        ) from None
+    columns = tuple(
+        ColumnInfo(column, TYPE_OF_OID.get(oid, ColumnType.STRING), True)
+        for column, oid, *_ in found.columns
+    )
+    return TableInfo(name, columns, (), None, is_made=True)
+
+
+def qualified(name: str) -> str:
+    """A name that may have a schema before it: `pg_catalog.pg_class`."""
+    return ".".join(map(identifier, name.split(".", 1)))
 
 
 # --- Spark's types --------------------------------------------------------------------------------
@@ -168,11 +212,8 @@ _WRITABLE.update(
 
 def check_writable(table: TableInfo, schema: Any) -> None:
     """Every column of the data frame goes somewhere, and what must be filled is."""
-    if not table.key:
-        raise Unsupported(
-            f"{table.name} is a global table: writes go through Raft, one by one",
-            hint="use INSERT; global tables are meant to be small",
-        )
+    if table.told_by or table.is_made:
+        raise Unsupported(f"{table.name} tells what instances do: it can be read, not written")
     for field in schema.fields:
         column = table.column(field.name)
         given = field.dataType.simpleString()

@@ -44,6 +44,7 @@ def check_writable(
     """Refuse a statement that would write what is not its to write."""
     if not table.is_system or is_upgrade:
         return
+    changes = tuple(change for change in changes if change.table == table.id)
     if table.local:
         raise AccessDenied(f"{table.name} is kept by each instance for itself")
     if table.id in _OWN_STATEMENTS:

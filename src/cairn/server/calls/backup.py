@@ -10,6 +10,7 @@ import msgspec
 import cairn
 from cairn.model.backups import UNFINISHED, Stamp
 from cairn.model.errors import InvalidParameter, NotInPrerequisiteState
+from cairn.model.quoting import identifier
 from cairn.node.steering.backup_taker import Moment
 from cairn.server.caller import Caller
 
@@ -78,4 +79,30 @@ async def piece(caller: Caller, moment_id: str, part: str, offset: int) -> Any:
         "copied": found.copied,
         "total": found.total,
         "is_ready": found.is_ready,
+    }
+
+
+async def moment(caller: Caller, table: str) -> Any:
+    """One moment of the whole cluster as positions of all row logs, for who may read `table`.
+
+    Masters are held for it as for a backup, and nothing is copied. The rows of any table at these
+    positions (`cairn_rows_at`) are those of the moment, and changes after them follow it.
+    """
+    caller.allowed(f"SELECT * FROM {identifier(table)}")
+    taker = caller.instance.backup_taker
+    found = await taker.take({})
+    await taker.end(found.id)
+    cluster = found.cluster
+    parts = {cluster.replicasets[name].uuid: held for name, held in found.held.items()}
+    return {
+        "cluster": cluster.cluster_uuid,
+        "term": cluster.position.term,
+        "index": cluster.position.index,
+        "taken_at": found.taken_at,
+        "rs": {uuid: {o: at[0] for o, at in held.stamp.items()} for uuid, held in parts.items()},
+        "epochs": {
+            uuid: {o: at[1] for o, at in held.stamp.items() if at[1]}
+            for uuid, held in parts.items()
+        },
+        "owners": {uuid: held.owned for uuid, held in parts.items()},
     }

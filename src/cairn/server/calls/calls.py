@@ -29,6 +29,7 @@ from cairn.server.caller import Caller
 from cairn.server.calls import (
     backup,
     bulk,
+    global_bulk,
     rebalance,
     restoring,
     row_changes,
@@ -276,6 +277,7 @@ CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
     "cairn_forget_statements": (True, _forget_statements),
     "cairn_ingest": (False, bulk.ingest),
     "cairn_promote": (False, bulk.promote),
+    "cairn_put": (False, global_bulk.put),
     "cairn_settle": (False, settling.settle),
     "cairn_truncate": (False, bulk.truncate),
     "cairn_check": (False, staged_checks.check),
@@ -285,6 +287,7 @@ CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
     "cairn_rebalance": (True, rebalance.rebalance),
     "cairn_tier": (True, tiers.tier),
     "cairn_backup": (True, backup.backup),
+    "cairn_moment": (False, backup.moment),
     "cairn_backup_piece": (True, backup.piece),
     "cairn_restore": (True, restoring.restore),
     "cairn_restore_rows": (True, restoring.rows),

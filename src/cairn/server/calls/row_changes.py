@@ -68,6 +68,7 @@ async def rows(caller: Caller, name: str, after: str, limit: int = 10_000) -> An
         reached = reached if limit else upto
     epochs = _epochs(path, reached)
     return {
+        "key": table.primary_key,
         "changes": changes,
         "after": reached,
         "epochs": epochs,
@@ -114,7 +115,8 @@ async def rows_at(caller: Caller, name: str, at: str, low: int, high: int) -> An
     path = instance.data.store.path
     found = await asyncio.to_thread(_rows_at, path, table, _position(at), (int(low), int(high)))
     check()
-    return {"rows": [[row[0], _told_row(table, row)] for row in found]}
+    told = [[row[0], _told_row(table, row)] for row in found]
+    return {"key": table.primary_key, "rows": told}
 
 
 def _readable(caller: Caller, name: str) -> Table:

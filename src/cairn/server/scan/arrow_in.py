@@ -32,30 +32,65 @@ _KEY_TYPES: dict[ColumnType, Callable[[Any], Any]] = {
 }
 
 
-class BatchDecoder:
-    """The bytes of an IPC stream to physical rows with their bucket first."""
+class RowDecoder:
+    """The bytes of an IPC stream to physical rows."""
+
+    def __init__(self, table: Table, names: Sequence[str]) -> None:
+        self._pa = load_pyarrow()
+        columns = [table.column(name) for name in names]
+        self._columns = [column for column in columns if column is not None]
+        self._table, self._names = table, list(names)
+        check_filled(table, names)
+        order = {name: at for at, name in enumerate(self._names)}
+        self._order = [order.get(column.name) for column in table.columns]
+
+    def rows(self, data: bytes) -> list[Row]:
+        """In the table's own order; NULL where no column is named."""
+        table, found = self.checked(data)
+        columns = [_listed(column) for column in found]
+        empty = [None] * table.num_rows
+        ordered = [empty if at is None else columns[at] for at in self._order]
+        return list(zip(*ordered, strict=True))
+
+    def checked(self, data: bytes) -> tuple[Any, list[Any]]:
+        """The batch, and its columns as they would be stored: Arrow's where it can make them."""
+        table = read_table(self._pa, data, len(self._columns))
+        return table, [self._physical(at, table.column(at)) for at in range(len(self._columns))]
+
+    def _physical(self, at: int, array: Any) -> Any:
+        column = self._columns[at]
+        if is_required(self._table, column) and array.null_count:
+            raise missing(column, self._table)
+        try:
+            found = _stored(self._pa, column.type, array)
+            fit = fitter(column.type, column.sizes)
+            return found if fit is None else [fit(value) for value in _listed(found)]
+        except (self._pa.ArrowException, TypeError) as problem:
+            raise DatatypeMismatch(
+                f'column "{column.name}" is {column.type}, the stream has {array.type}: {problem}'
+            ) from None
+        except Exception as problem:
+            raise of_value(problem, f"column {column.name} of an Arrow stream") from None
+
+
+class BatchDecoder(RowDecoder):
+    """Of a sharded table: rows have their bucket first."""
 
     def __init__(self, table: Table, names: Sequence[str], catalog: Catalog) -> None:
-        self._pa = load_pyarrow()
+        super().__init__(table, names)
         from cairn.model.bucket_columns import bucket_ids, is_quick
 
         self._bucket_ids, self._is_quick = bucket_ids, is_quick
         if table.sharding is None:
             raise Unsupported("COPY FROM with FORMAT arrow is for sharded tables; use FORMAT csv")
         tier = catalog.tiers[table.sharding.tier]
-        columns = [table.column(name) for name in names]
-        self._columns = [column for column in columns if column is not None]
-        self._table, self._names = table, list(names)
         key = table.sharding.columns
         self._key = [self._names.index(name) for name in key if name in self._names]
-        check_filled(table, names)
         self._key_types = types = [self._columns[at].type for at in self._key]
         self._key_parts = list(zip(self._key, types, strict=True))
         self._tier = tier.bucket_count, tier.hash_version
         self._bucket = bucket_function(types, tier.bucket_count, tier.hash_version)
         self._key_readers = [physical_reader(type_) for type_ in types]
-        order = {name: at for at, name in enumerate(self._names)}
-        self._order = [order.get(column.name) for column in table.columns]
 
     def decode(self, data: bytes) -> list[Row]:
         """Rows in the table's own order; NULL where COPY names no column."""
@@ -70,11 +105,6 @@ class BatchDecoder:
                 strict=True,
             )
         )
-
-    def checked(self, data: bytes) -> tuple[Any, list[Any]]:
-        """The batch, and its columns as they would be stored: Arrow's where it can make them."""
-        table = read_table(self._pa, data, len(self._columns))
-        return table, [self._physical(at, table.column(at)) for at in range(len(self._columns))]
 
     def buckets(self, table: Any, columns: list[Any]) -> list[int]:
         """Of each row of what `checked` has given."""
@@ -91,21 +121,6 @@ class BatchDecoder:
                 values = [None if value is None else read(value) for value in values]
             parts.append(values)
         return list(map(self._bucket, zip(*parts, strict=True)))
-
-    def _physical(self, at: int, array: Any) -> Any:
-        column = self._columns[at]
-        if is_required(self._table, column) and array.null_count:
-            raise missing(column, self._table)
-        try:
-            found = _stored(self._pa, column.type, array)
-            fit = fitter(column.type, column.sizes)
-            return found if fit is None else [fit(value) for value in _listed(found)]
-        except (self._pa.ArrowException, TypeError) as problem:
-            raise DatatypeMismatch(
-                f'column "{column.name}" is {column.type}, the stream has {array.type}: {problem}'
-            ) from None
-        except Exception as problem:
-            raise of_value(problem, f"column {column.name} of an Arrow stream") from None
 
 
 def _listed(column: Any) -> list[Any]:

@@ -114,14 +114,14 @@ def insert_sql(table: Table) -> str:
 
 def check_filled(table: Table, names: Sequence[str]) -> None:
     """COPY has no defaults: what must not be NULL, or has one, has to be among its columns."""
-    assert table.sharding is not None
+    hashed = () if table.sharding is None else table.sharding.columns
     for column in table.columns:
         if column.identity is not None and column.name not in names:
             raise Unsupported(
                 f'COPY must name column "{column.name}": numbers are given out for INSERT only',
                 hint="give it a value in every line, or use INSERT",
             )
-        must = is_required(table, column) or column.name in table.sharding.columns
+        must = is_required(table, column) or column.name in hashed
         if must and column.name not in names:
             raise NotNullViolation(f'COPY must fill column "{column.name}"')
         if column.default is not None and column.name not in names:

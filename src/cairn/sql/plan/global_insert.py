@@ -9,7 +9,7 @@ from cairn.model.catalog import Catalog
 from cairn.model.errors import CardinalityViolation
 from cairn.model.ops import Dml, Insert, Replace, Update
 from cairn.model.ranges import KeyRange, one_key, whole_table
-from cairn.model.schema import Table, physical_column
+from cairn.model.schema import Index, Table, physical_column
 from cairn.sql.bind.changes import Conflict
 from cairn.sql.bind.dml import BoundInsert
 from cairn.sql.ir import Col, Expr, Query, Values
@@ -42,7 +42,12 @@ def plan_global_insert(bound: BoundInsert, catalog: Catalog, numbers: Numbers) -
                 rows = [tuple([cell(params) for cell in row]) for row in cells]
                 return _Inserting(bound, catalog, read, params).rows(rows, ())
 
-            return GlobalWrite(table, execute, returns=bound.returning is not None)
+            def given(read: ReadLocal, params: Params, rows: Rows) -> GlobalChange:
+                return _Inserting(bound, catalog, read, params).rows(list(rows), ())
+
+            return GlobalWrite(
+                table, execute, execute_rows=given, returns=bound.returning is not None
+            )
         query: Query = Values(
             bound.rows,
             tuple(column.name for column in table.columns),
@@ -70,6 +75,7 @@ class _Inserting:
         self.read, self.params = read, params
         self.unique = [i for i in catalog.indexes.get(self.table.id, ()) if i.unique]
         self.chosen: dict[Row, Row] = {}  # rows as they will be, by primary key
+        self.owners: dict[tuple[str, Row], Row] = {}  # their keys, by index and its values
         self.ops: list[Dml] = []
         self.told: list[Row] = []  # of RETURNING
 
@@ -109,6 +115,11 @@ class _Inserting:
             raise unique_violation(self.table, self.table.primary_key, row)
 
     def _done(self, key: Row, row: Row) -> None:
+        before = self.chosen.get(key)
+        for index in self.unique:
+            if before is not None:
+                self.owners.pop((index.name, self._under(index, before)), None)
+            self.owners[index.name, self._under(index, row)] = key
         self.chosen[key] = row
         self.told.append(row)
 
@@ -120,10 +131,17 @@ class _Inserting:
         return None
 
     def _clash(self, row: Row, key: Row) -> tuple[str, tuple[str, ...]] | None:
-        name = clash_in(self.table, self.unique, row, key, list(self.chosen.values()), self.read)
+        name = clash_in(self.table, self.unique, row, key, [], self.read)
+        for index in self.unique if name is None else ():
+            values = self._under(index, row)
+            if None not in values and self.owners.get((index.name, values), key) != key:
+                name = index.name
         if name is None:
             return None
         return name, next(tuple(i.columns) for i in self.unique if i.name == name)
+
+    def _under(self, index: Index, row: Row) -> Row:
+        return tuple(row[self.table.position(name)] for name in index.columns)
 
     def _updates(self, row: Row) -> bool:
         """DO UPDATE: whether a row was there, and then changed unless WHERE said no."""
