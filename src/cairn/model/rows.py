@@ -12,6 +12,7 @@ from cairn.model import system_tables as system
 from cairn.model.catalog import Privilege, Routine, User, View
 from cairn.model.moves import Move, Phase, Stamp
 from cairn.model.schema import (
+    Check,
     Column,
     Identity,
     Index,
@@ -262,8 +263,16 @@ def table_row(table: Table) -> Row:
         "memtx",
         table.owner,
         table.description,
-        to_json([{"truncated_at": [table.truncated_at]}]) if table.truncated_at else None,
+        _options_of(table),
     )
+
+
+def _options_of(table: Table) -> str | None:
+    found: list[dict[str, list[Any]]] = []
+    if table.truncated_at:
+        found.append({"truncated_at": [table.truncated_at]})
+    found += [{"check": [each.name, each.text, each.rule]} for each in table.checks]
+    return to_json(found) if found else None
 
 
 def index_row(index: Index) -> Row:
@@ -330,6 +339,11 @@ def table_of_row(row: Sequence[Any]) -> Table:
         owner=row[7],
         description=row[8],
         truncated_at=_truncated_at(row[9]),
+        checks=tuple(
+            Check(*option["check"])
+            for option in (_OPTIONS.decode(row[9]) if row[9] else ())
+            if "check" in option
+        ),
     )
 
 

@@ -41,6 +41,15 @@ class Sharded(msgspec.Struct, frozen=True):
     tier: str
 
 
+class Check(msgspec.Struct, frozen=True):
+    """What must not be false of a row. `rule` is `text` as SQLite reads it, with columns by place
+    and without functions: every connection that writes rows can judge it."""
+
+    name: str
+    text: str
+    rule: str
+
+
 class Table(msgspec.Struct, frozen=True):
     id: int
     name: str
@@ -52,6 +61,7 @@ class Table(msgspec.Struct, frozen=True):
     owner: int = 1
     description: str = ""
     truncated_at: int = 0  # schema version of the last TRUNCATE
+    checks: tuple[Check, ...] = ()
     local: bool = False  # kept by each instance for itself (`_cairn_event`, `_routing`)
 
     @property
@@ -120,6 +130,8 @@ def create_table_sql(table: Table, *, if_not_exists: bool = False) -> str:
     if not table.is_global:
         key.insert(0, BUCKET_COLUMN)
     parts.append(f"PRIMARY KEY ({', '.join(key)})")
+    for at, check in enumerate(table.checks):  # the name tells which one it was that failed
+        parts.append(f'CONSTRAINT "{table.physical_name}/{at}" CHECK ({check.rule})')
     exists = "IF NOT EXISTS " if if_not_exists else ""
     return f"CREATE TABLE {exists}{table.physical_name} ({', '.join(parts)}) STRICT, WITHOUT ROWID"
 

@@ -115,9 +115,9 @@ class BlockOwner:
             else:
                 future.set_result(result)
 
-        catalog = self._state.catalog
+        catalog, now = self._state.catalog, asyncio.get_running_loop().time
         self._execution.start_block(
-            lambda: self._work(request, planned, catalog, is_quick),
+            lambda: self._work(request, planned, catalog, now, is_quick),
             is_commit=request.is_commit,
             is_quick=is_quick,
             callback=done,
@@ -161,7 +161,12 @@ class BlockOwner:
     # --- in the writer ----------------------------------------------------------------------------
 
     def _work(
-        self, request: BlockRequest, planned: Sequence[Prepared], catalog: Catalog, is_quick: bool
+        self,
+        request: BlockRequest,
+        planned: Sequence[Prepared],
+        catalog: Catalog,
+        now: Callable[[], float],
+        is_quick: bool,
     ) -> BlockResponse:
         """Behind the one writer, inside the group's transaction: as every write is checked."""
         store = self._execution.data.store
@@ -172,7 +177,7 @@ class BlockOwner:
         guard = _Buckets(store, self._state, self._name, request)
         guard.check_declared()
         seconds = QUICK_S if is_quick else min(max(request.timeout_s, 0.001), limits.BLOCK_S)
-        clock = Clock(seconds, is_quick)
+        clock = Clock(now, seconds, is_quick)
         run = BlockRun(store, self._merger, guard, catalog, clock)
         last: list[BlockResponse] = []
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from hashlib import blake2b
-from time import monotonic
 from typing import Any
 
 import apsw
@@ -71,11 +70,11 @@ class TooLong(CairnError):
 class Clock:
     """Ends what takes too long: everybody else who writes is waiting."""
 
-    def __init__(self, seconds: float, is_quick: bool) -> None:
-        self._until, self._is_quick = monotonic() + seconds, is_quick
+    def __init__(self, now: Callable[[], float], seconds: float, is_quick: bool) -> None:
+        self._now, self._until, self._is_quick = now, now() + seconds, is_quick
 
     def __call__(self) -> bool:
-        return monotonic() > self._until
+        return self._now() > self._until
 
     def problem(self) -> CairnError:
         if self._is_quick:

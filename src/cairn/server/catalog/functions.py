@@ -19,7 +19,14 @@ from cairn.model.quoting import identifier
 from cairn.model.schema import Index, Table
 from cairn.node.watching.activity import Asker, Signals
 from cairn.server.catalog.schema import DATABASE, TABLES, TYPES
-from cairn.server.catalog.tables import about, all_indexes, definition, distribution, index_oid
+from cairn.server.catalog.tables import (
+    about,
+    all_indexes,
+    check_oid,
+    definition,
+    distribution,
+    index_oid,
+)
 from cairn.sql.functions.lists import series
 from cairn.sql.functions.numbers import known_by_name
 from cairn.sql.functions.patterns import regexp
@@ -62,6 +69,11 @@ class Functions:
         self.asker = Asker()
         self.signals: Signals | None = None
         self._tables = {table.id: table for table in catalog.tables.values()}
+        self._checks = {
+            check_oid(table.id, at): check.text
+            for table in self._tables.values()
+            for at, check in enumerate(table.checks)
+        }
         self._indexes: dict[int, tuple[Table, Index]] = {
             index_oid(table.id, index.id): (table, index)
             for table in self._tables.values()
@@ -212,6 +224,8 @@ class Functions:
 
     def _constraint(self, oid: Any, *_: Any) -> str | None:
         found = self._indexes.get(oid)
+        if oid in self._checks:
+            return f"CHECK ({self._checks[oid]})"
         return None if found is None else f"PRIMARY KEY ({', '.join(found[1].columns)})"
 
 

@@ -34,6 +34,10 @@ def index_oid(table_id: int, index_id: int) -> int:
     return _FIRST_INDEX_OID + table_id * 1000 + index_id
 
 
+def check_oid(table_id: int, at: int) -> int:
+    return index_oid(table_id, 500 + at)
+
+
 def about(table: Table) -> str:
     """What \\d+ and \\dt+ print as the description: how the rows are distributed."""
     if table.sharding is None:
@@ -264,6 +268,22 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
         )
     for index in all_indexes(catalog, table):
         yield from _index(table, index, space, schema)
+    for at, check in enumerate(table.checks):
+        yield (
+            "pg_constraint",
+            {
+                **dict.fromkeys(("condeferrable", "condeferred", "coninhcount"), 0),
+                **dict.fromkeys(("conindid", "contypid", "confrelid", "conparentid"), 0),
+                **dict.fromkeys(("convalidated", "conislocal"), 1),
+                "oid": check_oid(table.id, at),
+                "conname": check.name,
+                "connamespace": space,
+                "contype": "c",
+                "conrelid": table.id,
+                "connoinherit": 0,
+                "conbin": check.text,
+            },
+        )
 
 
 def _is_text(column: Column) -> bool:

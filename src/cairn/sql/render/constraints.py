@@ -8,11 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from cairn.model.catalog import Catalog
-from cairn.model.errors import CairnError, NotNullViolation, UniqueViolation
+from cairn.model.errors import CairnError, CheckViolation, NotNullViolation, UniqueViolation
 from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.model.values import from_physical
 
 _PLACE = re.compile(r"(?:\w+\.)?t(\d+)\.(\w+)")
+_CHECK = re.compile(r"CHECK constraint failed: t(\d+)/(\d+)")
 _INDEX = re.compile(r"index '(\w+)'")
 
 
@@ -23,6 +24,14 @@ def translate(
 
     `row` is the physical row that was to be inserted, when there was just one.
     """
+    if found := _CHECK.search(message):
+        table = catalog.table_by_id(int(found[1]))
+        if table is not None and int(found[2]) < len(table.checks):
+            check = table.checks[int(found[2])]
+            return CheckViolation(
+                f'new row for relation "{table.name}" violates check constraint "{check.name}"',
+                detail=f"CHECK ({check.text})",
+            )
     places = _PLACE.findall(message)
     if "constraint failed" not in message or not places:
         return None

@@ -21,7 +21,7 @@ from cairn.model.ops import (
     CreateTable,
     Ddl,
 )
-from cairn.model.schema import BUCKET_COLUMN, Column, Identity, Sharded, Table
+from cairn.model.schema import BUCKET_COLUMN, Check, Column, Identity, Sharded, Table
 from cairn.model.sizes import checked_sizes
 from cairn.model.values import LISTS, ColumnType
 from cairn.sql.statements.common import (
@@ -42,6 +42,7 @@ class Definition:
     by: list[str] | None = None
     is_global: bool = False
     tier: str | None = None
+    checks: list[tuple[str, str]] = field(default_factory=list)  # name, or "", and text
 
 
 _NO_SIZES: tuple[int, ...] = ()
@@ -122,7 +123,9 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
             default = _default_text(cursor)
         elif cursor.accept("generated"):
             identity, nullable = _identity(cursor, name, type_), False
-        elif word := cursor.accept_one("unique", "references", "check", "collate", "constraint"):
+        elif read_check(cursor, definition):
+            continue
+        elif word := cursor.accept_one("unique", "references", "collate", "constraint"):
             raise Unsupported(f"{word.upper()} in a column definition is not supported")
         else:
             if identity is not None and default is not None:
@@ -130,6 +133,22 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
                     f'both default and identity specified for column "{name}"', sqlstate="42601"
                 )
             return Column(name, type_, nullable, sizes, default, identity)
+
+
+def read_check(cursor: Cursor, definition: Definition) -> bool:
+    """`[CONSTRAINT name] CHECK (expression)`; False when it is something else."""
+    name, following = "", cursor.peek(2)
+    if cursor.looking_at("constraint") and following is not None and following.is_word("check"):
+        cursor.take()
+        name = cursor.name()
+    if not cursor.accept("check"):
+        return False
+    begun = cursor.peek()
+    cursor.skip_parens()
+    last = cursor.tokens[cursor.at - 1]
+    assert begun is not None
+    definition.checks.append((name, cursor.text[begun.start + 1 : last.start].strip()))
+    return True
 
 
 def _identity(cursor: Cursor, name: str, type_: ColumnType) -> Identity:
@@ -188,7 +207,9 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
             if definition.key:
                 raise InvalidTableDefinition(f'multiple primary keys for table "{name}"')
             definition.key = cursor.names()
-        elif word := cursor.accept_one("constraint", "foreign", "check", "unique", "like"):
+        elif read_check(cursor, definition):
+            pass
+        elif word := cursor.accept_one("constraint", "foreign", "unique", "like"):
             raise Unsupported(f"{word.upper()} in CREATE TABLE is not supported")
         else:
             definition.columns.append(read_column(cursor, definition))
@@ -207,6 +228,11 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
 
         for column in columns:
             check_default(Binder(catalog, (), {}), column)
+    checks: tuple[Check, ...] = ()
+    if definition.checks:
+        from cairn.sql.plan.checks import checks_of  # brings sqlglot along
+
+        checks = checks_of(catalog, name, columns, definition.checks, is_global=sharding is None)
     tail.skipped = f'relation "{name}" already exists, skipping'
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
@@ -228,6 +254,7 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
                 schema_version=schema_version,
                 operable=False,
                 owner=user_id,
+                checks=checks,
             )
         )
 

@@ -1,0 +1,92 @@
+"""CHECK constraints: expressions over one row, in a form that SQLite judges by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import DuplicateObject, InvalidTableDefinition, Unsupported
+from cairn.model.schema import Check, Column
+from cairn.sql.bind import bind  # noqa: F401 (it knows all kinds of expressions)
+from cairn.sql.bind.expr import bind_boolean
+from cairn.sql.bind.scope import Binder, Scope, Visible
+from cairn.sql.ir import Agg, Param, SubQuery, Window, walk
+from cairn.sql.parse.lexer import tokens
+from cairn.sql.parse.parse import parse_query
+from cairn.sql.render.render import Renderer
+from cairn.sql.render.slots import Slots
+
+_STRINGS = re.compile(r"'[^']*(?:''[^']*)*'|X'[0-9A-Fa-f]*'")
+_CALLED = re.compile(r"([A-Za-z_]\w*)\s*\(")
+#: What stands before a parenthesis and is no function, and those that SQLite has itself.
+_KNOWN = frozenset(
+    (
+        *("in", "and", "or", "not", "is", "case", "when", "then", "else", "between", "like"),
+        *("cast", "coalesce", "nullif", "iif"),
+    )
+)
+
+
+def checks_of(
+    catalog: Catalog,
+    table: str,
+    columns: Sequence[Column],
+    given: Sequence[tuple[str, str]],
+    *,
+    is_global: bool,
+) -> tuple[Check, ...]:
+    """Refused when the table is made, not when the first row comes."""
+    if is_global:
+        raise Unsupported("CHECK in a global table is not supported", hint="shard the table")
+    found: list[Check] = []
+    for name, text in given:
+        rule = _rule(catalog, table, columns, text)
+        found.append(Check(name or _free_name(table, found), text, rule))
+    names = [check.name for check in found]
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise DuplicateObject(f'check constraint "{name}" already exists')
+    return tuple(found)
+
+
+def _free_name(table: str, found: Sequence[Check]) -> str:
+    taken = {check.name for check in found}
+    name, number = f"{table}_check", 0
+    while name in taken:
+        number += 1
+        name = f"{table}_check{number}"
+    return name
+
+
+def _rule(catalog: Catalog, table: str, columns: Sequence[Column], text: str) -> str:
+    whole = f"SELECT {text}"
+    tree = parse_query(tokens(whole), whole)
+    if len(tree.expressions) != 1 or tree.args.get("from_") is not None:
+        raise InvalidTableDefinition("a CHECK is one expression", sqlstate="42601")
+    scope = Scope(Binder(catalog, (), {}))
+    scope.add(
+        Visible(
+            table,
+            0,
+            [column.name for column in columns],
+            [column.type for column in columns],
+            [True] * len(columns),
+        )
+    )
+    expr = bind_boolean(scope, tree.expressions[0], "CHECK")
+    inside = list(walk(expr))
+    if any(isinstance(each, (SubQuery, Agg, Window, Param)) for each in inside):
+        raise InvalidTableDefinition(
+            "a CHECK has no sub-queries, aggregates or parameters", sqlstate="0A000"
+        )
+    renderer = Renderer(Slots())
+    renderer.aliases[0] = ""
+    rule = renderer.expr(expr)
+    called = {word.lower() for word in _CALLED.findall(_STRINGS.sub("", rule))} - _KNOWN
+    if called or "?" in _STRINGS.sub("", rule):
+        raise Unsupported(
+            f"this function or operator in a CHECK is not supported: {text}",
+            hint="columns and constants are compared, with AND, OR, NOT, IN, IS NULL and CASE",
+        )
+    return rule
