@@ -18,6 +18,7 @@ from tests.spark.real_spark import PADDING, RealSpark
 pytestmark = pytest.mark.slow  # three JVMs: more than a minute
 Rows = list[tuple[int, str]]
 SMALL = {"batchBytes": "500000"}  # some rows leave before the tasks are half-way
+STARTED_S = 180  # executors and their Python workers, on a busy machine
 NAMES = ("i1", "i2", "i3")  # one replicaset of two with all buckets, and one more voter
 
 
@@ -83,7 +84,7 @@ def test_a_staged_write_survives_the_death_of_an_executor(
 ) -> None:
     pairs_pool.execute("CREATE TABLE killed (id INTEGER PRIMARY KEY, s TEXT)")
     job = real.run(real_spark.write, pairs_dsn, "killed", 20_000, SMALL, str(marks))
-    eventually(lambda: both_are_half_way(marks), "both tasks half-way", 60)
+    eventually(lambda: both_are_half_way(marks), "both tasks half-way", STARTED_S)
     eventually(lambda: pairs_pool.fetch(f"SELECT count(*) FROM {STAGE}")[0][0] > 0, "staged chunks")
     real.kill_an_executor()
     (marks / "go").touch()
@@ -102,7 +103,7 @@ def test_a_direct_write_survives_a_stage_that_is_run_again(
     pairs_pool.execute("CREATE TABLE shuffled (id INTEGER PRIMARY KEY, s TEXT)")
     options = {"commit": "direct", **SMALL}
     job = real.run(real_spark.write, pairs_dsn, "shuffled", 200_000, options, str(marks), True)
-    eventually(lambda: both_are_half_way(marks), "both tasks half-way", 60)
+    eventually(lambda: both_are_half_way(marks), "both tasks half-way", STARTED_S)
     eventually(
         lambda: pairs_pool.fetch("SELECT count(*) FROM shuffled")[0][0] > 0, "rows of both tasks"
     )
@@ -111,6 +112,21 @@ def test_a_direct_write_survives_a_stage_that_is_run_again(
     job.result(120)
     assert content(pairs_pool, "shuffled") == wanted(200_000)
     assert pairs_pool.fetch(f"SELECT count(*) FROM {COMMIT} WHERE state = 'begun'") == [(0,)]
+
+
+def test_a_read_survives_the_death_of_an_executor(
+    real: RealSpark, pairs_pool: SyncPool, pairs_dsn: str, marks: Path, tmp_path: Path
+) -> None:
+    pairs_pool.execute("CREATE TABLE read_again (id INTEGER PRIMARY KEY, s TEXT)")
+    lines = [f"{key}\t{word}\n".encode() for key, word in wanted(20_000)]
+    pairs_pool.copy_in("COPY read_again FROM STDIN", lines)
+    out = str(tmp_path / "out")
+    job = real.run(real_spark.read, pairs_dsn, "read_again", out, {"splits": "2"}, str(marks))
+    eventually(lambda: both_are_half_way(marks), "both tasks reading", STARTED_S)
+    real.kill_an_executor()
+    (marks / "go").touch()
+    assert job.result(120) == 2
+    assert in_files(tmp_path / "out") == wanted(20_000)
 
 
 def test_a_read_survives_the_death_of_the_instance_it_reads_from(
@@ -130,7 +146,7 @@ def test_a_read_survives_the_death_of_the_instance_it_reads_from(
     job = real.run(
         real_spark.read, pairs_dsn, "wide", str(tmp_path / "out"), {"splits": "2"}, str(marks)
     )
-    eventually(lambda: both_are_half_way(marks), "both tasks reading", 60)
+    eventually(lambda: both_are_half_way(marks), "both tasks reading", STARTED_S)
     pairs[owner["master"]].kill()
     (marks / "go").touch()
     assert job.result(120) == 2
