@@ -15,7 +15,7 @@ PORT    ?= 4327
 export PYTHONDONTWRITEBYTECODE=
 
 .PHONY: setup demo demo-core demo-check test test-all check sim sim-mutants chaos fuzz bench bench-raft \
-        bench-cluster bench-sql bench-clients bench-spark dist
+        bench-cluster bench-growing bench-sql bench-clients bench-spark dist
 
 setup: $(VENV)/.dev
 	@$(BIN)/python -m compileall -q src
@@ -88,6 +88,9 @@ bench-cluster: setup
 	$(BIN)/python bench/failover.py
 	$(BIN)/python bench/migrations.py
 	$(BIN)/python bench/replication.py
+
+bench-growing: setup $(VENV)/.spark
+	$(BIN)/python bench/growing.py --picture growing.svg
 
 bench-sql: setup
 	$(BIN)/python bench/sql.py

@@ -61,6 +61,7 @@ def test_a_failure_in_the_middle_stops_the_queue_until_it_is_repaired(new_cluste
     cluster = new_cluster().start("i1", "i2", "i3")
     enqueue(cluster, "i2", TEN)
     eventually(lambda: queue(cluster, "i1")[105][0] == "failed", "the failure")
+    eventually(lambda: len(queue(cluster, "i1")) == 10, "all that i2 was given to be known at i1")
     found = queue(cluster, "i1")
     assert [found[at][0] for at in range(100, 110)] == ["done"] * 5 + ["failed"] + ["pending"] * 4
     assert "nowhere" in found[105][1]

@@ -44,7 +44,8 @@ from cairn.storage.state_machine import TableDump, dump_tables
 log = logging.getLogger("cairn.backup")
 
 T = TypeVar("T")
-AGAIN_S = 0.2
+AGAIN_S, AGAIN_MAX_S = 0.2, 3.0  # masters that are held again and again serve nobody
+APART_S = 1.0  # between two moments: every reader may ask for one, and each holds all masters
 TAKE_S = 30.0  # how long the moment is looked for
 ANSWER_S = 10.0
 
@@ -87,13 +88,25 @@ class BackupTaker:
         self._raft_id, self._path, self._state, self._runner = raft_id, path, state, runner
         self._leader, self._peers, self._runtime, self._here = leader, peers, runtime, here
         self._moments: dict[str, Moment] = {}
+        self._turn = asyncio.Lock()
+        self._not_before = 0.0
 
     async def take(self, after: dict[str, Stamp]) -> Moment:
         """One moment of the whole cluster. `after`: replicaset → where the backup before stands."""
+        loop = asyncio.get_running_loop()
+        async with self._turn:
+            await asyncio.sleep(self._not_before - loop.time())
+            try:
+                return await self._found(after)
+            finally:
+                self._not_before = loop.time() + APART_S
+
+    async def _found(self, after: dict[str, Stamp]) -> Moment:
         self._forget()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + TAKE_S
         waits: list[str] = []
+        pause = AGAIN_S
         while True:
             found = await self._attempt(after)
             if isinstance(found, Moment):
@@ -106,7 +119,8 @@ class BackupTaker:
                 log.info("backup: %s; trying again", found)
             if loop.time() > deadline:
                 raise TimedOut(f"no moment for a backup was found: {found}", hint="try again later")
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, AGAIN_MAX_S)
 
     async def _attempt(self, after: dict[str, Stamp]) -> Moment | str:
         cluster, copy_id = self._state.cluster, self._runtime.uuid()
