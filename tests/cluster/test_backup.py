@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import stat
 import subprocess
@@ -37,6 +38,8 @@ pytestmark = pytest.mark.cluster
 Make = Callable[..., Cluster]
 TABLES = ("steps", "lists", "facts")
 
+BACKUPS = int(os.environ.get("BACKUPS", "6"))  # more find more: it is a matter of chance
+
 
 def two_replicasets(new_cluster: Make) -> Cluster:
     cluster = new_cluster("--init-replication-factor", "1").start("i1", "i2")
@@ -50,7 +53,7 @@ def test_a_backup_under_load_is_one_moment_of_all_replicasets(new_cluster: Make)
     # Long statements at one of the writers: the masters do not stop at the same time.
     with chains(cluster, "i1", "i2") as load, long_statements(node):
         eventually(lambda: min(chain.acked for chain in load) > 5, "a load")
-        for n in range(12):
+        for n in range(BACKUPS):
             low = [chain.acked for chain in load]
             taken = backed_up(node, folder, *(("--from", "latest") if n % 2 else ()))
             check_chains(content_of(taken), low, [chain.issued for chain in load])

@@ -111,6 +111,7 @@ def test_nothing_that_people_name_or_write_becomes_html(page: Page, watched: Wat
         node.sql(f'DROP TABLE "{name}"')
 
 
+@pytest.mark.slow
 def test_a_session_is_ended_from_the_page(page: Page, watched: Watched) -> None:
     with watched["i2"].connect(application_name="to be ended") as session:
         pid = session.info.backend_pid
@@ -133,6 +134,7 @@ def test_a_session_is_ended_from_the_page(page: Page, watched: Watched) -> None:
         assert page.dialogs == [f"End the session {pid} of i2?"]
 
 
+@pytest.mark.slow
 def test_history_shows_the_cluster_as_it_was(page: Page, watched: Watched) -> None:
     page.page.click("nav a[href='#/history']")
     page.wait("(now)", "label")
@@ -145,6 +147,7 @@ def test_history_shows_the_cluster_as_it_was(page: Page, watched: Watched) -> No
     assert page.page.locator("main .instance").count() == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_a_phone_and_works_by_keyboard(opened: Open, watched: Watched, scheme: str) -> None:
     page = opened(url(watched), viewport={"width": 360, "height": 740}, color_scheme=scheme)
@@ -168,6 +171,7 @@ def test_it_fits_a_phone_and_works_by_keyboard(opened: Open, watched: Watched, s
         page.page.close()
 
 
+@pytest.mark.slow
 def test_every_control_and_picture_has_a_name(page: Page) -> None:
     """What a screen reader needs: names, one main heading, a language, a table's caption."""
     unnamed = """() => [...document.querySelectorAll(
@@ -183,6 +187,7 @@ def test_every_control_and_picture_has_a_name(page: Page) -> None:
     assert page.page.locator("#banner[role=status]").count() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_from_another_machine_one_logs_in_over_tls(
     opened: Open,
@@ -212,6 +217,7 @@ def test_from_another_machine_one_logs_in_over_tls(
         cluster.close()
 
 
+@pytest.mark.slow
 def test_as_instances_die_the_page_tells_it_and_goes_on_at_another(
     opened: Open, tmp_path: Path
 ) -> None:

@@ -6,13 +6,15 @@ tells how that moment is taken, and why nothing can be in it twice or by half.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from cairn.model.catalog import User
 from cairn.model.spans import Ranges
 
+#: A uuid and nothing else: it becomes the name of a file, and comes from a peer.
+CopyId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 FORMAT = 1  # of the directory; a greater number is of a newer version
 MANIFEST = "manifest.json"
 GLOBAL_FILE = "global.msgpack"
@@ -31,7 +33,7 @@ class HoldRequest(msgspec.Struct, frozen=True):
     `after` is where the backup before it stands: then only the records since are wanted.
     """
 
-    copy_id: str
+    copy_id: CopyId
     replicaset: str
     after: Stamp | None = None
 
@@ -49,7 +51,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class CopyRequest(msgspec.Struct, frozen=True):
-    copy_id: str
+    copy_id: CopyId
 
 
 class Released(msgspec.Struct, frozen=True):
@@ -60,7 +62,7 @@ ALIVE = -1  # instead of an offset: nothing but a sign that the copy is still wa
 
 
 class PieceRequest(msgspec.Struct, frozen=True):
-    copy_id: str
+    copy_id: CopyId
     offset: int
 
 

@@ -45,7 +45,7 @@ log = logging.getLogger("cairn.backup")
 
 T = TypeVar("T")
 AGAIN_S, AGAIN_MAX_S = 0.2, 3.0  # masters that are held again and again serve nobody
-APART_S = 1.0  # between two moments: every reader may ask for one, and each holds all masters
+APART_S = 0.2  # between two moments: every reader may ask for one, and each holds all masters
 TAKE_S = 30.0  # how long the moment is looked for
 ANSWER_S = 10.0
 
