@@ -73,3 +73,9 @@ def test_hostile_arguments_end_their_statement_alone(cluster: Cluster, text: str
             assert problem.sqlstate != "XX000", problem  # noqa: PT017
         assert connection.execute("SELECT 1").fetchone() == (1,)
     assert cluster["i1"].child_pid == pid
+
+
+def test_a_number_is_like_its_text(cluster: Cluster) -> None:
+    sql = "SELECT count(*) FROM pg_class WHERE oid LIKE '1%' AND relnamespace LIKE relnamespace"
+    [(found,)] = cluster["i1"].sql(sql)
+    assert found > 0

@@ -61,6 +61,11 @@ _FALSE = (
 )
 
 
+def _text(value: Any) -> str | None:
+    """Columns of the catalogue have no types here: a number is looked at as its text."""
+    return value if value is None or isinstance(value, str) else str(value)
+
+
 class Functions:
     """The functions of one picture. `asker` is whoever asks at the moment."""
 
@@ -98,7 +103,7 @@ class Functions:
         return {
             **fixed,
             # SQLite's own knows no backslash, and takes `A` for `a`.
-            "like": lambda pattern, text, *escape: c_like(text, pattern, *escape),
+            "like": lambda pattern, text, *escape: c_like(*map(_text, (text, pattern, *escape))),
             "pg_get_expr": lambda text, *_: text,
             "regexp": lambda pattern, text: _matches(pattern, text, ""),
             "iregexp": lambda pattern, text: _matches(pattern, text, "i"),
