@@ -452,6 +452,8 @@ class Execution:
                 return
             except apsw.InterruptError:
                 continue
+            except apsw.AuthError as problem:
+                raise translated(problem) from None
             except Exception as problem:  # a peer's words, not a fault of ours
                 raise ProtocolViolation(f"a peer's statement cannot be run: {problem}") from None
         raise NoMaster("what was asked could not be checked in time", hint="try again")
