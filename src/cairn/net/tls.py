@@ -73,7 +73,7 @@ class PeerTls:
         context = PeerContext(side)
         context.minimum_version = ssl.TLSVersion.TLSv1_3  # all instances are ours: nothing older
         try:
-            context.load_cert_chain(cert, key, password=_no_passphrase)
+            context.load_cert_chain(cert, key, password=no_passphrase)
         except (ssl.SSLError, OSError, ValueError) as problem:
             raise ConfigProblem(
                 f"--peer-tls-cert {cert}, --peer-tls-key {key}: {problem}"
@@ -83,7 +83,7 @@ class PeerTls:
         except (ssl.SSLError, OSError) as problem:
             raise ConfigProblem(f"--peer-tls-ca {ca}: {problem}") from None
         context.verify_mode = ssl.CERT_REQUIRED
-        context.own = _first_certificate(cert)
+        context.own = first_certificate(cert)
         return context
 
 
@@ -96,11 +96,13 @@ def binding(shaken: ssl.SSLObject) -> bytes:
     return b"".join(hashlib.sha256(each).digest() for each in pair)
 
 
-def _first_certificate(path: str) -> bytes:
+def first_certificate(path: str) -> bytes:
+    """DER of the certificate that a file of PEM begins with: the one that is shown."""
     text = Path(path).read_text()
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     return ssl.PEM_cert_to_DER_cert(text[text.index(begin) : text.index(end) + len(end)])
 
 
-def _no_passphrase() -> str:
+def no_passphrase() -> str:
+    """Without a callback OpenSSL would ask for a passphrase on the terminal."""
     raise ValueError("the key is encrypted; give one without a passphrase")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from cairn.model.errors import ConfigProblem
+from cairn.net.tls import first_certificate, no_passphrase
 from cairn.node.boot.config import InstanceConfig
 
 HANDSHAKE_S = 10.0
@@ -57,8 +58,7 @@ def from_config(config: InstanceConfig) -> ServerTls | None:
         if not Path(path).is_file():
             raise ConfigProblem(f"{flag} {path}: there is no such file")
     try:
-        # Without a callback OpenSSL would ask for a passphrase on the terminal.
-        context.load_cert_chain(config.tls_cert, config.tls_key, password=_no_passphrase)
+        context.load_cert_chain(config.tls_cert, config.tls_key, password=no_passphrase)
     except (ssl.SSLError, OSError, ValueError) as problem:
         raise ConfigProblem(
             f"--tls-cert {config.tls_cert}, --tls-key {config.tls_key}: {problem}"
@@ -66,10 +66,6 @@ def from_config(config: InstanceConfig) -> ServerTls | None:
     if config.tls_ca:
         _ask_clients_for_certificates(context, config.tls_ca)
     return ServerTls(context, end_point_hash(config.tls_cert))
-
-
-def _no_passphrase() -> str:
-    raise ValueError("the key is encrypted; give one without a passphrase")
 
 
 def _ask_clients_for_certificates(context: ssl.SSLContext, path: str) -> None:
@@ -82,10 +78,7 @@ def _ask_clients_for_certificates(context: ssl.SSLContext, path: str) -> None:
 
 def end_point_hash(certificate_file: str) -> bytes | None:
     """`tls-server-end-point` of the first certificate; None unless it is signed with SHA-256."""
-    text = Path(certificate_file).read_text()
-    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
-    first = text[text.index(begin) : text.index(end) + len(end)]
-    certificate = ssl.PEM_cert_to_DER_cert(first)
+    certificate = first_certificate(certificate_file)
     if not any(algorithm in certificate for algorithm in _SHA256_SIGNATURES):
         return None
     return hashlib.sha256(certificate).digest()
