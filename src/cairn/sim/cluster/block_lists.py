@@ -23,7 +23,7 @@ from cairn.node.statements.open_block import OpenBlock
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.load import Load
 from cairn.sim.cluster.node import SimNode
-from cairn.sim.cluster.registers import EQUAL_S, table_at, why_misplaced, why_unequal
+from cairn.sim.cluster.registers import EQUAL_S, table_at, wait_settled
 from cairn.sim.serial import Append, Read, Txn, why_not_serial
 from cairn.sql.api import Prepared, prepare
 
@@ -232,14 +232,7 @@ class Lists:
 
     async def check(self) -> None:
         """After calm: replicas are equal, lists can be read, and an order explains every answer."""
-        world = self._world
-        until = world.loop.time() + EQUAL_S
-        while why := why_unequal(world):
-            if world.loop.time() > until:
-                raise Violation(f"replicas do not become equal: {why}")
-            await asyncio.sleep(0.5)
-        if why := why_misplaced(world):
-            raise Violation(why)
+        await wait_settled(self._world)
         for keys, history in zip(self.groups, self.history, strict=True):
             final = {}
             for key in keys:

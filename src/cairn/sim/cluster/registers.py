@@ -245,13 +245,7 @@ class Registers:
     async def check(self) -> None:
         """After calm: every group is where it belongs, can be used, and its history explained."""
         world = self._world
-        until = world.loop.time() + EQUAL_S
-        while why := why_unequal(world):
-            if world.loop.time() > until:
-                raise Violation(f"replicas do not become equal: {why}")
-            await asyncio.sleep(0.5)
-        if why := why_misplaced(world):
-            raise Violation(why)
+        await wait_settled(world)
         for group in self.groups:
             for node in world.running():
                 if not await self.read(node, group):
@@ -275,6 +269,17 @@ def table_at(node: SimNode) -> Table | None:
 
 
 # --- what replicas have ---------------------------------------------------------------------------
+
+
+async def wait_settled(world: Any) -> None:
+    """After calm: replicas become equal, and rows are with their owners."""
+    until = world.loop.time() + EQUAL_S
+    while why := why_unequal(world):
+        if world.loop.time() > until:
+            raise Violation(f"replicas do not become equal: {why}")
+        await asyncio.sleep(0.5)
+    if why := why_misplaced(world):
+        raise Violation(why)
 
 
 def why_unequal(world: Any) -> str | None:
