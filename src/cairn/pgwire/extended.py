@@ -121,6 +121,8 @@ class Portal(msgspec.Struct, Generic[Plan]):
     is_raw: bool = False  # whether `rows` still have to be converted
     is_run: bool = False  # a statement runs once: what it gave may be fetched later, in parts
     more: Any = None  # what follows `rows`; closed with the portal
+    is_held: bool = False  # it stays when its transaction is committed
+    is_kept: bool = False  # and has been
 
     def close(self) -> None:
         if self.more is not None:
@@ -179,18 +181,30 @@ class StatementBook(Generic[Plan]):
         values = decode_params(shape.decoders, params) if params else []
         name = request.portal
         if name:
-            self._check_portal(name)
+            self.check_portal(name)
         elif self._portals:
             self._end_portal(b"")
         portal = self._portals[name] = Portal(name, statement, values, shape)
         return portal
 
-    def _check_portal(self, name: bytes) -> None:
+    def check_portal(self, name: bytes) -> None:
         if name in self._portals:
             raise DuplicateCursor(f'cursor "{_shown(name)}" already exists')
         most = self._limits()[1]
         if 0 < most <= len(self._portals):
             raise _full("Portal", most, "pg_portal_max")
+
+    def keep(self, portal: Portal[Plan]) -> None:
+        """A portal that a statement made."""
+        self.check_portal(portal.name)
+        self._portals[portal.name] = portal
+
+    def cursor(self, name: bytes) -> Portal[Plan]:
+        """The same as a portal, in the words of SQL."""
+        portal = self._portals.get(name)
+        if portal is None or not name:
+            raise UndefinedCursor(f'cursor "{_shown(name)}" does not exist')
+        return portal
 
     def portal(self, name: bytes) -> Portal[Plan]:
         portal = self._portals.get(name)
@@ -219,7 +233,7 @@ class StatementBook(Generic[Plan]):
 
     def deallocate_all(self) -> None:
         self._statements.clear()
-        self.end_transaction()
+        self.close_portals()
 
     def begin_simple_query(self) -> None:
         """A simple query replaces the unnamed statement and portal."""
@@ -230,9 +244,18 @@ class StatementBook(Generic[Plan]):
     def sync(self, *, in_transaction: bool) -> None:
         """Portals live as long as their transaction; outside of one that is until Sync."""
         if not in_transaction and self._portals:
-            self.end_transaction()
+            self.end_transaction(is_committed=True)
 
-    def end_transaction(self) -> None:
+    def end_transaction(self, *, is_committed: bool) -> None:
+        portals, self._portals = self._portals, {}
+        for name, portal in portals.items():
+            if portal.is_held and (is_committed or portal.is_kept):
+                portal.is_kept = True
+                self._portals[name] = portal
+            else:
+                portal.close()
+
+    def close_portals(self) -> None:
         for portal in self._portals.values():
             portal.close()
         self._portals.clear()

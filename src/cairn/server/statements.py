@@ -68,6 +68,12 @@ class Cached:
         self._catalog = catalog
         self._allowed: set[int] = set()
 
+    def of(self, prepared: Prepared) -> Cached:
+        """Another statement that is counted as this one."""
+        made = Cached(prepared.text.encode(), self.oids, prepared, self._catalog)
+        made.seen = self.seen
+        return made
+
     def is_fresh(self, catalog: Catalog) -> bool:
         """Whether every table of the plan is as it was when it was planned."""
         if catalog is self._catalog:

@@ -48,6 +48,7 @@ from cairn.sql.statements.common import Right
 from cairn.sql.statements.copy import CopyStatement, parse_copy
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.ddl import parse_ddl
+from cairn.sql.statements.fetching import declared, parse_declare, parse_fetching
 from cairn.sql.statements.other import parse_other
 from cairn.sql.statements.refusals import refuse_by_name
 from cairn.sql.statements.routine import parse_routine
@@ -59,6 +60,7 @@ _FACETS = ("logical", "buckets", "raw", "forward", "context", "fmt")
 # sqlglot takes about 15 frames for a parenthesis, and 200 levels are promised.
 _RECURSION = 8000
 EXPLAIN_COLUMN = "QUERY PLAN"
+_COUNTED = frozenset({"SELECT", "UPDATE", "DELETE", "COPY", "EXPLAIN", "FETCH", "MOVE"})
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class Prepared:
         """The CommandComplete tag."""
         if self.tag == "INSERT":
             return f"INSERT 0 {count}"
-        if self.tag in ("SELECT", "UPDATE", "DELETE", "COPY", "EXPLAIN"):
+        if self.tag in _COUNTED:
             return f"{self.tag} {count}"
         return self.tag
 
@@ -147,6 +149,11 @@ def _prepare(
     cursor = Cursor(found, text)
     if cursor.accept("explain"):
         return _explain(cursor, catalog, param_oids, user_id)
+    if cursor.accept("declare"):
+        return _declare(cursor, catalog, param_oids, user_id)
+    fetching = parse_fetching(cursor)
+    if fetching is not None:
+        return Prepared(text, *fetching)
     if cursor.accept("copy"):
         return _copy(parse_copy(cursor, catalog), text, catalog, user_id)
     if cursor.accept("do"):
@@ -176,6 +183,31 @@ def _prepare(
     raise refuse_by_name(cursor) or cursor.error()
 
 
+def _inner(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_id: int) -> Prepared:
+    """The statement that begins here."""
+    token = cursor.peek()
+    if token is None:
+        raise cursor.error()
+    # Blanks instead of the words before it: positions in errors stay those of the whole text.
+    text = " " * token.start + cursor.text[token.start :]
+    return prepare(text, catalog, param_oids=param_oids, user_id=user_id)
+
+
+def _declare(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_id: int) -> Prepared:
+    name, is_held, is_binary = parse_declare(cursor)
+    query = _inner(cursor, catalog, param_oids, user_id)
+    plan = declared(name, query, is_held=is_held, is_binary=is_binary)
+    return Prepared(
+        cursor.text,
+        "DECLARE CURSOR",
+        plan,
+        query.param_types,
+        tables=query.tables,
+        rights=query.rights,
+        param_oids=query.param_oids,
+    )
+
+
 def _explain(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_id: int) -> Prepared:
     facets: list[str] = []
     for word in ("analyze", "verbose"):
@@ -189,12 +221,7 @@ def _explain(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_i
     unknown = [facet for facet in facets if facet not in _FACETS]
     if unknown:
         raise Unsupported(f"EXPLAIN ({unknown[0].upper()}) is not supported")
-    token = cursor.peek()
-    if token is None:
-        raise cursor.error()
-    # Blanks instead of the words before it: positions in errors stay those of the whole text.
-    inner_text = " " * token.start + cursor.text[token.start :]
-    inner = prepare(inner_text, catalog, param_oids=param_oids, user_id=user_id)
+    inner = _inner(cursor, catalog, param_oids, user_id)
     if inner.bound is None:
         raise Unsupported(f"EXPLAIN of {inner.tag or 'nothing'} is not supported")
     return Prepared(

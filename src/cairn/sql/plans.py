@@ -309,6 +309,18 @@ class CopyPlan:
 
 
 @dataclass(frozen=True)
+class CursorPlan:
+    """DECLARE, FETCH, MOVE and CLOSE: an answer that the session keeps, and gives in parts."""
+
+    action: Literal["declare", "fetch", "move", "close"]
+    name: str | None  # None: CLOSE ALL
+    count: int | None = None  # of rows; None: all
+    query: Prepared | None = None
+    is_held: bool = False  # it outlives its block
+    is_binary: bool = False
+
+
+@dataclass(frozen=True)
 class Placed:
     """A parameter among the arguments of CALL, counted from 1."""
 
@@ -371,6 +383,7 @@ Plan = (
     | SessionPlan
     | ExplainPlan
     | CopyPlan
+    | CursorPlan
     | CallPlan
     | BlockPlan
     | CatalogRead

@@ -85,7 +85,7 @@ class Asking:
         try:
             cached = await self._understood(text, user)
             plan = cached.prepared.plan
-            if isinstance(plan, plans.SessionPlan | plans.CopyPlan):
+            if isinstance(plan, plans.SessionPlan | plans.CopyPlan | plans.CursorPlan):
                 raise Unsupported(
                     f"{cached.prepared.tag} needs a session of its own",
                     hint="use psql or a driver for it",

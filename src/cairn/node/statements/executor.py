@@ -265,7 +265,7 @@ class Executor:
                 return Outcome(given, block.row_count, prepared.complete(block.row_count))
             case plans.EmptyPlan():
                 return Outcome(None, 0, "")
-            case plans.SessionPlan() | plans.CopyPlan() | plans.CallPlan():
+            case plans.SessionPlan() | plans.CopyPlan() | plans.CallPlan() | plans.CursorPlan():
                 raise Unsupported(f"{prepared.tag or 'this statement'} cannot be run here")
             case _:
                 count = await self.writes.run(plan, values, tables, context.at_masters())

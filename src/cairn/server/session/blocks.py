@@ -42,7 +42,7 @@ class Modes:
 class Block:
     """`status` is what ReadyForQuery tells: I outside of a block, T in one, E in a failed one."""
 
-    def __init__(self, executor: Executor, ended: Callable[[], None]) -> None:
+    def __init__(self, executor: Executor, ended: Callable[[bool], None]) -> None:
         self._executor, self._ended = executor, ended
         self.status = "I"
         self.open: OpenBlock | None = None
@@ -141,7 +141,7 @@ class Block:
                 self._set_modes(Modes(plan.value))
             case "commit":
                 had_failed = self.status == "E"
-                self._end()
+                self._end(is_committed=not had_failed)
                 return ("ROLLBACK" if had_failed else tag), ()
             case "rollback":
                 written = self.committed
@@ -149,14 +149,14 @@ class Block:
                 if written:
                     raise _cannot_undo("ROLLBACK", written, "block")
             case "savepoint":
-                self._check_open("SAVEPOINT")
+                self.check_open("SAVEPOINT")
                 mark = 0 if self.open is None else self.open.mark
                 self._savepoints.append((name, mark, self.committed))
             case "release":
-                self._check_open("RELEASE SAVEPOINT")
+                self.check_open("RELEASE SAVEPOINT")
                 del self._savepoints[self._place(name) :]
             case "rollback_to":
-                self._check_open("ROLLBACK TO SAVEPOINT")
+                self.check_open("ROLLBACK TO SAVEPOINT")
                 self._return_to(self._place(name))
         return tag, ()
 
@@ -176,11 +176,11 @@ class Block:
         if modes.is_read_only is not None:
             self.open.is_read_only = modes.is_read_only
 
-    def _end(self) -> None:
+    def _end(self, *, is_committed: bool = False) -> None:
         self.status, self._written, self.since = "I", 0, None
         self.open, self.level = None, ""
         self._savepoints.clear()
-        self._ended()
+        self._ended(is_committed)
 
     def _return_to(self, at: int) -> None:
         """The savepoint itself stays. A failed block goes on."""
@@ -192,7 +192,7 @@ class Block:
         del self._savepoints[at + 1 :]
         self.status = "T"
 
-    def _check_open(self, what: str) -> None:
+    def check_open(self, what: str) -> None:
         if self.status == "I":
             raise CairnError(f"{what} can only be used in transaction blocks", sqlstate="25P01")
 

@@ -61,6 +61,7 @@ class Extended:
     def _parsed(self, request: Parse, cached: Cached) -> None:
         face = self._session.face
         cached.check_rights(self._session.user_id, face.catalog)
+        cached = self._session.cursors.shaped(cached)
         if self._session.wants_metadata:
             self._pg.notice(_metadata_notice(cached, face.catalog))
         self._book.parse(request.name, cached, cached.signature)
@@ -73,6 +74,9 @@ class Extended:
             self._refresh(statement, catalog)
         if self._at_once.run(request, statement):
             return
+        shaped = self._session.cursors.shaped(statement.plan)
+        if shaped is not statement.plan:
+            statement.plan, statement.signature = shaped, shaped.signature
         self._book.bind(request)
         self._pg.bind_complete()
 
@@ -191,7 +195,7 @@ class Extended:
                 sent += len(part)
                 session.sent_rows(cached, len(part))
         except BaseException:
-            portal.rows = ()
+            portal.rows = None  # it cannot be run again: the rest of its rows is lost
             portal.close()
             raise
         self._pg.command_complete(cached.prepared.complete(sent))

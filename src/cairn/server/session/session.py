@@ -41,6 +41,7 @@ from cairn.server.calls import calls
 from cairn.server.face import PgFace
 from cairn.server.session.blocks import ACTIONS, Block, Modes
 from cairn.server.session.copying import CopyIn, copy_out
+from cairn.server.session.cursors import Cursors
 from cairn.server.session.extended import Extended
 from cairn.server.session.settings import Parameters, check_known
 from cairn.server.session.simple import Simple
@@ -90,7 +91,8 @@ class Session(asyncio.Protocol):
         self.state: State = ENTERING
         self._rest: State = ENTERING  # the state between requests
         self.start_up, self.extended, self.simple = StartUp(self), Extended(self), Simple(self)
-        self.block = Block(face.executor, self.book.end_transaction)
+        self.block = Block(face.executor, self._block_ended)
+        self.cursors = Cursors(self.book, self.block)
         self.parameters = Parameters(face.instance.state)
         self.user, self.user_id = "", 0
         self.pid, self.cancel_key = 0, b""
@@ -116,6 +118,9 @@ class Session(asyncio.Protocol):
         self._is_full = False  # the client does not read what it has asked for
         self._has_room = asyncio.Event()
         self._has_room.set()
+
+    def _block_ended(self, is_committed: bool) -> None:
+        self.book.end_transaction(is_committed=is_committed)
 
     def _book_limits(self) -> tuple[int, int]:
         """Asked whenever it counts: a raised limit helps those who are connected too."""
@@ -179,7 +184,7 @@ class Session(asyncio.Protocol):
         self.face.connections.closed(self._from, self._counted)
         self.close()
         self.cancelled.set()
-        self.book.end_transaction()
+        self.book.close_portals()
         if self._working is not None:
             self._working.cancel()
         if self._hop is not None:
@@ -400,6 +405,8 @@ class Session(asyncio.Protocol):
             if self.block.waits_to_commit(plan):
                 return None
             return self._own(plan, cached.prepared.complete(0))
+        if type(plan) is plans.CursorPlan:
+            return None
         context = self.parameters.context
         if self.block.open is not None:
             return self.block.now(cached, values, context)
@@ -439,6 +446,8 @@ class Session(asyncio.Protocol):
         if isinstance(plan, plans.CallPlan):
             answer = await calls.call(Caller(self.face, context), plan, params)
             return Outcome([(answer,)], 1, cached.prepared.tag)
+        if isinstance(plan, plans.CursorPlan):
+            return await self.cursors.run(cached, plan, params, self._run, self.following)
         travelled = Travelled()
         context = msgspec.structs.replace(context, takes_pieces=True, travelled=travelled)
         if self.block.open is not None:

@@ -77,6 +77,7 @@ class Simple:
         self._end_simple()
 
     async def _run_one(self, cached: Cached) -> None:
+        cached = self._session.cursors.shaped(cached)
         outcome = self._try_at_once(cached)
         if outcome is None:
             plan = cached.prepared.plan
