@@ -38,17 +38,17 @@ from datetime import datetime
 from typing import Any
 
 from cairn.model.catalog import Catalog
-from cairn.model.errors import AccessDenied, SyntaxProblem, TooComplex, Unsupported
+from cairn.model.errors import AccessDenied, CairnError, SyntaxProblem, TooComplex, Unsupported
 from cairn.model.quoting import identifier
 from cairn.model.values import ColumnType
 from cairn.sql.parse.lexer import Token, split, tokens
-from cairn.sql.plans import CopyPlan, EmptyPlan, ExplainPlan, OutColumn, Plan
+from cairn.sql.plans import CopyPlan, CursorPlan, EmptyPlan, ExplainPlan, OutColumn, Plan
 from cairn.sql.statements.call import parse_call
 from cairn.sql.statements.common import Right
 from cairn.sql.statements.copy import CopyStatement, parse_copy
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.ddl import parse_ddl
-from cairn.sql.statements.fetching import declared, parse_declare, parse_fetching
+from cairn.sql.statements.fetching import parse_declare, parse_fetching
 from cairn.sql.statements.other import parse_other
 from cairn.sql.statements.refusals import refuse_by_name
 from cairn.sql.statements.routine import parse_routine
@@ -196,7 +196,9 @@ def _inner(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_id:
 def _declare(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_id: int) -> Prepared:
     name, is_held, is_binary = parse_declare(cursor)
     query = _inner(cursor, catalog, param_oids, user_id)
-    plan = declared(name, query, is_held=is_held, is_binary=is_binary)
+    if query.tag != "SELECT" or not query.columns:
+        raise CairnError("a cursor needs a query that only reads", sqlstate="42P11")
+    plan = CursorPlan("declare", name, None, query, is_held, is_binary)
     return Prepared(
         cursor.text,
         "DECLARE CURSOR",

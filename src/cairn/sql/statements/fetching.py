@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from cairn.model.errors import CairnError, Unsupported
 from cairn.sql.plans import CursorPlan
 from cairn.sql.statements.cursor import Cursor
-
-if TYPE_CHECKING:
-    from cairn.sql.api import Prepared
 
 _BACK = ("prior", "first", "last", "absolute", "backward")
 
@@ -30,12 +27,6 @@ def parse_declare(cursor: Cursor) -> tuple[str, bool, bool]:
         cursor.accept("without", "hold")
     cursor.expect("for")
     return name, is_held, is_binary
-
-
-def declared(name: str, query: Prepared, *, is_held: bool, is_binary: bool) -> CursorPlan:
-    if query.tag != "SELECT" or not query.columns:
-        raise CairnError("a cursor needs a query that only reads", sqlstate="42P11")
-    return CursorPlan("declare", name, None, query, is_held, is_binary)
 
 
 def parse_fetching(cursor: Cursor) -> tuple[str, CursorPlan] | None:
