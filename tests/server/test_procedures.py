@@ -157,3 +157,14 @@ def test_a_caller_needs_the_procedure_and_its_tables(cluster: Cluster, sql: Conn
             clerk.execute("DROP PROCEDURE put")
     finally:
         sql.execute("DROP USER clerk")
+
+
+def test_a_procedure_is_found_though_it_was_called_before_it_was_made(sql: Connection) -> None:
+    with pytest.raises(psycopg.errors.UndefinedFunction):
+        sql.execute("CALL put(1)")
+    sql.execute("CREATE PROCEDURE put(INT) LANGUAGE SQL AS $$ DELETE FROM purse WHERE id = $1 $$")
+    assert sql.execute("CALL put(1)").statusmessage == "CALL"
+    assert rows(sql, "SELECT count(*) FROM purse") == [(19,)]
+    sql.execute("DROP PROCEDURE put")
+    with pytest.raises(psycopg.errors.UndefinedFunction):
+        sql.execute("CALL put(1)")

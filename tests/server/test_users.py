@@ -106,15 +106,27 @@ def test_current_user_is_the_sessions_own(cluster: Cluster) -> None:
         node.sql("DROP TABLE whose")
 
 
-def test_a_prepared_drop_does_not_outlive_the_rights_it_was_checked_with(cluster: Cluster) -> None:
-    """The table was not there when it was prepared; now it is somebody's."""
+@pytest.mark.parametrize(
+    ("kind", "definition"),
+    [
+        ("TABLE", "(id INT PRIMARY KEY) DISTRIBUTED BY (id)"),
+        ("VIEW", "AS SELECT 1 AS x"),
+        ("PROCEDURE", "(INT) LANGUAGE SQL AS $$ BEGIN RETURN QUERY SELECT $1; END $$"),
+    ],
+)
+@pytest.mark.parametrize("is_prepared", [True, False])
+def test_a_drop_does_not_outlive_the_rights_it_was_checked_with(
+    cluster: Cluster, kind: str, definition: str, is_prepared: bool
+) -> None:
+    """It was not there when the text was understood; now it is somebody's."""
     node = cluster["i1"]
+    drop = f"DROP {kind} IF EXISTS precious"
     with users(node, "eve"), session(node, "eve") as own:
         cursor = own.cursor()
-        cursor.execute("DROP TABLE IF EXISTS precious", prepare=True)
-        node.sql("CREATE TABLE precious (id INT PRIMARY KEY) DISTRIBUTED BY (id)")
+        cursor.execute(drop, prepare=is_prepared)
+        node.sql(f"CREATE {kind} precious {definition}")
         try:
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                cursor.execute("DROP TABLE IF EXISTS precious", prepare=True)
+                cursor.execute(drop, prepare=is_prepared)
         finally:
-            node.sql("DROP TABLE precious")
+            node.sql(f"DROP {kind} precious")

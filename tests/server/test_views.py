@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.harness import PASSWORD, Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-NAMES = ("big", "small", "wide", "loop_a", "loop_b")
+NAMES = ("loop_b", "loop_a", "wide", "small", "big")  # users first
 
 
 def connect(cluster: Cluster, name: str, user: str = "admin") -> Connection:
@@ -172,3 +172,29 @@ def test_a_block_reads_a_view(sql: Connection) -> None:
         assert rows(sql, "SELECT count(*) FROM big WHERE kind = 'mine'") == [(1,)]
         raise ValueError
     assert rows(sql, "SELECT kind FROM big WHERE id = 3") == [("a",)]
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("DROP TABLE item", "drop table item"),
+        ("DROP TABLE IF EXISTS nothing, item CASCADE", "drop table item"),
+        ("ALTER TABLE item RENAME TO thing", "rename table item"),
+        ("ALTER TABLE item RENAME COLUMN price TO cost", "rename column price of table item"),
+        ("DROP VIEW big", "drop view big"),
+        ("ALTER VIEW big RENAME TO large", "rename view big"),
+    ],
+)
+def test_what_a_view_names_stays_as_long_as_the_view(
+    sql: Connection, text: str, whole: str
+) -> None:
+    sql.execute("CREATE VIEW big AS SELECT id, price FROM item WHERE id > 25")
+    sql.execute("CREATE VIEW wide AS WITH x AS (SELECT * FROM big) SELECT count(*) AS n FROM x")
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist, match=f"cannot {whole} because"):
+        sql.execute(text)  # type: ignore[call-overload]
+    assert rows(sql, "SELECT n FROM wide") == [(5,)]
+    sql.execute("ALTER TABLE item RENAME COLUMN kind TO sort")  # which no view names
+    sql.execute("DROP VIEW wide")
+    sql.execute("DROP VIEW big")
+    sql.execute("ALTER TABLE item RENAME COLUMN price TO cost")
+    assert rows(sql, "SELECT count(sort), count(cost) FROM item") == [(30, 30)]

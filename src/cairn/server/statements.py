@@ -23,7 +23,7 @@ from cairn.pgwire.extended import Signature
 from cairn.server.catalog.pg_catalog import is_catalog_query
 from cairn.server.catalog.pg_catalog import prepare as prepare_catalog_query
 from cairn.sql.api import Prepared, prepare
-from cairn.sql.plans import CallPlan, DdlPlan
+from cairn.sql.plans import CallPlan, DdlPlan, RoutinePlan
 from cairn.sql.statements.normalized import normalized
 
 MAX_STATEMENTS = 5_000
@@ -33,6 +33,8 @@ QUICK_TEXT = 2_000  # bytes that are understood within a few milliseconds
 PARSERS = 2  # threads for longer ones
 
 Row = tuple[Any, ...]
+#: What they name may not have been there when they were planned, and has its own rights now.
+_BY_NAME = (DdlPlan, RoutinePlan, CallPlan)
 
 
 class Cached:
@@ -78,8 +80,8 @@ class Cached:
         """Whether every table of the plan is as it was when it was planned."""
         if catalog is self._catalog:
             return True
-        if isinstance(self.prepared.plan, DdlPlan):
-            return False  # a table that was not there when its rights were looked up
+        if isinstance(self.prepared.plan, _BY_NAME):
+            return False
         known = catalog.versions()
         if any(known.get(table) != version for table, version in self.prepared.tables.items()):
             return False

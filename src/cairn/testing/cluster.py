@@ -24,15 +24,15 @@ from cairn.model.quoting import identifier
 
 START_S = 60.0
 _CAIRN = (sys.executable, "-m", "cairn.cli.main")
-#: What people make: kind, and the names of those that are there.
+#: What people make: kind, and the names of those that are there; who uses others comes first.
 _MADE = (
     ("PROCEDURE", "SELECT name FROM _pico_routine"),
-    ("VIEW", "SELECT name FROM _cairn_view"),
+    ("VIEW", "SELECT name FROM _cairn_view ORDER BY id DESC"),
     ("TABLE", "SELECT name FROM _pico_table"),
     ("USER", "SELECT name FROM _pico_user WHERE type = 'user'"),
     ("ROLE", "SELECT name FROM _pico_user WHERE type = 'role'"),
 )
-Names = dict[str, frozenset[str]]
+Names = dict[str, tuple[str, ...]]
 
 
 class Cluster:
@@ -169,7 +169,7 @@ class Cluster:
 
     def names(self) -> Names:
         """What is there: tables, views, procedures, users, roles."""
-        return {kind: frozenset(name for (name,) in self.sql(sql)) for kind, sql in _MADE}
+        return {kind: tuple(name for (name,) in self.sql(sql)) for kind, sql in _MADE}
 
     def empty(self, *tables: str) -> None:
         """Delete all rows of these tables; without any, of all that are not the system's."""
@@ -180,7 +180,7 @@ class Cluster:
     def drop_others(self, kept: Names) -> None:
         """All that is not in `kept`, as `names` gave it."""
         for kind, _ in _MADE:
-            for name in sorted(self.names()[kind] - kept[kind]):
+            for name in [each for each in self.names()[kind] if each not in kept[kind]]:
                 self.sql(f"DROP {kind} {identifier(name)}")
 
 

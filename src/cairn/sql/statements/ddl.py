@@ -31,6 +31,7 @@ from cairn.sql.statements.common import (
     finish,
 )
 from cairn.sql.statements.cursor import Cursor
+from cairn.sql.statements.dependents import check_unused
 from cairn.sql.statements.index import alter_index, create_index, drop_index
 from cairn.sql.statements.table import Definition, create_table, read_column
 
@@ -65,7 +66,7 @@ def drop_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     names = [cursor.name()]
     while cursor.accept_op(","):
         names.append(cursor.name())
-    cursor.accept_one("cascade", "restrict")  # nothing depends on a table but its indexes
+    cursor.accept_one("cascade", "restrict")  # indexes go with it, and views keep it in any case
     tail = finish(cursor)
     each = [_drop_one(name, catalog, tail, quiet=quiet) for name in dict.fromkeys(names)]
     return _one_by_one("DROP TABLE", each)
@@ -76,6 +77,7 @@ def _drop_one(name: str, catalog: Catalog, tail: Tail, *, quiet: bool) -> DdlSta
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         table = existing_table(now, name, quiet=quiet)
+        check_unused(now, "table", name)
         return None if table is None else DropTable(table.id, name)
 
     found = existing_table(catalog, name, quiet=quiet)
@@ -151,6 +153,7 @@ def _rename_table(name: str, new: str) -> Make:
     def make(catalog: Catalog, table: Table) -> Ddl | None:
         if new in catalog.tables or new in catalog.views:
             raise DuplicateTable(f"table {new} already exists")
+        check_unused(catalog, "table", name, verb="rename")
         return RenameTable(table.id, name, new)
 
     return make
@@ -164,6 +167,7 @@ def _rename_column(old: str, new: str) -> Make:
             raise InvalidTableDefinition('the column name "bucket_id" is reserved')
         if table.column(new) is not None:
             raise DuplicateColumn(f"several fields have the same name: {new}")
+        check_unused(catalog, "table", table.name, old, verb="rename")
         return RenameColumn(table.id, table.name, old, new)
 
     return make

@@ -17,6 +17,7 @@ from cairn.model.values import ColumnType
 from cairn.sql.plans import OutColumn, RoutinePlan
 from cairn.sql.statements.common import Right, Tail, read_tail
 from cairn.sql.statements.cursor import Cursor
+from cairn.sql.statements.dependents import check_unused
 from cairn.sql.statements.table import read_type
 
 MAX_PARAMS = 30
@@ -56,12 +57,14 @@ def _view(cursor: Cursor, catalog: Catalog) -> RoutineStatement | None:
     if cursor.accept("drop", "view"):
         quiet = cursor.accept("if", "exists")
         plan = RoutinePlan("drop", cursor.name(), "view", if_exists=quiet)
-        cursor.accept_one("cascade", "restrict")  # what uses it fails when it is read
+        cursor.accept_one("cascade", "restrict")  # views that use it keep it in any case
+        check_unused(catalog, "view", plan.name)
         return _of_known("DROP VIEW", _finished(cursor, plan), "drop", catalog)
     if cursor.accept("alter", "view"):
         name = cursor.name()
         cursor.expect("rename", "to")
         plan = RoutinePlan("rename", name, "view", new_name=cursor.name())
+        check_unused(catalog, "view", name, verb="rename")
         return _of_known("ALTER VIEW", _finished(cursor, plan), "alter", catalog)
     return None
 

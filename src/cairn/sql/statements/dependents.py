@@ -1,0 +1,37 @@
+"""Views are kept as texts, so what they name must not go away or be renamed under them."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from cairn.model.catalog import Catalog
+from cairn.model.errors import CairnError
+from cairn.sql.parse.lexer import tokens
+from cairn.sql.parse.parse import parse_query
+from cairn.sql.parse.tree import name_of
+
+
+def check_unused(
+    catalog: Catalog, what: str, name: str, column: str | None = None, *, verb: str = "drop"
+) -> None:
+    """Refuse to change a table or a view, or a column of it, that a view names."""
+    users = [view for view in sorted(catalog.views) if _uses(catalog, view, name, column)]
+    if not users:
+        return
+    whole = f"{what} {name}" if column is None else f"column {column} of {what} {name}"
+    raise CairnError(
+        f"cannot {verb} {whole} because other objects depend on it",
+        detail="\n".join(f"view {view} depends on {whole}" for view in users),
+        hint=f"first DROP VIEW {users[-1]}",
+        sqlstate="2BP01",
+    )
+
+
+def _uses(catalog: Catalog, view: str, name: str, column: str | None) -> bool:
+    body = catalog.views[view].body
+    tree = parse_query(tokens(body), body)
+    own = {name_of(each.args["alias"].this) for each in tree.find_all(exp.CTE)}
+    named = {name_of(each.this) for each in tree.find_all(exp.Table)} - own
+    if name not in named:
+        return False
+    return column is None or any(name_of(each.this) == column for each in tree.find_all(exp.Column))
