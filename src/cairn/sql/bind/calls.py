@@ -29,7 +29,7 @@ from cairn.sql.ir import (
     output,
 )
 from cairn.sql.parse.dialect import walk_position
-from cairn.sql.parse.tree import bind_query, name_of, refuse
+from cairn.sql.parse.tree import allow, bind_query, name_of, refuse
 from cairn.sql.typing_rules import (
     JSON,
     UNORDERED,
@@ -133,7 +133,8 @@ def _window(scope: Scope, node: exp.Window) -> Expr:
     scope.no_windows = "a window function"
     try:
         partition = tuple(bind_expr(scope, each) for each in spec.args.get("partition_by") or ())
-        order = bind_order(scope, spec.args["order"]) if spec.args.get("order") else ()
+        ordering = node.args.get("order") or spec.args.get("order")
+        order = bind_order(scope, ordering) if ordering else ()
         frame = _frame(scope, node.args.get("spec") or spec.args.get("spec"), order)
 
         def make(agg: Agg) -> Expr:
@@ -174,7 +175,16 @@ def _named_window(scope: Scope, node: exp.Window) -> exp.Expr:
     found = scope.windows.get(name_of(alias))
     if found is None:
         raise CairnError(f'window "{name_of(alias)}" does not exist', sqlstate="42704")
+    if node.args.get("partition_by"):
+        raise _overridden("PARTITION BY", alias)
+    if node.args.get("order") and found.args.get("order"):
+        raise _overridden("ORDER BY", alias)
     return found
+
+
+def _overridden(what: str, window: exp.Expr) -> CairnError:
+    text = f'cannot override {what} clause of window "{name_of(window)}"'
+    return CairnError(text, sqlstate="42P20")
 
 
 def _frame(scope: Scope, spec: exp.Expr | None, order: tuple[Order, ...]) -> str:
@@ -198,7 +208,8 @@ def _frame(scope: Scope, spec: exp.Expr | None, order: tuple[Order, ...]) -> str
         return f"{size.value} {side}".upper()
 
     start, end = bound("start", "UNBOUNDED PRECEDING"), bound("end", "CURRENT ROW")
-    return f"{kind} BETWEEN {start} AND {end}"
+    without = spec.args.get("exclude")
+    return f"{kind} BETWEEN {start} AND {end}" + (f" EXCLUDE {without.name}" if without else "")
 
 
 def bind_order(scope: Scope, node: exp.Expr) -> tuple[Order, ...]:
@@ -210,6 +221,7 @@ def bind_order(scope: Scope, node: exp.Expr) -> tuple[Order, ...]:
 
 
 def ordered(scope: Scope, expr: Expr, node: exp.Expr) -> Order:
+    allow(node, {"this", "desc", "nulls_first"})
     if expr.type is None:
         expr = scope.binder.coerce(expr, S)
     if expr.type in UNORDERED:

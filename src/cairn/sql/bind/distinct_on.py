@@ -7,6 +7,7 @@ from dataclasses import replace
 from cairn.model.errors import CairnError
 from cairn.sql.bind.scope import Binder
 from cairn.sql.ir import Agg, Call, Col, Const, Derived, Expr, Item, Select, Window
+from cairn.sql.scales import scale_of
 from cairn.sql.typing_rules import B, I
 
 
@@ -37,7 +38,10 @@ def first_of_each(binder: Binder, select: Select, on: tuple[Expr, ...]) -> Selec
         offset=None,
     )
     rel = binder.next_rel()
-    columns = [Col(item.expr.type, rel, at, item.name) for at, item in enumerate(inner.items)]
+    columns = [
+        Col(item.expr.type, rel, at, item.name, scale=scale_of(item.expr))
+        for at, item in enumerate(inner.items)
+    ]
     size = len(shown)
     return Select(
         tuple(Item(item.name, columns[at]) for at, item in enumerate(select.items)),

@@ -26,7 +26,7 @@ from cairn.sql.ir import (
     Type,
 )
 from cairn.sql.parse.dialect import walk_position
-from cairn.sql.parse.tree import name_of, refuse
+from cairn.sql.parse.tree import allow, name_of, refuse, without_schema
 from cairn.sql.typing_rules import (
     ASSIGNMENT,
     EXPLICIT,
@@ -323,7 +323,7 @@ def cast_type(node: exp.DataType) -> tuple[ColumnType, list[int]]:
     word = str(getattr(node.this, "name", node.this)).lower()
     if word == "userdefined":
         kind = node.args.get("kind")
-        word = name_of(kind.expression if isinstance(kind, exp.Dot) else kind)
+        word = name_of(without_schema(kind))
     sizes = []
     for each in node.expressions:
         if isinstance(each, exp.DataTypeParam):
@@ -344,6 +344,7 @@ def cast_type(node: exp.DataType) -> tuple[ColumnType, list[int]]:
 
 
 def _cast(scope: Scope, node: exp.Cast) -> Expr:
+    allow(node, {"this", "to"})
     to, sizes = cast_type(node.to)
     if to in ELEMENTS and isinstance(node.this, exp.Array):
         # The items are read as what they become: an empty array has a type then.

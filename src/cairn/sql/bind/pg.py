@@ -6,11 +6,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from cairn.model.errors import UndefinedObject
 from cairn.sql.bind.expr import HANDLERS, bind_expr
 from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import Call, Expr
-from cairn.sql.parse.tree import name_of, refuse
+from cairn.sql.parse.tree import name_of, refuse, without_schema
 from cairn.sql.typing_rules import B, S, no_operator
 
 _COLLATIONS = ("c", "default", "posix", "ucs_basic")
@@ -32,12 +31,10 @@ _OPERATORS: dict[str, type[Any]] = {
 
 def _qualified(scope: Scope, node: exp.Dot) -> Expr:
     """`pg_catalog.f(x)` is `f(x)`."""
-    schema, inner = node.this, node.expression
-    if not isinstance(inner, exp.Anonymous) or not isinstance(schema, exp.Identifier):
+    is_call = isinstance(node.expression, exp.Anonymous) and isinstance(node.this, exp.Identifier)
+    if not is_call:
         raise refuse(node, "this use of a dot")
-    if name_of(schema) not in ("pg_catalog", "public"):
-        raise UndefinedObject(f'schema "{name_of(schema)}" does not exist', sqlstate="3F000")
-    return bind_expr(scope, inner)
+    return bind_expr(scope, without_schema(node))
 
 
 def _operator(scope: Scope, node: exp.Operator) -> Expr:
@@ -53,7 +50,7 @@ def _operator(scope: Scope, node: exp.Operator) -> Expr:
 
 def _collate(scope: Scope, node: exp.Collate) -> Expr:
     """Text is ordered by its bytes; collations that say the same are accepted."""
-    name = name_of(getattr(node.expression, "this", node.expression)).lower()
+    name = name_of(without_schema(node.expression)).lower()
     if name not in _COLLATIONS:
         raise refuse(node, f'COLLATE "{name}"')
     return bind_expr(scope, node.this)

@@ -194,7 +194,15 @@ def bind_join(scope: Scope, left: Rel, node: exp.Join) -> Rel:
     if kind not in ("", "INNER", "OUTER", "CROSS") or side not in ("", "LEFT", "RIGHT", "FULL"):
         raise refuse(node, f"{side} {kind} JOIN".strip())
     using = [name_of(each) for each in node.args.get("using") or ()]
-    if str(node.args.get("method") or "").upper() == "NATURAL":
+    method = str(node.args.get("method") or "").upper()
+    if method not in ("", "NATURAL"):
+        raise refuse(node, f"{method} JOIN")
+    has_condition = bool(using or node.args.get("on"))
+    if has_condition == (kind == "CROSS" or method == "NATURAL"):
+        words = "has no" if has_condition else "needs"
+        text = f"a join of this kind {words} ON or USING"
+        raise SyntaxProblem(text, position=walk_position(node))
+    if method:
         theirs = {name for each in after for name in each.names}
         using = [name for each in before for name in each.names if name in theirs]
     on: Expr | None = None
@@ -203,8 +211,6 @@ def bind_join(scope: Scope, left: Rel, node: exp.Join) -> Rel:
     elif node.args.get("on") is not None:
         scope.no_aggregates = scope.no_windows = "JOIN conditions"
         on = bind_boolean(scope, node.args["on"], "JOIN/ON")
-    elif side:
-        raise SyntaxProblem("a join of this kind needs ON or USING", position=walk_position(node))
     if side in ("LEFT", "FULL"):
         _make_nullable(after)
     if side in ("RIGHT", "FULL"):

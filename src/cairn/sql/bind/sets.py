@@ -47,6 +47,7 @@ def bind_limits(scope: Scope, tree: exp.Expr) -> tuple[Expr | None, Expr | None]
         if isinstance(node, exp.Fetch):
             inner = _fetched(node)
         elif node is not None:
+            allow(node, {"expression"})
             inner = node.expression
         if inner is None or (isinstance(inner, exp.Var) and inner.name.upper() == "ALL"):
             found.append(None)

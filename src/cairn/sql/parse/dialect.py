@@ -31,6 +31,7 @@ class Cairn(Postgres):
 
     class Parser(PostgresParser):
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        JOINS_HAVE_EQUAL_PRECEDENCE = True  # a comma is CROSS JOIN, and JOIN without ON is a slip
         NO_PAREN_FUNCTION_PARSERS = {
             name: parser
             for name, parser in PostgresParser.NO_PAREN_FUNCTION_PARSERS.items()

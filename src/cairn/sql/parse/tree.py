@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from cairn.model.errors import Unsupported
+from cairn.model.errors import UndefinedObject, Unsupported
 from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import (
     Query,
@@ -39,6 +39,19 @@ def name_of(node: Any) -> str:
     return str(getattr(node, "name", node)).lower()
 
 
+def without_schema(node: Any) -> Any:
+    """`pg_catalog.x` is `x`."""
+    if isinstance(node, exp.Dot):
+        schema, inner = node.this, node.expression
+    elif isinstance(node, exp.Column):
+        schema, inner = node.args.get("table"), node.this
+    else:
+        return node
+    if schema is not None and name_of(schema) not in ("pg_catalog", "public"):
+        raise UndefinedObject(f'schema "{name_of(schema)}" does not exist', sqlstate="3F000")
+    return inner
+
+
 def refuse(node: exp.Expr, what: str | None = None) -> Unsupported:
     kind = type(node).__name__
     shown = what or _SHOWN.get(kind, kind.upper())
@@ -57,7 +70,7 @@ def bind_query(scope: Scope, tree: exp.Expr) -> Query:
 def allow(node: exp.Expr, names: frozenset[str] | set[str]) -> None:
     """Refuse whatever else sqlglot understood: nothing is ignored in silence."""
     for key, value in node.args.items():
-        if key not in names and value and value is not True:
+        if key not in names and value:
             shown = value[0] if isinstance(value, list) else value
             if type(shown).__name__ in _SHOWN:
                 raise refuse(shown)
