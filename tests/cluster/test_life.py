@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from cairn.cli import expel
+from cairn.cli.steering import expel
 from cairn.cli.talking import NO_PASSWORD
 from tests.cluster.harness import PASSWORD, Cluster, Node, eventually, free_ports
 

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from cairn.cli.rebalance import moves_table
+from cairn.cli.steering.rebalance import moves_table
 from cairn.cli.talking import NEVER_WRAP, Talk, Target
 
 

@@ -74,13 +74,13 @@ def main(arguments: list[str]) -> int:
     flags = {
         name.replace("_", "-"): value for name, value in vars(found).items() if value is not None
     }
-    from cairn.cli.hiding import hide_passwords
+    from cairn.cli.instance.hiding import hide_passwords
 
     hide_passwords()
     directory = _directory(flags)
     if directory is None:
         return 2
-    from cairn.cli.supervisor import supervise
+    from cairn.cli.instance.supervisor import supervise
 
     return supervise(lambda tell, lifeline: _child(flags, tell, lifeline), directory)
 

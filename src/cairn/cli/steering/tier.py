@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from cairn.cli.expel import run_expel
+from cairn.cli.steering.expel import run_expel
 from cairn.cli.talking import NEVER_WRAP, Talk, TalkProblem, Target
 from cairn.model.quoting import literal
 

@@ -1,0 +1,123 @@
+"""What changes the cluster. Each command imports what it needs when it is run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cairn.cli.options import AsJson, Dsn, PasswordFile, Yes, finish
+
+commands = typer.Typer()
+
+
+@commands.command(short_help="Remove an instance from the cluster for good.")
+def expel(
+    instance: Annotated[str, typer.Argument(help="name or uuid")],
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    force: Annotated[bool, typer.Option("--force", help="even if rows are lost")] = False,
+    timeout: Annotated[float, typer.Option(help="seconds to wait for the end")] = 60.0,
+) -> None:
+    """Remove an instance from the cluster for good, and wait until it is done.
+
+    Example: cairn expel i4 --dsn postgresql://admin@127.0.0.1:4327/cairn
+    """
+    from cairn.cli.steering.expel import run_expel
+
+    finish(lambda: run_expel(instance, dsn, password_file, force=force, timeout_s=timeout))
+
+
+@commands.command(short_help="Make another instance the master of a replicaset.")
+def switchover(
+    replicaset: Annotated[str, typer.Argument(help="name or uuid")],
+    to: Annotated[
+        str | None, typer.Option(help="which instance [default: the one that is least behind]")
+    ] = None,
+    yes: Yes = False,
+    timeout: Annotated[float, typer.Option(help="seconds to wait for the end")] = 60.0,
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make another instance the master of a replicaset, and wait until it is.
+
+    Nothing that was acknowledged is lost; writes wait a moment.
+
+    Example: cairn switchover default_1 --to i2 --yes
+    """
+    from cairn.cli.steering.switchover import run_switchover
+
+    finish(
+        lambda: run_switchover(
+            replicaset, dsn, password_file, to=to, yes=yes, as_json=as_json, timeout_s=timeout
+        )
+    )
+
+
+@commands.command(short_help="Show, plan, pause and steer buckets that move.")
+def rebalance(
+    action: Annotated[
+        str, typer.Argument(help="status, plan, pause, resume, weight or drain")
+    ] = "status",
+    replicaset: Annotated[str, typer.Argument(help="for weight and drain")] = "",
+    weight: Annotated[float, typer.Argument(help="its share in proportion to others")] = 1.0,
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    as_json: AsJson = False,
+    watch: Annotated[bool, typer.Option("--watch", help="show it again every second")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="until nothing has to move")] = False,
+) -> None:
+    """Show which buckets move; plan what would follow; pause and resume; set weights; drain.
+
+    Example: cairn rebalance drain default_1 --wait
+    """
+    from cairn.cli.steering.rebalance import run_rebalance
+
+    finish(
+        lambda: run_rebalance(
+            dsn,
+            password_file,
+            action,
+            name=replicaset,
+            weight=weight,
+            as_json=as_json,
+            watch=watch,
+            wait=wait,
+        )
+    )
+
+
+@commands.command(short_help="Show, add, change and drop tiers.")
+def tier(
+    action: Annotated[str, typer.Argument(help="list, add, set or drop")] = "list",
+    name: Annotated[str, typer.Argument(help="of the tier")] = "",
+    replication_factor: Annotated[
+        int | None, typer.Option(help="instances of each replicaset", min=1, max=31)
+    ] = None,
+    replication_mode: Annotated[str | None, typer.Option(help="async or sync")] = None,
+    bucket_count: Annotated[int | None, typer.Option(help="of a new tier", min=0)] = None,
+    release: Annotated[
+        bool, typer.Option("--release", help="expel replicas above the new factor")
+    ] = False,
+    yes: Yes = False,
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show tiers; add one to a running cluster; change how many copies it keeps, and how.
+
+    Example: cairn tier set default --replication-factor 3
+    """
+    from cairn.cli.steering.tier import run_tier
+
+    options = {
+        "replication_factor": replication_factor,
+        "replication_mode": replication_mode,
+        "bucket_count": bucket_count,
+    }
+    finish(
+        lambda: run_tier(
+            dsn, password_file, action, name, options, release=release, yes=yes, as_json=as_json
+        )
+    )
