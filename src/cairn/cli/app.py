@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 import cairn
 from cairn.cli.copies.commands import commands as copies
 from cairn.cli.data.commands import commands as data
+from cairn.cli.instance import run
 from cairn.cli.looking.commands import commands as looking
 from cairn.cli.migrations.commands import commands as migrations
 from cairn.cli.steering.commands import commands as steering
@@ -19,7 +21,6 @@ app = typer.Typer(
     name="cairn",
     help="A distributed SQL database whose clients always know the way.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -49,17 +50,35 @@ def _main(
     """A distributed SQL database whose clients always know the way."""
 
 
-@app.command(name="run", add_help_option=False, short_help="Run one instance (cairn run --help).")
-def _run() -> None:
-    """Run one instance until SIGTERM or Ctrl-C (see `cairn run --help`)."""
-    from cairn.cli.instance.run import main
+def _flags_of_run() -> inspect.Signature:
+    """For the shell's completion only: `run` reads its flags itself."""
+    flags = [flag for action in run.parser()._actions for flag in action.option_strings]
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                flag.strip("-").replace("-", "_"),
+                inspect.Parameter.KEYWORD_ONLY,
+                annotation=Annotated[str | None, typer.Option(flag)],
+                default=None,
+            )
+            for flag in flags
+            if flag.startswith("--")
+        ]
+    )
 
-    sys.exit(main(sys.argv[2:]))
+
+@app.command(name="run", add_help_option=False, short_help="Run one instance (cairn run --help).")
+def _run(**_: object) -> None:
+    """Run one instance until SIGTERM or Ctrl-C (see `cairn run --help`)."""
+    sys.exit(run.main(sys.argv[2:]))
+
+
+_run.__signature__ = _flags_of_run()  # type: ignore[attr-defined]
 
 
 @config_app.command(name="default")
 def _config_default(
-    output: Annotated[str | None, typer.Option("-o", help="write it to a file")] = None,
+    output: Annotated[str | None, typer.Option("-o", "--output", help="write it to a file")] = None,
 ) -> None:
     """Print a commented configuration file.
 

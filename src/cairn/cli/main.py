@@ -12,7 +12,7 @@ def main() -> None:
         sys.exit(run(sys.argv[2:]))
     from cairn.cli.app import app
 
-    app()
+    app(prog_name="cairn")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
 
 
 def finish(work: Callable[[], int | None]) -> None:
-    """Run a command; an error is one sentence and an exit code."""
+    """Run a command; an error is one sentence and an exit code, and so is Ctrl-C."""
     from cairn.cli.talking import TalkProblem
 
     try:
@@ -32,5 +32,6 @@ def finish(work: Callable[[], int | None]) -> None:
         typer.echo(f"cairn: {problem}", err=True)
         raise typer.Exit(problem.exit_code) from None
     except KeyboardInterrupt:
+        typer.echo("cairn: stopped by Ctrl-C", err=True)
         raise typer.Exit(130) from None
     raise typer.Exit(code or 0)

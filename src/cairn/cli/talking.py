@@ -44,7 +44,9 @@ class Target:
             self.settings = parse_dsn(
                 dsn or DEFAULT_DSN, password=password_of(parts.password, password_file) or None
             )
-        except (InvalidParameter, ValueError) as problem:
+        except InvalidParameter as problem:
+            raise TalkProblem(f"--dsn: {_in_words(problem)}", 2) from None
+        except ValueError as problem:
             raise TalkProblem(f"--dsn: {problem}", 2) from None
 
     @property
@@ -188,7 +190,8 @@ class Talk:
 
 
 def _told(problem: CairnError, exit_code: int = 1) -> TalkProblem:
-    text = problem.message
-    if problem.hint:
-        text += f" ({problem.hint})"
-    return TalkProblem(text, exit_code, sqlstate=problem.sqlstate)
+    return TalkProblem(_in_words(problem), exit_code, sqlstate=problem.sqlstate)
+
+
+def _in_words(problem: CairnError) -> str:
+    return f"{problem.message} ({problem.hint})" if problem.hint else problem.message
