@@ -55,6 +55,32 @@ def switchover(
     )
 
 
+@commands.command(short_help="Automatic failover off: for work on machines and networks.")
+def pause(dsn: Dsn = None, password_file: PasswordFile = None, as_json: AsJson = False) -> None:
+    """Automatic failover off, until `cairn resume`. Moves of buckets go on.
+
+    Whoever is silent keeps its place: a master that dies is not replaced, and its rows are away
+    until it is back. What is asked for (SIGTERM, switchover, expel) is done as always. Raft
+    elects leaders as always.
+
+    Example: cairn pause
+    """
+    from cairn.cli.steering.failover import run_failover
+
+    finish(lambda: run_failover(dsn, password_file, automatic=False, as_json=as_json))
+
+
+@commands.command(short_help="Automatic failover on again.")
+def resume(dsn: Dsn = None, password_file: PasswordFile = None, as_json: AsJson = False) -> None:
+    """Automatic failover on again. Masters that are silent are replaced a moment later.
+
+    Example: cairn resume
+    """
+    from cairn.cli.steering.failover import run_failover
+
+    finish(lambda: run_failover(dsn, password_file, automatic=True, as_json=as_json))
+
+
 @commands.command(short_help="Show, plan, pause and steer buckets that move.")
 def rebalance(
     action: Annotated[

@@ -86,6 +86,7 @@ async def cluster_status(face: PgFace) -> dict[str, Any]:
             ],
         },
         "governor": governor,
+        "automatic_failover": instance.state.setting("automatic_failover", True),
         "moves": [msgspec.to_builtins(move) for move in chief.moves if move.id is not None],
         "problems": _problems(face, said),
         "tiers": [msgspec.to_builtins(tier) for tier in cluster.tiers.values()],
