@@ -17,15 +17,24 @@ def expel(
     dsn: Dsn = None,
     password_file: PasswordFile = None,
     force: Annotated[bool, typer.Option("--force", help="even if rows are lost")] = False,
+    yes: Yes = False,
     timeout: Annotated[float, typer.Option(help="seconds to wait for the end")] = 60.0,
 ) -> None:
     """Remove an instance from the cluster for good, and wait until it is done.
 
-    Example: cairn expel i4 --dsn postgresql://admin@127.0.0.1:4327/cairn
+    Example: cairn expel i4 --yes
     """
+    from cairn.cli.asking import agreed
     from cairn.cli.steering.expel import run_expel
 
-    finish(lambda: run_expel(instance, dsn, password_file, force=force, timeout_s=timeout))
+    def work() -> int:
+        lost = ", and lose the rows that only it has" if force else ""
+        if not agreed(f"expel {instance} for good{lost}?", yes=yes):
+            typer.echo("nothing is changed")
+            return 1
+        return run_expel(instance, dsn, password_file, force=force, timeout_s=timeout)
+
+    finish(work)
 
 
 @commands.command(short_help="Make another instance the master of a replicaset.")
@@ -51,6 +60,40 @@ def switchover(
     finish(
         lambda: run_switchover(
             replicaset, dsn, password_file, to=to, yes=yes, as_json=as_json, timeout_s=timeout
+        )
+    )
+
+
+@commands.command(short_help="Move all buckets of a replicaset to others, and back.")
+def drain(
+    replicaset: Annotated[str, typer.Argument(help="name or uuid")],
+    back: Annotated[bool, typer.Option("--back", help="take it back")] = False,
+    weight: Annotated[float, typer.Option(help="with --back: its share", min=0.0)] = 1.0,
+    yes: Yes = False,
+    wait: Annotated[bool, typer.Option(help="until all have moved")] = True,
+    timeout: Annotated[float, typer.Option(help="seconds to wait for the end")] = 86_400.0,
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move all buckets of a replicaset to others while clients work, and tell how far it is.
+
+    Ctrl-C ends only the telling: the buckets go on moving. `--back` turns round.
+
+    Example: cairn drain default_2 --yes
+    """
+    from cairn.cli.steering.drain import run_drain
+
+    finish(
+        lambda: run_drain(
+            replicaset,
+            dsn,
+            password_file,
+            back=weight if back else None,
+            yes=yes,
+            wait=wait,
+            timeout_s=timeout,
+            as_json=as_json,
         )
     )
 
