@@ -98,6 +98,39 @@ def drain(
     )
 
 
+@commands.command(short_help="Restart instances one after the other while clients work.")
+def restart(
+    instances: Annotated[list[str] | None, typer.Argument(help="names")] = None,
+    rolling: Annotated[bool, typer.Option("--rolling", help="all instances")] = False,
+    yes: Yes = False,
+    timeout: Annotated[float, typer.Option(help="seconds for each instance")] = 120.0,
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Restart instances one after the other, wherever they run, while clients work.
+
+    A master hands over first, and the next one waits until everybody is Online and has caught
+    up. It stops at the first thing that is wrong. `cairn run` stays and starts its instance anew,
+    with the program as it is on disk then and the flags as they were.
+
+    Example: cairn restart --rolling --yes
+    """
+    from cairn.cli.steering.restart import run_restart
+
+    finish(
+        lambda: run_restart(
+            instances or [],
+            dsn,
+            password_file,
+            rolling=rolling,
+            yes=yes,
+            timeout_s=timeout,
+            as_json=as_json,
+        )
+    )
+
+
 @commands.command(short_help="Automatic failover off: for work on machines and networks.")
 def pause(dsn: Dsn = None, password_file: PasswordFile = None, as_json: AsJson = False) -> None:
     """Automatic failover off, until `cairn resume`. Moves of buckets go on.
