@@ -15,6 +15,7 @@ from cairn.cli.data.commands import commands as data
 from cairn.cli.instance import run
 from cairn.cli.looking.commands import commands as looking
 from cairn.cli.migrations.commands import commands as migrations
+from cairn.cli.shell.commands import commands as shell
 from cairn.cli.steering.commands import commands as steering
 
 app = typer.Typer(
@@ -31,7 +32,7 @@ config_app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 
-for each in (looking, steering, migrations, copies, data):
+for each in (shell, looking, steering, migrations, copies, data):
     app.add_typer(each)
 
 
