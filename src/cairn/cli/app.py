@@ -12,6 +12,7 @@ import typer
 import cairn
 from cairn.cli.copies.commands import commands as copies
 from cairn.cli.data.commands import commands as data
+from cairn.cli.doctor.commands import commands as doctor
 from cairn.cli.instance import run
 from cairn.cli.looking.commands import commands as looking
 from cairn.cli.migrations.commands import commands as migrations
@@ -32,7 +33,7 @@ config_app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 
-for each in (shell, looking, steering, migrations, copies, data):
+for each in (shell, looking, doctor, steering, migrations, copies, data):
     app.add_typer(each)
 
 

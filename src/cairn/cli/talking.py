@@ -188,6 +188,11 @@ class Talk:
         found, self.notices = self.notices, []
         return found
 
+    def certificate(self) -> bytes | None:
+        """What the server showed, in DER; None: this connection is not encrypted."""
+        encrypted = self._socket if isinstance(self._socket, ssl.SSLSocket) else None
+        return None if encrypted is None else encrypted.getpeercert(True)
+
     def cancel(self) -> None:
         """Ask the server to end what runs, on a connection of its own."""
         with contextlib.suppress(OSError, TalkProblem):
