@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -63,3 +65,55 @@ def explain_route(
     from cairn.cli.looking.route import run_explain_route
 
     finish(lambda: run_explain_route(sql, params or [], dsn, password_file))
+
+
+@commands.command(short_help="Live view: statements a second, and those that take the time.")
+def top(
+    once: Annotated[bool, typer.Option("--once", help="one view, then end")] = False,
+    interval: Annotated[float, typer.Option(help="seconds between views", min=0.2)] = 2.0,
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """What the cluster is doing now, until Ctrl-C: instances, rates, statements by their time.
+
+    Example: cairn top --once --json
+    """
+    from cairn.cli.looking.top import run_top
+
+    finish(lambda: run_top(dsn, password_file, once=once, interval_s=interval, as_json=as_json))
+
+
+@commands.command(short_help="Logs of instances on this machine, merged and followed.")
+def logs(
+    directories: Annotated[
+        list[Path] | None, typer.Argument(help="of instances, or a directory that has them in it")
+    ] = None,
+    which: Annotated[str, typer.Option(help="log, audit or slow")] = "log",
+    since: Annotated[
+        str | None, typer.Option(help="10m, 2h, 1d ago, or 2026-11-16T12:00:00")
+    ] = None,
+    level: Annotated[str, typer.Option(help="of the log: this and worse")] = "debug",
+    count: Annotated[int, typer.Option("--lines", "-n", help="the last N", min=1)] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="as they grow")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The logs of instances on this machine, in the order of time, each line with its instance.
+
+    Needs no cluster. The log of a service manager is elsewhere: journalctl.
+
+    Example: cairn logs /var/lib/cairn --which slow --since 1h
+    """
+    from cairn.cli.looking.logs import run_logs
+
+    finish(
+        lambda: run_logs(
+            directories or [Path(os.environ.get("CAIRN_DEMO_DIR") or ".")],
+            which=which,
+            since=since,
+            level=level,
+            count=count,
+            follow=follow,
+            as_json=as_json,
+        )
+    )
