@@ -47,7 +47,7 @@ RUN_UNLISTED = [
     "import sys\n"
     "from cairn.node.rows.replication_runner import Replication\n"
     "Replication._origins_at = lambda self, upstream: ()\n"
-    "from cairn.cli.run import main\n"
+    "from cairn.cli.instance.run import main\n"
     "sys.exit(main(sys.argv[2:]))\n",
     "run",
 ]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from cairn.cli import pipeline
-from cairn.cli.route import run_explain_route
-from cairn.cli.spark_runs import with_password
+from cairn.cli.data import pipeline
+from cairn.cli.data.spark_runs import with_password
+from cairn.cli.looking.route import run_explain_route
+from cairn.cli.looking.watch import Lines
 from cairn.cli.talking import TalkProblem, Target
-from cairn.cli.watch import Lines
 
 from .fake_cluster import FakeCluster
 

@@ -14,10 +14,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from cairn.cli import migrate, status
 from cairn.cli.app import app
-from cairn.cli.demo import Demo, DemoOptions, _welcome
-from cairn.cli.demo_stop import stop_demo
+from cairn.cli.demo.start import Demo, DemoOptions, _welcome
+from cairn.cli.demo.stop import stop_demo
+from cairn.cli.looking import status
+from cairn.cli.migrations import migrate
 from cairn.cli.talking import Target
 
 CAIRN = [sys.executable, "-m", "cairn.cli.main"]

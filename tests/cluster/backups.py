@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from cairn.cli.backup_rows import Rows, global_rows, pictures, rows_of
+from cairn.cli.copies.rows import Rows, global_rows, pictures, rows_of
 from tests.cluster.harness import PASSWORD, Cluster, Node
 
 CHAINS = 8

@@ -16,9 +16,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cairn.cli.backup import Shown
-from cairn.cli.backup_rows import Rows
-from cairn.cli.restore_backup import Restore
+from cairn.cli.copies.backup import Shown
+from cairn.cli.copies.restore_backup import Restore
+from cairn.cli.copies.rows import Rows
 from cairn.cli.talking import Talk, Target
 from tests.cluster.backups import (
     CHAINS,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from cairn.cli import expel
+from cairn.cli.steering import expel
 from cairn.cli.talking import NO_PASSWORD
 from tests.cluster.harness import PASSWORD, Cluster, Node, eventually, free_ports
 
@@ -166,7 +166,7 @@ def test_an_instance_may_be_expelled_through_its_own_address(
     new_cluster: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = new_cluster("--init-replication-factor", "3").start("i1", "i2", "i3")
-    ended = cairn(cluster["i2"], "expel", "i2")
+    ended = cairn(cluster["i2"], "expel", "i2", "--yes")
     assert (ended.stdout, ended.stderr, ended.returncode) == ("i2 is expelled\n", "", 0)
     assert cluster["i2"].wait_exit() == 5
     told = cairn(cluster["i1"], "status")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn.cli.migrate import run_migrate
-from cairn.cli.migration_files import Operation, is_same, read_files
+from cairn.cli.migrations.files import Operation, is_same, read_files
+from cairn.cli.migrations.migrate import run_migrate
 from cairn.cli.talking import TalkProblem
 
 NOBODY = "postgresql://admin@127.0.0.1:1/cairn"  # a cluster that nobody may ask

@@ -87,7 +87,10 @@ def _copies_are_raised_and_kept_in_sync(cluster: Cluster, first: Node) -> None:
 
 def _copies_are_lowered_and_the_replica_is_released(cluster: Cluster, first: Node) -> None:
     asked = cairn(first, "tier", "set", "default", "--replication-factor", "1", "--release")
-    assert (asked.returncode, asked.stderr) == (2, "cairn: expelling i3 needs --yes\n")
+    assert (asked.returncode, asked.stderr) == (
+        2,
+        "cairn: expel i3? Their processes end for good. A script says --yes\n",
+    )
     done = cairn(first, "tier", "set", "default", "--replication-factor", "1", "--release", "--yes")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "i3 is expelled")
     first.sql("INSERT INTO t VALUES (52)")  # a majority of one is enough again

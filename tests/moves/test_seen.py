@@ -7,7 +7,7 @@ import io
 import msgspec
 from rich.console import Console
 
-from cairn.cli.rebalance import moves_table
+from cairn.cli.steering.rebalance import moves_table
 from cairn.model.moves import Move, MoveReport, MoveSeen, Phase
 from cairn.moves import seen
 from cairn.moves.decide import decide

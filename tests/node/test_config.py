@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.cli import run
+from cairn.cli.instance import run
 from cairn.model.errors import ConfigProblem
 from cairn.model.topology import Tier
 from cairn.node.boot.config import check_open, default_file, load
@@ -137,7 +137,7 @@ def test_files_of_an_instance_are_its_users_alone(tmp_path: Path) -> None:
     program = """
 import os, sys
 from pathlib import Path
-from cairn.cli.supervisor import supervise
+from cairn.cli.instance.supervisor import supervise
 os.umask(0o022)
 directory = Path(sys.argv[1])
 def child(tell, lifeline):

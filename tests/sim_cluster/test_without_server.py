@@ -38,6 +38,6 @@ def test_all_that_peers_may_ask_stands_in_one_table() -> None:
         assert sorted(names) == sorted(instance.peers.handlers)
         assert len(set(names)) == len(names)
         admin = {call.name for call in instance._calls if call.right is Right.ADMIN}
-        assert admin == {"expel", "signal_session", "status", "watch"}
+        assert admin == {"expel", "restart", "signal_session", "status", "watch"}
 
     world.run(script)

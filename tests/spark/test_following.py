@@ -16,8 +16,8 @@ from typing import IO, Any
 import pyarrow.parquet as pq
 import pytest
 
-from cairn.cli import pipeline
-from cairn.cli.spark_runs import Bar
+from cairn.cli.data import pipeline
+from cairn.cli.data.spark_runs import Bar
 from cairn.client.sync_pool import SyncPool
 from cairn.spark import following
 from tests.spark.conftest import CAIRN
@@ -112,7 +112,7 @@ def following_process(
 def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cairn.cli.spark_runs.TOLD_EVERY_S", 0.0)
+    monkeypatch.setattr("cairn.cli.data.spark_runs.TOLD_EVERY_S", 0.0)
     words = StringIO()
     with Bar("following t", words) as bar:
         for state in ("0 changes", "0 changes", "7 changes"):

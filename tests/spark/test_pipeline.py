@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cairn.cli import pipeline
+from cairn.cli.data import pipeline
 from cairn.client.sync_pool import SyncPool
 from cairn.spark import cluster
 from cairn.spark.loading import blame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cairn.cli.migration_files import is_same
+from cairn.cli.migrations.files import is_same
 from cairn.pgwire.scram import make_verifier
 from cairn.sql.statements.passwords import is_verifier, with_password_hidden
 

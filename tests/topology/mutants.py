@@ -199,7 +199,7 @@ OF_THE_TOPOLOGY: tuple[tuple[str, str, str, str, str, str], ...] = (
         "tests/sim_cluster/test_no_quorum.py::test_a_learner_notices_that_nobody_leads_and_says_so",
     ),
     (
-        *("boot", "topology: a certificate is looked at after joining", "cli/run.py"),
+        *("boot", "topology: a certificate is looked at after joining", "cli/instance/run.py"),
         *("            from_config(config)  # before", "            pass  # before"),
         "tests/cluster/test_topology_safety.py"
         "::test_a_start_that_is_refused_for_its_certificate_leaves_no_member",

@@ -165,3 +165,19 @@ def test_one_that_joins_is_news() -> None:
     joining = instance("i4", "r2", current_state="Replicated(1)")
     told = judge(status(joining), {})
     assert told[0] == Problem(INFO, "i4 is Replicated and becomes Online")
+
+
+def test_paused_failover_is_told_with_the_way_back() -> None:
+    told = status(instance("i3", "r2", answers=False), automatic_failover=False)
+    assert judge(told, {}) == [
+        Problem(
+            CRITICAL,
+            "i3, the master of r2, does not answer",
+            "Nobody takes over, failover is paused: start it, or say `cairn resume`.",
+        ),
+        Problem(
+            WARNING,
+            "Automatic failover is paused: a master that dies is not replaced",
+            "`cairn resume` when the work is done.",
+        ),
+    ]

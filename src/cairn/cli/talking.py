@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import ssl
 import sys
 from copy import copy
 from getpass import getpass
@@ -16,6 +18,8 @@ from cairn.client.settings import certificate_hash, parse_dsn, split_address
 from cairn.model.dsn import split_dsn
 from cairn.model.errors import CairnError, InvalidParameter
 from cairn.pgwire.client import PgClient
+from cairn.pgwire.client_replies import ServerAnswer
+from cairn.pgwire.client_requests import ssl_request
 
 DEFAULT_DSN = "postgresql://admin@127.0.0.1:4327/cairn"
 SCHEMES = ("postgresql", "postgres", "cairn")
@@ -44,7 +48,9 @@ class Target:
             self.settings = parse_dsn(
                 dsn or DEFAULT_DSN, password=password_of(parts.password, password_file) or None
             )
-        except (InvalidParameter, ValueError) as problem:
+        except InvalidParameter as problem:
+            raise TalkProblem(f"--dsn: {_in_words(problem)}", 2) from None
+        except ValueError as problem:
             raise TalkProblem(f"--dsn: {problem}", 2) from None
 
     @property
@@ -94,6 +100,8 @@ class Talk:
             channel_binding=settings.channel_binding,
         )
         self._socket, host = self._dial(target)
+        port = self._socket.getpeername()[1]
+        self._target = target.at(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         self.notices: list[str] = []
         self._pg.on_notice.append(lambda notice: self.notices.append(notice.message))
         try:
@@ -130,7 +138,7 @@ class Talk:
         self._socket = encrypted
         return certificate_hash(encrypted.getpeercert(True))
 
-    def _exchange(self, outgoing: bytes, timeout_s: float) -> None:
+    def _exchange(self, outgoing: bytes, timeout_s: float | None) -> None:
         self._socket.settimeout(timeout_s)
         try:
             while True:
@@ -164,6 +172,42 @@ class Talk:
         except CairnError as problem:
             raise _told(problem) from None
 
+    def run(self, text: str) -> list[ServerAnswer]:
+        """Statements as a person writes them, with all their results; no limit but the cluster's.
+
+        What a COPY would want from us is refused.
+        """
+        self._exchange(self._pg.query(text), None)
+        return self._pg.take_outcomes()
+
+    def take_copied(self) -> bytes:
+        """What a COPY TO STDOUT of the last `run` gave."""
+        return b"".join(self._pg.take_copy())
+
+    def take_notices(self) -> list[str]:
+        found, self.notices = self.notices, []
+        return found
+
+    def certificate(self) -> bytes | None:
+        """What the server showed, in DER; None: this connection is not encrypted."""
+        encrypted = self._socket if isinstance(self._socket, ssl.SSLSocket) else None
+        return None if encrypted is None else encrypted.getpeercert(True)
+
+    def cancel(self) -> None:
+        """Ask the server to end what runs, on a connection of its own."""
+        with contextlib.suppress(OSError, TalkProblem):
+            sock, host = self._dial(self._target)
+            with sock:
+                if isinstance(self._socket, ssl.SSLSocket):
+                    sock.sendall(ssl_request())
+                    if sock.recv(1) != b"S":
+                        return
+                    context = self._target.settings.ssl_context()
+                    with context.wrap_socket(sock, server_hostname=host) as encrypted:
+                        encrypted.sendall(self._pg.cancel_request())
+                else:
+                    sock.sendall(self._pg.cancel_request())
+
     def wait_notices(self, timeout_s: float) -> list[str]:
         """Notices that arrive by themselves, at most `timeout_s` later."""
         if not self.notices:
@@ -188,7 +232,8 @@ class Talk:
 
 
 def _told(problem: CairnError, exit_code: int = 1) -> TalkProblem:
-    text = problem.message
-    if problem.hint:
-        text += f" ({problem.hint})"
-    return TalkProblem(text, exit_code, sqlstate=problem.sqlstate)
+    return TalkProblem(_in_words(problem), exit_code, sqlstate=problem.sqlstate)
+
+
+def _in_words(problem: CairnError) -> str:
+    return f"{problem.message} ({problem.hint})" if problem.hint else problem.message

@@ -6,7 +6,6 @@ import hashlib
 import ipaddress
 import os
 import ssl
-from difflib import get_close_matches
 from fnmatch import fnmatch
 from typing import Any, Literal, TypeAlias
 
@@ -14,6 +13,7 @@ import msgspec
 
 from cairn.model.dsn import split_dsn
 from cairn.model.errors import InvalidParameter
+from cairn.model.nearest import nearest
 from cairn.pgwire.client import PgClient
 from cairn.pgwire.client_auth import ChannelBinding
 
@@ -132,11 +132,7 @@ def parse_dsn(dsn: str, **more: Any) -> Settings:
             options.setdefault(name, value)
         else:
             known = [*_NAMED, *_STARTUP, "connect_timeout"]
-            near = get_close_matches(name, known, 1)
-            raise InvalidParameter(
-                f"unknown option in the DSN: {name}",
-                hint=f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}",
-            )
+            raise InvalidParameter(f"unknown option in the DSN: {name}", hint=nearest(name, known))
     found |= {name: value for name, value in more.items() if value is not None}
     for name in ("allow_hosts", "tiers"):
         if isinstance(found.get(name), str | list):
@@ -144,7 +140,10 @@ def parse_dsn(dsn: str, **more: Any) -> Settings:
             found[name] = tuple(value.split(",") if isinstance(value, str) else value)
     unknown = set(found) - set(Settings.__struct_fields__)
     if unknown:
-        raise InvalidParameter(f"unknown driver settings: {', '.join(sorted(unknown))}")
+        raise InvalidParameter(
+            f"unknown driver settings: {', '.join(sorted(unknown))}",
+            hint=nearest(min(unknown), Settings.__struct_fields__),
+        )
     settings = Settings(options=options, **found)
     if not settings.hosts:
         raise InvalidParameter("the DSN names no host")

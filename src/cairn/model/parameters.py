@@ -27,6 +27,7 @@ SETTINGS: dict[str, Any] = {
     "pg_portal_max": 100_000,
     "raft_wal_size_max": 67_108_864,
     "raft_wal_count_max": 16_384,
+    "automatic_failover": True,  # off: whoever is silent keeps its place, a master too
     "governor_auto_offline_timeout": 2.0,
     "governor_raft_op_timeout": 3.0,
     "governor_common_rpc_timeout": 3.0,

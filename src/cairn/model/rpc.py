@@ -161,6 +161,14 @@ class StatusResponse(msgspec.Struct, frozen=True):
     damage: tuple[str, ...] = ()  # what is wrong with its files or with somebody's rows
 
 
+class RestartRequest(msgspec.Struct, frozen=True):
+    """ "Leave as with SIGTERM, and let your supervisor start you anew": for one life of one
+    instance, so that what comes late or twice changes nothing."""
+
+    instance_uuid: str
+    incarnation: int
+
+
 class LinkReport(msgspec.Struct, frozen=True):
     """ "I follow these no longer, and why"; empty: all is well again."""
 

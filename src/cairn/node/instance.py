@@ -31,6 +31,7 @@ from cairn.model.rpc import (
     ReadMore,
     ReadRequest,
     ReplicatedRequest,
+    RestartRequest,
     SchemaChangeRequest,
     SnapshotChunkRequest,
     StatusResponse,
@@ -146,6 +147,7 @@ class Instance:
         index, term = store.applied
         self.state.reload(Position(term, index))
         self.exit_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.restart_asked = asyncio.Event()
         lost = partial(self.end, Ending.DURABILITY)
         self._raft_disk = runtime.disk(store.connection, "raft writer", lost)
         self.runner = RaftRunner(
@@ -352,6 +354,15 @@ class Instance:
         if not self.exit_code.done():
             self.exit_code.set_result(code)
 
+    async def restart(self, request: RestartRequest) -> Empty:
+        """Asked by a person: whoever runs this instance lets it leave and starts it anew."""
+        row = self.row
+        if row is None or request.instance_uuid != row.uuid:
+            raise PeerRefused("another instance was meant")
+        if request.incarnation == row.current_state.incarnation:
+            self.restart_asked.set()
+        return Empty()
+
     async def say_goodbye(self) -> None:
         """Before `close`: clients get the answers they wait for. Each face has its own limit."""
         for end in self.on_goodbye:
@@ -529,6 +540,7 @@ class Instance:
             PeerCall("expel", ExpelRequest, self.membership.expel, admin),
             PeerCall("status", Empty, lambda _: self.status(), admin),
             PeerCall("watch", WatchRequest, self.watching.answer, admin),
+            PeerCall("restart", RestartRequest, self.restart, admin),
             PeerCall("signal_session", SignalRequest, self.watching.signal, admin),
         )
 

@@ -31,6 +31,7 @@ def judge(status: Status, samples: Mapping[str, Sample]) -> list[Problem]:
     found = [
         *_quorum(status),
         *_masters(status),
+        *_paused(status),
         *_links(status),
         *_disks(samples),
         *_told(status),
@@ -95,8 +96,21 @@ def _masters(status: Status) -> list[Problem]:
             )
         elif not master["answers"]:
             title = f"{master['name']}, the master of {replicaset['name']}, does not answer"
-            found.append(Problem(CRITICAL, title, "If it stays silent, another takes over soon."))
+            found.append(Problem(CRITICAL, title, _takes_over(status)))
     return found
+
+
+def _takes_over(status: Status) -> str:
+    if status.get("automatic_failover", True):
+        return "If it stays silent, another takes over soon."
+    return "Nobody takes over, failover is paused: start it, or say `cairn resume`."
+
+
+def _paused(status: Status) -> list[Problem]:
+    if status.get("automatic_failover", True):
+        return []
+    title = "Automatic failover is paused: a master that dies is not replaced"
+    return [Problem(WARNING, title, "`cairn resume` when the work is done.")]
 
 
 def _links(status: Status) -> list[Problem]:

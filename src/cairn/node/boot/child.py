@@ -101,14 +101,19 @@ async def _live(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: O
     gc.collect()
     gc.freeze()  # what boot made stays: later collections need not look at it
     gc.set_threshold(50_000, 20, 20)  # rows in bulk are no cycles: looking at them costs more
-    await asyncio.wait({instance.exit_code, stop}, return_when=asyncio.FIRST_COMPLETED)
+    restart = asyncio.ensure_future(instance.restart_asked.wait())
+    ends: set[asyncio.Future[Any]] = {instance.exit_code, stop, restart}
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     if instance.exit_code.done():
         code = instance.exit_code.result()
         await _end(instance)
         if code == AGAIN:
             tell({"again": True})
         return code
-    return await _stop(instance, signals)
+    code = await _stop(instance, signals)
+    if code == 0 and not stop.done():  # a signal that came later wins over the restart
+        tell({"again": True, "asked": True})
+    return code
 
 
 def _note(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ from cairn.model.errors import (
     UndefinedObject,
     UndefinedTable,
 )
+from cairn.model.nearest import nearest
 from cairn.model.parameters import SETTINGS
 from cairn.model.topology import Instance
 from cairn.replication.graph import check_graph
@@ -299,7 +300,7 @@ def setting_ops(
     found: list[ops.Dml] = []
     for key in keys:
         if key not in SETTINGS:
-            raise InvalidParameter(f"unknown parameter: '{key}'")
+            raise InvalidParameter(f"unknown parameter: '{key}'", hint=nearest(key, SETTINGS))
         if plan.scope is not None:
             raise InvalidParameter(f"parameter '{key}' is not scoped by tier")
         value = SETTINGS[key] if plan.default else checked_setting(key, plan.value)

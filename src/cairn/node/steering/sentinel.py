@@ -68,6 +68,9 @@ class Sentinel:
         if ticks < self._runner.stalled_until:
             self._watched_since.clear()
             return
+        if not self._state.setting("automatic_failover", True):
+            self._watched_since.clear()  # when it goes on, everybody has the whole time again
+            return
         limit_s = float(self._state.setting("governor_auto_offline_timeout", 2.0))
         for instance in list(self._state.cluster.instances.values()):
             silence_s = self._silence(instance, ticks) * TICK_S

@@ -19,7 +19,7 @@ from cairn.model.errors import (
     TimedOut,
     UndefinedFunction,
 )
-from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse, StatusResponse
+from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse, RestartRequest, StatusResponse
 from cairn.model.topology import ConnectionType, Grade
 from cairn.model.topology import Instance as InstanceRow
 from cairn.node.steering.clocks import clock_problem
@@ -42,6 +42,7 @@ from cairn.server.face import PgFace
 from cairn.sql.plans import CallPlan
 
 STATUS_S = 1.5
+RESTART_S = 3.0
 
 
 async def call(caller: Caller, plan: CallPlan, values: Sequence[Any]) -> Any:
@@ -86,6 +87,7 @@ async def cluster_status(face: PgFace) -> dict[str, Any]:
             ],
         },
         "governor": governor,
+        "automatic_failover": instance.state.setting("automatic_failover", True),
         "moves": [msgspec.to_builtins(move) for move in chief.moves if move.id is not None],
         "problems": _problems(face, said),
         "tiers": [msgspec.to_builtins(tier) for tier in cluster.tiers.values()],
@@ -217,6 +219,24 @@ async def _expel(caller: Caller, name: str, force: bool = False, timeout_s: floa
     }
 
 
+async def _restart(caller: Caller, name: str, incarnation: int = 0) -> Any:
+    """An instance leaves as with SIGTERM, and its supervisor starts it anew.
+
+    With an incarnation it may be asked for twice, and happens once.
+    """
+    row = caller.face.cluster.find(name)
+    if row is None:
+        known = ", ".join(sorted(caller.face.cluster.instances))
+        raise InvalidParameter(f'there is no instance "{name}"', hint=f"known: {known}")
+    request = RestartRequest(row.uuid, incarnation or row.current_state.incarnation)
+    instance = caller.instance
+    if row.raft_id == instance.raft_id:
+        await instance.restart(request)
+    else:
+        await instance.peers.call(row.raft_id, "restart", request, Empty, RESTART_S)
+    return {"asked": row.name, "incarnation": request.incarnation}
+
+
 async def _compact(caller: Caller, keep: int = 0) -> Any:
     """Forget the applied part of this instance's Raft log but the last `keep` entries."""
     if keep < 0:
@@ -270,6 +290,7 @@ async def _forget_statements(caller: Caller) -> Any:
 CALLS: dict[str, tuple[bool, Callable[..., Awaitable[Any]]]] = {
     "cairn_status": (False, _status),
     "cairn_expel": (True, _expel),
+    "cairn_restart": (True, _restart),
     "cairn_compact": (True, _compact),
     "cairn_subscribers": (True, _subscribers),
     "cairn_cancel": (False, _cancel),

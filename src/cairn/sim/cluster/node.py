@@ -78,7 +78,7 @@ class SimNode:
             self.world.checks.violation = f"{self.name} died of a bug: {text}"
 
     async def _live(self, process: Process) -> None:
-        """Child process and supervisor in one (`node/boot/child.py`, `cli/supervisor.py`)."""
+        """Child and supervisor in one (`node/boot/child.py`, `cli/instance/supervisor.py`)."""
         try:
             code = await self._run_once()
         except Rebootstrap:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cairn.cli.spark_runs import PUT_ASIDE, WRONG_USAGE, Bar, run, say, wrong_word
+from cairn.cli.data.spark_runs import PUT_ASIDE, WRONG_USAGE, Bar, run, say, wrong_word
 
 MASTER = "local[*,4]"
 

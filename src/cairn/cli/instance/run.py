@@ -70,19 +70,32 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    found = parser().parse_args(arguments)
+    known = parser()
+    found, unknown = known.parse_known_args(arguments)
+    if unknown:
+        return _unknown(unknown[0], known)
     flags = {
         name.replace("_", "-"): value for name, value in vars(found).items() if value is not None
     }
-    from cairn.cli.hiding import hide_passwords
+    from cairn.cli.instance.hiding import hide_passwords
 
     hide_passwords()
     directory = _directory(flags)
     if directory is None:
         return 2
-    from cairn.cli.supervisor import supervise
+    from cairn.cli.instance.supervisor import supervise
 
     return supervise(lambda tell, lifeline: _child(flags, tell, lifeline), directory)
+
+
+def _unknown(word: str, known: argparse.ArgumentParser) -> int:
+    from cairn.model.nearest import nearest
+
+    flags = [flag for action in known._actions for flag in action.option_strings]
+    what = f"there is no flag {word}" if word.startswith("-") else f"{word} belongs to no flag"
+    near = nearest(word.partition("=")[0], flags).partition("known: ")[0] or "see cairn run --help"
+    sys.stderr.write(f"cairn run: {what}: {near}\n")
+    return 2
 
 
 def _directory(flags: dict[str, Any]) -> Path | None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from cairn.cli import backup_files as files
+from cairn.cli.copies import files
 from cairn.cli.talking import Talk, TalkProblem, Target
 from cairn.model.backups import (
     FORMAT,

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from cairn.cli import backup_files as files
-from cairn.cli.backup import Shown, ended_by_signal
-from cairn.cli.backup_rows import Rows, global_rows, pictures, rows_of
+from cairn.cli.copies import files
+from cairn.cli.copies.backup import Shown, ended_by_signal
+from cairn.cli.copies.rows import Rows, global_rows, pictures, rows_of
 from cairn.cli.talking import Talk, TalkProblem, Target
 from cairn.model import system_tables as system
 from cairn.model.backups import Manifest, RestoreBegin, RestoreEnd

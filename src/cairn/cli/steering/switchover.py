@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from typing import Any
 
+from cairn.cli.asking import agreed
 from cairn.cli.talking import Talk, TalkProblem, Target
 
 LOOK_S = 0.1
@@ -28,7 +28,7 @@ def run_switchover(
         before = _replicaset(talk.call("CALL cairn_status()"), replicaset)
         heir = _heir(talk, before, to)
         question = f"{before['name']}: make {heir} master instead of {before['master']}?"
-        if not yes and not _agreed(question):
+        if not agreed(question, yes=yes):
             print("nothing is changed")
             return 1
         begun = time.monotonic()
@@ -113,9 +113,3 @@ def _switched(talk: Talk, before: Row, heir: str, deadline: float) -> Row:
                 4,
             )
         time.sleep(LOOK_S)
-
-
-def _agreed(question: str) -> bool:
-    if not sys.stdin.isatty():
-        raise TalkProblem(f"{question} A script says --yes", 2)
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from cairn.cli.rebalance import moves_table
+from cairn.cli.steering.rebalance import moves_table
 from cairn.cli.talking import NEVER_WRAP, Talk, Target
 
 
@@ -56,6 +56,8 @@ def render(status: dict[str, Any]) -> Any:
         style="not bold",
     )
     head.append(_governor_line(governor), style="not bold")
+    if not status.get("automatic_failover", True):
+        head.append("automatic failover is paused: cairn resume goes on\n", style="bold red")
     titles = ("replicaset", "tier", "master", "epoch", "weight", "state", "buckets")
     sets = Table(*(Column(title, overflow="fold") for title in titles), box=None)
     for row in status["replicasets"]:

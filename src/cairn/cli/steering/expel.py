@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from math import inf
 from typing import Any
 
+from cairn.cli.anywhere import Anywhere
+from cairn.cli.steering.drain import is_drained, owned, wait_for
 from cairn.cli.talking import Talk, TalkProblem, Target
 from cairn.model.quoting import literal
 
@@ -23,7 +26,7 @@ def run_expel(
         uuid, others = _look(talk, instance)
         talk = _elsewhere(talk, target, uuid, others)
         if not force:
-            drain_last(talk, instance)
+            drain_last(target, instance)
         try:
             answer = _ask(talk, instance, force, timeout_s)
         except TalkProblem as problem:
@@ -52,38 +55,23 @@ def run_expel(
     return 0
 
 
-def drain_last(talk: Talk, instance: str) -> None:
+def drain_last(target: Target, instance: str) -> None:
     """The last instance of a replicaset goes when others own its buckets: they move first."""
-    status = talk.call("CALL cairn_status()")
-    me = next((r for r in status["instances"] if instance in (r["name"], r["uuid"])), None)
-    if me is None:
-        return
-    name = me["replicaset"]
-    if sum(row["replicaset"] == name for row in status["instances"]) > 1 or not _owned(
-        status, name
-    ):
-        return
-    print(f"{me['name']} is the last instance of {name}: its buckets move to others first")
-    talk.call(f"CALL cairn_rebalance('drain', {literal(name)})")
-    said = None
+    cluster = Anywhere(target)
     try:
-        while _owned(status, name) or _moves(status, name):
-            if (left := _owned(status, name)) != said:
-                print(f"{name} still owns {left} buckets", flush=True)
-                said = left
-            time.sleep(0.5)
-            status = talk.call("CALL cairn_status()")
-    except KeyboardInterrupt:
-        print(f"\nthe buckets go on moving; cairn rebalance weight {name} 1 takes it back")
-        raise
-
-
-def _owned(status: dict[str, Any], name: str) -> int:
-    return sum(row["buckets"] for row in status["replicasets"] if row["name"] == name)
-
-
-def _moves(status: dict[str, Any], name: str) -> bool:
-    return any(name in (move["source"], move["target"]) for move in status.get("moves", ()))
+        status = cluster.status()
+        me = next((r for r in status["instances"] if instance in (r["name"], r["uuid"])), None)
+        if me is None:
+            return
+        name = me["replicaset"]
+        others = sum(row["replicaset"] == name for row in status["instances"]) - 1
+        if others or not owned(status, name):
+            return
+        print(f"{me['name']} is the last instance of {name}: its buckets move to others first")
+        cluster.call(f"CALL cairn_rebalance('drain', {literal(name)})")
+        wait_for(cluster, name, is_drained, inf)
+    finally:
+        cluster.close()
 
 
 def _ask(talk: Talk, instance: str, force: bool, timeout_s: float) -> Any:

@@ -6,7 +6,8 @@ import json
 import sys
 from typing import Any
 
-from cairn.cli.expel import run_expel
+from cairn.cli.asking import agreed
+from cairn.cli.steering.expel import run_expel
 from cairn.cli.talking import NEVER_WRAP, Talk, TalkProblem, Target
 from cairn.model.quoting import literal
 
@@ -67,13 +68,9 @@ def surplus_of(tier: Tier, masters: dict[str, str]) -> list[str]:
 
 
 def _released(names: list[str], dsn: str | None, password_file: str | None, *, yes: bool) -> int:
-    if not yes:
-        if not sys.stdin.isatty():
-            raise TalkProblem(f"expelling {', '.join(names)} needs --yes", 2)
-        answer = input(f"expel {', '.join(names)}? Their processes end for good. [y/N] ")
-        if answer.strip().lower() not in ("y", "yes"):
-            print("nothing is expelled")
-            return 1
+    if not agreed(f"expel {', '.join(names)}? Their processes end for good.", yes=yes):
+        print("nothing is expelled")
+        return 1
     for name in names:
         code = run_expel(name, dsn, password_file, force=False, timeout_s=60.0)
         if code:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cairn.cli.demo_stop import STOP_S, end_all
+from cairn.cli.demo.stop import STOP_S, end_all
 from cairn.cli.talking import Talk, TalkProblem, Target
 
 READY_S = 60.0

@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from cairn.cli.backup_files import chain
+from cairn.cli.copies.files import chain
 from cairn.cli.talking import TalkProblem
 from cairn.model import system_tables as system
 from cairn.model.backups import Manifest, Part

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from cairn.cli.migration_files import Operation, is_same, read_files
+from cairn.cli.migrations.files import Operation, is_same, read_files
 from cairn.cli.talking import NEVER_WRAP, Talk, TalkProblem, Target
 
 FIRST_ID = 1000  # below are the system's own

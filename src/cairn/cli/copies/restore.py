@@ -6,7 +6,7 @@ import os
 import uuid
 from pathlib import Path
 
-from cairn.cli.supervisor import lock_directory
+from cairn.cli.instance.supervisor import lock_directory
 from cairn.cli.talking import TalkProblem
 
 

@@ -86,22 +86,27 @@ def _remove_unused(made: list[Path]) -> None:
 
 
 def _supervise(child: Child, directory: Path) -> int:
-    for _ in range(MAX_REBOOTSTRAPS):
-        code, messages = _run_once(child, directory)
+    signals: list[int] = []  # that came when no child was there to take them
+    in_vain = 0
+    while in_vain < MAX_REBOOTSTRAPS:
+        code, messages = _run_once(child, directory, signals)
         if any(message.get("rebootstrap") for message in messages):
             drop_db(directory)
-        elif not any(message.get("again") for message in messages):
+        elif not any(message.get("again") for message in messages) or signals:
             return code
+        in_vain = 0 if any(message.get("asked") for message in messages) else in_vain + 1
     sys.stderr.write("cairn: the instance asked to be started anew too often\n")
     return 1
 
 
-def _run_once(child: Child, directory: Path) -> tuple[int, list[dict[str, Any]]]:
+def _run_once(
+    child: Child, directory: Path, unheard: list[int]
+) -> tuple[int, list[dict[str, Any]]]:
     ipc_read, ipc_write = os.pipe()
     life_read, life_write = os.pipe()
     child_pid: list[int] = []  # filled after the fork; a signal before it ends us both
     for number in _PASSED_ON:
-        signal.signal(number, lambda received, frame: _pass_on(child_pid, received))
+        signal.signal(number, lambda received, frame: _pass_on(child_pid, received, unheard))
     # A signal that reached the child before Python has tidied up after the fork would be forgotten.
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     pid = os.fork()
@@ -155,17 +160,21 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
 
 
-def _pass_on(child: list[int], number: int) -> None:
+def _pass_on(child: list[int], number: int, unheard: list[int]) -> None:
     if not child:
         os._exit(128 + number)
-    with contextlib.suppress(ProcessLookupError):
+    try:
         os.kill(child[0], signal.SIGTERM if number == signal.SIGHUP else number)
+    except ProcessLookupError:
+        unheard.append(number)
 
 
 def _write_pids(directory: Path, child: int) -> None:
     with contextlib.suppress(OSError):
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / "cairn.pid").write_text(f"{os.getpid()}\n{child}\n")
+        made = directory / "cairn.pid.new"
+        made.write_text(f"{os.getpid()}\n{child}\n")
+        made.replace(directory / "cairn.pid")  # whoever reads it sees both lines
 
 
 def _read_messages(ipc: int) -> list[dict[str, Any]]:

@@ -1,0 +1,1 @@
+"""Tables to and from files, through Spark."""

@@ -1,0 +1,126 @@
+"""Tables to and from files, through Spark. Each command imports what it needs when it is run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cairn.cli.options import Dsn, PasswordFile
+
+commands = typer.Typer()
+
+
+Master = Annotated[str, typer.Option(help="Spark master, or a cluster's address")]
+Summary = Annotated[bool, typer.Option("--json", help="the summary for machines")]
+
+
+@commands.command()
+def load(
+    files: Annotated[list[str], typer.Argument(help="Parquet, CSV or JSON lines")],
+    table: Annotated[str, typer.Option(help="where the rows go")],
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="make the table if it is missing")
+    ] = False,
+    key: Annotated[str, typer.Option(help="primary key of a new table: COLUMN,…")] = "",
+    schema: Annotated[str | None, typer.Option(help="types of the columns, Spark DDL")] = None,
+    mode: Annotated[str, typer.Option(help="append or overwrite")] = "append",
+    on_conflict: Annotated[str, typer.Option(help="error, ignore or replace")] = "error",
+    commit: Annotated[str, typer.Option(help="staged (exactly once) or direct")] = "staged",
+    write_id: Annotated[str | None, typer.Option(help="makes a repeated load do nothing")] = None,
+    bad_file: Annotated[
+        str | None, typer.Option(help="where bad rows go [default: TABLE.bad.jsonl]")
+    ] = None,
+    master: Master = "local[*,4]",
+    as_json: Summary = False,
+) -> None:
+    """Load files into a table through Spark.
+
+    Example: cairn load orders.csv --table orders --create --key id
+    """
+    from cairn.cli.data import pipeline
+
+    code = pipeline.load(
+        files, table, dsn=dsn, password_file=password_file, create=create,
+        key=[word for word in key.split(",") if word], schema=schema, mode=mode,
+        on_conflict=on_conflict, commit=commit, write_id=write_id, bad_file=bad_file,
+        master=master, as_json=as_json,
+    )  # fmt: skip
+    raise typer.Exit(code)
+
+
+@commands.command()
+def dump(
+    table: Annotated[str, typer.Argument(help="what to read")],
+    to: Annotated[str, typer.Option(help="directory for Parquet files")],
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    partition_by: Annotated[str, typer.Option(help="COLUMN,… as directories")] = "",
+    columns: Annotated[str, typer.Option(help="COLUMN,… (default: all)")] = "",
+    splits: Annotated[int, typer.Option(help="partitions per replicaset; 0: by size")] = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace what is there")] = False,
+    master: Master = "local[*,4]",
+    as_json: Summary = False,
+) -> None:
+    """Write a table to Parquet files through Spark.
+
+    Example: cairn dump orders --to orders.parquet
+    """
+    from cairn.cli.data import pipeline
+
+    code = pipeline.dump(
+        table, to, dsn=dsn, password_file=password_file,
+        partition_by=[word for word in partition_by.split(",") if word],
+        columns=[word for word in columns.split(",") if word], splits=splits, overwrite=overwrite,
+        master=master, as_json=as_json,
+    )  # fmt: skip
+    raise typer.Exit(code)
+
+
+@commands.command(short_help="Write a table's changes to Parquet files as they come.")
+def follow(
+    table: Annotated[str, typer.Argument(help="whose changes")],
+    to: Annotated[str, typer.Option(help="directory for Parquet files")],
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    starting: Annotated[str, typer.Option(help="earliest, latest or snapshot")] = "earliest",
+    every: Annotated[float, typer.Option(help="seconds between batches")] = 5.0,
+    once: Annotated[bool, typer.Option("--once", help="what there is now, then end")] = False,
+    master: Master = "local[*,4]",
+    as_json: Summary = False,
+) -> None:
+    """Write a table's changes to Parquet files as they come; restarts where it ended.
+
+    Example: cairn follow orders --to changes/ --once
+    """
+    from cairn.cli.data import pipeline
+
+    code = pipeline.follow(
+        table, to, dsn=dsn, password_file=password_file, starting=starting, every_s=every,
+        once=once, master=master, as_json=as_json,
+    )  # fmt: skip
+    raise typer.Exit(code)
+
+
+@commands.command(short_help="Write what happened to the cluster as an HTML page.")
+def report(
+    out: Annotated[str, typer.Option(help="the page to write")] = "report.html",
+    dsn: Dsn = None,
+    password_file: PasswordFile = None,
+    tables_to: Annotated[str | None, typer.Option(help="directory for the data as Parquet")] = None,
+    master: Master = "local[*,4]",
+    as_json: Summary = False,
+) -> None:
+    """Write what happened to the cluster, and how its rows lie, as one HTML page.
+
+    Example: cairn report --out report.html
+    """
+    from cairn.cli.data import pipeline
+
+    code = pipeline.report(
+        out, dsn=dsn, password_file=password_file, tables_to=tables_to, master=master,
+        as_json=as_json,
+    )  # fmt: skip
+    raise typer.Exit(code)

@@ -1,0 +1,1 @@
+"""A real cluster on this machine, for trying and for tests."""

@@ -1,0 +1,1 @@
+"""One instance: its flags, and the process that looks after it. Standard library only."""

@@ -1,0 +1,1 @@
+"""What the cluster is and does, for whoever looks."""

@@ -1,0 +1,1 @@
+"""Numbered SQL files for the queue of the governor."""

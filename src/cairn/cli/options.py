@@ -1,0 +1,37 @@
+"""What commands share: flags that mean the same everywhere, and how a command ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+Dsn = Annotated[
+    str | None,
+    typer.Option(
+        "--dsn",
+        envvar="CAIRN_DSN",
+        help="where the cluster is [default: postgresql://admin@127.0.0.1:4327/cairn]",
+    ),
+]
+PasswordFile = Annotated[
+    str | None, typer.Option("--password-file", help="file with the password (or PGPASSWORD)")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="for machines")]
+Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
+
+
+def finish(work: Callable[[], int | None]) -> None:
+    """Run a command; an error is one sentence and an exit code, and so is Ctrl-C."""
+    from cairn.cli.talking import TalkProblem
+
+    try:
+        code = work()
+    except TalkProblem as problem:
+        typer.echo(f"cairn: {problem}", err=True)
+        raise typer.Exit(problem.exit_code) from None
+    except KeyboardInterrupt:
+        typer.echo("cairn: stopped by Ctrl-C", err=True)
+        raise typer.Exit(130) from None
+    raise typer.Exit(code or 0)

@@ -1,0 +1,1 @@
+"""What changes the cluster: members, masters, buckets, tiers."""
