@@ -35,7 +35,6 @@ def cluster() -> Cluster:
         ("ALTER TABLE t ADD PRIMARY KEY (a)", "ALTER TABLE _ ADD PRIMARY", None),
         ("CREATE SCHEMA x", "CREATE SCHEMA is not supported", "in front of the tables' names"),
         ("DROP SCHEMA public", "DROP SCHEMA public is not supported", "by name"),
-        ("EXPLAIN VERBOSE SELECT 1", "EXPLAIN VERBOSE is not supported", None),
         ("MERGE INTO t USING u ON true", "MERGE is not supported", "ON CONFLICT"),
         ("PREPARE q AS SELECT 1", "PREPARE is not supported", "drivers"),
         ("UPDATE t SET s = 'x' FROM t AS u RETURNING *", "RETURNING of another table's", "name"),

@@ -85,7 +85,7 @@ def plan_read(query: Query, catalog: Catalog, numbers: Numbers) -> ReadPlan:
     if not scans:
         slots = Slots()
         sql = Renderer(slots).query(query)
-        return PointRead(sql, slots.bind())
+        return PointRead(sql, slots.bind(), query=query)
     check_operable(scans)
     key = None if calls_late(query) else single_key(query)
     if key is not None:
@@ -93,7 +93,7 @@ def plan_read(query: Query, catalog: Catalog, numbers: Numbers) -> ReadPlan:
         bucket = key_bucket(catalog, key)
         mark = slots.computed("bucket", bucket)
         sql = Renderer(slots, bucket=mark).query(query)
-        return PointRead(sql, slots.bind(), bucket, tier)
+        return PointRead(sql, slots.bind(), bucket, tier, query)
     return Gather(catalog, numbers).plan(query)
 
 
@@ -118,7 +118,7 @@ class Gather:
         slots = Slots()
         sql = Renderer(slots).query(merged)
         fragments = tuple(self.fragment(block) for block in self.blocks)
-        return ScatterRead(tuple(self.steps), fragments, sql, slots.bind())
+        return ScatterRead(tuple(self.steps), fragments, sql, slots.bind(), merged)
 
     def fragment(self, block: Select) -> Fragment:
         slots = Slots()
@@ -129,7 +129,7 @@ class Gather:
         types = tuple(type_ for _, type_ in output(block))
         tables = tuple(dict.fromkeys(scan.table.id for scan in scans))
         buckets = bucket_set(self.catalog, reads(block))
-        return Fragment(sql, slots.bind(), types, tier, tables, buckets)
+        return Fragment(sql, slots.bind(), types, tier, tables, buckets, block)
 
     # --- sub-queries that are values ---
 

@@ -242,7 +242,7 @@ def plan_change(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> Plan:
             sql = render_change(taken, Renderer(slots, marks=True))
             narrowed = gather.fragment(query)
             fragment = Fragment(
-                sql, slots.bind(), (), table.sharding.tier, narrowed.tables, narrowed.buckets
+                sql, slots.bind(), (), table.sharding.tier, narrowed.tables, narrowed.buckets, taken
             )
             return ScatterWrite(tuple(gather.steps), fragment, table)
     return _keyed(bound, catalog, numbers)
