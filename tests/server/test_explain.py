@@ -187,3 +187,28 @@ def test_analyze_of_a_global_table_and_of_its_change(sql: Connection) -> None:
     [read] = found["Stages"]
     assert (read["Stage"], read["Rows"], read["Bytes"], found["Hops"]) == ("read", 2, 0, 0)
     sql.execute("DROP TABLE town")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT count(DISTINCT id), sum(km) FROM trip",
+        "SELECT sum(trip.km + stop.minutes) FROM trip JOIN stop ON stop.id = trip.id",
+        "SELECT count(*) FROM trip WHERE EXISTS (SELECT 1 FROM stop WHERE stop.id = trip.id)",
+        "SELECT sum(town.size) FROM trip JOIN town ON town.id = trip.km",
+        "SELECT count(town.size) FROM trip LEFT JOIN town ON town.id = trip.km",
+    ],
+)
+def test_owners_join_and_count_what_they_have_and_send_one_row_each(
+    sql: Connection, text: str
+) -> None:
+    sql.execute("DROP TABLE IF EXISTS stop, town")
+    sql.execute("CREATE TABLE stop (id INT PRIMARY KEY, minutes INT)")
+    sql.execute("CREATE TABLE town (id INT PRIMARY KEY, size INT) DISTRIBUTED GLOBALLY")
+    sql.execute("INSERT INTO stop SELECT k, 1 FROM generate_series(1, 1000) k")
+    sql.execute("INSERT INTO town VALUES (1, 10), (2, 20)")
+    found = told(sql, f"EXPLAIN (ANALYZE, FORMAT JSON) {text}")
+    motion = found["Stages"][0]
+    assert [work["Rows"] for work in motion["Instances"]] == [1, 1]
+    assert motion["Bytes"] < 50
+    sql.execute("DROP TABLE stop, town")

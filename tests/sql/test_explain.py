@@ -112,7 +112,7 @@ def test_a_join_on_the_distribution_key_stands_below_the_motion(cluster: Cluster
         '        projection ("t"."a"::int -> "a", "u"."c"::int -> "c")',
         '            left join on (("t"."a"::int = "u"."a"::int))',
         '                scan "t"',
-        '                scan "u" by a temporary index (a=?)',
+        '                scan "u" by primary key (a=?)',
     ]
 
 
@@ -154,3 +154,26 @@ def test_buckets_that_a_subquery_will_tell_are_not_guessed(cluster: Cluster) -> 
     found = lines(cluster, "EXPLAIN SELECT b FROM t WHERE a = (SELECT max(c) FROM u)")
     assert found[-1] == "buckets = unknown"
     assert "    subquery first ($1):" in found
+
+
+def test_a_sub_query_of_each_row_finds_its_partner_by_the_key(cluster: Cluster) -> None:
+    for text in (
+        "SELECT c, (SELECT b FROM t WHERE t.a = u.a) FROM u",
+        "SELECT c FROM u WHERE EXISTS (SELECT 1 FROM t WHERE t.a = u.a)",
+        "UPDATE u SET c = 1 WHERE EXISTS (SELECT 1 FROM t WHERE t.a = u.a)",
+    ):
+        [found] = [line.strip() for line in tree(cluster, text) if 'scan "t"' in line]
+        assert found == 'scan "t" by primary key (a=?)'
+
+
+def test_the_owners_count_distinct_keys(cluster: Cluster) -> None:
+    assert tree(cluster, "SELECT count(DISTINCT a) FROM u") == [
+        'projection (coalesce(sum("count_1"::int), 0::int) -> "count")',
+        "    motion [policy: full]",
+        '        projection (count(distinct "u"."a"::int) -> "count_1")',
+        '            scan "u"',
+    ]
+    # Equal values of other columns may be at several owners: they are sent.
+    assert '        projection (distinct "u"."c"::int -> "c")' in tree(
+        cluster, "SELECT count(DISTINCT c) FROM u"
+    )

@@ -12,11 +12,11 @@ from cairn.model.ops import Ddl, Dml
 from cairn.model.ranges import KeyRange
 from cairn.model.schema import Table
 from cairn.model.values import ColumnType, Physical, from_physical
-from cairn.sql.ir import Query
 from cairn.sql.render.slots import Bind, Params, Ranges, with_ranges
 
 if TYPE_CHECKING:
     from cairn.sql.api import Prepared
+    from cairn.sql.ir import Query
 
 
 Row = tuple[Physical, ...]

@@ -48,6 +48,7 @@ from cairn.sql.ir import (
     walk,
 )
 from cairn.sql.plan.buckets import bucket_set, check_one_tier, key_bucket, reads, single_key
+from cairn.sql.plan.links import linked
 from cairn.sql.plan.locality import (
     Local,
     calls_late,
@@ -122,7 +123,7 @@ class Gather:
 
     def fragment(self, block: Select) -> Fragment:
         slots = Slots()
-        sql = Renderer(slots, marks=True).query(block)
+        sql = Renderer(slots, marks=True).query(linked(block))
         scans = scans_in(block)
         tier = check_one_tier(scans)
         assert tier is not None
@@ -203,7 +204,7 @@ class Gather:
         parts = (*(query.group or ()), *(part for part in inner if part is not None))
         if not all(remote_ok(part, local, holds) for part in parts):
             return None
-        if all(map(can_merge, aggregates)):
+        if all(can_merge(agg, local) for agg in aggregates):
             return self._push_partial(query, aggregates)
         return self._push_arguments(query, aggregates)
 

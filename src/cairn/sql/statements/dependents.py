@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from sqlglot import exp
-
 from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError
 from cairn.sql.parse.lexer import tokens
-from cairn.sql.parse.parse import parse_query
-from cairn.sql.parse.tree import name_of
 
 
 def check_unused(
@@ -28,6 +24,11 @@ def check_unused(
 
 
 def _uses(catalog: Catalog, view: str, name: str, column: str | None) -> bool:
+    from sqlglot import exp  # not before it is needed
+
+    from cairn.sql.parse.parse import parse_query
+    from cairn.sql.parse.tree import name_of
+
     body = catalog.views[view].body
     tree = parse_query(tokens(body), body)
     own = {name_of(each.args["alias"].this) for each in tree.find_all(exp.CTE)}
