@@ -159,3 +159,59 @@ def test_pgbench_runs_in_every_mode(
     shown = run(*command, dsn, cwd=tmp_path)
     assert "number of transactions actually processed: 200/200" in shown
     assert "number of failed transactions: 0 (0.000%)" in shown
+
+
+TABLES = Path(__file__).parents[2] / "examples/pgbench/tables.sql"
+ALONE = "options=-c%20atomic_blocks%3Doff"  # every statement commits by itself
+
+
+@pytest.fixture(scope="module")
+def bench(run: Run, dsn: str) -> Run:
+    """Tables of scale 1, filled by pgbench itself."""
+    run("psql", "-X", "-q", dsn, "-f", str(TABLES))
+    # A block over all replicasets, with COPY … (FREEZE on) in it.
+    assert "done in" in run("pgbench", "-i", "-I", "gv", f"{dsn}?{ALONE}")
+    return lambda *options: run("pgbench", *options)
+
+
+def _count(run: Run, dsn: str, table: str) -> int:
+    return int(run("psql", "-X", "-qAt", dsn, "-c", f"SELECT count(*) FROM {table}"))
+
+
+def test_pgbench_fills_its_tables(run: Run, dsn: str, bench: Run) -> None:
+    assert _count(run, dsn, "pgbench_accounts") == 100_000
+    assert _count(run, dsn, "pgbench_tellers") == 10
+
+
+@pytest.mark.parametrize("mode", ["simple", "extended", "prepared"])
+def test_pgbench_selects_only(bench: Run, dsn: str, mode: str) -> None:
+    shown = bench("-S", "-M", mode, "-c", "2", "-t", "50", dsn)
+    assert "number of transactions actually processed: 100/100" in shown
+
+
+@pytest.mark.parametrize("mode", ["simple", "extended", "prepared"])
+def test_pgbench_simple_update_is_one_block_of_one_replicaset(
+    run: Run, bench: Run, dsn: str, mode: str
+) -> None:
+    shown = bench("-N", "-M", mode, "-c", "2", "-t", "20", "--max-tries=50", dsn)
+    assert "number of transactions actually processed: 40/40" in shown
+    # pgbench empties its history before a run.
+    assert _count(run, dsn, "pgbench_history") == 40
+
+
+def test_pgbench_tpcb_like_keeps_its_sums(run: Run, bench: Run, dsn: str) -> None:
+    shown = bench("-n", "-b", "tpcb-like", "-c", "2", "-t", "20", f"{dsn}?{ALONE}")
+    assert "number of transactions actually processed: 40/40" in shown
+    query = (
+        "SELECT (SELECT sum(bbalance) FROM pgbench_branches)"
+        " = (SELECT sum(tbalance) FROM pgbench_tellers)"
+    )
+    assert run("psql", "-X", "-qAt", dsn, "-c", query) == "t\n"
+
+
+def test_pgbench_s_own_tables_are_refused_with_the_way_out(run: Run, dsn: str) -> None:
+    shown = run("pgbench", "-i", "-I", "t", dsn)
+    assert "Primary key must be declared" in shown
+    asked = "ALTER TABLE pgbench_accounts ADD PRIMARY KEY (aid)"
+    shown = run("psql", "-X", dsn, "-c", asked)
+    assert "a primary key cannot be added to a table" in shown and "pgbench" in shown

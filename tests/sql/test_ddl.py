@@ -116,6 +116,26 @@ def test_a_key_without_the_distribution_key_is_noticed(cluster: Cluster) -> None
             "42704",
             "specified tier 'nope' doesn't exist",
         ),
+        (
+            "CREATE TABLE x (a INT PRIMARY KEY) WITH (fillfactor = 5)",
+            "22023",
+            "fillfactor must be between 10 and 100",
+        ),
+        (
+            "CREATE TABLE x (a INT PRIMARY KEY) WITH (oids = on)",
+            "42P16",
+            "table engine memtx does not support options",
+        ),
+        (
+            "ALTER TABLE t ADD PRIMARY KEY (a)",
+            "0A000",
+            "a primary key cannot be added to a table: it tells where each row is stored",
+        ),
+        (
+            "ALTER TABLE t ADD CONSTRAINT k PRIMARY KEY (a)",
+            "0A000",
+            "a primary key cannot be added to a table: it tells where each row is stored",
+        ),
         ("CREATE TABLE x (a INT)", "42P16", "Primary key must be declared"),
         (
             "CREATE TABLE x (a INT PRIMARY KEY) USING vinyl",

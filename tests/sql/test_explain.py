@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from cairn.sql.api import prepare
-from cairn.sql.explain import explain_lines, show_ranges
+from cairn.sql.explain.raw import show_ranges
+from cairn.sql.explain.show import Shown
 from cairn.sql.plans import ExplainPlan
 
 from .harness import Cluster
@@ -36,20 +37,16 @@ def lines(cluster: Cluster, text: str, params: list[Any] | None = None) -> list[
         except Exception:
             return []  # the merge reads tables that exist only while it runs
 
-    return explain_lines(
-        plan.inner,
-        params or [],
-        facets=plan.facets,
-        query_plan=query_plan,
-        catalog=cluster.catalog,
-    )
+    values = prepared.start(params or [])
+    shown = Shown(plan.inner, values, query_plan=query_plan, catalog=cluster.catalog)
+    return shown.lines(plan.options)
 
 
 def test_a_point_read_shows_its_bucket(cluster: Cluster) -> None:
     assert lines(cluster, "EXPLAIN SELECT b FROM t WHERE a = $1", [1]) == [
         'projection ("t"."b"::text -> "b")',
         '    selection (("t"."a"::int = $1::int))',
-        '        scan "t"',
+        '        scan "t" by primary key (a=?)',
         "execution options:",
         "    sql_vdbe_opcode_max = 0",
         "    sql_motion_row_max = 0",
@@ -101,3 +98,82 @@ def test_several_facets_have_headings(cluster: Cluster) -> None:
 def test_ranges_are_joined() -> None:
     assert show_ranges({1, 2, 3, 7, 9, 10}) == "[1-3,7,9-10]"
     assert show_ranges(set()) == "[]"
+
+
+def tree(cluster: Cluster, text: str) -> list[str]:
+    found = lines(cluster, "EXPLAIN " + text)
+    return found[: found.index("execution options:")]
+
+
+def test_a_join_on_the_distribution_key_stands_below_the_motion(cluster: Cluster) -> None:
+    assert tree(cluster, "SELECT t.a, u.c FROM t LEFT JOIN u ON t.a = u.a") == [
+        'projection ("a"::int -> "a", "c"::int -> "c")',
+        "    motion [policy: full]",
+        '        projection ("t"."a"::int -> "a", "u"."c"::int -> "c")',
+        '            left join on (("t"."a"::int = "u"."a"::int))',
+        '                scan "t"',
+        '                scan "u" by primary key (a=?)',
+    ]
+
+
+def test_a_join_of_other_columns_stands_above_a_motion_of_each_side(cluster: Cluster) -> None:
+    assert tree(cluster, "SELECT t.a FROM t JOIN u ON t.a = u.c WHERE u.a > 3") == [
+        'projection ("a"::int -> "a")',
+        '    join on (("a"::int = "c"::int))',
+        "        motion [policy: full]",
+        '            projection ("t"."a"::int -> "a")',
+        '                scan "t"',
+        "        motion [policy: full]",
+        '            projection ("u"."c"::int -> "c")',
+        '                selection (("u"."a"::int > 3::int))',
+        '                    scan "u"',
+    ]
+
+
+def test_each_owner_tells_its_first_rows(cluster: Cluster) -> None:
+    assert tree(cluster, "SELECT a FROM t ORDER BY a LIMIT 3") == [
+        "limit 3",
+        '    order by ("a"::int)',
+        '        projection ("a"::int -> "a")',
+        "            motion [policy: full]",
+        "                limit 3",
+        '                    order by ("t"."a"::int)',
+        '                        projection ("t"."a"::int -> "a")',
+        '                            scan "t"',
+    ]
+
+
+def test_an_index_of_the_owners_is_named(cluster: Cluster) -> None:
+    cluster.run("CREATE INDEX u_c ON u (c)")
+    assert tree(cluster, "SELECT a FROM u WHERE c = 7")[-1] == (
+        '                scan "u" by index "u_c" (c=?)'
+    )
+
+
+def test_buckets_that_a_subquery_will_tell_are_not_guessed(cluster: Cluster) -> None:
+    found = lines(cluster, "EXPLAIN SELECT b FROM t WHERE a = (SELECT max(c) FROM u)")
+    assert found[-1] == "buckets = unknown"
+    assert "    subquery first ($1):" in found
+
+
+def test_a_sub_query_of_each_row_finds_its_partner_by_the_key(cluster: Cluster) -> None:
+    for text in (
+        "SELECT c, (SELECT b FROM t WHERE t.a = u.a) FROM u",
+        "SELECT c FROM u WHERE EXISTS (SELECT 1 FROM t WHERE t.a = u.a)",
+        "UPDATE u SET c = 1 WHERE EXISTS (SELECT 1 FROM t WHERE t.a = u.a)",
+    ):
+        [found] = [line.strip() for line in tree(cluster, text) if 'scan "t"' in line]
+        assert found == 'scan "t" by primary key (a=?)'
+
+
+def test_the_owners_count_distinct_keys(cluster: Cluster) -> None:
+    assert tree(cluster, "SELECT count(DISTINCT a) FROM u") == [
+        'projection (coalesce(sum("count_1"::int), 0::int) -> "count")',
+        "    motion [policy: full]",
+        '        projection (count(distinct "u"."a"::int) -> "count_1")',
+        '            scan "u"',
+    ]
+    # Equal values of other columns may be at several owners: they are sent.
+    assert '        projection (distinct "u"."c"::int -> "c")' in tree(
+        cluster, "SELECT count(DISTINCT c) FROM u"
+    )

@@ -22,15 +22,11 @@ def _first_branch(catalog: Any, scan: Any, node: Any, classes: Any) -> Any:
     return buckets._and(catalog, scan, [part], buckets.equal_classes([part]))
 
 
-def _merge_distinct(agg: Any) -> bool:
-    return agg.name in merging._MERGE or merging.can_merge(agg)
-
-
 MUTANTS = {
     "all tables are co-located": (locality, "colocated", lambda *_: True),
     "groups never cross replicasets": (plan_read, "covers", lambda *_: True),
     "every sub-query is pushed down": (plan_read, "remote_ok", lambda *_: True),
-    "DISTINCT aggregates are merged": (plan_read, "can_merge", _merge_distinct),
+    "DISTINCT aggregates are merged": (merging, "covers", lambda *_: True),
     "OR takes the buckets of its first branch": (buckets, "_or", _first_branch),
 }
 

@@ -121,7 +121,7 @@ def statement(text: bytes) -> str:
 
 def kind_of(plan: plans.Plan) -> str | None:
     """Which statements are noted, and as what; rows of people's own tables are not."""
-    match plan:
+    match plans.carried_out(plan):
         case plans.DdlPlan() | plans.RoutinePlan():
             return "ddl"
         case plans.AclPlan():

@@ -48,6 +48,7 @@ from cairn.sql.statements.common import Right
 from cairn.sql.statements.copy import CopyStatement, parse_copy
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.ddl import parse_ddl
+from cairn.sql.statements.explain import parse_explain
 from cairn.sql.statements.fetching import parse_declare, parse_fetching
 from cairn.sql.statements.other import parse_other
 from cairn.sql.statements.refusals import refuse_by_name
@@ -56,7 +57,6 @@ from cairn.sql.statements.routine import parse_routine
 __all__ = ["Prepared", "prepare", "split"]
 
 _QUERY_WORDS = ("select", "with", "values", "insert", "update", "delete", "table")
-_FACETS = ("logical", "buckets", "raw", "forward", "context", "fmt")
 # sqlglot takes about 15 frames for a parenthesis, and 200 levels are promised.
 _RECURSION = 8000
 EXPLAIN_COLUMN = "QUERY PLAN"
@@ -211,27 +211,19 @@ def _declare(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_i
 
 
 def _explain(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_id: int) -> Prepared:
-    facets: list[str] = []
-    for word in ("analyze", "verbose"):
-        if cursor.looking_at(word):
-            raise Unsupported(f"EXPLAIN {word.upper()} is not supported")
+    options = parse_explain(cursor)
     token = cursor.peek()
-    following = cursor.peek(1)
-    words = (*_FACETS, "analyze", "verbose", "costs", "format")
-    if token is not None and token.is_op("(") and following and following.is_word(*words):
-        facets = cursor.names()
-    unknown = [facet for facet in facets if facet not in _FACETS]
-    if unknown:
-        raise Unsupported(f"EXPLAIN ({unknown[0].upper()}) is not supported")
+    if token is not None and token.is_word("analyze", "analyse", "verbose", "explain"):
+        raise cursor.error()
     inner = _inner(cursor, catalog, param_oids, user_id)
     if inner.bound is None:
         raise Unsupported(f"EXPLAIN of {inner.tag or 'nothing'} is not supported")
     return Prepared(
         cursor.text,
         "EXPLAIN",
-        ExplainPlan(inner, tuple(facets)),
+        ExplainPlan(inner, options),
         inner.param_types,
-        (OutColumn(EXPLAIN_COLUMN, ColumnType.STRING),),
+        (OutColumn(EXPLAIN_COLUMN, ColumnType.ANY if options.is_json else ColumnType.STRING),),
         inner.tables,
         inner.rights,
         tier=inner.tier,

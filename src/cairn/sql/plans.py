@@ -16,6 +16,8 @@ from cairn.sql.render.slots import Bind, Params, Ranges, with_ranges
 
 if TYPE_CHECKING:
     from cairn.sql.api import Prepared
+    from cairn.sql.ir import Query
+
 
 Row = tuple[Physical, ...]
 Rows = Sequence[Row]
@@ -37,6 +39,7 @@ class PointRead:
     bind: Bind
     bucket: Callable[[Params], int] | None = None
     tier: str | None = None
+    query: Query | None = field(default=None, compare=False, repr=False)  # for EXPLAIN
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Fragment:
     tier: str
     tables: tuple[int, ...]
     buckets: Callable[[Params], frozenset[int] | None] | None = None
+    block: Any = field(default=None, compare=False, repr=False)  # likewise; or a change
 
     def bucket_set(self, params: Params) -> frozenset[int] | None:
         """Buckets to ask; None: all of the tier."""
@@ -86,6 +90,7 @@ class ScatterRead:
     fragments: tuple[Fragment, ...]
     sql: str
     bind: Bind
+    merged: Query | None = field(default=None, compare=False, repr=False)  # likewise
 
 
 ReadPlan = PointRead | ScatterRead
@@ -293,9 +298,30 @@ class SessionPlan:
 
 
 @dataclass(frozen=True)
+class ExplainOptions:
+    """What EXPLAIN shows. `facets` are the parts that Picodata names; none of them: all that
+    PostgreSQL's options ask for."""
+
+    facets: tuple[str, ...] = ()
+    is_run: bool = False  # ANALYZE: the statement is carried out, and measured
+    is_verbose: bool = False  # with the SQL of the owners
+    has_times: bool = True
+    has_summary: bool = True
+    is_json: bool = False
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ExplainPlan:
     inner: Prepared
-    facets: tuple[str, ...]
+    options: ExplainOptions = ExplainOptions()
+
+
+def carried_out(plan: Plan) -> Plan:
+    """What is really run: EXPLAIN ANALYZE runs its statement, EXPLAIN only reads about it."""
+    if isinstance(plan, ExplainPlan) and plan.options.is_run:
+        return plan.inner.plan
+    return plan
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,8 @@ class Asking:
                     f"{cached.prepared.tag} needs a session of its own",
                     hint="use psql or a driver for it",
                 )
-            if cached.prepared.param_types and not isinstance(plan, plans.ExplainPlan):
+            is_run = not isinstance(plan, plans.ExplainPlan) or plan.options.is_run
+            if cached.prepared.param_types and is_run:
                 raise InvalidParameter("a statement with parameters cannot be run here")
             cached.check_rights(user.id, face.catalog)
             who = Who(user.name, address)

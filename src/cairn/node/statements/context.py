@@ -16,6 +16,7 @@ import msgspec
 from cairn.model import ops
 from cairn.model.catalog import ADMIN_ID
 from cairn.model.errors import PlanOutdated, QueryCanceled, Unsupported
+from cairn.model.measured import Stage
 from cairn.model.rpc import ReadRequest
 from cairn.sql.api import Prepared
 from cairn.sql.plans import CatalogRead
@@ -105,7 +106,14 @@ class Context(msgspec.Struct, frozen=True):
     overlay: Overlay | None = None
     told: Told = msgspec.field(default_factory=Told)
     travelled: Travelled = msgspec.field(default_factory=Travelled)
+    stage: Stage | None = None  # of EXPLAIN ANALYZE: what is asked of whom is noted there
     face: Face = NO_FACE
+
+    def within(self, part: object) -> Context:
+        """For one part of the plan. A statement that is not measured goes on as it is."""
+        if self.stage is None:
+            return self
+        return msgspec.structs.replace(self, stage=self.stage.of(part))
 
     def left_s(self, most_s: float) -> float:
         """How long something may be waited for, at most `most_s`."""

@@ -53,7 +53,7 @@ from cairn.sql.render.constraints import row_query, translate
 from cairn.sql.render.slots import with_ranges
 from cairn.storage.data_store import DataStore, Fence
 from cairn.storage.pieces import Piece, Row
-from cairn.storage.readers import Cancelled, RowReader, translated
+from cairn.storage.readers import Cancelled, RowReader, attach, translated
 from cairn.storage.spill import remove_left
 from cairn.storage.state_machine import constraint_error
 from cairn.storage.writer import Job
@@ -265,6 +265,14 @@ class Execution:
         if reader is None:
             reader = self._local.reader = RowReader(self._data, self._raft, self._register)
         return reader
+
+    def plan_reader(self) -> apsw.Connection:
+        """A connection to ask SQLite for its plans: of any statement, none of which is run."""
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        found = apsw.Connection(str(self._data), flags=flags)
+        attach(found, self._raft, "raft")
+        self._register(found)
+        return found
 
     # --- answers of any size ----------------------------------------------------------------------
 

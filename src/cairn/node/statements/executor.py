@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -27,11 +27,13 @@ from cairn.model.errors import (
     StatementInvalidated,
     Unsupported,
 )
+from cairn.model.measured import Run
 from cairn.model.topology import ConnectionType
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.runtime import Runtime
 from cairn.node.statements.blocks import Blocks, Statement
 from cairn.node.statements.context import ASKED, OF_CLUSTER, Context, Told
+from cairn.node.statements.explaining import Explaining
 from cairn.node.statements.forwarding import check_forward
 from cairn.node.statements.global_writes import GlobalWrites
 from cairn.node.statements.hops import HERE, Answered, Hop
@@ -87,6 +89,7 @@ class Executor:
         self._state, self._now = state, runtime.wall_clock
         self.execution, self.reads, self.writes = reads.execution, reads, writes
         self.global_writes, self._schema_changes = global_writes, schema_changes
+        self._explaining = Explaining(state, reads)
         self.opcode_max = 0
         self.read_settings()
 
@@ -225,10 +228,15 @@ class Executor:
                 reading = context.face.read_catalog(plan, prepared, params, context)
                 rows = await context.watched(reading)
                 return Outcome(rows, len(rows), prepared.complete(len(rows)))
-            case plans.ExplainPlan():
-                lines = await asyncio.to_thread(self._explain, plan, values, context)
-                count = len(lines)
-                return Outcome([(line,) for line in lines], count, prepared.complete(count))
+            case plans.ExplainPlan(options=explained):
+                if not explained.is_run:
+                    return await self._explained(prepared, params, context)
+                return await self.analyze(
+                    statement,
+                    params,
+                    context,
+                    lambda inner, noting: self._run(inner, params, noting),
+                )
             case plans.DdlPlan():
                 if plan.more and queued is not None:
                     raise Unsupported("a queued operation changes one table", hint="queue each")
@@ -339,32 +347,44 @@ class Executor:
             return ()
         return (f'role "{plan.name}" {"already exists" if exists else "does not exist"}, skipping',)
 
+    # --- EXPLAIN ----------------------------------------------------------------------------------
+
     def explain(self, prepared: Prepared) -> list[str]:
         """How it is run, without its values; on a thread."""
-        return self._explain(plans.ExplainPlan(prepared, ()), (), Context())
+        plan = plans.ExplainPlan(prepared)
+        rows = self._explaining.rows(plan, None, self._limits(Context()), Context())
+        return [line for (line,) in rows]
 
-    def _explain(
-        self, plan: plans.ExplainPlan, values: Sequence[Any], context: Context
-    ) -> list[str]:
-        from cairn.sql.explain import (
-            explain_lines,  # brings sqlglot along: not before it is needed
+    async def analyze(
+        self,
+        statement: Statement,
+        params: Sequence[Any],
+        context: Context,
+        run: Callable[[Statement, Context], Awaitable[Outcome]],
+    ) -> Outcome:
+        """EXPLAIN ANALYZE: `run` carries out the statement inside, with all its effects."""
+        measured = await self._explaining.measured(statement, context, run)
+        return await self._explained(statement.prepared, params, context, measured)
+
+    async def _explained(
+        self,
+        prepared: Prepared,
+        params: Sequence[Any],
+        context: Context,
+        measured: Run | None = None,
+    ) -> Outcome:
+        plan = prepared.plan
+        assert isinstance(plan, plans.ExplainPlan)
+        given = len(params) >= len(prepared.param_types)
+        values = prepared.start(params, context.now or self._now()) if given else None
+        rows = await asyncio.to_thread(
+            self._explaining.rows, plan, values, self._limits(context), context, measured
         )
+        count = len(rows)
+        return Outcome(rows, count, prepared.complete(count), plan.options.notices)
 
-        reader = self.execution.thread_reader()
-
-        def query_plan(sql: str, args: Sequence[Any]) -> list[Row]:
-            return list(reader.connection.execute(f"EXPLAIN QUERY PLAN {sql}", args))
-
-        return explain_lines(
-            plan.inner,
-            values if len(values) >= len(plan.inner.param_types) else None,
-            facets=plan.facets,
-            options={
-                "sql_vdbe_opcode_max": self._limit(
-                    "sql_vdbe_opcode_max", context.opcode_max, None, ()
-                ),
-                "sql_motion_row_max": self._limit("sql_motion_row_max", context.row_max, None, ()),
-            },
-            query_plan=query_plan,
-            catalog=self._state.catalog,
-        )
+    def _limits(self, context: Context) -> dict[str, int]:
+        return {
+            "sql_vdbe_opcode_max": self._limit("sql_vdbe_opcode_max", context.opcode_max, None, ()),
+            "sql_motion_row_max": self._limit("sql_motion_row_max", context.row_max, None, ()),
+        }

@@ -71,7 +71,7 @@ class GlobalWrites:
         async def planned() -> Planned:
             rows = None
             if plan.read is not None:
-                rows = await self._reads.read(plan.read, params, tables, context)
+                rows = await self._reads.read(plan.read, params, tables, context.within(plan.read))
             predicate = self._proposer.predicate(())
             extra = () if queued is None else queued.end()
             change = await self._change(plan, params, rows, context)

@@ -105,6 +105,10 @@ class OpenBlock:
         """Any statement but those about the block itself."""
         context = msgspec.structs.replace(context, now=self.now)
         plan = statement.prepared.plan
+        if plans.carried_out(plan) is not plan:
+            return await self._executor.analyze(
+                statement, params, context, lambda inner, noting: self.run(inner, params, noting)
+            )
         if self.reads_outside(statement):
             outcome = await self._executor.run(statement, params, context)
             self.note(statement, params, context, outcome)

@@ -30,6 +30,7 @@ from cairn.node.rows.routes import Routes
 from cairn.node.statements.context import Context
 from cairn.node.statements.execution import Execution
 from cairn.node.statements.hops import Answered, Hop, Hops
+from cairn.node.statements.measuring import opened
 from cairn.node.statements.streams import (
     READ_S,
     First,
@@ -217,7 +218,7 @@ class Reads:
             return await self._point_read(plan, params, tables, context)
         values = list(params)
         for step in plan.steps:
-            found = await self._read(step.plan, values, tables, context)
+            found = await self._read(step.plan, values, tables, context.within(step.plan))
             values = [*values, *[None] * (step.number - len(values))]
             values[step.number - 1] = step.value(found)
         if len(plan.fragments) == 1:
@@ -231,7 +232,7 @@ class Reads:
     async def _merge(
         self, plan: plans.ScatterRead, values: Params, tables: dict[int, int], context: Context
     ) -> Answer:
-        merge = Merge(self.execution.open_reads)
+        merge = Merge(self.execution.open_reads, context.stage)
         spill_max = int(self.state.setting("sql_spill_max_bytes", limits.SPILL_BYTES))
         work: list[Callable[[Any], Any]] = [merge.begin(context.opcode_max, spill_max)]
         try:
@@ -267,15 +268,12 @@ class Reads:
         args = plan.bind(params)
         most = context.opcode_max
         if plan.bucket is None:
-            rows = None if most else self.execution.reader.quick(plan.sql, args)
-            if rows is not None:
-                return rows, None
-            read = self.execution.open_reads.open(plan.sql, args, 0, most, None, lambda: None)
-            piece = await read.take()
-            if piece.is_last:
-                return piece.rows, None
-            part: Part = PartHere(self.execution, read)
-            return piece.rows, Gathered([part], 0, len(piece.rows))
+            reading = self._open_global(plan.sql, args, most)
+            if context.stage is not None:
+                here = context.stage.at(self.name_of(self.raft_id), "", is_here=True)
+                reading = opened(here, reading)
+            rows, rest = await reading
+            return rows, None if rest is None else Gathered([rest], 0, len(rows))
         bucket = plan.bucket(params)
         assert plan.tier is not None
         replicaset = self.routes.owner(plan.tier, bucket)
@@ -291,6 +289,16 @@ class Reads:
         )
         rows, rest = await self._open_at(replicaset, request, context)
         return rows, None if rest is None else Gathered([rest], 0, len(rows))
+
+    async def _open_global(
+        self, sql: str, args: Sequence[Any], most: int
+    ) -> tuple[list[Row], Part | None]:
+        rows = None if most else self.execution.reader.quick(sql, args)
+        if rows is not None:
+            return rows, None
+        read = self.execution.open_reads.open(sql, args, 0, most, None, lambda: None)
+        piece = await read.take()
+        return piece.rows, None if piece.is_last else PartHere(self.execution, read)
 
     async def _read_at(self, replicaset: str, request: ReadRequest, context: Context) -> list[Row]:
         return (await self._open_at(replicaset, request, context))[0]
@@ -310,6 +318,14 @@ class Reads:
         return await self._open_from(self.routes.master(replicaset), replicaset, request, context)
 
     async def _open_from(
+        self, target: int, replicaset: str, request: ReadRequest, context: Context
+    ) -> tuple[list[Row], Part | None]:
+        if context.stage is None:
+            return await self._ask(target, replicaset, request, context)
+        work = context.stage.at(self.name_of(target), replicaset, is_here=target == self.raft_id)
+        return await opened(work, self._ask(target, replicaset, request, context))
+
+    async def _ask(
         self, target: int, replicaset: str, request: ReadRequest, context: Context
     ) -> tuple[list[Row], Part | None]:
         if target == self.raft_id:
@@ -353,16 +369,18 @@ class Reads:
         return piece.rows, None if read is None else PartHere(self.execution, read)
 
     def no_answer(self, replicaset: str, target: int, problem: Unreachable) -> NoMaster:
-        row = self.state.cluster.by_raft_id(target)
-        name = row.name if row is not None else str(target)
         lost = self._voters.no_quorum()
         return NoMaster(
-            f"instance {name} of replicaset {replicaset} does not answer",
+            f"instance {self.name_of(target)} of replicaset {replicaset} does not answer",
             detail=problem.message,
             hint=lost.hint
             if lost
             else "a new master is named within seconds: repeat the statement",
         )
+
+    def name_of(self, raft_id: int) -> str:
+        row = self.state.cluster.by_raft_id(raft_id)
+        return row.name if row is not None else str(raft_id)
 
     async def _gather(
         self,
@@ -371,6 +389,7 @@ class Reads:
         tables: dict[int, int],
         context: Context,
     ) -> Answer:
+        context = context.within(fragment)
         args = fragment.bind(params)
         asked = {table: tables[table] for table in fragment.tables if table in tables}
         rows: list[Row] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from sys import getsizeof
+from time import perf_counter
 from typing import Any, Protocol
 
 import msgspec
@@ -23,13 +24,14 @@ from cairn.model.errors import (
     TableUnderDdl,
     Unreachable,
 )
+from cairn.model.measured import Stage
 from cairn.model.rpc import ReadMore, ReadResponse
 from cairn.net.peers import Peers
 from cairn.node.statements.context import Context
 from cairn.node.statements.execution import Execution
 from cairn.node.statements.open_reads import OpenRead, OpenReads
 from cairn.storage.merging import Merger
-from cairn.storage.pieces import PIECE_BYTES, Row, too_many
+from cairn.storage.pieces import PIECE_BYTES, Piece, Row, too_many
 from cairn.storage.readers import Cancelled
 
 READ_S = 30.0
@@ -55,7 +57,8 @@ class Stream(Protocol):
 class Part(Protocol):
     """The rest of what one owner has to tell."""
 
-    is_over: bool
+    @property
+    def is_over(self) -> bool: ...
 
     async def take(self, context: Context) -> list[Row]: ...
 
@@ -178,8 +181,8 @@ class First:
 class Merge:
     """A merger at work: its tables are filled, then its rows are told."""
 
-    def __init__(self, reads: OpenReads) -> None:
-        self._reads = reads
+    def __init__(self, reads: OpenReads, stage: Stage | None = None) -> None:
+        self._reads, self._stage = reads, stage
         self._stopped = Cancelled()
         self._merger: Merger | None = None
         self._is_over = False
@@ -189,11 +192,17 @@ class Merge:
 
     async def run(self, *work: Callable[[Merger], Any]) -> Any:
         """One after the other on a thread; what the last one gave."""
+        begun = 0.0 if self._stage is None else perf_counter()
         try:
-            return await self._reads.run(self._run, work)
+            found = await self._reads.run(self._run, work)
         except BaseException:
             self.close()
             raise
+        if self._stage is not None:
+            self._stage.merge_s += perf_counter() - begun
+            if isinstance(found, Piece):
+                self._stage.merged_rows = (self._stage.merged_rows or 0) + len(found.rows)
+        return found
 
     def _run(self, work: Sequence[Callable[[Merger], Any]]) -> Any:
         found: Any = None

@@ -30,6 +30,7 @@ from cairn.node.rows.routes import Routes
 from cairn.node.statements.context import LATE, Context
 from cairn.node.statements.execution import Done
 from cairn.node.statements.hops import Answered, Hop, Hops
+from cairn.node.statements.measuring import written
 from cairn.node.statements.reading import MOVING, REPLAN_S, Params, Reads
 from cairn.sql import plans
 from cairn.storage.pieces import Row
@@ -167,7 +168,7 @@ class _Statement:
 
     async def _find(self, plan: plans.ReadPlan, params: Params) -> list[Row]:
         """The rows that a write begins with; until they are there, a cancel can end it."""
-        return await self._reads.read(plan, params, self._tables, self._context)
+        return await self._reads.read(plan, params, self._tables, self._context.within(plan))
 
     def _check_operable(self, table: Table) -> None:
         _check_operable(table, self._reads.state.catalog)
@@ -280,6 +281,17 @@ class _Statement:
         return answer
 
     async def _ask(self, target: int, replicaset: str, request: WriteRequest) -> WriteResponse:
+        stage, reads = self._context.stage, self._reads
+        asking = self._ask_master(target, replicaset, request)
+        if stage is None:
+            return await asking
+        is_here = target == reads.raft_id
+        work = stage.at(reads.name_of(target), replicaset, is_here=is_here)
+        return await written(work, request, asking)
+
+    async def _ask_master(
+        self, target: int, replicaset: str, request: WriteRequest
+    ) -> WriteResponse:
         context, reads = self._context, self._reads
         try:
             if target == reads.raft_id:

@@ -439,7 +439,7 @@ class Session(asyncio.Protocol):
 
     async def _run(self, cached: Cached, params: Sequence[Any]) -> Outcome:
         """What reads can be cancelled; from its first change on a statement runs on."""
-        context, plan = self.running_context(), cached.prepared.plan
+        context, plan = self.running_context(), plans.carried_out(cached.prepared.plan)
         if isinstance(plan, plans.SessionPlan):
             await self._ended(self.block.commit(context), context)
             return self._own(plan, cached.prepared.complete(0))

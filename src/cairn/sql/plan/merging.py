@@ -18,6 +18,7 @@ from cairn.sql.ir import (
     rewrite,
     substitute,
 )
+from cairn.sql.plan.locality import Local, covers
 from cairn.sql.typing_rules import I
 
 _MERGE = {"count": "sum", "sum": "sum", "n_sum": "n_sum", "min": "min", "max": "max"}
@@ -47,12 +48,14 @@ def aggregates_in(expr: Any) -> list[Agg]:
     return [agg for child in children(expr) for agg in aggregates_in(child)]
 
 
-def can_merge(agg: Agg) -> bool:
+def can_merge(agg: Agg, local: Local) -> bool:
+    """Whether the whole can be made from what each owner makes of its own rows."""
     if agg.name in ("min", "max"):
         return True
     if agg.name == "concat":
         return not agg.distinct and not agg.order and isinstance(agg.args[1], (Const, Param))
-    return agg.name in _MERGE and not agg.distinct
+    # Equal distribution keys are at one owner: what each counts once is counted once.
+    return agg.name in _MERGE and (not agg.distinct or covers(agg.args, local))
 
 
 def merged_aggregate(agg: Agg, column: Col) -> Expr:

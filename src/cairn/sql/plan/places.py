@@ -21,7 +21,7 @@ class Place:
     is_known: bool = True
 
 
-class _NotYet(Exception):
+class NotYet(Exception):
     """A value that only running brings was asked for."""
 
 
@@ -34,13 +34,18 @@ class _Known(list[Any]):
 
     def __getitem__(self, at: Any) -> Any:
         if at in self._missing or at >= len(self):
-            raise _NotYet
+            raise NotYet
         return super().__getitem__(at)
 
 
 def places(plan: plans.Plan, values: Params, missing: frozenset[int] = frozenset()) -> list[Place]:
     """What of sharded tables it touches; `missing` are the places of values that come later."""
     return list(_places(plan, _Known(values, missing), missing))
+
+
+def known(values: Params, missing: frozenset[int]) -> Params:
+    """Values of which asking for a missing one is `NotYet`."""
+    return _Known(values, missing)
 
 
 def _places(plan: Any, values: _Known, missing: frozenset[int]) -> Iterator[Place]:
@@ -95,5 +100,5 @@ def _of_block(
 def _place(tier: str, buckets: Callable[[], frozenset[int] | None]) -> Place:
     try:
         return Place(tier, buckets())
-    except _NotYet:
+    except NotYet:
         return Place(tier, is_known=False)

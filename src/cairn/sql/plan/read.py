@@ -48,6 +48,7 @@ from cairn.sql.ir import (
     walk,
 )
 from cairn.sql.plan.buckets import bucket_set, check_one_tier, key_bucket, reads, single_key
+from cairn.sql.plan.links import linked
 from cairn.sql.plan.locality import (
     Local,
     calls_late,
@@ -85,7 +86,7 @@ def plan_read(query: Query, catalog: Catalog, numbers: Numbers) -> ReadPlan:
     if not scans:
         slots = Slots()
         sql = Renderer(slots).query(query)
-        return PointRead(sql, slots.bind())
+        return PointRead(sql, slots.bind(), query=query)
     check_operable(scans)
     key = None if calls_late(query) else single_key(query)
     if key is not None:
@@ -93,7 +94,7 @@ def plan_read(query: Query, catalog: Catalog, numbers: Numbers) -> ReadPlan:
         bucket = key_bucket(catalog, key)
         mark = slots.computed("bucket", bucket)
         sql = Renderer(slots, bucket=mark).query(query)
-        return PointRead(sql, slots.bind(), bucket, tier)
+        return PointRead(sql, slots.bind(), bucket, tier, query)
     return Gather(catalog, numbers).plan(query)
 
 
@@ -118,18 +119,18 @@ class Gather:
         slots = Slots()
         sql = Renderer(slots).query(merged)
         fragments = tuple(self.fragment(block) for block in self.blocks)
-        return ScatterRead(tuple(self.steps), fragments, sql, slots.bind())
+        return ScatterRead(tuple(self.steps), fragments, sql, slots.bind(), merged)
 
     def fragment(self, block: Select) -> Fragment:
         slots = Slots()
-        sql = Renderer(slots, marks=True).query(block)
+        sql = Renderer(slots, marks=True).query(linked(block))
         scans = scans_in(block)
         tier = check_one_tier(scans)
         assert tier is not None
         types = tuple(type_ for _, type_ in output(block))
         tables = tuple(dict.fromkeys(scan.table.id for scan in scans))
         buckets = bucket_set(self.catalog, reads(block))
-        return Fragment(sql, slots.bind(), types, tier, tables, buckets)
+        return Fragment(sql, slots.bind(), types, tier, tables, buckets, block)
 
     # --- sub-queries that are values ---
 
@@ -203,7 +204,7 @@ class Gather:
         parts = (*(query.group or ()), *(part for part in inner if part is not None))
         if not all(remote_ok(part, local, holds) for part in parts):
             return None
-        if all(map(can_merge, aggregates)):
+        if all(can_merge(agg, local) for agg in aggregates):
             return self._push_partial(query, aggregates)
         return self._push_arguments(query, aggregates)
 

@@ -37,6 +37,7 @@ from cairn.sql.plan.buckets import (
     reads,
 )
 from cairn.sql.plan.closed import evaluator
+from cairn.sql.plan.links import linked_change
 from cairn.sql.plan.locality import calls_late, remote_ok, source_locality
 from cairn.sql.plan.read import Gather, Numbers, check_operable, plan_read
 from cairn.sql.plans import (
@@ -239,10 +240,10 @@ def plan_change(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> Plan:
         exprs = [expr for _, expr in taken.sets or ()]
         if local is not None and all(remote_ok(e, local, holds) for e in (*holds, *exprs)):
             slots = Slots()
-            sql = render_change(taken, Renderer(slots, marks=True))
+            sql = render_change(linked_change(taken), Renderer(slots, marks=True))
             narrowed = gather.fragment(query)
             fragment = Fragment(
-                sql, slots.bind(), (), table.sharding.tier, narrowed.tables, narrowed.buckets
+                sql, slots.bind(), (), table.sharding.tier, narrowed.tables, narrowed.buckets, taken
             )
             return ScatterWrite(tuple(gather.steps), fragment, table)
     return _keyed(bound, catalog, numbers)

@@ -51,19 +51,27 @@ def parse_copy(cursor: Cursor, catalog: Catalog) -> CopyStatement:
     return CopyStatement(direction, _options(cursor), table, chosen)
 
 
+def _check_switch(name: str, value: str) -> None:
+    if value.lower() not in ("true", "on", "1", "false", "off", "0"):
+        raise SyntaxProblem(f"{name} requires a Boolean value")
+
+
 def _options(cursor: Cursor) -> dict[str, str]:
     found: dict[str, str] = {"format": "text"}
     cursor.accept("with")
     if cursor.accept_op("("):
         while True:
             name = cursor.take().value
-            if name not in _OPTIONS:
+            if name not in (*_OPTIONS, "freeze"):
                 raise SyntaxProblem(f'option "{name}" not recognized')
             token = cursor.peek()
             value = "true"
             if token is not None and not token.is_op(",", ")"):
                 value = cursor.take().value
-            found[name] = value
+            if name == "freeze":  # rows are never frozen here, nor need to be
+                _check_switch(name, value)
+            else:
+                found[name] = value
             if not cursor.accept_op(","):
                 break
         cursor.expect_op(")")

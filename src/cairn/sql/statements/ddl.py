@@ -178,6 +178,12 @@ def _add_columns(cursor: Cursor) -> Make:
     while cursor.accept("add"):
         word = cursor.accept_one("constraint", "primary", "unique", "check", "foreign")
         if word is not None:
+            following = cursor.peek(1)
+            if word == "primary" or (following is not None and following.is_word("primary")):
+                raise Unsupported(
+                    "a primary key cannot be added to a table: it tells where each row is stored",
+                    hint="declare it in CREATE TABLE; for pgbench see docs/reference/clients.md",
+                )
             raise Unsupported(f"ALTER TABLE _ ADD {word.upper()} is not supported")
         cursor.accept("column")
         quiet = cursor.accept("if", "not", "exists")

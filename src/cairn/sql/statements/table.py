@@ -293,13 +293,26 @@ def _table_clause(cursor: Cursor, definition: Definition, tail: Tail) -> bool:
         definition.tier = cursor.name()
         return True
     if cursor.accept("with"):
-        raise InvalidTableDefinition("table engine memtx does not support options")
+        if not cursor.looking_at_op("(") or not _is_fill_factor(cursor):
+            raise InvalidTableDefinition("table engine memtx does not support options")
+        tail.notices.append("fillfactor is ignored: pages are filled as rows come")
+        return True
     if cursor.accept("partition", "by"):
         cursor.name()
         cursor.skip_parens()
         tail.notices.append("PARTITION BY is ignored: rows are placed by DISTRIBUTED BY")
         return True
     return read_tail(cursor, tail)
+
+
+def _is_fill_factor(cursor: Cursor) -> bool:
+    """`(fillfactor = 100)`, as pgbench and dumps of PostgreSQL write it."""
+    cursor.expect_op("(")
+    if not cursor.accept("fillfactor") or not cursor.accept_op("="):
+        return False
+    if not 10 <= cursor.number() <= 100:
+        raise InvalidTableDefinition("fillfactor must be between 10 and 100", sqlstate="22023")
+    return cursor.accept_op(")")
 
 
 def _check_table(

@@ -1,0 +1,1 @@
+"""EXPLAIN: a plan as people and drivers read it."""

@@ -1,0 +1,207 @@
+"""The tree of a plan. Above a `motion` is what the asker does, below it what each owner does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from cairn.sql.bind.dml import BoundChange, BoundInsert
+from cairn.sql.explain.expressions import Words
+from cairn.sql.explain.nodes import Node, chained
+from cairn.sql.ir import (
+    Again,
+    Derived,
+    Expr,
+    Gathered,
+    Join,
+    Query,
+    Recursion,
+    Rel,
+    Scan,
+    Select,
+    SetOp,
+    Values,
+)
+from cairn.sql.plans import (
+    Fragment,
+    GlobalWrite,
+    InsertSelect,
+    KeyedWrite,
+    Plan,
+    PointRead,
+    ReadPlan,
+    Returning,
+    ScatterRead,
+    ScatterWrite,
+    Step,
+)
+
+#: Where a part of a plan is done: words for the text, facts for JSON.
+Where = tuple[str, dict[str, Any]]
+Wheres = Callable[[Any], Where]
+
+
+def nowhere(part: Any) -> Where:
+    """For a plan without a cluster."""
+    return "", {}
+
+
+class Tree:
+    """Makes the nodes. `paths` tells how each relation is read, `where` who does which part."""
+
+    def __init__(self, paths: Mapping[int, str], where: Wheres) -> None:
+        self._paths, self._where = paths, where
+        self._words = Words()
+        self._fragments: Sequence[Fragment] = ()
+
+    def statement(self, plan: Plan, bound: Any) -> Node:
+        if isinstance(plan, Returning):
+            plan = plan.write
+        if isinstance(bound, BoundInsert):
+            return self._insert(plan, bound)
+        if isinstance(bound, BoundChange):
+            return self._change(plan, bound)
+        assert isinstance(plan, (PointRead, ScatterRead))
+        return self.read(plan)
+
+    # --- reads ------------------------------------------------------------------------------------
+
+    def read(self, plan: ReadPlan) -> Node:
+        if isinstance(plan, PointRead):
+            self._words.learn(plan.query)
+            assert plan.query is not None
+            root = self._query(plan.query)
+            words, facts = self._where(plan)
+            root.text += words
+            root.facts.update(facts)
+            return root
+        around, self._fragments = self._fragments, plan.fragments
+        self._words.learn(plan.merged, [each.block for each in plan.fragments])
+        assert plan.merged is not None
+        root = self._query(plan.merged)
+        self._fragments = around
+        root.below += [self._step(step) for step in plan.steps]
+        return root
+
+    def _step(self, step: Step) -> Node:
+        return Node(f"subquery first (${step.number}):", {}, [self.read(step.plan)])
+
+    def _motion(self, fragment: Fragment) -> Node:
+        words, facts = self._where(fragment)
+        around, self._fragments = self._fragments, ()
+        self._words.learn(fragment.block)
+        below = self._query(fragment.block, self._words.names_of(fragment.block))
+        self._fragments = around
+        return Node(f"motion [policy: full]{words}", {"Policy": "full", **facts}, [below])
+
+    def _query(self, query: Query, names: Sequence[str] = ()) -> Node:
+        match query:
+            case Values():
+                return self._values(query.rows)
+            case SetOp():
+                word = "recursive " if isinstance(query, Recursion) else ""
+                both = [self._query(query.left), self._query(query.right)]
+                return Node(f"{word}{query.op.lower()}", {}, both)
+            case Select():
+                return self._select(query, names)
+
+    def _values(self, rows: Sequence[Sequence[Expr]]) -> Node:
+        shown = [", ".join(self._words.expr(cell) for cell in row) for row in rows]
+        return Node("values", {}, [Node(f"value row (data=ROW({cells}))") for cells in shown])
+
+    def _select(self, query: Select, names: Sequence[str]) -> Node:
+        expr = self._words.expr
+        found: list[Node] = []
+        if query.limit is not None:
+            found.append(Node(f"limit {expr(query.limit).partition('::')[0]}"))
+        if query.order:
+            shown = (expr(each.expr) + (" desc" if each.desc else "") for each in query.order)
+            found.append(Node(f"order by ({', '.join(shown)})"))
+        names = names or [item.name for item in query.items]
+        items = ", ".join(
+            f'{expr(item.expr)} -> "{name}"' for item, name in zip(query.items, names, strict=True)
+        )
+        found.append(Node(f"projection ({'distinct ' if query.distinct else ''}{items})"))
+        if query.having is not None:
+            found.append(Node(f"having ({expr(query.having)})"))
+        if query.group:
+            found.append(Node(f"group by ({', '.join(map(expr, query.group))})"))
+        return self._filtered(found, query.source, query.where)
+
+    def _filtered(self, found: list[Node], source: Rel | None, where: Expr | None) -> Node:
+        """What stands above, then the condition, then where the rows come from."""
+        if where is not None:
+            found.append(Node(f"selection ({self._words.expr(where)})"))
+        asked = self._words.take_subqueries()
+        lowest = found[-1]
+        if source is not None:
+            found.append(self._source(source))
+        lowest.below += [Node("subquery:", {}, [self._query(each)]) for each in asked]
+        return chained(*found)
+
+    def _source(self, source: Rel) -> Node:
+        match source:
+            case Scan(table=table, alias=alias, rel=rel):
+                way = self._paths.get(rel, "")
+                shown = f' -> "{alias}"' if alias != table.name else ""
+                facts = {"Relation Name": table.name, "Alias": alias}
+                return Node(f'scan "{table.name}"{shown}{way}', facts | _path(way))
+            case Gathered(index=index):
+                return self._motion(self._fragments[index])
+            case Derived(query=query, alias=alias):
+                return Node(f'scan "{alias}"', {"Alias": alias}, [self._query(query)])
+            case Again(alias=alias):
+                return Node(f'scan "{alias}" of the last round', {"Alias": alias})
+            case Join(kind=kind, left=left, right=right, on=on):
+                condition = self._words.expr(on) if on is not None else "true::bool"
+                word = "join" if kind == "inner" else f"{kind} join"
+                asked = self._words.take_subqueries()
+                both = [self._source(left), self._source(right)]
+                both += [Node("subquery:", {}, [self._query(each)]) for each in asked]
+                return Node(f"{word} on ({condition})", {}, both)
+
+    # --- writes -----------------------------------------------------------------------------------
+
+    def _insert(self, plan: Plan, bound: BoundInsert) -> Node:
+        table = bound.table
+        words, facts = self._where(plan)
+        root = Node(f'insert into "{table.name}" on conflict: {bound.on_conflict}{words}', facts)
+        read = plan.read if isinstance(plan, (InsertSelect, GlobalWrite)) else None
+        if read is not None:
+            rows = self.read(read)
+        elif bound.rows is not None:
+            rows = self._values(bound.rows)
+        else:
+            assert bound.query is not None
+            self._words.learn(bound.query)
+            rows = self._query(bound.query)
+        return chained(root, rows) if table.is_global else chained(root, _by_bucket(table), rows)
+
+    def _change(self, plan: Plan, bound: BoundChange) -> Node:
+        table = bound.scan.table
+        is_scatter = isinstance(plan, ScatterWrite)
+        done: BoundChange = plan.fragment.block if isinstance(plan, ScatterWrite) else bound
+        self._words.learn((done.source, done.where, *(each for _, each in done.sets or ())))
+        text = f'delete from "{table.name}"'
+        if done.sets is not None:
+            expr, columns = self._words.expr, table.columns
+            sets = ", ".join(f'"{columns[at].name}" = {expr(each)}' for at, each in done.sets)
+            text = f'update "{table.name}" ({sets})'
+        words, facts = self._where(plan)
+        root = Node(text + words, facts)
+        if isinstance(plan, KeyedWrite):
+            self._words.take_subqueries()
+            return chained(root, _by_bucket(table), self.read(plan.read))
+        root = self._filtered([root], done.source, done.where)
+        if is_scatter and isinstance(plan, ScatterWrite):
+            root.below += [self._step(step) for step in plan.steps]
+        return root
+
+
+def _by_bucket(table: Any) -> Node:
+    refs = ", ".join(f'ref("{name}")' for name in table.sharding.columns)
+    return Node(f"motion [policy: segment([{refs}])]", {"Policy": "segment"})
+
+
+def _path(way: str) -> dict[str, str]:
+    return {"Access": way.removeprefix(" by ")} if way else {}

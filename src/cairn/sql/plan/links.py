@@ -1,0 +1,123 @@
+"""Rows of two tables whose distribution keys are equal lie in one bucket: told to SQLite.
+
+It follows from the condition of the join, but SQLite cannot know it. With it an owner finds the
+partner of a row by its primary key, which begins with the bucket; without it, it looks through all
+of its buckets, or builds an index for every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from cairn.model.schema import BUCKET_COLUMN
+from cairn.sql.bind.dml import BoundChange
+from cairn.sql.ir import (
+    BUCKET_AT,
+    Call,
+    Col,
+    Derived,
+    Expr,
+    Join,
+    Rel,
+    Scan,
+    Select,
+    SubQuery,
+    conjunction,
+    conjuncts,
+    rewrite,
+)
+from cairn.sql.plan.locality import bare_classes, colocated, source_locality
+from cairn.sql.typing_rules import B, I
+
+
+def linked(query: Select) -> Select:
+    """A block of the owners, with the buckets of its tables compared where their keys are."""
+    return _select(query, [])
+
+
+def linked_change(bound: BoundChange) -> BoundChange:
+    holds = conjuncts(bound.where)
+    scans = _scans(bound.source)
+    more = [
+        link
+        for at, scan in enumerate(scans)
+        if (link := _link(scan, scans[:at], holds)) is not None
+    ]
+    where = conjunction([*(_inside(each, scans) for each in holds), *more])
+    sets = bound.sets
+    if sets is not None:
+        sets = tuple((at, _inside(expr, scans)) for at, expr in sets)
+    return replace(bound, where=where, sets=sets)
+
+
+def _select(query: Select, around: list[Scan]) -> Select:
+    holds = conjuncts(query.where)
+    own = _scans(query.source)
+    source = _source(query.source, holds)
+    # Of tables around this block only those count that its own WHERE names.
+    more = [link for scan in own if (link := _link(scan, around, holds)) is not None]
+    known = [*around, *own]
+    changed: Select = replace(
+        query,
+        items=_inside(query.items, known),
+        source=source,
+        where=conjunction([*(_inside(each, known) for each in holds), *more]),
+        having=_inside(query.having, known),
+    )
+    return changed
+
+
+def _inside(node: Any, around: list[Scan]) -> Any:
+    """Sub-queries that ask once for each row around them; IN is asked once for all rows."""
+
+    def change(each: Any) -> Any:
+        if isinstance(each, SubQuery) and isinstance(each.query, Select) and each.kind != "in":
+            return replace(each, query=_select(each.query, around))
+        return None
+
+    return node if node is None else rewrite(node, change)
+
+
+def _source(source: Rel | None, holds: list[Expr]) -> Rel | None:
+    if isinstance(source, Derived) and isinstance(source.query, Select):
+        return replace(source, query=_select(source.query, []))
+    if not isinstance(source, Join):
+        return source
+    left = _source(source.left, holds)
+    right = _source(source.right, holds if source.kind == "inner" else [])
+    assert left is not None and right is not None
+    on = conjuncts(source.on)
+    usable = holds + on if source.kind == "inner" else on
+    if source.kind != "full":
+        left_scans = _scans(source.left)
+        links = (_link(scan, left_scans, usable) for scan in _scans(source.right))
+        on = [*on, *(link for link in links if link is not None)]
+    return Join(source.kind, left, right, conjunction(on))
+
+
+def _scans(source: Rel | None) -> list[Scan]:
+    """Sharded tables that are joined here; not those below derived ones."""
+    match source:
+        case Scan(table=table):
+            return [] if table.is_global else [source]
+        case Join(left=left, right=right):
+            return [*_scans(left), *_scans(right)]
+    return []
+
+
+def _link(scan: Scan, others: Iterable[Scan], holds: list[Expr]) -> Expr | None:
+    """That the buckets are equal, when a condition makes the keys equal."""
+    mine = source_locality(scan, [])
+    classes = bare_classes(holds)
+    for other in others:
+        theirs = source_locality(other, [])
+        if mine is None or theirs is None or not colocated(mine, theirs, classes):
+            continue
+        return Call(B, "=", (_bucket(scan), _bucket(other)))
+    return None
+
+
+def _bucket(scan: Scan) -> Col:
+    return Col(I, scan.rel, BUCKET_AT, BUCKET_COLUMN, nullable=False)
