@@ -15,7 +15,7 @@ PORT    ?= 4327
 export PYTHONDONTWRITEBYTECODE=
 
 .PHONY: setup demo demo-core demo-check test test-all check sim sim-mutants chaos fuzz bench bench-raft \
-        bench-cluster bench-growing bench-sql bench-clients bench-spark dist
+        bench-cluster bench-growing bench-sql bench-clients bench-spark profile dist
 
 setup: $(VENV)/.dev
 	@$(BIN)/python -m compileall -q src
@@ -36,6 +36,11 @@ $(VENV)/.spark: requirements/spark.txt $(VENV)/.dev
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 $(VENV)/.browser: requirements/browser.txt $(VENV)/.dev
 	$(BIN)/pip install -q --require-hashes -r requirements/browser.txt
+	touch $@
+
+# Sampling needs the right to look into other processes of the same user.
+$(VENV)/.profile: requirements/profile.txt $(VENV)/.dev
+	$(BIN)/pip install -q --require-hashes -r requirements/profile.txt
 	touch $@
 
 demo: setup $(VENV)/.spark
@@ -104,6 +109,10 @@ bench-clients: setup
 
 bench-spark: setup $(VENV)/.spark
 	$(BIN)/python bench/spark.py
+
+# Where the CPU of reads, writes, COPY and scans goes: SECONDS and ROWS change the loads.
+profile: setup $(VENV)/.profile $(VENV)/.spark
+	$(BIN)/python bench/profile.py
 
 dist: setup
 	$(BIN)/pip wheel -q --no-deps --no-build-isolation -w dist .

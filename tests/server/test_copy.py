@@ -10,7 +10,7 @@ import pytest
 
 from cairn.model.buckets import bucket_of
 from cairn.model.values import ColumnType
-from cairn.server.session.copying import CHUNK_ROWS
+from cairn.server.scan.chunk_size import SMALL_ROWS
 from tests.cluster.harness import PASSWORD, Cluster
 
 pytestmark = pytest.mark.cluster
@@ -161,11 +161,11 @@ def test_a_copy_that_fails_late_says_how_many_rows_are_stored(
 ) -> None:
     connection.execute("CREATE TABLE late (id INT PRIMARY KEY, s TEXT) DISTRIBUTED BY (id)")
     try:
-        data = "".join(f"{n}\trow {n}\n" for n in range(3 * CHUNK_ROWS // 2)) + "17\tagain\n"
+        data = "".join(f"{n}\trow {n}\n" for n in range(3 * SMALL_ROWS // 2)) + "17\tagain\n"
         with pytest.raises(psycopg.errors.UniqueViolation) as told:
             copy_in(connection, "COPY late FROM STDIN", data)
         [(stored,)] = connection.execute("SELECT count(*) FROM late").fetchall()
-        assert 0 < int(str(stored)) < 3 * CHUNK_ROWS // 2
+        assert 0 < int(str(stored)) < 3 * SMALL_ROWS // 2
         assert f"{stored} rows that came before are stored" in str(told.value.diag.message_hint)
     finally:
         connection.execute("DROP TABLE late")

@@ -352,6 +352,9 @@ class WriterThread:
                 self._tell(self._fail, problem)
                 return
             self._tell(self._finished, jobs)
+            # Not kept until the next work comes: rows of a bulk are dear to free in their order
+            # on disk, and whoever made them frees them in the order in which they were made.
+            del work, step, jobs
 
     def _run_group(self, jobs: list[Job]) -> None:
         self._is_full = False

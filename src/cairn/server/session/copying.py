@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from cairn.pgwire.copy import CopyFormat, CopyParser
 from cairn.pgwire.copy_out import copy_encoder, header_line
 from cairn.pgwire.requests import CopyData, CopyDone, CopyFail
 from cairn.server.scan import arrow, scans
+from cairn.server.scan.chunk_size import SMALL_ROWS, ChunkSize
 from cairn.server.scan.copy_rows import Fields, RowMaker, find_bad_line, insert_sql, is_required
 from cairn.server.scan.statement import LinesAsked
 from cairn.sql import plans
@@ -27,8 +29,6 @@ from cairn.sql.typing_rules import POSTGRES_NAMES
 if TYPE_CHECKING:
     from cairn.server.session.session import Session
 
-CHUNK_ROWS = 60_000  # neighbours by bucket share pages: fewer of them are written twice
-CHUNK_BYTES = 8 * 1024 * 1024
 PIECE_BYTES = 64 * 1024  # read in one go: what fits the processor's cache is read twice as fast
 
 
@@ -139,6 +139,7 @@ class CopyIn:
         self._arrived: list[list[Any]] = []  # the same rows as they came
         self._held = 0  # how many they are
         self._bytes = 0  # the same as they came
+        self._size = ChunkSize(len(plan.table.columns))
         self._count = 0  # rows stored
         self._writing: asyncio.Task[int] | None = None
         self._sql = ""
@@ -212,15 +213,15 @@ class CopyIn:
 
     async def _add(self, rows: list[Any], size: int) -> None:
         self._bytes += size
-        for at in range(0, len(rows), CHUNK_ROWS):
-            part = rows if len(rows) <= CHUNK_ROWS else rows[at : at + CHUNK_ROWS]
+        for at in range(0, len(rows), SMALL_ROWS):
+            part = rows if len(rows) <= SMALL_ROWS else rows[at : at + SMALL_ROWS]
             self._held += len(part)
             self._arrived.append(part)
             if self._sql:
                 put_by_bucket(part, self._rows)
             else:
                 self._rows[0] += part
-            if self._held >= CHUNK_ROWS or self._bytes >= CHUNK_BYTES:
+            if self._size.is_enough(self._held, self._bytes):
                 await self._write()
 
     async def _read(self, read: Sequence[Fields]) -> list[Any]:
@@ -259,6 +260,7 @@ class CopyIn:
                 continue
             values, fit = next(made, []), fitter(column.type, column.sizes)
             found.append(values if fit is None else [v if v is None else fit(v) for v in values])
+            self._bytes += sum(len(v) for v in values if isinstance(v, str | bytes))
         return found
 
     async def _numbers(self, start: int, count: int) -> list[int]:
@@ -307,10 +309,20 @@ class CopyIn:
         executor, context = self._session.face.executor, self._session.running_context()
         plan = insert.plan
         if isinstance(plan, plans.PointWrite | plans.ShardedInsert | plans.InsertSelect):
-            return await executor.writes.insert_rows(
+            begun, before = time.monotonic(), self._last_record()
+            count = await executor.writes.insert_rows(
                 plan.table, plan.tier, self._sql, chunk, context, is_bulk=True
             )
+            is_here = len(executor.reads.routes.all_ranges(plan.tier)) == 1
+            is_alone = is_here and self._last_record() == before + 1
+            self._size.stored(count, time.monotonic() - begun, is_alone=is_alone)
+            return count
         if not isinstance(plan, plans.GlobalWrite):
             raise Unsupported("COPY into this table is not supported")
         rows: list[Sequence[Any]] = [insert.start(values) for values in chunk[0]]
         return await executor.global_writes.insert(plan, rows, context)
+
+    def _last_record(self) -> int:
+        """Of this instance's own: each statement that changes rows here leaves one."""
+        data = self._session.face.instance.data
+        return data.vclock.get(data.store.origin, 0)
