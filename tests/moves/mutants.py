@@ -11,7 +11,7 @@ STEPS, DECIDE, DELTA = "moves/steps.py", "moves/decide.py", "moves/delta.py"
 IN, OUT = "storage/moving_in.py", "storage/moving_out.py"
 STORE, COPY = "storage/data_store.py", "storage/full_copy.py"
 MOVING, EXECUTION, DISPATCH = (
-    "node/rows/moving.py",
+    "node/rows/moves/moving.py",
     "node/statements/execution.py",
     "node/statements/writing.py",
 )
@@ -101,7 +101,7 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
         *("hand-over", "moves: only the target's master has the last rows", MOVING),
         *(
-            "            await self._held_by_those_who_count(lsn, epoch)\n            first =",
+            "            await self._held.by_those_who_count(lsn, epoch)\n            first =",
             "            first =",
         ),
         SIM + "a_range_is_handed_over_only_when_the_target_s_replica_has_it",
@@ -258,12 +258,12 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
     ),
     (
         *("drop", "moves: a move is done before the drop is safe", MOVING),
-        *("        await self._held_by_those_who_count(0, epoch)\n", ""),
+        *("        await self._held.by_those_who_count(0, epoch)\n", ""),
         SIM + "a_move_is_done_only_when_the_source_s_replica_has_dropped_the_rows",
     ),
     (
         *("sweep", "moves: nobody looks for rows that belong to others", MOVING),
-        *("        self._sweep_if_due()\n", ""),
+        *("        self._sweeping.follow()\n", ""),
         SIM + "a_master_that_starts_sweeps_rows_that_its_replicaset_does_not_own",
     ),
     (

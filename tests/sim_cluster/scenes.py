@@ -30,7 +30,7 @@ def world_of(*names: str, factor: int = 1, mode: str = "async", seed: int = 1) -
 def answer_anew(instance: Instance) -> None:
     """Peers are answered by the functions that it has now: a test has replaced some."""
     instance._calls = instance._peer_calls()
-    instance.peers.handlers.update(handlers(instance._calls, instance.check_peer))
+    instance.peers.handlers.update(handlers(instance._calls, instance.guard.check))
 
 
 async def founded(world: World) -> None:

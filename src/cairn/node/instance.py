@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from cairn.model import backups, ops
-from cairn.model.errors import CairnError, NotSent, PeerRefused
+from cairn.model.errors import PeerRefused
 from cairn.model.moves import MoveReport
 from cairn.model.rpc import (
     BlockRequest,
@@ -45,15 +45,17 @@ from cairn.model.topology import Grade, Position
 from cairn.model.topology import Instance as InstanceRow
 from cairn.model.unexpected import owned
 from cairn.model.watched import SignalRequest, WatchRequest
-from cairn.net.handshake import Identity, Refused
+from cairn.net.handshake import Identity
 from cairn.net.link import Link
 from cairn.net.peers import Peers
+from cairn.node.beat import Beat
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.leader import Leader
 from cairn.node.consensus.proposals import Proposer
 from cairn.node.consensus.quorum import Voters
 from cairn.node.consensus.raft_runner import LOG_BYTES_MAX, LOG_ENTRIES_MAX, RaftRunner
 from cairn.node.peer_calls import PeerCall, Right, handlers
+from cairn.node.peer_guard import PeerGuard
 from cairn.node.rows.backups import Backups
 from cairn.node.rows.ballots import BallotRequest
 from cairn.node.rows.copies import CopyRequest
@@ -61,8 +63,9 @@ from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.health import CompareRequest, Health
 from cairn.node.rows.leases import LeaseGiver, LeaseHolder
 from cairn.node.rows.local_tables import LocalTables
-from cairn.node.rows.mesh import BEAT_S
-from cairn.node.rows.moving import DeltaRequest, Moving
+from cairn.node.rows.moves.giving import DeltaRequest, Giving
+from cairn.node.rows.moves.held import Held
+from cairn.node.rows.moves.moving import Moving
 from cairn.node.rows.replication import Replication
 from cairn.node.runtime import Runtime, spawn, timestamp
 from cairn.node.statements.block_owner import BlockOwner
@@ -144,6 +147,7 @@ class Instance:
             ).items()
         }
         self.state.joined_at = store.get("joined_at", 0)
+        self.guard = PeerGuard(identity, self.state)
         index, term = store.applied
         self.state.reload(Position(term, index))
         self.exit_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -187,13 +191,14 @@ class Instance:
             on_beat=self._on_beat,
         )
         acks = self.replication.acks
+        self.giving = Giving(self.name, self.state, self.data, acks, self.lease)
         self.moving = Moving(
             self.name,
             self.state,
             peers,
             self.data,
-            acks,
-            self.lease,
+            Held(self.name, self.state, self.data, acks),
+            self.giving,
             self.leader,
             runtime.free_bytes,
         )
@@ -211,8 +216,7 @@ class Instance:
             runtime,
             self.backups,
         )
-        self._told_stopped: tuple[str, ...] = ()
-        self._told_damage = False
+        self.beat = Beat(self.name, self.local, self.leader, self.moves_shown, self.backups)
         self._offline: Set[int] = frozenset()  # raft_ids, as of the last change
         self._led_by = 0
         self.witnesses = Witnesses(self.name, self.state, peers)
@@ -240,7 +244,7 @@ class Instance:
         self.on_goodbye: list[Callable[[], Awaitable[None]]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._calls = (*also, *self._peer_calls())
-        peers.serve(handlers(self._calls, self.check_peer), self._gatekeeper)
+        peers.serve(handlers(self._calls, self.guard.check), self.guard.admit)
 
     def _open_data(self) -> DataPlane:
         path = self.store.path.with_name("data.db")
@@ -385,6 +389,7 @@ class Instance:
         self.backups.close()
         self.data.close()
         self.moving.close()
+        self.giving.close()
         self.replication.close()
         self.state.close()
         self.data.store.close()
@@ -459,29 +464,7 @@ class Instance:
         self._offline = offline.keys()
 
     def _on_beat(self) -> None:
-        """Once a second: links are shown, and what is wrong with them is told to the leader."""
-        links = self.replication.follower.links
-        self.local.write_links(links, self.replication.relay.sent)
-        self.moves_shown.beat()
-        self.backups.drop_idle()
-        stopped = tuple(
-            f"{self.name} stopped following {link.upstream}: {link.problem}"
-            for _, link in sorted(links.items())
-            if link.state == "stopped"
-        )
-        if stopped or self._told_stopped:
-            self._told_stopped = stopped
-            spawn(self._report("report_links", LinkReport(self.name, stopped)), "link report")
-        damage = self.health.report()
-        if damage.problems or self._told_damage:
-            self._told_damage = bool(damage.problems)
-            spawn(self._report("report_damage", damage), "damage report")
-
-    async def _report(self, method: str, report: LinkReport | DamageReport) -> None:
-        try:
-            await self.leader.ask(method, report, Empty, BEAT_S)
-        except CairnError as problem:
-            log.debug("%s: the leader was not told: %s", method, problem)
+        self.beat.tell(self.replication, self.health)
 
     def _on_role(self) -> None:
         core = self.runner.core
@@ -528,7 +511,7 @@ class Instance:
             PeerCall("ballot", BallotRequest, replication.ballots.answer, rows),
             PeerCall("subscribe", Subscribe, replication.relay.subscribe, rows),
             PeerCall("copy_rows", CopyRequest, replication.copies.give, rows),
-            PeerCall("move_delta", DeltaRequest, self.moving.handle_delta, rows),
+            PeerCall("move_delta", DeltaRequest, self.giving.handle_delta, rows),
             PeerCall("read_rows", ReadRequest, self.execution.handle_read, rows, sees_link=True),
             PeerCall("read_more", ReadMore, self.execution.handle_more, rows),
             PeerCall("write_rows", WriteRequest, self.execution.write, rows),
@@ -548,40 +531,6 @@ class Instance:
         answer = next(call.answer for call in self._calls if call.name == method)
         found = answer(body)
         return await found if isinstance(found, Awaitable) else found
-
-    def _gatekeeper(self, who: Identity) -> Refused | None:
-        """A raft_id of this cluster without a row was expelled: it is told so, and stops."""
-        cluster = self.state.cluster
-        if not who.raft_id or who.cluster_uuid != cluster.cluster_uuid:
-            return None
-        if cluster.problems:
-            return None  # a row that cannot be read is no proof that there is none
-        row = cluster.by_raft_id(who.raft_id)
-        if row is None and who.raft_id <= cluster.last_raft_id:
-            return Refused(f"instance {who.raft_id} was expelled from the cluster", expelled=True)
-        if row is not None and row.uuid != who.instance_uuid:
-            return Refused(f"raft_id {who.raft_id} belongs to another instance")
-        return None
-
-    def check_peer(self, link: Link, right: Right) -> None:
-        """May the peer of this link ask for what takes this right?
-
-        Who it is rests on the service password: whoever knows it can claim to be any member. One
-        that was admitted a moment ago speaks Raft before its row is here; for rows it comes again.
-        """
-        peer, cluster = link.peer, self.state.cluster
-        if link.known_in is cluster:
-            return  # looked up in this very picture
-        if peer is None or not peer.raft_id or peer.cluster_uuid != self.identity.cluster_uuid:
-            raise PeerRefused("only members of the cluster may ask for this")
-        if right is Right.RAFT or cluster.problems:
-            return
-        row = cluster.by_raft_id(peer.raft_id)
-        if row is None:
-            raise NotSent(f"instance {peer.raft_id} is not known here as a member")
-        if row.uuid != peer.instance_uuid:
-            raise PeerRefused(f"raft_id {peer.raft_id} belongs to another instance")
-        link.known_in = cluster
 
     async def _wait_index(self, request: WaitIndexRequest) -> IndexResponse:
         await self.runner.wait_applied(request.index, request.timeout_s)

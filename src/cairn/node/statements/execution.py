@@ -43,7 +43,7 @@ from cairn.net.link import Link
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.leases import LeaseHolder
-from cairn.node.rows.moving import Moving
+from cairn.node.rows.moves.moving import Moving
 from cairn.node.rows.replication import Replication
 from cairn.node.runtime import spawn
 from cairn.node.statements.open_reads import OpenRead, OpenReads

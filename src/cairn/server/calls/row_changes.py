@@ -108,7 +108,7 @@ async def rows_at(caller: Caller, name: str, at: str, low: int, high: int) -> An
 
     def check() -> None:
         execution.check_lease()
-        if not instance.moving.has_rows(low, high):
+        if not instance.giving.has_rows(low, high):
             raise NotOwner(f"buckets {low} to {high} do not all belong to this replicaset")
 
     check()

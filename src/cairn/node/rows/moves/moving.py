@@ -1,8 +1,7 @@
-"""Moves of buckets, as the instances carry them out: a source answers, a target pulls, old rows go.
+"""What an instance does for each move: a target's master pulls deltas, a source's drops old rows.
 
-Each instance acts on what it has applied. The target's master pulls deltas from the source's
-master; the source's master drops the old rows once the target owns the range. What was reached is
-told to the leader, again and again, and is durable only in the row log.
+Each instance acts on what it has applied. What was reached is told to the leader, again and again,
+and is durable only in the row log.
 """
 
 from __future__ import annotations
@@ -15,60 +14,39 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.errors import CairnError, NoMaster, NotOwner, TimedOut
-from cairn.model.moves import END, TAKES, Amount, Mark, Move, MovePart, MoveReport, Phase, Stamp
-from cairn.model.records import Vclock
+from cairn.model.errors import CairnError, NoMaster
+from cairn.model.moves import END, TAKES, Move, MovePart, MoveReport, Phase
 from cairn.model.rpc import Empty
-from cairn.model.spans import Ranges, merged, subtract
-from cairn.model.topology import BucketState, Grade
 from cairn.moves.delta import Delta, MoveMustRestart, MoveRefused, Progress
 from cairn.moves.seen import Rate
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.leader import Leader
-from cairn.node.rows.acknowledgements import Acknowledgements
 from cairn.node.rows.data_plane import DataPlane
-from cairn.node.rows.leases import LeaseHolder
+from cairn.node.rows.moves.giving import DELTA_BYTES, DeltaRequest, Giving
+from cairn.node.rows.moves.held import Held
+from cairn.node.rows.moves.sweeping import Sweeping
 from cairn.node.runtime import spawn
-from cairn.node.waiting import signalled, until
+from cairn.node.waiting import signalled
 from cairn.storage.moving_in import (
     begin,
-    behind,
-    drop_some,
     progress_of,
-    sweep_some,
     take,
     write_part,
 )
-from cairn.storage.moving_out import MoveReader
 
 log = logging.getLogger("cairn.moves")
 
-DELTA_BYTES = 1024 * 1024
 GENTLE_BYTES = 32 * 1024  # with a limit on rows per second: nobody waits long behind a delta
-DROP_ROWS = 1_000
 NEAR_RECORDS = 100
 LOOK_S = 0.1  # between two questions once everything is copied
 REPORT_S = 0.5
 RETRY_S = 0.5
 FROZEN_RETRY_S = 0.02  # statements wait, and a freeze is ended after half a second
-HELD_S = 0.25  # shorter than a freeze: the leader hears in it whom it waits for
 ATTEMPTS_MAX = 10
 SPARE_BYTES = 32 * 1024 * 1024  # never filled by moves: clients and Raft write too
 ON_DISK = 3  # a value that is copied is in its table, in the row log and in the write-ahead log
 ROWS_PER_S = 20_000  # of one move, unless `rebalance_rows_per_s` says otherwise; 0: no limit
-DROP_DELAY_S = 5.0  # old rows stay so long, for whoever still reads them
-
-
-class DeltaRequest(msgspec.Struct, frozen=True):
-    """What follows a position of the target's; with `is_begin`, only where to begin."""
-
-    move: int
-    at: Stamp = {}
-    after: Mark = ()
-    frozen_at: int = 0  # answer from behind this freeze
-    max_bytes: int = DELTA_BYTES
-    is_begin: bool = False
 
 
 class _Hopeless(MoveRefused):
@@ -84,24 +62,18 @@ class Moving:
         state: GlobalState,
         peers: Peers,
         data: DataPlane,
-        acks: Acknowledgements,
-        lease: LeaseHolder,
+        held: Held,
+        giving: Giving,
         leader: Leader,
         free_bytes: Callable[[], int],
     ) -> None:
-        self._name, self._state, self._peers = name, state, peers
-        self._data, self._acks, self._lease = data, acks, lease
+        self._name, self._state, self._peers, self._data = name, state, peers, data
+        self._held, self._giving, self._sweeping = held, giving, Sweeping(name, state, data)
         self._leader, self._free_bytes = leader, free_bytes
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
-        self._reader: MoveReader | None = None
-        self._reading = asyncio.Lock()
         self._told: dict[int, float] = {}  # when the leader was last told of a move
         self._ended: set[int] = set()  # moves of which nothing is left to be noted here
-        self._due: dict[int, float] = {}  # when the old rows of a move may go
-        self._swept = -1  # the epoch in which rows of others were last looked for
-        self._is_involved = False  # in a move that is open
-        self._sweeping: asyncio.Task[None] | None = None
         self.reports: dict[int, MoveReport] = {}  # what this instance says of its own moves
         self._rates: dict[int, Rate] = {}
         self.taken_rows = self.taken_bytes = 0  # copied since the start, by all moves
@@ -109,10 +81,7 @@ class Moving:
     def close(self) -> None:
         for task in self._tasks.values():
             task.cancel()
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-        if self._reader is not None:
-            self._reader.close()
+        self._sweeping.close()
 
     def follow(self) -> None:
         """Entries were applied: begin what is ours now, wake what waits for a change."""
@@ -121,7 +90,7 @@ class Moving:
                 task = spawn(self._work(move.id), f"move {move.id}")
                 self._tasks[move.id] = task
                 task.add_done_callback(partial(self._ended_work, move.id))
-        self._sweep_if_due()
+        self._sweeping.follow()
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -216,8 +185,8 @@ class Moving:
             is_near=delta.after == END and delta.lag <= NEAR_RECORDS,
         )
         if delta.is_final:
-            await self._held_by_those_who_count(lsn, epoch)
-            first = await self._stamp_here()
+            await self._held.by_those_who_count(lsn, epoch)
+            first = await self._giving.stamp_here()
             said = msgspec.structs.replace(
                 said,
                 frozen_at=move.frozen_at,
@@ -263,34 +232,6 @@ class Moving:
         """Tables of the catalogue, and the schema version of the last TRUNCATE of each."""
         return {table.id: table.truncated_at for table in self._state.catalog.tables.values()}
 
-    async def _held_by_those_who_count(self, lsn: int, epoch: int) -> None:
-        """Sync: a majority of the recorded members. Async: all that are Online, at least two."""
-        data = self._data
-        lsn = lsn or data.vclock.get(data.store.origin, 0)
-        if data.fence.is_sync:
-            await self._acks.wait_safe(lsn, epoch)
-            return
-        if not await until(lambda: not self._lacking(lsn), HELD_S, 0.002):
-            raise TimedOut(f"waiting for {', '.join(self._lacking(lsn))} to have the rows")
-        if data.fence.epoch != epoch:
-            raise NoMaster("another master was named meanwhile")
-
-    def _lacking(self, lsn: int) -> list[str]:
-        cluster = self._state.cluster
-        missing = self._acks.missing_members(lsn)
-        online = [
-            name
-            for name in missing
-            if (row := cluster.instances.get(name)) is not None
-            and row.current_state.grade is Grade.ONLINE
-        ]
-        me = cluster.instances.get(self._name)
-        replicaset = cluster.replicasets.get(me.replicaset_name) if me is not None else None
-        members = () if replicaset is None else replicaset.members
-        if not online and len(members) - len(missing) < min(2, len(members)):
-            return missing  # the only copy must not be this one
-        return online
-
     async def _clean(self, move: Move) -> float:
         """The move was given up: nothing of it stays here."""
         progress = await self._data.run(lambda: progress_of(self._data.store.connection, move.id))
@@ -311,7 +252,7 @@ class Moving:
         if progress is not None:
             await self._data.run(write("empty"), alone=True)
             lsn = await self._data.run(write("end"))
-        await self._held_by_those_who_count(lsn, epoch)
+        await self._held.by_those_who_count(lsn, epoch)
         await self._report(self._said(move.id, is_empty=True))
         return REPORT_S
 
@@ -329,134 +270,14 @@ class Moving:
         self._ended.add(move.id)
         return 0.0
 
-    # --- the source -----------------------------------------------------------------------------
-
-    async def handle_delta(self, request: DeltaRequest) -> Delta:
-        """Asked by the target's master."""
-        move, epoch = self._checked(request)
-        final: Vclock | None = None
-        if request.frozen_at:
-            store = self._data.store
-            final = await self._data.run(
-                lambda: behind(store, move, request.frozen_at), urgent=True
-            )
-        if request.is_begin:
-            total = await asyncio.to_thread(self._total, move)
-            delta = Delta(epoch, await self._stamp_here(), (), total=total)
-        else:
-            async with self._reading:
-                if self._reader is None:
-                    self._reader = MoveReader(self._data.store.path)
-                delta = await asyncio.to_thread(
-                    self._reader.delta,
-                    move.start,
-                    move.end,
-                    request.at,
-                    request.after,
-                    request.max_bytes,
-                    epoch,
-                )
-        if self._data.fence.is_sync:  # nothing is shown that a failover could take back
-            own = delta.at.get(self._data.store.origin, (0, 0))[0]
-            await self._acks.wait_safe(own, epoch)
-        self._checked(request)
-        is_final = final is not None and delta.after == END and _reaches(delta.at, final)
-        return msgspec.structs.replace(delta, is_final=is_final)
-
-    def _total(self, move: Move) -> Amount | None:
-        """With a reader of its own: the last records of a frozen range do not wait for this."""
-        reader = MoveReader(self._data.store.path)
-        try:
-            return reader.total(move.start, move.end)
-        finally:
-            reader.close()
-
-    def _checked(self, request: DeltaRequest) -> tuple[Move, int]:
-        """Still the master, with a lease, of a replicaset that gives these buckets away."""
-        move = self._state.cluster.moves.get(request.move)
-        me = self._state.cluster.instances.get(self._name)
-        if move is None or me is None or move.source != me.replicaset_name:
-            raise NotOwner("this replicaset does not give these buckets away")
-        if move.phase not in TAKES:
-            raise MoveRefused(f"the move is {move.phase}")
-        fence = self._data.fence
-        if not fence.is_master or not self._lease.is_held(fence.epoch):
-            raise NoMaster("this instance is not the master of its replicaset")
-        return move, fence.epoch
-
     async def _drop(self, move: Move) -> float:
-        """The target owns the range: the old rows go, a few at a time."""
-        delay_s = float(self._state.setting("rebalance_drop_delay", DROP_DELAY_S))
-        loop = asyncio.get_running_loop()
-        due = self._due.setdefault(move.id, loop.time() + delay_s)
-        if loop.time() < due:
-            return min(due - loop.time(), REPORT_S)
         epoch = self._data.fence.epoch
-        lsn = await self._data.run(lambda: drop_some(self._data.store, move, DROP_ROWS))
-        if lsn:
-            return 0.0
-        await self._held_by_those_who_count(0, epoch)
+        pause_s = await self._giving.drop(move)
+        if pause_s is not None:
+            return min(pause_s, REPORT_S)
+        await self._held.by_those_who_count(0, epoch)
         await self._report(self._said(move.id, is_empty=True))
         return REPORT_S
-
-    # --- rows that no move remembers ------------------------------------------------------------
-
-    def _sweep_if_due(self) -> None:
-        """Once in an epoch, and whenever the last move that concerns us has ended."""
-        cluster, fence = self._state.cluster, self._data.fence
-        me = cluster.instances.get(self._name)
-        mine = me.replicaset_name if me is not None else ""
-        before, self._is_involved = (
-            self._is_involved,
-            any(
-                move.is_open and mine in (move.source, move.target)
-                for move in cluster.moves.values()
-            ),
-        )
-        if before and not self._is_involved:
-            self._swept = -1
-        is_at_it = self._sweeping is not None and not self._sweeping.done()
-        if fence.is_master and fence.epoch != self._swept and not is_at_it:
-            self._sweeping = spawn(self._sweep(fence.epoch), "sweep rows of others")
-
-    async def _sweep(self, epoch: int) -> None:
-        while self._data.fence.is_master and self._data.fence.epoch == epoch:
-            foreign = self._foreign()
-            found = await asyncio.to_thread(self._first_of, foreign) if foreign else None
-            if found is None:
-                self._swept = epoch
-                return
-            log.warning("buckets %d–%d belong to others: their rows here are deleted", *found)
-            try:
-                while await self._data.run(
-                    partial(sweep_some, self._data.store, *found, DROP_ROWS)
-                ):
-                    await asyncio.sleep(0)
-            except CairnError as problem:
-                log.info("rows of buckets %d–%d stay for now: %s", *found, problem)
-                await asyncio.sleep(RETRY_S)
-
-    def _foreign(self) -> Ranges:
-        """Buckets of our tier that are at rest with others, if the picture can be read whole."""
-        cluster = self._state.cluster
-        me = cluster.instances.get(self._name)
-        tier = cluster.tiers.get(me.tier) if me is not None else None
-        if me is None or tier is None or cluster.problems:
-            return ()
-        return merged(
-            (row.start, row.end)
-            for row in cluster.tier_buckets(tier.name)
-            if row.owner != me.replicaset_name
-            and row.state is BucketState.ACTIVE
-            and row.move_id is None
-        )
-
-    def _first_of(self, ranges: Ranges) -> tuple[int, int] | None:
-        reader = MoveReader(self._data.store.path)
-        try:
-            return reader.first_of(ranges)
-        finally:
-            reader.close()
 
     def taken_over(self) -> list[Move]:
         """Moves that were handed over to this replicaset, as far as they are remembered."""
@@ -468,23 +289,6 @@ class Moving:
             and move.target == me.replicaset_name
             and move.phase in (Phase.COPIED, Phase.DONE)
         ]
-
-    def has_rows(self, low: int, high: int) -> bool:
-        """Whether all rows of these buckets are here, also of those that were just given away.
-
-        A stream that began before a hand-over still reads the past of them.
-        """
-        now = asyncio.get_running_loop().time()
-        me = self._state.cluster.instances.get(self._name)
-        kept = [
-            (move.start, move.end)
-            for move in self._state.cluster.moves.values()
-            if me is not None
-            and move.source == me.replicaset_name
-            and move.phase is Phase.COPIED
-            and now < self._due.get(move.id, 0.0)
-        ]
-        return not subtract(((low, high),), (*self._data.fence.owned, *kept))
 
     # --- words ----------------------------------------------------------------------------------
 
@@ -499,12 +303,6 @@ class Moving:
         if master is None:
             raise NoMaster(f"replicaset {move.source} has no master")
         return await self._peers.call(master.raft_id, "move_delta", request, Delta, 10.0)
-
-    async def _stamp_here(self) -> Stamp:
-        async with self._reading:
-            if self._reader is None:
-                self._reader = MoveReader(self._data.store.path)
-            return await asyncio.to_thread(self._reader.stamp)
 
     def _said(self, number: int, **fields: Any) -> MoveReport:
         """A report that continues the one before: how far it had come is not forgotten."""
@@ -542,7 +340,3 @@ def _is_empty(progress: Progress, delta: Delta) -> bool:
         return False
     moved = sum(lsn - progress.at.get(origin, (0, 0))[0] for origin, (lsn, _) in delta.at.items())
     return moved < NEAR_RECORDS
-
-
-def _reaches(at: Stamp, vclock: Vclock) -> bool:
-    return all(at.get(origin, (0, 0))[0] >= lsn for origin, lsn in vclock.items())
