@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -15,12 +18,15 @@ from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.acknowledgements import Acknowledgements
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.leases import LeaseHolder
+from cairn.node.waiting import until
 from cairn.storage.moving_in import behind, drop_some
 from cairn.storage.moving_out import MoveReader
 
 DELTA_BYTES = 1024 * 1024
 DROP_ROWS = 1_000
 DROP_DELAY_S = 5.0  # old rows stay so long, for whoever still reads them
+APPLIED_S = 0.1  # the entry of a freeze reaches both masters at nearly the same time
+T = TypeVar("T")
 
 
 class DeltaRequest(msgspec.Struct, frozen=True):
@@ -47,13 +53,13 @@ class Giving:
     ) -> None:
         self._name, self._state, self._data = name, state, data
         self._acks, self._lease = acks, lease
-        self._reader: MoveReader | None = None
-        self._reading = asyncio.Lock()
+        self._rows = _Reader(data.store.path)
+        self._last = _Reader(data.store.path)  # statements wait: it waits for no other move's rows
         self._due: dict[int, float] = {}  # when the old rows of a move may go
 
     def close(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
+        self._rows.close()
+        self._last.close()
 
     async def handle_delta(self, request: DeltaRequest) -> Delta:
         """Asked by the target's master."""
@@ -61,6 +67,7 @@ class Giving:
         final: Vclock | None = None
         if request.frozen_at:
             store = self._data.store
+            await until(lambda: self._knows_freeze(request), APPLIED_S, 0.001)
             final = await self._data.run(
                 lambda: behind(store, move, request.frozen_at), urgent=True
             )
@@ -68,24 +75,23 @@ class Giving:
             total = await asyncio.to_thread(self._total, move)
             delta = Delta(epoch, await self.stamp_here(), (), total=total)
         else:
-            async with self._reading:
-                if self._reader is None:
-                    self._reader = MoveReader(self._data.store.path)
-                delta = await asyncio.to_thread(
-                    self._reader.delta,
-                    move.start,
-                    move.end,
-                    request.at,
-                    request.after,
-                    request.max_bytes,
-                    epoch,
+            reader = self._last if request.frozen_at else self._rows
+            delta = await reader.run(
+                lambda found: found.delta(
+                    move.start, move.end, request.at, request.after, request.max_bytes, epoch
                 )
+            )
         if self._data.fence.is_sync:  # nothing is shown that a failover could take back
             own = delta.at.get(self._data.store.origin, (0, 0))[0]
             await self._acks.wait_safe(own, epoch)
         self._checked(request)
         is_final = final is not None and delta.after == END and _reaches(delta.at, final)
         return msgspec.structs.replace(delta, is_final=is_final)
+
+    def _knows_freeze(self, request: DeltaRequest) -> bool:
+        """The target may have applied it first; asking again would take longer than this."""
+        move = self._state.cluster.moves.get(request.move)
+        return move is None or move.frozen_at >= request.frozen_at
 
     def _total(self, move: Move) -> Amount | None:
         """With a reader of its own: the last records of a frozen range do not wait for this."""
@@ -141,10 +147,26 @@ class Giving:
 
     async def stamp_here(self) -> Stamp:
         """The position of this instance's own file."""
-        async with self._reading:
+        return await self._last.run(MoveReader.stamp)
+
+
+class _Reader:
+    """A reader that is opened when it is first needed, for one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._reader: MoveReader | None = None
+        self._is_free = asyncio.Lock()
+
+    async def run(self, work: Callable[[MoveReader], T]) -> T:
+        async with self._is_free:
             if self._reader is None:
-                self._reader = MoveReader(self._data.store.path)
-            return await asyncio.to_thread(self._reader.stamp)
+                self._reader = MoveReader(self._path)
+            return await asyncio.to_thread(work, self._reader)
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
 
 
 def _reaches(at: Stamp, vclock: Vclock) -> bool:

@@ -144,7 +144,10 @@ class Moving:
 
     async def _pull(self, move: Move) -> float:
         """One delta; how long to wait before the next."""
-        progress = await self._data.run(lambda: progress_of(self._data.store.connection, move.id))
+        is_frozen = move.phase is Phase.FROZEN  # statements wait: it goes ahead of everything
+        progress = await self._data.run(
+            lambda: progress_of(self._data.store.connection, move.id), urgent=is_frozen
+        )
         if progress is None:
             await self._begin(move)
             return 0.0
@@ -155,7 +158,7 @@ class Moving:
             move.id,
             progress.at,
             progress.after,
-            move.frozen_at if move.phase is Phase.FROZEN else 0,
+            move.frozen_at if is_frozen else 0,
             GENTLE_BYTES if limit else DELTA_BYTES,
         )
         if self._is_paused() and not request.frozen_at and progress.after != END:
@@ -170,6 +173,7 @@ class Moving:
             lsn = await self._data.run(
                 lambda: take(self._data.store, move, progress, delta, self._truncated()),
                 alone=True,
+                urgent=is_frozen,
             )
         self.taken_rows += delta.count
         self.taken_bytes += delta.bytes
