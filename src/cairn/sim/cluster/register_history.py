@@ -87,13 +87,13 @@ class History:
         them (the moments at which masters were named) rows may be lost at those moments: then what
         happened inside each of the times between is explained by some content at its beginning.
         """
-        return self._why_invented() or (
+        return self.why_invented() or (
             _why_unordered(self.operations, (None,) * ROWS)
             if epochs is None
             else self._why_unordered_inside(epochs)
         )
 
-    def _why_invented(self) -> str | None:
+    def why_invented(self) -> str | None:
         made = {each.tag: each for each in self.operations if each.tag}
         for read in self.operations:
             for place, text in enumerate(read.found):

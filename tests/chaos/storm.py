@@ -1,0 +1,258 @@
+"""One cluster, its clients and the blows that it gets; what must hold after each of them."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psycopg
+
+from tests.chaos.blows import FULL_DISK, OF_ALL, OF_ONE, Blows, SmallDisks
+from tests.chaos.registers import CREATE, Registers
+from tests.cluster.harness import Cluster, Node, eventually
+from tests.cluster.proxy import ProxiedCluster
+
+FRESH = "CREATE TABLE t (a INT PRIMARY KEY, b TEXT) DISTRIBUTED BY (a)"
+ALL = "SELECT a, b FROM t OPTION (read_preference = any, sql_motion_row_max = 0)"
+ONLINE_S = 90.0  # after a blow; a machine may be busy
+
+
+class Storm:
+    """`size` instances in replicasets of `factor`, behind a proxy."""
+
+    def __init__(
+        self,
+        directory: Path,
+        mode: str,
+        seed: int,
+        *,
+        size: int = 3,
+        factor: int = 3,
+        full_disks: bool = False,
+    ) -> None:
+        self.mode, self.chance = mode, random.Random(seed)
+        self.names = tuple(f"i{number}" for number in range(1, size + 1))
+        self.done: Counter[str] = Counter()
+        self._deck: list[str] = []
+        self.writers: list[FreshKeys] = []
+        self.registers: Registers | None = None
+        self._disks = SmallDisks()
+        self._kinds = (*OF_ONE, *OF_ALL, *((FULL_DISK,) if full_disks else ()))
+        config = directory / "tiers.yaml"
+        config.write_text(
+            f"cluster:\n  name: test\n  tier:\n    default:\n      replication_factor: {factor}\n"
+            f"      replication_mode: {mode}\n"
+        )
+        self.cluster = ProxiedCluster(directory, "test", "--config", str(config))
+        self.blows = Blows(self.cluster, self.chance)
+        try:
+            if full_disks:
+                for name in self.names:
+                    self._disks.mount(directory / name)
+            self.cluster.start(*self.names)
+            voters = min(size, 5) - (min(size, 5) + 1) % 2
+            eventually(
+                lambda: len(self.cluster["i1"].status()["raft"]["voters"]) >= voters, "voters"
+            )
+            self.cluster["i1"].sql(FRESH)
+            self.cluster["i1"].sql(CREATE)
+        except BaseException:
+            self.close()
+            raise
+        self.registers = Registers(self.cluster, seed)
+        self.writers = [FreshKeys(self.cluster, number, seed + number) for number in range(1, 4)]
+
+    def close(self) -> None:
+        for writer in self.writers:
+            writer.stop.set()
+        if self.registers is not None:
+            self.registers.stop.set()
+        self.cluster.close()
+        self._disks.close()
+
+    @property
+    def load(self) -> Registers:
+        assert self.registers is not None
+        return self.registers
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    def seen_by_somebody(self, what: Callable[[Node], str]) -> str:
+        for node in self.cluster.nodes.values():
+            try:
+                return what(node)
+            except (psycopg.Error, OSError, AssertionError):
+                continue
+        raise AssertionError("nobody answers")
+
+    def a_master(self) -> str:
+        """As the majority sees it: an instance that is cut off knows no better."""
+
+        def one(node: Node) -> str:
+            found = [each["master"] for each in node.status()["replicasets"] if each["master"]]
+            return str(self.chance.choice(found))
+
+        return eventually(lambda: self.seen_by_somebody(one), "a master")
+
+    def a_living_one(self) -> str:
+        return self.seen_by_somebody(lambda node: node.name if node.status() else "")
+
+    # --- blows ------------------------------------------------------------------------------------
+
+    def blow(self, kinds: Sequence[str] | None = None) -> str:
+        """One, now and then two at a time; mended after a while."""
+        chance = self.chance
+        count = 2 if len(self.names) > 3 and chance.random() < 0.4 else 1
+        told, mending = [], []
+        for at in range(count):
+            kind = self._next(kinds or self._kinds)
+            if at and kind in ("all at once", "stop"):
+                kind = "pause"
+            master = self.a_master() if not at else ""
+            name = master if master and chance.random() < 0.7 else chance.choice(self.names)
+            if any(name == before for _, before in told):
+                continue
+            told.append((kind, name))
+            self.done[kind] += 1
+            mending.append(self.blows.strike(kind, name))
+        time.sleep(chance.uniform(0.3, 4.0))
+        self.cluster.proxy.heal()
+        for mend in mending:
+            mend()
+        return ", ".join(f"{kind} {name}" for kind, name in told)
+
+    def _next(self, kinds: Sequence[str]) -> str:
+        """Every kind equally often, in an order of chance."""
+        if not self._deck:
+            self._deck = self.chance.sample(list(kinds), len(kinds))
+        return self._deck.pop()
+
+    def run(
+        self,
+        rounds: int,
+        *,
+        kinds: Sequence[str] | None = None,
+        until: float = float("inf"),
+        tell: Callable[[str], None] = print,
+    ) -> None:
+        """Blow by blow; what clients were told is judged after each. `until`: by the clock."""
+        may_lose = self.mode == "async" and set(kinds or self._kinds) - {"stop", "switch"}
+        for writer in self.writers:
+            writer.start()
+        self.load.start()
+        for number in range(1, rounds + 1):
+            if time.monotonic() > until:
+                break
+            before, written = self.load.outcomes["done"], self.count_acked()
+            eventually(
+                lambda b=before, w=written: (  # type: ignore[misc]
+                    self.load.outcomes["done"] > b + 30 and self.count_acked() > w + 30
+                ),
+                "writes to go on",
+                ONLINE_S,
+            )
+            what = self.blow(kinds)
+            self._wait_online()
+            self.load.end_round(self.names, is_strict=not may_lose)
+            self.load.check_sealed(self.chance.choice(self.names))
+            tell(f"{number} {what}: {dict(self.load.outcomes)} {dict(self.load.problems)}")
+        for writer in self.writers:
+            writer.stop.set()
+        for writer in self.writers:
+            writer.join(60)
+        self.load.close()
+        self.check(may_lose=bool(may_lose))
+
+    def _wait_online(self) -> None:
+        def online() -> bool:
+            states = self.cluster.states(self.a_living_one())
+            assert all(states.get(name) == "Online" for name in self.names), states
+            return True
+
+        eventually(online, "all Online", ONLINE_S)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def count_acked(self) -> int:
+        return sum(len(writer.acked) for writer in self.writers)
+
+    def check(self, *, may_lose: bool) -> None:
+        def equal() -> dict[int, str]:
+            found = [{-1: "", **dict(self.cluster[name].sql(ALL))} for name in self.names]
+            assert all(each == found[0] for each in found), [len(each) for each in found]
+            return found[0]
+
+        rows = eventually(equal, "equal replicas", ONLINE_S)
+        for name in self.names:
+            self.load.check_sealed(name)
+        have = set(rows) - {-1}
+        acked = set().union(*(writer.acked for writer in self.writers))
+        sent = set().union(*(writer.sent for writer in self.writers))
+        refused = set().union(*(writer.refused for writer in self.writers))
+        lost, unknown = acked - have, sent - acked - refused
+        print(f"{sum(self.done.values())} blows: {dict(self.done)}")
+        print(
+            f"{len(sent)} sent, {len(acked)} acknowledged, {len(refused)} refused, "
+            f"{len(unknown)} unknown, {len(have)} there, {len(lost)} lost"
+        )
+        wrong = [key for key in have if rows[key] != f"chaos {key}"]
+        assert not wrong, f"rows with a wrong value: {wrong[:10]}"
+        assert have <= sent, f"never written: {sorted(have - sent)[:10]}"
+        assert not have & refused, f"refused and there: {sorted(have & refused)[:10]}"
+        assert may_lose or not lost, f"acknowledged and lost: {sorted(lost)[:20]}"
+        untold = lost - self.put_aside()
+        assert not untold, f"lost and not in _cairn_diverged: {sorted(untold)[:20]}"
+
+    def put_aside(self) -> set[int]:
+        """What async mode loses is kept for people, on the instance that wrote it."""
+        found: set[int] = set()
+        for name in self.names:
+            query = (
+                "SELECT key FROM _cairn_diverged WHERE table_name = 't' "
+                "OPTION (sql_motion_row_max = 0)"
+            )
+            found |= {json.loads(key)["a"] for (key,) in self.cluster[name].sql(query)}
+        return found
+
+
+class FreshKeys(threading.Thread):
+    """Unique keys, each sent once, through instances chosen at random: who is lost has a name."""
+
+    def __init__(self, cluster: Cluster, number: int, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._cluster, self._chance = cluster, random.Random(seed)
+        self._key = number * 10_000_000
+        self.sent: set[int] = set()
+        self.acked: set[int] = set()
+        self.refused: set[int] = set()
+        self.stop = threading.Event()
+
+    def run(self) -> None:
+        while not self.stop.is_set():
+            node = self._cluster[self._chance.choice(sorted(self._cluster.nodes))]
+            try:
+                with node.connect() as connection:
+                    connection.execute("SET statement_timeout = 3000")
+                    for _ in range(self._chance.randint(1, 200)):
+                        self._write(connection)
+            except (psycopg.Error, OSError):
+                time.sleep(0.02)
+
+    def _write(self, connection: psycopg.Connection[object]) -> None:
+        if self.stop.is_set():
+            return
+        self._key += 1
+        self.sent.add(self._key)
+        try:
+            connection.execute("INSERT INTO t VALUES (%s, %s)", (self._key, f"chaos {self._key}"))
+        except psycopg.Error as problem:
+            if (problem.sqlstate or "").startswith(("PC", "57P03")):
+                self.refused.add(self._key)
+            raise
+        self.acked.add(self._key)
+        time.sleep(0.003)  # the machine has more to do than this
