@@ -1,6 +1,6 @@
 """Masters are killed, paused, cut off and sent away under load, and every answer is judged.
 
-A few blows are part of `make test`; `make chaos` has many, `python -m tests.chaos` as many as wanted.
+A few blows are part of `make test`; `make chaos` has many, `python -m tests.chaos` any number.
 """
 
 from __future__ import annotations
