@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from tests.chaos.blows import SmallDisks
@@ -23,6 +24,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1, 1_000_000))
     parser.add_argument("--instances", type=int, default=3)
     parser.add_argument("--factor", type=int, default=3, help="members of a replicaset")
+    parser.add_argument("--kinds", help="only these blows: kill,isolate,…")
+    parser.add_argument("--longest", type=float, default=5.0, help="seconds of a blow")
     parser.add_argument("--ledger", type=Path, help="a line for each storm is added to it")
     asked = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="cairn-chaos-"))
@@ -36,10 +39,12 @@ def main() -> int:
         size=asked.instances,
         factor=asked.factor,
         full_disks=full_disks,
+        longest_s=asked.longest,
     )
     try:
         until = begun + 60 * asked.minutes
-        storm.run(asked.blows, until=until, tell=lambda text: print(text, flush=True))
+        kinds = asked.kinds.split(",") if asked.kinds else None
+        storm.run(asked.blows, kinds=kinds, until=until, tell=partial(print, flush=True))
     except AssertionError as problem:
         failure = str(problem)
         print(f"FAILED: {failure}", flush=True)

@@ -34,8 +34,9 @@ class Storm:
         size: int = 3,
         factor: int = 3,
         full_disks: bool = False,
+        longest_s: float = 5.0,  # of a blow; a failover takes about one and a half
     ) -> None:
-        self.mode, self.chance = mode, random.Random(seed)
+        self.mode, self.chance, self._longest_s = mode, random.Random(seed), longest_s
         self.names = tuple(f"i{number}" for number in range(1, size + 1))
         self.done: Counter[str] = Counter()
         self._deck: list[str] = []
@@ -120,7 +121,7 @@ class Storm:
             told.append((kind, name))
             self.done[kind] += 1
             mending.append(self.blows.strike(kind, name))
-        time.sleep(chance.uniform(0.3, 4.0))
+        time.sleep(chance.uniform(0.3, self._longest_s))
         self.cluster.proxy.heal()
         for mend in mending:
             mend()
