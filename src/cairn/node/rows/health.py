@@ -209,7 +209,13 @@ class Health:
     ) -> tuple[int, bool | None]:
         rows = 0
         for _ in range(TRIES):
-            found = await asyncio.to_thread(digest, self._data.store.path, span)
+            try:
+                found = await asyncio.to_thread(digest, self._data.store.path, span)
+            except Exception as problem:
+                if not checksums.is_damage(problem):
+                    raise
+                self._is_told.set()  # which pages is found out first
+                return rows, None
             rows = found.rows
             request = CompareRequest(self._uuid, mine.uuid, span, found)
             try:

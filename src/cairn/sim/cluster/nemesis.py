@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +25,15 @@ from cairn.sim.cluster.schema_blows import SCHEMA, SchemaChange, other_change
 from cairn.sim.cluster.world import World
 
 Make = Callable[[Any], ops.Op | None]
+PAGE = 4096
+_FLIP = """
+import sys
+with open(sys.argv[1], "r+b") as file:
+    file.seek(int(sys.argv[2]))
+    byte = file.read(1)
+    file.seek(int(sys.argv[2]))
+    file.write(bytes([byte[0] ^ 1]))
+"""
 
 
 class Nemesis:
@@ -32,6 +43,7 @@ class Nemesis:
         self.world, self.drawn = world, drawn
         self.done: list[str] = []
         self._gone: set[str] = set()  # asked to leave for good
+        self._rotting: str | None = None  # whose disk changes bytes by itself
 
     def note(self, what: str) -> None:
         self.done.append(f"{self.world.loop.time():8.3f} {what}")
@@ -202,14 +214,17 @@ class Nemesis:
     async def short_logs(self) -> None:
         """Raft's logs are forgotten all the time."""
         most = self.drawn.choice((1, 3, 10))
+        if await self.set("raft_wal_count_max", most):
+            self.note(f"raft_wal_count_max = {most}")
+
+    async def set(self, name: str, value: float) -> bool:
+        """A setting of the cluster."""
         table = system.PICO_DB_CONFIG.id
 
         def make(_: Any) -> ops.Op:
-            row = ("raft_wal_count_max", "", rows.to_json(most))
-            return ops.Batch((ops.Replace(table, row),))
+            return ops.Batch((ops.Replace(table, (name, "", rows.to_json(value))),))
 
-        if await self.propose(make, (whole_table(table),)):
-            self.note(f"raft_wal_count_max = {most}")
+        return await self.propose(make, (whole_table(table),))
 
     # --- time, network, disks ---------------------------------------------------------------------
 
@@ -262,6 +277,28 @@ class Nemesis:
         self.note(f"the disk of {node} is full for {disk.path.name}")
         disk.is_full = True
         self._back_later(node, 2.0, 6.0)
+
+    async def rot(self) -> None:
+        """One bit of one page changes on the disk of an instance, whatever the page holds.
+
+        Always the same one, and only while everybody is there: what rots in two places is lost.
+        """
+        if self._rotting is None:
+            found = self._some(lambda each: each.grade is Grade.ONLINE)
+            self._rotting = found.name if found is not None else None
+        node = self.world.nodes.get(self._rotting or "")
+        if node is None or node.instance is None or node.grade is not Grade.ONLINE:
+            return
+        if len(self.world.running()) < len(self._members()):
+            return
+        store = node.instance.data.store
+        store.connection.execute("PRAGMA main.wal_checkpoint(PASSIVE)").fetchall()
+        pages = store.path.stat().st_size // PAGE
+        at = self.drawn.randrange(1, max(pages, 2)) * PAGE + self.drawn.randrange(PAGE)
+        self.note(f"byte {at} of {store.path.name} of {node} rots")
+        # By another process: to close a file in this one would give up the locks of SQLite.
+        command = [sys.executable, "-I", "-S", "-c", _FLIP, str(store.path), str(at)]
+        subprocess.run(command, check=True)
 
     # --- ends -------------------------------------------------------------------------------------
 

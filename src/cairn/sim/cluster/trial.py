@@ -15,6 +15,7 @@ import msgspec
 
 from cairn.model import ops
 from cairn.model.topology import Tier
+from cairn.node.instance import AGAIN
 from cairn.sim.cluster.block_lists import Lists
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.history import BUCKETS, Result
@@ -26,6 +27,7 @@ from cairn.sim.cluster.world import World
 
 Blow = Callable[[Nemesis], Awaitable[None]]
 N = Nemesis
+SCRUB_S = 2.0
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -35,6 +37,7 @@ class Kind(msgspec.Struct, frozen=True):
     replicasets: int = 1
     loses: bool = False  # disks that lie take acknowledged rows along, also in sync mode
     is_planned: bool = False  # nothing acknowledged is lost, also in async mode
+    scrubs: bool = False  # files are read all the time, and damage is mended by itself
 
 
 _GENTLE: tuple[Blow, ...] = (N.switch, N.switch, N.alter, N.forget_logs, N.kill_replica)
@@ -48,6 +51,7 @@ KINDS: dict[str, Kind] = {
     "full-disks": Kind((N.full_disk, N.switch, N.alter)),
     "restarts": Kind((N.kill, N.kill, N.stop, N.power, N.switch, N.alter)),
     "lost-tails": Kind((N.lose_tail, N.switch), loses=True),
+    "rot": Kind((N.rot, N.rot, N.switch, N.forget_logs), scrubs=True),
     "snapshots": Kind((N.short_logs, N.forget_logs, N.kill_replica, N.alter), is_planned=True),
     "schema": Kind((N.alter, N.alter, N.other_table, N.switch, N.kill)),
     "members": Kind((N.replace, N.switch, N.kill), replicasets=2),
@@ -55,7 +59,9 @@ KINDS: dict[str, Kind] = {
     "moves-strikes": Kind((N.weigh, N.weigh, N.switch, N.kill, N.pause, N.cut), replicasets=2),
 }
 _ALL = tuple(
-    dict.fromkeys(blow for kind in KINDS.values() if not kind.loses for blow in kind.blows)
+    dict.fromkeys(
+        blow for kind in KINDS.values() if not kind.loses and not kind.scrubs for blow in kind.blows
+    )
 )
 
 
@@ -112,6 +118,7 @@ class Trial:
         await self.load.create_table()
         for change in (ops.CreateTable(GLOBAL), ops.CreateIndex(GLOBAL_INDEX)):
             await self._change(change)
+        keeper = asyncio.ensure_future(self._supervise()) if self.kind.scrubs else None
         work = asyncio.ensure_future(self.registers.run(3.0 + 3.0 * self.rounds))
         for _ in range(self.rounds):
             await asyncio.sleep(self.chance.uniform(0.2, 1.0))
@@ -120,9 +127,41 @@ class Trial:
         await nemesis.mend()
         await world.settled()
         await world.until(self._is_calm, "moves and schema changes to end", 120.0)
+        if keeper is not None:
+            await self._scrubbed()
+            keeper.cancel()
         await world.settled()
         await self.registers.check()
         self._check_tables()
+
+    async def _supervise(self) -> None:
+        """As the parent of every instance does: one that wants to begin anew is started again."""
+        await self.nemesis.set("scrub_interval", SCRUB_S)
+        await self.nemesis.set("scrub_rows_per_s", 0)
+        while True:
+            await asyncio.sleep(0.5)
+            for node in self.world.nodes.values():
+                if not node.is_running and node.exit_code == AGAIN:
+                    self.nemesis.note(f"{node} begins anew")
+                    node.start()
+
+    async def _scrubbed(self) -> None:
+        """Everybody has read its files once more, and nobody has damage left."""
+
+        def is_whole() -> bool:
+            for node in self.world.nodes.values():
+                if node.instance is None or node.instance.health.problems():
+                    return False
+                if node.instance.health.scrubs <= before.get(id(node.instance.health), 0):
+                    return False
+            return True
+
+        before = {
+            id(node.instance.health): node.instance.health.scrubs
+            for node in self.world.running()
+            if node.instance is not None
+        }
+        await self.world.until(is_whole, "files without damage", 120.0)
 
     async def _round(self) -> None:
         blows, chance = self.kind.blows, self.chance
