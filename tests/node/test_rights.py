@@ -22,7 +22,12 @@ from cairn.model.schema import Column, Sharded, Table
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_INSTANCE, PICO_USER
 from cairn.model.topology import Tier
 from cairn.model.values import ColumnType
-from cairn.node.statements.access import access_ops, check_access, check_queued_rights
+from cairn.node.statements.access import (
+    access_ops,
+    check_access,
+    check_queued_rights,
+    owned,
+)
 from cairn.sql.api import prepare
 from cairn.sql.plans import AclPlan
 
@@ -299,7 +304,7 @@ def queued(text: str) -> Dml:
         ("DROP TABLE t", ("drop",), True),
         ("DELETE FROM t", ("write",), True),
         ("DROP TABLE own", (), True),
-        ("INSERT INTO nowhere VALUES (1)", RIGHTS, False),
+        ("INSERT INTO nowhere VALUES (1)", (), True),  # its rights are looked at when it runs
         ("ALTER SYSTEM SET sql_motion_row_max = 1", RIGHTS, False),
     ],
 )
@@ -314,6 +319,19 @@ def test_nobody_queues_what_they_may_not_do(
         allowed = False
     assert allowed is expected
     check_queued_rights((queued(text),), known, ADMIN_ID)
+
+
+def test_a_queued_operation_belongs_to_who_wrote_its_text() -> None:
+    op, owner = PICO_GOVERNOR_QUEUE.position("op"), PICO_GOVERNOR_QUEUE.position("owner")
+    claimed = queued("SELECT 1")
+    assert isinstance(claimed, Insert)
+    claimed = Insert(claimed.table, (*claimed.row[:owner], ADMIN_ID))
+    made = owned(claimed, ANN)
+    assert isinstance(made, Insert) and made.row[owner] == ANN
+    mended = owned(Update(claimed.table, (1,), ((op, "SELECT 2"), (owner, ANN))), BOSS)
+    assert isinstance(mended, Update) and dict(mended.changes) == {op: "SELECT 2", owner: BOSS}
+    given = owned(Update(claimed.table, (1,), ((owner, ANN), (4, "pending"))), BOSS)
+    assert isinstance(given, Update) and dict(given.changes) == {4: "pending"}
 
 
 def test_what_another_has_queued_is_changed_by_an_administrator_alone() -> None:
