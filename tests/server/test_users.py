@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -130,3 +130,45 @@ def test_a_drop_does_not_outlive_the_rights_it_was_checked_with(
                 cursor.execute(drop, prepare=is_prepared)
         finally:
             node.sql(f"DROP {kind} precious")
+
+
+def test_one_user_does_not_take_all_threads_from_another(cluster: Cluster) -> None:
+    """Eight endless statements of one; the scan of another would wait for them in vain."""
+    node = cluster["i1"]
+    endless = "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b"
+    with users(node, "hog", "guest_of_hog"):
+        hogs = [session(node, "hog") for _ in range(8)]
+
+        def run(connection: psycopg.Connection[Any]) -> None:
+            with suppress(psycopg.Error):
+                connection.execute(endless)
+
+        threads = [threading.Thread(target=run, args=(each,)) for each in hogs]
+        for thread in threads:
+            thread.start()
+        try:
+            running = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'hog' AND query = %s"
+            eventually(lambda: node.sql(running, (endless,)) == [(8,)], "eight at work")
+            with session(node, "guest_of_hog") as other:
+                other.execute("SET statement_timeout = '20s'")
+                asked = (
+                    "SELECT count(*) FROM generate_series(1, 100000) a(i) WHERE md5(i::text) > 'f'"
+                )
+                assert other.execute(asked).fetchall() != []
+        finally:
+            for each in hogs:
+                each.cancel()
+            for thread in threads:
+                thread.join(20)
+                assert not thread.is_alive()
+            for each in hogs:
+                each.close()
+
+
+def test_a_text_may_limit_the_statements_after_it(cluster: Cluster) -> None:
+    endless = "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b"
+    with cluster["i1"].connect() as connection:
+        with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+            connection.execute(f"SET statement_timeout = '300ms'; {endless}")
+        # Each has its own time, and what is set to 0 is without an end.
+        assert connection.execute("SET statement_timeout = 0; SELECT 1").nextset()

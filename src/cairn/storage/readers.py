@@ -24,6 +24,7 @@ from cairn.storage.checksums import is_damage, page_damaged
 from cairn.storage.pieces import Piece, Pieces, Row, too_many
 
 Register = Callable[[apsw.Connection], None]
+CACHE_KIB = 32_000  # pages that one connection keeps
 QUICK_S = 0.002  # what a read may take on the event loop
 ANSWER_BYTES = limits.ANSWER_BYTES
 TAKEN_ROWS = 1_000  # between two looks at their size
@@ -72,7 +73,8 @@ class RowReader:
         register: Register,
         answer_bytes: int = ANSWER_BYTES,
         heavy: Iterable[str] = (),
-        cache_kib: int = 32_000,
+        cache_kib: int = CACHE_KIB,
+        value_bytes: int = limits.VALUE_BYTES,
     ) -> None:
         self._answer_bytes = answer_bytes
         self._heavy_words = [f"{name}(" for name in heavy]
@@ -82,6 +84,7 @@ class RowReader:
         self.connection.set_busy_timeout(10_000)
         attach(self.connection, raft, "raft")
         register(self.connection)
+        self.connection.limit(apsw.SQLITE_LIMIT_LENGTH, value_bytes)
         self.connection.pragma("cache_size", -cache_kib)
         self._is_opening = False  # a transaction of our own, not of some text
         self.connection.authorizer = self._may  # from here on, whoever the text comes from
@@ -110,7 +113,7 @@ class RowReader:
         self.count += 1
         try:
             return self.connection.execute(sql, args).fetchall()
-        except apsw.InterruptError:
+        except (apsw.InterruptError, apsw.TooBigError):
             return None
         except Exception as problem:
             raise translated(problem) from None
@@ -123,7 +126,7 @@ class RowReader:
         try:
             cursor = self.connection.execute(sql, args)
             piece = Pieces(cursor).take(most)
-        except apsw.InterruptError:
+        except (apsw.InterruptError, apsw.TooBigError):
             return None
         except Exception as problem:
             raise translated(problem) from None

@@ -145,7 +145,11 @@ class Context(msgspec.Struct, frozen=True):
         task = asyncio.get_running_loop().create_task(work)
         self.watch(task)
         try:
-            return await task
+            found = await task
+            own = asyncio.current_task()
+            if own is not None and own.cancelling():  # it was told to the end for nobody
+                raise asyncio.CancelledError
+            return found
         except asyncio.CancelledError:
             own = asyncio.current_task()
             if own is not None and own.cancelling():

@@ -151,7 +151,8 @@ class Executor:
             and not context.is_local
         ):
             values = self._values(prepared, params)
-            return self.reads.start_away(plan, values, statement.sharded, callback)
+            user = context.user_id
+            return self.reads.start_away(plan, values, statement.sharded, callback, user)
         return None
 
     def _may_hop(self, prepared: Prepared, context: Context) -> bool:

@@ -104,6 +104,7 @@ class Session(asyncio.Protocol):
         self.cancelled = threading.Event()
         self._cancel_reason = ""
         self._deadline: float | None = None  # of what is running, by the loop's clock
+        self._clock: asyncio.TimerHandle | None = None  # which rings then
         self._query = b""  # that runs or ran last; times of pg_stat_activity by the wall's clock
         self._began, self._query_at, self._changed_at = time(), 0.0, 0.0
         self._seen: Seen | None = None  # where what runs is counted
@@ -303,11 +304,7 @@ class Session(asyncio.Protocol):
     async def _work(self, work: Coroutine[Any, Any, None]) -> None:
         self.flush()
         self._cancel_reason = ASKED
-        timer = self._deadline = None
-        if timeout_s := self.parameters.context.timeout_s:
-            loop = asyncio.get_running_loop()
-            self._deadline = loop.time() + timeout_s
-            timer = loop.call_at(self._deadline, self._time_out)
+        self.start_clock()
         try:
             await work
         except asyncio.CancelledError:
@@ -315,12 +312,25 @@ class Session(asyncio.Protocol):
         except Exception as problem:
             self.fail(owned(problem, "a statement of a client"))
         finally:
-            if timer is not None:
-                timer.cancel()
+            self._stop_clock()
         self._working = None
         if self.state is not CLOSING:
             self.state = self._rest
             self._take_more()
+
+    def start_clock(self) -> None:
+        """For the next statement: a text of several may set the limit of those after it."""
+        self._stop_clock()
+        if timeout_s := self.parameters.context.timeout_s:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.time() + timeout_s
+            self._clock = loop.call_at(self._deadline, self._time_out)
+
+    def _stop_clock(self) -> None:
+        self._deadline = None
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
 
     def flush(self) -> None:
         self._changed_at = time()
