@@ -107,3 +107,18 @@ def test_who_waits_behind_a_long_write_may_leave(rows: Cluster) -> None:
         thread.join(20)
         assert not thread.is_alive()
     nothing_happened(rows)
+
+
+@pytest.mark.parametrize("key", [1, 2, 3])
+def test_a_time_limit_ends_a_block(rows: Cluster, key: int) -> None:
+    text = ENDLESS["one row here or there"].replace("%s", str(key))
+    first = f"UPDATE w SET v = 'first' WHERE id = {key}"
+    with rows["i1"].connect() as connection:
+        connection.execute("SET statement_timeout = '400ms'")
+        with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+            connection.execute(f"DO $$ BEGIN {first}; {text}; END $$")
+        connection.execute(f"BEGIN; {first}")
+        with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+            connection.execute(text)
+        connection.execute("ROLLBACK")
+    nothing_happened(rows)

@@ -19,6 +19,7 @@ from cairn.model.errors import (
     OutcomeUnknown,
     PartialWrite,
     PlanOutdated,
+    QueryCanceled,
     TableUnderDdl,
     Unreachable,
     Unsupported,
@@ -27,7 +28,7 @@ from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.schema import Table
 from cairn.model.spans import Ranges, contains, of_buckets
 from cairn.node.rows.routes import Routes
-from cairn.node.statements.context import LATE, Context
+from cairn.node.statements.context import ASKED, LATE, Context
 from cairn.node.statements.execution import Done
 from cairn.node.statements.hops import Answered, Hop, Hops
 from cairn.node.statements.measuring import written
@@ -286,7 +287,8 @@ class _Statement:
 
         `may_end`: a cancel takes it back. Not where others do their part of the same statement.
         """
-        self._context.check()
+        if may_end:
+            self._context.check()
         if self._back is None or request.check_only:  # the check round tells nothing yet
             return await self._ask(replicaset, request, may_end)
         request = self._back.asking(request)
@@ -313,16 +315,17 @@ class _Statement:
                 reads.local += 1
                 if may_end and context.watch is not None:  # who watches looks at the clock as well
                     return await reads.execution.write_or_end(request, context.cancelled)
-                async with asyncio.timeout_at(context.deadline):
+                async with asyncio.timeout_at(context.deadline if may_end else None):
                     return await reads.execution.write(request)
             reads.forwarded += 1
             context.travelled.hops += 1
+            most_s = WRITE_S if request.ranges is None else LONG_WRITE_S
             return await reads.peers.call(
                 target,
                 "write_rows",
                 request,
                 WriteResponse,
-                context.left_s(WRITE_S if request.ranges is None else LONG_WRITE_S),
+                context.left_s(most_s) if may_end else most_s,
                 must_end=may_end,
                 last_word_s=LAST_WORD_S if may_end else 0.0,
             )
@@ -369,6 +372,9 @@ class _Statement:
             return wanted
 
         wanted = await watched(following(check, context))
+        context.check()
+        if context.cancelled.is_set():
+            raise QueryCanceled(ASKED)
         return _judge(await self._do_all(wanted, requests))
 
     async def _do_all(
@@ -378,7 +384,8 @@ class _Statement:
 
         A part that certainly was not executed, because its buckets or its master moved, is sent
         again to whoever owns those buckets now. The others are never repeated: from here on, what
-        stands in the way of the rest is part of the outcome, not a reason to begin anew.
+        stands in the way of the rest is part of the outcome, not a reason to begin anew. Nor does a
+        cancel or a time limit end it: it takes about as long as the check before it has taken.
         """
         settled: list[tuple[str, Any]] = []
         deadline = asyncio.get_running_loop().time() + REPLAN_S
