@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -172,3 +175,32 @@ def test_a_text_may_limit_the_statements_after_it(cluster: Cluster) -> None:
             connection.execute(f"SET statement_timeout = '300ms'; {endless}")
         # Each has its own time, and what is set to 0 is without an end.
         assert connection.execute("SET statement_timeout = 0; SELECT 1").nextset()
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "regexp_replace(repeat('a', 40000000), 'a', 'b', 'g')",
+        "count(*) FROM generate_series(1, 10000) g(i) WHERE repeat('ab', 9000000 + i) ~ '(a|b)*c'",
+    ],
+)
+def test_a_function_that_works_long_is_ended_with_its_statement(
+    cluster: Cluster, work: str
+) -> None:
+    """Or it would keep its thread, and the memory that it fills, for minutes."""
+    node = cluster["i1"]
+
+    def cpu_s() -> float:
+        found = Path(f"/proc/{node.child_pid}/stat").read_text().rsplit(") ", 1)[1].split()
+        return (int(found[11]) + int(found[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rests() -> bool:
+        before, begun = cpu_s(), time.monotonic()
+        time.sleep(0.2)
+        return cpu_s() - before < 0.3 * (time.monotonic() - begun)
+
+    with node.connect() as connection:
+        connection.execute("SET statement_timeout = '500ms'")
+        with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+            connection.execute(f"SELECT {work}")
+    eventually(rests, "an idle instance", 10)

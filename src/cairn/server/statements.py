@@ -188,13 +188,24 @@ class StatementCache:
         self._known.clear()
         self._bytes = 0
 
-    def replanned(self, stale: Cached, user: int, catalog: Catalog) -> Cached:
-        """The same text against the present tables; refused when its result changed shape."""
-        fresh = self.get(stale.text, stale.oids, user, catalog)
-        if (
-            fresh.signature.columns != stale.signature.columns
-            or fresh.signature.param_oids != stale.signature.param_oids
-        ):
-            # PostgreSQL's words and code: drivers know them and prepare again by themselves.
-            raise Unsupported("cached plan must not change result type")
-        return fresh
+    def replanned_at_once(self, stale: Cached, user: int, catalog: Catalog) -> Cached | None:
+        """The same text against the present tables; None: ask `replanned`."""
+        fresh = self.at_once(stale.text, stale.oids, user, catalog)
+        return None if fresh is None else _same_shape(stale, fresh)
+
+    async def replanned(self, stale: Cached, user: int, catalog: Catalog) -> Cached:
+        fresh = self.at_once(stale.text, stale.oids, user, catalog)
+        if fresh is None:
+            fresh = await self.later(stale.text, stale.oids, user, catalog)
+        return _same_shape(stale, fresh)
+
+
+def _same_shape(stale: Cached, fresh: Cached) -> Cached:
+    """Refused when its result has changed."""
+    if (
+        fresh.signature.columns != stale.signature.columns
+        or fresh.signature.param_oids != stale.signature.param_oids
+    ):
+        # PostgreSQL's words and code: drivers know them and prepare again by themselves.
+        raise Unsupported("cached plan must not change result type")
+    return fresh

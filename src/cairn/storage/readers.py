@@ -17,7 +17,7 @@ from typing import Any
 
 import apsw
 
-from cairn.model import limits
+from cairn.model import limits, stops
 from cairn.model.errors import CairnError, LimitExceeded, QueryCanceled
 from cairn.model.unexpected import of_value
 from cairn.storage.checksums import is_damage, page_damaged
@@ -28,6 +28,7 @@ CACHE_KIB = 32_000  # pages that one connection keeps
 QUICK_S = 0.002  # what a read may take on the event loop
 ANSWER_BYTES = limits.ANSWER_BYTES
 TAKEN_ROWS = 1_000  # between two looks at their size
+QUICK_TEXT = 16_384  # characters that SQLite understands in a moment
 NOTED = 5_000  # statements that a reader remembers
 LOOK_EVERY = 2_000  # steps of SQLite's machine between two looks at the clock
 
@@ -148,7 +149,10 @@ class RowReader:
         return True
 
     def _note(self, sql: str) -> bool:
-        """Whether it calls a function whose work cannot be ended in the middle."""
+        """Whether it calls a function whose work cannot be ended in the middle, or is long itself:
+        SQLite would read it here, and it would be remembered whole."""
+        if len(sql) > QUICK_TEXT:
+            return True
         if len(self._heavy) >= NOTED:
             self._heavy.clear()
         found = self._heavy[sql] = any(word in sql for word in self._heavy_words)
@@ -187,7 +191,8 @@ class RowReader:
             if check is not None:
                 self.begin(check)
             most = answer_bytes or self._answer_bytes
-            return taken(self.connection.execute(sql, args), row_max, most)
+            with stops.working_until(cancelled.is_set):
+                return taken(self.connection.execute(sql, args), row_max, most)
         except apsw.InterruptError:
             raise steps.problem() from None
         except Exception as problem:
@@ -240,7 +245,7 @@ class RowCursor:
         self._lock = threading.Lock()  # a piece may still be made for somebody who is gone
 
     def take(self, most: int) -> Piece:
-        with self._lock:
+        with self._lock, stops.working_until(self.stopped.is_set):
             return self._take(most)
 
     def _take(self, most: int) -> Piece:

@@ -15,7 +15,7 @@ from typing import Any
 
 import apsw
 
-from cairn.model import limits
+from cairn.model import limits, stops
 from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     BlockConflict,
@@ -211,7 +211,8 @@ class BlockOwner:
 
         store.connection.set_progress_handler(clock, LOOK_EVERY)
         try:
-            _, lsn = store.statement(carry_out, alone=not is_quick)
+            with stops.working_until(ticket.stopped.is_set):
+                _, lsn = store.statement(carry_out, alone=not is_quick)
         except _Seen:
             return last[0]
         except CairnError:

@@ -67,7 +67,7 @@ class Face:
     The governor's queue has none: it plans anew by itself and reads no catalogue.
     """
 
-    def plan_again(self, statement: Any, user_id: int) -> Any:
+    async def plan_again(self, statement: Any, user_id: int) -> Any:
         """The same statement, planned for the present schema."""
         raise PlanOutdated("a table has changed since the statement was planned")
 

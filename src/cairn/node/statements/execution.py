@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
-from cairn.model import limits
+from cairn.model import limits, stops
 from cairn.model.errors import (
     CairnError,
     CasRetry,
@@ -25,6 +25,7 @@ from cairn.model.errors import (
     NotOwner,
     OutcomeUnknown,
     ProtocolViolation,
+    QueryCanceled,
     TableUnderDdl,
 )
 from cairn.model.moves import Move
@@ -46,11 +47,12 @@ from cairn.node.rows.leases import LeaseHolder
 from cairn.node.rows.moves.moving import Moving
 from cairn.node.rows.replication import Replication
 from cairn.node.runtime import spawn
+from cairn.node.statements.context import ASKED
 from cairn.node.statements.ending import Ticket, to_its_end
 from cairn.node.statements.fair_threads import FairThreads
 from cairn.node.statements.open_reads import OpenRead, OpenReads
 from cairn.node.statements.write_kinds import WriteKind, WriteKinds
-from cairn.sql.functions.functions import HEAVY
+from cairn.sql.functions.functions import HEAVY_ON_ROWS
 from cairn.sql.render.constraints import row_query, translate
 from cairn.sql.render.slots import with_ranges
 from cairn.storage.data_store import DataStore, Fence
@@ -89,7 +91,7 @@ class Execution:
         self._raft, self._register = raft, register
         self._data: Path = data.store.path
         self.reader = RowReader(
-            self._data, raft, register, heavy=HEAVY, value_bytes=limits.QUICK_VALUE_BYTES
+            self._data, raft, register, heavy=HEAVY_ON_ROWS, value_bytes=limits.QUICK_VALUE_BYTES
         )
         register(data.store.connection)
         data.share_with(lambda: self.reader.count)
@@ -527,11 +529,26 @@ class Execution:
         ticket: Ticket | None = None,
     ) -> WriteResponse:
         """Behind the one writer, inside the group's transaction."""
-        store = self.data.store
-        steps = Steps(Cancelled() if ticket is None else ticket.stopped, 0)
         if ticket is not None:
             ticket.begin()
-            store.connection.set_progress_handler(steps, steps.every)
+            with stops.working_until(ticket.stopped.is_set):
+                return self._write_until(ticket.stopped, request, kind, is_alone)
+        return self._write_now(request, kind, is_quick, is_alone)
+
+    def _write_until(
+        self, stopped: Cancelled, request: WriteRequest, kind: WriteKind, is_alone: bool
+    ) -> WriteResponse:
+        connection, steps = self.data.store.connection, Steps(stopped, 0)
+        connection.set_progress_handler(steps, steps.every)
+        try:
+            return self._write_now(request, kind, False, is_alone)
+        finally:
+            connection.set_progress_handler(None)
+
+    def _write_now(
+        self, request: WriteRequest, kind: WriteKind, is_quick: bool, is_alone: bool
+    ) -> WriteResponse:
+        store = self.data.store
         store.check_master()
         store.check_version(request.table, request.version)
         if request.ranges is not None:
@@ -557,12 +574,9 @@ class Execution:
             verdict = translate(str(problem), self._state.catalog, row)
             raise verdict or constraint_error(problem) from None
         except apsw.InterruptError:
-            raise steps.problem() from None
+            raise QueryCanceled(ASKED) from None
         except Exception as problem:  # its savepoint is rolled back: the group goes on without it
             raise translated(problem) from None
-        finally:
-            if ticket is not None:
-                store.connection.set_progress_handler(None)
         return WriteResponse(count, lsn, tuple(rows)) if rows else WriteResponse(count, lsn)
 
 

@@ -180,7 +180,7 @@ class Executor:
                     raise StatementInvalidated(
                         prepared_version=planned, current_version=present
                     ) from None
-                statement = context.face.plan_again(statement, context.user_id)
+                statement = await context.face.plan_again(statement, context.user_id)
         return await self._run_with_numbers(statement, params, context)
 
     async def _run_with_numbers(

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from cairn.model import limits
+from cairn.model import limits, stops
 from cairn.model.errors import (
     CairnError,
     LimitExceeded,
@@ -207,7 +207,7 @@ class Merge:
         found: Any = None
         if self._merger is None:
             self._merger = self._reads.merger()
-        with self._merger.lock:
+        with self._merger.lock, stops.working_until(self._stopped.is_set):
             for each in work:
                 found = each(self._merger)
         return found

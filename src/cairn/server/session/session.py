@@ -87,7 +87,7 @@ class Session(asyncio.Protocol):
             tls_available=face.tls is not None,
             require_tls=face.tls is not None,
         )
-        self.book: StatementBook[Cached] = StatementBook(self._book_limits)
+        self.book: StatementBook[Cached] = StatementBook(self._book_limits, self._hold)
         self.state: State = ENTERING
         self._rest: State = ENTERING  # the state between requests
         self.start_up, self.extended, self.simple = StartUp(self), Extended(self), Simple(self)
@@ -98,6 +98,7 @@ class Session(asyncio.Protocol):
         self.pid, self.cancel_key = 0, b""
         self._from = ""  # the address
         self._counted: str | None = None  # the user as whose connection it counts
+        self._held = 0  # bytes of portals and prepared statements
         self.wants_metadata = False
         self.wants_invalidation = ""  # "", "seed" or "named": which text the error has
         self.is_simple = False  # an error ends the text, not the requests up to Sync
@@ -122,6 +123,10 @@ class Session(asyncio.Protocol):
 
     def _block_ended(self, is_committed: bool) -> None:
         self.book.end_transaction(is_committed=is_committed)
+
+    def _hold(self, more: int) -> None:
+        self.face.connections.hold(self.user, self._held, more)
+        self._held += more
 
     def _book_limits(self) -> tuple[int, int]:
         """Asked whenever it counts: a raised limit helps those who are connected too."""
@@ -186,6 +191,7 @@ class Session(asyncio.Protocol):
         self.close()
         self.cancelled.set()
         self.book.close_portals()
+        self._hold(-self._held)
         if self._working is not None:
             self._working.cancel()
         if self._hop is not None:
