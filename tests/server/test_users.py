@@ -135,6 +135,35 @@ def test_a_drop_does_not_outlive_the_rights_it_was_checked_with(
             node.sql(f"DROP {kind} precious")
 
 
+def test_a_schema_change_that_waited_has_the_rights_of_the_moment_at_which_it_is_made(
+    cluster: Cluster,
+) -> None:
+    """The name belonged to nobody when DROP was asked for, and to the admin when its turn came."""
+    node = cluster["i1"]
+    wrong: list[str | None] = []
+    for at in range(8):
+        name = f"waits{at}"
+        with users(node, "eve"), session(node, "eve") as own:
+
+            def drop(own: psycopg.Connection[Any] = own, name: str = name) -> None:
+                try:
+                    own.execute(f"DROP TABLE IF EXISTS {name}")
+                except psycopg.Error as problem:
+                    wrong.append(problem.sqlstate)
+
+            making = threading.Thread(
+                target=node.sql, args=(f"CREATE TABLE {name} (id INT PRIMARY KEY)",)
+            )
+            dropping = threading.Thread(target=drop)
+            making.start()
+            dropping.start()
+            making.join(30)
+            dropping.join(30)
+            assert node.sql(f"SELECT count(*) FROM {name}") == [(0,)]  # it is still there
+            node.sql(f"DROP TABLE {name}")
+    assert set(wrong) <= {"42501"}
+
+
 def test_one_user_does_not_take_all_threads_from_another(cluster: Cluster) -> None:
     """Eight endless statements of one; the scan of another would wait for them in vain."""
     node = cluster["i1"]

@@ -1,37 +1,31 @@
-"""Whether the statement that this thread works for is still wanted.
+"""Whether the statement that is being worked for is still wanted.
 
 SQLite asks between its own steps. One step may be a function that works long on a long text: such
-functions ask here.
+functions ask here. Each thread has a context of its own.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from cairn.model.errors import QueryCanceled
 
 Asked = Callable[[], bool]
-
-
-class _Thread(threading.local):
-    is_stopped: Asked | None = None
-
-
-_thread = _Thread()
+_is_stopped: ContextVar[Asked | None] = ContextVar("is_stopped", default=None)
 
 
 @contextmanager
 def working_until(is_stopped: Asked) -> Iterator[None]:
-    _thread.is_stopped = is_stopped
+    before = _is_stopped.set(is_stopped)
     try:
         yield
     finally:
-        _thread.is_stopped = None
+        _is_stopped.reset(before)
 
 
 def check() -> None:
-    is_stopped = _thread.is_stopped
+    is_stopped = _is_stopped.get()
     if is_stopped is not None and is_stopped():
         raise QueryCanceled("canceling statement due to user request")
