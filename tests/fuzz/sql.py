@@ -79,7 +79,8 @@ class Grammar:
         self.params = []
         kinds = (
             *((self._select, 8), (self._catalog, 3), (self._write, 4), (self._ddl, 1)),
-            *((self._other, 2), (self._call, 1)),
+            *((self._other, 2), (self._call, 1), (self._cursor, 2), (self._block, 2)),
+            (self._named, 1),
         )
         make = self._chance.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
         text = make()
@@ -267,10 +268,78 @@ class Grammar:
                 "/* /* */",
             ),
             f"EXPLAIN {self._select(2)}",
+            f"EXPLAIN ANALYZE {self._select(2)}",
+            self._explained(),
             f"EXPLAIN (RAW) {self._select(2)}",
             f"COPY ({self._select(1)}) TO STDOUT",
             f"ALTER SYSTEM SET sql_motion_row_max = {word}",
         )
+
+    def _cursor(self) -> str:
+        """Declared, read and closed in any order, in and out of blocks."""
+        name = self._pick("c1", "c2", "c3")
+        way = self._pick("", "NEXT ", "FORWARD ALL ", "ALL ", f"{any_number(self._chance)} ")
+        return self._pick(
+            f"DECLARE {name} {self._pick('', 'BINARY ', 'SCROLL ')}CURSOR "
+            f"{self._pick('', 'WITH HOLD ', 'WITHOUT HOLD ')}FOR {self._select(2)}",
+            f"DECLARE {name} CURSOR WITH HOLD FOR SELECT * FROM things",
+            f"FETCH {way}FROM {name}",
+            f"FETCH {way}{name}",
+            f"MOVE {way}IN {name}",
+            f"CLOSE {self._pick(name, 'ALL')}",
+        )
+
+    def _body(self) -> str:
+        chance = self._chance
+        steps = []
+        for _ in range(chance.randrange(1, 4)):
+            write = self._write()
+            steps.append(
+                self._pick(
+                    write,
+                    f"RETURN QUERY {self._select(1)}",
+                    f"RETURN QUERY SELECT * FROM things WHERE id = {chance.randrange(200)}",
+                    f"IF {self.expr(1)} THEN {write}; END IF",
+                    f"LET x = {self.expr(1)}",
+                    self._ddl(),
+                )
+            )
+        return f"BEGIN {'; '.join(steps)}; {self._pick('END', '', 'END LOOP')}"
+
+    def _block(self) -> str:
+        return self._pick(
+            f"DO $$ {self._body()} $$",
+            f"DO $x$ {self._body()} $x$",
+            f"DO {_quoted(self._body())}",
+            *("BEGIN", "BEGIN READ ONLY", "COMMIT", "ROLLBACK", "END"),
+            f"BEGIN; {self._write()}; {self._write()}; {self._pick('COMMIT', 'ROLLBACK')}",
+        )
+
+    def _named(self) -> str:
+        """Views and procedures, one above the other."""
+        name, below = f"seen{self._chance.randrange(3)}", f"seen{self._chance.randrange(3)}"
+        types = ", ".join(self._type() for _ in range(self._chance.randrange(3)))
+        return self._pick(
+            f"CREATE {self._pick('', 'OR REPLACE ')}VIEW {name} AS {self._select(2)}",
+            f"CREATE OR REPLACE VIEW {name} AS SELECT * FROM {below}",
+            f"CREATE OR REPLACE VIEW {name} (a, b) AS SELECT id, {self.expr(1)} FROM things",
+            f"SELECT {self.expr(1)} FROM {name}",
+            f"SELECT * FROM {name} JOIN {below} ON TRUE",
+            f"ALTER VIEW {name} RENAME TO {below}",
+            f"DROP VIEW {self._pick('', 'IF EXISTS ')}{name}",
+            f"CREATE OR REPLACE PROCEDURE {name}({types}) LANGUAGE SQL AS $$ {self._body()} $$",
+            f"CALL {name}({', '.join(self.literal() for _ in range(self._chance.randrange(3)))})",
+            f"ALTER PROCEDURE {name} RENAME TO {below}",
+            f"DROP PROCEDURE IF EXISTS {name}",
+            f"GRANT {self._pick('READ', 'DROP', 'ALTER', 'EXECUTE')} ON "
+            f"{self._pick('VIEW', 'PROCEDURE', 'TABLE')} {name} TO u",
+        )
+
+    def _explained(self) -> str:
+        words = ("ANALYZE", "VERBOSE", "COSTS OFF", "BUFFERS", "TIMING FALSE", "FORMAT JSON")
+        some = self._chance.sample((*words, "FORMAT TEXT", "RAW", "SUMMARY", "NOTHING"), 2)
+        inner = self._pick(self._select(2), self._write(), "SELECT * FROM seen0", self._call())
+        return f"EXPLAIN ({', '.join(some)}) {inner}"
 
     def _call(self) -> str:
         args = ", ".join(self.literal() for _ in range(self._chance.randrange(5)))

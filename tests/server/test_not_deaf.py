@@ -31,6 +31,10 @@ HOSTILE = {
     "series times series": "SELECT count(*) FROM generate_series(1, 100000) a, "
     "generate_series(1, 100000) b",
     "a large value": "SELECT length(repeat('ab', 30000000))",
+    "values that double": "WITH RECURSIVE r(n, s) AS (SELECT 1, 'x' UNION ALL SELECT n + 1, s || s "
+    "FROM r WHERE n < 25) SELECT length(s) FROM r",
+    "one value of many": "SELECT length(string_agg(repeat('x', 1000000), '')) "
+    "FROM generate_series(1, 300)",
     "many rows": "SELECT g, repeat('x', 50) FROM generate_series(1, 300000) g",
     "a recursion": "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
     "SELECT count(*) FROM r",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -130,3 +133,103 @@ def test_a_drop_does_not_outlive_the_rights_it_was_checked_with(
                 cursor.execute(drop, prepare=is_prepared)
         finally:
             node.sql(f"DROP {kind} precious")
+
+
+def test_a_schema_change_that_waited_has_the_rights_of_the_moment_at_which_it_is_made(
+    cluster: Cluster,
+) -> None:
+    """The name belonged to nobody when DROP was asked for, and to the admin when its turn came."""
+    node = cluster["i1"]
+    wrong: list[str | None] = []
+    for at in range(8):
+        name = f"waits{at}"
+        with users(node, "eve"), session(node, "eve") as own:
+
+            def drop(own: psycopg.Connection[Any] = own, name: str = name) -> None:
+                try:
+                    own.execute(f"DROP TABLE IF EXISTS {name}")
+                except psycopg.Error as problem:
+                    wrong.append(problem.sqlstate)
+
+            making = threading.Thread(
+                target=node.sql, args=(f"CREATE TABLE {name} (id INT PRIMARY KEY)",)
+            )
+            dropping = threading.Thread(target=drop)
+            making.start()
+            dropping.start()
+            making.join(30)
+            dropping.join(30)
+            assert node.sql(f"SELECT count(*) FROM {name}") == [(0,)]  # it is still there
+            node.sql(f"DROP TABLE {name}")
+    assert set(wrong) <= {"42501"}
+
+
+def test_one_user_does_not_take_all_threads_from_another(cluster: Cluster) -> None:
+    """Eight endless statements of one; the scan of another would wait for them in vain."""
+    node = cluster["i1"]
+    endless = "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b"
+    with users(node, "hog", "guest_of_hog"):
+        hogs = [session(node, "hog") for _ in range(8)]
+
+        def run(connection: psycopg.Connection[Any]) -> None:
+            with suppress(psycopg.Error):
+                connection.execute(endless)
+
+        threads = [threading.Thread(target=run, args=(each,)) for each in hogs]
+        for thread in threads:
+            thread.start()
+        try:
+            running = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'hog' AND query = %s"
+            eventually(lambda: node.sql(running, (endless,)) == [(8,)], "eight at work")
+            with session(node, "guest_of_hog") as other:
+                other.execute("SET statement_timeout = '20s'")
+                asked = (
+                    "SELECT count(*) FROM generate_series(1, 100000) a(i) WHERE md5(i::text) > 'f'"
+                )
+                assert other.execute(asked).fetchall() != []
+        finally:
+            for each in hogs:
+                each.cancel()
+            for thread in threads:
+                thread.join(20)
+                assert not thread.is_alive()
+            for each in hogs:
+                each.close()
+
+
+def test_a_text_may_limit_the_statements_after_it(cluster: Cluster) -> None:
+    endless = "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b"
+    with cluster["i1"].connect() as connection:
+        with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+            connection.execute(f"SET statement_timeout = '300ms'; {endless}")
+        # Each has its own time, and what is set to 0 is without an end.
+        assert connection.execute("SET statement_timeout = 0; SELECT 1").nextset()
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "regexp_replace(repeat('a', 40000000), 'a', 'b', 'g')",
+        "count(*) FROM generate_series(1, 10000) g(i) WHERE repeat('ab', 9000000 + i) ~ '(a|b)*c'",
+    ],
+)
+def test_a_function_that_works_long_is_ended_with_its_statement(
+    cluster: Cluster, work: str
+) -> None:
+    """Or it would keep its thread, and the memory that it fills, for minutes."""
+    node = cluster["i1"]
+
+    def cpu_s() -> float:
+        found = Path(f"/proc/{node.child_pid}/stat").read_text().rsplit(") ", 1)[1].split()
+        return (int(found[11]) + int(found[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rests() -> bool:
+        before, begun = cpu_s(), time.monotonic()
+        time.sleep(0.2)
+        return cpu_s() - before < 0.3 * (time.monotonic() - begun)
+
+    with node.connect() as connection:
+        connection.execute("SET statement_timeout = '500ms'")
+        with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+            connection.execute(f"SELECT {work}")
+    eventually(rests, "an idle instance", 10)

@@ -84,6 +84,7 @@ class RunOperation(Action, frozen=True, kw_only=True):
     op: str
     op_format: str
     is_upgrade: bool = False
+    owner: int | None = None  # with whose rights; None: the cluster's own
 
 
 class Idle(Action, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ class QueuedOperation(msgspec.Struct, frozen=True):
     kind: str = "custom"  # upgrade | custom
     description: str = ""
     status_description: str | None = None
+    owner: int | None = None  # None: the cluster itself
 
 
 class ClusterView(msgspec.Struct, frozen=True):

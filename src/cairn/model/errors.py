@@ -398,6 +398,12 @@ class TooManyConnections(CairnError):
     sqlstate = "53300"
 
 
+class MemoryLimit(CairnError):
+    """A session or a user may not keep more than the settings say."""
+
+    sqlstate = "53400"
+
+
 class DiskFull(CairnError):
     sqlstate = "53100"
 

@@ -41,6 +41,10 @@ SPILL_BYTES = 8192 * MIB
 COPY_ENTRY_BYTES = 4 * MIB
 #: One message of a client: a value that it sends, or a piece of a COPY.
 CLIENT_MESSAGE_BYTES = 256 * MIB
+#: One value, or one row, while a statement works with it: no more would fit a frame.
+VALUE_BYTES = FRAME_BYTES
+#: The same where the event loop itself reads: longer ones are for a thread.
+QUICK_VALUE_BYTES = 256 * 1024
 #: Statements and bytes of one block (BEGIN … COMMIT): the asker holds them until its end, and sends
 #: them as one message.
 BLOCK_STATEMENTS, BLOCK_BYTES = 10_000, 32 * MIB

@@ -278,6 +278,7 @@ class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     is_local: bool = False  # sync mode: told although a majority may not have what was seen
     piece_bytes: int = 0  # about so much of the answer at a time; 0: all of it
     cursor: int = 0  # by this number the asker will ask for the next piece
+    user: int = 0  # who asks: threads are shared fairly between users
 
 
 class ReadResponse(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -209,6 +209,7 @@ PICO_GOVERNOR_QUEUE = _table(
     ("kind", "S", "custom, or upgrade (the cluster's own)", one_of(("custom", "upgrade"))),
     ("description", "S", "file and statement"),
     ("status_description", "S?", "why it failed or was skipped"),
+    ("owner", "U?", "id of the user who queued it: it is run with their rights; none: the cluster"),
 )
 PICO_TIER = _table(
     523,

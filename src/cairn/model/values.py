@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from email.utils import parsedate_to_datetime
@@ -393,7 +394,11 @@ def _padder(scale: int) -> Callable[[Any], Decimal]:
         value = decode_decimal(data)
         exponent = value.as_tuple().exponent
         assert isinstance(exponent, int)
-        return value.quantize(step, context=CONTEXT) if exponent > -scale else value
+        if exponent <= -scale:
+            return value
+        with suppress(InvalidOperation):  # more digits than a DECIMAL has: shown as it is
+            return value.quantize(step, context=CONTEXT)
+        return value
 
     return read
 

@@ -177,11 +177,18 @@ class Link(asyncio.Protocol):
         self._waiting.pop(request_id, None)
 
     async def call(
-        self, method: str, body: Any, timeout_s: float, *, must_end: bool = False
+        self,
+        method: str,
+        body: Any,
+        timeout_s: float,
+        *,
+        must_end: bool = False,
+        last_word_s: float = 0.0,
     ) -> msgspec.Raw:
         """The answer, or the peer's error, or `Unreachable` when none comes in time.
 
-        With `must_end`, a caller that stops waiting tells the peer to stop working.
+        With `must_end`, a caller that stops waiting tells the peer to stop working. With
+        `last_word_s` it is told so much later at most what became of it, also when cancelled.
         """
         future: asyncio.Future[msgspec.Raw] = self._loop.create_future()
 
@@ -196,13 +203,34 @@ class Link(asyncio.Protocol):
         request_id = self.request(method, body, answered)
         try:
             async with asyncio.timeout(timeout_s):
-                return await future
+                return await (asyncio.shield(future) if last_word_s else future)
         except TimeoutError:
+            if last_word_s:
+                return await self._last_word(request_id, future, last_word_s)
             raise Unreachable(f"no answer to {method} within {timeout_s:g} s") from None
+        except asyncio.CancelledError:
+            if last_word_s:
+                return await self._last_word(request_id, future, last_word_s)
+            raise
         finally:
             if must_end and request_id in self._waiting:
                 self.tell(CANCEL, _encode(request_id))
             self.forget(request_id)
+
+    async def _last_word(
+        self, request_id: int, future: asyncio.Future[msgspec.Raw], most_s: float
+    ) -> msgspec.Raw:
+        if not future.done():
+            self.tell(CANCEL, _encode(request_id))
+        until = self._loop.time() + most_s
+        while not future.done() and (left_s := until - self._loop.time()) > 0:
+            try:
+                await asyncio.wait({future}, timeout=left_s)
+            except asyncio.CancelledError:  # it is being ended already
+                continue
+        if not future.done():
+            raise Unreachable(f"no last word came within {most_s:g} s")
+        return future.result()
 
     def tell(self, method: str, body: bytes) -> bool:
         """Send without an answer; False when it was dropped because the peer reads too slowly."""

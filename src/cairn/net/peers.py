@@ -241,6 +241,7 @@ class Peers:
         timeout_s: float,
         *,
         must_end: bool = False,
+        last_word_s: float = 0.0,
     ) -> T:
         """Ask a peer by raft_id or address. Raises its error, or `Unreachable`."""
         loop = asyncio.get_running_loop()
@@ -254,7 +255,7 @@ class Peers:
         if link is None:
             link = await self._connected(str(address), timeout_s)
         left_s = max(deadline - loop.time(), 0.001)
-        raw = await link.call(method, body, left_s, must_end=must_end)
+        raw = await link.call(method, body, left_s, must_end=must_end, last_word_s=last_word_s)
         try:
             return msgspec.msgpack.decode(raw, type=answer)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from sys import getsizeof
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -25,6 +26,7 @@ from cairn.pgwire.rows import RowEncoder, row_encoder
 
 Plan = TypeVar("Plan")
 
+OPEN_BYTES: Final = 4 << 20  # of a longer answer that is half told, with what reads it
 _MAX_SHAPES: Final = 64  # combinations of format codes remembered per statement
 
 
@@ -103,10 +105,11 @@ def _one_each(codes: tuple[int, ...], count: int) -> tuple[int, ...]:
 class Statement(Generic[Plan]):
     """A prepared statement: `plan` is the server's, we only keep it."""
 
-    __slots__ = ("name", "plan", "signature")
+    __slots__ = ("held", "name", "plan", "signature")
 
-    def __init__(self, name: bytes, plan: Plan, signature: Signature) -> None:
+    def __init__(self, name: bytes, plan: Plan, signature: Signature, held: int = 0) -> None:
         self.name, self.plan, self.signature = name, plan, signature
+        self.held = held  # bytes, about
 
 
 class Portal(msgspec.Struct, Generic[Plan]):
@@ -123,6 +126,16 @@ class Portal(msgspec.Struct, Generic[Plan]):
     more: Any = None  # what follows `rows`; closed with the portal
     is_held: bool = False  # it stays when its transaction is committed
     is_kept: bool = False  # and has been
+    held: int = 0  # bytes of it that were counted
+
+    def weight(self) -> int:
+        """Bytes that it keeps in memory, about."""
+        size = sum(map(getsizeof, self.values)) + (OPEN_BYTES if self.more is not None else 0)
+        if self.rows:
+            some = self.rows[:: max(len(self.rows) // 64, 1)]
+            of_some = sum(getsizeof(row) + sum(map(getsizeof, row)) for row in some)
+            size += of_some * len(self.rows) // len(some)
+        return size
 
     def close(self) -> None:
         if self.more is not None:
@@ -133,10 +146,15 @@ class Portal(msgspec.Struct, Generic[Plan]):
 class StatementBook(Generic[Plan]):
     """Statements and portals by name; b"" is the unnamed one, which the next replaces."""
 
-    __slots__ = ("_limits", "_portals", "_statements")
+    __slots__ = ("_hold", "_limits", "_portals", "_statements")
 
-    def __init__(self, limits: Callable[[], tuple[int, int]] = lambda: (1024, 1024)) -> None:
+    def __init__(
+        self,
+        limits: Callable[[], tuple[int, int]] = lambda: (1024, 1024),
+        hold: Callable[[int], None] = lambda more: None,
+    ) -> None:
         self._limits = limits  # most statements and portals at this moment; 0 is no limit
+        self._hold = hold  # told of bytes that are kept or (below zero) freed; may refuse
         self._statements: dict[bytes, Statement[Plan]] = {}
         self._portals: dict[bytes, Portal[Plan]] = {}
 
@@ -154,9 +172,15 @@ class StatementBook(Generic[Plan]):
         if 0 < most <= len(self._statements):
             raise _full("Statement", most, "pg_statement_max")
 
-    def parse(self, name: bytes, plan: Plan, signature: Signature) -> Statement[Plan]:
+    def parse(
+        self, name: bytes, plan: Plan, signature: Signature, size: int = 0
+    ) -> Statement[Plan]:
+        """`size` is counted for those with a name, which stay."""
         self.check_name(name)
-        statement = self._statements[name] = Statement(name, plan, signature)
+        held = size if name else 0
+        if held:
+            self._hold(held)
+        statement = self._statements[name] = Statement(name, plan, signature, held)
         return statement
 
     def statement(self, name: bytes) -> Statement[Plan]:
@@ -184,8 +208,17 @@ class StatementBook(Generic[Plan]):
             self.check_portal(name)
         elif self._portals:
             self._end_portal(b"")
-        portal = self._portals[name] = Portal(name, statement, values, shape)
+        portal = Portal(name, statement, values, shape)
+        if name:
+            self.weigh(portal)
+        self._portals[name] = portal
         return portal
+
+    def weigh(self, portal: Portal[Plan]) -> None:
+        """It has become larger: may it?"""
+        more = portal.weight() - portal.held
+        self._hold(more)
+        portal.held += more
 
     def check_portal(self, name: bytes) -> None:
         if name in self._portals:
@@ -197,6 +230,7 @@ class StatementBook(Generic[Plan]):
     def keep(self, portal: Portal[Plan]) -> None:
         """A portal that a statement made."""
         self.check_portal(portal.name)
+        self.weigh(portal)
         self._portals[portal.name] = portal
 
     def cursor(self, name: bytes) -> Portal[Plan]:
@@ -218,13 +252,21 @@ class StatementBook(Generic[Plan]):
             self._end_portal(name)
             return
         statement = self._statements.pop(name, None)
+        if statement is not None and statement.held:
+            self._hold(-statement.held)
         for each in [p for p in self._portals.values() if p.statement is statement]:
             self._end_portal(each.name)
 
     def _end_portal(self, name: bytes) -> None:
         portal = self._portals.pop(name, None)
         if portal is not None:
-            portal.close()
+            self._drop(portal)
+
+    def _drop(self, portal: Portal[Plan]) -> None:
+        portal.close()
+        if portal.held:
+            self._hold(-portal.held)
+            portal.held = 0
 
     def deallocate(self, name: bytes) -> None:
         """SQL's DEALLOCATE, which wants the statement to exist."""
@@ -232,6 +274,7 @@ class StatementBook(Generic[Plan]):
         self.close("S", name)
 
     def deallocate_all(self) -> None:
+        self._hold(-sum(statement.held for statement in self._statements.values()))
         self._statements.clear()
         self.close_portals()
 
@@ -253,11 +296,11 @@ class StatementBook(Generic[Plan]):
                 portal.is_kept = True
                 self._portals[name] = portal
             else:
-                portal.close()
+                self._drop(portal)
 
     def close_portals(self) -> None:
         for portal in self._portals.values():
-            portal.close()
+            self._drop(portal)
         self._portals.clear()
 
 

@@ -1,11 +1,12 @@
-"""How many connections there are, of whom and from where; and how many there may be."""
+"""How many connections there are, of whom and from where; how many there may be, and what they
+may keep in memory."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
 
-from cairn.model.errors import TooManyConnections
+from cairn.model.errors import MemoryLimit, TooManyConnections
 
 MOST = 15_000  # of one instance, those that have not logged in yet too
 
@@ -17,6 +18,7 @@ class Connections:
         self._setting = setting
         self._of_address: Counter[str] = Counter()
         self._of_user: Counter[str] = Counter()
+        self._held: Counter[str] = Counter()  # bytes of all sessions of a user
         self._count = 0
 
     def opened(self, address: str) -> None:
@@ -40,6 +42,23 @@ class Connections:
                 f"too many connections for user '{user}'",
                 hint=f"pg_connections_per_user_max is {most}",
             )
+
+    def hold(self, user: str, held: int, more: int) -> None:
+        """A session, which keeps `held` bytes, wants to keep so many more; below zero: fewer."""
+        if more > 0:
+            for name, has in (
+                ("pg_session_bytes_max", held),
+                ("pg_user_bytes_max", self._held[user]),
+            ):
+                most = self._setting(name)
+                if most and has + more > most:
+                    raise MemoryLimit(
+                        f"cursors, portals and prepared statements would keep {has + more} bytes",
+                        hint=f"close some, or read them to their end; {name} is {most}",
+                    )
+        self._held[user] += more
+        if self._held[user] <= 0:
+            del self._held[user]
 
     def closed(self, address: str, user: str | None) -> None:
         """`user` is None for one that was never counted as logged in."""

@@ -92,8 +92,10 @@ class PgFace(Face):
     def cluster(self) -> Cluster:
         return self.instance.state.cluster
 
-    def plan_again(self, statement: Any, user_id: int) -> Cached:
-        return self.statements.replanned(statement, user_id, self.catalog)
+    async def plan_again(self, statement: Any, user_id: int) -> Cached:
+        fresh = await self.statements.replanned(statement, user_id, self.catalog)
+        fresh.check_rights(user_id, self.catalog)  # a view may name other tables now
+        return fresh
 
     async def read_catalog(
         self, plan: CatalogRead, prepared: Prepared, params: Sequence[Any], context: Context

@@ -131,7 +131,7 @@ class LiveTables:
 
 
 def _may_read(catalog: Catalog, user_id: int, table: Table) -> bool:
-    return table.owner == user_id or catalog.allows(user_id, "select", "table", table.id)
+    return table.owner == user_id or catalog.allows(user_id, "read", "table", table.id)
 
 
 def _tier(table: Table) -> str | None:

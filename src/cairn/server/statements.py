@@ -6,16 +6,15 @@ they were; rights are checked against the present catalogue each time it changes
 
 from __future__ import annotations
 
-import asyncio
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from cairn.model.catalog import Catalog
 from cairn.model.errors import Unsupported
 from cairn.model.values import OIDS, shown_reader
+from cairn.node.statements.fair_threads import FairThreads
 from cairn.node.watching.kinds import kind_of
 from cairn.node.watching.statistics import Seen, Statistics
 from cairn.pgwire.decoders import decode_string
@@ -30,7 +29,7 @@ MAX_STATEMENTS = 5_000
 MAX_CACHED_TEXT = 64 * 1024
 MAX_CACHED_BYTES = 16 * 1024 * 1024  # of all texts together
 QUICK_TEXT = 2_000  # bytes that are understood within a few milliseconds
-PARSERS = 2  # threads for longer ones
+PARSERS, PARSERS_MOST = 2, 6  # threads for longer ones: of one user, and when several ask
 
 Row = tuple[Any, ...]
 #: What they name may not have been there when they were planned, and has its own rights now.
@@ -131,12 +130,12 @@ class StatementCache:
         self._statistics = statistics
         self._known: OrderedDict[tuple[bytes, tuple[int, ...], int], Cached] = OrderedDict()
         self._bytes = 0  # of the texts; their plans are some ten times as large
-        self._pool = ThreadPoolExecutor(PARSERS, thread_name_prefix="parse")
+        self._pool = FairThreads(PARSERS, PARSERS_MOST, "parse")
         self.hits = 0
         self.misses = 0
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
     def get(self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog) -> Cached:
         """The plan, however long it takes to make."""
@@ -165,9 +164,7 @@ class StatementCache:
     async def later(
         self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog
     ) -> Cached:
-        made = await asyncio.get_running_loop().run_in_executor(
-            self._pool, _understood, text, oids, user, catalog
-        )
+        made = await self._pool.run(user, _understood, text, oids, user, catalog)
         return self._keep(made, user)
 
     def _keep(self, made: Cached, user: int) -> Cached:
@@ -191,13 +188,24 @@ class StatementCache:
         self._known.clear()
         self._bytes = 0
 
-    def replanned(self, stale: Cached, user: int, catalog: Catalog) -> Cached:
-        """The same text against the present tables; refused when its result changed shape."""
-        fresh = self.get(stale.text, stale.oids, user, catalog)
-        if (
-            fresh.signature.columns != stale.signature.columns
-            or fresh.signature.param_oids != stale.signature.param_oids
-        ):
-            # PostgreSQL's words and code: drivers know them and prepare again by themselves.
-            raise Unsupported("cached plan must not change result type")
-        return fresh
+    def replanned_at_once(self, stale: Cached, user: int, catalog: Catalog) -> Cached | None:
+        """The same text against the present tables; None: ask `replanned`."""
+        fresh = self.at_once(stale.text, stale.oids, user, catalog)
+        return None if fresh is None else _same_shape(stale, fresh)
+
+    async def replanned(self, stale: Cached, user: int, catalog: Catalog) -> Cached:
+        fresh = self.at_once(stale.text, stale.oids, user, catalog)
+        if fresh is None:
+            fresh = await self.later(stale.text, stale.oids, user, catalog)
+        return _same_shape(stale, fresh)
+
+
+def _same_shape(stale: Cached, fresh: Cached) -> Cached:
+    """Refused when its result has changed."""
+    if (
+        fresh.signature.columns != stale.signature.columns
+        or fresh.signature.param_oids != stale.signature.param_oids
+    ):
+        # PostgreSQL's words and code: drivers know them and prepare again by themselves.
+        raise Unsupported("cached plan must not change result type")
+    return fresh

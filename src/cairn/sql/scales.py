@@ -17,8 +17,16 @@ _OF_ONE = frozenset(
 )
 
 
+MOST = 1_000  # digits after the point that functions give
+
+
 def scale_of(expr: Expr | None) -> int | None:
     """None: only the value itself can tell."""
+    found = _scale(expr)
+    return None if found is None else min(found, MOST)
+
+
+def _scale(expr: Expr | None) -> int | None:
     match expr:
         case Const(value=None):
             return None

@@ -166,6 +166,9 @@ def literal(value: str, type_: ColumnType) -> Physical:
     return found
 
 
+FOLDED = 4_096  # characters of an argument that is worked with while a statement is understood
+
+
 def fold(call: Call) -> Expr:
     """The value of a call whose arguments are all constants."""
     function = SCALARS.get(call.name)
@@ -174,6 +177,8 @@ def fold(call: Call) -> Expr:
     if not all(isinstance(arg, Const) for arg in call.args):
         return call
     values = [arg.value for arg in call.args if isinstance(arg, Const)]
+    if any(isinstance(value, str) and len(value) > FOLDED for value in values):
+        return call  # short texts understood on the event loop can be made to grow
     return Const(call.type, function(*values), scale=scale_of(call))
 
 

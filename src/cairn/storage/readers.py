@@ -17,16 +17,18 @@ from typing import Any
 
 import apsw
 
-from cairn.model import limits
+from cairn.model import limits, stops
 from cairn.model.errors import CairnError, LimitExceeded, QueryCanceled
 from cairn.model.unexpected import of_value
 from cairn.storage.checksums import is_damage, page_damaged
 from cairn.storage.pieces import Piece, Pieces, Row, too_many
 
 Register = Callable[[apsw.Connection], None]
+CACHE_KIB = 32_000  # pages that one connection keeps
 QUICK_S = 0.002  # what a read may take on the event loop
 ANSWER_BYTES = limits.ANSWER_BYTES
 TAKEN_ROWS = 1_000  # between two looks at their size
+QUICK_TEXT = 16_384  # characters that SQLite understands in a moment
 NOTED = 5_000  # statements that a reader remembers
 LOOK_EVERY = 2_000  # steps of SQLite's machine between two looks at the clock
 
@@ -72,7 +74,8 @@ class RowReader:
         register: Register,
         answer_bytes: int = ANSWER_BYTES,
         heavy: Iterable[str] = (),
-        cache_kib: int = 32_000,
+        cache_kib: int = CACHE_KIB,
+        value_bytes: int = limits.VALUE_BYTES,
     ) -> None:
         self._answer_bytes = answer_bytes
         self._heavy_words = [f"{name}(" for name in heavy]
@@ -82,6 +85,7 @@ class RowReader:
         self.connection.set_busy_timeout(10_000)
         attach(self.connection, raft, "raft")
         register(self.connection)
+        self.connection.limit(apsw.SQLITE_LIMIT_LENGTH, value_bytes)
         self.connection.pragma("cache_size", -cache_kib)
         self._is_opening = False  # a transaction of our own, not of some text
         self.connection.authorizer = self._may  # from here on, whoever the text comes from
@@ -110,7 +114,7 @@ class RowReader:
         self.count += 1
         try:
             return self.connection.execute(sql, args).fetchall()
-        except apsw.InterruptError:
+        except (apsw.InterruptError, apsw.TooBigError):
             return None
         except Exception as problem:
             raise translated(problem) from None
@@ -123,7 +127,7 @@ class RowReader:
         try:
             cursor = self.connection.execute(sql, args)
             piece = Pieces(cursor).take(most)
-        except apsw.InterruptError:
+        except (apsw.InterruptError, apsw.TooBigError):
             return None
         except Exception as problem:
             raise translated(problem) from None
@@ -145,7 +149,10 @@ class RowReader:
         return True
 
     def _note(self, sql: str) -> bool:
-        """Whether it calls a function whose work cannot be ended in the middle."""
+        """Whether it calls a function whose work cannot be ended in the middle, or is long itself:
+        SQLite would read it here, and it would be remembered whole."""
+        if len(sql) > QUICK_TEXT:
+            return True
         if len(self._heavy) >= NOTED:
             self._heavy.clear()
         found = self._heavy[sql] = any(word in sql for word in self._heavy_words)
@@ -184,7 +191,8 @@ class RowReader:
             if check is not None:
                 self.begin(check)
             most = answer_bytes or self._answer_bytes
-            return taken(self.connection.execute(sql, args), row_max, most)
+            with stops.working_until(cancelled.is_set):
+                return taken(self.connection.execute(sql, args), row_max, most)
         except apsw.InterruptError:
             raise steps.problem() from None
         except Exception as problem:
@@ -237,7 +245,7 @@ class RowCursor:
         self._lock = threading.Lock()  # a piece may still be made for somebody who is gone
 
     def take(self, most: int) -> Piece:
-        with self._lock:
+        with self._lock, stops.working_until(self.stopped.is_set):
             return self._take(most)
 
     def _take(self, most: int) -> Piece:

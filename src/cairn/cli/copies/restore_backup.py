@@ -33,6 +33,7 @@ LAST_BUILT_IN, FIRST_OWN = 32, 1000
 #: A master is being named, or the end of a write is not known: pieces may come twice.
 _AGAIN = ("PC003", "PC004", "PC006", "40003", "57P03")
 #: Names instances, which are others here.
+_OWNER = system.PICO_GOVERNOR_QUEUE.position("owner")  # the last column
 _NOT_RESTORED = ("replication_graph",)
 
 
@@ -200,7 +201,7 @@ class Restore:
                 if row[0] in SETTINGS and row[0] not in _NOT_RESTORED
             ],
             queue=[
-                tuple(row)
+                (*row[:_OWNER], users.get(row[_OWNER], row[_OWNER]))
                 for row in self._content.get(system.PICO_GOVERNOR_QUEUE.id, [])
                 if row[0] >= FIRST_OWN
             ],

@@ -96,5 +96,6 @@ def run_queue(view: ClusterView) -> Iterator[Action]:
                 op=each.op,
                 op_format=each.op_format,
                 is_upgrade=each.kind == "upgrade",
+                owner=each.owner,
             )
             return

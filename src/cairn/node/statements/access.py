@@ -35,7 +35,7 @@ from cairn.model.nearest import nearest
 from cairn.model.parameters import SETTINGS
 from cairn.model.topology import Instance
 from cairn.replication.graph import check_graph
-from cairn.sql.api import prepare
+from cairn.sql.api import Prepared, prepare
 from cairn.sql.plans import AclPlan, AlterSystemPlan
 
 _QUEUE = system.PICO_GOVERNOR_QUEUE
@@ -339,9 +339,25 @@ def checked_setting(key: str, value: Any) -> Any:
 # --- the governor's queue -------------------------------------------------------------------------
 
 
+def owned(change: ops.Dml, user: int) -> ops.Dml:
+    """An operation of the queue belongs to who wrote its text, whatever the statement says."""
+    if change.table != _QUEUE.id:
+        return change
+    at = _QUEUE.position("owner")
+    match change:
+        case ops.Insert(row=row) | ops.Replace(row=row):
+            return msgspec.structs.replace(change, row=(*row[:at], user, *row[at + 1 :]))
+        case ops.Update(changes=changes):
+            kept = tuple(each for each in changes if each[0] != at)
+            if any(place == _QUEUE.position("op") for place, _ in kept):
+                kept = (*kept, (at, user))
+            return msgspec.structs.replace(change, changes=kept)
+    return change
+
+
 def check_queued_rights(changes: tuple[ops.Dml, ...], catalog: Catalog, user: int) -> None:
-    """The governor runs an operation with all rights. So whoever queues one must have the rights
-    that it needs, and a row that somebody else queued is changed by an administrator alone."""
+    """An operation is run with the rights that its owner has then (`node/steering/queue_runner`).
+    What they lack today is told at once; a row is changed later by an administrator alone."""
     queued = [change for change in changes if change.table == _QUEUE.id]
     if not queued or catalog.is_super(user):
         return
@@ -357,12 +373,14 @@ def check_queued_rights(changes: tuple[ops.Dml, ...], catalog: Catalog, user: in
 def _check_queued(text: str, catalog: Catalog, user: int) -> None:
     try:
         prepared = prepare(text, catalog, user_id=user)
-    except CairnError as problem:
-        raise AccessDenied(
-            "the rights that this operation needs cannot be told now",
-            detail=problem.message,
-            hint="queue it when its tables are there, or as an administrator",
-        ) from None
+    except AccessDenied:
+        raise
+    except CairnError:
+        return  # its tables may be made by operations before it
+    check_all_rights(prepared, catalog, user)
+
+
+def check_all_rights(prepared: Prepared, catalog: Catalog, user: int) -> None:
     prepared.check_rights(user, catalog)
     if isinstance(prepared.plan, AclPlan):
         check_access(prepared.plan, catalog, user)

@@ -15,7 +15,7 @@ from typing import Any
 
 import apsw
 
-from cairn.model import limits
+from cairn.model import limits, stops
 from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     BlockConflict,
@@ -23,6 +23,7 @@ from cairn.model.errors import (
     CairnError,
     NotOwner,
     NumbersNeeded,
+    QueryCanceled,
     TableUnderDdl,
 )
 from cairn.model.rpc import BlockItem, BlockRequest, BlockResponse, ReadRequest
@@ -39,6 +40,8 @@ from cairn.node.statements.block_runs import (
     digest,
     is_ordered,
 )
+from cairn.node.statements.context import ASKED
+from cairn.node.statements.ending import Ticket, to_its_end
 from cairn.node.statements.execution import Execution
 from cairn.node.statements.numbers import Numbers
 from cairn.sql import plans
@@ -46,7 +49,7 @@ from cairn.sql.api import Prepared, prepare
 from cairn.storage.data_store import DataStore
 from cairn.storage.merging import Merger
 from cairn.storage.pieces import Row
-from cairn.storage.readers import translated
+from cairn.storage.readers import Cancelled, translated
 
 PLANS = 2_000  # that are remembered
 QUICK_TEXT = 2_000  # characters that are understood within a few milliseconds
@@ -75,8 +78,17 @@ class BlockOwner:
     def close(self) -> None:
         self._merger.close()
 
-    async def run(self, request: BlockRequest) -> BlockResponse:
-        """Done and on disk, or seen and taken back; else an error, and nothing was done."""
+    async def run(self, request: BlockRequest, stopped: Cancelled | None = None) -> BlockResponse:
+        """Done and on disk, or seen and taken back; else an error, and nothing was done.
+
+        Who stops waiting ends it, and is told what became of it.
+        """
+        try:
+            return await self._run(request, stopped or Cancelled())
+        except asyncio.CancelledError:  # in between two runs: nothing stays of them
+            raise QueryCanceled(ASKED) from None
+
+    async def _run(self, request: BlockRequest, stopped: Cancelled) -> BlockResponse:
         planned = [await self._planned(item) for item in request.items]
         is_quick = len(planned) <= QUICK_STATEMENTS and all(
             _is_quick(each, item.rows) for each, item in zip(planned, request.items, strict=True)
@@ -87,7 +99,9 @@ class BlockOwner:
         while True:
             epoch = self._execution.data.fence.epoch
             try:
-                answer = await self._queued(request, planned, is_quick)
+                ticket = Ticket(stopped)
+                work = self._queued(request, planned, is_quick, ticket)
+                answer = await to_its_end(work, ticket)
             except NumbersNeeded as need:
                 await self._numbers.more(need)
                 continue
@@ -103,7 +117,11 @@ class BlockOwner:
             return answer
 
     def _queued(
-        self, request: BlockRequest, planned: Sequence[Prepared], is_quick: bool
+        self,
+        request: BlockRequest,
+        planned: Sequence[Prepared],
+        is_quick: bool,
+        ticket: Ticket,
     ) -> asyncio.Future[BlockResponse]:
         future: asyncio.Future[BlockResponse] = asyncio.get_running_loop().create_future()
 
@@ -117,7 +135,7 @@ class BlockOwner:
 
         catalog, now = self._state.catalog, asyncio.get_running_loop().time
         self._execution.start_block(
-            lambda: self._work(request, planned, catalog, now, is_quick),
+            lambda: self._work(request, planned, catalog, now, is_quick, ticket),
             is_commit=request.is_commit,
             is_quick=is_quick,
             callback=done,
@@ -167,8 +185,10 @@ class BlockOwner:
         catalog: Catalog,
         now: Callable[[], float],
         is_quick: bool,
+        ticket: Ticket,
     ) -> BlockResponse:
         """Behind the one writer, inside the group's transaction: as every write is checked."""
+        ticket.begin()
         store = self._execution.data.store
         store.check_master()
         for item in request.items:
@@ -177,7 +197,7 @@ class BlockOwner:
         guard = _Buckets(store, self._state, self._name, request)
         guard.check_declared()
         seconds = QUICK_S if is_quick else min(max(request.timeout_s, 0.001), limits.BLOCK_S)
-        clock = Clock(now, seconds, is_quick)
+        clock = Clock(now, seconds, is_quick, ticket.stopped)
         run = BlockRun(store, self._merger, guard, catalog, clock)
         last: list[BlockResponse] = []
 
@@ -191,7 +211,8 @@ class BlockOwner:
 
         store.connection.set_progress_handler(clock, LOOK_EVERY)
         try:
-            _, lsn = store.statement(carry_out, alone=not is_quick)
+            with stops.working_until(ticket.stopped.is_set):
+                _, lsn = store.statement(carry_out, alone=not is_quick)
         except _Seen:
             return last[0]
         except CairnError:

@@ -18,6 +18,7 @@ from cairn.model import limits
 from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, CardinalityViolation, QueryCanceled
 from cairn.model.values import from_physical
+from cairn.node.statements.context import ASKED
 from cairn.node.statements.reading import PLAIN_MERGE
 from cairn.sql import plans
 from cairn.sql.api import Prepared
@@ -68,15 +69,20 @@ class TooLong(CairnError):
 
 
 class Clock:
-    """Ends what takes too long: everybody else who writes is waiting."""
+    """Ends what takes too long, or nobody wants: everybody else who writes is waiting."""
 
-    def __init__(self, now: Callable[[], float], seconds: float, is_quick: bool) -> None:
+    def __init__(
+        self, now: Callable[[], float], seconds: float, is_quick: bool, stopped: Cancelled
+    ) -> None:
         self._now, self._until, self._is_quick = now, now() + seconds, is_quick
+        self._is_stopped = stopped.is_set
 
     def __call__(self) -> bool:
-        return self._now() > self._until
+        return self._now() > self._until or self._is_stopped()
 
     def problem(self) -> CairnError:
+        if self._is_stopped():
+            return QueryCanceled(ASKED)
         if self._is_quick:
             return TooLong("not on the event loop")
         return QueryCanceled(

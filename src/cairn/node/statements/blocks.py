@@ -30,6 +30,7 @@ from cairn.sql.plan.places import Place, places
 from cairn.storage.pieces import Row
 
 BLOCK_S = 30.0
+LAST_WORD_S = 2.0  # for the verdict on a block that was told to end
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -192,7 +193,7 @@ class Blocks:
             return await self._ask(owner.replicaset, request, context)
 
         work = self._reads.following(attempt, context)
-        return await (work if is_commit else context.watched(work))
+        return await context.watched(work)
 
     def _check_schema(self, block: Sequence[Listed]) -> None:
         catalog = self._state.catalog
@@ -208,12 +209,20 @@ class Blocks:
         try:
             if target == reads.raft_id:
                 reads.local += 1
+                if context.watch is not None:  # who watches looks at the clock as well
+                    return await self._owner.run(request, context.cancelled)
                 async with asyncio.timeout_at(context.deadline):
                     return await self._owner.run(request)
             reads.forwarded += 1
             context.travelled.hops += 1
             return await reads.peers.call(
-                target, "run_block", request, BlockResponse, context.left_s(BLOCK_S)
+                target,
+                "run_block",
+                request,
+                BlockResponse,
+                context.left_s(BLOCK_S),
+                must_end=True,
+                last_word_s=LAST_WORD_S,
             )
         except NotSent as problem:
             raise reads.no_answer(replicaset, target, problem) from None

@@ -67,7 +67,7 @@ class Face:
     The governor's queue has none: it plans anew by itself and reads no catalogue.
     """
 
-    def plan_again(self, statement: Any, user_id: int) -> Any:
+    async def plan_again(self, statement: Any, user_id: int) -> Any:
         """The same statement, planned for the present schema."""
         raise PlanOutdated("a table has changed since the statement was planned")
 
@@ -145,7 +145,11 @@ class Context(msgspec.Struct, frozen=True):
         task = asyncio.get_running_loop().create_task(work)
         self.watch(task)
         try:
-            return await task
+            found = await task
+            own = asyncio.current_task()
+            if own is not None and own.cancelling():  # it was told to the end for nobody
+                raise asyncio.CancelledError
+            return found
         except asyncio.CancelledError:
             own = asyncio.current_task()
             if own is not None and own.cancelling():

@@ -7,9 +7,9 @@ its transaction and once more after the commit.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
-from cairn.model import limits
+from cairn.model import limits, stops
 from cairn.model.errors import (
     CairnError,
     CasRetry,
@@ -25,6 +25,7 @@ from cairn.model.errors import (
     NotOwner,
     OutcomeUnknown,
     ProtocolViolation,
+    QueryCanceled,
     TableUnderDdl,
 )
 from cairn.model.moves import Move
@@ -46,19 +47,23 @@ from cairn.node.rows.leases import LeaseHolder
 from cairn.node.rows.moves.moving import Moving
 from cairn.node.rows.replication import Replication
 from cairn.node.runtime import spawn
+from cairn.node.statements.context import ASKED
+from cairn.node.statements.ending import Ticket, to_its_end
+from cairn.node.statements.fair_threads import FairThreads
 from cairn.node.statements.open_reads import OpenRead, OpenReads
 from cairn.node.statements.write_kinds import WriteKind, WriteKinds
-from cairn.sql.functions.functions import HEAVY
+from cairn.sql.functions.functions import HEAVY_ON_ROWS
 from cairn.sql.render.constraints import row_query, translate
 from cairn.sql.render.slots import with_ranges
 from cairn.storage.data_store import DataStore, Fence
 from cairn.storage.pieces import Piece, Row
-from cairn.storage.readers import Cancelled, RowReader, attach, translated
+from cairn.storage.readers import CACHE_KIB, Cancelled, RowReader, Steps, attach, translated
 from cairn.storage.spill import remove_left
 from cairn.storage.state_machine import constraint_error
 from cairn.storage.writer import Job
 
-SCAN_THREADS = 4
+SCAN_THREADS, SCAN_THREADS_MOST = 4, 12  # of one user, and when several ask
+SMALL_CACHE_KIB = 8_000  # of those past the first
 LOOKS = 100
 QUICK_BYTES = 65_536  # a longer value is not written on the event loop
 PROBED_ROWS = 1000  # of a statement that failed, looked at again for its error
@@ -85,11 +90,14 @@ class Execution:
         self._replication, self._moving = replication, moving
         self._raft, self._register = raft, register
         self._data: Path = data.store.path
-        self.reader = RowReader(self._data, raft, register, heavy=HEAVY)
+        self.reader = RowReader(
+            self._data, raft, register, heavy=HEAVY_ON_ROWS, value_bytes=limits.QUICK_VALUE_BYTES
+        )
         register(data.store.connection)
         data.share_with(lambda: self.reader.count)
         self._kinds = WriteKinds(self._data, raft, register)
-        self._pool = ThreadPoolExecutor(SCAN_THREADS, thread_name_prefix="scan")
+        self._pool = FairThreads(SCAN_THREADS, SCAN_THREADS_MOST, "scan")
+        self._readers = itertools.count()
         self._local = threading.local()
         self.open_reads = OpenReads(self._data, raft, register, self._pool)
         remove_left(raft.parent)
@@ -98,7 +106,7 @@ class Execution:
 
     def close(self) -> None:
         self.open_reads.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
         self.reader.close()
         self._kinds.close()
 
@@ -187,9 +195,7 @@ class Execution:
                 raise NoMaster("buckets or masters moved while the read began", hint="try again")
             self.check_read(request)
 
-        rows = await self.scan(
-            request.sql, request.args, request.row_max, cancelled, most, check, answer_bytes
-        )
+        rows = await self.scan(request, cancelled, check, answer_bytes)
         self._check_versions(request)
         await self._check_stays(request, epoch)
         return rows
@@ -232,24 +238,24 @@ class Execution:
 
     async def scan(
         self,
-        sql: str,
-        args: Sequence[Any],
-        row_max: int,
+        request: ReadRequest,
         cancelled: Cancelled | None,
-        opcode_max: int = 0,
-        check: Callable[[], None] | None = None,
+        check: Callable[[], None],
         answer_bytes: int = 0,
     ) -> list[Row]:
         """On a thread with a connection of its own."""
         flag = cancelled or threading.Event()
+        sql, args, row_max = request.sql, request.args, request.row_max
 
         def work() -> list[Row]:
             reader = self.thread_reader()
-            return reader.rows(sql, args, row_max, flag, opcode_max, check, answer_bytes)
+            return reader.rows(sql, args, row_max, flag, request.opcode_max, check, answer_bytes)
 
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        return await self._pool.run(request.user, work)
 
-    async def on_thread(self, work: Callable[[Any], T], cancelled: Cancelled | None) -> T:
+    async def on_thread(
+        self, work: Callable[[Any], T], cancelled: Cancelled | None, whose: int
+    ) -> T:
         """`work` is given how to read, on a thread with a connection of its own."""
         flag = cancelled or threading.Event()
 
@@ -257,13 +263,16 @@ class Execution:
             reader = self.thread_reader()
             return work(lambda sql, args: reader.rows(sql, args, 0, flag))
 
-        return await asyncio.get_running_loop().run_in_executor(self._pool, run)
+        return await self._pool.run(whose, run)
 
     def thread_reader(self) -> RowReader:
         """The calling thread's own connection."""
         reader: RowReader | None = getattr(self._local, "reader", None)
         if reader is None:
-            reader = self._local.reader = RowReader(self._data, self._raft, self._register)
+            is_first = next(self._readers) < SCAN_THREADS
+            kib = CACHE_KIB if is_first else SMALL_CACHE_KIB
+            reader = RowReader(self._data, self._raft, self._register, cache_kib=kib)
+            self._local.reader = reader
         return reader
 
     def plan_reader(self) -> apsw.Connection:
@@ -295,7 +304,7 @@ class Execution:
         is_bound = request.preference == "leader" and bool(request.tables)
         epoch = fence.epoch if is_bound else None
         read = self.open_reads.open(
-            sql, args, request.row_max, request.opcode_max, epoch, check, most
+            sql, args, request.row_max, request.opcode_max, epoch, check, most, request.user
         )
         try:
             piece = await read.take()
@@ -367,11 +376,20 @@ class Execution:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def start_write(self, request: WriteRequest, callback: Done) -> None:
-        """Queue a write; `callback` has its verdict after the commit and the second lease check."""
+    def start_write(
+        self, request: WriteRequest, callback: Done, ticket: Ticket | None = None
+    ) -> None:
+        """Queue a write; `callback` has its verdict after the commit and the second lease check.
+
+        `ticket` ends one that is long, until it is committed.
+        """
         data, fence = self.data, self.data.fence
         try:
             kind = self._kinds.of(request)
+            is_long = _is_long(request, kind)
+            if ticket is not None and not is_long:
+                ticket.begin()  # over in a moment: it runs to its end
+                ticket = None
         except CairnError as problem:
             callback(problem)
             return
@@ -379,9 +397,8 @@ class Execution:
             write = _OneRow(self, data.store, fence, request, kind, callback)
             data.submit_job(Job(write.run, write.done, is_quick=True))
             return
-        is_long = request.ranges is not None or len(request.rows) > 1000 or kind.has_query
         data.submit_call(
-            lambda: self._write(request, kind, False, is_long),
+            lambda: self._write(request, kind, False, is_long, ticket),
             lambda done: self.settle(done, fence, request.check_only, callback),
             alone=is_long,
         )
@@ -471,7 +488,9 @@ class Execution:
         self.check_lease()
         await self._check_seen(epoch)
 
-    def write(self, request: WriteRequest) -> asyncio.Future[WriteResponse]:
+    def write(
+        self, request: WriteRequest, ticket: Ticket | None = None
+    ) -> asyncio.Future[WriteResponse]:
         future: asyncio.Future[WriteResponse] = asyncio.get_running_loop().create_future()
 
         def done(result: WriteResponse | CairnError) -> None:
@@ -482,16 +501,53 @@ class Execution:
             else:
                 future.set_result(result)
 
-        self.start_write(request, done)
+        self.start_write(request, done, ticket)
         return future
+
+    def write_or_end(self, request: WriteRequest, stopped: Cancelled) -> Awaitable[WriteResponse]:
+        """Who stops waiting ends it, and is told what became of it."""
+        ticket = Ticket(stopped)
+        return to_its_end(self.write(request, ticket), ticket)
+
+    def handle_write(self, request: WriteRequest) -> Awaitable[WriteResponse]:
+        """For another instance. What is short needs no task of its own."""
+        try:
+            is_long = _is_long(request, self._kinds.of(request))
+        except CairnError:
+            is_long = False
+        return self.write_or_end(request, Cancelled()) if is_long else self.write(request)
 
     def write_row(self, request: WriteRequest, kind: WriteKind) -> WriteResponse:
         return self._write(request, kind, True, False)
 
     def _write(
-        self, request: WriteRequest, kind: WriteKind, is_quick: bool, is_alone: bool
+        self,
+        request: WriteRequest,
+        kind: WriteKind,
+        is_quick: bool,
+        is_alone: bool,
+        ticket: Ticket | None = None,
     ) -> WriteResponse:
         """Behind the one writer, inside the group's transaction."""
+        if ticket is not None:
+            ticket.begin()
+            with stops.working_until(ticket.stopped.is_set):
+                return self._write_until(ticket.stopped, request, kind, is_alone)
+        return self._write_now(request, kind, is_quick, is_alone)
+
+    def _write_until(
+        self, stopped: Cancelled, request: WriteRequest, kind: WriteKind, is_alone: bool
+    ) -> WriteResponse:
+        connection, steps = self.data.store.connection, Steps(stopped, 0)
+        connection.set_progress_handler(steps, steps.every)
+        try:
+            return self._write_now(request, kind, False, is_alone)
+        finally:
+            connection.set_progress_handler(None)
+
+    def _write_now(
+        self, request: WriteRequest, kind: WriteKind, is_quick: bool, is_alone: bool
+    ) -> WriteResponse:
         store = self.data.store
         store.check_master()
         store.check_version(request.table, request.version)
@@ -517,6 +573,8 @@ class Execution:
             row = _refused_row(store, request, is_alone) if kind.only_inserts else None
             verdict = translate(str(problem), self._state.catalog, row)
             raise verdict or constraint_error(problem) from None
+        except apsw.InterruptError:
+            raise QueryCanceled(ASKED) from None
         except Exception as problem:  # its savepoint is rolled back: the group goes on without it
             raise translated(problem) from None
         return WriteResponse(count, lsn, tuple(rows)) if rows else WriteResponse(count, lsn)
@@ -580,6 +638,10 @@ def _is_quick(request: WriteRequest, kind: WriteKind) -> bool:
         if type(value) in _SIZED and len(value) > QUICK_BYTES:
             return False
     return True
+
+
+def _is_long(request: WriteRequest, kind: WriteKind) -> bool:
+    return request.ranges is not None or len(request.rows) > 1000 or kind.has_query
 
 
 def _is_plain(request: WriteRequest) -> bool:

@@ -43,7 +43,7 @@ from cairn.node.statements.schema_changes import SchemaChanges
 from cairn.node.statements.streams import Stream
 from cairn.node.statements.writing import Writes
 from cairn.sql import plans
-from cairn.sql.api import Prepared
+from cairn.sql.api import Prepared, prepare
 
 REPLANS = 10
 LIMITS = {"sql_motion_row_max": 0, "sql_vdbe_opcode_max": 0}
@@ -151,7 +151,8 @@ class Executor:
             and not context.is_local
         ):
             values = self._values(prepared, params)
-            return self.reads.start_away(plan, values, statement.sharded, callback)
+            user = context.user_id
+            return self.reads.start_away(plan, values, statement.sharded, callback, user)
         return None
 
     def _may_hop(self, prepared: Prepared, context: Context) -> bool:
@@ -179,7 +180,7 @@ class Executor:
                     raise StatementInvalidated(
                         prepared_version=planned, current_version=present
                     ) from None
-                statement = context.face.plan_again(statement, context.user_id)
+                statement = await context.face.plan_again(statement, context.user_id)
         return await self._run_with_numbers(statement, params, context)
 
     async def _run_with_numbers(
@@ -241,13 +242,19 @@ class Executor:
                 if plan.more and queued is not None:
                     raise Unsupported("a queued operation changes one table", hint="queue each")
                 told: tuple[str, ...] = ()
+
+                def claim() -> None:
+                    self._check_still(prepared, user)
+                    if queued is not None:
+                        queued.end()
+
                 for one in (plan, *plan.more):
                     has_changed = await self._schema_changes.run(
                         one,
                         user,
                         None if queued is None else queued.op_id,
                         is_upgrade=queued is not None and queued.is_upgrade,
-                        claim=tuple if queued is None else queued.end,
+                        claim=claim if queued is None or not queued.is_upgrade else queued.end,
                         deadline=deadline,
                     )
                     told += one.notices if has_changed else (one.skipped,)
@@ -278,6 +285,16 @@ class Executor:
             case _:
                 count = await self.writes.run(plan, values, tables, context.at_masters())
                 return Outcome(None, count, prepared.complete(count), hints)
+
+    def _check_still(self, prepared: Prepared, user: int) -> None:
+        """A schema change waits for others: its rights are those of the moment at which it is made,
+        on what has these names then. Of several tables in one text some may be dropped by now."""
+        catalog = self._state.catalog
+        if not getattr(prepared.plan, "more", ()):
+            now = prepare(prepared.text, catalog, user_id=user)
+            if now.rights != prepared.rights:
+                raise PlanOutdated("what the statement names has changed since it was planned")
+        prepared.check_rights(user, catalog)
 
     # --- what a statement asks for ----------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 
 import cairn
-from cairn.model import parameters
+from cairn.model import limits, parameters
 from cairn.model.errors import InvalidParameter
 from cairn.model.topology import Grade
 from cairn.model.values import datetime_to_micros
@@ -45,6 +45,7 @@ class FunctionsHere:
         """All functions, those that need no instance too. `through` changes those that tell of this
         instance and this moment: a block notes what they gave."""
         functions.register(connection)
+        connection.limit(apsw.SQLITE_LIMIT_LENGTH, limits.VALUE_BYTES)
         for name, function in self._known().items():
             connection.create_scalar_function(name, known_by_name(name, through(function)), -1)
         take: Any = through(self._numbers.next)

@@ -18,7 +18,7 @@ from cairn.model.system_tables import PICO_GOVERNOR_QUEUE as _QUEUE
 from cairn.node.consensus.proposals import Proposer
 from cairn.node.consensus.protected import check_writable, completed
 from cairn.node.consensus.quorum import Patience, Voters
-from cairn.node.statements.access import check_queued_rights
+from cairn.node.statements.access import check_queued_rights, owned
 from cairn.node.statements.context import Context
 from cairn.node.statements.reading import Params, Reads
 from cairn.sql import plans
@@ -82,7 +82,8 @@ class GlobalWrites:
                 is_unsafe=context.is_unsafe,
             )
             check_queued_rights(change.ops, self._reads.state.catalog, context.user_id)
-            return predicate, replace(change, ops=(*self._hidden(completed(change.ops)), *extra))
+            found = self._hidden(completed(change.ops), context.user_id)
+            return predicate, replace(change, ops=(*found, *extra))
 
         return await self._propose(planned, context)
 
@@ -103,10 +104,11 @@ class GlobalWrites:
         try:
             return work(self._reads.execution.reader.briefly)
         except TooLongHere:
-            return await self._reads.execution.on_thread(work, context.cancelled)
+            return await self._reads.execution.on_thread(work, context.cancelled, context.user_id)
 
-    def _hidden(self, changes: tuple[ops.Dml, ...]) -> tuple[ops.Dml, ...]:
-        """A queued CREATE USER keeps the verifier: no table has a password in clear."""
+    def _hidden(self, changes: tuple[ops.Dml, ...], user: int) -> tuple[ops.Dml, ...]:
+        """A queued operation has an owner, and a queued CREATE USER keeps the verifier: no table
+        has a password in clear."""
         if not any(change.table == _QUEUE.id for change in changes):
             return changes
         at = _QUEUE.position("op")
@@ -115,7 +117,8 @@ class GlobalWrites:
             return with_password_hidden(value, self._hide) if isinstance(value, str) else value
 
         found: list[ops.Dml] = []
-        for change in changes:
+        for each in changes:
+            change = owned(each, user)
             if isinstance(change, ops.Insert | ops.Replace) and change.table == _QUEUE.id:
                 row = (*change.row[:at], text(change.row[at]), *change.row[at + 1 :])
                 change = msgspec.structs.replace(change, row=row)
@@ -138,7 +141,7 @@ class GlobalWrites:
             )
             check_writable(plan.table, change.ops)
             check_queued_rights(change.ops, self._reads.state.catalog, context.user_id)
-            return predicate, replace(change, ops=self._hidden(change.ops))
+            return predicate, replace(change, ops=self._hidden(change.ops, context.user_id))
 
         count = 0
         for part in _parts(rows):

@@ -231,7 +231,7 @@ class OpenBlock:
         try:
             return await self._try(statement, params, context)
         except PlanOutdated:
-            again = context.face.plan_again(statement, context.user_id)
+            again = await context.face.plan_again(statement, context.user_id)
             return await self._try(again, params, context)
 
     async def _try(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from cairn.model.errors import CairnError, ReadInterrupted
 from cairn.net.link import Link
+from cairn.node.statements.fair_threads import SYSTEM, FairThreads
 from cairn.storage.merging import Merger
 from cairn.storage.pieces import PIECE_BYTES, Piece
 from cairn.storage.readers import Cancelled, Register, RowCursor, RowReader
@@ -30,8 +30,10 @@ CACHE_KIB = 8_000
 class OpenRead:
     """One answer on its way. It began in `epoch`; None where that does not matter."""
 
-    def __init__(self, reads: OpenReads, cursor: RowCursor, epoch: int | None, most: int) -> None:
-        self._reads, self._cursor, self._most = reads, cursor, most
+    def __init__(
+        self, reads: OpenReads, cursor: RowCursor, epoch: int | None, most: int, whose: int
+    ) -> None:
+        self._reads, self._cursor, self._most, self._whose = reads, cursor, most, whose
         self.epoch = epoch
         self.link: Link | None = None  # over which it is asked
         self.used_at = 0.0
@@ -43,7 +45,7 @@ class OpenRead:
             raise gone()
         self._is_busy = True
         try:
-            piece: Piece = await self._reads.run(self._cursor.take, self._most)
+            piece: Piece = await self._reads.run(self._whose, self._cursor.take, self._most)
         except BaseException:
             self._cursor.stopped.set()
             self._end()
@@ -74,9 +76,7 @@ def gone() -> ReadInterrupted:
 
 
 class OpenReads:
-    def __init__(
-        self, data: Path, raft: Path, register: Register, pool: ThreadPoolExecutor
-    ) -> None:
+    def __init__(self, data: Path, raft: Path, register: Register, pool: FairThreads) -> None:
         self._data, self._raft, self._register, self._pool = data, raft, register, pool
         self._spare: list[RowReader] = []
         self._mergers: list[Merger] = []
@@ -91,10 +91,9 @@ class OpenReads:
         if self._sweep is not None:
             self._sweep.cancel()
 
-    async def run(self, work: Callable[..., Any], *args: Any) -> Any:
+    async def run(self, whose: int, work: Callable[..., Any], *args: Any) -> Any:
         """On a thread. Whoever stops waiting leaves it to its end: the connection is in use."""
-        task = asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
-        return await asyncio.shield(task)
+        return await asyncio.shield(self._pool.run(whose, work, *args))
 
     # --- rows of this instance --------------------------------------------------------------------
 
@@ -107,6 +106,7 @@ class OpenReads:
         epoch: int | None,
         check: Callable[[], None],
         most: int = PIECE_BYTES,
+        whose: int = SYSTEM,
     ) -> OpenRead:
         if self.count >= MOST_OPEN:
             raise CairnError(
@@ -117,7 +117,7 @@ class OpenReads:
         self.count += 1
         reader = self._spare.pop() if self._spare else self._reader()
         cursor = RowCursor(reader, sql, args, row_max, opcode_max, Cancelled(), check)
-        return OpenRead(self, cursor, epoch, most)
+        return OpenRead(self, cursor, epoch, most, whose)
 
     def _reader(self) -> RowReader:
         return RowReader(self._data, self._raft, self._register, cache_kib=CACHE_KIB)
@@ -128,7 +128,7 @@ class OpenReads:
 
     def later(self, work: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the instance is ending
-            self._pool.submit(work)
+            self._pool.submit(SYSTEM, work)
 
     def _give_back(self, cursor: RowCursor) -> None:
         reader = cursor.reader

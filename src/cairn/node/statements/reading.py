@@ -95,6 +95,7 @@ class Reads:
         params: Params,
         tables: dict[int, int],
         callback: Answered[ReadResponse],
+        user: int = 0,
     ) -> Hop | None:
         """Ask the owner of the row; None: go the long way."""
         if plan.bucket is None or plan.tier is None:
@@ -107,7 +108,7 @@ class Reads:
         link = self.link_to_owner(plan.tier, args[0])  # type: ignore[arg-type]
         if link is None:
             return None
-        request = ReadRequest(plan.sql, args, tables, args[0])  # type: ignore[arg-type]
+        request = ReadRequest(plan.sql, args, tables, args[0], user=user)  # type: ignore[arg-type]
         return self._away.ask(link, request, callback)
 
     def link_to_owner(self, tier: str, bucket: int) -> Link | None:
@@ -232,7 +233,7 @@ class Reads:
     async def _merge(
         self, plan: plans.ScatterRead, values: Params, tables: dict[int, int], context: Context
     ) -> Answer:
-        merge = Merge(self.execution.open_reads, context.stage)
+        merge = Merge(self.execution.open_reads, context)
         spill_max = int(self.state.setting("sql_spill_max_bytes", limits.SPILL_BYTES))
         work: list[Callable[[Any], Any]] = [merge.begin(context.opcode_max, spill_max)]
         try:
@@ -268,7 +269,7 @@ class Reads:
         args = plan.bind(params)
         most = context.opcode_max
         if plan.bucket is None:
-            reading = self._open_global(plan.sql, args, most)
+            reading = self._open_global(plan.sql, args, most, context.user_id)
             if context.stage is not None:
                 here = context.stage.at(self.name_of(self.raft_id), "", is_here=True)
                 reading = opened(here, reading)
@@ -286,17 +287,19 @@ class Reads:
             opcode_max=most,
             is_local=context.is_local,
             piece_bytes=PIECE_BYTES,
+            user=context.user_id,
         )
         rows, rest = await self._open_at(replicaset, request, context)
         return rows, None if rest is None else Gathered([rest], 0, len(rows))
 
     async def _open_global(
-        self, sql: str, args: Sequence[Any], most: int
+        self, sql: str, args: Sequence[Any], most: int, user: int
     ) -> tuple[list[Row], Part | None]:
         rows = None if most else self.execution.reader.quick(sql, args)
         if rows is not None:
             return rows, None
-        read = self.execution.open_reads.open(sql, args, 0, most, None, lambda: None)
+        open_reads = self.execution.open_reads
+        read = open_reads.open(sql, args, 0, most, None, lambda: None, whose=user)
         piece = await read.take()
         return piece.rows, None if piece.is_last else PartHere(self.execution, read)
 
@@ -413,6 +416,7 @@ class Reads:
                             opcode_max=context.opcode_max,
                             is_local=context.is_local,
                             piece_bytes=most,
+                            user=context.user_id,
                         ),
                         context,
                     )

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from cairn.model import limits
+from cairn.model import limits, stops
 from cairn.model.errors import (
     CairnError,
     LimitExceeded,
@@ -24,7 +24,6 @@ from cairn.model.errors import (
     TableUnderDdl,
     Unreachable,
 )
-from cairn.model.measured import Stage
 from cairn.model.rpc import ReadMore, ReadResponse
 from cairn.net.peers import Peers
 from cairn.node.statements.context import Context
@@ -181,8 +180,8 @@ class First:
 class Merge:
     """A merger at work: its tables are filled, then its rows are told."""
 
-    def __init__(self, reads: OpenReads, stage: Stage | None = None) -> None:
-        self._reads, self._stage = reads, stage
+    def __init__(self, reads: OpenReads, context: Context) -> None:
+        self._reads, self._stage, self._whose = reads, context.stage, context.user_id
         self._stopped = Cancelled()
         self._merger: Merger | None = None
         self._is_over = False
@@ -194,7 +193,7 @@ class Merge:
         """One after the other on a thread; what the last one gave."""
         begun = 0.0 if self._stage is None else perf_counter()
         try:
-            found = await self._reads.run(self._run, work)
+            found = await self._reads.run(self._whose, self._run, work)
         except BaseException:
             self.close()
             raise
@@ -208,7 +207,7 @@ class Merge:
         found: Any = None
         if self._merger is None:
             self._merger = self._reads.merger()
-        with self._merger.lock:
+        with self._merger.lock, stops.working_until(self._stopped.is_set):
             for each in work:
                 found = each(self._merger)
         return found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from cairn.model.errors import (
     OutcomeUnknown,
     PartialWrite,
     PlanOutdated,
+    QueryCanceled,
     TableUnderDdl,
     Unreachable,
     Unsupported,
@@ -27,7 +28,7 @@ from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.schema import Table
 from cairn.model.spans import Ranges, contains, of_buckets
 from cairn.node.rows.routes import Routes
-from cairn.node.statements.context import LATE, Context
+from cairn.node.statements.context import ASKED, LATE, Context
 from cairn.node.statements.execution import Done
 from cairn.node.statements.hops import Answered, Hop, Hops
 from cairn.node.statements.measuring import written
@@ -35,9 +36,14 @@ from cairn.node.statements.reading import MOVING, REPLAN_S, Params, Reads
 from cairn.sql import plans
 from cairn.storage.pieces import Row
 
-WRITE_S = 30.0
+WRITE_S, LONG_WRITE_S = 30.0, 600.0  # of some rows by their keys, and of many
+LAST_WORD_S = 2.0  # for the verdict on a write that was told to end
 KEYED_ATTEMPTS = 5
+FEW_BUCKETS = 100  # rows of no more are written in a moment
 
+
+T = TypeVar("T")
+_ASKS = "SELECT "  # in a write: it has a query, which may take long
 
 #: What each replicaset has to do, for all buckets of a statement or only for some of them.
 Requests = Callable[[Ranges | None], dict[str, WriteRequest]]
@@ -83,6 +89,8 @@ class Writes:
 
     def start_here(self, plan: plans.PointWrite, params: Params, callback: Done) -> bool:
         """Start a write whose rows are here; False: go the long way."""
+        if _ASKS in plan.sql:  # it may have to be ended
+            return False
         args = plan.bind(params)
         table = plan.table
         reads = self._reads
@@ -100,6 +108,8 @@ class Writes:
         self, plan: plans.PointWrite, params: Params, callback: Answered[WriteResponse]
     ) -> Hop | None:
         """Pass a write on to its owner; None: go the long way."""
+        if _ASKS in plan.sql:
+            return None
         args = plan.bind(params)
         try:
             _check_operable(plan.table, self._reads.state.catalog)
@@ -182,7 +192,8 @@ class _Statement:
             owner = self._reads.routes.owner(plan.tier, bucket)
             return (await self._write_at(owner, request)).row_count
 
-        return await self._reads.following(attempt, self._context)
+        work = self._reads.following(attempt, self._context)
+        return await (self._context.watched(work) if _ASKS in plan.sql else work)
 
     async def _insert(
         self,
@@ -222,7 +233,7 @@ class _Statement:
                 for owner, buckets in self._reads.routes.group(tier, wanted).items()
             }
 
-        return await self._write_all(requests)
+        return await self._write_all(requests, may_end=len(rows) > FEW_BUCKETS)
 
     async def _scatter_write(self, plan: plans.ScatterWrite, params: Params) -> int:
         values = list(params)
@@ -269,20 +280,26 @@ class _Statement:
                     raise
         raise AssertionError("unreachable")
 
-    async def _write_at(self, replicaset: str, request: WriteRequest) -> WriteResponse:
-        """Done there, or an error that says whether it may have been done."""
-        context, reads = self._context, self._reads
-        context.check()
+    async def _write_at(
+        self, replicaset: str, request: WriteRequest, *, may_end: bool = True
+    ) -> WriteResponse:
+        """Done there, or an error that says whether it may have been done.
+
+        `may_end`: a cancel takes it back. Not where others do their part of the same statement.
+        """
+        if may_end:
+            self._context.check()
         if self._back is None or request.check_only:  # the check round tells nothing yet
-            return await self._ask(reads.routes.master(replicaset), replicaset, request)
+            return await self._ask(replicaset, request, may_end)
         request = self._back.asking(request)
-        answer = await self._ask(reads.routes.master(replicaset), replicaset, request)
+        answer = await self._ask(replicaset, request, may_end)
         self._back.rows += answer.rows
         return answer
 
-    async def _ask(self, target: int, replicaset: str, request: WriteRequest) -> WriteResponse:
+    async def _ask(self, replicaset: str, request: WriteRequest, may_end: bool) -> WriteResponse:
         stage, reads = self._context.stage, self._reads
-        asking = self._ask_master(target, replicaset, request)
+        target = reads.routes.master(replicaset)
+        asking = self._ask_master(target, replicaset, request, may_end)
         if stage is None:
             return await asking
         is_here = target == reads.raft_id
@@ -290,18 +307,27 @@ class _Statement:
         return await written(work, request, asking)
 
     async def _ask_master(
-        self, target: int, replicaset: str, request: WriteRequest
+        self, target: int, replicaset: str, request: WriteRequest, may_end: bool
     ) -> WriteResponse:
         context, reads = self._context, self._reads
         try:
             if target == reads.raft_id:
                 reads.local += 1
-                async with asyncio.timeout_at(context.deadline):
+                if may_end and context.watch is not None:  # who watches looks at the clock as well
+                    return await reads.execution.write_or_end(request, context.cancelled)
+                async with asyncio.timeout_at(context.deadline if may_end else None):
                     return await reads.execution.write(request)
             reads.forwarded += 1
             context.travelled.hops += 1
+            most_s = WRITE_S if request.ranges is None else LONG_WRITE_S
             return await reads.peers.call(
-                target, "write_rows", request, WriteResponse, context.left_s(WRITE_S)
+                target,
+                "write_rows",
+                request,
+                WriteResponse,
+                context.left_s(most_s) if may_end else most_s,
+                must_end=may_end,
+                last_word_s=LAST_WORD_S if may_end else 0.0,
             )
         except NotSent as problem:
             raise reads.no_answer(replicaset, target, problem) from None
@@ -317,8 +343,9 @@ class _Statement:
                 hint="look whether the rows are there before trying again",
             ) from None
 
-    async def _write_all(self, requests: Requests) -> int:
+    async def _write_all(self, requests: Requests, *, may_end: bool = True) -> int:
         """One replicaset: just do it. Several: check everywhere, then do it."""
+        watched = self._context.watched if may_end else _awaited
 
         async def single() -> int:
             wanted = requests(None)
@@ -329,9 +356,9 @@ class _Statement:
             [(owner, request)] = wanted.items()
             return (await self._write_at(owner, request)).row_count
 
-        following = self._reads.following
+        context, following = self._context, self._reads.following
         try:
-            return await following(single, self._context)
+            return await watched(following(single, context))
         except _Several:
             pass
 
@@ -344,7 +371,10 @@ class _Statement:
             await asyncio.gather(*(self._write_at(o, r) for o, r in trial.items()))
             return wanted
 
-        wanted = await following(check, self._context)
+        wanted = await watched(following(check, context))
+        context.check()
+        if context.cancelled.is_set():
+            raise QueryCanceled(ASKED)
         return _judge(await self._do_all(wanted, requests))
 
     async def _do_all(
@@ -354,13 +384,14 @@ class _Statement:
 
         A part that certainly was not executed, because its buckets or its master moved, is sent
         again to whoever owns those buckets now. The others are never repeated: from here on, what
-        stands in the way of the rest is part of the outcome, not a reason to begin anew.
+        stands in the way of the rest is part of the outcome, not a reason to begin anew. Nor does a
+        cancel or a time limit end it: it takes about as long as the check before it has taken.
         """
         settled: list[tuple[str, Any]] = []
         deadline = asyncio.get_running_loop().time() + REPLAN_S
         while wanted:
             answers = await asyncio.gather(
-                *(self._write_at(owner, request) for owner, request in wanted.items()),
+                *(self._write_at(o, request, may_end=False) for o, request in wanted.items()),
                 return_exceptions=True,
             )
             left: Ranges = ()
@@ -399,6 +430,10 @@ def _check_operable(table: Table, catalog: Catalog) -> None:
         )
     if known.schema_version != table.schema_version:
         raise PlanOutdated(f"table {table.name} has changed since the statement was planned")
+
+
+async def _awaited(work: Coroutine[Any, Any, T]) -> T:
+    return await work
 
 
 async def _later(requests: Requests, left: Ranges) -> dict[str, WriteRequest]:

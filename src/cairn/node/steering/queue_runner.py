@@ -19,13 +19,14 @@ import msgspec
 
 from cairn.governor.actions import RunOperation
 from cairn.model import ops
-from cairn.model.catalog import ADMIN_ID
-from cairn.model.errors import CairnError, CasRetry, PeerRefused, Unsupported
+from cairn.model.catalog import ADMIN_ID, User
+from cairn.model.errors import AccessDenied, CairnError, CasRetry, PeerRefused, Unsupported
 from cairn.model.ranges import one_key
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.proposals import Proposer
 from cairn.node.consensus.raft_runner import RaftRunner
+from cairn.node.statements.access import check_all_rights
 from cairn.node.statements.context import Context, Queued
 from cairn.node.statements.executor import Executor
 from cairn.sql import plans
@@ -87,7 +88,8 @@ class QueueRunner:
             log.error("operation %d failed: %s", action.op_id, why)
 
     async def _run(self, action: RunOperation) -> None:
-        prepared = self._prepare(action)
+        user = self._owner(action)
+        prepared = self._prepare(action, user.id)
 
         def done() -> tuple[ops.Dml, ...]:
             self._claim(action)
@@ -99,6 +101,8 @@ class QueueRunner:
             _Statement(prepared, self._state.catalog.sharded(prepared.tables)),
             (),
             Context(
+                user_id=user.id,
+                user=user.name,
                 operation=operation_name(action),
                 queued=Queued(action.op_id, action.is_upgrade, done),
             ),
@@ -107,14 +111,25 @@ class QueueRunner:
             await self._settle(action, "done")
         log.info("operation %d was run", action.op_id)
 
-    def _prepare(self, action: RunOperation) -> Prepared:
+    def _owner(self, action: RunOperation) -> User:
+        """Whose rights count: those that its owner has now, not those of the day it was queued."""
+        owner = ADMIN_ID if action.owner is None else action.owner
+        user = self._state.catalog.user_by_id(owner)
+        if user is None:
+            raise AccessDenied(
+                f"the user with id {owner}, who queued this, was dropped",
+                hint="an administrator takes it over by setting its op anew",
+            )
+        return user
+
+    def _prepare(self, action: RunOperation, user: int) -> Prepared:
         if action.op_format != "sql":
             raise Unsupported(f"op_format '{action.op_format}' is not known; use sql")
         catalog = self._state.catalog
         if action.is_upgrade:
             catalog = msgspec.structs.replace(catalog, is_upgrading=True)
         try:
-            prepared = prepare(action.op, catalog, user_id=ADMIN_ID)
+            prepared = prepare(action.op, catalog, user_id=user)
         except CairnError:
             raise
         except Exception as bug:
@@ -123,13 +138,14 @@ class QueueRunner:
             raise Unsupported(f"the statement cannot be planned: {bug!r}") from bug
         if prepared.param_types:
             raise Unsupported("an operation of the queue cannot have parameters")
+        check_all_rights(prepared, catalog, user)
         return prepared
 
     def _claim(self, action: RunOperation) -> None:
         """Refuse to go on unless the row is as it was planned. Call it where the position is taken:
         what changes the row later is then found by the compare-and-swap."""
         row = self._state.queued(action.op_id)
-        if row is None or row.status != "pending" or row.op != action.op:
+        if row is None or (row.status, row.op, row.owner) != ("pending", action.op, action.owner):
             raise CasRetry(f"operation {action.op_id} was settled or changed meanwhile")
 
     async def _settle(self, action: RunOperation, status: str, why: str | None = None) -> None:

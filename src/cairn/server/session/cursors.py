@@ -82,7 +82,11 @@ class Cursors:
             more=outcome.more,
             is_held=plan.is_held,
         )
-        self._book.keep(portal)
+        try:
+            self._book.keep(portal)
+        except BaseException:
+            portal.close()
+            raise
 
     def _close(self, plan: CursorPlan) -> None:
         if plan.name is None:

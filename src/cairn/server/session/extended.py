@@ -18,7 +18,7 @@ from cairn.model.rpc import ReadResponse, WriteResponse
 from cairn.model.unexpected import owned
 from cairn.node.statements.executor import Outcome
 from cairn.node.statements.reading import MOVING
-from cairn.pgwire.extended import Portal
+from cairn.pgwire.extended import Portal, Statement
 from cairn.pgwire.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
 from cairn.server.session.at_once import AtOnce
 from cairn.server.statements import Cached
@@ -27,6 +27,7 @@ from cairn.sql import plans
 if TYPE_CHECKING:
     from cairn.server.session.session import Session
 
+PLAN_BYTES, PLAN_PER_BYTE = 2_000, 3  # that a prepared statement keeps, about
 AT_ONCE_ROWS = 500  # that are encoded in one turn of the loop
 
 #: Of an answer that does not fit one message: it is asked for in pieces.
@@ -64,31 +65,48 @@ class Extended:
         cached = self._session.cursors.shaped(cached)
         if self._session.wants_metadata:
             self._pg.notice(_metadata_notice(cached, face.catalog))
-        self._book.parse(request.name, cached, cached.signature)
+        size = PLAN_BYTES + PLAN_PER_BYTE * len(cached.text)
+        self._book.parse(request.name, cached, cached.signature, size)
         self._pg.parse_complete()
 
-    def bind(self, request: Bind) -> None:
+    def bind(self, request: Bind) -> Coroutine[Any, Any, None] | None:
         statement = self._book.statement(request.statement)
         catalog = self._session.face.catalog
         if not statement.plan.is_fresh(catalog):
-            self._refresh(statement, catalog)
-        if self._at_once.run(request, statement):
-            return
+            fresh = self._refreshed(statement, catalog)
+            if fresh is None:
+                return self._refresh_later(request, statement, catalog)
+            statement.plan, statement.signature = fresh, fresh.signature
+        if not self._at_once.run(request, statement):
+            self._bind(request, statement)
+        return None
+
+    def _bind(self, request: Bind, statement: Statement[Cached]) -> None:
         shaped = self._session.cursors.shaped(statement.plan)
         if shaped is not statement.plan:
             statement.plan, statement.signature = shaped, shaped.signature
         self._book.bind(request)
         self._pg.bind_complete()
 
-    def _refresh(self, statement: Any, catalog: Any) -> None:
+    def _refreshed(self, statement: Statement[Cached], catalog: Catalog) -> Cached | None:
         """The schema moved: an error for those who asked for it, a new plan for the others."""
-        stale: Cached = statement.plan
+        stale = statement.plan
         if self._session.wants_invalidation:
             planned, present = catalog.first_change(stale.prepared.tables)
             name = statement.name.decode() if self._session.wants_invalidation == "named" else None
             raise StatementInvalidated(prepared_version=planned, current_version=present, name=name)
-        fresh = self._session.face.statements.replanned(stale, self._session.user_id, catalog)
+        statements, user = self._session.face.statements, self._session.user_id
+        return statements.replanned_at_once(stale, user, catalog)
+
+    async def _refresh_later(
+        self, request: Bind, statement: Statement[Cached], catalog: Catalog
+    ) -> None:
+        """A long text is understood on a thread."""
+        session = self._session
+        work = session.face.statements.replanned(statement.plan, session.user_id, catalog)
+        fresh = await session.running_context().watched(work)
         statement.plan, statement.signature = fresh, fresh.signature
+        self._bind(request, statement)
 
     def describe(self, request: Describe) -> None:
         if request.kind == "P":
@@ -166,8 +184,10 @@ class Extended:
             self._pg.notice(notice)
         portal.rows, portal.sent = rows, 0
         portal.is_raw = True
+        portal.more = outcome.more
+        if portal.name:
+            self._book.weigh(portal)
         if outcome.more is not None:
-            portal.more = outcome.more
             await self._send_more(portal, max_rows)
         else:
             await self._send_many(portal, max_rows)
@@ -243,6 +263,7 @@ class Extended:
             portal.rows, portal.sent = (), len(rows)
             return
         portal.rows, portal.sent = rows, 0
+        self._book.weigh(portal)
         self._send_portal(portal, max_rows)
 
     def _send_portal(self, portal: Portal[Cached], max_rows: int) -> None:

@@ -87,7 +87,7 @@ class Session(asyncio.Protocol):
             tls_available=face.tls is not None,
             require_tls=face.tls is not None,
         )
-        self.book: StatementBook[Cached] = StatementBook(self._book_limits)
+        self.book: StatementBook[Cached] = StatementBook(self._book_limits, self._hold)
         self.state: State = ENTERING
         self._rest: State = ENTERING  # the state between requests
         self.start_up, self.extended, self.simple = StartUp(self), Extended(self), Simple(self)
@@ -98,12 +98,14 @@ class Session(asyncio.Protocol):
         self.pid, self.cancel_key = 0, b""
         self._from = ""  # the address
         self._counted: str | None = None  # the user as whose connection it counts
+        self._held = 0  # bytes of portals and prepared statements
         self.wants_metadata = False
         self.wants_invalidation = ""  # "", "seed" or "named": which text the error has
         self.is_simple = False  # an error ends the text, not the requests up to Sync
         self.cancelled = threading.Event()
         self._cancel_reason = ""
         self._deadline: float | None = None  # of what is running, by the loop's clock
+        self._clock: asyncio.TimerHandle | None = None  # which rings then
         self._query = b""  # that runs or ran last; times of pg_stat_activity by the wall's clock
         self._began, self._query_at, self._changed_at = time(), 0.0, 0.0
         self._seen: Seen | None = None  # where what runs is counted
@@ -121,6 +123,10 @@ class Session(asyncio.Protocol):
 
     def _block_ended(self, is_committed: bool) -> None:
         self.book.end_transaction(is_committed=is_committed)
+
+    def _hold(self, more: int) -> None:
+        self.face.connections.hold(self.user, self._held, more)
+        self._held += more
 
     def _book_limits(self) -> tuple[int, int]:
         """Asked whenever it counts: a raised limit helps those who are connected too."""
@@ -185,6 +191,7 @@ class Session(asyncio.Protocol):
         self.close()
         self.cancelled.set()
         self.book.close_portals()
+        self._hold(-self._held)
         if self._working is not None:
             self._working.cancel()
         if self._hop is not None:
@@ -303,11 +310,7 @@ class Session(asyncio.Protocol):
     async def _work(self, work: Coroutine[Any, Any, None]) -> None:
         self.flush()
         self._cancel_reason = ASKED
-        timer = self._deadline = None
-        if timeout_s := self.parameters.context.timeout_s:
-            loop = asyncio.get_running_loop()
-            self._deadline = loop.time() + timeout_s
-            timer = loop.call_at(self._deadline, self._time_out)
+        self.start_clock()
         try:
             await work
         except asyncio.CancelledError:
@@ -315,12 +318,25 @@ class Session(asyncio.Protocol):
         except Exception as problem:
             self.fail(owned(problem, "a statement of a client"))
         finally:
-            if timer is not None:
-                timer.cancel()
+            self._stop_clock()
         self._working = None
         if self.state is not CLOSING:
             self.state = self._rest
             self._take_more()
+
+    def start_clock(self) -> None:
+        """For the next statement: a text of several may set the limit of those after it."""
+        self._stop_clock()
+        if timeout_s := self.parameters.context.timeout_s:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.time() + timeout_s
+            self._clock = loop.call_at(self._deadline, self._time_out)
+
+    def _stop_clock(self) -> None:
+        self._deadline = None
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
 
     def flush(self) -> None:
         self._changed_at = time()

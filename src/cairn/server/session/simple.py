@@ -65,6 +65,8 @@ class Simple:
         if not pieces:
             self._pg.empty_query()
         for at, piece in enumerate(pieces):
+            if at:
+                self._session.start_clock()
             cached = await self._session.understood(piece.encode())
             self._session.check(cached)
             await self._run_one(cached)

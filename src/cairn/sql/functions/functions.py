@@ -283,6 +283,8 @@ SCALARS = {  # `strict` is total as well
 
 #: Those whose work is what their arguments say: never done while others wait for the event loop.
 HEAVY = frozenset({"a_series", "a_times", "c_repeat", "c_lpad", "c_rpad"})
+#: The same with those whose work grows with the text that they are given.
+HEAVY_ON_ROWS = HEAVY | {"c_replace", "c_regexp_replace", "c_translate"}
 
 
 def register(connection: Any) -> None:

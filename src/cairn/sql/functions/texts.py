@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+from cairn.model import stops
 from cairn.model.errors import CairnError, InvalidParameter, InvalidText, LimitExceeded, OutOfRange
 from cairn.model.values import datetime_to_micros
 from cairn.sql.functions import patterns
@@ -26,6 +27,7 @@ def c_ilike(text: str, pattern: str, escape: str = "\\") -> int:
 
 @strict
 def c_similar(text: str, pattern: str, escape: str = "\\") -> int:
+    stops.check()
     return 1 if patterns.similar(pattern, escape).fullmatch(text) else 0
 
 
@@ -39,6 +41,7 @@ def c_substring_similar(text: str, pattern: str, escape: str) -> str | None:
 
 @strict
 def c_substring_regexp(text: str, pattern: str) -> str | None:
+    stops.check()
     found = patterns.regexp(pattern).search(text)
     if found is None:
         return None
@@ -47,11 +50,13 @@ def c_substring_regexp(text: str, pattern: str) -> str | None:
 
 @strict
 def c_regexp(text: str, pattern: str) -> int:
+    stops.check()
     return 1 if patterns.regexp(pattern, captures=False).search(text) else 0
 
 
 @strict
 def c_iregexp(text: str, pattern: str) -> int:
+    stops.check()
     return 1 if patterns.regexp(pattern, "i", captures=False).search(text) else 0
 
 
@@ -91,6 +96,7 @@ MAX_LENGTH = 1 << 26  # characters of a text that a function makes
 
 
 def check_length(length: int) -> None:
+    stops.check()
     if length > MAX_LENGTH:
         raise CairnError("requested length too large", sqlstate="54000")
 
