@@ -111,7 +111,8 @@ def _table(scope: Scope, node: exp.Table) -> Rel:
         return _view(scope, view, shown, columns)
     table = scope.binder.table(name, position)
     rel = scope.binder.next_rel()
-    names = columns + [each.name for each in table.columns[len(columns) :]]
+    aliases = iter(columns)
+    names = [each.name if each.is_hidden else next(aliases, each.name) for each in table.columns]
     key = set(table.primary_key)
     nullable = [each.nullable and each.name not in key for each in table.columns]
     types = [each.type for each in table.columns]
@@ -203,8 +204,8 @@ def bind_join(scope: Scope, left: Rel, node: exp.Join) -> Rel:
         text = f"a join of this kind {words} ON or USING"
         raise SyntaxProblem(text, position=walk_position(node))
     if method:
-        theirs = {name for each in after for name in each.names}
-        using = [name for each in before for name in each.names if name in theirs]
+        theirs = {name for each in after for _, name in each.shown}
+        using = [name for each in before for _, name in each.shown if name in theirs]
     on: Expr | None = None
     if using:
         on = _using(scope, before, after, using, side)

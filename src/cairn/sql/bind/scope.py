@@ -50,6 +50,16 @@ class Visible:
     hidden: set[str] = field(default_factory=set)  # merged away by USING
     scales: list[int | None] = field(default_factory=list)  # of a query's columns
 
+    @property
+    def shown(self) -> list[tuple[int, str]]:
+        """Columns that `*` means, with their places."""
+        columns = self.table.columns if self.table is not None else ()
+        return [
+            (at, name)
+            for at, name in enumerate(self.names)
+            if not (columns and columns[at].is_hidden)
+        ]
+
     def column(self, at: int) -> Col:
         scale = self.scales[at] if self.scales else None
         if self.table is not None:
