@@ -355,10 +355,23 @@ class Generator:
         aggregates = [self.aggregate(scope) for _ in range(self.rng.randrange(1, 4))]
         text = f"SELECT {', '.join((*keys, *aggregates))} FROM {source}{self.where(scope)}"
         if keys:
-            text += f" GROUP BY {', '.join(keys)}"
+            text += f" GROUP BY {self.sets(keys)}"
         if self.chance(25):
             text += f" HAVING count(*) {self.rng.choice(('>', '<', '='))} {self.rng.randrange(4)}"
         return text, len(keys) + len(aggregates)
+
+    def sets(self, keys: list[str]) -> str:
+        """GROUP BY of these: plain, or several sets of them."""
+        listed = ", ".join(keys)
+        if self.chance(75):
+            return listed
+        sets = [*(f"({key})" for key in keys), f"({listed})", "()"]
+        chosen = self.rng.sample(sets, self.rng.randrange(1, len(sets)))
+        choices = (f"ROLLUP ({listed})", f"CUBE ({listed})", f"GROUPING SETS ({', '.join(chosen)})")
+        text = self.rng.choice(choices)
+        if text.startswith("G") and any(f"({key})" not in chosen for key in keys):
+            text += f", {listed}" if self.chance(50) else f", ROLLUP ({listed})"
+        return text
 
     def windowed(self) -> tuple[str, int]:
         table = self.rng.choice(("item", "part", "note"))

@@ -17,6 +17,7 @@ from cairn.sql.bind import operators, pg, predicates, times  # noqa: F401 (they 
 from cairn.sql.bind.calls import ordered
 from cairn.sql.bind.distinct_on import first_of_each
 from cairn.sql.bind.expr import bind_boolean, bind_expr
+from cairn.sql.bind.grouping_sets import bind_grouping_sets, has_sets
 from cairn.sql.bind.relations import bind_ctes, bind_join, bind_relation
 from cairn.sql.bind.scope import Scope
 from cairn.sql.bind.sets import (
@@ -102,6 +103,9 @@ def _parenthesised(outer: Scope, tree: exp.Subquery) -> Query:
 
 
 def _bind_select(scope: Scope, tree: exp.Select) -> Select:
+    if has_sets(tree.args.get("group")):
+        allow(tree, _SELECT_ARGS)
+        return bind_grouping_sets(scope, tree, _bind_select, _bind_group)
     scope.binder.enter_select(expanded=False)
     allow(tree, _SELECT_ARGS)
     source: Rel | None = None
