@@ -235,7 +235,7 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
     if definition.checks:
         from cairn.sql.plan.checks import checks_of  # brings sqlglot along
 
-        checks = checks_of(catalog, name, columns, definition.checks, is_global=sharding is None)
+        checks = checks_of(catalog, name, columns, definition.checks)
     tail.skipped = f'relation "{name}" already exists, skipping'
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
