@@ -168,7 +168,7 @@ def bind_items(scope: Scope, nodes: list[exp.Expr]) -> tuple[Item, ...]:
             found.extend(_star(scope))
         elif isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
             visible = scope.by_alias(name_of(node.args["table"]), walk_position(node))
-            found.extend(Item(name, visible.column(at)) for at, name in visible.shown)
+            found.extend(Item(name, visible.expr(at)) for at, name in visible.shown)
         else:
             alias = name_of(node.args["alias"]) if isinstance(node, exp.Alias) else None
             inner = node.this if isinstance(node, exp.Alias) else node
@@ -183,7 +183,7 @@ def _star(scope: Scope) -> list[Item]:
     found = [Item(name, expr) for name, expr in scope.merged.items()]
     for each in scope.visible:
         found.extend(
-            Item(name, each.column(at)) for at, name in each.shown if name not in each.hidden
+            Item(name, each.expr(at)) for at, name in each.shown if name not in each.hidden
         )
     return found
 
