@@ -308,7 +308,9 @@ class Generator:
                 text, width = self.lateral()
             case _:
                 text, width = self.scalar_items()
-        if self.chance(60):
+        # PostgreSQL 15 forgets ORDER BY of a column that WHERE compares with a constant, also where
+        # a grouping set has made it NULL.
+        if self.chance(60) and not any(word in text for word in ("ROLLUP", "CUBE", "GROUPING")):
             order = ", ".join(
                 f"{at}{self.rng.choice(('', ' DESC', ' NULLS FIRST'))}"
                 for at in range(1, width + 1)
