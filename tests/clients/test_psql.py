@@ -209,9 +209,14 @@ def test_pgbench_tpcb_like_keeps_its_sums(run: Run, bench: Run, dsn: str) -> Non
     assert run("psql", "-X", "-qAt", dsn, "-c", query) == "t\n"
 
 
-def test_pgbench_s_own_tables_are_refused_with_the_way_out(run: Run, dsn: str) -> None:
-    shown = run("pgbench", "-i", "-I", "t", dsn)
-    assert "Primary key must be declared" in shown
-    asked = "ALTER TABLE pgbench_accounts ADD PRIMARY KEY (aid)"
-    shown = run("psql", "-X", dsn, "-c", asked)
-    assert "a primary key cannot be added to a table" in shown and "pgbench" in shown
+def test_pgbench_makes_its_own_tables_and_runs_on_them(run: Run, dsn: str) -> None:
+    assert "done in" in run("pgbench", "-i", f"{dsn}?{ALONE}")
+    assert _count(run, dsn, "pgbench_accounts") == 100_000
+    shown = run("psql", "-X", dsn, "-c", "\\d pgbench_accounts")
+    assert '"pgbench_accounts_pkey" PRIMARY KEY, btree (aid)' in shown
+    query = "EXPLAIN SELECT abalance FROM pgbench_accounts WHERE aid = 7"
+    assert 'by index "pgbench_accounts_pkey"' in run("psql", "-X", dsn, "-c", query)
+    for script in ("select-only", "simple-update", "tpcb-like"):
+        shown = run("pgbench", "-n", "-b", script, "-c", "2", "-t", "10", f"{dsn}?{ALONE}")
+        assert "number of transactions actually processed: 20/20" in shown
+    assert _count(run, dsn, "pgbench_history") == 40

@@ -100,8 +100,6 @@ def test_what_cannot_be_checked_is_refused(sql: Connection, check: str, sqlstate
     with pytest.raises(psycopg.Error) as told:
         sql.execute(f"CREATE TABLE never (a INT PRIMARY KEY, s TEXT, CHECK ({check}))")
     assert told.value.sqlstate == sqlstate, told.value
-    with pytest.raises(psycopg.errors.FeatureNotSupported):
-        sql.execute("CREATE TABLE never (a INT PRIMARY KEY CHECK (a > 0)) DISTRIBUTED GLOBALLY")
 
 
 def test_tools_see_checks_and_renamed_columns_keep_them(sql: Connection) -> None:
@@ -119,3 +117,27 @@ def test_tools_see_checks_and_renamed_columns_keep_them(sql: Connection) -> None
     )
     assert found[0] == ("fair", "CHECK (price >= 0 AND price < 1000.5)")
     assert [name for name, _ in found] == ["fair", "fell", "goods_check", "goods_check1"]
+
+
+def test_a_global_table_is_judged_as_its_changes_are_applied(sql: Connection) -> None:
+    sql.execute("DROP TABLE IF EXISTS rates")
+    sql.execute(
+        "CREATE TABLE rates (id INT PRIMARY KEY, rate NUMERIC NOT NULL CONSTRAINT fair CHECK "
+        "(rate > 0)) DISTRIBUTED GLOBALLY"
+    )
+    sql.execute("INSERT INTO rates VALUES (1, 0.5), (2, 1)")
+    for text in (
+        "INSERT INTO rates VALUES (3, 1), (4, -1)",
+        "UPDATE rates SET rate = rate - 0.5",
+        "INSERT INTO rates VALUES (1, 2) ON CONFLICT (id) DO UPDATE SET rate = -1",
+        "INSERT INTO rates SELECT id + 10, rate - 1 FROM rates",
+    ):
+        with pytest.raises(psycopg.errors.CheckViolation, match='check constraint "fair"') as told:
+            sql.execute(text)
+        assert told.value.diag.message_detail == "CHECK (rate > 0)"
+    refused = pytest.raises(psycopg.errors.CheckViolation, match="fair")
+    with refused, sql.cursor().copy("COPY rates FROM STDIN") as copy:
+        copy.write("5\t1\n6\t0\n")
+    found = sql.execute("SELECT id, rate::text FROM rates ORDER BY id").fetchall()
+    assert found == [(1, "0.5"), (2, "1")]
+    sql.execute("DROP TABLE rates")

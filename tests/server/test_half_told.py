@@ -17,7 +17,8 @@ pytestmark = pytest.mark.cluster
 
 ROWS = 150_000
 TEXT = "x" * 300
-ALL = b"SELECT id, s FROM big"
+ALL = b"SELECT id, s FROM big"  # a plain scan: read by a worker, where one is idle
+BY_SQLITE = ALL + b" WHERE id >= 0"
 
 
 class Pair:
@@ -98,15 +99,39 @@ def numbers(messages: list[tuple[bytes, bytes]]) -> list[int]:
     return [number(body) for kind, body in messages if kind == b"D"]
 
 
-def begin_to_read(client: Raw) -> list[int]:
+def workers(node: Node) -> int:
+    children = Path(f"/proc/{node.child_pid}/task/{node.child_pid}/children").read_text().split()
+    lines = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
+    return sum(b"cairn.server.scan.worker" in line for line in lines)
+
+
+@pytest.fixture
+def idle_workers(pair: Pair) -> None:
+    """Each instance has read rows of its own by a worker, and keeps it for the next ones."""
+    owned = pair.ask.sql(
+        "SELECT current_replicaset_name, min(bucket_id_start), max(bucket_id_end) "
+        "FROM _pico_bucket GROUP BY 1 ORDER BY 1"
+    )
+    for node, (_, low, high) in zip((pair.ask, pair.other), owned, strict=True):
+        with node.connect() as sql:
+            text = f"COPY (SELECT id FROM big WHERE bucket_id BETWEEN {low} AND {high}) TO STDOUT"
+            with sql.cursor().copy(text) as copy:  # type: ignore[call-overload]
+                assert sum(1 for _ in copy) > 20_000
+        assert workers(node) == 1
+
+
+def begin_to_read(client: Raw, text: bytes = BY_SQLITE) -> list[int]:
     """Ask for everything, and take only some of it."""
-    client.send(message(b"Q", ALL + b"\0"))
+    client.send(message(b"Q", text + b"\0"))
     return numbers([client.read() for _ in range(100)])
 
 
-def test_a_client_that_does_not_read_makes_the_owners_wait(pair: Pair, client: Raw) -> None:
+@pytest.mark.parametrize("text", [BY_SQLITE, ALL])
+def test_a_client_that_does_not_read_makes_the_owners_wait(
+    pair: Pair, client: Raw, idle_workers: None, text: bytes
+) -> None:
     before = [memory_mib(pair.ask), memory_mib(pair.other)]
-    found = begin_to_read(client)
+    found = begin_to_read(client, text)
     eventually(lambda: pair.half_told() == [1, 1], "both owners to be half told")
     pair.ask.sql("SELECT count(*) FROM big")  # others are served meanwhile
     grown = [memory_mib(pair.ask) - before[0], memory_mib(pair.other) - before[1]]
@@ -116,15 +141,24 @@ def test_a_client_that_does_not_read_makes_the_owners_wait(pair: Pair, client: R
     assert sorted(found) == list(range(ROWS))
 
 
-def test_the_owners_stop_when_the_client_goes_away(pair: Pair) -> None:
+@pytest.mark.parametrize("text", [BY_SQLITE, ALL])
+def test_the_owners_stop_when_the_client_goes_away(
+    pair: Pair, idle_workers: None, text: bytes
+) -> None:
     with Raw(pair.ask.pg_port, 60.0) as client:
-        begin_to_read(client.log_in())
+        begin_to_read(client.log_in(), text)
         eventually(lambda: pair.half_told() == [1, 1], "both owners to be half told")
     eventually(lambda: pair.half_told() == [0, 0], "the owners to stop")
+    ended = 0 if text == ALL else 1  # a worker is never left half-way
+    for node in (pair.ask, pair.other):
+        eventually(lambda node=node: workers(node) == ended, "the worker to end")  # type: ignore[misc]
 
 
-def test_the_owners_stop_at_a_cancel(pair: Pair, client: Raw) -> None:
-    begin_to_read(client)
+@pytest.mark.parametrize("text", [BY_SQLITE, ALL])
+def test_the_owners_stop_at_a_cancel(
+    pair: Pair, client: Raw, idle_workers: None, text: bytes
+) -> None:
+    begin_to_read(client, text)
     eventually(lambda: pair.half_told() == [1, 1], "both owners to be half told")
     with Raw(pair.ask.pg_port) as other:
         other.send(pack("!II", 8 + len(client.cancel_key), 80877102) + client.cancel_key)
@@ -174,33 +208,45 @@ def test_a_portal_that_is_closed_ends_its_answer(pair: Pair, client: Raw) -> Non
     eventually(lambda: pair.half_told() == [0, 0], "the end of the block to be the portal's")
 
 
-def test_buckets_that_move_meanwhile_are_told_once(pair: Pair, client: Raw) -> None:
+@pytest.fixture
+def other_client(pair: Pair) -> Iterator[Raw]:
+    with Raw(pair.ask.pg_port, 60.0) as made:
+        yield made.log_in()
+
+
+def test_buckets_that_move_meanwhile_are_told_once(
+    pair: Pair, client: Raw, other_client: Raw, idle_workers: None
+) -> None:
     pair.ask.sql("ALTER SYSTEM SET rebalance_drop_delay = 0")
     pair.ask.sql("ALTER SYSTEM SET rebalance_rows_per_s = 0")
-    found = begin_to_read(client)
-    eventually(lambda: pair.half_told() == [1, 1], "both owners to be half told")
+    found, by_workers = begin_to_read(client), begin_to_read(other_client, ALL)
+    eventually(lambda: pair.half_told() == [2, 2], "both owners to be half told")
     pair.ask.sql("CALL cairn_rebalance('drain', 'default_2')")
     query = "SELECT DISTINCT current_replicaset_name FROM _pico_bucket"
     eventually(lambda: pair.ask.sql(query) == [("default_1",)], "all buckets to move", 60.0)
     found += numbers(client.until(b"Z"))
-    assert sorted(found) == list(range(ROWS))
+    by_workers += numbers(other_client.until(b"Z"))
+    assert sorted(found) == sorted(by_workers) == list(range(ROWS))
     pair.ask.sql("CALL cairn_rebalance('weight', 'default_2', 1.0)")
     eventually(lambda: set(buckets(pair.ask)) == {1500}, "half of them to come back", 60.0)
 
 
-def test_an_owner_that_dies_meanwhile_is_told_and_never_left_out(pair: Pair, client: Raw) -> None:
-    found = begin_to_read(client)
-    eventually(lambda: pair.half_told() == [1, 1], "both owners to be half told")
+def test_an_owner_that_dies_meanwhile_is_told_and_never_left_out(
+    pair: Pair, client: Raw, other_client: Raw, idle_workers: None
+) -> None:
+    begun = [(client, begin_to_read(client)), (other_client, begin_to_read(other_client, ALL))]
+    eventually(lambda: pair.half_told() == [2, 2], "both owners to be half told")
     pair.other.kill()
-    *rows, (kind, body), _ = client.until(b"Z")
-    problem = fields(body)
-    assert (kind, problem["C"], problem["M"]) == (
-        b"E",
-        "40001",
-        "the rest of the answer cannot be had any more",
-    )
-    found += numbers(rows)
-    assert len(found) == len(set(found)) < ROWS
+    for reader, found in begun:
+        *rows, (kind, body), _ = reader.until(b"Z")
+        problem = fields(body)
+        assert (kind, problem["C"], problem["M"]) == (
+            b"E",
+            "40001",
+            "the rest of the answer cannot be had any more",
+        )
+        found += numbers(rows)
+        assert len(found) == len(set(found)) < ROWS
     pair.start("i2")
     pair.cluster.wait_online("i1", "i2")
     eventually(lambda: pair.ask.sql("SELECT count(*) FROM big") == [(ROWS,)], "all rows again")

@@ -128,15 +128,20 @@ def test_a_key_without_the_distribution_key_is_noticed(cluster: Cluster) -> None
         ),
         (
             "ALTER TABLE t ADD PRIMARY KEY (a)",
-            "0A000",
-            "a primary key cannot be added to a table: it tells where each row is stored",
+            "42P16",
+            'multiple primary keys for table "t"',
         ),
         (
             "ALTER TABLE t ADD CONSTRAINT k PRIMARY KEY (a)",
-            "0A000",
-            "a primary key cannot be added to a table: it tells where each row is stored",
+            "42P16",
+            'multiple primary keys for table "t"',
         ),
-        ("CREATE TABLE x (a INT)", "42P16", "Primary key must be declared"),
+        ("CREATE TABLE x (a INT) DISTRIBUTED GLOBALLY", "42P16", "Primary key must be declared"),
+        (
+            "CREATE TABLE x (_cairn_row INT)",
+            "42P16",
+            'the column name "_cairn_row" is reserved',
+        ),
         (
             "CREATE TABLE x (a INT PRIMARY KEY) USING vinyl",
             "0A000",

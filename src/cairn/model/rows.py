@@ -293,7 +293,7 @@ def primary_index(table: Table) -> Index:
     return Index(
         table_id=table.id,
         id=0,
-        name=f"{table.name}_pkey",
+        name=table.key_name,
         columns=table.primary_key,
         unique=True,
         schema_version=table.schema_version,
@@ -329,6 +329,7 @@ def table_of_row(row: Sequence[Any]) -> Table:
                 tuple(item.get("sizes", ())),
                 item.get("default"),
                 msgspec.convert(item.get("identity"), Identity | None),
+                bool(item.get("hidden")),
             )
             for item in _FORMAT.decode(row[3])
         ),

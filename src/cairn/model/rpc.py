@@ -10,6 +10,7 @@ from cairn.model.moves import MoveSeen
 from cairn.model.ops import Op
 from cairn.model.ranges import Predicate
 from cairn.model.topology import Instance
+from cairn.model.values import ColumnType
 
 #: A time to wait that a timer can take: NaN and infinity are refused with the request.
 Seconds = Annotated[float, msgspec.Meta(ge=-1e6, le=1e6)]
@@ -264,6 +265,14 @@ class SchemaChangeResponse(msgspec.Struct, frozen=True):
     refusal: str | None = None
 
 
+class RowShape(msgspec.Struct, frozen=True):
+    """Columns of an answer as its client wants them: types, digits of decimals, format codes."""
+
+    types: tuple[ColumnType, ...]
+    scales: tuple[int | None, ...]
+    formats: tuple[int, ...]
+
+
 class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fragment of a query, run where its rows are."""
 
@@ -279,12 +288,15 @@ class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     piece_bytes: int = 0  # about so much of the answer at a time; 0: all of it
     cursor: int = 0  # by this number the asker will ask for the next piece
     user: int = 0  # who asks: threads are shared fairly between users
+    shape: RowShape | None = None  # rows may be told as messages for the client, see `encoded`
 
 
 class ReadResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: list[tuple[Any, ...]]
     stale_s: float | None = None  # of a replica: how long ago it last had all of its master's rows
     cursor: int = 0  # there is more, under this number
+    encoded: bytes = b""  # instead of `rows`: DataRow messages, for whoever gave a shape
+    count: int = 0  # of them
 
 
 class ReadPiece(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -293,6 +305,8 @@ class ReadPiece(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: msgspec.Raw
     stale_s: float | None = None
     cursor: int = 0
+    encoded: bytes = b""
+    count: int = 0
 
 
 class ReadMore(msgspec.Struct, frozen=True, omit_defaults=True):

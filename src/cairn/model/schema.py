@@ -10,6 +10,7 @@ from cairn.model.values import SQLITE_TYPES, ColumnType
 
 FIRST_USER_TABLE_ID = 1024  # everything below belongs to the system
 BUCKET_COLUMN = "bucket_id"
+ROW_COLUMN = "_cairn_row"  # the hidden key of a table that was made without one
 
 
 class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -26,6 +27,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     sizes: tuple[int, ...] = ()  # (10, 2) of NUMERIC(10, 2): see `sizes`
     default: str | None = None  # an expression; its text, in SQL
     identity: Identity | None = None
+    is_hidden: bool = False  # no part of `*`, of INSERT and COPY without a list, of catalogues
 
     @property
     def scale(self) -> int | None:
@@ -82,6 +84,19 @@ class Table(msgspec.Struct, frozen=True):
             if column.name == name:
                 return column
         return None
+
+    @property
+    def shown_columns(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.columns if not column.is_hidden)
+
+    @property
+    def has_hidden_key(self) -> bool:
+        return self.primary_key == (ROW_COLUMN,)
+
+    @property
+    def key_name(self) -> str:
+        """Of the primary key. A hidden one leaves the name to one that is added later."""
+        return f"{self.name}{ROW_COLUMN if self.has_hidden_key else '_pkey'}"
 
     def position(self, name: str) -> int:
         return [column.name for column in self.columns].index(name)
@@ -156,5 +171,6 @@ def format_json(table: Table) -> list[dict[str, Any]]:
         | ({"sizes": list(column.sizes)} if column.sizes else {})
         | ({"default": column.default} if column.default is not None else {})
         | ({"identity": msgspec.to_builtins(column.identity)} if column.identity else {})
+        | ({"hidden": True} if column.is_hidden else {})
         for column in table.columns
     ]

@@ -10,6 +10,7 @@ from cairn.net.peers import split_address
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.instance import Instance
 from cairn.server.face import PgFace
+from cairn.server.scan.selects import WorkerScans
 from cairn.server.session.session import Session
 from cairn.server.tls import from_config
 
@@ -18,6 +19,7 @@ log = logging.getLogger("cairn.pg")
 
 async def open_pgwire(instance: Instance, config: InstanceConfig) -> PgFace:
     face = PgFace(instance, config, from_config(config))
+    instance.execution.scans = WorkerScans(face)
     host, port = split_address(config.pg_listen, 4327)
     loop = asyncio.get_running_loop()
     try:

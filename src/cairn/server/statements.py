@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from cairn.model.catalog import Catalog
 from cairn.model.errors import Unsupported
-from cairn.model.values import OIDS, shown_reader
+from cairn.model.values import OIDS
+from cairn.node.statements.encoding import Convert, converter
 from cairn.node.statements.fair_threads import FairThreads
 from cairn.node.watching.kinds import kind_of
 from cairn.node.watching.statistics import Seen, Statistics
@@ -95,24 +95,12 @@ class Cached:
         self._allowed.add(user)
 
 
-def _converter(prepared: Prepared) -> Callable[[Sequence[Row]], Sequence[Row]] | None:
+def _converter(prepared: Prepared) -> Convert | None:
     """Stored values to Python ones, column by column; None when all are the same already."""
     if isinstance(prepared.plan, CallPlan):
         return None  # its answer was never stored
-    readers = [shown_reader(column.type, column.scale) for column in prepared.columns]
-    if not any(readers):
-        return None
-
-    def convert(rows: Sequence[Row]) -> Sequence[Row]:
-        return [
-            tuple(
-                value if read is None or value is None else read(value)
-                for read, value in zip(readers, row, strict=True)
-            )
-            for row in rows
-        ]
-
-    return convert
+    columns = prepared.columns
+    return converter([each.type for each in columns], [each.scale for each in columns])
 
 
 def _understood(text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog) -> Cached:

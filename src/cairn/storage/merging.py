@@ -9,7 +9,7 @@ from typing import Any
 
 import apsw
 
-from cairn.storage.pieces import Piece, Pieces, Row
+from cairn.storage.pieces import Encode, Piece, Pieces, Row
 from cairn.storage.readers import Cancelled, Register, Steps, attach, translated
 from cairn.storage.spill import SpillFiles
 
@@ -64,10 +64,10 @@ class Merger:
             raise self._told(problem) from None
         self._pieces = Pieces(self._cursor)
 
-    def take(self, most: int) -> Piece:
+    def take(self, most: int, *encode: Encode) -> Piece:
         assert self._pieces is not None
         try:
-            return self._pieces.take(most)
+            return self._pieces.take(most, *encode)
         except Exception as problem:
             raise self._told(problem) from None
 

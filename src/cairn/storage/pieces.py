@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -17,10 +17,32 @@ _BATCH_ROWS = 32  # read between two looks at their size
 _encode = msgspec.msgpack.Encoder().encode
 
 
+class Encoded:
+    """Rows that are the client's DataRow messages already: to be handed on as they are."""
+
+    __slots__ = ("_count", "data")
+
+    def __init__(self, count: int, data: bytes) -> None:
+        self._count, self.data = count, data
+
+    def __len__(self) -> int:
+        return self._count
+
+
+Rows = list[Row] | Encoded
+Encode = Callable[[list[Row]], bytes]
+
+
 class Piece(NamedTuple):
-    rows: list[Row]
-    data: bytes  # the same as a list in MessagePack, as it travels
+    rows: Rows
+    data: bytes  # rows that are not encoded: as a list in MessagePack, as it travels
     is_last: bool
+
+
+def plain(rows: Rows) -> list[Row]:
+    """For whoever has not asked for encoded ones."""
+    assert not isinstance(rows, Encoded)
+    return rows
 
 
 class Pieces:
@@ -32,12 +54,14 @@ class Pieces:
         self._step = _BATCH_ROWS
         self._ahead: list[Row] | None = None  # read, and not part of a piece yet
 
-    def take(self, most: int) -> Piece:
+    def take(self, most: int, encode: Encode = _encode) -> Piece:
+        """With an `encode` of its own they are told as the client wants them."""
+        is_packed = encode is _encode
         found: list[Row] = []
         parts: list[bytes] = []
         size = 0
         while size < most and (batch := self._batch()):
-            data = _encode(batch)
+            data = encode(batch)
             if len(batch) > 1 and len(data) > most:
                 self._ahead, self._step = batch + (self._ahead or []), 1
                 continue
@@ -47,9 +71,11 @@ class Pieces:
             self._step = _BATCH_ROWS if len(data) * _BATCH_ROWS < most * len(batch) else 1
             found += batch
             size += len(data)
-            parts.append(data[1:] if len(batch) < 16 else data[3:])
+            parts.append(data if not is_packed else data[1:] if len(batch) < 16 else data[3:])
         if self._ahead is None:
             self._ahead = self._read()
+        if not is_packed:
+            return Piece(Encoded(len(found), b"".join(parts)), b"", not self._ahead)
         head = b"\xdd" + len(found).to_bytes(4, "big")
         return Piece(found, head + b"".join(parts), not self._ahead)
 

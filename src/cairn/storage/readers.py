@@ -21,7 +21,7 @@ from cairn.model import limits, stops
 from cairn.model.errors import CairnError, LimitExceeded, QueryCanceled
 from cairn.model.unexpected import of_value
 from cairn.storage.checksums import is_damage, page_damaged
-from cairn.storage.pieces import Piece, Pieces, Row, too_many
+from cairn.storage.pieces import Encode, Piece, Pieces, Row, too_many
 
 Register = Callable[[apsw.Connection], None]
 CACHE_KIB = 32_000  # pages that one connection keeps
@@ -244,11 +244,11 @@ class RowCursor:
         self._pieces: Pieces | None = None
         self._lock = threading.Lock()  # a piece may still be made for somebody who is gone
 
-    def take(self, most: int) -> Piece:
+    def take(self, most: int, *encode: Encode) -> Piece:
         with self._lock, stops.working_until(self.stopped.is_set):
-            return self._take(most)
+            return self._take(most, *encode)
 
-    def _take(self, most: int) -> Piece:
+    def _take(self, most: int, *encode: Encode) -> Piece:
         try:
             if self._pieces is None:
                 connection = self.reader.connection
@@ -256,7 +256,7 @@ class RowCursor:
                 self.reader.begin(self._check)
                 self._cursor = connection.execute(self._sql, self._args)
                 self._pieces = Pieces(self._cursor, self._row_max)
-            return self._pieces.take(most)
+            return self._pieces.take(most, *encode)
         except apsw.InterruptError:
             raise self._steps.problem() from None
         except Exception as problem:

@@ -16,7 +16,7 @@ import msgspec
 
 from cairn.model import ops
 from cairn.model import system_tables as system
-from cairn.model.errors import CairnError, NotNullViolation, UniqueViolation
+from cairn.model.errors import CairnError, CheckViolation, NotNullViolation, UniqueViolation
 from cairn.model.pictures import check_readable, tables_of
 from cairn.model.schema import Table, create_table_sql
 from cairn.raft.types import Entry, EntryType
@@ -300,4 +300,6 @@ def constraint_error(problem: apsw.ConstraintError) -> CairnError:
         return UniqueViolation(f"duplicate key exists in unique index: {text}")
     if "NOT NULL" in text:
         return NotNullViolation(f"null value in a column that must not be null: {text}")
+    if "CHECK" in text:
+        return CheckViolation(f"constraint failed: {text}")
     return CairnError(f"constraint failed: {text}", sqlstate="23000")

@@ -21,6 +21,7 @@ from cairn.server.calls import calls
 from cairn.server.face import PgFace
 from cairn.server.statements import QUICK_TEXT, Cached
 from cairn.sql import plans
+from cairn.storage.pieces import plain
 from cairn.web.logins import TooBusy, User
 
 MOST_ROWS = 1_000
@@ -133,7 +134,7 @@ class Asking:
                 following = await more.next(context)
                 if following is None:
                     break
-                rows += following
+                rows += plain(following)
         finally:
             if more is not None:
                 more.close()

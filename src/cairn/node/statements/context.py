@@ -17,7 +17,7 @@ from cairn.model import ops
 from cairn.model.catalog import ADMIN_ID
 from cairn.model.errors import PlanOutdated, QueryCanceled, Unsupported
 from cairn.model.measured import Stage
-from cairn.model.rpc import ReadRequest
+from cairn.model.rpc import ReadRequest, RowShape
 from cairn.sql.api import Prepared
 from cairn.sql.plans import CatalogRead
 from cairn.storage.readers import Cancelled
@@ -103,6 +103,7 @@ class Context(msgspec.Struct, frozen=True):
     cancelled: Cancelled = msgspec.field(default_factory=Cancelled)
     watch: Callable[[asyncio.Task[Any] | None], None] | None = None  # told what a cancel may end
     takes_pieces: bool = False  # the rest of a longer answer may be told later
+    shape: RowShape | None = None  # pieces may be told as messages of this shape
     overlay: Overlay | None = None
     told: Told = msgspec.field(default_factory=Told)
     travelled: Travelled = msgspec.field(default_factory=Travelled)

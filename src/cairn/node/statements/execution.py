@@ -48,9 +48,10 @@ from cairn.node.rows.moves.moving import Moving
 from cairn.node.rows.replication import Replication
 from cairn.node.runtime import spawn
 from cairn.node.statements.context import ASKED
+from cairn.node.statements.encoding import rows_encoder
 from cairn.node.statements.ending import Ticket, to_its_end
 from cairn.node.statements.fair_threads import FairThreads
-from cairn.node.statements.open_reads import OpenRead, OpenReads
+from cairn.node.statements.open_reads import HalfTold, OpenReads, Scans, as_told
 from cairn.node.statements.write_kinds import WriteKind, WriteKinds
 from cairn.sql.functions.functions import HEAVY_ON_ROWS
 from cairn.sql.render.constraints import row_query, translate
@@ -99,6 +100,7 @@ class Execution:
         self._pool = FairThreads(SCAN_THREADS, SCAN_THREADS_MOST, "scan")
         self._readers = itertools.count()
         self._local = threading.local()
+        self.scans: Scans | None = None  # given by the face that has them
         self.open_reads = OpenReads(self._data, raft, register, self._pool)
         remove_left(raft.parent)
         self._fence: Fence | None = None  # for which `_coming` was made
@@ -285,7 +287,7 @@ class Execution:
 
     # --- answers of any size ----------------------------------------------------------------------
 
-    async def first_piece(self, request: ReadRequest) -> tuple[Piece, OpenRead | None]:
+    async def first_piece(self, request: ReadRequest) -> tuple[Piece, HalfTold | None]:
         """Some rows, and where the rest comes from if there is any."""
         self.check_read(request)
         fence = self.data.fence
@@ -303,11 +305,29 @@ class Execution:
 
         is_bound = request.preference == "leader" and bool(request.tables)
         epoch = fence.epoch if is_bound else None
-        read = self.open_reads.open(
-            sql, args, request.row_max, request.opcode_max, epoch, check, most, request.user
-        )
+        scan = None
+        if self.scans is not None and request.shape is not None:
+            scan = await self.scans.open(request)
+        read: HalfTold
+        if scan is None:
+            encode = () if request.shape is None else (rows_encoder(request.shape),)
+            read = self.open_reads.open(
+                sql,
+                args,
+                request.row_max,
+                request.opcode_max,
+                epoch,
+                check,
+                most,
+                request.user,
+                encode,
+            )
+        else:
+            read, read.epoch = scan, epoch
         try:
             piece = await read.take()
+            if scan is not None:
+                check()  # its moment was between this one and when it was asked
             self._check_versions(request)
             await self._check_stays(request, fence.epoch)
         except BaseException:
@@ -315,7 +335,7 @@ class Execution:
             raise
         return piece, None if piece.is_last else read
 
-    async def next_piece(self, read: OpenRead) -> Piece:
+    async def next_piece(self, read: HalfTold) -> Piece:
         """In a later epoch this master may have undone rows that the read has seen."""
         piece = await read.take()
         if read.epoch is not None and self.data.fence.epoch != read.epoch:
@@ -340,7 +360,7 @@ class Execution:
         if read is not None:
             self.open_reads.keep(read, request.cursor, link)
         number = 0 if read is None else request.cursor
-        return ReadPiece(msgspec.Raw(piece.data), self.stale_s(request), number)
+        return as_told(piece, number, self.stale_s(request))
 
     def handle_more(self, request: ReadMore) -> Awaitable[ReadPiece] | None:
         if not request.is_end:
@@ -356,7 +376,7 @@ class Execution:
             raise
         if piece.is_last:
             self.open_reads.drop(number)
-        return ReadPiece(msgspec.Raw(piece.data), None, 0 if piece.is_last else number)
+        return as_told(piece, 0 if piece.is_last else number)
 
     def stale_s(self, request: ReadRequest) -> float | None:
         """How old the rows of this replica may be; None for those of a master."""

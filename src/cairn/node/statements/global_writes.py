@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from cairn.model import limits, ops
-from cairn.model.errors import CasRetry, NotLeader, TimedOut
+from cairn.model.errors import CasRetry, CheckViolation, NotLeader, TimedOut
 from cairn.model.ranges import Predicate
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE as _QUEUE
 from cairn.node.consensus.proposals import Proposer
@@ -22,6 +22,7 @@ from cairn.node.statements.access import check_queued_rights, owned
 from cairn.node.statements.context import Context
 from cairn.node.statements.reading import Params, Reads
 from cairn.sql import plans
+from cairn.sql.render.constraints import translate
 from cairn.sql.statements.passwords import with_password_hidden
 from cairn.storage.pieces import Row
 from cairn.storage.readers import TooLongHere
@@ -169,6 +170,8 @@ class GlobalWrites:
                     is_unsafe=context.is_unsafe,
                 )
                 return change
+            except CheckViolation as problem:
+                raise translate(problem.message, self._reads.state.catalog) or problem from None
             except (CasRetry, NotLeader):
                 if loop.time() >= deadline or patience.is_over():
                     context.check()

@@ -12,19 +12,21 @@ from cairn.model.measured import Work
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.node.statements.context import Context
 from cairn.node.statements.streams import Part
-from cairn.storage.pieces import Row
+from cairn.storage.pieces import Encoded, Rows
 
 T = TypeVar("T")
 
 
 def size_of(rows: Any) -> int:
     """As it travels between instances."""
+    if isinstance(rows, Encoded):
+        return len(rows.data)
     return len(msgspec.msgpack.encode(rows))
 
 
 async def opened(
-    work: Work, asking: Awaitable[tuple[list[Row], Part | None]]
-) -> tuple[list[Row], Part | None]:
+    work: Work, asking: Awaitable[tuple[Rows, Part | None]]
+) -> tuple[Rows, Part | None]:
     """The first rows of an instance; the pieces after them are noted as they are taken."""
     rows, part = await _timed(work, asking)
     work.came(len(rows), 0 if work.is_here else size_of(rows))
@@ -57,7 +59,7 @@ class MeasuredPart:
     def is_over(self) -> bool:
         return self._part.is_over
 
-    async def take(self, context: Context) -> list[Row]:
+    async def take(self, context: Context) -> Rows:
         rows = await _timed(self._work, self._part.take(context))
         self._work.came(len(rows), 0 if self._work.is_here else size_of(rows))
         return rows

@@ -11,13 +11,16 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import msgspec
 
 from cairn.model.errors import CairnError, ReadInterrupted
+from cairn.model.rpc import ReadPiece, ReadRequest
 from cairn.net.link import Link
 from cairn.node.statements.fair_threads import SYSTEM, FairThreads
 from cairn.storage.merging import Merger
-from cairn.storage.pieces import PIECE_BYTES, Piece
+from cairn.storage.pieces import PIECE_BYTES, Encode, Encoded, Piece
 from cairn.storage.readers import Cancelled, Register, RowCursor, RowReader
 
 MOST_OPEN = 500  # answers that are half told
@@ -25,27 +28,66 @@ IDLE_S = 600.0  # as long as an open one holds back what writes leave behind
 SWEEP_S = 5.0
 SPARE = 4  # connections kept for the next one
 CACHE_KIB = 8_000
+_NO_ROWS = msgspec.Raw(b"\x90")
+
+
+class HalfTold(Protocol):
+    """An answer on its way, whoever reads it."""
+
+    epoch: int | None  # in which it began; None where that does not matter
+    link: Link | None  # over which it is asked
+    used_at: float
+
+    async def take(self) -> Piece:
+        """The next piece; after the last one, and after an error, the read is over."""
+
+    def close(self) -> None: ...
+
+
+class Scans(Protocol):
+    """Whoever reads whole tables faster than SQLite does."""
+
+    async def open(self, request: ReadRequest) -> HalfTold | None:
+        """None: it is not for them."""
+
+
+def as_told(piece: Piece, number: int, stale_s: float | None = None) -> ReadPiece:
+    """`number`: there is more under it."""
+    rows = piece.rows
+    if isinstance(rows, Encoded):
+        return ReadPiece(_NO_ROWS, stale_s, number, rows.data, len(rows))
+    return ReadPiece(msgspec.Raw(piece.data), stale_s, number)
 
 
 class OpenRead:
     """One answer on its way. It began in `epoch`; None where that does not matter."""
 
     def __init__(
-        self, reads: OpenReads, cursor: RowCursor, epoch: int | None, most: int, whose: int
+        self,
+        reads: OpenReads,
+        cursor: RowCursor,
+        epoch: int | None,
+        most: int,
+        whose: int,
+        encode: tuple[Encode, ...],
     ) -> None:
         self._reads, self._cursor, self._most, self._whose = reads, cursor, most, whose
+        self._encode = encode  # for the client, from the second piece on
+        self._is_begun = False
         self.epoch = epoch
-        self.link: Link | None = None  # over which it is asked
+        self.link: Link | None = None
         self.used_at = 0.0
         self._is_busy = self._is_over = False
 
     async def take(self) -> Piece:
-        """The next piece; after the last one, and after an error, the read is over."""
         if self._is_over or self._is_busy:
             raise gone()
         self._is_busy = True
+        encode, self._is_begun = self._encode if self._is_begun else (), True
         try:
-            piece: Piece = await self._reads.run(self._whose, self._cursor.take, self._most)
+            piece: Piece = await self._reads.run(
+                self._whose, self._cursor.take, self._most, *encode
+            )
         except BaseException:
             self._cursor.stopped.set()
             self._end()
@@ -80,7 +122,7 @@ class OpenReads:
         self._data, self._raft, self._register, self._pool = data, raft, register, pool
         self._spare: list[RowReader] = []
         self._mergers: list[Merger] = []
-        self._open: dict[int, OpenRead] = {}  # asked by other instances, by their numbers
+        self._open: dict[int, HalfTold] = {}  # asked by other instances, by their numbers
         self._sweep: asyncio.TimerHandle | None = None
         self.count = 0  # of all that are open
 
@@ -107,6 +149,7 @@ class OpenReads:
         check: Callable[[], None],
         most: int = PIECE_BYTES,
         whose: int = SYSTEM,
+        encode: tuple[Encode, ...] = (),
     ) -> OpenRead:
         if self.count >= MOST_OPEN:
             raise CairnError(
@@ -117,7 +160,7 @@ class OpenReads:
         self.count += 1
         reader = self._spare.pop() if self._spare else self._reader()
         cursor = RowCursor(reader, sql, args, row_max, opcode_max, Cancelled(), check)
-        return OpenRead(self, cursor, epoch, most, whose)
+        return OpenRead(self, cursor, epoch, most, whose, encode)
 
     def _reader(self) -> RowReader:
         return RowReader(self._data, self._raft, self._register, cache_kib=CACHE_KIB)
@@ -144,7 +187,7 @@ class OpenReads:
 
     # --- for other instances ----------------------------------------------------------------------
 
-    def keep(self, read: OpenRead, number: int, link: Link) -> None:
+    def keep(self, read: HalfTold, number: int, link: Link) -> None:
         """Under the number by which the asker calls it."""
         self.drop(number)
         self._open[number] = read
@@ -152,7 +195,7 @@ class OpenReads:
         if self._sweep is None:
             self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._look)
 
-    def kept(self, number: int) -> OpenRead:
+    def kept(self, number: int) -> HalfTold:
         found = self._open.get(number)
         if found is None:
             raise gone()

@@ -20,7 +20,7 @@ from cairn.model.errors import (
     TableUnderDdl,
     Unreachable,
 )
-from cairn.model.rpc import ReadRequest, ReadResponse
+from cairn.model.rpc import ReadRequest, ReadResponse, RowShape
 from cairn.model.spans import Ranges, intersection
 from cairn.net.link import Link
 from cairn.net.peers import Peers
@@ -28,6 +28,7 @@ from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.quorum import Voters
 from cairn.node.rows.routes import Routes
 from cairn.node.statements.context import Context
+from cairn.node.statements.encoding import rows_encoder
 from cairn.node.statements.execution import Execution
 from cairn.node.statements.hops import Answered, Hop, Hops
 from cairn.node.statements.measuring import opened
@@ -42,11 +43,12 @@ from cairn.node.statements.streams import (
     Stream,
     all_of,
     piece_bytes,
+    rows_of,
 )
 from cairn.node.waiting import signalled
 from cairn.sql import plans
 from cairn.storage.merging import Merger
-from cairn.storage.pieces import PIECE_BYTES, Row, too_many
+from cairn.storage.pieces import PIECE_BYTES, Encoded, Row, Rows, plain, too_many
 
 REPLAN_S = 5.0  # how long a statement follows a moving topology before it gives up
 #: A merge that would only hand the gathered rows through.
@@ -57,6 +59,7 @@ MOVING = (NotOwner, NoMaster, TableUnderDdl)
 
 Params = Sequence[Any]
 Answer = tuple[list[Row], Stream | None]  # some rows, and where the rest comes from
+Told = tuple[Rows, Part | None]  # the same of one owner
 T = TypeVar("T")
 
 
@@ -204,6 +207,8 @@ class Reads:
         tables: dict[int, int],
         context: Context,
     ) -> list[Row]:
+        if context.shape is not None:
+            context = msgspec.structs.replace(context, shape=None)
         rows, more = await self._open(plan, params, tables, context)
         return await all_of(rows, more, context)
 
@@ -224,7 +229,8 @@ class Reads:
             values[step.number - 1] = step.value(found)
         if len(plan.fragments) == 1:
             if PLAIN_MERGE.fullmatch(plan.sql):
-                return await self._gather(plan.fragments[0], values, tables, context)
+                shape = context.shape
+                return await self._gather(plan.fragments[0], values, tables, context, shape)
             if limited := FIRST_OF_THEM.fullmatch(plan.sql):
                 answer = await self._gather(plan.fragments[0], values, tables, context)
                 return _first(answer, int(limited["limit"]))
@@ -233,7 +239,8 @@ class Reads:
     async def _merge(
         self, plan: plans.ScatterRead, values: Params, tables: dict[int, int], context: Context
     ) -> Answer:
-        merge = Merge(self.execution.open_reads, context)
+        encode = () if context.shape is None else (rows_encoder(context.shape),)
+        merge = Merge(self.execution.open_reads, context, *encode)
         spill_max = int(self.state.setting("sql_spill_max_bytes", limits.SPILL_BYTES))
         work: list[Callable[[Any], Any]] = [merge.begin(context.opcode_max, spill_max)]
         try:
@@ -244,7 +251,7 @@ class Reads:
                     continue
                 try:
                     while part := await more.next(context):
-                        await merge.run(*work, partial(_add, part))
+                        await merge.run(*work, partial(_add, plain(part)))
                         work = []
                 finally:
                     more.close()
@@ -274,7 +281,7 @@ class Reads:
                 here = context.stage.at(self.name_of(self.raft_id), "", is_here=True)
                 reading = opened(here, reading)
             rows, rest = await reading
-            return rows, None if rest is None else Gathered([rest], 0, len(rows))
+            return plain(rows), None if rest is None else Gathered([rest], 0, len(rows))
         bucket = plan.bucket(params)
         assert plan.tier is not None
         replicaset = self.routes.owner(plan.tier, bucket)
@@ -290,11 +297,9 @@ class Reads:
             user=context.user_id,
         )
         rows, rest = await self._open_at(replicaset, request, context)
-        return rows, None if rest is None else Gathered([rest], 0, len(rows))
+        return plain(rows), None if rest is None else Gathered([rest], 0, len(rows))
 
-    async def _open_global(
-        self, sql: str, args: Sequence[Any], most: int, user: int
-    ) -> tuple[list[Row], Part | None]:
+    async def _open_global(self, sql: str, args: Sequence[Any], most: int, user: int) -> Told:
         rows = None if most else self.execution.reader.quick(sql, args)
         if rows is not None:
             return rows, None
@@ -304,11 +309,9 @@ class Reads:
         return piece.rows, None if piece.is_last else PartHere(self.execution, read)
 
     async def _read_at(self, replicaset: str, request: ReadRequest, context: Context) -> list[Row]:
-        return (await self._open_at(replicaset, request, context))[0]
+        return plain((await self._open_at(replicaset, request, context))[0])
 
-    async def _open_at(
-        self, replicaset: str, request: ReadRequest, context: Context
-    ) -> tuple[list[Row], Part | None]:
+    async def _open_at(self, replicaset: str, request: ReadRequest, context: Context) -> Told:
         if context.overlay is not None and context.overlay.is_at(replicaset):
             return await context.overlay.read(request), None
         target = self.routes.reader(replicaset, request.preference, self.raft_id)
@@ -322,7 +325,7 @@ class Reads:
 
     async def _open_from(
         self, target: int, replicaset: str, request: ReadRequest, context: Context
-    ) -> tuple[list[Row], Part | None]:
+    ) -> Told:
         if context.stage is None:
             return await self._ask(target, replicaset, request, context)
         work = context.stage.at(self.name_of(target), replicaset, is_here=target == self.raft_id)
@@ -330,7 +333,7 @@ class Reads:
 
     async def _ask(
         self, target: int, replicaset: str, request: ReadRequest, context: Context
-    ) -> tuple[list[Row], Part | None]:
+    ) -> Told:
         if target == self.raft_id:
             return await self._open_here(request, context)
         self.forwarded += 1
@@ -357,11 +360,9 @@ class Reads:
                 raise self.no_answer(replicaset, target, problem) from None
             raise
         context.told.came(answer.stale_s)
-        return answer.rows, part if answer.cursor else None
+        return rows_of(answer), part if answer.cursor else None
 
-    async def _open_here(
-        self, request: ReadRequest, context: Context
-    ) -> tuple[list[Row], Part | None]:
+    async def _open_here(self, request: ReadRequest, context: Context) -> Told:
         self.local += 1
         if not request.piece_bytes:
             rows = await self.execution.read(request, context.cancelled)
@@ -391,12 +392,16 @@ class Reads:
         params: Params,
         tables: dict[int, int],
         context: Context,
+        shape: RowShape | None = None,
     ) -> Answer:
+        """The rows of one fragment. With a shape, whole pieces may come as the client's."""
         context = context.within(fragment)
         args = fragment.bind(params)
         asked = {table: tables[table] for table in fragment.tables if table in tables}
         rows: list[Row] = []
         parts: list[Part] = []
+        encoded: list[Rows] = []
+        count = 0
         left: Ranges | None = None
         deadline = asyncio.get_running_loop().time() + REPLAN_S
         try:
@@ -417,6 +422,7 @@ class Reads:
                             is_local=context.is_local,
                             piece_bytes=most,
                             user=context.user_id,
+                            shape=shape,
                         ),
                         context,
                     )
@@ -434,11 +440,15 @@ class Reads:
                     elif isinstance(answer, BaseException):
                         problem = problem or answer
                     else:
-                        rows = rows + answer[0] if rows else answer[0]
+                        count += len(answer[0])
+                        if isinstance(answer[0], Encoded):
+                            encoded.append(answer[0])
+                        else:
+                            rows = rows + answer[0] if rows else answer[0]
                         parts += [answer[1]] if answer[1] is not None else []
                 if problem is not None:
                     raise problem
-                if context.row_max and len(rows) > context.row_max:
+                if context.row_max and count > context.row_max:
                     raise too_many(context.row_max)
                 if not left:
                     break
@@ -447,7 +457,9 @@ class Reads:
             for part in parts:
                 part.close()
             raise
-        return rows, Gathered(parts, context.row_max, len(rows)) if parts else None
+        if not parts and not encoded:
+            return rows, None
+        return rows, Gathered(parts, context.row_max, count, encoded)
 
     def targets(
         self, fragment: plans.Fragment, params: Params, only: Ranges | None = None

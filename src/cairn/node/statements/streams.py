@@ -28,9 +28,9 @@ from cairn.model.rpc import ReadMore, ReadResponse
 from cairn.net.peers import Peers
 from cairn.node.statements.context import Context
 from cairn.node.statements.execution import Execution
-from cairn.node.statements.open_reads import OpenRead, OpenReads
+from cairn.node.statements.open_reads import HalfTold, OpenReads
 from cairn.storage.merging import Merger
-from cairn.storage.pieces import PIECE_BYTES, Piece, Row, too_many
+from cairn.storage.pieces import PIECE_BYTES, Encode, Encoded, Piece, Row, Rows, plain, too_many
 from cairn.storage.readers import Cancelled
 
 READ_S = 30.0
@@ -46,8 +46,8 @@ def piece_bytes(owners: int) -> int:
 class Stream(Protocol):
     """The rest of an answer."""
 
-    async def next(self, context: Context) -> list[Row] | None:
-        """More rows; None at the end."""
+    async def next(self, context: Context) -> Rows | None:
+        """More rows; None at the end. Encoded ones only where that was asked for."""
 
     def close(self) -> None:
         """Nobody wants the rest: the owners stop."""
@@ -59,17 +59,17 @@ class Part(Protocol):
     @property
     def is_over(self) -> bool: ...
 
-    async def take(self, context: Context) -> list[Row]: ...
+    async def take(self, context: Context) -> Rows: ...
 
     def close(self) -> None: ...
 
 
 class PartHere:
-    def __init__(self, execution: Execution, read: OpenRead) -> None:
+    def __init__(self, execution: Execution, read: HalfTold) -> None:
         self._execution, self._read = execution, read
         self.is_over = False
 
-    async def take(self, context: Context) -> list[Row]:
+    async def take(self, context: Context) -> Rows:
         piece = await self._execution.next_piece(self._read)
         self.is_over = piece.is_last
         return piece.rows
@@ -83,14 +83,14 @@ class PartAway:
         self._peers, self._target, self._number = peers, target, number
         self.is_over = False
 
-    async def take(self, context: Context) -> list[Row]:
+    async def take(self, context: Context) -> Rows:
         left_s = context.left_s(READ_S)
         request = ReadMore(self._number)
         answer = await self._peers.call(
             self._target, "read_more", request, ReadResponse, left_s, must_end=True
         )
         self.is_over = not answer.cursor
-        return answer.rows
+        return rows_of(answer)
 
     def close(self) -> None:
         if not self.is_over:
@@ -100,15 +100,23 @@ class PartAway:
                 link.tell("read_more", msgspec.msgpack.encode(ReadMore(self._number, True)))
 
 
+def rows_of(answer: ReadResponse) -> Rows:
+    return Encoded(answer.count, answer.encoded) if answer.encoded else answer.rows
+
+
 class Gathered:
     """The rows of all owners, in the order in which they come."""
 
-    def __init__(self, parts: Sequence[Part], row_max: int, count: int) -> None:
-        self._parts = list(parts)
+    def __init__(
+        self, parts: Sequence[Part], row_max: int, count: int, here: Sequence[Rows] = ()
+    ) -> None:
+        self._parts, self._here = list(parts), list(here)  # owners, and what they told already
         self._row_max, self._count = row_max, count
-        self._coming: dict[asyncio.Task[list[Row]], Part] = {}
+        self._coming: dict[asyncio.Task[Rows], Part] = {}
 
-    async def next(self, context: Context) -> list[Row] | None:
+    async def next(self, context: Context) -> Rows | None:
+        if self._here:
+            return self._here.pop()
         if not self._coming:
             for part in self._parts:
                 if not part.is_over:
@@ -147,6 +155,7 @@ class Gathered:
             part.close()
         self._coming.clear()
         self._parts.clear()
+        self._here.clear()
 
 
 def _interrupted(problem: CairnError) -> ReadInterrupted:
@@ -163,11 +172,11 @@ class First:
     def __init__(self, stream: Stream, left: int) -> None:
         self._stream, self._left = stream, left
 
-    async def next(self, context: Context) -> list[Row] | None:
+    async def next(self, context: Context) -> Rows | None:
         rows = await self._stream.next(context) if self._left else None
         if rows is None:
             return None
-        found = rows[: self._left]
+        found = plain(rows)[: self._left]
         self._left -= len(found)
         if not self._left:
             self.close()
@@ -180,8 +189,9 @@ class First:
 class Merge:
     """A merger at work: its tables are filled, then its rows are told."""
 
-    def __init__(self, reads: OpenReads, context: Context) -> None:
+    def __init__(self, reads: OpenReads, context: Context, *encode: Encode) -> None:
         self._reads, self._stage, self._whose = reads, context.stage, context.user_id
+        self._encode = encode  # for the client, from the second piece on
         self._stopped = Cancelled()
         self._merger: Merger | None = None
         self._is_over = False
@@ -212,10 +222,10 @@ class Merge:
                 found = each(self._merger)
         return found
 
-    async def next(self, context: Context) -> list[Row] | None:
+    async def next(self, context: Context) -> Rows | None:
         if self._is_over:
             return None
-        piece = await self.run(lambda merger: merger.take(PIECE_BYTES))
+        piece: Piece = await self.run(lambda merger: merger.take(PIECE_BYTES, *self._encode))
         if piece.is_last:
             self.close()
         return piece.rows or None
@@ -238,8 +248,8 @@ async def all_of(rows: list[Row], more: Stream | None, context: Context) -> list
     found, size = list(rows), _size(rows)
     try:
         while part := await more.next(context):
-            found += part
-            size += _size(part)
+            found += plain(part)
+            size += _size(plain(part))
             if size > limits.ANSWER_BYTES:
                 raise LimitExceeded(
                     f"the answer is larger than {limits.ANSWER_BYTES >> 20} MiB",

@@ -75,10 +75,14 @@ class WriteKinds:
         return kind
 
     def _compiled(self, sql: str, row: Sequence[Any]) -> WriteKind:
-        self._changed.clear()
-        self._has_query = self._is_refused = False
         try:
-            self._connection.execute("EXPLAIN QUERY PLAN " + sql, row).fetchall()
+            try:
+                self._compile(sql, row)
+            except apsw.SQLError:
+                # SQLite does not ask itself whether an index came after it last read the schema:
+                # ON CONFLICT (…) would name none. Whatever reads a table makes it look.
+                self._connection.execute("SELECT count(*) FROM main.sqlite_schema").fetchall()
+                self._compile(sql, row)
         except Exception as problem:
             if self._is_refused or isinstance(problem, apsw.ReadOnlyError):
                 raise _refused() from None
@@ -97,6 +101,11 @@ class WriteKinds:
             self._known.clear()
         self._known[sql] = kind
         return kind
+
+    def _compile(self, sql: str, row: Sequence[Any]) -> None:
+        self._changed.clear()
+        self._has_query = self._is_refused = False
+        self._connection.execute("EXPLAIN QUERY PLAN " + sql, row).fetchall()
 
     def _hear(self, action: int, first: str | None, *_: str | None) -> int:
         if action in _CHANGES and first is not None and not first.startswith("sqlite_"):

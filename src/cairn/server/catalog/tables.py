@@ -25,10 +25,6 @@ _FIRST_VIEW_OID = 2_000_000_000
 Values = dict[str, Any]
 
 
-def key_name(table: Table) -> str:
-    return f"{table.name}_pkey"
-
-
 def index_oid(table_id: int, index_id: int) -> int:
     """0 is the primary key, as in `_pico_index`."""
     return _FIRST_INDEX_OID + table_id * 1000 + index_id
@@ -55,8 +51,16 @@ def distribution(table: Table) -> str:
 
 
 def all_indexes(catalog: Catalog, table: Table) -> list[Index]:
-    key = Index(table.id, 0, key_name(table), table.primary_key, unique=True)
-    return [key, *catalog.indexes.get(table.id, ())]
+    found = list(catalog.indexes.get(table.id, ()))
+    if table.has_hidden_key:
+        return found
+    return [Index(table.id, 0, table.key_name, table.primary_key, unique=True), *found]
+
+
+def is_primary(table: Table, index: Index) -> bool:
+    """The key that a table was made with, or the one that was added to a table without one."""
+    added = table.has_hidden_key and index.unique and index.name == f"{table.name}_pkey"
+    return index.id == 0 or added
 
 
 def rows(catalog: Catalog) -> Iterator[tuple[str, Values]]:
@@ -240,6 +244,8 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
     yield "pg_tables", {"schemaname": schema, "tablename": table.name, "tableowner": owner}
     yield "pg_description", {"objoid": table.id, "objsubid": 0, "description": about(table)}
     for at, column in enumerate(table.columns, 1):
+        if column.is_hidden:
+            continue
         not_null = column.name in table.primary_key or not column.nullable
         attribute = _attribute(table.id, at, column.name, column.type, not_null)
         if column.default is not None:
@@ -364,7 +370,7 @@ def _index(table: Table, index: Index, space: int, schema: str) -> Iterator[tupl
             "indnatts": len(numbers),
             "indnkeyatts": len(numbers),
             "indisunique": int(index.unique),
-            "indisprimary": int(index.id == 0),
+            "indisprimary": int(is_primary(table, index)),
             **dict.fromkeys(("indisexclusion", "indisclustered", "indisreplident"), 0),
             **dict.fromkeys(("indimmediate", "indisvalid", "indisready", "indislive"), 1),
             "indnullsnotdistinct": 0,
@@ -383,7 +389,7 @@ def _index(table: Table, index: Index, space: int, schema: str) -> Iterator[tupl
     for at, name in enumerate(index.columns, 1):
         column = table.columns[table.position(name)]
         yield "pg_attribute", _attribute(oid, at, name, column.type, False)
-    if index.id == 0:
+    if is_primary(table, index):
         yield (
             "pg_constraint",
             {

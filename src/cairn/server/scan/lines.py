@@ -16,7 +16,7 @@ from cairn.server.scan.statement import LinesAsked
 
 _COPY_DATA = ord("d")
 _PLAIN_FROM, _PLAIN_TO = 1e-4, 1e10  # magnitudes that Arrow writes as PostgreSQL does
-_WHOLE = (ColumnType.INTEGER, ColumnType.UNSIGNED)
+WHOLE = (ColumnType.INTEGER, ColumnType.UNSIGNED)
 
 
 class LinesEncoder:
@@ -27,7 +27,7 @@ class LinesEncoder:
         self._null = pa.scalar(style.null.encode(), pa.binary())
         self._marks = [each.encode() for each in (*style.marks, style.delimiter, "\n")]
         scales = asked.scales or (None,) * len(types)
-        self._writers = [self._writer(*each) for each in zip(types, scales, strict=True)]
+        self._writers = [text_writer(*each) for each in zip(types, scales, strict=True)]
 
     def encode_batch(self, batch: Any) -> Iterator[tuple[int, memoryview]]:
         columns = [
@@ -64,21 +64,23 @@ class LinesEncoder:
             return True
         return bool(pc.any(pc.equal(texts, self._style.null)).as_py())
 
-    def _writer(self, type_: ColumnType, scale: int | None) -> Callable[[Any], Any]:
-        if type_ is ColumnType.STRING:
-            return lambda stored: stored
-        if type_ in _WHOLE:
-            return lambda stored: stored.cast(pa.string())
-        if type_ is ColumnType.DOUBLE:
-            return _reals
-        if type_ is ColumnType.BOOLEAN:
-            return lambda stored: pc.if_else(pc.equal(stored, 0), "f", "t")
-        write, read = to_str(OIDS[type_]), shown_reader(type_, scale)
-        assert read is not None  # all others were handled above
-        return lambda stored: pa.array(
-            [None if value is None else write(read(value)) for value in stored.to_pylist()],
-            pa.string(),
-        )
+
+def text_writer(type_: ColumnType, scale: int | None) -> Callable[[Any], Any]:
+    """A function from a column as it is stored to its texts."""
+    if type_ is ColumnType.STRING:
+        return lambda stored: stored
+    if type_ in WHOLE:
+        return lambda stored: stored.cast(pa.string())
+    if type_ is ColumnType.DOUBLE:
+        return _reals
+    if type_ is ColumnType.BOOLEAN:
+        return lambda stored: pc.if_else(pc.equal(stored, 0), "f", "t")
+    write, read = to_str(OIDS[type_]), shown_reader(type_, scale)
+    assert read is not None  # all others were handled above
+    return lambda stored: pa.array(
+        [None if value is None else write(read(value)) for value in stored.to_pylist()],
+        pa.string(),
+    )
 
 
 def _reals(stored: Any) -> Any:

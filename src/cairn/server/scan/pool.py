@@ -90,20 +90,10 @@ async def scan(
     face = caller.face
     caller.execution.check_read(request)
     epoch = caller.execution.data.fence.epoch
-    idle, every = _idle.setdefault(face, []), _all.setdefault(face, [])
-    worker = next((each for each in idle if each.is_alive), None)
-    idle[:] = [each for each in idle if each is not worker and each.is_alive]
+    worker = await taken(face)
     if worker is None:
-        every[:] = [each for each in every if each.is_alive]
-        if len(every) >= MOST:
-            return None
-        try:
-            worker = await Worker.start()
-        except OSError as problem:
-            log.warning("no scan worker: %s", problem)
-            return None
-        every.append(worker)
-    instance = face.instance
+        return None
+    instance, idle = face.instance, _idle[face]
     worker.ask(
         ScanRequest(
             str(instance.data.store.path),
@@ -122,6 +112,42 @@ async def scan(
     return _pieces(caller, request, epoch, worker, first, idle)
 
 
+def has_idle(face: PgFace) -> bool:
+    return any(each.is_alive for each in _idle.get(face, ()))
+
+
+async def taken(face: PgFace) -> Worker | None:
+    """A worker for one statement; None: too many are at work, or none can be started."""
+    idle, every = _idle.setdefault(face, []), _all.setdefault(face, [])
+    worker = next((each for each in idle if each.is_alive), None)
+    idle[:] = [each for each in idle if each is not worker and each.is_alive]
+    if worker is not None:
+        return worker
+    every[:] = [each for each in every if each.is_alive]
+    if len(every) >= MOST:
+        return None
+    try:
+        worker = await Worker.start()
+    except OSError as problem:
+        log.warning("no scan worker: %s", problem)
+        return None
+    every.append(worker)
+    return worker
+
+
+def given_back(face: PgFace, worker: Worker) -> None:
+    """It has told its answer to the end."""
+    _keep(_idle.setdefault(face, []), worker)
+
+
+def failure(data: bytes) -> CairnError:
+    """What a worker says of its failure."""
+    sqlstate, message = msgspec.json.decode(data, type=tuple[str, str])
+    if sqlstate == StorageDamaged.sqlstate:
+        return page_damaged(message)
+    return CairnError(message, sqlstate=sqlstate)
+
+
 async def _pieces(
     caller: Caller,
     request: ReadRequest,
@@ -137,10 +163,7 @@ async def _pieces(
             piece = await _next(worker, caller)
         is_over = True
         if piece[0] == FAILED:
-            sqlstate, message = msgspec.json.decode(piece[1], type=tuple[str, str])
-            if sqlstate == StorageDamaged.sqlstate:
-                raise page_damaged(message)
-            raise CairnError(message, sqlstate=sqlstate)
+            raise failure(piece[1])
         assert piece[0] == END
         # Only now the rows are one.
         await caller.execution.check_answer(request, epoch)

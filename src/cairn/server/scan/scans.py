@@ -27,6 +27,7 @@ from cairn.server.scan.arrow_types import BATCH_ROWS, Row
 from cairn.server.scan.statement import ENOUGH, LinesAsked, Scan
 from cairn.server.statements import Cached
 from cairn.sql import plans
+from cairn.storage.pieces import plain
 from cairn.storage.readers import RowReader, translated
 
 Encode = Callable[[Sequence[Row]], bytes]
@@ -130,7 +131,7 @@ async def _gathered(caller: Caller, query: Cached, values: list[Any], encode: En
             async for piece in _encoded(rows, encode):
                 yield piece
             found = None if more is None else await context.watched(more.next(context))
-            rows = found or []
+            rows = plain(found or [])
     finally:
         if more is not None:
             more.close()
@@ -145,7 +146,7 @@ async def _encoded(rows: Sequence[Row], encode: Encode) -> Chunks:
 async def _is_for_a_worker(caller: Caller, request: ReadRequest) -> bool:
     """A scan of many rows, where the libraries for it are installed."""
     scan = Scan.of(request.sql, request.args)
-    if scan is None or not _has_libraries():
+    if scan is None or not has_libraries():
         return False
     sample = msgspec.structs.replace(request, sql=scan.sample)
     [(count,)] = await caller.execution.read(sample, caller.context.cancelled)
@@ -153,7 +154,7 @@ async def _is_for_a_worker(caller: Caller, request: ReadRequest) -> bool:
 
 
 @functools.cache
-def _has_libraries() -> bool:
+def has_libraries() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in ("numpy", "pyarrow"))
 
 

@@ -9,9 +9,11 @@ from typing import Any
 import msgspec
 
 from cairn.model.schema import BUCKET_COLUMN
+from cairn.model.spans import Ranges
 from cairn.pgwire.copy import CopyFormat
 
 ENOUGH = 20_000  # rows that are worth another process
+SAMPLED = 2_000
 #: What the planner makes of `SELECT columns FROM table [WHERE bucket_id …]`.
 _SCAN = re.compile(
     r"SELECT (?P<columns>r\d+\.\w+ AS x\d+(?:, r\d+\.\w+ AS x\d+)*) "
@@ -50,3 +52,18 @@ class Scan:
         """How many rows there are, up to `ENOUGH`."""
         inner = f"SELECT 1 FROM {self.table} AS {self.alias} WHERE {self.condition} LIMIT {ENOUGH}"
         return f"SELECT count(*) FROM ({inner})"
+
+    @property
+    def first_rows(self) -> str:
+        """The last bucket of the first `SAMPLED` rows, and how many there are."""
+        bucket = f"{self.alias}.{BUCKET_COLUMN}"
+        inner = f"SELECT {bucket} AS b FROM {self.table} AS {self.alias} WHERE {self.condition} "
+        return f"SELECT max(b), count(*) FROM ({inner}ORDER BY {bucket} LIMIT {SAMPLED})"
+
+    @staticmethod
+    def guess(last: int | None, count: int, ranges: Ranges) -> int:
+        """How many rows there are in all, if buckets have about as many as the first ones."""
+        if last is None or count < SAMPLED:
+            return count
+        seen = sum(max(0, min(high, last) - low + 1) for low, high in ranges)
+        return count * sum(high - low + 1 for low, high in ranges) // max(seen, 1)

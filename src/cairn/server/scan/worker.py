@@ -25,6 +25,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from cairn.model.errors import CairnError
+from cairn.model.rpc import RowShape
 from cairn.model.values import ColumnType
 from cairn.server.scan.arrow_types import BATCH_ROWS, BatchEncoder
 from cairn.server.scan.statement import LinesAsked, Scan
@@ -44,6 +45,8 @@ class ScanRequest(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     types: tuple[ColumnType, ...]
     lines: LinesAsked | None = None  # text instead of Arrow
+    shape: RowShape | None = None  # DataRow messages instead of Arrow
+    piece_bytes: int = 0  # about so much of them at a time
 
 
 class CannotRun(Exception):
@@ -84,6 +87,15 @@ def _lines(request: ScanRequest, asked: LinesAsked) -> Iterator[Piece]:
     except ImportError as problem:
         raise CannotRun(str(problem)) from None
     yield from _by_pages(request, module.LinesEncoder(request.types, asked).encode_batch)
+
+
+def _messages(request: ScanRequest, shape: RowShape) -> Iterator[Piece]:
+    """The answer as messages of a SELECT; other ways than this one the instance has itself."""
+    try:
+        module = import_module("cairn.server.scan.data_rows")
+    except ImportError as problem:
+        raise CannotRun(str(problem)) from None
+    yield from _by_pages(request, module.MessagesEncoder(shape, request.piece_bytes).encode_batch)
 
 
 def _pages() -> Any:
@@ -129,9 +141,15 @@ def _answer(request: ScanRequest, answers: BinaryIO) -> None:
         answers.write(data)
 
     try:
+        pieces = None
         if request.lines is not None:
-            for rows, data in _lines(request, request.lines):
+            pieces = _lines(request, request.lines)
+        elif request.shape is not None:
+            pieces = _messages(request, request.shape)
+        if pieces is not None:
+            for rows, data in pieces:
                 put(rows, data)
+                answers.flush()
             put(END, b"")
             return
         encoder = BatchEncoder(request.names, request.types)

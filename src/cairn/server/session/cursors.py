@@ -13,9 +13,10 @@ from cairn.pgwire.extended import Portal, Statement, StatementBook
 from cairn.server.session.blocks import Block
 from cairn.server.statements import Cached
 from cairn.sql.plans import CursorPlan
+from cairn.storage.pieces import Rows, plain
 
 Run = Callable[[Cached, Sequence[Any]], Awaitable[Outcome]]
-Following = Callable[[Stream], Awaitable[list[Any] | None]]
+Following = Callable[[Stream], Awaitable[Rows | None]]
 
 
 class Cursors:
@@ -53,7 +54,7 @@ class Cursors:
             asked = _Asked(self._book, portal, plan.count)
             if plan.action == "fetch":
                 first = await following(asked)
-                return Outcome(first or [], 0, prepared.complete(0), more=asked)
+                return Outcome(plain(first or []), 0, prepared.complete(0), more=asked)
             count = 0
             while rows := await following(asked):
                 count += len(rows)

@@ -23,6 +23,7 @@ from cairn.pgwire.requests import Bind, Close, Describe, Execute, Flush, Parse, 
 from cairn.server.session.at_once import AtOnce
 from cairn.server.statements import Cached
 from cairn.sql import plans
+from cairn.storage.pieces import Encoded
 
 if TYPE_CHECKING:
     from cairn.server.session.session import Session
@@ -174,7 +175,8 @@ class Extended:
         return session.start(cached, portal.values, done)
 
     async def _execute(self, portal: Portal[Cached], max_rows: int) -> None:
-        outcome = await self._session.run(portal.statement.plan, portal.values)
+        formats = None if max_rows else portal.shape.result_formats
+        outcome = await self._session.run(portal.statement.plan, portal.values, formats)
         rows = outcome.rows
         is_short = rows is None or len(rows) <= AT_ONCE_ROWS or 0 < max_rows <= AT_ONCE_ROWS
         if is_short and outcome.more is None:
@@ -209,7 +211,8 @@ class Extended:
                     self._pg.portal_suspended()
                     return
                 end = portal.sent + max_rows - sent if max_rows else len(portal.rows)
-                part = portal.rows[portal.sent : end]
+                rows = portal.rows
+                part = rows if isinstance(rows, Encoded) else rows[portal.sent : end]
                 await session.send_rows(part, portal.shape.encode_row, cached.convert)
                 portal.sent += len(part)
                 sent += len(part)

@@ -25,6 +25,7 @@ from cairn.model.errors import (
     StatementInvalidated,
     Unsupported,
 )
+from cairn.model.rpc import RowShape
 from cairn.model.unexpected import owned
 from cairn.node.statements.context import ASKED, LATE, Context, Travelled
 from cairn.node.statements.executor import Outcome
@@ -59,6 +60,7 @@ from cairn.server.session.states import (
 )
 from cairn.server.statements import Cached
 from cairn.sql import plans
+from cairn.storage.pieces import Encoded, Rows
 
 LOGIN_S = 30.0
 PIPELINE_BYTES = 1024 * 1024  # of requests behind one that is worked on
@@ -449,11 +451,16 @@ class Session(asyncio.Protocol):
         self.state = self._rest
         return True
 
-    async def run(self, cached: Cached, params: Sequence[Any]) -> Outcome:
-        work = self._run(cached, params)
+    async def run(
+        self, cached: Cached, params: Sequence[Any], formats: tuple[int, ...] | None = None
+    ) -> Outcome:
+        """With format codes, rows of a long answer may come as messages in these formats."""
+        work = self._run(cached, params, formats)
         return await self.face.audit.noted(self._who(), cached.prepared.plan, cached.text, work)
 
-    async def _run(self, cached: Cached, params: Sequence[Any]) -> Outcome:
+    async def _run(
+        self, cached: Cached, params: Sequence[Any], formats: tuple[int, ...] | None = None
+    ) -> Outcome:
         """What reads can be cancelled; from its first change on a statement runs on."""
         context, plan = self.running_context(), plans.carried_out(cached.prepared.plan)
         if isinstance(plan, plans.SessionPlan):
@@ -465,7 +472,14 @@ class Session(asyncio.Protocol):
         if isinstance(plan, plans.CursorPlan):
             return await self.cursors.run(cached, plan, params, self._run, self.following)
         travelled = Travelled()
-        context = msgspec.structs.replace(context, takes_pieces=True, travelled=travelled)
+        shape = None
+        if formats is not None and type(cached.prepared.plan) is plans.ScatterRead:
+            columns = cached.prepared.columns
+            types, scales = [each.type for each in columns], [each.scale for each in columns]
+            shape = RowShape(tuple(types), tuple(scales), formats)
+        context = msgspec.structs.replace(
+            context, takes_pieces=True, travelled=travelled, shape=shape
+        )
         if self.block.open is not None:
             outcome = await self._ended(self.block.open.run(cached, params, context), context)
         else:
@@ -490,7 +504,7 @@ class Session(asyncio.Protocol):
                 raise QueryCanceled(self._cancel_reason) from None
             raise  # a limit of its own ended it, and says which
 
-    async def following(self, more: Stream) -> list[Any] | None:
+    async def following(self, more: Stream) -> Rows | None:
         """More rows of a longer answer; None at its end."""
         context = self.running_context()
         return await self._ended(context.watched(more.next(context)), context)
@@ -578,11 +592,16 @@ class Session(asyncio.Protocol):
 
     async def send_rows(
         self,
-        rows: Sequence[Any],
+        rows: Sequence[Any] | Encoded,
         encode: Encode,
         convert: Callable[[Sequence[Any]], Sequence[Any]] | None,
     ) -> None:
         """Many rows, some at a time: as quickly as the client reads, and others get their turn."""
+        if isinstance(rows, Encoded):
+            self.pg.raw(rows.data)
+            self.told_bytes += len(rows.data)
+            await self.sent()
+            return
         size = 0
         are_short = len(rows) >= SHORT_ROWS
         for at in range(0, len(rows), SENT_ROWS):
@@ -605,9 +624,10 @@ class Session(asyncio.Protocol):
 
     async def send_answer(self, outcome: Outcome, cached: Cached, encode: Encode) -> int:
         """All rows of an answer of any size, as the client takes them; how many they were."""
-        rows, more, count = outcome.rows, outcome.more, 0
+        rows: Sequence[Any] | Encoded | None = outcome.rows
+        more, count = outcome.more, 0
         try:
-            while rows:
+            while rows is not None:
                 await self.send_rows(rows, encode, cached.convert)
                 count += len(rows)
                 rows = None if more is None else await self.following(more)

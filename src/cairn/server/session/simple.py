@@ -80,20 +80,20 @@ class Simple:
 
     async def _run_one(self, cached: Cached) -> None:
         cached = self._session.cursors.shaped(cached)
+        shape = cached.signature.shape((), ())
         outcome = self._try_at_once(cached)
         if outcome is None:
             plan = cached.prepared.plan
             if isinstance(plan, plans.CopyPlan):
                 await self._session.copy_rows(plan)
                 return
-            outcome = await self._session.run(cached, ())
+            outcome = await self._session.run(cached, (), shape.result_formats)
         is_short = outcome.rows is None or len(outcome.rows) <= AT_ONCE_ROWS
         if is_short and outcome.more is None:
             self._send_simple(cached, outcome)
             return
         for notice in outcome.notices:
             self._pg.notice(notice)
-        shape = cached.signature.shape((), ())
         self._pg.raw(shape.description)
         count = await self._session.send_answer(outcome, cached, shape.encode_row)
         self._pg.command_complete(cached.prepared.complete(count))

@@ -17,6 +17,7 @@ from cairn.sql.bind import operators, pg, predicates, times  # noqa: F401 (they 
 from cairn.sql.bind.calls import ordered
 from cairn.sql.bind.distinct_on import first_of_each
 from cairn.sql.bind.expr import bind_boolean, bind_expr
+from cairn.sql.bind.grouping_sets import bind_grouping_sets, has_sets
 from cairn.sql.bind.relations import bind_ctes, bind_join, bind_relation
 from cairn.sql.bind.scope import Scope
 from cairn.sql.bind.sets import (
@@ -102,6 +103,9 @@ def _parenthesised(outer: Scope, tree: exp.Subquery) -> Query:
 
 
 def _bind_select(scope: Scope, tree: exp.Select) -> Select:
+    if has_sets(tree.args.get("group")):
+        allow(tree, _SELECT_ARGS)
+        return bind_grouping_sets(scope, tree, _bind_select, _bind_group)
     scope.binder.enter_select(expanded=False)
     allow(tree, _SELECT_ARGS)
     source: Rel | None = None
@@ -164,7 +168,7 @@ def bind_items(scope: Scope, nodes: list[exp.Expr]) -> tuple[Item, ...]:
             found.extend(_star(scope))
         elif isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
             visible = scope.by_alias(name_of(node.args["table"]), walk_position(node))
-            found.extend(Item(name, visible.column(at)) for at, name in enumerate(visible.names))
+            found.extend(Item(name, visible.expr(at)) for at, name in visible.shown)
         else:
             alias = name_of(node.args["alias"]) if isinstance(node, exp.Alias) else None
             inner = node.this if isinstance(node, exp.Alias) else node
@@ -179,9 +183,7 @@ def _star(scope: Scope) -> list[Item]:
     found = [Item(name, expr) for name, expr in scope.merged.items()]
     for each in scope.visible:
         found.extend(
-            Item(name, each.column(at))
-            for at, name in enumerate(each.names)
-            if name not in each.hidden
+            Item(name, each.expr(at)) for at, name in each.shown if name not in each.hidden
         )
     return found
 

@@ -128,7 +128,7 @@ def target_table(scope: Scope, node: exp.Expr) -> Table:
 def target_places(table: Table, names: list[tuple[str, int | None]] | None) -> list[int]:
     """Where in the table the named columns are; each name comes with its place in the text."""
     if names is None:
-        return list(range(len(table.columns)))
+        return [at for at, column in enumerate(table.columns) if not column.is_hidden]
     found = []
     for name, position in names:
         column = table.column(name)
@@ -204,7 +204,7 @@ def _arranged(scope: Scope, table: Table, places: list[int], query: Query) -> Qu
     shown = output(query)
     if len(shown) > len(places):
         raise SyntaxProblem("INSERT has more expressions than target columns")
-    if len(shown) < len(places) and len(places) != len(table.columns):
+    if len(shown) < len(places) and len(places) < len(table.shown_columns):
         raise SyntaxProblem("INSERT has more target columns than expressions")
     simple = isinstance(query, Select) and not query.order and not query.distinct
     row = _defaults(scope, table, set(places[: len(shown)]))

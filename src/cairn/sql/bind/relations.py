@@ -12,6 +12,7 @@ from cairn.model.errors import (
     UndefinedColumn,
 )
 from cairn.sql.bind.expr import bind_boolean, compare
+from cairn.sql.bind.lateral import bind_lateral
 from cairn.sql.bind.lists import rows_of
 from cairn.sql.bind.recursive import (
     bind_itself,
@@ -23,6 +24,7 @@ from cairn.sql.bind.recursive import (
 from cairn.sql.bind.scope import Cte, Scope, Visible
 from cairn.sql.bind.sets import bind_values
 from cairn.sql.ir import (
+    TRUE,
     Call,
     Derived,
     Expr,
@@ -31,6 +33,7 @@ from cairn.sql.ir import (
     Rel,
     Scan,
     conjunction,
+    conjuncts,
     output,
 )
 from cairn.sql.parse.dialect import walk_position
@@ -111,7 +114,8 @@ def _table(scope: Scope, node: exp.Table) -> Rel:
         return _view(scope, view, shown, columns)
     table = scope.binder.table(name, position)
     rel = scope.binder.next_rel()
-    names = columns + [each.name for each in table.columns[len(columns) :]]
+    aliases = iter(columns)
+    names = [each.name if each.is_hidden else next(aliases, each.name) for each in table.columns]
     key = set(table.primary_key)
     nullable = [each.nullable and each.name not in key for each in table.columns]
     types = [each.type for each in table.columns]
@@ -188,7 +192,10 @@ def _without_relations(scope: Scope) -> Scope:
 def bind_join(scope: Scope, left: Rel, node: exp.Join) -> Rel:
     allow(node, {"this", "on", "using", "side", "kind", "method"})
     before = list(scope.visible)
-    right = bind_relation(scope, node.this)
+    lateral = None
+    if isinstance(node.this, exp.Lateral):
+        lateral = bind_lateral(scope, node.this, left)
+    right = bind_relation(scope, node.this) if lateral is None else lateral.rel
     after = scope.visible[len(before) :]
     side, kind = str(node.args.get("side") or "").upper(), str(node.args.get("kind") or "").upper()
     if kind not in ("", "INNER", "OUTER", "CROSS") or side not in ("", "LEFT", "RIGHT", "FULL"):
@@ -203,14 +210,20 @@ def bind_join(scope: Scope, left: Rel, node: exp.Join) -> Rel:
         text = f"a join of this kind {words} ON or USING"
         raise SyntaxProblem(text, position=walk_position(node))
     if method:
-        theirs = {name for each in after for name in each.names}
-        using = [name for each in before for name in each.names if name in theirs]
+        theirs = {name for each in after for _, name in each.shown}
+        using = [name for each in before for _, name in each.shown if name in theirs]
     on: Expr | None = None
     if using:
         on = _using(scope, before, after, using, side)
     elif node.args.get("on") is not None:
         scope.no_aggregates = scope.no_windows = "JOIN conditions"
         on = bind_boolean(scope, node.args["on"], "JOIN/ON")
+    if lateral is not None:
+        is_true = on is None or on == TRUE
+        if side in ("RIGHT", "FULL") or (lateral.is_one and not is_true):
+            raise refuse(node, "a join of this kind with LATERAL")
+        on = conjunction([*conjuncts(lateral.on), *([] if is_true else conjuncts(on))])
+        side = "LEFT" if lateral.is_one else side
     if side in ("LEFT", "FULL"):
         _make_nullable(after)
     if side in ("RIGHT", "FULL"):
@@ -245,7 +258,7 @@ def _using(
 
 
 def _one(visible: list[Visible], name: str) -> Expr:
-    hits = [each.column(each.names.index(name)) for each in visible if name in each.names]
+    hits = [each.expr(each.names.index(name)) for each in visible if name in each.names]
     if len(hits) != 1:
         word = "not found" if not hits else "ambiguous"
         raise UndefinedColumn(f'column with name "{name}" in USING is {word}')

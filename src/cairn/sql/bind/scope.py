@@ -49,6 +49,17 @@ class Visible:
     table: Table | None = None
     hidden: set[str] = field(default_factory=set)  # merged away by USING
     scales: list[int | None] = field(default_factory=list)  # of a query's columns
+    filled: dict[int, Expr] = field(default_factory=dict)  # what stands for some of its columns
+
+    @property
+    def shown(self) -> list[tuple[int, str]]:
+        """Columns that `*` means, with their places."""
+        columns = self.table.columns if self.table is not None else ()
+        return [
+            (at, name)
+            for at, name in enumerate(self.names)
+            if not (columns and columns[at].is_hidden)
+        ]
 
     def column(self, at: int) -> Col:
         scale = self.scales[at] if self.scales else None
@@ -56,6 +67,9 @@ class Visible:
             scale = self.table.columns[at].scale
         nullable = self.nullable[at]
         return Col(plain(self.types[at]), self.rel, at, self.names[at], nullable, scale=scale)
+
+    def expr(self, at: int) -> Expr:
+        return self.filled.get(at) or self.column(at)
 
 
 @dataclass(frozen=True)
@@ -227,7 +241,7 @@ class Scope:
             found = _in_relation(visible, name)
             if found is None:
                 raise no_column(name, visible.names, position, alias)
-            return replace(found, place=position)
+            return replace(found, place=position) if isinstance(found, Col) else found
         scope: Scope | None = self
         while scope is not None:
             expr = scope._own_column(name, position)
@@ -290,12 +304,12 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
-def _in_relation(visible: Visible, name: str) -> Col | None:
+def _in_relation(visible: Visible, name: str) -> Expr | None:
     count = visible.names.count(name)
     if count > 1:
         raise AmbiguousColumn(f'column reference "{name}" is ambiguous')
     if count:
-        return visible.column(visible.names.index(name))
+        return visible.expr(visible.names.index(name))
     if name == BUCKET_COLUMN and visible.table is not None and not visible.table.is_global:
         return Col(ColumnType.INTEGER, visible.rel, BUCKET_AT, BUCKET_COLUMN, nullable=False)
     return None

@@ -28,7 +28,6 @@ _SHOWN = {
 }
 _HINTS = {
     "Lock": "each statement commits by itself; UPDATE … WHERE says what must still hold",
-    "Lateral": "write a correlated sub-query in the select list",
 }
 
 

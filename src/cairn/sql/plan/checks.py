@@ -33,12 +33,8 @@ def checks_of(
     table: str,
     columns: Sequence[Column],
     given: Sequence[tuple[str, str]],
-    *,
-    is_global: bool,
 ) -> tuple[Check, ...]:
     """Refused when the table is made, not when the first row comes."""
-    if is_global:
-        raise Unsupported("CHECK in a global table is not supported", hint="shard the table")
     found: list[Check] = []
     for name, text in given:
         rule = _rule(catalog, table, columns, text)

@@ -47,7 +47,7 @@ def parse_copy(cursor: Cursor, catalog: Catalog) -> CopyStatement:
         direction, stream = "out", "stdout"
     if not cursor.accept(stream):
         raise Unsupported("COPY with a file or a program is not supported", hint="use STDIN/STDOUT")
-    chosen = tuple(columns) or tuple(column.name for column in table.columns)
+    chosen = tuple(columns) or tuple(column.name for column in table.shown_columns)
     return CopyStatement(direction, _options(cursor), table, chosen)
 
 

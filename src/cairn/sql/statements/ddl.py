@@ -32,7 +32,7 @@ from cairn.sql.statements.common import (
 )
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.dependents import check_unused
-from cairn.sql.statements.index import alter_index, create_index, drop_index
+from cairn.sql.statements.index import add_unique, alter_index, create_index, drop_index
 from cairn.sql.statements.table import Definition, create_table, read_column
 
 
@@ -124,6 +124,8 @@ def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
         old = cursor.name()
         cursor.expect("to")
         make = _rename_column(old, cursor.name())
+    elif unique := _added_key(cursor):
+        return add_unique(cursor, catalog, name, *unique)
     elif cursor.looking_at("add"):
         make = _add_columns(cursor)
     elif word := cursor.accept_one("drop", "alter"):
@@ -144,6 +146,20 @@ def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
         make(catalog, found)
         tail.skipped = f'the columns of relation "{name}" already exist, skipping'
     return ddl_statement("ALTER TABLE", tail, build, found, "alter")
+
+
+def _added_key(cursor: Cursor) -> tuple[str, bool] | None:
+    """`ADD [CONSTRAINT name] {PRIMARY KEY | UNIQUE}`: the name, and whether it is the first."""
+    begun, name = cursor.at, ""
+    if cursor.accept("add"):
+        if cursor.accept("constraint"):
+            name = cursor.name()
+        if cursor.accept("primary", "key"):
+            return name, True
+        if cursor.accept("unique"):
+            return name, False
+    cursor.at = begun
+    return None
 
 
 Make = Callable[[Catalog, Table], Ddl | None]
@@ -178,12 +194,6 @@ def _add_columns(cursor: Cursor) -> Make:
     while cursor.accept("add"):
         word = cursor.accept_one("constraint", "primary", "unique", "check", "foreign")
         if word is not None:
-            following = cursor.peek(1)
-            if word == "primary" or (following is not None and following.is_word("primary")):
-                raise Unsupported(
-                    "a primary key cannot be added to a table: it tells where each row is stored",
-                    hint="declare it in CREATE TABLE; for pgbench see docs/reference/clients.md",
-                )
             raise Unsupported(f"ALTER TABLE _ ADD {word.upper()} is not supported")
         cursor.accept("column")
         quiet = cursor.accept("if", "not", "exists")

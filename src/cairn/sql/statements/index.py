@@ -60,33 +60,73 @@ def create_index(cursor: Cursor, catalog: Catalog, *, unique: bool) -> DdlStatem
     tail.skipped = f'relation "{name}" already exists, skipping'
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
-        if find_index(now, name) is not None:
-            if quiet:
-                return None
-            raise DuplicateObject(f"index {name} already exists", sqlstate="42P07")
-        table = existing_table(now, table_name)
-        assert table is not None
-        _check_index(table, columns, unique)
-        others = now.indexes.get(table.id, ())
-        if len(others) + 1 >= MAX_INDEXES:
-            raise LimitExceeded(f"a table cannot have more than {MAX_INDEXES} indexes")
-        index_id = max((index.id for index in others), default=0) + 1
-        return CreateIndex(
-            Index(
-                table.id,
-                index_id,
-                name,
-                tuple(columns),
-                unique,
-                operable=False,
-                schema_version=schema_version,
-            )
-        )
+        if quiet and find_index(now, name) is not None:
+            return None
+        return _made(now, schema_version, table_name, name, columns, unique)
 
     found = existing_table(catalog, table_name)
     assert found is not None
     _check_index(found, columns, unique)
     return ddl_statement("CREATE INDEX", tail, build, found, "create")
+
+
+def _made(
+    now: Catalog, schema_version: int, table_name: str, name: str, columns: list[str], unique: bool
+) -> Ddl:
+    if find_index(now, name) is not None:
+        raise DuplicateObject(f"index {name} already exists", sqlstate="42P07")
+    table = existing_table(now, table_name)
+    assert table is not None
+    _check_index(table, columns, unique)
+    others = now.indexes.get(table.id, ())
+    if len(others) + 1 >= MAX_INDEXES:
+        raise LimitExceeded(f"a table cannot have more than {MAX_INDEXES} indexes")
+    index_id = max((index.id for index in others), default=0) + 1
+    return CreateIndex(
+        Index(
+            table.id,
+            index_id,
+            name,
+            tuple(columns),
+            unique,
+            operable=False,
+            schema_version=schema_version,
+        )
+    )
+
+
+def add_unique(
+    cursor: Cursor, catalog: Catalog, table_name: str, name: str, is_key: bool
+) -> DdlStatement:
+    """ALTER TABLE … ADD {PRIMARY KEY | UNIQUE}: a unique index. A primary key can be added to a
+    table that was made without one."""
+    columns = cursor.names()
+    tail = finish(cursor)
+    wanted = f"{table_name}_pkey" if is_key else f"{table_name}_{'_'.join(columns)}_key"
+    if is_key and name not in ("", wanted):
+        tail.notices.append(f'the name "{name}" is not kept: the primary key is called "{wanted}"')
+    name = wanted if is_key else name or _free_name(catalog, wanted)
+
+    def check(now: Catalog) -> Table:
+        table = existing_table(now, table_name)
+        assert table is not None
+        if is_key and (not table.has_hidden_key or find_index(now, wanted) is not None):
+            raise InvalidTableDefinition(f'multiple primary keys for table "{table_name}"')
+        _check_index(table, columns, unique=True)
+        for each in columns if is_key else ():
+            column = table.column(each)
+            if column is not None and column.nullable:
+                raise Unsupported(
+                    f'column "{each}" of a primary key that is added must be declared NOT NULL',
+                    hint="make the table anew with NOT NULL, or with the primary key",
+                )
+        return table
+
+    def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
+        check(now)
+        return _made(now, schema_version, table_name, name, columns, unique=True)
+
+    return ddl_statement("ALTER TABLE", tail, build, check(catalog), "alter")
 
 
 def _columns(cursor: Cursor) -> list[str]:

@@ -21,7 +21,7 @@ from cairn.model.ops import (
     CreateTable,
     Ddl,
 )
-from cairn.model.schema import BUCKET_COLUMN, Check, Column, Identity, Sharded, Table
+from cairn.model.schema import BUCKET_COLUMN, ROW_COLUMN, Check, Column, Identity, Sharded, Table
 from cairn.model.sizes import checked_sizes
 from cairn.model.values import LISTS, ColumnType
 from cairn.sql.statements.common import (
@@ -219,9 +219,12 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
     while _table_clause(cursor, definition, tail):
         pass
     cursor.end()
-    columns, key, sharding = _check_table(name, definition, catalog, tail)
-    if sum(column.identity is not None for column in columns) > 1:
+    identities = [each.identity for each in definition.columns if each.identity is not None]
+    if len(identities) > 1:
         raise Unsupported("a table has one identity column at most")
+    if not definition.key and not definition.is_global:
+        _hide_key(name, definition, identities[0].start if identities else 1, tail)
+    columns, key, sharding = _check_table(name, definition, catalog, tail)
     if any(column.default is not None for column in columns):
         from cairn.sql.bind.defaults import check_default  # brings sqlglot along
         from cairn.sql.bind.scope import Binder
@@ -232,7 +235,7 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
     if definition.checks:
         from cairn.sql.plan.checks import checks_of  # brings sqlglot along
 
-        checks = checks_of(catalog, name, columns, definition.checks, is_global=sharding is None)
+        checks = checks_of(catalog, name, columns, definition.checks)
     tail.skipped = f'relation "{name}" already exists, skipping'
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
@@ -260,6 +263,25 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
 
     rights = (("create", "table", ALL_OBJECTS, name),)
     return DdlStatement("CREATE TABLE", tail.plan(build), rights)
+
+
+def _hide_key(name: str, definition: Definition, start: int, tail: Tail) -> None:
+    """Rows of a table without a key are told apart by a number that nobody sees.
+
+    Where they lie should be what a primary key that is added later says: that is most often a
+    column that is declared NOT NULL.
+    """
+    numbered = Column(
+        ROW_COLUMN, ColumnType.INTEGER, False, identity=Identity(True, start), is_hidden=True
+    )
+    firm = [each.name for each in definition.columns if not each.nullable and each.type.is_key]
+    if any(each.name == ROW_COLUMN for each in definition.columns):
+        raise InvalidTableDefinition(f'the column name "{ROW_COLUMN}" is reserved')
+    definition.by = definition.by or firm[:1] or [ROW_COLUMN]
+    definition.columns.append(numbered)
+    definition.key = [ROW_COLUMN]
+    by = ", ".join(definition.by) if definition.by != [ROW_COLUMN] else "a hidden number"
+    tail.notices.append(f'table "{name}" has no primary key: its rows are distributed by {by}')
 
 
 def _key_name(cursor: Cursor, table: str, tail: Tail) -> None:
@@ -345,7 +367,7 @@ def _check_table(
         return columns, tuple(key), None
     by = definition.by or key
     _check_key_columns(definition, by, "distribution key")
-    if not set(by) <= set(key):
+    if not set(by) <= set(key) and key != [ROW_COLUMN]:
         tail.notices.append(
             f'primary key of "{name}" does not include its distribution key: '
             "it is unique in each bucket only, not in the whole table"
