@@ -28,8 +28,8 @@ PADDING = ":" + "x" * 200  # pipes between processes hold 64 KB: less would neve
 class RealSpark:
     """Runs jobs one after another; knows the process ids of its executors."""
 
-    def __init__(self, folder: Path, **settings: str) -> None:
-        self._pool = ProcessPoolExecutor(1, get_context("spawn"), _start, (str(folder), settings))
+    def __init__(self, folder: Path) -> None:
+        self._pool = ProcessPoolExecutor(1, get_context("spawn"), _start, (str(folder),))
         self._driver = self._pool.submit(os.getpid).result(300)
 
     def run(self, job: Any, *arguments: Any) -> Future[Any]:
@@ -68,7 +68,7 @@ class RealSpark:
         self._pool.shutdown()
 
 
-def _start(folder: str, more: dict[str, str]) -> None:
+def _start(folder: str) -> None:
     from cairn.spark import session
 
     os.environ["SPARK_WORKER_DIR"] = folder
@@ -77,7 +77,6 @@ def _start(folder: str, more: dict[str, str]) -> None:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
-        **more,
     }
     session(MASTER, name="cairn tests on a cluster", settings=settings)
 
@@ -125,11 +124,11 @@ def _descendants(root: int) -> set[int]:
 # --- what is there, and what should be ------------------------------------------------------------
 
 
-def half_way(marks: Path, job: Future[Any], tasks: int = 2, name: str = "half-*") -> bool:
+def half_way(marks: Path, job: Future[Any], tasks: int = 2) -> bool:
     """Whether so many tasks have left their mark; a job that has ended never will."""
     if job.done():
         raise RuntimeError(f"the job has ended before: {job.result()}")
-    return len(list(marks.glob(name))) == tasks
+    return len(list(marks.glob("half-*"))) == tasks
 
 
 def content(pool: SyncPool, table: str) -> list[tuple[int, str]]:
@@ -196,13 +195,13 @@ def stream(
 ) -> None:
     """What happened to a table into another one, until it has told all there is.
 
-    Each task of a micro-batch waits, with `marks`, after its first three thousand rows.
+    Each task of a micro-batch waits, with `marks`, after its first 4,500 rows.
     """
     source = _spark().readStream.format("cairn").option("dsn", dsn)
     source = source.option("stream", f"table:{table}").options(**options)
     frame = source.load().selectExpr("new")
     if marks is not None:
-        frame = frame.mapInArrow(_through_batches(_waiting(marks, 3)), frame.schema)
+        frame = frame.select(_waiting_function(marks, 4500)("new").alias("new"))
     frame = frame.selectExpr(
         "CAST(get_json_object(new, '$.id') AS bigint) AS id", "get_json_object(new, '$.s') AS s"
     )
@@ -211,19 +210,29 @@ def stream(
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
-def _through_batches(through: Any) -> Any:
-    def apply(batches: Any) -> Any:
-        yield from through(batches)
+def _waiting_function(marks: str, after: int) -> Any:
+    """The same for a stream, whose rows go through no RDD: a function of Python that waits."""
+    from pyspark.sql.functions import udf
 
-    return apply
+    waiting = _waiting(marks, after)
+    seen: dict[int, Any] = {}
+
+    def through(value: Any) -> Any:
+        from pyspark import TaskContext
+
+        attempt = TaskContext.get().taskAttemptId()
+        if attempt not in seen:
+            box: list[Any] = []
+            seen[attempt] = (box, waiting(iter(box.pop, None)))
+        box, passed = seen[attempt]
+        box.append(value)
+        return next(passed)
+
+    return udf(through, "string").asNondeterministic()
 
 
 def _waiting(marks: str, after: int) -> Any:
-    """Lets rows through; after some of them leaves its process id in a file and waits for `go`,
-    or for `go-` and the number of its partition.
-
-    A second attempt of a task, while the first still waits, says so and waits for the same file.
-    """
+    """Lets rows through; after some of them leaves its process id in a file and waits for `go`."""
 
     def through(rows: Any) -> Any:
         import os
@@ -232,19 +241,14 @@ def _waiting(marks: str, after: int) -> Any:
 
         from pyspark import TaskContext
 
-        context = TaskContext.get()
-        part, again = context.partitionId(), context.attemptNumber()
-
-        def may_go() -> bool:
-            return Path(marks, "go").exists() or Path(marks, f"go-{part}").exists()
-
+        part = TaskContext.get().partitionId()
         for at, row in enumerate(rows):
-            if at == after and not may_go():
-                draft = Path(marks, f"draft-{part}-{again}")
+            if at == after and not Path(marks, "go").exists():
+                draft = Path(marks, f"draft-{part}")
                 draft.write_text(str(os.getpid()))
-                draft.rename(Path(marks, f"again-{part}" if again else f"half-{part}"))
+                draft.rename(Path(marks, f"half-{part}"))
                 until = time.monotonic() + 120
-                while not may_go() and time.monotonic() < until:
+                while not Path(marks, "go").exists() and time.monotonic() < until:
                     time.sleep(0.02)
             yield row
 
