@@ -32,6 +32,11 @@ $(VENV)/.spark: requirements/spark.txt $(VENV)/.dev
 	$(BIN)/pip install -q --require-hashes -r requirements/spark.txt
 	touch $@
 
+# Copies of tables as Delta Lake; its tests are skipped without it.
+$(VENV)/.delta: requirements/delta.txt $(VENV)/.spark
+	$(BIN)/pip install -q --require-hashes --no-deps -r requirements/delta.txt
+	touch $@
+
 # The console is tested in a browser where there is one.
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 $(VENV)/.browser: requirements/browser.txt $(VENV)/.dev
@@ -61,7 +66,7 @@ check: setup
 test: check $(VENV)/.spark $(if $(CHROMIUM),$(VENV)/.browser)
 	$(BIN)/pytest -m "not slow" -n $(WORKERS)
 
-test-all: check $(VENV)/.spark $(if $(CHROMIUM),$(VENV)/.browser)
+test-all: check $(VENV)/.spark $(VENV)/.delta $(if $(CHROMIUM),$(VENV)/.browser)
 	$(BIN)/pytest -n $(WORKERS)
 
 sim: setup

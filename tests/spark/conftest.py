@@ -98,6 +98,24 @@ def pairs_pool(pairs_dsn: str) -> Iterator[SyncPool]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A driver and two executors as processes; the module's SETTINGS are added to its own."""
+    from tests.spark.real_spark import RealSpark
+
+    settings = getattr(request.module, "SETTINGS", {})
+    made = RealSpark(tmp_path_factory.mktemp("executors"), **settings)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> Path:
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from cairn.spark import session

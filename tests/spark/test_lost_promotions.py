@@ -58,7 +58,7 @@ def staged(dsn: str, write_id: str) -> staging.Manifest:
     assert info.tier is not None
     owners = pools.owners(dsn, info.tier)
     slots = staging.slots(owners, info)
-    task = staging.Task(dsn, write_id, 0, 0)
+    task = staging.Task(dsn, write_id, 0)
     batch = pa.record_batch({"id": pa.array(range(ROWS), pa.int64())})
     chunks = [
         task.keep(slots[at], to_stream(piece, "zstd"), piece.num_rows)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,58 +11,26 @@ from cairn.client.sync_pool import SyncPool
 from cairn.spark.staging import COMMIT, STAGE
 from tests.cluster.harness import Cluster, eventually
 from tests.spark import real_spark
-from tests.spark.real_spark import PADDING, RealSpark
+from tests.spark.real_spark import (
+    SMALL,
+    RealSpark,
+    content,
+    half_way,
+    has_everything,
+    owner_of_all,
+    put,
+    wanted,
+)
 
 pytestmark = pytest.mark.slow  # three JVMs: more than a minute
 Rows = list[tuple[int, str]]
-SMALL = {"batchBytes": "500000"}  # some rows leave before the tasks are half-way
 STARTED_S = 180  # executors and their Python workers, on a busy machine
 NAMES = ("i1", "i2", "i3")  # one replicaset of two with all buckets, and one more voter
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSpark]:
-    made = RealSpark(tmp_path_factory.mktemp("executors"))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def marks(tmp_path: Path) -> Path:
-    folder = tmp_path / "marks"
-    folder.mkdir()
-    return folder
-
-
-def both_are_half_way(marks: Path) -> bool:
-    return len(list(marks.glob("half-*"))) == 2
-
-
-def content(pool: SyncPool, table: str) -> Rows:
-    text = b"".join(pool.copy_out(f"COPY {table} TO STDOUT")).decode()
-    return sorted((int(key), word) for key, word in (x.split("\t") for x in text.splitlines()))
-
-
-def wanted(count: int) -> Rows:
-    return [(number, f"{number}{PADDING}") for number in range(count)]
 
 
 def in_files(folder: Path) -> Rows:
     found = pq.read_table(folder)
     return sorted(zip(found["id"].to_pylist(), found["s"].to_pylist(), strict=True))
-
-
-def owner_of_all(cluster: Cluster) -> dict[str, Any]:
-    """The replicaset that has the buckets, as somebody who lives tells it."""
-    node = next(each for each in cluster.nodes.values() if each.process.poll() is None)
-    return next(each for each in node.status()["replicasets"] if each["buckets"])
-
-
-def has_everything(cluster: Cluster, owner: dict[str, Any]) -> bool:
-    clocks = [
-        cluster[name].sql("CALL cairn_replication()")[0][0]["vclock"] for name in owner["members"]
-    ]
-    return all(clock == clocks[0] for clock in clocks)
 
 
 def test_rows_written_by_executors_are_read_by_executors(
@@ -84,7 +50,7 @@ def test_a_staged_write_survives_the_death_of_an_executor(
 ) -> None:
     pairs_pool.execute("CREATE TABLE killed (id INTEGER PRIMARY KEY, s TEXT)")
     job = real.run(real_spark.write, pairs_dsn, "killed", 20_000, SMALL, str(marks))
-    eventually(lambda: both_are_half_way(marks), "both tasks half-way", STARTED_S)
+    eventually(lambda: half_way(marks, job), "both tasks half-way", STARTED_S)
     eventually(lambda: pairs_pool.fetch(f"SELECT count(*) FROM {STAGE}")[0][0] > 0, "staged chunks")
     real.kill_an_executor()
     (marks / "go").touch()
@@ -103,7 +69,7 @@ def test_a_direct_write_survives_a_stage_that_is_run_again(
     pairs_pool.execute("CREATE TABLE shuffled (id INTEGER PRIMARY KEY, s TEXT)")
     options = {"commit": "direct", **SMALL}
     job = real.run(real_spark.write, pairs_dsn, "shuffled", 200_000, options, str(marks), True)
-    eventually(lambda: both_are_half_way(marks), "both tasks half-way", STARTED_S)
+    eventually(lambda: half_way(marks, job), "both tasks half-way", STARTED_S)
     eventually(
         lambda: pairs_pool.fetch("SELECT count(*) FROM shuffled")[0][0] > 0, "rows of both tasks"
     )
@@ -118,11 +84,10 @@ def test_a_read_survives_the_death_of_an_executor(
     real: RealSpark, pairs_pool: SyncPool, pairs_dsn: str, marks: Path, tmp_path: Path
 ) -> None:
     pairs_pool.execute("CREATE TABLE read_again (id INTEGER PRIMARY KEY, s TEXT)")
-    lines = [f"{key}\t{word}\n".encode() for key, word in wanted(20_000)]
-    pairs_pool.copy_in("COPY read_again FROM STDIN", lines)
+    put(pairs_pool, "read_again", range(20_000))
     out = str(tmp_path / "out")
     job = real.run(real_spark.read, pairs_dsn, "read_again", out, {"splits": "2"}, str(marks))
-    eventually(lambda: both_are_half_way(marks), "both tasks reading", STARTED_S)
+    eventually(lambda: half_way(marks, job), "both tasks reading", STARTED_S)
     real.kill_an_executor()
     (marks / "go").touch()
     assert job.result(120) == 2
@@ -146,7 +111,7 @@ def test_a_read_survives_the_death_of_the_instance_it_reads_from(
     job = real.run(
         real_spark.read, pairs_dsn, "wide", str(tmp_path / "out"), {"splits": "2"}, str(marks)
     )
-    eventually(lambda: both_are_half_way(marks), "both tasks reading", STARTED_S)
+    eventually(lambda: half_way(marks, job), "both tasks reading", STARTED_S)
     pairs[owner["master"]].kill()
     (marks / "go").touch()
     assert job.result(120) == 2

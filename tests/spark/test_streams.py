@@ -41,7 +41,7 @@ def test_a_stream_starts_where_it_is_told(run: Callable[..., list[Any]], pool: S
     ("stream", "said"),
     [
         ("table:nowhere", r'\[42P01\] table with name "nowhere" not found'),
-        ("table:_pico_table", r"\[22023\] _pico_table has no row log"),
+        ("table:_routing", r"\[22023\] _routing has no history"),
         ("rows", r'\[22023\] option\("stream", "rows"\) is not known'),
     ],
 )

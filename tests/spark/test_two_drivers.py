@@ -17,13 +17,13 @@ from cairn.spark.splitting import Splitter, to_stream
 ROWS = 600
 
 
-def staged(dsn: str, name: str, write_id: str, part: int, attempt: int, word: str) -> list[Any]:
+def staged(dsn: str, name: str, write_id: str, part: int, word: str) -> list[Any]:
     """The chunks of one attempt of a task: rows 200 * part … of the table, all with one word."""
     info = tables.describe(dsn, name)
     assert info.tier is not None
     owners = cluster.owners(dsn, info.tier)
     slots = staging.slots(owners, info)
-    task = staging.Task(dsn, write_id, part, attempt)
+    task = staging.Task(dsn, write_id, part)
     keys = range(200 * part, 200 * part + 200)
     batch = pa.record_batch({"id": pa.array(keys, pa.int64()), "s": pa.array([word] * 200)})
     return [
@@ -60,7 +60,7 @@ def test_an_overwrite_that_two_drivers_carry_out_has_all_its_rows(
     there, or when it has ended.
     """
     write_id = f"two-{name}"
-    chunks = [c for part in range(3) for c in staged(dsn, name, write_id, part, 0, "new")]
+    chunks = [c for part in range(3) for c in staged(dsn, name, write_id, part, "new")]
     finish, promote = staging._finish, staging._promote
     second_may = threading.Event()
     arrived = threading.Barrier(2)
@@ -94,8 +94,8 @@ def test_only_the_attempt_that_the_manifest_names_is_promoted(
 ) -> None:
     """Another attempt of the same task has kept other rows under the same numbers."""
     write_id = f"attempts-{name}"
-    staged(dsn, name, write_id, 0, 1, "first")
-    chunks = staged(dsn, name, write_id, 0, 2, "second")
-    staged(dsn, name, write_id, 0, 3, "third")
+    staged(dsn, name, write_id, 0, "first")
+    chunks = staged(dsn, name, write_id, 0, "second")
+    staged(dsn, name, write_id, 0, "third")
     staging.commit(dsn, write_id, manifest(name, chunks))
     assert words(pool, name) == [("second", 200)]

@@ -45,6 +45,23 @@ def test_rows_are_appended(
     assert _content(pool, name) == _wanted(5000)
 
 
+def test_chunks_that_a_killed_driver_has_left_are_in_nobodys_way(
+    spark: Any, pool: SyncPool, table: Callable[[str], str], writing: Callable[..., None]
+) -> None:
+    """Spark counts the attempts of its tasks from 0 again when a job is started again."""
+    name = table(COLUMNS)
+    writing(_frame(spark, 0), name)  # the stage is there
+    write_id = f"left-{name}"
+    lines = [
+        f"{slot}\t{write_id}\t{part}\t{attempt}\t0\tnot even Arrow\t4000000000\n".encode()
+        for slot in range(1, 11) for part in range(3) for attempt in range(1000)
+    ]  # fmt: skip
+    pool.copy_in(f"COPY {STAGE} FROM STDIN", lines)
+    writing(_frame(spark, 300), name, writeId=write_id)
+    assert _content(pool, name) == _wanted(300)
+    assert pool.fetch(f"SELECT count(*) FROM {STAGE} WHERE write_id = '{write_id}'") == [(0,)]
+
+
 @pytest.mark.parametrize("commit", ["direct", "staged"])
 def test_overwrite_leaves_only_the_new_rows(
     spark: Any, pool: SyncPool, table: Callable[[str], str], writing: Callable[..., None],

@@ -193,6 +193,12 @@ class BehindPosition(CairnError):
     sqlstate = "PC005"
 
 
+class PositionLost(CairnError):
+    """What came after the position that was asked for is not kept any more, or was never here."""
+
+    sqlstate = "PC005"
+
+
 class PartialWrite(CairnError):
     """A write was done on some replicasets only; the detail lists each of them."""
 

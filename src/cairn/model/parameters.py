@@ -43,6 +43,7 @@ SETTINGS: dict[str, Any] = {
     "read_preference": "leader",
     "topology_events_max": 100_000,
     "row_log_max": 1_000_000,
+    "global_log_max": 100_000,  # changes of rows of global tables
     "rebalance_concurrency": 1,  # moves of one replicaset at the same time
     "rebalance_rows_per_s": 20_000,  # of one move; 0: no limit
     "scrub_interval": 86_400.0,  # seconds from one reading of everything to the next; 0: never

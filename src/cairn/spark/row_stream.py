@@ -43,7 +43,7 @@ class RowStream(CairnStream):
         self._table = describe(options.dsn, table)
         if self._table.tier is None:
             raise InvalidParameter(
-                f"{table} has no row log: only sharded tables have one",
+                f"{table} has no history: only sharded and global tables have one",
                 hint='option("stream", "topology") tells of instances, replicasets and buckets',
             )
         self._asker = RowAsker(options, table, self._table.tier)

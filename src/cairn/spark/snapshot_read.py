@@ -122,7 +122,7 @@ class SnapshotReader(DataSourceReader):  # type: ignore[misc]
             for answer in self._asker.rows_at(uuid, at, ranges):
                 rows = [row for _, row in answer["rows"]]
                 if rows:
-                    arrays = [_array([row.get(f.name) for row in rows], f) for f in want]
+                    arrays = [array_of([row.get(f.name) for row in rows], f) for f in want]
                     yield pa.RecordBatch.from_arrays(arrays, schema=want)
         except CairnError as problem:
             if problem.sqlstate == LOST:
@@ -130,7 +130,7 @@ class SnapshotReader(DataSourceReader):  # type: ignore[misc]
             raise
 
 
-def _array(values: list[Any], field: Any) -> Any:
+def array_of(values: list[Any], field: Any) -> Any:
     """JSON values as the column that Spark expects."""
     return pa.array([_value(each, field.type) for each in values], type=field.type)
 

@@ -16,6 +16,7 @@ in between; else promoted again), done, and only then the stage is cleared. Stat
 from __future__ import annotations
 
 import base64
+import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -118,11 +119,15 @@ def prepare(dsn: str, write_id: str) -> bool:
 
 
 class Task:
-    """The chunks of one attempt of one task."""
+    """The chunks of one attempt of one task.
 
-    def __init__(self, dsn: str, write_id: str, part: int, attempt: int) -> None:
-        self._dsn, self._write_id, self._part, self._attempt = dsn, write_id, part, attempt
-        self._next = 0
+    Its number is drawn: Spark's own begin anew with each driver, and one that was killed may have
+    left chunks of the same write, or of the same batch of a stream, under them.
+    """
+
+    def __init__(self, dsn: str, write_id: str, part: int) -> None:
+        self._dsn, self._write_id, self._part = dsn, write_id, part
+        self._attempt, self._next = secrets.randbits(62), 0
 
     def keep(self, slot: int, data: bytes, rows: int) -> Chunk:
         chunk = Chunk(slot, self._part, self._attempt, self._next, rows)

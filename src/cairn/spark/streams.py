@@ -13,18 +13,33 @@ from cairn.model.errors import CairnError, InvalidParameter
 from cairn.spark import cluster
 from cairn.spark.options import Options
 from cairn.spark.plainly import plainly
-from cairn.spark.tables import as_wanted, wanted_schema
+from cairn.spark.tables import as_wanted, describe, wanted_schema
 
 TOPOLOGY = "term bigint, index bigint, n int, map string, op string, timestamp string, body string"
 ROWS = (
     "op string, key string, bucket int, old string, new string, replicaset string, epoch bigint, "
     "origin string, lsn bigint, n int, timestamp timestamp"
 )
+GLOBAL_ROWS = (
+    "op string, key string, old string, new string, term bigint, index bigint, n int, "
+    "timestamp timestamp"
+)
 VERSION = 1
 
 
 def schema(options: Options) -> Any:
-    return TOPOLOGY if options.stream == "topology" else ROWS
+    if options.stream == "topology":
+        return TOPOLOGY
+    kind, _, table = (options.stream or "").partition(":")
+    try:
+        return GLOBAL_ROWS if kind == "table" and _is_global(options, table) else ROWS
+    except CairnError:
+        return ROWS  # what is wrong is told by the reader
+
+
+def _is_global(options: Options, name: str) -> bool:
+    table = describe(options.dsn, name)
+    return table.tier is None and not table.told_by and not table.is_made
 
 
 def reader(options: Options, wanted: Any) -> Any:
@@ -39,6 +54,7 @@ def reader(options: Options, wanted: Any) -> Any:
 
 
 def _reader(options: Options, wanted: Any) -> Any:
+    from cairn.spark.global_stream import GlobalStream
     from cairn.spark.row_stream import RowStream
     from cairn.spark.topology_stream import TopologyStream
 
@@ -46,6 +62,8 @@ def _reader(options: Options, wanted: Any) -> Any:
     if stream == "topology":
         return TopologyStream(options, wanted)
     kind, _, table = stream.partition(":")
+    if kind == "table" and table and _is_global(options, table):
+        return GlobalStream(options, table, wanted)
     if kind == "table" and table:
         return RowStream(options, table, wanted)
     raise InvalidParameter(

@@ -42,8 +42,7 @@ def stage(
     batches: Iterator[Any],
 ) -> Written:
     """Keep the rows of a task aside, each chunk with the owner of its rows."""
-    context = TaskContext.get()
-    task = staging.Task(options.dsn, write_id, context.partitionId(), context.taskAttemptId())
+    task = staging.Task(options.dsn, write_id, TaskContext.get().partitionId())
     slots = staging.slots(owners, table)
     rows, chunks = 0, []
     splitter = Splitter(table, owners)

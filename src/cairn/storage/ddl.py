@@ -141,9 +141,8 @@ def _commit(machine: StateMachine, ddl: ops.Ddl, version: int) -> list[Change]:
         case ops.DropTable():
             return _drop_table(machine, table)
         case ops.TruncateTable():
-            if table.is_global:
-                machine.connection.execute(f"DELETE FROM {table.physical_name}")
-            return _put_table(machine, msgspec.structs.replace(fresh, truncated_at=version))
+            changes = _put_table(machine, msgspec.structs.replace(fresh, truncated_at=version))
+            return changes + machine.empty(table) if table.is_global else changes
         case ops.RenameTable(new_name=name):
             return _put_table(machine, msgspec.structs.replace(fresh, name=name))
         case ops.AddColumns(columns=columns):

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from cairn.model import system_tables as system
@@ -15,6 +14,7 @@ from cairn.model.events import VERSIONS, AnyEvent, Version, encode
 from cairn.model.pictures import cluster_of
 from cairn.model.schema import Table
 from cairn.model.topology import Position
+from cairn.storage.global_log import number_set
 from cairn.topology.changes import advanced, difference, events_of
 
 if TYPE_CHECKING:
@@ -88,20 +88,10 @@ class EventLog:
             self._since_prune = 0
             self._prune()
 
-    def _kept(self) -> int:
-        """`topology_events_max`, as set at this position of the log."""
-        query = f"SELECT c2 FROM {system.PICO_DB_CONFIG.physical_name} WHERE c0 = ? AND c1 = ''"
-        row = self._connection.execute(query, ("topology_events_max",)).fetchone()
-        try:
-            value = None if row is None or row[0] is None else json.loads(row[0])
-        except ValueError:
-            value = None
-        return value if isinstance(value, int) and value >= 0 else KEEP
-
     def _prune(self) -> None:
         row = self._connection.execute(
             f"SELECT c0, c1 FROM {_TABLE} ORDER BY c0 DESC, c1 DESC LIMIT 1 OFFSET ?",
-            (self._kept(),),
+            (number_set(self._connection, "topology_events_max", KEEP),),
         ).fetchone()
         if row is None:
             return

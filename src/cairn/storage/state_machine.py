@@ -22,12 +22,13 @@ from cairn.model.schema import Table, create_table_sql
 from cairn.raft.types import Entry, EntryType
 from cairn.storage.ddl import apply_ddl
 from cairn.storage.event_log import EventLog
+from cairn.storage.global_log import GlobalLog
 
 log = logging.getLogger("cairn.apply")
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
-    """One row before and after; None where there was or is none."""
+    """One row before and after; None where there was or is none. Neither: the table was emptied."""
 
     table: int
     old: tuple[Any, ...] | None
@@ -73,7 +74,7 @@ class StateMachine:
         for table in system.SYSTEM_TABLES:
             connection.execute(create_table_sql(table, if_not_exists=True))
         self.reload()
-        self.events = EventLog(connection)
+        self.events, self.changes = EventLog(connection), GlobalLog(connection)
 
     def reload(self) -> None:
         """Learn the tables anew, after a schema change or an installed snapshot."""
@@ -113,6 +114,7 @@ class StateMachine:
                 if change.new is not None:
                     check_readable(change.table, change.new)
             self.events.applied(done)
+            self.changes.applied(done)
         except Exception as problem:
             if _is_of_the_machine(problem):
                 raise
@@ -175,6 +177,10 @@ class StateMachine:
                     new[at] = value
                 return [Change(op.table, old, tuple(new))]
 
+    def empty(self, table: Table) -> list[Change]:
+        self.connection.execute(f"DELETE FROM {table.physical_name}")
+        return [Change(table.id, None, None)]
+
     # --- snapshots ----------------------------------------------------------------------------
 
     def install(self, contents: Iterable[TableDump]) -> None:
@@ -209,6 +215,7 @@ class StateMachine:
             for text in dump.indexes:
                 execute(text)
         self.reload()
+        self.changes.installed()
 
     def _widen(self, table: Table, width: int) -> None:
         """A snapshot of a newer catalogue has columns that this file lacks yet."""

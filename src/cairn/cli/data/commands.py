@@ -82,24 +82,34 @@ def dump(
 @commands.command(short_help="Write a table's changes to Parquet files as they come.")
 def follow(
     table: Annotated[str, typer.Argument(help="whose changes")],
-    to: Annotated[str, typer.Option(help="directory for Parquet files")],
+    to: Annotated[
+        str | None, typer.Option(help="directory for the changes, as Parquet files")
+    ] = None,
+    into: Annotated[
+        str | None, typer.Option(help="directory for a copy of the rows, kept current")
+    ] = None,
+    kind: Annotated[
+        str, typer.Option("--format", help="of the copy: parquet or delta")
+    ] = "parquet",
     dsn: Dsn = None,
     password_file: PasswordFile = None,
-    starting: Annotated[str, typer.Option(help="earliest, latest or snapshot")] = "earliest",
+    starting: Annotated[
+        str, typer.Option(help="of the changes: earliest, latest or snapshot")
+    ] = "earliest",
     every: Annotated[float, typer.Option(help="seconds between batches")] = 5.0,
     once: Annotated[bool, typer.Option("--once", help="what there is now, then end")] = False,
     master: Master = "local[*,4]",
     as_json: Summary = False,
 ) -> None:
-    """Write a table's changes to Parquet files as they come; restarts where it ended.
+    """Write a table's changes to Parquet files as they come, or keep a copy of it current.
 
-    Example: cairn follow orders --to changes/ --once
+    It goes on where it ended. Example: cairn follow orders --into lake/orders --format delta
     """
     from cairn.cli.data import pipeline
 
     code = pipeline.follow(
-        table, to, dsn=dsn, password_file=password_file, starting=starting, every_s=every,
-        once=once, master=master, as_json=as_json,
+        table, to, into=into, kind=kind, dsn=dsn, password_file=password_file, starting=starting,
+        every_s=every, once=once, master=master, as_json=as_json,
     )  # fmt: skip
     raise typer.Exit(code)
 

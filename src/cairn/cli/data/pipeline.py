@@ -107,8 +107,10 @@ def dump(
 
 def follow(
     table: str,
-    to: str,
+    to: str | None = None,
     *,
+    into: str | None = None,
+    kind: str = "parquet",
     dsn: str | None = None,
     password_file: str | None = None,
     starting: str = "earliest",
@@ -117,15 +119,28 @@ def follow(
     master: str = MASTER,
     as_json: bool = False,
 ) -> int:
-    """A table's changes to Parquet files, from where the last run ended; until it is stopped."""
+    """A table's changes `to` Parquet files, or its rows `into` a copy that is kept current.
+
+    From where the last run ended; until it is stopped.
+    """
 
     def work(spark: Any, where: str, bar: Bar) -> dict[str, Any]:
         from cairn.spark.following import follow as start
+        from cairn.spark.lake import keep_copy
 
-        query = start(spark, where, table, to, starting=starting, every_s=every_s, once=once)
+        if to is not None:
+            query = start(spark, where, table, to, starting=starting, every_s=every_s, once=once)
+        else:
+            assert into is not None
+            query = keep_copy(spark, where, table, into, kind, every_s=every_s, once=once)
         changes = _until_the_end(query, bar)
-        return {"table": table, "changes": changes, "to": to}
+        return {"table": table, "changes": changes, "to": to or into}
 
+    if (to is None) == (into is None):
+        say("--to DIR (the changes) or --into DIR (a copy of the rows): one of them")
+        return WRONG_USAGE
+    if wrong_word("--format", kind, ("parquet", "delta")):
+        return WRONG_USAGE
     if every_s < 0:
         say("--every: a number of seconds, not less than 0")
         return WRONG_USAGE

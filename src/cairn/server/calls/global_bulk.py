@@ -43,7 +43,7 @@ async def put(
     """
     if conflict not in _CONFLICTS:
         raise InvalidParameter(f"conflict {conflict}: one of {', '.join(_CONFLICTS)}")
-    target, names = _global_table(caller, table), column_names(columns)
+    target, names = global_table(caller, table), column_names(columns)
     marks, listed = _marks(len(names)), ", ".join(map(identifier, names))
     text = f"INSERT INTO {identifier(table)} ({listed}) VALUES ({marks}){_CONFLICTS[conflict]}"
     insert = _write_plan(caller, text)
@@ -83,7 +83,7 @@ def _write_plan(caller: Caller, text: str) -> GlobalWrite:
     return plan
 
 
-def _global_table(caller: Caller, name: str) -> Table:
+def global_table(caller: Caller, name: str) -> Table:
     table = caller.catalog.table(name)
     if table is None:
         raise UndefinedTable(f'table with name "{name}" not found')

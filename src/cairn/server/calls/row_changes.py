@@ -16,7 +16,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cairn.model.errors import CairnError, InvalidParameter, NotOwner
+from cairn.model.errors import InvalidParameter, NotOwner, PositionLost
 from cairn.model.moves import Phase
 from cairn.model.quoting import identifier
 from cairn.model.records import Kind, Record, RowChange, RowOp, Vclock
@@ -115,7 +115,7 @@ async def rows_at(caller: Caller, name: str, at: str, low: int, high: int) -> An
     path = instance.data.store.path
     found = await asyncio.to_thread(_rows_at, path, table, _position(at), (int(low), int(high)))
     check()
-    told = [[row[0], _told_row(table, row)] for row in found]
+    told = [[row[0], told_row(table, row[1:])] for row in found]
     return {"key": table.primary_key, "rows": told}
 
 
@@ -233,11 +233,10 @@ def _check_position(reader: LogReader, place: Place, vclock: Vclock) -> None:
             raise _lost(f"the log of {origin} begins at {oldest}, the position is {known}")
 
 
-def _lost(why: str) -> CairnError:
-    return CairnError(
+def _lost(why: str) -> PositionLost:
+    return PositionLost(
         f"the position is not in the row log: {why}",
         hint="start anew from a snapshot; row_log_max sets how many records are kept",
-        sqlstate="PC005",
     )
 
 
@@ -314,7 +313,9 @@ def _told(table: Table, record: Record) -> list[dict[str, Any]]:
 
 def _told_change(table: Table, record: Record, n: int, change: RowChange) -> dict[str, Any]:
     bucket = (change.new or change.old or (0,))[0]
-    old, new = (None if row is None else _told_row(table, row) for row in (change.old, change.new))
+    old, new = (
+        None if row is None else told_row(table, row[1:]) for row in (change.old, change.new)
+    )
     return _event(record, n, _OPS[RowOp(change.op)], bucket, old, new)
 
 
@@ -334,10 +335,10 @@ def _event(
     }
 
 
-def _told_row(table: Table, stored: Row) -> dict[str, Any]:
+def told_row(table: Table, stored: Row) -> dict[str, Any]:
     """A row as JSON values; a column added later is missing in older records."""
     found: dict[str, Any] = {}
-    for column, value in zip(table.columns, stored[1:], strict=False):
+    for column, value in zip(table.columns, stored, strict=False):
         plain = from_physical(column.type, value)
         if plain is not None and column.type in _AS_TEXT:
             plain = str(plain)
