@@ -130,13 +130,15 @@ def test_psycopg_reads_json_of_system_tables(dsn: str) -> None:
         assert found == [(["Online", state[0][1]],) for state in found]
 
 
-def test_psycopg_server_side_cursors_are_refused_by_name(dsn: str, fresh: str) -> None:
-    with (
-        psycopg.connect(dsn) as connection,
-        pytest.raises(psycopg.errors.FeatureNotSupported, match="DECLARE"),
-        connection.cursor("named") as cursor,
-    ):
-        cursor.execute(f"SELECT * FROM {fresh}")
+def test_psycopg_reads_by_a_server_side_cursor(dsn: str, fresh: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.autocommit = True
+        rows = "(1, 'one'), (2, 'two'), (3, 'three')"
+        connection.execute(f"INSERT INTO {fresh} (id, name) VALUES {rows}")
+    with psycopg.connect(dsn) as connection, connection.cursor("named") as cursor:
+        cursor.itersize = 2
+        cursor.execute(f"SELECT id, name FROM {fresh} ORDER BY 1")
+        assert list(cursor) == [(1, "one"), (2, "two"), (3, "three")]
 
 
 # --- asyncpg --------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ MESH = "node/rows/mesh.py"
 RELAYING = "node/rows/relay.py"
 ACKS = "node/rows/acknowledgements.py"
 LEASES = "node/rows/leases.py"
+GLOBAL_WRITES = "node/statements/global_writes.py"
 DATA_PLANE = "node/rows/data_plane.py"
 EXECUTION = "node/statements/execution.py"
 DATA_STORE = "storage/data_store.py"
@@ -265,6 +266,13 @@ MUTANTS = tuple(
             ' "data writer", partial(self.end, Ending.DURABILITY), GroupOf(store)\n        )',
             "self._raft_disk",
             SIM + "a_long_statement_stops_neither_raft_nor_the_instances_state",
+        ),
+        # --- global tables ------------------------------------------------------------------------
+        (
+            *("11", "a lagging instance says that there is nothing to change", GLOBAL_WRITES),
+            *("is_sure = False  # that", "is_sure = True  # that"),
+            "tests/sim_cluster/test_global_writes.py::test_"
+            "an_update_finds_a_row_that_was_acknowledged_elsewhere",
         ),
         # --- leases -------------------------------------------------------------------------------
         (

@@ -292,7 +292,9 @@ class Instance:
             self.runtime,
             reads,
             Writes(reads),
-            GlobalWrites(reads, proposer, voters, chance, self.schema_changes.verifier),
+            GlobalWrites(
+                reads, self.leader, proposer, voters, chance, self.schema_changes.verifier
+            ),
             self.schema_changes,
             numbers,
             blocks,

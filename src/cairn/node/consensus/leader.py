@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from cairn.model.errors import CairnError, NotLeader, TimedOut, Unreachable
+from cairn.model.rpc import Empty, IndexResponse
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.quorum import Patience, Voters
@@ -16,6 +17,7 @@ from cairn.node.consensus.raft_runner import RaftRunner
 T = TypeVar("T")
 
 ASK_S = 3.0
+CATCH_UP_S = 10.0
 ASK_ANYBODY_S = 1.0  # while nobody is known to lead: who is asked may not know either
 _ONLY_ASK = ("read_index",)  # nothing is changed by it
 
@@ -69,6 +71,13 @@ class Leader:
             told = f"the Raft leader did not answer within {timeout_s:g} s"
             problem = Unreachable(told, detail=problem.message)
         raise self._voters.no_quorum(may_be_done=may_be_done) or problem
+
+    async def catch_up(self, timeout_s: float) -> None:
+        """Until everything that was acknowledged anywhere before this call is applied here."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        found = await self.ask("read_index", Empty(), IndexResponse, min(timeout_s, CATCH_UP_S))
+        await self._runner.wait_applied(found.index, max(deadline - loop.time(), 0.01))
 
     def _somebody(self) -> int | str:
         """Any other member that we know of or were told of at start; it will tell who leads."""

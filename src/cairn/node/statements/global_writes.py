@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 
 from cairn.model import limits, ops
-from cairn.model.errors import CasRetry, CheckViolation, NotLeader, TimedOut
+from cairn.model.errors import CasRetry, CheckViolation, NotLeader, TimedOut, UniqueViolation
 from cairn.model.ranges import Predicate
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE as _QUEUE
+from cairn.node.consensus.leader import Leader
 from cairn.node.consensus.proposals import Proposer
 from cairn.node.consensus.protected import check_writable, completed
 from cairn.node.consensus.quorum import Patience, Voters
@@ -52,12 +53,13 @@ class GlobalWrites:
     def __init__(
         self,
         reads: Reads,
+        leader: Leader,
         proposer: Proposer,
         voters: Voters,
         chance: random.Random,
         hide: Callable[[str], str],
     ) -> None:
-        self._reads, self._proposer, self._voters = reads, proposer, voters
+        self._reads, self._leader, self._proposer, self._voters = reads, leader, proposer, voters
         self._chance, self._hide = chance, hide
 
     async def run(
@@ -156,10 +158,21 @@ class GlobalWrites:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + context.left_s(DML_S)
         patience = Patience(self._voters)
+        is_sure = False  # that what was acknowledged elsewhere before is known here
         while True:
-            predicate, change = await planned()
-            if not change.ops:
-                return change
+            try:
+                predicate, change = await planned()
+            except UniqueViolation:
+                if is_sure:
+                    raise
+                change = None
+            if change is None or not change.ops:
+                # The compare-and-swap cannot find a verdict stale that proposes nothing.
+                if change is not None and is_sure:
+                    return change
+                await self._leader.catch_up(max(deadline - loop.time(), 0.01))
+                is_sure = True
+                continue
             predicate = msgspec.structs.replace(predicate, ranges=change.ranges)
             try:
                 await self._proposer.cas(

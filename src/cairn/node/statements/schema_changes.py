@@ -29,7 +29,7 @@ from cairn.model.errors import (
 )
 from cairn.model.moves import Phase
 from cairn.model.ranges import KeyRange, one_key, whole_table
-from cairn.model.rpc import Empty, IndexResponse, WaitIndexRequest
+from cairn.model.rpc import IndexResponse, WaitIndexRequest
 from cairn.model.schema import FIRST_USER_TABLE_ID
 from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_PROPERTY
 from cairn.model.topology import Grade
@@ -103,7 +103,7 @@ class SchemaChanges:
         deadline = min(loop.time() + limit_s, deadline or math.inf)
         failover_by = min(deadline, loop.time() + FAILOVER_S)
         while True:
-            await self._catch_up(deadline)
+            await self._leader.catch_up(max(deadline - loop.time(), 0.01))
             if self._state.pending_ddl() is None:
                 try:
                     version = await self._prepare(
@@ -128,14 +128,6 @@ class SchemaChanges:
         if plan.wait_applied == "globally":
             await self._wait_everywhere(deadline)
         return True
-
-    async def _catch_up(self, deadline: float) -> None:
-        """See everything that was acknowledged before, so that the verdict is not stale."""
-        left = max(deadline - asyncio.get_running_loop().time(), 0.01)
-        index = (
-            await self._leader.ask("read_index", Empty(), IndexResponse, min(left, 10.0))
-        ).index
-        await self._runner.wait_applied(index, left)
 
     async def _prepare(
         self,

@@ -27,7 +27,7 @@ from cairn.model.catalog import Catalog
 from cairn.model.cluster import Cluster
 from cairn.model.errors import CairnError, NotInPrerequisiteState, TimedOut
 from cairn.model.pictures import catalog_of, cluster_of
-from cairn.model.rpc import Empty, IndexResponse
+from cairn.model.rpc import Empty
 from cairn.model.schema import Table
 from cairn.model.topology import Position
 from cairn.net.peers import Peers
@@ -175,8 +175,7 @@ class BackupTaker:
 
     async def _dump(self) -> GlobalDump:
         """At a position that Raft has while all masters are held."""
-        index = (await self._leader.ask("read_index", Empty(), IndexResponse, HOLD_S)).index
-        await self._runner.wait_applied(index, HOLD_S)
+        await self._leader.catch_up(HOLD_S)
         return await asyncio.to_thread(_dumped, self._path)
 
     async def _release(self, copy_id: str, givers: dict[str, int]) -> bool:
