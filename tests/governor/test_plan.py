@@ -151,6 +151,21 @@ def test_a_silent_master_is_replaced_by_sealing_a_majority() -> None:
     assert action.members == ("i2", "i3")
 
 
+@pytest.mark.parametrize("grade", [Grade.RAFT_SYNCED, Grade.REPLICATED, Grade.ONLINE])
+def test_who_is_expelled_while_it_comes_up_is_asked_for_its_promise(grade: Grade) -> None:
+    """In a sync pair nobody can be named without it."""
+    view = view_of(
+        instance("i9", 1, replicaset="r9"),
+        instance("i1", 2, State(grade, 2), State(Grade.EXPELLED, 2), reason="expel"),
+        instance("i2", 3),
+        sets=(replicaset("r1", "", ("i1", "i2"), target_master_name="i2"),),
+        voters={1, 3},
+    )
+    action = plan(view)
+    assert isinstance(action, SealAndName)
+    assert action.members == ("i2", "i1")
+
+
 def test_a_subject_that_backs_off_lets_the_next_one_speak() -> None:
     view = view_of(
         instance("i1", 1),

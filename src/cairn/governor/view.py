@@ -69,11 +69,11 @@ class ClusterView(msgspec.Struct, frozen=True):
         return instance.target_state.grade is Grade.ONLINE
 
     def may_respond(self, instance: Instance) -> bool:
-        """Worth asking: not known to be gone."""
-        return (
-            instance.target_state.grade is Grade.ONLINE
-            or instance.current_state.grade is Grade.ONLINE
-        ) and instance.current_state.grade is not Grade.EXPELLED
+        """Worth asking: not known to be gone. One that shall leave while it comes up is there."""
+        now = instance.current_state.grade
+        return now is not Grade.EXPELLED and (
+            now is not Grade.OFFLINE or instance.target_state.grade is Grade.ONLINE
+        )
 
     def in_raft(self, instance: Instance) -> bool:
         return instance.raft_id in self.voters or instance.raft_id in self.learners
