@@ -53,7 +53,7 @@ class Blows:
                     proxy.delay(name, other, self._chance.uniform(0.02, 0.3))
             case "full disk":
                 fill(node.dir)
-                return lambda: self._free(node)
+                return lambda: (node.dir / BALLAST).unlink(missing_ok=True)
             case "schema":
                 self._change_schema(node)
             case "switch":
@@ -71,14 +71,6 @@ class Blows:
 
     def _others(self, name: str) -> list[str]:
         return [other for other in self._cluster.nodes if other != name]
-
-    def _free(self, node: Node) -> None:
-        """An instance that lost its disk ends, and whoever runs it starts it again."""
-        (node.dir / BALLAST).unlink(missing_ok=True)
-        assert node.process is not None
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            node.process.wait(3)  # it may be about to give up
-            node.start()
 
     def _change_schema(self, node: Node) -> None:
         self._changes += 1

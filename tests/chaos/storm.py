@@ -171,6 +171,9 @@ class Storm:
 
     def _wait_online(self) -> None:
         def online() -> bool:
+            for node in self.cluster.nodes.values():
+                if node.process is not None and node.process.poll() is not None:
+                    node.start()  # one that lost its disk ends, and whoever runs it starts it again
             states = self.cluster.states(self.a_living_one())
             assert all(states.get(name) == "Online" for name in self.names), states
             return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cairn.node.instance import AGAIN
+from cairn.node.instance import AGAIN, Ending, Instance
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.registers import why_unequal
 from cairn.storage import checksums
@@ -124,3 +124,26 @@ def test_replicas_that_are_equal_are_found_equal_while_rows_are_written() -> Non
         await scene.calm()
 
     played("async", script)
+
+
+def test_who_cannot_write_any_more_does_not_wait_for_its_clients() -> None:
+    """The others find a new master the sooner it is gone. Who is damaged still says goodbye."""
+
+    async def script(scene: Triple) -> None:
+        said: list[str] = []
+        for node, why in ((scene.master, Ending.DURABILITY), (scene.third, Ending.REPAIR)):
+            instance = inside(node)
+
+            async def goodbye(name: str = why.name) -> None:
+                said.append(name)
+
+            instance.on_goodbye.append(goodbye)
+            await in_process(node, lambda i=instance, w=why: ended(i, w))  # type: ignore[misc]
+        assert said == ["REPAIR"]
+
+    played("sync", script)
+
+
+async def ended(instance: Instance, why: Ending) -> None:
+    instance.end(why)
+    await instance.say_goodbye()

@@ -114,6 +114,8 @@ class Ending(Enum):
     REPAIR = "its rows are damaged and are taken anew from the master"  # it is started again
 
 
+#: Nobody can be answered any more: the others find a new master the sooner this one is gone.
+_AT_ONCE = (Ending.DURABILITY, Ending.RAFT)
 AGAIN = 75  # the exit code of an instance that wants to be started again
 _CODES = {Ending.EXPELLED: 5, Ending.REPAIR: AGAIN}
 
@@ -152,6 +154,7 @@ class Instance:
         self.state.reload(Position(term, index))
         self.exit_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.restart_asked = asyncio.Event()
+        self.on_goodbye: list[Callable[[], Awaitable[None]]] = []
         lost = partial(self.end, Ending.DURABILITY)
         self._raft_disk = runtime.disk(store.connection, "raft writer", lost)
         self.runner = RaftRunner(
@@ -241,7 +244,6 @@ class Instance:
         self.on_applied: list[Callable[[list[Applied]], None]] = []
         self.on_installed: list[Callable[[list[str], list[str]], None]] = []
         self.on_close: list[Callable[[], None]] = []
-        self.on_goodbye: list[Callable[[], Awaitable[None]]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._calls = (*also, *self._peer_calls())
         peers.serve(handlers(self._calls, self.guard.check), self.guard.admit)
@@ -344,6 +346,8 @@ class Instance:
             owned(problem, "Raft")
         text = "" if problem is None else f": {explained(problem)}"
         log.critical("stopping, %s%s", why.value, text)
+        if why in _AT_ONCE:
+            self.on_goodbye.clear()
         self.finish(_CODES.get(why, 1))
 
     def _repair(self, why: str) -> None:
