@@ -30,7 +30,7 @@ DATA_STORE = "storage/data_store.py"
 ROW_LOG = "storage/row_log.py"
 EXACT = "storage/exact_changes.py"
 FULL_COPY = "storage/full_copy.py"
-STATE_MACHINE = "storage/state_machine.py"
+GLOBAL_TABLES = "storage/global_tables.py"
 STREAMS = "server/calls/row_changes.py"
 
 UNIT = "tests/replication/test_"
@@ -123,12 +123,12 @@ MUTANTS = tuple(
         ),
         # --- global tables ------------------------------------------------------------------------
         (
-            *("13", "a snapshot brings no indexes", STATE_MACHINE),
+            *("13", "a snapshot brings no indexes", GLOBAL_TABLES),
             *("for text in dump.indexes:", "for text in ():"),
             STORE + "who_installs_a_snapshot_has_the_same_schema_as_who_applied_the_log",
         ),
         (
-            *("13", "who installs a snapshot keeps an old index", STATE_MACHINE),
+            *("13", "who installs a snapshot keeps an old index", GLOBAL_TABLES),
             *("in _index_names(self.connection, table):", "in ():"),
             STORE + "who_installs_a_snapshot_has_the_same_schema_as_who_applied_the_log",
         ),

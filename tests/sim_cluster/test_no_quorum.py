@@ -9,11 +9,11 @@ import pytest
 
 from cairn.model import ops
 from cairn.model import system_tables as system
+from cairn.model.applied import Applied
 from cairn.model.errors import NoQuorum, OutcomeUnknown
 from cairn.model.rpc import Empty, ExpelRequest, IndexResponse
 from cairn.node.consensus.raft_runner import ELECTION_TICKS, TICK_S
 from cairn.node.instance import Instance
-from cairn.storage.state_machine import Applied
 from tests.sim_cluster.scenes import Triple, founded, inside, played, world_of
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from cairn.sim.cluster import nemesis
 from cairn.sim.cluster.trial import KINDS, Kind, Trial
-from cairn.storage.state_machine import StateMachine, TableDump
+from cairn.storage.global_tables import TableDump
+from cairn.storage.state_machine import StateMachine
 
 
 @pytest.fixture(autouse=True)

@@ -15,13 +15,15 @@ from cairn.governor.plan import plan
 from cairn.governor.view import ClusterView
 from cairn.model import ops
 from cairn.model import system_tables as system
+from cairn.model.applied import Applied
 from cairn.model.topology import Grade, Position, State, Tier
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.first_entries import first_entries, first_instance
 from cairn.node.consensus.global_state import GlobalState
 from cairn.raft.types import Entry
+from cairn.storage.global_tables import dump_tables
 from cairn.storage.raft_store import RaftStore
-from cairn.storage.state_machine import Applied, StateMachine, dump_tables
+from cairn.storage.state_machine import StateMachine
 
 INSTANCE = system.PICO_INSTANCE
 WORDS = ("", "i1", "r", "Online", "[]", "{}", "null", '["Onlin",1]', '{"a":{}}', "[[[", "\x00", "é")
@@ -184,7 +186,7 @@ def test_trouble_of_the_disk_is_not_taken_for_a_bad_entry(tmp_path: Path) -> Non
     def full(*_: Any) -> list[Any]:
         raise apsw.FullError("database or disk is full")
 
-    copy.machine.dml = full  # type: ignore[method-assign]
+    copy.machine.tables.dml = full  # type: ignore[method-assign]
     with pytest.raises(apsw.FullError):
         copy.machine.apply(entry(copy.last + 1, ops.Delete(INSTANCE.id, ("i1",))))
     copy.close()

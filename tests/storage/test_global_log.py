@@ -16,8 +16,9 @@ from cairn.model.values import ColumnType
 from cairn.raft.types import ConfState, Entry, SnapshotMeta
 from cairn.storage import global_log
 from cairn.storage.global_log import GlobalChange, reading
+from cairn.storage.global_tables import dump_tables
 from cairn.storage.raft_store import RaftStore
-from cairn.storage.state_machine import StateMachine, dump_tables
+from cairn.storage.state_machine import StateMachine
 
 TABLE = Table(
     id=2000,

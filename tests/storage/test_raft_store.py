@@ -15,8 +15,9 @@ from cairn.model.errors import CairnError, StorageDamaged
 from cairn.model.schema import FIRST_USER_TABLE_ID, Column, Index, Table
 from cairn.model.values import ColumnType
 from cairn.raft.types import ConfState, Entry, HardState, Ready, SnapshotMeta
+from cairn.storage.global_tables import dump_tables
 from cairn.storage.raft_store import LogView, RaftStore
-from cairn.storage.state_machine import StateMachine, dump_tables
+from cairn.storage.state_machine import StateMachine
 from cairn.storage.writer import Job, run_group
 
 INTEGER = ColumnType.INTEGER

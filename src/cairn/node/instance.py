@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from cairn.model import backups, ops
+from cairn.model.applied import Applied
 from cairn.model.errors import PeerRefused
 from cairn.model.moves import MoveReport
 from cairn.model.rpc import (
@@ -96,7 +97,7 @@ from cairn.storage import setting_aside
 from cairn.storage.data_store import DataStore
 from cairn.storage.raft_store import RaftStore
 from cairn.storage.sqlite import explained
-from cairn.storage.state_machine import Applied, StateMachine
+from cairn.storage.state_machine import StateMachine
 from cairn.storage.writer import Disk, GroupOf
 
 log = logging.getLogger("cairn.instance")

@@ -11,11 +11,11 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
 from cairn.model import system_tables as system
+from cairn.model.applied import Applied
 from cairn.model.errors import AccessDenied, CairnError
 from cairn.server.line_log import LineLog
 from cairn.sql import plans
 from cairn.sql.statements.passwords import without_secrets
-from cairn.storage.state_machine import Applied
 
 T = TypeVar("T")
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from cairn.model.applied import Applied
 from cairn.model.auth_rules import Rule, parse_rules
 from cairn.model.catalog import Catalog
 from cairn.model.cluster import Cluster
@@ -31,7 +32,6 @@ from cairn.server.statements import Cached, StatementCache
 from cairn.server.tls import ServerTls
 from cairn.sql.api import Prepared
 from cairn.sql.plans import CatalogRead
-from cairn.storage.state_machine import Applied
 
 GOODBYE_S = 3.0  # for the statements that run when the instance ends
 LAST_WORDS_S = 0.3  # for the last bytes to leave, longer than a session lingers

@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from typing import Any, TypeAlias
 
+from cairn.model.applied import Applied
 from cairn.model.errors import (
     AccessDenied,
     BehindPosition,
@@ -32,7 +33,6 @@ from cairn.node.instance import Instance
 from cairn.node.runtime import spawn, timestamp
 from cairn.node.watching.client import Client
 from cairn.pgwire.messages import notice_response
-from cairn.storage.state_machine import Applied
 from cairn.topology.snapshot import heartbeat, hello, snapshot_end, snapshot_events
 
 log = logging.getLogger("cairn.feed")

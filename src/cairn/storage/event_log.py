@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import apsw
 
 from cairn.model import system_tables as system
+from cairn.model.applied import Applied
 from cairn.model.cluster import Cluster
 from cairn.model.events import VERSIONS, AnyEvent, Version, encode
 from cairn.model.pictures import cluster_of
@@ -16,11 +19,6 @@ from cairn.model.schema import Table
 from cairn.model.topology import Position
 from cairn.storage.global_log import number_set
 from cairn.topology.changes import advanced, difference, events_of
-
-if TYPE_CHECKING:
-    import apsw
-
-    from cairn.storage.state_machine import Applied
 
 _TABLE = system.CAIRN_EVENT.physical_name
 _INSERT = f"INSERT OR REPLACE INTO {_TABLE} VALUES (?, ?, ?, ?, ?, ?)"

@@ -12,20 +12,17 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import apsw
 import msgspec
 
 from cairn.model import system_tables as system
+from cairn.model.applied import Applied
 from cairn.model.errors import BehindPosition, PositionLost
 from cairn.model.schema import Table
 from cairn.model.topology import Position
 from cairn.storage.sqlite import open_reader
-
-if TYPE_CHECKING:
-    import apsw
-
-    from cairn.storage.state_machine import Applied
 
 KEEP = 100_000
 PRUNE_EVERY = 1_000

@@ -24,9 +24,9 @@ from cairn.model.pictures import catalog_of, cluster_of
 from cairn.model.records import Kind, Packed, decode_body
 from cairn.model.schema import BUCKET_COLUMN, Table
 from cairn.storage.data_store import DataStore, Fence
+from cairn.storage.global_tables import TableDump
 from cairn.storage.page_copy import READ_COPY
 from cairn.storage.row_log import Applier
-from cairn.storage.state_machine import TableDump
 
 Link = tuple[Path, Manifest]
 _COMMIT = 2_000  # records

@@ -14,6 +14,7 @@ import msgspec
 from cairn.governor.view import QueuedOperation
 from cairn.model import ops
 from cairn.model import system_tables as system
+from cairn.model.applied import Applied
 from cairn.model.catalog import Catalog
 from cairn.model.cluster import BucketKey, Cluster
 from cairn.model.pictures import catalog_of, cluster_of
@@ -21,7 +22,6 @@ from cairn.model.schema import Table
 from cairn.model.topology import Position
 from cairn.storage.ddl import PENDING, decode_pending
 from cairn.storage.sqlite import open_reader
-from cairn.storage.state_machine import Applied
 from cairn.topology.changes import advanced
 
 log = logging.getLogger("cairn.state")

@@ -13,6 +13,7 @@ from collections import OrderedDict
 import msgspec
 
 from cairn.model import limits, ops
+from cairn.model.applied import Applied
 from cairn.model.errors import (
     CairnError,
     CasConflict,
@@ -33,7 +34,6 @@ from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.runtime import Runtime, timestamp
 from cairn.raft import cas
 from cairn.raft.types import EntryType, ProposalDropped
-from cairn.storage.state_machine import Applied
 from cairn.topology.guard import check_change, is_of_topology
 
 log = logging.getLogger("cairn.cas")

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from cairn.model.applied import Applied
 from cairn.model.errors import CairnError, NotLeader, TimedOut
 from cairn.model.topology import Position
 from cairn.net.link import Link
@@ -37,7 +38,7 @@ from cairn.raft.types import (
 )
 from cairn.raft.wire import decode_message, encode_message
 from cairn.storage.raft_store import LogView, RaftStore
-from cairn.storage.state_machine import Applied, StateMachine
+from cairn.storage.state_machine import StateMachine
 from cairn.storage.writer import Disk, Job
 
 log = logging.getLogger("cairn.raft")

@@ -17,6 +17,7 @@ import msgspec
 
 from cairn.model import ops
 from cairn.model import system_tables as system
+from cairn.model.applied import Applied
 from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     CairnError,
@@ -46,7 +47,6 @@ from cairn.node.statements.access import LAST_USER_ID, access_ops, check_passwor
 from cairn.node.statements.routines import LAST_ROUTINE_ID, routine_ops
 from cairn.sql.plans import AclPlan, AlterSystemPlan, DdlPlan, RoutinePlan
 from cairn.sql.statements.passwords import is_verifier
-from cairn.storage.state_machine import Applied
 
 log = logging.getLogger("cairn.ddl")
 

@@ -38,8 +38,8 @@ from cairn.node.rows.backups import HOLD_S, IDLE_S, PIECE_BYTES, Backups
 from cairn.node.runtime import Runtime
 from cairn.replication.cut import owners, spoilt
 from cairn.storage.ddl import PENDING
+from cairn.storage.global_tables import TableDump, dump_tables
 from cairn.storage.sqlite import open_reader
-from cairn.storage.state_machine import TableDump, dump_tables
 
 log = logging.getLogger("cairn.backup")
 

@@ -11,11 +11,12 @@ import msgspec
 
 from cairn.model import rows
 from cairn.model import system_tables as system
+from cairn.model.applied import Applied
 from cairn.model.cluster import Cluster
 from cairn.model.topology import Grade, Instance, Replicaset, State
 from cairn.net.handshake import Identity
 from cairn.storage.event_log import read_cluster
-from cairn.storage.state_machine import Applied, dump_tables
+from cairn.storage.global_tables import dump_tables
 
 _LADDER = (
     Grade.OFFLINE,

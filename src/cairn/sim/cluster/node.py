@@ -10,6 +10,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cairn.model.applied import Applied
 from cairn.model.errors import CairnError, Expelled
 from cairn.model.topology import Grade
 from cairn.node.boot import shutdown
@@ -18,7 +19,6 @@ from cairn.node.boot.steps import Boot, Rebootstrap
 from cairn.node.instance import Instance
 from cairn.sim.cluster.loop import Process
 from cairn.sim.cluster.runtime import SimRuntime
-from cairn.storage.state_machine import Applied
 
 if TYPE_CHECKING:
     from cairn.sim.cluster.world import World

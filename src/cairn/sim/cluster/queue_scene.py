@@ -16,6 +16,7 @@ from cairn.governor.actions import Action, Idle
 from cairn.governor.view import ClusterView, QueuedOperation
 from cairn.model import ops, rows
 from cairn.model import system_tables as system
+from cairn.model.applied import Applied, Change
 from cairn.model.errors import CairnError
 from cairn.model.ranges import one_key
 from cairn.model.topology import Tier
@@ -24,7 +25,6 @@ from cairn.node.steering.queue_runner import settle
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.world import World
-from cairn.storage.state_machine import Applied, Change
 
 QUEUE = system.PICO_GOVERNOR_QUEUE
 FIRST_ID = 1000
