@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import Any
 
 from cairn.model.catalog import Catalog
-from cairn.model.errors import Unsupported
+from cairn.model.errors import CairnError, Unsupported
 from cairn.model.values import OIDS
 from cairn.node.statements.encoding import Convert, converter
 from cairn.node.statements.fair_threads import FairThreads
@@ -22,6 +22,7 @@ from cairn.pgwire.extended import Signature
 from cairn.server.catalog.pg_catalog import is_catalog_query
 from cairn.server.catalog.pg_catalog import prepare as prepare_catalog_query
 from cairn.sql.api import Prepared, prepare
+from cairn.sql.parse.literals import lifted
 from cairn.sql.plans import CallPlan, DdlPlan, RoutinePlan
 from cairn.sql.statements.normalized import normalized
 
@@ -95,6 +96,9 @@ class Cached:
         self._allowed.add(user)
 
 
+ByValues = tuple[Cached, list[Any]]
+
+
 def _converter(prepared: Prepared) -> Convert | None:
     """Stored values to Python ones, column by column; None when all are the same already."""
     if isinstance(prepared.plan, CallPlan):
@@ -118,6 +122,7 @@ class StatementCache:
         self._statistics = statistics
         self._known: OrderedDict[tuple[bytes, tuple[int, ...], int], Cached] = OrderedDict()
         self._bytes = 0  # of the texts; their plans are some ten times as large
+        self._literal: dict[bytes, Catalog] = {}  # texts that need their literals, as of then
         self._pool = FairThreads(PARSERS, PARSERS_MOST, "parse")
         self.hits = 0
         self.misses = 0
@@ -149,6 +154,36 @@ class StatementCache:
             return self._keep(_understood(text, oids, user, catalog), user)
         return found
 
+    def by_values(self, text: bytes, user: int, catalog: Catalog) -> ByValues | None:
+        """A text as one that was understood with other values, and its own values.
+
+        None: read it as it is. So does every text that would be refused, for the words of the
+        error and its place.
+        """
+        found = lifted(text) if len(text) <= QUICK_TEXT else None
+        if found is None or self._literal.get(found.text) is catalog or is_catalog_query(text):
+            return None
+        cached = self._known.get((found.text, found.oids, user))
+        if cached is None or not cached.is_fresh(catalog):
+            try:
+                cached = _understood(found.text, found.oids, user, catalog)
+            except CairnError:
+                if len(self._literal) >= MAX_STATEMENTS:
+                    self._literal.clear()
+                self._literal[found.text] = catalog
+                return None
+            cached.normal = normalized(text.decode(errors="replace"))
+            self._keep(cached, user)
+            self.misses += 1
+        else:
+            self.hits += 1
+        decoders = cached.signature.shape((), ()).decoders
+        try:
+            values = [decode(value) for decode, value in zip(decoders, found.values, strict=True)]
+        except CairnError:
+            return None
+        return cached, values
+
     async def later(
         self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog
     ) -> Cached:
@@ -174,6 +209,7 @@ class StatementCache:
     def forget(self) -> None:
         """Users have changed: plans may know them by their names."""
         self._known.clear()
+        self._literal.clear()
         self._bytes = 0
 
     def replanned_at_once(self, stale: Cached, user: int, catalog: Catalog) -> Cached | None:

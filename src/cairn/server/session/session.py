@@ -380,9 +380,12 @@ class Session(asyncio.Protocol):
 
     # --- running statements -----------------------------------------------------------------------
 
-    def check(self, cached: Cached) -> None:
-        """May it run now, as it was planned, for this user, in this block?"""
-        self._query, self._query_at = cached.text, time()
+    def check(self, cached: Cached, text: bytes = b"") -> None:
+        """May it run now, as it was planned, for this user, in this block?
+
+        `text` is what the client sent, where its values were taken out.
+        """
+        self._query, self._query_at = text or cached.text, time()
         self._seen, self._begun_s = cached.seen, perf_counter()
         self.hops = self.told_bytes = 0
         catalog = self.face.catalog

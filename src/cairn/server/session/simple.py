@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cairn.model.errors import CairnError
@@ -31,31 +31,43 @@ class Simple:
         session = self._session
         session.is_simple = True
         session.book.begin_simple_query()
-        face = session.face
         text = request.sql
-        if b";" not in text[:-1]:
-            cached = face.statements.at_once(text, (), session.user_id, face.catalog)
-            if cached is None:
-                return self._run_long(text)
-            self._session.check(cached)
-            outcome = self._try_at_once(cached)
-            if outcome is not None:
-                self._send_simple(cached, outcome)
-                self._end_simple()
-                return None
-            return self._run_simple(cached)
-        return self._run_texts(text)
+        if b";" in text[:-1]:
+            return self._run_texts(text)
+        found = self._known(text)
+        if found is None:
+            return self._run_long(text)
+        cached, values = found
+        session.check(cached, text)
+        outcome = self._try_at_once(cached, values)
+        if outcome is not None:
+            self._send_simple(cached, outcome)
+            self._end_simple()
+            return None
+        return self._run_simple(cached, values)
 
-    def _try_at_once(self, cached: Cached) -> Outcome | None:
-        if cached.prepared.param_types:
+    def _known(self, text: bytes) -> tuple[Cached, Sequence[Any]] | None:
+        """The statement and its values, if it is known or soon understood."""
+        face, user = self._session.face, self._session.user_id
+        statements, catalog = face.statements, face.catalog
+        cached = statements.known(text, (), user, catalog)
+        if cached is None:
+            found = statements.by_values(text, user, catalog)
+            if found is not None:
+                return found
+            cached = statements.at_once(text, (), user, catalog)
+        return None if cached is None else (cached, ())
+
+    def _try_at_once(self, cached: Cached, values: Sequence[Any]) -> Outcome | None:
+        if cached.prepared.param_types and not values:
             place = cached.text.decode(errors="replace").find("$") + 1
             raise CairnError("there is no parameter $1", sqlstate="42P02", position=place or None)
-        return self._session.now(cached, ())
+        return self._session.now(cached, values)
 
     async def _run_long(self, text: bytes) -> None:
         cached = await self._session.understood(text)
         self._session.check(cached)
-        await self._run_simple(cached)
+        await self._run_simple(cached, ())
 
     async def _run_texts(self, text: bytes) -> None:
         if len(text) <= QUICK_TEXT:
@@ -67,27 +79,28 @@ class Simple:
         for at, piece in enumerate(pieces):
             if at:
                 self._session.start_clock()
-            cached = await self._session.understood(piece.encode())
-            self._session.check(cached)
-            await self._run_one(cached)
+            one = piece.encode()
+            cached, values = self._known(one) or (await self._session.understood(one), ())
+            self._session.check(cached, one)
+            await self._run_one(cached, values)
             if at % YIELD_EVERY == YIELD_EVERY - 1:  # others want to be answered too
                 await self._session.sent()
         self._end_simple()
 
-    async def _run_simple(self, cached: Cached) -> None:
-        await self._run_one(cached)
+    async def _run_simple(self, cached: Cached, values: Sequence[Any]) -> None:
+        await self._run_one(cached, values)
         self._end_simple()
 
-    async def _run_one(self, cached: Cached) -> None:
+    async def _run_one(self, cached: Cached, values: Sequence[Any]) -> None:
         cached = self._session.cursors.shaped(cached)
         shape = cached.signature.shape((), ())
-        outcome = self._try_at_once(cached)
+        outcome = self._try_at_once(cached, values)
         if outcome is None:
             plan = cached.prepared.plan
             if isinstance(plan, plans.CopyPlan):
                 await self._session.copy_rows(plan)
                 return
-            outcome = await self._session.run(cached, (), shape.result_formats)
+            outcome = await self._session.run(cached, values, shape.result_formats)
         is_short = outcome.rows is None or len(outcome.rows) <= AT_ONCE_ROWS
         if is_short and outcome.more is None:
             self._send_simple(cached, outcome)
