@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import psycopg
 
@@ -32,6 +32,7 @@ _UPSERT = " ON CONFLICT (grp, place) DO UPDATE SET text = excluded.text"
 _PATIENCE_MS = 6_000
 Outcome = Literal["done", "unknown", "refused"]
 Rows = list[tuple[int, int, str]]
+T = TypeVar("T")
 
 
 class HalfDone(AssertionError):
@@ -67,8 +68,16 @@ class Group:
 class Registers:
     """Threads that read and write the groups of this round."""
 
-    def __init__(self, cluster: Cluster, seed: int, *, clients: int = 6, groups: int = 3) -> None:
-        self._cluster, self._seed, self._count = cluster, seed, groups
+    def __init__(
+        self,
+        cluster: Cluster,
+        seed: int,
+        revive: Callable[[], None],
+        *,
+        clients: int = 6,
+        groups: int = 3,
+    ) -> None:
+        self._cluster, self._revive, self._count = cluster, revive, groups
         self.groups: list[Group] = []
         self.sealed: dict[int, Content] = {}  # groups of earlier rounds: what they hold
         self.outcomes: Counter[str] = Counter()
@@ -107,7 +116,7 @@ class Registers:
             client.wait_idle_since(fence)
         for group in ended:
             found = {
-                eventually(lambda n=name, g=group: self._read(n, g), f"an answer of {name}")  # type: ignore[misc]
+                self._answer(name, lambda n=name, g=group: self._read(n, g))  # type: ignore[misc]
                 for name in names
             }
             if is_strict and len(found) > 1:
@@ -124,11 +133,18 @@ class Registers:
     def check_sealed(self, name: str) -> None:
         """What nobody writes any more is as it was."""
         text = "SELECT grp, place, text FROM reg OPTION (sql_motion_row_max = 0)"
-        rows = eventually(lambda: (self._cluster[name].sql(text),), f"an answer of {name}")[0]
+        rows = self._answer(name, lambda: (self._cluster[name].sql(text),))[0]
         have = dict.fromkeys(self.sealed, (None,) * ROWS) | contents(rows)
         changed = [number for number, content in self.sealed.items() if have[number] != content]
         told = [f"{at}: {self.sealed[at]} became {have[at]}" for at in changed[:3]]
         assert not changed, f"{len(changed)} groups changed afterwards: {told}"
+
+    def _answer(self, name: str, work: Callable[[], T]) -> T:
+        def ask() -> T:
+            self._revive()
+            return work()
+
+        return eventually(ask, f"an answer of {name}")
 
     def _read(self, name: str, group: Group) -> Content:
         begun = time.monotonic()

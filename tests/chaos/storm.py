@@ -65,7 +65,7 @@ class Storm:
         except BaseException:
             self.close()
             raise
-        self.registers = Registers(self.cluster, seed)
+        self.registers = Registers(self.cluster, seed, self.revive)
         self.writers = [FreshKeys(self.cluster, number, seed + number) for number in range(1, 4)]
 
     def close(self) -> None:
@@ -171,14 +171,18 @@ class Storm:
 
     def _wait_online(self) -> None:
         def online() -> bool:
-            for node in self.cluster.nodes.values():
-                if node.process is not None and node.process.poll() is not None:
-                    node.start()  # one that lost its disk ends, and whoever runs it starts it again
+            self.revive()
             states = self.cluster.states(self.a_living_one())
             assert all(states.get(name) == "Online" for name in self.names), states
             return True
 
         eventually(online, "all Online", ONLINE_S)
+
+    def revive(self) -> None:
+        """One that lost its disk ends, and whoever runs it starts it again."""
+        for node in self.cluster.nodes.values():
+            if node.process is not None and node.process.poll() is not None:
+                node.start()
 
     # --- the end ----------------------------------------------------------------------------------
 

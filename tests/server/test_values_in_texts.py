@@ -108,7 +108,9 @@ def test_what_is_written_is_what_the_text_says(sql: psycopg.Connection[Any], col
 def test_a_text_with_other_values_is_not_understood_anew(sql: psycopg.Connection[Any]) -> None:
     for number in range(20):
         sql.execute(f"SELECT f, t FROM kinds WHERE id = {number} AND t <> 'x{number}'")
-    seen = "SELECT calls, cache_hits FROM _cairn_statements WHERE query LIKE 'SELECT f, t FROM kinds%'"
+    seen = (
+        "SELECT calls, cache_hits FROM _cairn_statements WHERE query LIKE 'SELECT f, t FROM kinds%'"
+    )
     assert sql.execute(seen).fetchall() == [(20, 19)]
 
 

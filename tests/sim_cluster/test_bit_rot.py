@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from cairn.model.errors import CairnError
 from cairn.node.instance import AGAIN, Ending, Instance
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.registers import why_unequal
@@ -126,24 +129,27 @@ def test_replicas_that_are_equal_are_found_equal_while_rows_are_written() -> Non
     played("async", script)
 
 
-def test_who_cannot_write_any_more_does_not_wait_for_its_clients() -> None:
-    """The others find a new master the sooner it is gone. Who is damaged still says goodbye."""
+def test_who_cannot_write_any_more_shuts_its_doors_and_is_gone() -> None:
+    """The others find a new master the sooner it is. A door that does not shut keeps no other."""
 
     async def script(scene: Triple) -> None:
-        said: list[str] = []
-        for node, why in ((scene.master, Ending.DURABILITY), (scene.third, Ending.REPAIR)):
-            instance = inside(node)
+        shut: list[str] = []
 
-            async def goodbye(name: str = why.name) -> None:
-                said.append(name)
+        def jammed() -> None:
+            raise CairnError("no space left for a last line")
 
-            instance.on_goodbye.append(goodbye)
-            await in_process(node, lambda i=instance, w=why: ended(i, w))  # type: ignore[misc]
-        assert said == ["REPAIR"]
+        master = inside(scene.master)
+        master.on_close += [jammed, lambda: shut.append("the door for clients")]
+        await in_process(scene.master, partial(lost_disk, master))
+        assert master.is_broken
+        assert shut == ["the door for clients"]
+        assert await scene.renamed() is not scene.master
+        inside(scene.third).end(Ending.REPAIR)
+        assert not inside(scene.third).is_broken
 
-    played("sync", script)
+    played("async", script)
 
 
-async def ended(instance: Instance, why: Ending) -> None:
-    instance.end(why)
-    await instance.say_goodbye()
+async def lost_disk(instance: Instance) -> None:
+    instance.end(Ending.DURABILITY)
+    instance.shut_doors()

@@ -154,8 +154,8 @@ class Instance:
         index, term = store.applied
         self.state.reload(Position(term, index))
         self.exit_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.is_broken = False  # it ends, and nothing that it still does counts
         self.restart_asked = asyncio.Event()
-        self.on_goodbye: list[Callable[[], Awaitable[None]]] = []
         lost = partial(self.end, Ending.DURABILITY)
         self._raft_disk = runtime.disk(store.connection, "raft writer", lost)
         self.runner = RaftRunner(
@@ -245,6 +245,7 @@ class Instance:
         self.on_applied: list[Callable[[list[Applied]], None]] = []
         self.on_installed: list[Callable[[list[str], list[str]], None]] = []
         self.on_close: list[Callable[[], None]] = []
+        self.on_goodbye: list[Callable[[], Awaitable[None]]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._calls = (*also, *self._peer_calls())
         peers.serve(handlers(self._calls, self.guard.check), self.guard.admit)
@@ -347,8 +348,7 @@ class Instance:
             owned(problem, "Raft")
         text = "" if problem is None else f": {explained(problem)}"
         log.critical("stopping, %s%s", why.value, text)
-        if why in _AT_ONCE:
-            self.on_goodbye.clear()
+        self.is_broken = self.is_broken or why in _AT_ONCE
         self.finish(_CODES.get(why, 1))
 
     def _repair(self, why: str) -> None:
@@ -382,14 +382,21 @@ class Instance:
             except Exception as problem:
                 owned(problem, "the goodbye to clients")
 
+    def shut_doors(self) -> None:
+        """Nobody is answered any more: clients are told goodbye, peers are hung up on."""
+        for close in (*self.on_close, self.peers.close):
+            try:
+                close()
+            except Exception as problem:
+                owned(problem, "closing a door")
+        self.on_close.clear()
+
     def close(self) -> None:
         self.health.close()
-        for close in self.on_close:
-            close()
+        self.shut_doors()
         for task in self._tasks:
             task.cancel()
         self.runner.close()
-        self.peers.close()
         self.execution.close()
         self.block_owner.close()
         self._raft_disk.close()

@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from cairn.model.errors import CairnError, ConfigProblem, Expelled, StorageDamaged
 from cairn.model.topology import Grade
@@ -26,6 +26,7 @@ from cairn.node.runtime import RealRuntime, spawn
 from cairn.node.waiting import until
 
 log = logging.getLogger("cairn")
+LAST_WORDS_S = 0.05  # until what was told to clients has left
 SAY_WITHIN_S = 5_000.0  # when it takes longer, nobody waits for the line any more
 
 Tell = Callable[[dict[str, Any]], None]
@@ -106,6 +107,8 @@ async def _live(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: O
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     if instance.exit_code.done():
         code = instance.exit_code.result()
+        if instance.is_broken:
+            await _end_at_once(instance, code)
         await _end(instance)
         if code == AGAIN:
             tell({"again": True})
@@ -178,8 +181,18 @@ async def _stop(instance: Instance, signals: asyncio.Queue[int]) -> int:
     else:
         log.warning("a second signal: ending now")
         code = 1
+    if instance.is_broken:
+        await _end_at_once(instance, code)
     await _end(instance)
     return code
+
+
+async def _end_at_once(instance: Instance, code: int) -> NoReturn:
+    """What is on disk counts, as after a crash. To close the files may wait for the lost disk."""
+    instance.shut_doors()
+    await asyncio.sleep(LAST_WORDS_S)
+    logging.shutdown()
+    os._exit(code)
 
 
 async def _end(instance: Instance) -> None:
