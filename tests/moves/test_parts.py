@@ -35,7 +35,9 @@ class Owners(_Statement):
         self.looks = 0
         self._answer = answer
 
-    async def _write_at(self, replicaset: str, request: WriteRequest) -> WriteResponse:
+    async def _write_at(
+        self, replicaset: str, request: WriteRequest, *, may_end: bool = True
+    ) -> WriteResponse:
         if not request.check_only:
             if (problem := self._answer(replicaset, request)) is not None:
                 raise problem

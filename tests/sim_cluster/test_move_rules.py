@@ -181,11 +181,19 @@ def test_a_replica_answers_for_new_buckets_when_it_has_their_rows() -> None:
             cut(scene, last.name, node.name)
 
         def new() -> list[Move]:
+            """Moves of buckets with rows in them."""
             found = instance.state.cluster.moves.values()
-            return [move for move in found if move.phase is Phase.COPIED and move.id not in before]
+            used = [group.bucket for group in scene.registers.groups]
+            return [
+                move
+                for move in found
+                if move.phase is Phase.COPIED
+                and move.id not in before
+                and any(move.start <= bucket <= move.end for bucket in used)
+            ]
 
         await scene.world.until(lambda: bool(new()), "the replica to hear of a hand-over", 30.0)
-        [move] = new()
+        move = new()[0]
         text = READ_ALL.format(move.start, move.end)
         span = ((move.start, move.end),)
         request = ReadRequest(text, (), {TABLE.id: 1}, ranges=span, preference="any")
