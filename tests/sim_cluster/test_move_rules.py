@@ -13,7 +13,7 @@ from cairn.model.system_tables import CAIRN_REBALANCE
 from cairn.moves import shares
 from cairn.sim.cluster.load import TABLE, Load
 from cairn.sim.cluster.node import SimNode
-from cairn.sim.cluster.registers import Registers, why_misplaced
+from cairn.sim.cluster.registers import Registers, standing, why_misplaced
 from cairn.storage.moving_in import write_part
 from tests.sim_cluster.scenes import world_of
 from tests.sim_cluster.test_data_rules import in_process
@@ -165,6 +165,8 @@ def test_a_replica_answers_for_new_buckets_when_it_has_their_rows() -> None:
     async def script() -> None:
         await scene.ready()
         await scene.registers.run(2.0)
+        rows = standing(scene.world.nodes["a"])[1][TABLE.physical_name][2]
+        used = {row[0] for row in rows}
         for name in "def":
             scene.world.add(name, ("a:3301", "b:3301", "c:3301")).start()
         await scene.world.online("d", "e", "f")
@@ -183,7 +185,6 @@ def test_a_replica_answers_for_new_buckets_when_it_has_their_rows() -> None:
         def new() -> list[Move]:
             """Moves of buckets with rows in them."""
             found = instance.state.cluster.moves.values()
-            used = [group.bucket for group in scene.registers.groups]
             return [
                 move
                 for move in found
