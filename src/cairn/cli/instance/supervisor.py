@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cairn.cli.instance.notifying import READY, STOPPING, notify, status
+
 #: Runs the instance; gets `tell(message)` and the file descriptor of the lifeline.
 Child = Callable[[Callable[[dict[str, Any]], None], int], int]
 
@@ -94,6 +96,7 @@ def _supervise(child: Child, directory: Path) -> int:
             drop_db(directory)
         elif not any(message.get("again") for message in messages) or signals:
             return code
+        notify(status("starting anew"))
         in_vain = 0 if any(message.get("asked") for message in messages) else in_vain + 1
     sys.stderr.write("cairn: the instance asked to be started anew too often\n")
     return 1
@@ -163,6 +166,7 @@ def _die_with_parent() -> None:
 def _pass_on(child: list[int], number: int, unheard: list[int]) -> None:
     if not child:
         os._exit(128 + number)
+    notify(STOPPING, status("stopping: asking the cluster to let this instance go"))
     try:
         os.kill(child[0], signal.SIGTERM if number == signal.SIGHUP else number)
     except ProcessLookupError:
@@ -179,8 +183,13 @@ def _write_pids(directory: Path, child: int) -> None:
 
 def _read_messages(ipc: int) -> list[dict[str, Any]]:
     """Until the child closes its end, which it does when it ends."""
+    messages = []
     with os.fdopen(ipc, "rb") as stream:
-        return [json.loads(line) for line in stream if line.strip()]
+        for line in stream:
+            messages.append(json.loads(line))
+            if "online" in messages[-1]:
+                notify(READY, status(messages[-1]["online"]))
+    return messages
 
 
 def _wait(pid: int) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import os
 import resource
 import signal
@@ -27,7 +28,6 @@ from cairn.node.waiting import until
 
 log = logging.getLogger("cairn")
 LAST_WORDS_S = 0.05  # until what was told to clients has left
-SAY_WITHIN_S = 5_000.0  # when it takes longer, nobody waits for the line any more
 
 Tell = Callable[[dict[str, Any]], None]
 #: Opens the listeners for clients. Given from above: an instance does not know its faces.
@@ -76,7 +76,7 @@ async def _live(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: O
     runtime = RealRuntime(config.instance_dir, config.listen, peer_tls(config))
     boot = Boot(config, runtime)
     loop.set_exception_handler(_note)
-    starting = asyncio.ensure_future(_start(boot, config, open_faces))
+    starting = asyncio.ensure_future(_start(boot, config, tell, open_faces))
     stop = asyncio.ensure_future(signals.get())
     await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
@@ -132,14 +132,16 @@ def _note(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         owned(problem, where)
 
 
-async def _start(boot: Boot, config: InstanceConfig, open_faces: OpenFaces) -> Instance:
+async def _start(
+    boot: Boot, config: InstanceConfig, tell: Tell, open_faces: OpenFaces
+) -> Instance:
     joined_before = (config.instance_dir / "raft.db").exists()
     _check_port(config.pg_listen, "--pg-listen")  # before anything is founded or joined
     if config.http_listen:
         _check_port(config.http_listen, "--http-listen")
     instance = await boot.start()
     await open_faces(instance, config)
-    spawn(_say_when_online(instance), "say when online")
+    spawn(_say_when_online(instance, tell), "say when online")
     await boot.activate(instance, "wakeup" if joined_before else "join")
     return instance
 
@@ -154,7 +156,8 @@ def _check_port(address: str, flag: str) -> None:
             raise ConfigProblem(f"{flag} {address}: {problem.strerror or problem}") from None
 
 
-async def _say_when_online(instance: Instance) -> None:
+async def _say_when_online(instance: Instance, tell: Tell) -> None:
+    """However long it takes: whoever started us (systemd) may wait for it."""
     row = instance.row
     before = 0 if row is None else row.target_state.incarnation  # an old Online is not ours
 
@@ -162,8 +165,11 @@ async def _say_when_online(instance: Instance) -> None:
         now = None if instance.row is None else instance.row.current_state
         return now is not None and now.grade is Grade.ONLINE and now.incarnation > before
 
-    if await until(is_online, SAY_WITHIN_S, 0.05) and instance.row is not None:
-        log.info("%s is Online in %s", instance.name, instance.row.replicaset_name)
+    await until(is_online, math.inf, 0.05)
+    if instance.row is not None:
+        said = f"{instance.name} is Online in {instance.row.replicaset_name}"
+        log.info("%s", said)
+        tell({"online": said})
 
 
 async def _stop(instance: Instance, signals: asyncio.Queue[int]) -> int:
