@@ -122,5 +122,6 @@ bench-spark: setup $(VENV)/.spark
 profile: setup $(VENV)/.profile $(VENV)/.spark
 	$(BIN)/python bench/profile.py
 
+# Sdists and wheels of cairn-db, and of cairn-client: the driver without the server.
 dist: setup
-	$(BIN)/pip wheel -q --no-deps --no-build-isolation -w dist .
+	$(BIN)/python packages/build.py dist

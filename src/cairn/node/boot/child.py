@@ -132,9 +132,7 @@ def _note(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         owned(problem, where)
 
 
-async def _start(
-    boot: Boot, config: InstanceConfig, tell: Tell, open_faces: OpenFaces
-) -> Instance:
+async def _start(boot: Boot, config: InstanceConfig, tell: Tell, open_faces: OpenFaces) -> Instance:
     joined_before = (config.instance_dir / "raft.db").exists()
     _check_port(config.pg_listen, "--pg-listen")  # before anything is founded or joined
     if config.http_listen:
