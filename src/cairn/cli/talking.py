@@ -25,6 +25,8 @@ DEFAULT_DSN = "postgresql://admin@127.0.0.1:4327/cairn"
 SCHEMES = ("postgresql", "postgres", "cairn")
 CONNECT_S = 5.0
 NEVER_WRAP = 100_000  # columns, where nobody looks: a pipe or a file
+#: Not Online yet, or going: another instance may answer.
+_ASK_ANOTHER = ("57P01", "57P03")
 NO_PASSWORD = "no password was given: PGPASSWORD, --password-file or in the DSN"
 
 
@@ -89,19 +91,31 @@ class Talk:
     """A blocking connection for commands. Every wait has an end."""
 
     def __init__(self, target: Target, params: dict[str, str] | None = None) -> None:
-        settings = target.settings
+        """At the first host of the DSN that lets us in: one that stands still is passed over."""
+        refusals: list[TalkProblem] = []
+        for address in target.settings.hosts:
+            try:
+                return self._log_in(target.at(address), params or {})
+            except TalkProblem as problem:
+                if problem.exit_code != 3 and problem.sqlstate not in _ASK_ANOTHER:
+                    raise
+                refusals.append(problem)
+        if len(refusals) == 1:
+            raise refusals[0]
+        raise TalkProblem("; ".join(str(each) for each in refusals), 3)
+
+    def _log_in(self, target: Target, params: dict[str, str]) -> None:
+        self._target = target
         self._pg = PgClient(
             target.user,
             random_bytes=os.urandom,
             password=target.password,
             database="cairn",
-            params=params or {},
-            tls=settings.tls,
-            channel_binding=settings.channel_binding,
+            params=params,
+            tls=target.settings.tls,
+            channel_binding=target.settings.channel_binding,
         )
         self._socket, host = self._dial(target)
-        port = self._socket.getpeername()[1]
-        self._target = target.at(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         self.notices: list[str] = []
         self._pg.on_notice.append(lambda notice: self.notices.append(notice.message))
         try:
@@ -112,18 +126,18 @@ class Talk:
             self.close()
             if not target.password and problem.sqlstate.startswith("28"):
                 raise TalkProblem(NO_PASSWORD, sqlstate=problem.sqlstate) from None
+            if problem.exit_code == 4:  # nothing was asked yet, so nothing is unknown
+                text = f"{target.settings.hosts[0]} did not answer within {CONNECT_S:g} s"
+                raise TalkProblem(text, 3) from None
             raise
 
     @staticmethod
     def _dial(target: Target) -> tuple[socket.socket, str]:
-        problem: OSError | None = None
-        for host, port in target.hosts:
-            try:
-                return socket.create_connection((host, port), timeout=CONNECT_S), host
-            except OSError as trouble:
-                problem = trouble
-        tried = ", ".join(f"{host}:{port}" for host, port in target.hosts)
-        raise TalkProblem(f"cannot reach {tried}: {problem}", 3)
+        [(host, port)] = target.hosts
+        try:
+            return socket.create_connection((host, port), timeout=CONNECT_S), host
+        except OSError as problem:
+            raise TalkProblem(f"cannot reach {host}:{port}: {problem}", 3) from None
 
     def _encrypt(self, target: Target, host: str) -> bytes | None:
         """The rest is under TLS; what the certificate gives for channel binding."""
