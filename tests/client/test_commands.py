@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,9 @@ def test_a_route_is_told(cluster: FakeCluster, capsys: pytest.CaptureFixture[str
     key = cluster.key_of("i2")
     assert run_explain_route(SELECT, [str(key)], cluster.dsn(), None) == 0
     assert "→ r2 → i2" in capsys.readouterr().out
+    assert run_explain_route(SELECT, [str(key)], cluster.dsn(), None, as_json=True) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["replicaset"], told["instance"], told["reason"]) == ("r2", "i2", "")
 
 
 def test_missing_parameters_are_named_with_their_part_in_the_route(cluster: FakeCluster) -> None:

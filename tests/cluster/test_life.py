@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -177,8 +178,8 @@ def test_an_instance_may_be_expelled_through_its_own_address(
     # Had it stayed with the instance that goes, the others would say how it ended.
     monkeypatch.setattr(expel, "_elsewhere", lambda talk, *_: talk)
     dsn = f"postgresql://admin:{PASSWORD}@127.0.0.1:{cluster['i3'].pg_port}/cairn"
-    assert expel.run_expel("i3", dsn, None, force=False, timeout_s=20.0) == 0
-    assert capsys.readouterr().out == "i3 is expelled\n"
+    assert expel.run_expel("i3", dsn, None, force=False, timeout_s=20.0, as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)["expelled"] == "i3"
 
 
 def test_the_last_owner_of_buckets_is_not_expelled_without_force(new_cluster: Make) -> None:

@@ -57,6 +57,7 @@ def explain_route(
     params: Annotated[list[str] | None, typer.Argument(help="its parameters")] = None,
     dsn: Dsn = None,
     password_file: PasswordFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Tell to which instance the smart driver would send a statement, and why.
 
@@ -64,7 +65,7 @@ def explain_route(
     """
     from cairn.cli.looking.route import run_explain_route
 
-    finish(lambda: run_explain_route(sql, params or [], dsn, password_file))
+    finish(lambda: run_explain_route(sql, params or [], dsn, password_file, as_json=as_json))
 
 
 @commands.command(short_help="Live view: statements a second, and those that take the time.")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from cairn.cli.talking import TalkProblem, Target
 from cairn.client.metadata import Metadata
 from cairn.client.sync_pool import SyncPool
@@ -22,7 +24,12 @@ def value_of(oid: int, text: str) -> Any:
 
 
 def run_explain_route(
-    sql: str, params: list[str], dsn: str | None, password_file: str | None
+    sql: str,
+    params: list[str],
+    dsn: str | None,
+    password_file: str | None,
+    *,
+    as_json: bool = False,
 ) -> int:
     try:
         pool = SyncPool(Target(dsn, password_file).settings).open()
@@ -34,7 +41,8 @@ def run_explain_route(
             if len(oids) != len(params):
                 raise TalkProblem(_needed(oids, params, metadata), 2)
             values = [value_of(oid, text) for oid, text in zip(oids, params, strict=True)]
-            print(pool.explain_route(sql, *values))
+            route = pool.explain_route(sql, *values)
+            print(msgspec.json.encode(route).decode() if as_json else route)
         except CairnError as problem:
             raise TalkProblem(_told(problem, sql)) from None
     return 0

@@ -19,6 +19,7 @@ def expel(
     force: Annotated[bool, typer.Option("--force", help="even if rows are lost")] = False,
     yes: Yes = False,
     timeout: Annotated[float, typer.Option(help="seconds to wait for the end")] = 60.0,
+    as_json: AsJson = False,
 ) -> None:
     """Remove an instance from the cluster for good, and wait until it is done.
 
@@ -32,7 +33,9 @@ def expel(
         if not agreed(f"expel {instance} for good{lost}?", yes=yes):
             typer.echo("nothing is changed")
             return 1
-        return run_expel(instance, dsn, password_file, force=force, timeout_s=timeout)
+        return run_expel(
+            instance, dsn, password_file, force=force, timeout_s=timeout, as_json=as_json
+        )
 
     finish(work)
 

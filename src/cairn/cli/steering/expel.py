@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from math import inf
 from typing import Any
@@ -17,7 +19,13 @@ _ASK_AGAIN_S = 0.1
 
 
 def run_expel(
-    instance: str, dsn: str | None, password_file: str | None, *, force: bool, timeout_s: float
+    instance: str,
+    dsn: str | None,
+    password_file: str | None,
+    *,
+    force: bool,
+    timeout_s: float,
+    as_json: bool = False,
 ) -> int:
     deadline = time.monotonic() + timeout_s + 5.0
     target = Target(dsn, password_file)
@@ -40,6 +48,14 @@ def run_expel(
             answer = {"expelled": instance}
     finally:
         talk.close()
+    if as_json:
+        print(json.dumps(answer))
+    else:
+        _tell(answer)
+    return 0
+
+
+def _tell(answer: Any) -> None:
     print(f"{answer['expelled']} is expelled")
     if answer.get("lost_buckets"):
         ranges = ", ".join(answer["lost_buckets"])
@@ -52,7 +68,6 @@ def run_expel(
         else:
             print(f"the rows of buckets {ranges} are lost; others own these buckets now, empty")
         print(f"tables that had rows there: {tables}")
-    return 0
 
 
 def drain_last(target: Target, instance: str) -> None:
@@ -67,7 +82,8 @@ def drain_last(target: Target, instance: str) -> None:
         others = sum(row["replicaset"] == name for row in status["instances"]) - 1
         if others or not owned(status, name):
             return
-        print(f"{me['name']} is the last instance of {name}: its buckets move to others first")
+        first = f"{me['name']} is the last instance of {name}: its buckets move to others first"
+        print(first, file=sys.stderr)
         cluster.call(f"CALL cairn_rebalance('drain', {literal(name)})")
         wait_for(cluster, name, is_drained, inf)
     finally:
