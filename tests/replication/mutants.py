@@ -189,6 +189,12 @@ MUTANTS = tuple(
             UNIT + "row_log.py::test_a_tail_past_the_cut_is_undone_and_kept_aside",
         ),
         (
+            *("3", "a log that is forgotten takes its vclock along", DATA_STORE),
+            *('"UPDATE origin SET base = ? WHERE id = ?"', '"SELECT ?, ?"'),
+            "tests/storage/test_log_tables.py::"
+            + "test_a_log_that_was_forgotten_to_its_end_still_says_where_it_ended",
+        ),
+        (
             *("2", "who has to copy forgets it by restarting", DATA_STORE),
             *('self.put("copying", 1)', "pass"),
             UNIT

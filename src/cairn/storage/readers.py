@@ -202,7 +202,7 @@ class RowReader:
 
     def begin(self, check: Callable[[], None]) -> None:
         self._transaction("BEGIN")
-        self.connection.execute("SELECT 1 FROM main.vclock LIMIT 1").fetchall()
+        self.connection.execute("SELECT 1 FROM main.origin LIMIT 1").fetchall()
         check()
 
     def end(self) -> None:

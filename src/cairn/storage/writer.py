@@ -68,25 +68,20 @@ class Disk(Protocol):
     def close(self) -> None: ...
 
 
-class Flusher(Protocol):
-    """A store that keeps something back until the group commits."""
-
-    def flush(self) -> None: ...
+class Store(Protocol):
+    """What of a file is kept in memory as well."""
 
     def failed(self) -> None: ...
 
 
 class _Nothing:
-    """A store that keeps nothing back."""
-
-    def flush(self) -> None:
-        return
+    """A store that keeps nothing in memory."""
 
     def failed(self) -> None:
         return
 
 
-def run_group(connection: apsw.Connection, jobs: list[Job], store: Flusher | None = None) -> None:
+def run_group(connection: apsw.Connection, jobs: list[Job], store: Store | None = None) -> None:
     """All jobs in one transaction; on disk when this returns, if any of them must be.
 
     Work that the log can redo (applying entries) is committed without waiting for the disk:
@@ -100,7 +95,7 @@ def run_group(connection: apsw.Connection, jobs: list[Job], store: Flusher | Non
         left = _run_once(connection, left, kept)
 
 
-def _run_once(connection: apsw.Connection, jobs: list[Job], store: Flusher) -> list[Job]:
+def _run_once(connection: apsw.Connection, jobs: list[Job], store: Store) -> list[Job]:
     """Who has to be run again: the others, when one of them has ended the transaction."""
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -109,7 +104,6 @@ def _run_once(connection: apsw.Connection, jobs: list[Job], store: Flusher) -> l
             if not connection.in_transaction:
                 store.failed()
                 return without_guilty(jobs, job)
-        store.flush()
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -134,9 +128,9 @@ class TransactionLost(Exception):
 
 
 class GroupOf:
-    """`run_group` for a store that writes some things once a group."""
+    """`run_group` for a store that is told when a group was taken back."""
 
-    def __init__(self, store: Flusher) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
 
     def __call__(self, connection: apsw.Connection, jobs: list[Job]) -> None:
@@ -301,8 +295,6 @@ class WriterThread:
         if not self._open:
             return self._run_group, self._next_group()
         jobs, self._open = self._open, []
-        if self._store is not None:
-            self._store.flush()
         return self._commit, jobs
 
     def _next_group(self) -> list[Job]:
