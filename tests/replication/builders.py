@@ -75,7 +75,6 @@ class Site:
         try:
             return work()
         finally:
-            self.store.flush()
             execute("COMMIT")
 
     def master(self, epoch: int) -> None:

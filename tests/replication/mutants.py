@@ -31,6 +31,7 @@ ROW_LOG = "storage/row_log.py"
 EXACT = "storage/exact_changes.py"
 FULL_COPY = "storage/full_copy.py"
 GLOBAL_TABLES = "storage/global_tables.py"
+READERS = "storage/readers.py"
 STREAMS = "server/calls/row_changes.py"
 
 UNIT = "tests/replication/test_"
@@ -187,6 +188,23 @@ MUTANTS = tuple(
                 "            pass\n        wanted",
             ),
             UNIT + "row_log.py::test_a_tail_past_the_cut_is_undone_and_kept_aside",
+        ),
+        (
+            *("16", "quick reads share a moment while a thread commits", READERS),
+            *("self._may_stand = False\n        self._leave()", "self._leave()"),
+            "tests/storage/test_standing_reads.py::"
+            + "test_while_a_thread_may_commit_each_read_is_of_its_own_moment",
+        ),
+        (
+            *("16", "quick reads share a moment for ever", READERS),
+            *("self._may_stand = False\n        self._leave()", "self._may_stand = False"),
+            "tests/sim_cluster/test_registers.py::test_masters_go_back_and_forth_and_rows_stay",
+        ),
+        (
+            *("3", "a log that is forgotten takes its vclock along", DATA_STORE),
+            *('"UPDATE origin SET base = ? WHERE id = ?"', '"SELECT ?, ?"'),
+            "tests/storage/test_log_tables.py::"
+            + "test_a_log_that_was_forgotten_to_its_end_still_says_where_it_ended",
         ),
         (
             *("2", "who has to copy forgets it by restarting", DATA_STORE),

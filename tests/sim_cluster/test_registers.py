@@ -11,6 +11,7 @@ import pytest
 from cairn.sim.cluster import nemesis
 from cairn.sim.cluster.trial import KINDS, Kind, Trial
 from cairn.storage.global_tables import TableDump
+from cairn.storage.readers import RowReader
 from cairn.storage.state_machine import StateMachine
 
 
@@ -124,3 +125,11 @@ def test_a_mix_draws_from_all_blows_but_those_that_lose_rows() -> None:
     known = {blow.__name__ for kind in KINDS.values() for blow in kind.blows}
     apart = {nemesis.Nemesis.lose_tail.__name__, nemesis.Nemesis.rot.__name__}
     assert drawn == known - apart
+
+
+def test_reads_of_a_moment_that_outlives_a_commit_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(RowReader, "_leave", lambda self: None)
+    found = Trial(2, "masters", "async").run().failure
+    assert found is not None and "no order explains it" in str(found)

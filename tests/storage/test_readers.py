@@ -96,7 +96,7 @@ def test_a_read_is_judged_when_its_rows_are_those_of_one_moment(files: tuple[Pat
     """What is written after the verdict is not seen, however long the read goes on."""
     writer = apsw.Connection(str(files[0]))
     writer.pragma("journal_mode", "wal")
-    writer.execute("CREATE TABLE vclock (origin, lsn); INSERT INTO vclock VALUES (1, 1)")
+    writer.execute("CREATE TABLE origin (id, uuid); INSERT INTO origin VALUES (1, 1)")
     writer.execute("INSERT INTO t VALUES (1)")
     reader = RowReader(*files, lambda _: None)
     asked = []
@@ -115,7 +115,7 @@ def test_a_read_that_reached_its_limit_leaves_no_transaction_open(
 ) -> None:
     """Else the thread would go on with the rows of that moment."""
     writer = apsw.Connection(str(files[0]))
-    writer.execute("CREATE TABLE vclock (origin, lsn)")
+    writer.execute("CREATE TABLE origin (id, uuid)")
     reader = RowReader(*files, lambda _: None)
     with pytest.raises(LimitExceeded):
         reader.rows(f"{COUNTING} SELECT n FROM r", (), 0, never(), most, lambda: None)

@@ -281,6 +281,7 @@ class Instance:
             self.replication,
             self.moving,
             self.store.path,
+            self._raft_disk,
             functions.register,
         )
         self.schema_changes = SchemaChanges(

@@ -36,19 +36,12 @@ from cairn.model.records import (
     pack_rows,
 )
 from cairn.model.spans import Ranges, merged, without
+from cairn.storage.log_tables import PUT_RECORD, open_log, place
 from cairn.storage.shapes import RowTables
 from cairn.storage.sqlite import PagesDamaged, check_file, damaged, insert_many, open_writer
 
-#: The log is a table with rowids: in one without, each comparison of keys reads whole bodies.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS local_state (key TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS vclock (origin TEXT PRIMARY KEY, lsn INTEGER NOT NULL)
-    STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS origin (id INTEGER PRIMARY KEY, uuid TEXT NOT NULL UNIQUE) STRICT;
-CREATE TABLE IF NOT EXISTS row_log (
-    origin INTEGER NOT NULL, lsn INTEGER NOT NULL, epoch INTEGER NOT NULL, body BLOB NOT NULL,
-    PRIMARY KEY (origin, lsn)
-) STRICT;
 CREATE TABLE IF NOT EXISTS local_table (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS _cairn_diverged (
     origin TEXT NOT NULL, epoch INTEGER NOT NULL, lsn INTEGER NOT NULL, body BLOB NOT NULL,
@@ -60,7 +53,6 @@ CREATE TABLE IF NOT EXISTS done_operation (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS done_operation_at ON done_operation (at);
 """
-_INSERT_RECORD = "INSERT INTO row_log(origin, lsn, epoch, body) VALUES (?, ?, ?, ?)"
 #: Filled as rows are touched: what does not fit is read and written more than once by bulk work.
 CACHE_KIB = 64 * 1024
 #: A record has to fit into one message between instances.
@@ -141,6 +133,7 @@ class DataStore(RowTables):
             self.connection.execute(f"ATTACH 'file:{raft}?mode=ro' AS raft")
         try:
             self.connection.execute(_SCHEMA)
+            open_log(self.connection)
             super().__init__()
             self.reload()
         except apsw.Error as problem:
@@ -156,7 +149,6 @@ class DataStore(RowTables):
         """Learn the local tables, the vclock and the promise from disk."""
         self.reload_tables()
         self.vclock: Vclock = dict(self.connection.execute("SELECT origin, lsn FROM vclock"))
-        self._dirty: set[str] = set()  # origins whose lsn moved in the open group
         self.reload_origins()
         self.promised = int(self.get("promised_epoch", 0))
         self.last_epoch = int(self.get("last_epoch", 0))
@@ -287,7 +279,7 @@ class DataStore(RowTables):
                 f"at once (at most {RECORD_MAX_BYTES >> 20})",
                 hint="change fewer rows at a time, or use TRUNCATE or COPY",
             )
-        self.connection.execute(_INSERT_RECORD, (number, lsn, epoch, data))
+        self.connection.execute(PUT_RECORD, (place(number, lsn), epoch, data))
         self._advance(self.origin, epoch, lsn)
         return lsn
 
@@ -300,7 +292,6 @@ class DataStore(RowTables):
         return found
 
     def _advance(self, origin: str, epoch: int, lsn: int) -> None:
-        self._dirty.add(origin)
         self.vclock[origin] = lsn
         if epoch != self.last_epoch:
             self.last_epoch = epoch
@@ -363,13 +354,6 @@ class DataStore(RowTables):
         )
         return self.connection.changes()
 
-    def flush(self) -> None:
-        """Before the group commits: the vclock once, however many statements moved it."""
-        for origin in self._dirty:
-            row = (origin, self.vclock[origin])
-            self.connection.execute("INSERT OR REPLACE INTO vclock VALUES (?, ?)", row)
-        self._dirty.clear()
-
     def failed(self) -> None:
         """The group was rolled back: what memory says of it is not so."""
         self.reload()
@@ -418,11 +402,18 @@ class DataStore(RowTables):
     def prune(self, origin: str, upto: int, limit: int = 20_000) -> int:
         """Forget records of an origin up to an lsn, at most `limit` of them at once."""
         number = self.origin_id(origin)
-        self.connection.execute(
-            "DELETE FROM row_log WHERE origin = ? AND lsn IN ("
-            "SELECT lsn FROM row_log WHERE origin = ? AND lsn <= ? ORDER BY lsn LIMIT ?)",
-            (number, number, upto, limit),
+        first = place(number, 0)
+        query = (
+            "SELECT max(place) FROM (SELECT place FROM row_log WHERE place > ? AND place <= ? "
+            "ORDER BY place LIMIT ?)"
         )
+        found: Any = self.connection.execute(query, (first, place(number, upto), limit)).fetchone()
+        last = found[0]
+        if last is None:
+            return 0
+        # The newest may be among them, and the vclock does not go back.
+        self.connection.execute("UPDATE origin SET base = ? WHERE id = ?", (last - first, number))
+        self.connection.execute("DELETE FROM row_log WHERE place > ? AND place <= ?", (first, last))
         return self.connection.changes()
 
     # --- records of others ----------------------------------------------------------------------
@@ -432,7 +423,8 @@ class DataStore(RowTables):
         if body.operation is not None:
             self.keep_operation(body.operation, body.timestamp)
         number = self.origin_id(record.origin)
-        self.connection.execute(_INSERT_RECORD, (number, record.lsn, record.epoch, record.body))
+        row = (place(number, record.lsn), record.epoch, record.body)
+        self.connection.execute(PUT_RECORD, row)
         self._advance(record.origin, record.epoch, record.lsn)
 
     def set_aside(self, record: Record) -> None:
@@ -449,12 +441,12 @@ class DataStore(RowTables):
                 "DELETE FROM done_operation WHERE id = ?", (record.operation.id,)
             )
         self.connection.execute(
-            "DELETE FROM row_log WHERE origin = ? AND lsn = ?",
-            (self.origin_id(record.origin), record.lsn),
+            "DELETE FROM row_log WHERE place = ?",
+            (place(self.origin_id(record.origin), record.lsn),),
         )
 
     def cut_vclock(self, origin: str, lsn: int) -> None:
-        self._dirty.add(origin)
+        """Its records after `lsn` were forgotten."""
         self.vclock[origin] = lsn
 
 

@@ -16,6 +16,7 @@ from cairn.model.records import Shape, Vclock
 from cairn.model.schema import Index, Table
 from cairn.replication.applier import LogRefused
 from cairn.storage.data_store import DataStore
+from cairn.storage.log_tables import PUT_BASE
 from cairn.storage.row_log import COPIED_EPOCHS, newest_epochs
 
 BLOCK_ROWS = 64  # encoded together; the size of a piece is looked at after each
@@ -102,8 +103,9 @@ class CopyTarget:
         store.must_copy()
         for table_id in list(store.tables):
             store.apply_shape(Shape(table_id, None))
-        for table in ("row_log", "vclock", "done_operation", "move_progress"):
+        for table in ("row_log", "done_operation", "move_progress"):
             store.connection.execute(f"DELETE FROM {table}")
+        store.connection.execute("UPDATE origin SET base = 0")
         try:
             for shape in head.shapes:
                 store.apply_shape(Shape(shape.table_id, shape.table))
@@ -144,7 +146,7 @@ class CopyTarget:
         for shape in head.shapes:
             if shape.table is not None:
                 store.build_indexes(shape)
-        store.connection.executemany("INSERT INTO vclock VALUES (?, ?)", list(head.vclock.items()))
+        store.connection.executemany(PUT_BASE, list(head.vclock.items()))
         store.put("last_epoch", head.epoch)
         epochs = {
             origin: (head.vclock.get(origin, 0), epoch) for origin, epoch in head.epochs.items()

@@ -17,6 +17,7 @@ from cairn.model.records import Kind, Operation, RowChange, Vclock, record_of
 from cairn.model.schema import BUCKET_COLUMN, Index, Table
 from cairn.model.spans import Ranges, intersection, of_buckets
 from cairn.moves.delta import Delta, MoveMustRestart, cut
+from cairn.storage.log_tables import AFTER, AT
 from cairn.storage.moving_in import key_columns, key_places
 from cairn.storage.row_log import newest_epochs
 
@@ -26,11 +27,8 @@ _decode_shape = msgspec.msgpack.Decoder(tuple[Table, tuple[Index, ...]]).decode
 _decode_ranges = msgspec.msgpack.Decoder(Ranges).decode
 #: `_bytes_of` in SQL.
 _SIZE = "CASE WHEN typeof({0}) IN ('text', 'blob') THEN length({0}) ELSE 8 END"
-_AFTER = (
-    "SELECT epoch, lsn, body FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?) "
-    "AND lsn > ? ORDER BY lsn"
-)
-_AT = "SELECT epoch FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?) AND lsn = ?"
+_AFTER = f"SELECT epoch, lsn, body {AFTER} ORDER BY place"
+_AT = f"SELECT epoch {AT}"
 
 
 class MoveReader:

@@ -15,6 +15,7 @@ import apsw
 from cairn.model.backups import Stamp
 from cairn.model.records import Vclock
 from cairn.storage.checksums import CHECKSUM_BYTES, IS_LOADED, is_damage
+from cairn.storage.log_tables import AFTER
 from cairn.storage.row_log import LogReader, newest_epochs
 from cairn.storage.sqlite import open_reader
 
@@ -138,11 +139,7 @@ class PageCopy:
             if lsn >= newest:
                 self._left.pop(0)
                 continue
-            query = (
-                "SELECT epoch, lsn, ?1, body FROM row_log "
-                "WHERE origin = (SELECT id FROM origin WHERE uuid = ?1) AND lsn > ?2 "
-                "ORDER BY lsn LIMIT ?3"
-            )
+            query = f"SELECT epoch, lsn, ?1, body {AFTER} ORDER BY place LIMIT ?3"
             found: Any = self._source.execute(query, (origin, lsn, RECORDS)).fetchall()
             self._target.execute("BEGIN")
             self._target.executemany("INSERT INTO record VALUES (?, ?, ?, ?)", found)

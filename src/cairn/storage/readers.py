@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from sys import getsizeof
@@ -22,6 +23,7 @@ from cairn.model.errors import CairnError, LimitExceeded, QueryCanceled
 from cairn.model.unexpected import of_value
 from cairn.storage.checksums import is_damage, page_damaged
 from cairn.storage.pieces import Encode, Piece, Pieces, Row, too_many
+from cairn.storage.writer import Disk
 
 Register = Callable[[apsw.Connection], None]
 CACHE_KIB = 32_000  # pages that one connection keeps
@@ -92,6 +94,9 @@ class RowReader:
         self._is_quick = False
         self._begun = 0.0
         self.count = 0  # of quick reads
+        self._at_work: set[Disk] = set()
+        self._may_stand = False  # whether nothing can be committed meanwhile
+        self._was_read = self._stands = False  # since something was committed
 
     def _may(self, action: int, first: str | None, second: str | None, *more: str | None) -> int:
         if action == apsw.SQLITE_TRANSACTION and self._is_opening:
@@ -112,12 +117,53 @@ class RowReader:
             self._look_at_the_clock()
         self._begun = monotonic()
         self.count += 1
+        if self._may_stand and not self._stands:
+            self._stand()
         try:
             return self.connection.execute(sql, args).fetchall()
         except (apsw.InterruptError, apsw.TooBigError):
             return None
         except Exception as problem:
+            self._leave()
             raise translated(problem) from None
+
+    # --- one moment for many quick reads --------------------------------------------------------
+
+    def stand_between(self, *disks: Disk) -> None:
+        """Quick reads share one transaction as long as these do not write: nothing is committed to
+        the files that this event loop has not begun, so it sees what one of its own would see.
+        """
+        for disk in disks:
+            disk.reader = self
+        self._at_work = {disk for disk in disks if disk.is_busy}
+        self._may_stand = not self._at_work
+
+    def writing(self, disk: Disk) -> None:
+        """Before a commit, and before a checkpoint, which a reader of an older moment would end."""
+        self._at_work.add(disk)
+        self._may_stand = False
+        self._leave()
+
+    def written(self, disk: Disk) -> None:
+        self._at_work.discard(disk)
+        self._may_stand = not self._at_work
+
+    def _stand(self) -> None:
+        """From the second read on: between two commits there may be just one."""
+        if self._was_read:
+            with suppress(apsw.InterruptError):
+                self._transaction("BEGIN")
+            self._stands = self.connection.in_transaction
+        self._was_read = True
+
+    def _leave(self) -> None:
+        self._was_read = False
+        if self._stands:
+            self._stands = False
+            while self.connection.in_transaction:  # a damaged page may have ended it
+                self._begun = monotonic()  # or it might seem late
+                with suppress(apsw.InterruptError):
+                    self._transaction("COMMIT")
 
     def quick_piece(self, sql: str, args: Sequence[Any], most: int) -> Piece | None:
         """The same for rows that may be long: all of them in one piece, or None."""
@@ -202,7 +248,7 @@ class RowReader:
 
     def begin(self, check: Callable[[], None]) -> None:
         self._transaction("BEGIN")
-        self.connection.execute("SELECT 1 FROM main.vclock LIMIT 1").fetchall()
+        self.connection.execute("SELECT 1 FROM main.origin LIMIT 1").fetchall()
         check()
 
     def end(self) -> None:
@@ -218,6 +264,7 @@ class RowReader:
             self._is_opening = False
 
     def close(self) -> None:
+        self._stands = False
         self.connection.close()
 
 

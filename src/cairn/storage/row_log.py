@@ -34,22 +34,16 @@ from cairn.replication.applier import (
 )
 from cairn.storage.data_store import DataStore
 from cairn.storage.exact_changes import ExactChanges
+from cairn.storage.log_tables import AFTER, AT, OF_ORIGIN
 from cairn.storage.moving_in import NotYet, apply_part
 
-_READ = (
-    "SELECT epoch, lsn, body FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?) "
-    "AND lsn > ? ORDER BY lsn LIMIT ?"
-)
-_EPOCH = (
-    "SELECT epoch FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?) AND lsn = ?"
-)
-_NEWEST = "SELECT epoch FROM row_log WHERE origin = ? ORDER BY lsn DESC LIMIT 1"
+_READ = f"SELECT epoch, lsn, body {AFTER} ORDER BY place LIMIT ?3"
+_EPOCH = f"SELECT epoch {AT}"
+_NEWEST = f"SELECT epoch {OF_ORIGIN} ORDER BY place DESC LIMIT 1"
 _MEAN = (
-    "SELECT avg(size) FROM (SELECT length(body) AS size FROM row_log WHERE origin = "
-    "(SELECT id FROM origin WHERE uuid = ?) ORDER BY lsn DESC LIMIT 500)"
+    f"SELECT avg(size) FROM (SELECT length(body) AS size {OF_ORIGIN} ORDER BY place DESC LIMIT 500)"
 )
-_OLDEST = "SELECT min(lsn) FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?)"
-_ALL = "SELECT o.uuid, l.epoch, l.lsn, l.body FROM row_log l JOIN origin o ON l.origin = o.id"
+_OLDEST = f"SELECT lsn {OF_ORIGIN} ORDER BY place LIMIT 1"
 
 #: What SQLite or its binding says of values that do not fit; anything else is a fault of ours or
 #: of the disk, and stops the instance.
@@ -116,7 +110,7 @@ class LogReader:
 
     def oldest(self, origin: str) -> int:
         found: Any = self.connection.execute(_OLDEST, (origin,)).fetchone()
-        return found[0] or 0
+        return 0 if found is None else found[0]
 
     def close(self) -> None:
         self.connection.close()
@@ -138,9 +132,9 @@ def copied_epochs(connection: apsw.Connection) -> dict[str, tuple[int, int]]:
 def newest_epochs(connection: apsw.Connection) -> Vclock:
     """The epoch of the newest record held of each origin."""
     found = {origin: epoch for origin, (_, epoch) in copied_epochs(connection).items()}
-    known: list[Any] = connection.execute("SELECT id, uuid FROM origin").fetchall()
-    for number, origin in known:
-        row: Any = connection.execute(_NEWEST, (number,)).fetchone()
+    known: list[Any] = connection.execute("SELECT uuid FROM origin").fetchall()
+    for (origin,) in known:
+        row: Any = connection.execute(_NEWEST, (origin,)).fetchone()
         if row is not None:
             found[origin] = row[0]
     return found
@@ -288,9 +282,9 @@ class Applier:
 
     def put_aside(self, origin: str, epoch: int) -> list[Record]:
         """Note an epoch of an origin, of which some records are no history, before a full copy."""
-        query = f"{_ALL} WHERE o.uuid = ? AND l.epoch = ? ORDER BY l.lsn DESC"
+        query = f"SELECT epoch, lsn, body {OF_ORIGIN} AND epoch = ?2 ORDER BY place DESC"
         rows: list[Any] = self._store.connection.execute(query, (origin, epoch)).fetchall()
-        found = [record_of(*row) for row in rows]
+        found = [record_of(origin, *row) for row in rows]
         for record in found:
             self._store.set_aside(record)
         self._store.must_copy()

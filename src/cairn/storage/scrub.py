@@ -19,16 +19,14 @@ import msgspec
 from cairn.model.records import Kind, Vclock, decode_body, pack_rows
 from cairn.model.schema import BUCKET_COLUMN, Index, Table
 from cairn.storage.checksums import is_damage
+from cairn.storage.log_tables import AFTER
 from cairn.storage.moving_in import key_columns
 from cairn.storage.sqlite import open_reader
 
 BLOCK_ROWS = 64
 RECORDS_MAX = 10_000  # looked through for one comparison; beyond them it is tried again later
 _decode_shape = msgspec.msgpack.Decoder(tuple[Table, tuple[Index, ...]]).decode
-_AFTER = (
-    "SELECT body FROM row_log WHERE origin = (SELECT id FROM origin WHERE uuid = ?) "
-    "AND lsn > ? AND lsn <= ? ORDER BY lsn"
-)
+_AFTER = f"SELECT body {AFTER} AND lsn <= ?3 ORDER BY place LIMIT ?3 - ?2"
 
 
 class Span(msgspec.Struct, frozen=True):

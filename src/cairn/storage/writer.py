@@ -58,35 +58,51 @@ class Job:
         self.result: Any = None
 
 
+class Reader(Protocol):
+    """Told on the event loop before anything is committed to a file, and when it was."""
+
+    def writing(self, disk: Disk) -> None: ...
+
+    def written(self, disk: Disk) -> None: ...
+
+
+class NoReader:
+    def writing(self, disk: Disk) -> None:
+        return
+
+    def written(self, disk: Disk) -> None:
+        return
+
+
 class Disk(Protocol):
     """Takes jobs in order. A thread in life, a virtual disk under the simulator."""
 
     reads: Callable[[], int]
+    reader: Reader
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something may be committed that the event loop does not know of yet."""
 
     def submit(self, job: Job) -> None: ...
 
     def close(self) -> None: ...
 
 
-class Flusher(Protocol):
-    """A store that keeps something back until the group commits."""
-
-    def flush(self) -> None: ...
+class Store(Protocol):
+    """What of a file is kept in memory as well."""
 
     def failed(self) -> None: ...
 
 
 class _Nothing:
-    """A store that keeps nothing back."""
-
-    def flush(self) -> None:
-        return
+    """A store that keeps nothing in memory."""
 
     def failed(self) -> None:
         return
 
 
-def run_group(connection: apsw.Connection, jobs: list[Job], store: Flusher | None = None) -> None:
+def run_group(connection: apsw.Connection, jobs: list[Job], store: Store | None = None) -> None:
     """All jobs in one transaction; on disk when this returns, if any of them must be.
 
     Work that the log can redo (applying entries) is committed without waiting for the disk:
@@ -100,7 +116,7 @@ def run_group(connection: apsw.Connection, jobs: list[Job], store: Flusher | Non
         left = _run_once(connection, left, kept)
 
 
-def _run_once(connection: apsw.Connection, jobs: list[Job], store: Flusher) -> list[Job]:
+def _run_once(connection: apsw.Connection, jobs: list[Job], store: Store) -> list[Job]:
     """Who has to be run again: the others, when one of them has ended the transaction."""
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -109,7 +125,6 @@ def _run_once(connection: apsw.Connection, jobs: list[Job], store: Flusher) -> l
             if not connection.in_transaction:
                 store.failed()
                 return without_guilty(jobs, job)
-        store.flush()
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -134,9 +149,9 @@ class TransactionLost(Exception):
 
 
 class GroupOf:
-    """`run_group` for a store that writes some things once a group."""
+    """`run_group` for a store that is told when a group was taken back."""
 
-    def __init__(self, store: Flusher) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
 
     def __call__(self, connection: apsw.Connection, jobs: list[Job]) -> None:
@@ -166,13 +181,14 @@ class WriterThread:
         self._urgent = 0  # how many jobs at the head of the queue are urgent
         self._open: list[Job] = []  # short jobs whose transaction has begun and waits for more
         self._is_planned = False  # a turn of ours is on the loop's list
-        self._is_busy = False  # the thread has the connection
+        self.is_busy = False  # the thread has the connection
         self._is_over = False
         self._since = 0.0  # when the group that gathers began to
         self._last = 0  # size of the group before
         self._commit_s = 2 * QUICK_COMMIT_S  # what the last commits took, on average
         self._slow_until = 0.0
         self.reads: Callable[[], int] = lambda: 0  # how many the event loop has answered
+        self.reader: Reader = NoReader()
         self._read = 0
         self._patience_s = QUICK_COMMIT_S
         self._pages = 0  # of the write-ahead log
@@ -198,15 +214,16 @@ class WriterThread:
             self._urgent += 1
         else:
             self._queue.append(job)
-        if not self._is_planned and not self._is_busy:
+        if not self._is_planned and not self.is_busy:
             self._begin_gathering()
 
     def close(self) -> None:
         """Finish what is queued, then stop."""
-        if self._is_busy:
+        self.reader.writing(self)
+        if self.is_busy:
             self._work.put(None)
             self._thread.join(timeout=10)
-        self._is_busy = False
+        self.is_busy = False
         while (self._open or self._queue) and not self._is_over:
             step, jobs = self._taken()
             try:
@@ -231,7 +248,7 @@ class WriterThread:
     def _turn(self) -> None:
         """Run what may run here; give the group to the thread once it is whole."""
         self._is_planned = False
-        if self._is_busy or self._is_over:
+        if self.is_busy or self._is_over:
             return
         queue = self._queue
         try:
@@ -248,6 +265,7 @@ class WriterThread:
 
     def _end_group(self) -> None:
         step, jobs = self._taken()
+        self.reader.writing(self)
         if step == self._commit and all(job.is_look for job in jobs):
             # A COMMIT would write and sync a page, though all was taken back.
             self._connection.execute("ROLLBACK")
@@ -256,7 +274,7 @@ class WriterThread:
             step(jobs)
             self._finished(jobs)
         else:
-            self._is_busy = True
+            self.is_busy = True
             self._work.put((step, jobs))
 
     def _is_disk_quick(self) -> bool:
@@ -301,8 +319,6 @@ class WriterThread:
         if not self._open:
             return self._run_group, self._next_group()
         jobs, self._open = self._open, []
-        if self._store is not None:
-            self._store.flush()
         return self._commit, jobs
 
     def _next_group(self) -> list[Job]:
@@ -321,16 +337,18 @@ class WriterThread:
         return self._queue.popleft()
 
     def _finished(self, jobs: list[Job]) -> None:
-        self._is_busy = False
+        self.is_busy = False
+        self.reader.written(self)
         if jobs:
             self.groups += 1
             self.jobs += len(jobs)
             self._last = len(jobs)
         _deliver(jobs)
-        if self._is_log_long() and not self._is_busy and not self._open:
-            self._is_busy = True
+        if self._is_log_long() and not self.is_busy and not self._open:
+            self.is_busy = True
+            self.reader.writing(self)
             self._work.put((self._checkpoint, []))
-        elif self._queue and not self._is_busy and not self._is_planned:
+        elif self._queue and not self.is_busy and not self._is_planned:
             self._begin_gathering()
 
     def _is_log_long(self) -> bool:

@@ -126,10 +126,8 @@ class Rows:
                 applier.repeat(Packed(origin, epoch, lsn, body))
                 self.applied += 1
                 if self.applied % _COMMIT == 0:
-                    store.flush()
                     execute("COMMIT")
                     execute("BEGIN")
-            store.flush()
             execute("COMMIT")
         finally:
             reader.close()

@@ -132,9 +132,10 @@ class DataPlane:
             )
         )
 
-    def share_with(self, reads: Callable[[], int]) -> None:
+    def share_with(self, reads: Callable[[], int]) -> Disk:
         """The writer learns how many reads the event loop answers: not to be in their way."""
         self._disk.reads = reads
+        return self._disk
 
     def submit_job(self, job: Job) -> None:
         """For the hottest path, which has made its own; `arrived` is to be told afterwards."""

@@ -61,7 +61,7 @@ from cairn.storage.pieces import Piece, Row
 from cairn.storage.readers import CACHE_KIB, Cancelled, RowReader, Steps, attach, translated
 from cairn.storage.spill import remove_left
 from cairn.storage.state_machine import constraint_error
-from cairn.storage.writer import Job
+from cairn.storage.writer import Disk, Job
 
 SCAN_THREADS, SCAN_THREADS_MOST = 4, 12  # of one user, and when several ask
 SMALL_CACHE_KIB = 8_000  # of those past the first
@@ -85,6 +85,7 @@ class Execution:
         replication: Replication,
         moving: Moving,
         raft: Path,
+        raft_disk: Disk,
         register: Callable[[apsw.Connection], None],
     ) -> None:
         self._state, self.data, self._lease = state, data, lease
@@ -95,7 +96,7 @@ class Execution:
             self._data, raft, register, heavy=HEAVY_ON_ROWS, value_bytes=limits.QUICK_VALUE_BYTES
         )
         register(data.store.connection)
-        data.share_with(lambda: self.reader.count)
+        self.reader.stand_between(data.share_with(lambda: self.reader.count), raft_disk)
         self._kinds = WriteKinds(self._data, raft, register)
         self._pool = FairThreads(SCAN_THREADS, SCAN_THREADS_MOST, "scan")
         self._readers = itertools.count()

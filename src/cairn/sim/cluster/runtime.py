@@ -14,7 +14,7 @@ from cairn.net.peers import Network
 from cairn.node.runtime import uuid_from
 from cairn.sim.cluster.loop import Process, VirtualLoop
 from cairn.sim.cluster.wire import SimNetwork, Wire
-from cairn.storage.writer import MAX_GROUP, Disk, Job, run_group
+from cairn.storage.writer import MAX_GROUP, Disk, Job, NoReader, Reader, run_group
 
 CHECKPOINT = 4_000_000  # past this, SQLite itself may have synced and moved parts of the log
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -112,13 +112,14 @@ class VirtualDisk:
         self._urgent = 0
         self._writing: list[Job] = []
         self._is_written = False
-        self._is_busy = self._is_closed = False
+        self.is_busy = self._is_closed = False
         self.path = Path(connection.filename)
         self.synced = self._log_size()
         self.is_full = False  # the next group finds no space
         self._lengths = [self.synced]  # of the log, after each commit
         self.groups = self.jobs = 0
         self.reads: Callable[[], int] = lambda: 0  # of no interest here: nothing waits on the loop
+        self.reader: Reader = NoReader()
 
     def submit(self, job: Job) -> None:
         if job.is_urgent:
@@ -132,6 +133,7 @@ class VirtualDisk:
         """Finish what is queued, then stop."""
         if not self._is_closed:
             self._is_closed = True
+            self.reader.writing(self)
             while self._writing or self._queue:
                 self._writing = self._writing or self._next_group()
                 self._commit()
@@ -139,9 +141,10 @@ class VirtualDisk:
                 self._writing, self._is_written = [], False
 
     def _begin(self) -> None:
-        if self._is_busy or self._is_closed or not self._queue:
+        if self.is_busy or self._is_closed or not self._queue:
             return
-        self._is_busy = True
+        self.is_busy = True
+        self.reader.writing(self)
         self._writing, self._is_written = self._next_group(), False
         whole = self._runtime.disk_delay_s * self._runtime.chance.uniform(0.5, 2.0)
         loop = self._runtime.loop
@@ -175,12 +178,13 @@ class VirtualDisk:
         self._runtime.step(f"after a {how}")
 
     def _tell(self) -> None:
-        self._is_busy = False
+        self.is_busy = False
         if self._is_closed:
             return
         self._commit()
         if not self._runtime.process.is_alive:
             return
+        self.reader.written(self)
         jobs, self._writing = self._writing, []
         _deliver(jobs)
         self._begin()
