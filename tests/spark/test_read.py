@@ -88,18 +88,7 @@ def test_pushed_filters_leave_what_spark_itself_would_leave(
         return sorted(map(tuple, frame.collect()), key=str)
 
     for condition in CONDITIONS:
-        pushed = reading(numbers, pushdown="on").load().where(condition)
-        assert content(pushed) == content(theirs.where(condition)), condition
-
-
-def test_a_frame_may_be_used_again_with_other_filters(
-    numbers: str, reading: Callable[..., Any]
-) -> None:
-    """Spark 4.3 would keep the first filter, had we taken it: see `PushingReader`."""
-    frame = reading(numbers).load()
-    assert frame.where("id = 5").count() == 1
-    assert frame.count() == 1000
-    assert frame.where("id < 10").union(frame.where("id >= 5 AND id < 20")).count() == 25
+        assert content(ours.where(condition)) == content(theirs.where(condition)), condition
 
 
 def test_a_condition_for_the_server_is_an_option(spark: Any, dsn: str, numbers: str) -> None:
@@ -107,10 +96,9 @@ def test_a_condition_for_the_server_is_an_option(spark: Any, dsn: str, numbers: 
     assert sorted(row.id for row in frame.collect()) == [3, 57]
 
 
-def test_equality_on_the_key_asks_one_bucket_only(
+def test_splits_are_partitions_of_each_replicaset(
     numbers: str, reading: Callable[..., Any]
 ) -> None:
-    assert reading(numbers, pushdown="on").load().where("id = 5").rdd.getNumPartitions() == 1
     assert reading(numbers, splits=4).load().rdd.getNumPartitions() == 8
 
 

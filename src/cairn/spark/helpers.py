@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from cairn.spark import own_scans
+
 
 def read_table(
     spark: Any,
@@ -19,9 +21,9 @@ def read_table(
 ) -> Any:
     """A data frame of some columns and rows, both chosen by the server.
 
-    Spark's Python sources cannot prune columns, and what Spark pushes down by itself is not safe
-    in 4.3 (see `pushdown` in the reference): say here what the server shall leave out.
+    `where` is SQL of the server: it takes conditions that Spark does not push down (OR, functions).
     """
+    own_scans.install(spark)
     reader = spark.read.format("cairn").option("dsn", dsn).option("table", table)
     if columns:
         reader = reader.option("columns", ",".join(columns))

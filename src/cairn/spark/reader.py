@@ -164,9 +164,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 class PushingReader(TableReader):
     """With filter pushdown; a class of its own, because Spark looks whether it is overridden.
 
-    Only on demand: Spark 4.3 keeps what was pushed with the data frame, not with the query. A
-    frame that was filtered once and is then used without a filter, or twice in one query, would
-    silently lack rows.
+    Right only for a source that has one scan, which `own_scans` sees to.
     """
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:

@@ -7,6 +7,7 @@ import sys
 import warnings
 from typing import Any
 
+from cairn.spark import own_scans
 from cairn.spark.java import java_home
 
 SETTINGS: dict[str, str] = {
@@ -18,7 +19,7 @@ SETTINGS: dict[str, str] = {
 }
 _WHY: dict[str, str] = {
     "spark.sql.python.filterPushdown.enabled": (
-        'without it Spark refuses to read with .option("pushdown", "on")'
+        "without it Spark reads whole tables and filters them itself"
     ),
     "spark.speculation": "a write task that runs twice at once may be denied its commit",
 }
@@ -43,6 +44,7 @@ def session(
     known = SparkSession.getActiveSession()
     if known is not None:
         check(known)
+        own_scans.install(known)
         return known
     home = java_home()
     if home is not None:
@@ -56,7 +58,9 @@ def session(
         )
     for key, value in (settings or {}).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    own_scans.install(made)
+    return made
 
 
 def check(spark: Any) -> list[str]:
