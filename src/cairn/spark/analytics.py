@@ -6,7 +6,11 @@ from typing import Any
 
 import msgspec
 
+from cairn.model.errors import CairnError
 from cairn.spark import cluster
+from cairn.spark.helpers import read_table
+from cairn.spark.options import Options
+from cairn.spark.report_history import changed_keys, lasting, with_unrecorded
 from cairn.spark.skew import measure
 from cairn.spark.tables import describe
 
@@ -34,6 +38,10 @@ class Findings(msgspec.Struct):
     names: dict[str, str]  # uuid → name of instances and replicasets
     bucket_counts: dict[str, int]
     frames: dict[str, Any]
+    cluster_name: str = ""
+    links: list[dict[str, Any]] = []  # of replicas: who follows whom, how far behind it is
+    lasting: list[dict[str, Any]] = []  # operations and moves of buckets, the slowest first
+    changed_keys: dict[str, tuple[int, list[tuple[str, int]]]] = {}  # changes seen, most changed
 
 
 def analyse(spark: Any, dsn: str) -> Findings:
@@ -44,25 +52,49 @@ def analyse(spark: Any, dsn: str) -> Findings:
     topology = cluster.pool(dsn).topology
     skew, hot_keys, frames = measure(spark, dsn)
     leaders = _leaders(spark, dsn, events)
+    led = _rows(leaders.orderBy("term"))
+    told = _rows(intervals.orderBy("instance_uuid", "term", "index"))
     frames |= {
         "intervals": intervals, "masters": masters, "failovers": failovers, "moves": moves,
         "leaders": leaders,
     }  # fmt: skip
     return Findings(
         cluster=topology.cluster_uuid or "",
-        intervals=_rows(intervals.orderBy("instance_uuid", "term", "index")),
+        cluster_name=_cluster_name(dsn),
+        intervals=with_unrecorded(told, led),
         masters=_rows(masters.orderBy("replicaset_uuid", "term", "index")),
         failovers=_rows(failovers.orderBy("term", "index")),
         moves=_rows(moves.orderBy("term", "index")),
         ownership=_ownership(topology),
-        leaders=_rows(leaders.orderBy("term")),
+        leaders=led,
         skew=skew,
         table_tiers={name: describe(dsn, name).tier or "" for name in skew},
         hot_keys=hot_keys,
         names=_names(events, topology),
         bucket_counts={tier: topology.bucket_count(tier) for tier in topology.view.tiers},
         frames=frames,
+        links=_rows(read_table(spark, dsn, "_cairn_link").orderBy("instance", "upstream")),
+        lasting=lasting(dsn),
+        changed_keys=_changed(dsn, list(skew)),
     )
+
+
+def _cluster_name(dsn: str) -> str:
+    sql = "SELECT value FROM _pico_property WHERE key = 'cluster_name'"
+    found = cluster.pool(dsn).fetchrow(sql)
+    return str(found[0]) if found else ""
+
+
+def _changed(dsn: str, tables: list[str]) -> dict[str, tuple[int, list[tuple[str, int]]]]:
+    """Of the tables whose changes this user may see."""
+    found = {}
+    for name in tables:
+        try:
+            found[name] = changed_keys(Options(dsn=dsn, table=name), describe(dsn, name))
+        except CairnError as problem:
+            if problem.sqlstate not in ("42501", "PC005"):
+                raise
+    return found
 
 
 def _rows(frame: Any) -> list[dict[str, Any]]:

@@ -7,18 +7,24 @@ from html import escape
 from typing import Any
 
 from cairn.spark.analytics import Findings
+from cairn.spark.report_history import UNRECORDED
 from cairn.spark.report_plots import bars, cells, lanes, legend, segments, strip
+from cairn.spark.report_words import in_bytes, in_time, table_of
 
 _STATES = {
-    "Online": "ok", "Offline": "bad", "starting": "warn", "Expelled": "off", "Gone": "off",
+    "Online": "ok", "Offline": "bad", "starting": "warn", UNRECORDED: "gap", "Expelled": "off",
+    "Gone": "off",
 }  # fmt: skip
+_ENOUGH = 5  # rows per bucket on the average, before anything is said of skew
+_SLOWEST = 10
 _CSS = """
 :root{--paper:#fcfcfa;--ink:#24292f;--dim:#6b7280;--line:#e3e3de;--card:#f1f1ec;--ok:#4f9a6b;
---bad:#d0443e;--warn:#d9a93a;--off:#a8a8a8;--cold:244,243,238;--hot:#174e79;--empty:#eeeee8;
+--bad:#d0443e;--warn:#d9a93a;--off:#a8a8a8;--gap:#8a2f6b;--cold:244,243,238;--hot:#174e79;--empty:#eeeee8;
 --c0:#2f6f9f;--c1:#d08b2c;--c2:#5a9e6f;--c3:#9b5fa5;--c4:#b5524d;--c5:#4d8f97;--c6:#8a7a3b;
 --c7:#6b6f8a}
 @media (prefers-color-scheme:dark){:root{--paper:#16181c;--ink:#e4e6ea;--dim:#969ca8;
 --line:#31353d;--card:#22262d;--hot:#7cc0f2;--empty:#22262d;--ok:#5fb07d;--bad:#e5655f;
+--gap:#c86aa8;
 --c0:#5c9fd0;--c1:#dda24e;--c2:#74b98a;--c3:#b981c2;--c4:#cf7570;--c5:#6bb0b8;--c6:#b3a25a;
 --c7:#9296b4}}
 *{box-sizing:border-box}
@@ -35,12 +41,16 @@ fill:var(--ink)} svg text.dim{fill:var(--dim)} svg line{stroke:var(--line)}
 .card{background:var(--card);padding:.6rem 1.1rem;border-radius:6px;min-width:6.5rem}
 .card b{display:block;font-size:1.4rem} .key{display:inline-block;width:.8em;height:.8em;
 border-radius:2px;margin:0 .35em 0 .9em} .key:first-child{margin-left:0}
+svg.field{min-width:0}
+@media (max-width:40rem){body{margin:1rem auto;padding:0 .8rem} h1{font-size:1.35rem}
+svg{min-width:36rem} .cards{gap:.5rem} .card{flex:1 1 40%;padding:.5rem .8rem}
+td,th{padding-right:1rem} .long{white-space:normal;min-width:14rem}}
 """
 
 
 def page(found: Findings) -> str:
     parts = [
-        f"<h1>Cluster report</h1><p class=dim>{escape(found.cluster)} · "
+        f"<h1>{_title(found)}</h1><p class=dim>{escape(found.cluster)} · "
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC</p>",
         _cards(found),
         "<p class=dim>Rest the pointer on a bar or a cell to see its numbers.</p>",
@@ -52,15 +62,24 @@ def page(found: Findings) -> str:
         "<h2>Buckets by replicaset</h2><p class=dim>Which of the buckets each one serves now.</p>"
         + ownership(found)
         + moves(found),
+        "<h2>Lag of replicas</h2><p class=dim>How far each is behind whom it follows, now.</p>"
+        + lags(found),
+        "<h2>What took long</h2><p class=dim>Operations of the governor's queue and moves of "
+        "buckets, as far as their history is kept.</p>" + slow(found),
         *(f"<h2>Table {escape(name)}</h2>{table_skew(found, name)}" for name in found.skew),
     ]
     return (
-        "<!doctype html><html lang=en><head><meta charset=utf-8><title>Cluster report</title>"
+        "<!doctype html><html lang=en><head><meta charset=utf-8>"
+        f"<title>{_title(found)}</title>"
         '<meta name=viewport content="width=device-width,initial-scale=1">'
         f"<style>{_CSS}</style></head><body>{''.join(parts)}"
         "<p class=dim>Ordered by Raft position; times are the proposers' clocks, to the second."
         "</p></body></html>\n"
     )
+
+
+def _title(found: Findings) -> str:
+    return escape(f"Cluster {found.cluster_name}" if found.cluster_name else "Cluster report")
 
 
 def _cards(found: Findings) -> str:
@@ -113,7 +132,23 @@ def availability(found: Findings) -> str:
         drawn[row["instance_uuid"]].append((row["ts"], row["until"] or end, _STATES[word], title))
     plot = lanes([(_name(found, uuid), drawn[uuid]) for uuid in ordered], begin, end)
     words = {state: colour for state, colour in _STATES.items() if state != "Gone"}
-    return plot + legend(words) + _shares(found, end)
+    return plot + legend(words) + _unrecorded(found) + _shares(found, end)
+
+
+def _unrecorded(found: Findings) -> str:
+    gaps: dict[tuple[datetime, datetime], list[str]] = {}
+    for row in found.intervals:
+        if row["state"] == UNRECORDED:
+            gaps.setdefault((row["ts"], row["until"]), []).append(
+                _name(found, row["instance_uuid"])
+            )
+    return "".join(
+        f"<p>From {begin:%Y-%m-%d %H:%M:%S} to {until:%Y-%m-%d %H:%M:%S} there was no quorum at "
+        f"some time, and nobody recorded since when: {escape(', '.join(sorted(names)))} "
+        f"{'is' if len(names) == 1 else 'are'} counted as away for all of it, at most "
+        f"{in_time((until - begin).total_seconds())}.</p>"
+        for (begin, until), names in sorted(gaps.items())
+    )
 
 
 def _shares(found: Findings, end: datetime) -> str:
@@ -127,9 +162,9 @@ def _shares(found: Findings, end: datetime) -> str:
         online = sum(span for state, span in spans if state == "Online")
         outages = sum(state not in ("Online", "Expelled") for state in _words(mine[first:]))
         rows.append((_name(found, uuid), _share(online, total), outages,
-                     _seconds(total - online), mine[-1]["state"]))  # fmt: skip
+                     in_time(total - online), mine[-1]["state"]))  # fmt: skip
     head = ("instance", "online since it joined", "outages", "away in all", "now")
-    return _table(head, sorted(rows), (1, 2, 3))
+    return table_of(head, sorted(rows), (1, 2, 3))
 
 
 def _share(part: float, whole: float) -> str:
@@ -165,6 +200,7 @@ def masters(found: Findings) -> str:
             mine[-1] = (mine[-1][0], row["ts"], *mine[-1][2:])
         title = f"{_name(found, row['master'])} from {row['ts']:%H:%M:%S}"
         mine.append((row["ts"], end, colours[row["master"]], title, _name(found, row["master"])))
+    _end_with_their_masters(found, drawn)
     ordered = sorted(drawn, key=lambda uuid: _name(found, uuid))
     plot = lanes([(_name(found, uuid), drawn[uuid]) for uuid in ordered], begin, end)
     if not found.failovers:
@@ -174,12 +210,22 @@ def masters(found: Findings) -> str:
             _name(found, row["replicaset_uuid"]),
             f"{_name(found, row['before'])} → {_name(found, row['master'])}",
             f"{row['ts']:%Y-%m-%d %H:%M:%S}",
-            "still away" if row["seconds"] is None else _seconds(row["seconds"]),
+            "still away" if row["seconds"] is None else in_time(row["seconds"]),
             f"{row['term']}:{row['index']}",
         )
         for row in found.failovers
     ]
-    return plot + _table(("replicaset", "master", "when", "old one away", "position"), rows, (3,))
+    return plot + table_of(("replicaset", "master", "when", "old one away", "position"), rows, (3,))
+
+
+def _end_with_their_masters(found: Findings, drawn: dict[str, list[tuple[Any, ...]]]) -> None:
+    """A replicaset whose last master was expelled has none any more."""
+    last = {row["instance_uuid"]: row for row in found.intervals}
+    for row in found.masters:
+        mine, known = drawn[row["replicaset_uuid"]], last.get(row["master"])
+        is_last = mine[-1][0] == row["ts"]
+        if is_last and known is not None and known["state"] in ("Expelled", "Gone"):
+            mine[-1] = (mine[-1][0], max(known["ts"], row["ts"]), *mine[-1][2:])
 
 
 def leadership(found: Findings) -> str:
@@ -196,10 +242,10 @@ def leadership(found: Findings) -> str:
         colour = f"c{names.index(row['leader']) % 8}"
         drawn.append((max(since, begin), max(until, begin), colour, title, row["leader"]))
         span = (until - since).total_seconds()
-        rows.append((row["term"], row["leader"], f"{since:%Y-%m-%d %H:%M:%S}", _seconds(span),
+        rows.append((row["term"], row["leader"], f"{since:%Y-%m-%d %H:%M:%S}", in_time(span),
                      row["events"]))  # fmt: skip
     head = ("term", "leader", "since", "for", "topology events")
-    return lanes([("cluster", drawn)], begin, end) + _table(head, rows, (0, 3, 4))
+    return lanes([("cluster", drawn)], begin, end) + table_of(head, rows, (0, 3, 4))
 
 
 # --- where things are -----------------------------------------------------------------------------
@@ -236,9 +282,9 @@ def moves(found: Findings) -> str:
         way = (_name(found, row["from_replicaset"]), _name(found, row["to_replicaset"]))
         sums[way] = sums.get(way, 0) + size
     plot = strip([(value, f"{value:,} buckets") for value in counts], begin, end)
-    top = f"at most {max(counts):,} in {_seconds(step)}"
+    top = f"at most {max(counts):,} in {in_time(step)}"
     rows = [(source, target, f"{size:,}") for (source, target), size in sorted(sums.items())]
-    return f"<h3>Buckets moved</h3>{plot}<p class=dim>{top}</p>" + _table(
+    return f"<h3>Buckets moved</h3>{plot}<p class=dim>{top}</p>" + table_of(
         ("from", "to", "buckets"), rows, (2,)
     )
 
@@ -254,13 +300,20 @@ def table_skew(found: Findings, table: str) -> str:
     total = max(max(counts), found.bucket_counts.get(tier, 0))
     rows, size, most = sum(counts.values()), sum(sizes.values()), max(counts.values())
     mean = rows / total
-    words = (
-        f"<p>{rows:,} rows, {_bytes(size)}; {mean:,.1f} rows per bucket, the fullest has {most:,} "
-        f"({most / mean:,.1f}× the mean), {total - len(counts):,} of {total:,} are empty.</p>"
-        "<p class=dim>One cell for each bucket: the more rows, the deeper its colour.</p>"
+    words = f"<p>{rows:,} rows, {in_bytes(size)}"
+    if mean < _ENOUGH:
+        words += f": too few for {total:,} buckets to say whether they lie evenly.</p>"
+        return words + _hot(found, table, rows) + _changes(found, table)
+    by_chance = mean + 4 * mean**0.5  # what the fullest of some thousand buckets comes to
+    judged = "as chance has it" if most <= by_chance else f"by chance at most {by_chance:,.0f}"
+    words += (
+        f"; {mean:,.1f} rows per bucket, the fullest has {most:,} "
+        f"({most / mean:,.1f}× the mean, {judged}), {total - len(counts):,} of {total:,} are "
+        "empty.</p><p class=dim>One cell for each bucket: the more rows, the deeper its colour.</p>"
     )
     plot = cells([counts.get(bucket, 0) for bucket in range(1, total + 1)], most)
-    return words + plot + _by_owner(found, tier, counts, sizes) + _hot(found, table, rows)
+    owners = _by_owner(found, tier, counts, sizes)
+    return words + plot + owners + _hot(found, table, rows) + _changes(found, table)
 
 
 def _by_owner(found: Findings, tier: str, counts: dict[int, int], sizes: dict[int, int]) -> str:
@@ -274,10 +327,10 @@ def _by_owner(found: Findings, tier: str, counts: dict[int, int], sizes: dict[in
             mine[1] += sizes.get(bucket, 0)
     total = sum(rows for rows, _ in sums.values()) or 1
     rows = [
-        (_name(found, uuid), f"{rows:,}", f"{100 * rows / total:.1f} %", _bytes(size))
+        (_name(found, uuid), f"{rows:,}", f"{100 * rows / total:.1f} %", in_bytes(size))
         for uuid, (rows, size) in sorted(sums.items(), key=lambda item: _name(found, item[0]))
     ]
-    return _table(("replicaset", "rows", "share", "size"), rows, (1, 2, 3))
+    return table_of(("replicaset", "rows", "share", "size"), rows, (1, 2, 3))
 
 
 def _hot(found: Findings, table: str, total: int) -> str:
@@ -289,33 +342,44 @@ def _hot(found: Findings, table: str, total: int) -> str:
     )
 
 
-# --- words ----------------------------------------------------------------------------------------
-
-
-def _seconds(value: float) -> str:
-    if value < 120:
-        return f"{value:.0f} s"
-    if value < 7200:
-        return f"{value / 60:.0f} min"
-    return f"{value / 3600:.1f} h" if value < 48 * 3600 else f"{value / 86400:.1f} days"
-
-
-def _bytes(value: float) -> str:
-    for unit in ("B", "KB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[Any, ...]], numbers: tuple[int, ...]) -> str:
-    def cell(tag: str, at: int, value: Any) -> str:
-        mark = " class=n" if at in numbers else ""
-        return f"<{tag}{mark}>{escape(str(value))}</{tag}>"
-
-    top = "".join(cell("th", at, word) for at, word in enumerate(head))
-    body = "".join(
-        "<tr>" + "".join(cell("td", at, value) for at, value in enumerate(row)) + "</tr>"
-        for row in rows
+def _changes(found: Findings, table: str) -> str:
+    """Keys that are written again and again, from the row log."""
+    seen, keys = found.changed_keys.get(table, (0, []))
+    if not seen:
+        return ""
+    if not keys:
+        return f"<p class=dim>None of the last {seen:,} changes was of the same row.</p>"
+    return f"<h3>Most changed rows, of the last {seen:,} changes</h3>" + bars(
+        [(key, count, f"{count:,} changes, {100 * count / seen:.1f} %") for key, count in keys]
     )
-    return f"<div class=wide><table><tr>{top}</tr>{body}</table></div>"
+
+
+# --- what is slow ---------------------------------------------------------------------------------
+
+
+def lags(found: Findings) -> str:
+    if not found.links:
+        return "<p class=dim>No instance follows another: there are no replicas.</p>"
+    rows = [
+        (
+            row["instance"], row["upstream"], row["state"], f"{row['lag_rows']:,}",
+            "—" if row["lag_s"] is None else in_time(row["lag_s"]), row["problem"] or "",
+        )
+        for row in found.links
+    ]  # fmt: skip
+    return table_of(
+        ("replica", "follows", "state", "records behind", "for", "problem"), rows, (3, 4)
+    )
+
+
+def slow(found: Findings) -> str:
+    if not found.lasting:
+        return "<p class=dim>Nothing of that is kept.</p>"
+    rows = [
+        (
+            row["kind"], row["what"], f"{row['began']:%Y-%m-%d %H:%M:%S}",
+            "under way" if row["is_under_way"] else in_time(row["seconds"]), row["state"],
+        )
+        for row in found.lasting[:_SLOWEST]
+    ]  # fmt: skip
+    return table_of(("kind", "what", "began", "took", "ended"), rows, (3,), long=1)

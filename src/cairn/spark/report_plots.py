@@ -12,11 +12,9 @@ _SEEN = 4.0  # the least width of what held for a moment: an outage of seconds i
 Bar = Sequence[Any]  # begin, end, colour, title, and words inside if there is room
 
 
-def _svg(height: float, shapes: Sequence[str]) -> str:
-    drawn = "".join(shapes)
-    return (
-        f'<div class=wide><svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img">{drawn}</svg></div>'
-    )
+def _svg(height: float, shapes: Sequence[str], kind: str = "plot") -> str:
+    box = f'class={kind} viewBox="0 0 {_WIDTH} {height:.0f}" role="img"'
+    return f"<div class=wide><svg {box}>{''.join(shapes)}</svg></div>"
 
 
 def _rect(x: float, y: float, width: float, height: float, colour: str, title: str) -> str:
@@ -132,4 +130,4 @@ def cells(values: Sequence[int], most: int) -> str:
             f'<rect x="{at % across * size:.1f}" y="{at // across * size:.1f}" width="8" '
             f'height="8" style="{style}"><title>bucket {at + 1}: {value:,} rows</title></rect>'
         )
-    return _svg((len(values) - 1) // across * size + size, shapes)
+    return _svg((len(values) - 1) // across * size + size, shapes, "field")
