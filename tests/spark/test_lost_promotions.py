@@ -1,14 +1,16 @@
-"""A promotion that was acknowledged and then lost in a failover is made again before "done"."""
+"""What was acknowledged and then lost in a failover: staged writes notice, and are whole or not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 
+from cairn.model.errors import CairnError
 from cairn.spark import cluster as pools
 from cairn.spark import staging, tables
 from cairn.spark.splitting import Splitter, to_stream
@@ -53,13 +55,15 @@ def vclock(node: Node) -> dict[str, int]:
         connection.close()
 
 
-def staged(dsn: str, write_id: str) -> staging.Manifest:
+def staged(dsn: str, write_id: str, before: Callable[[], None] = lambda: None) -> staging.Manifest:
+    """`before` comes when only the master is asked any more: who stands still keeps nobody up."""
     info = tables.describe(dsn, "t")
     assert info.tier is not None
     owners = pools.owners(dsn, info.tier)
     slots = staging.slots(owners, info)
     task = staging.Task(dsn, write_id, 0)
     batch = pa.record_batch({"id": pa.array(range(ROWS), pa.int64())})
+    before()
     chunks = [
         task.keep(slots[at], to_stream(piece, "zstd"), piece.num_rows)
         for at, piece in Splitter(info, owners).chunks(batch, staging.CHUNK_ROWS)
@@ -95,3 +99,52 @@ def test_rows_whose_promotion_was_lost_in_a_failover_are_there_when_it_is_done(
     found = eventually(lambda: other.sql("SELECT count(*) FROM t"), "an answer")
     assert found == [(ROWS,)]
     assert other.sql(f"SELECT state FROM {staging.COMMIT}") == [("done",)]
+
+
+def lose_what_the_replica_has_not(master: Node, replica: Node) -> None:
+    """The replica, which stood still, becomes the master."""
+    master.kill()
+    replica.resume()
+
+
+def test_a_write_whose_chunks_were_lost_in_a_failover_is_refused_whole(cluster: Cluster) -> None:
+    dsn = dsn_of(cluster)
+    master, replica = owner_and_replica(cluster)
+    other = next(node for node in cluster.nodes.values() if node not in (master, replica))
+    master.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    master.sql("INSERT INTO t VALUES (1000000)")
+    staging.create(dsn)
+    eventually(lambda: vclock(replica) == vclock(master), "the row at the replica")
+    manifest = staged(dsn, "w", replica.pause)
+    lose_what_the_replica_has_not(master, replica)
+    with pytest.raises(CairnError, match="chunk"):
+        staging.commit(dsn, "w", manifest)
+    assert other.sql("SELECT id FROM t") == [(1000000,)]
+    assert other.sql(f"SELECT count(*) FROM {staging.COMMIT}") == [(0,)]
+
+
+def test_a_write_that_was_checked_can_be_carried_out_by_the_next_master(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its chunks are at the replicas before anything is decided, with `overwrite` too."""
+    dsn = dsn_of(cluster)
+    master, replica = owner_and_replica(cluster)
+    other = next(node for node in cluster.nodes.values() if node not in (master, replica))
+    master.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    staging.create(dsn)
+    eventually(lambda: vclock(replica) == vclock(master), "the tables at the replica")
+    check, settled = staging._check, staging._settled
+
+    def checked_and_killed(*arguments: Any) -> None:
+        check(*arguments)
+        master.kill()
+
+    def resumed_and_settled(dsn: str) -> dict[str, int]:
+        replica.resume()
+        return settled(dsn)
+
+    manifest = msgspec.structs.replace(staged(dsn, "w", replica.pause), overwrite=True)
+    monkeypatch.setattr(staging, "_check", checked_and_killed)
+    monkeypatch.setattr(staging, "_settled", resumed_and_settled)
+    staging.commit(dsn, "w", manifest)
+    assert other.sql("SELECT count(*) FROM t") == [(ROWS,)]

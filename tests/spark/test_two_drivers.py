@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from cairn.client.sync_pool import SyncPool
+from cairn.model.errors import CairnError
 from cairn.spark import cluster, staging, tables
 from cairn.spark.splitting import Splitter, to_stream
 
@@ -99,3 +100,18 @@ def test_only_the_attempt_that_the_manifest_names_is_promoted(
     staged(dsn, name, write_id, 0, "third")
     staging.commit(dsn, write_id, manifest(name, chunks))
     assert words(pool, name) == [("second", 200)]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_write_one_of_whose_chunks_is_lost_is_refused_whole(
+    dsn: str, pool: SyncPool, name: str, overwrite: bool
+) -> None:
+    """As after a failover that took acknowledged chunks along: the table is as it was."""
+    chunks = staged(dsn, name, f"{name}-lost", 0, "new")
+    kept = manifest(name, chunks, overwrite=overwrite)
+    lost = chunks[-1]
+    pool.execute(f"DELETE FROM {staging.STAGE} WHERE attempt = {lost.attempt} AND seq = {lost.seq}")
+    with pytest.raises(CairnError, match="chunk"):
+        staging.commit(dsn, f"{name}-lost", kept)
+    assert words(pool, name) == [("before", 1)]
+    assert state(pool, f"{name}-lost") is None

@@ -43,7 +43,8 @@ fill:var(--ink)} svg text.dim{fill:var(--dim)} svg line{stroke:var(--line)}
 border-radius:2px;margin:0 .35em 0 .9em} .key:first-child{margin-left:0}
 svg.field{min-width:0}
 @media (max-width:40rem){body{margin:1rem auto;padding:0 .8rem} h1{font-size:1.35rem}
-svg{min-width:36rem} .cards{gap:.5rem} .card{flex:1 1 40%;padding:.5rem .8rem}
+svg{min-width:36rem} svg text{font-size:17px}
+.cards{gap:.5rem} .card{flex:1 1 40%;padding:.5rem .8rem}
 td,th{padding-right:1rem} .long{white-space:normal;min-width:14rem}}
 """
 

@@ -151,6 +151,7 @@ class Task:
 def commit(dsn: str, write_id: str, manifest: Manifest) -> None:
     """Check, decide, then carry out. Repeating it changes nothing."""
     pool = cluster.pool(dsn)
+    _settled(dsn)  # what is checked and decided can be carried out by the next master too
     try:
         _check(dsn, write_id, manifest)
     except CairnError:
@@ -161,17 +162,16 @@ def commit(dsn: str, write_id: str, manifest: Manifest) -> None:
         manifest = _as_of_now(dsn, manifest)
     text = msgspec.json.encode(manifest).decode()
     is_resumed = False
+    row = (write_id, state, text, _now())
+    decide = f"INSERT INTO {COMMIT} VALUES ($1, $2, $3, $4)"
     try:
-        pool.run(
-            f"INSERT INTO {COMMIT} VALUES ($1, $2, $3, $4)",
-            (write_id, state, text, _now()),
-        )
+        cluster.persistently(dsn, lambda _: pool.run(decide, row))
     except CairnError as problem:
         if problem.sqlstate != _UNIQUE:
             raise
-        row = pool.fetchrow(_DECIDED, write_id)
-        assert row is not None
-        state, manifest = row[0], msgspec.json.decode(row[1], type=Manifest)
+        known = pool.fetchrow(_DECIDED, write_id)  # another driver's, or this one's own
+        assert known is not None
+        state, manifest = known[0], msgspec.json.decode(known[1], type=Manifest)
         is_resumed = True
     if state != "done":
         _finish(dsn, write_id, state, manifest, is_resumed)
