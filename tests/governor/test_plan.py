@@ -24,7 +24,7 @@ from cairn.governor.plan import plan
 from cairn.governor.rules.leaving import put_replicaset, spare_damaged_master
 from cairn.governor.rules.voters import wanted_voters
 from cairn.governor.view import ClusterView
-from cairn.model.topology import Grade, State
+from cairn.model.topology import Grade, State, Tier
 from tests.governor.builders import World, instance, replicaset, view_of
 
 NEW = State(Grade.OFFLINE, 0)
@@ -112,6 +112,41 @@ def test_a_damaged_master_hands_over_to_a_replica_that_is_not_damaged() -> None:
     assert action.say == "r1: i3 shall replace i1: it has damaged rows"
     nobody = msgspec.structs.replace(view, damaged=frozenset({"i1", "i2", "i3"}))
     assert list(spare_damaged_master(nobody)) == []
+
+
+def damaged_master(mode: str, wished: str, named: str = "i1", *, tried: bool = True) -> ClusterView:
+    view = view_of(
+        instance("i9", 1, replicaset="r9"),
+        *(instance(name, number) for number, name in enumerate(("i1", "i2", "i3"), 2)),
+        sets=(replicaset("r1", named, ("i1", "i2", "i3"), target_master_name=wished),),
+        voters={1, 2, 3},
+    )
+    tiers = {"default": Tier("default", 1, is_default=True, replication_mode=mode)}
+    return msgspec.structs.replace(
+        view,
+        cluster=msgspec.structs.replace(view.cluster, tiers=tiers),
+        damaged=frozenset({"i1"}),
+        waiting=frozenset({("transfer replication leader", "r1")} if tried else ()),
+    )
+
+
+def test_a_damaged_master_of_which_nobody_gets_all_rows_stays_in_async_mode() -> None:
+    """To name another one would lose rows that can be read. It is tried again later."""
+    action = plan(damaged_master("async", "i2"))
+    assert isinstance(action, Propose)
+    assert action.ops == (put_replicaset(replicaset("r1", "i1", ("i1", "i2", "i3"))),)
+    assert list(spare_damaged_master(damaged_master("async", "i1"))) == []
+    assert list(spare_damaged_master(damaged_master("async", "i1", tried=False))) != []
+
+
+def test_a_damaged_master_is_not_named_again_where_a_majority_is_whole() -> None:
+    """In sync mode the others have all that was acknowledged."""
+    deposing = plan(damaged_master("sync", "i2"))
+    assert isinstance(deposing, Propose)
+    assert deposing.step == "depose master"
+    naming = plan(damaged_master("sync", "i2", named=""))
+    assert isinstance(naming, SealAndName)
+    assert (naming.members, naming.needed) == (("i2", "i3"), 2)
 
 
 def test_a_demoted_master_that_answers_is_asked_for_its_last_row() -> None:

@@ -28,6 +28,7 @@ from cairn.model.topology import (
     deposed,
 )
 
+_TRANSFER = "transfer replication leader"
 _INSTANCES = system.PICO_INSTANCE
 _REPLICASETS = system.PICO_REPLICASET
 
@@ -108,6 +109,8 @@ def spare_damaged_master(view: ClusterView) -> Iterator[Action]:
         master = replicaset.current_master_name
         if master not in view.damaged or replicaset.target_master_name != master:
             continue
+        if (_TRANSFER, replicaset.name) in view.waiting and not _is_sync(view, replicaset):
+            continue  # a moment ago nobody else could get all of its rows
         heirs = [each for each in _heirs(view, replicaset, master) if each.name not in view.damaged]
         for heir in heirs[:1]:
             yield _wish(replicaset, heir, f"{master}: it has damaged rows")
@@ -145,16 +148,30 @@ def switch_master(view: ClusterView) -> Iterator[Action]:
             continue
         if old is not None and old.target_state_reason != "silent" and view.may_respond(old):
             yield SwitchMaster(
-                step="transfer replication leader",
+                step=_TRANSFER,
                 subject=replicaset.name,
                 replicaset=replicaset.name,
                 old=old.name,
                 heir=heir.name,
             )
-        if replicaset.current_master_name:
+        if replicaset.current_master_name in view.damaged and not _is_sync(view, replicaset):
+            yield _stay(replicaset)
+        elif replicaset.current_master_name:
             yield _depose(replicaset)
         else:
             yield from _seal(view, replicaset)
+
+
+def _stay(replicaset: Replicaset) -> Propose:
+    """The wish is taken back. To name another one would lose rows that the damaged one can read."""
+    master = replicaset.current_master_name
+    return Propose(
+        step="update target replication leader",
+        subject=replicaset.name,
+        ops=(put_replicaset(msgspec.structs.replace(replicaset, target_master_name=master)),),
+        ranges=(whole_table(_INSTANCES.id), replicaset_range(replicaset)),
+        say=f"{replicaset.name}: {master} stays master: nobody else can get all of its rows",
+    )
 
 
 def _depose(replicaset: Replicaset) -> Propose:
@@ -188,6 +205,9 @@ def _seal(view: ClusterView, replicaset: Replicaset) -> Iterator[SealAndName]:
     members = tuple(row.name for row in (*staying, *leaving))
     is_sync = _is_sync(view, replicaset)
     majority = len(replicaset.members) // 2 + 1
+    whole = tuple(name for name in members if name not in view.damaged)
+    if is_sync and len(whole) >= majority:
+        members = whole  # they have all that was acknowledged; a damaged one would be named again
     yield SealAndName(
         step="seal and name master",
         subject=replicaset.name,
