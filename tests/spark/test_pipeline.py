@@ -109,7 +109,7 @@ def test_the_report_is_one_page_with_everything_in_it(spark: Any, dsn: str, tmp_
     assert "<svg" in text and "Availability" in text and "i1" in text and "r2" in text
     assert "http" not in text.replace("http-equiv", "")
     assert "<title>Cluster demo</title>" in text
-    assert "upgrade to catalog version" in text  # of the governor's queue
+    assert "What took long" in text
     assert spark.read.parquet(str(tables / "intervals")).count() >= 2
 
 

@@ -115,3 +115,4 @@ def test_a_write_one_of_whose_chunks_is_lost_is_refused_whole(
         staging.commit(dsn, f"{name}-lost", kept)
     assert words(pool, name) == [("before", 1)]
     assert state(pool, f"{name}-lost") is None
+    pool.execute(f"DELETE FROM {staging.STAGE} WHERE write_id = $1", f"{name}-lost")

@@ -37,7 +37,7 @@ from cairn.sql import plans
 from cairn.storage.pieces import Row
 
 WRITE_S, LONG_WRITE_S = 30.0, 600.0  # of some rows by their keys, and of many
-LAST_WORD_S = 2.0  # for the verdict on a write that was told to end
+LAST_WORD_S = 0.5  # for the verdict on a write that was told to end
 KEYED_ATTEMPTS = 5
 FEW_BUCKETS = 100  # rows of no more are written in a moment
 
