@@ -117,8 +117,8 @@ MUTANTS = tuple(
         (
             *("1", "a failover that is called off is forgotten", "governor/rules/leaving.py"),
             *(
-                "        if replicaset.current_master_name:\n            yield _dep",
-                "        if False:\n            yield _dep",
+                "        elif replicaset.current_master_name:\n            yield _dep",
+                "        elif False:\n            yield _dep",
             ),
             NAMINGS + "a_failover_that_is_called_off_leaves_nobody_waiting_for_a_naming",
         ),

@@ -206,6 +206,7 @@ def test_a_text_may_limit_the_statements_after_it(cluster: Cluster) -> None:
         assert connection.execute("SET statement_timeout = 0; SELECT 1").nextset()
 
 
+@pytest.mark.slow  # whether an instance rests is seen only where nobody else uses it
 @pytest.mark.parametrize(
     "work",
     [
