@@ -150,9 +150,15 @@ class StatementCache:
     ) -> Cached | None:
         """The plan if it is known or soon made; None: ask `later`."""
         found = self.known(text, oids, user, catalog)
-        if found is None and len(text) <= QUICK_TEXT:
-            return self._keep(_understood(text, oids, user, catalog), user)
-        return found
+        return found or self.soon_made(text, oids, user, catalog)
+
+    def soon_made(
+        self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog
+    ) -> Cached | None:
+        """Of a text that is not known; None: ask `later`."""
+        if len(text) > QUICK_TEXT:
+            return None
+        return self._keep(_understood(text, oids, user, catalog), user)
 
     def by_values(self, text: bytes, user: int, catalog: Catalog) -> ByValues | None:
         """A text as one that was understood with other values, and its own values.

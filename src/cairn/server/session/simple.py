@@ -55,7 +55,7 @@ class Simple:
             found = statements.by_values(text, user, catalog)
             if found is not None:
                 return found
-            cached = statements.at_once(text, (), user, catalog)
+            cached = statements.soon_made(text, (), user, catalog)
         return None if cached is None else (cached, ())
 
     def _try_at_once(self, cached: Cached, values: Sequence[Any]) -> Outcome | None:
