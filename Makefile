@@ -64,7 +64,7 @@ check: setup
 	$(BIN)/lint-imports --no-cache
 
 test: check $(VENV)/.spark $(if $(CHROMIUM),$(VENV)/.browser)
-	$(BIN)/pytest -m "not slow" -n $(WORKERS)
+	$(BIN)/python -m tests.second_look -m "not slow" -n $(WORKERS)
 
 test-all: check $(VENV)/.spark $(VENV)/.delta $(if $(CHROMIUM),$(VENV)/.browser)
 	$(BIN)/pytest -n $(WORKERS)

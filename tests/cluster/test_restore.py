@@ -67,6 +67,8 @@ def test_a_copy_begins_a_history_of_its_own(new_cluster: Make) -> None:
     copy = copied(cluster, "copy")
     started(cluster)
     eventually(lambda: node.sql("INSERT INTO t VALUES (2)") is not None, "a write")
+    eventually(lambda: node.sql("CREATE TABLE since (k INT PRIMARY KEY)") is not None, "a table")
+    eventually(lambda: cluster["i3"].sql("SELECT k FROM since") == [], "i3 knows of it")
     stopped(cluster)
     later = copied(cluster, "later")
 

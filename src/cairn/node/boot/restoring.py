@@ -192,7 +192,8 @@ def _check_members(copies: list[Copy], without: Sequence[str], newest: Copy) -> 
 
 
 def _check_logs(copies: list[Copy], newest: Copy) -> None:
-    commit = max(copy.commit for copy in copies)
+    # What was applied was agreed on, also when the note of the commit is older.
+    commit = max(max(copy.commit, copy.applied[0]) for copy in copies)
     have = {copy.raft_id for copy in copies if copy.last >= commit}
     voters = newest.voters
     for group in (voters.voters, voters.voters_outgoing):
