@@ -20,7 +20,7 @@ from typing import Any
 
 import apsw
 
-from cairn.storage.checksums import IS_LOADED
+from cairn.storage.files.checksums import IS_LOADED
 
 ROWS, ROUNDS = 200_000, 7
 READS, WRITES, BULK = 10_000, 300, 20_000

@@ -23,16 +23,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from clients_common import head, load
 
-from cairn.client import connect, flows
+from cairn.client import connect
 from cairn.client.aio_wire import open_wire
-from cairn.client.effects import Ready
-from cairn.client.quick import Quick
+from cairn.client.logic import flows
+from cairn.client.logic.effects import Ready
+from cairn.client.logic.quick import Quick
 from cairn.client.settings import METADATA, parse_dsn
 from cairn.client.sync_pool import SyncPool
-from cairn.model.buckets import bucket_function
-from cairn.model.events import decode, encode
-from cairn.model.topology import BucketRange, BucketState, Grade, Position, State
-from cairn.model.values import ColumnType
+from cairn.model.members.events import decode, encode
+from cairn.model.members.topology import BucketRange, BucketState, Grade, Position, State
+from cairn.model.sharding.buckets import bucket_function
+from cairn.model.types.values import ColumnType
 
 SELECT = "SELECT id, v FROM t WHERE id = $1"
 
@@ -136,8 +137,8 @@ def keys_per_second() -> None:
 
 def snapshot(instances: int = 1000, buckets: int = 30_000) -> None:
     """From the bytes of a snapshot to a ready routing table."""
-    from cairn.model.cluster import Cluster
-    from cairn.model.topology import Instance, Replicaset, ReplicasetState, Tier
+    from cairn.model.members.cluster import Cluster
+    from cairn.model.members.topology import Instance, Replicaset, ReplicasetState, Tier
     from cairn.topology.routing_table import RoutingTable
     from cairn.topology.snapshot import snapshot_events
 

@@ -34,7 +34,7 @@ from clients_common import (
 )
 
 from cairn.pgwire import scram
-from cairn.pgwire.client import PgClient
+from cairn.pgwire.client.client import PgClient
 
 WORKERS = 4
 AT_ONCE = 40  # logins under way in one worker

@@ -27,7 +27,7 @@ from clients_common import PASSWORD, free_base_port, head, load, table
 from cairn.client import connect
 from cairn.client.settings import parse_dsn
 from cairn.client.sync_pool import SyncPool
-from cairn.model import system_tables as system
+from cairn.model.tables import system_tables as system
 
 CONFIG = """cluster:
   name: large

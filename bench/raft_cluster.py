@@ -46,11 +46,11 @@ def child(at: int, directory: str, ports: list[int], pipe: Connection) -> None:
 
 async def live(at: int, directory: Path, ports: list[int], pipe: Connection) -> None:
     from cairn.model.errors import CairnError
-    from cairn.model.topology import Tier
+    from cairn.model.members.topology import Tier
     from cairn.node.boot.config import InstanceConfig
     from cairn.node.boot.steps import Boot
     from cairn.node.runtime import RealRuntime
-    from cairn.storage.writer import Disk, Job, WriterThread, run_group
+    from cairn.storage.files.writer import Disk, Job, WriterThread, run_group
 
     counts = {"synced": 0, "commits": 0}
 
@@ -105,8 +105,8 @@ async def settled(instance: Any, action: Any) -> None:
 
 
 async def answer_to(question: str, argument: Any, instance: Any, counts: Any, at: int) -> Any:
-    from cairn.model import ops
-    from cairn.model.topology import Grade
+    from cairn.model.log import ops
+    from cairn.model.members.topology import Grade
 
     match question:
         case "state":
@@ -130,8 +130,8 @@ async def answer_to(question: str, argument: Any, instance: Any, counts: Any, at
 
 
 def bench_table() -> Any:
-    from cairn.model.schema import FIRST_USER_TABLE_ID, Column, Table
-    from cairn.model.values import ColumnType
+    from cairn.model.tables.schema import FIRST_USER_TABLE_ID, Column, Table
+    from cairn.model.types.values import ColumnType
 
     return Table(
         FIRST_USER_TABLE_ID,
@@ -143,10 +143,10 @@ def bench_table() -> Any:
 
 
 async def propose(instance: Any, proposers: int, seconds: float, prefix: str) -> int:
-    from cairn.model import ops
     from cairn.model.errors import CairnError
-    from cairn.model.ranges import one_key
-    from cairn.model.schema import FIRST_USER_TABLE_ID as TABLE
+    from cairn.model.log import ops
+    from cairn.model.log.ranges import one_key
+    from cairn.model.tables.schema import FIRST_USER_TABLE_ID as TABLE
 
     end = time.monotonic() + seconds
     done = 0

@@ -22,7 +22,7 @@ from typing import Any
 import psycopg
 from postgres import Postgres, free_port
 
-from cairn.pgwire.client import PgClient
+from cairn.pgwire.client.client import PgClient
 
 ROUNDS = int(os.environ.get("ROUNDS", "7"))
 IDLE = int(os.environ.get("IDLE", "10000"))

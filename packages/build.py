@@ -48,7 +48,9 @@ def client_tree(to: Path) -> None:
         copy(name, to, HOME / "packages" / "client")
     for name in CLIENT:
         copy(f"src/cairn/{name}", to)
-    (to / "src/cairn/model/bucket_columns.py").unlink()  # for scans and Spark: it needs numpy
+    (
+        to / "src/cairn/model/sharding/bucket_columns.py"
+    ).unlink()  # for scans and Spark: it needs numpy
 
 
 def build(kind: str, tree: Path, into: Path) -> Path:

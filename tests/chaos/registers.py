@@ -20,7 +20,7 @@ import psycopg
 from cairn.client import CairnError, OutcomeUnknown, SomeUnknown
 from cairn.client.settings import parse_dsn
 from cairn.client.sync_pool import SyncPool
-from cairn.sim.cluster.register_history import ROWS, Content, History, Operation
+from cairn.sim.cluster.loads.register_history import ROWS, Content, History, Operation
 from cairn.sim.linear import FOREVER
 from tests.cluster.harness import PASSWORD, Cluster, eventually
 

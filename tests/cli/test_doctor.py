@@ -15,7 +15,7 @@ from cairn.cli.doctor import directory
 from cairn.cli.doctor.certificates import good_until, judged, of_file
 from cairn.cli.doctor.cluster import surprises
 from cairn.cli.doctor.findings import BAD, GOOD, WARNING, Finding, tell
-from cairn.storage.sqlite import open_writer
+from cairn.storage.files.sqlite import open_writer
 from tests.cluster.backups import cairn
 from tests.cluster.harness import Cluster
 

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from cairn.cli.app import app
 from cairn.cli.options import finish
 from cairn.cli.talking import TalkProblem, Target
-from cairn.model.catalog import Catalog
 from cairn.model.errors import InvalidParameter
-from cairn.model.ops import Dml
-from cairn.node.statements.access import setting_ops
+from cairn.model.log.ops import Dml
+from cairn.model.tables.catalog import Catalog
+from cairn.node.statements.changes.access import setting_ops
 from cairn.sql.plans import AlterSystemPlan
 
 CAIRN = [sys.executable, "-m", "cairn.cli.main"]

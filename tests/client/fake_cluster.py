@@ -14,10 +14,9 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.buckets import bucket_of
-from cairn.model.cluster import Cluster
-from cairn.model.events import AnyEvent, Version
-from cairn.model.topology import (
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.events import AnyEvent, Version
+from cairn.model.members.topology import (
     BucketRange,
     BucketState,
     Grade,
@@ -28,7 +27,8 @@ from cairn.model.topology import (
     State,
     Tier,
 )
-from cairn.model.values import ColumnType
+from cairn.model.sharding.buckets import bucket_of
+from cairn.model.types.values import ColumnType
 from cairn.topology.changes import difference
 from cairn.topology.snapshot import heartbeat, hello, snapshot_end, snapshot_events
 

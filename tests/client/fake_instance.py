@@ -15,11 +15,11 @@ from cairn.model.errors import (
     QueryCanceled,
     StatementInvalidated,
 )
-from cairn.model.events import AnyEvent, Version, encode
-from cairn.pgwire import oids
-from cairn.pgwire import requests as ask
-from cairn.pgwire.extended import Signature, StatementBook
-from cairn.pgwire.server import PgServer
+from cairn.model.members.events import AnyEvent, Version, encode
+from cairn.pgwire.server import requests as ask
+from cairn.pgwire.server.extended import Signature, StatementBook
+from cairn.pgwire.server.server import PgServer
+from cairn.pgwire.values import oids
 
 if TYPE_CHECKING:
     from .fake_cluster import FakeCluster

@@ -8,7 +8,7 @@ import socket
 import mmh3
 import msgspec
 
-from cairn.pgwire.client import PgClient
+from cairn.pgwire.client.client import PgClient
 
 
 class SmallClient:

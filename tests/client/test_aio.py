@@ -11,7 +11,7 @@ import pytest
 
 from cairn.client import Pool, connect, parse_dsn
 from cairn.model.errors import CairnError, OutcomeUnknown, PartialWrite
-from cairn.model.topology import BucketRange, BucketState, Grade
+from cairn.model.members.topology import BucketRange, BucketState, Grade
 
 from .driving import INSERT, SELECT, pool_of, run, until
 from .fake_cluster import FakeCluster

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cairn.client import sync
-from cairn.client.hints import GRACE_S, Hints
+from cairn.client.logic.hints import GRACE_S, Hints
 from cairn.client.stats import Stats
-from cairn.model.events import decode
+from cairn.model.members.events import decode
 from cairn.topology.routing_table import RoutingTable
 
 from .driving import INSERT, SELECT, pool_of, run, until

@@ -11,12 +11,12 @@ from uuid import UUID
 
 import pytest
 
-from cairn.client.bulk import split_insert
-from cairn.client.metadata import Metadata, MetadataCache, read_notice
+from cairn.client.logic.bulk import split_insert
+from cairn.client.logic.metadata import Metadata, MetadataCache, read_notice
 from cairn.client.settings import parse_dsn, split_address
-from cairn.model.buckets import bucket_of
 from cairn.model.errors import InvalidParameter
-from cairn.model.values import TYPE_OF_OID
+from cairn.model.sharding.buckets import bucket_of
+from cairn.model.types.values import TYPE_OF_OID
 
 
 def test_the_driver_needs_nothing_of_the_server() -> None:

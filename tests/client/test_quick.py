@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cairn.client.quick import Quick
+from cairn.client.logic.quick import Quick
 from cairn.model.errors import CairnError
 from cairn.pgwire import messages as m
-from cairn.pgwire import oids
-from cairn.pgwire.backend import Result
-from cairn.pgwire.client import ClientPhase, PgClient
-from cairn.pgwire.client_replies import Prepared
-from cairn.pgwire.rows import row_decoder, row_encoder
+from cairn.pgwire.client.backend import Result
+from cairn.pgwire.client.client import ClientPhase, PgClient
+from cairn.pgwire.client.replies import Prepared
+from cairn.pgwire.values import oids
+from cairn.pgwire.values.rows import row_decoder, row_encoder
 
 COLUMNS: list[m.Column] = [("id", oids.INT8, 1), ("v", oids.TEXT, 1)]
 OIDS, FORMATS = [oids.INT8, oids.TEXT], [1, 1]

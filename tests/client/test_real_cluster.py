@@ -23,7 +23,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from cairn.client import connect, sync
-from cairn.client.metadata import Metadata
+from cairn.client.logic.metadata import Metadata
 from cairn.client.settings import parse_dsn
 from cairn.model.errors import CairnError
 from tests.cluster.as_peer import AsPeer

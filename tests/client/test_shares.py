@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cairn.client import sync
-from cairn.client.shares import Share, SomeUnknown, SomeWritten
+from cairn.client.logic.shares import Share, SomeUnknown, SomeWritten
 from cairn.model.errors import CairnError, OutcomeUnknown
 
 from .driving import INSERT, pool_of, run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cairn.model.topology import Grade
+from cairn.model.members.topology import Grade
 
 from .fake_cluster import FakeCluster
 from .small_client import SmallClient

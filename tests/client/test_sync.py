@@ -11,7 +11,7 @@ import pytest
 from cairn.client import sync
 from cairn.client.sync_types import translated
 from cairn.model.errors import CairnError
-from cairn.model.topology import Grade
+from cairn.model.members.topology import Grade
 
 from .fake_cluster import FakeCluster
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from cairn.cli.talking import Talk, TalkProblem, Target
-from cairn.client import aio_wire, flows, sync_wire
+from cairn.client import aio_wire, sync_wire
+from cairn.client.logic import flows
 from cairn.client.settings import parse_dsn
 from cairn.model.errors import CairnError
 from tests.pgwire.loopback import echo_server

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn.client import aio_wire, connect, flows, sync_wire
+from cairn.client import aio_wire, connect, sync_wire
+from cairn.client.logic import flows
 from cairn.client.settings import certificate_hash, parse_dsn
 from cairn.client.sync_pool import SyncPool
 from cairn.model.errors import CairnError

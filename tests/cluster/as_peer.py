@@ -7,12 +7,12 @@ import random
 import time
 import uuid
 
-from cairn.model import system_tables as system
 from cairn.model.errors import CairnError, CasRetry, NotLeader
-from cairn.model.ops import Batch, Dml, Replace, Update
-from cairn.model.ranges import Predicate
+from cairn.model.log.ops import Batch, Dml, Replace, Update
+from cairn.model.log.ranges import Predicate
 from cairn.model.rpc import CasAccepted, CasRequest, Empty, IndexResponse, StatusResponse
 from cairn.model.rpc import WaitIndexRequest as WaitIndex
+from cairn.model.tables import system_tables as system
 from cairn.moves.steps import PAUSED
 from cairn.net.handshake import Identity
 from cairn.net.peers import Peers, SocketNetwork

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 HELD, TAKER, CUT = "node/rows/backups.py", "node/steering/backup_taker.py", "replication/cut.py"
-ROWS, PAGES = "cli/copies/rows.py", "storage/page_copy.py"
+ROWS, PAGES = "cli/copies/rows.py", "storage/files/page_copy.py"
 REAL = "tests/cluster/test_backup.py::test_"
 VALUE = "tests/replication/test_cut.py::test_"
 

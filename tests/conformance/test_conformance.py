@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from cairn.client.hints import Hints
+from cairn.client.logic.hints import Hints
 from cairn.client.stats import Stats
 from cairn.model.errors import CairnError
-from cairn.model.events import decode
-from cairn.model.topology import Position
+from cairn.model.members.events import decode
+from cairn.model.members.topology import Position
 from cairn.topology.routing_table import RoutingTable
 
 CASES = sorted(Path(__file__).parent.glob("*.yaml"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from cairn.model.catalog import Catalog
+from cairn.model.tables.catalog import Catalog
 from cairn.server.catalog.functions import Functions
 from cairn.server.catalog.schema import TABLES as CATALOG_TABLES
 from cairn.server.catalog.schema import columns_of

@@ -21,10 +21,9 @@ from cairn.governor.actions import (
 from cairn.governor.plan import plan
 from cairn.governor.rules.rising import raised
 from cairn.governor.view import ClusterView
-from cairn.model import ops, rows
-from cairn.model import system_tables as system
-from cairn.model.cluster import Cluster
-from cairn.model.topology import (
+from cairn.model.log import ops
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.topology import (
     Grade,
     Instance,
     Position,
@@ -33,6 +32,8 @@ from cairn.model.topology import (
     State,
     Tier,
 )
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
 from cairn.node.steering.membership import next_target
 from cairn.topology.guard import picture_after
 

@@ -24,7 +24,7 @@ from cairn.governor.plan import plan
 from cairn.governor.rules.leaving import put_replicaset, spare_damaged_master
 from cairn.governor.rules.voters import wanted_voters
 from cairn.governor.view import ClusterView
-from cairn.model.topology import Grade, State, Tier
+from cairn.model.members.topology import Grade, State, Tier
 from tests.governor.builders import World, instance, replicaset, view_of
 
 NEW = State(Grade.OFFLINE, 0)
@@ -232,7 +232,7 @@ def test_an_idle_governor_says_for_whom_it_waits() -> None:
 
 
 def _not_ready() -> object:
-    from cairn.model.topology import ReplicasetState
+    from cairn.model.members.topology import ReplicasetState
 
     return ReplicasetState.NOT_READY
 
@@ -255,7 +255,7 @@ def test_buckets_are_shared_by_weight_without_a_rest(
 
 def test_a_new_cluster_of_four_comes_online_with_all_buckets_given_out() -> None:
     up = State(Grade.ONLINE, 1)
-    from cairn.model.topology import ReplicasetState
+    from cairn.model.members.topology import ReplicasetState
 
     sets = tuple(
         replicaset(name, master, (master,), weight=0.0, state=ReplicasetState.NOT_READY)

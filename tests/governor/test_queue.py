@@ -13,9 +13,9 @@ from cairn.governor.rules.queue import (
     run_queue,
 )
 from cairn.governor.view import ClusterView, QueuedOperation
-from cairn.model import ops
-from cairn.model import system_tables as system
-from cairn.model.schema import Sharded
+from cairn.model.log import ops
+from cairn.model.tables import system_tables as system
+from cairn.model.tables.schema import Sharded
 from tests.governor.builders import instance, view_of
 
 

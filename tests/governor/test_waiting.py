@@ -7,8 +7,8 @@ import msgspec
 from cairn.governor.actions import Idle, Propose
 from cairn.governor.plan import plan
 from cairn.governor.view import ClusterView
-from cairn.model.holders import EXPEL, EXPEL_BY_FORCE
-from cairn.model.topology import BucketRange, BucketState, Grade, Instance, State
+from cairn.model.members.holders import EXPEL, EXPEL_BY_FORCE
+from cairn.model.members.topology import BucketRange, BucketState, Grade, Instance, State
 from tests.governor.builders import World, instance, replicaset, view_of
 
 DEAD = State(Grade.OFFLINE, 1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from cairn.model.column_checks import BY_TYPE
-from cairn.model.schema import Table
-from cairn.model.system_tables import CHECKS, MEANINGS, SYSTEM_TABLES
-from cairn.model.values import ColumnType
+from cairn.model.tables.column_checks import BY_TYPE
+from cairn.model.tables.schema import Table
+from cairn.model.tables.system_tables import CHECKS, MEANINGS, SYSTEM_TABLES
+from cairn.model.types.values import ColumnType
 
 _BLOCK = re.compile(r"<!-- columns of (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.model.buckets import bucket_function, bucket_of, encode_decimal_exact, key_bytes
-from cairn.model.decimals import decode_decimal, encode_decimal
-from cairn.model.interval_text import parse_interval
-from cairn.model.intervals import decode_interval, encode_interval, length_of
-from cairn.model.values import ColumnType
+from cairn.model.sharding.buckets import bucket_function, bucket_of, encode_decimal_exact, key_bytes
+from cairn.model.types.decimals import decode_decimal, encode_decimal
+from cairn.model.types.interval_text import parse_interval
+from cairn.model.types.intervals import decode_interval, encode_interval, length_of
+from cairn.model.types.values import ColumnType
 
 VECTORS = json.loads((Path(__file__).parent / "bucket_vectors.json").read_text())["vectors"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cairn.model.dsn import Dsn, split_dsn
+from cairn.model.settings.dsn import Dsn, split_dsn
 
 
 def dsn(*hosts: str, user: str = "", password: str = "", database: str = "", **options: str) -> Dsn:

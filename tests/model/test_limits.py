@@ -5,14 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cairn.model import limits, ops
 from cairn.model.errors import LimitExceeded
+from cairn.model.log import ops
+from cairn.model.settings import limits
 from cairn.net import frames, link
 from cairn.node.consensus.proposals import check_entry_size
 from cairn.pgwire import messages
 from cairn.raft.types import Config, Entry, EntryType, Message, MsgKind
 from cairn.raft.wire import MAX_MESSAGE_BYTES, decode_message, encode_message
-from cairn.storage import data_store, readers
+from cairn.storage import readers
+from cairn.storage.data_db import data_store
 
 FULL = b"x" * limits.ENTRY_BYTES
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from cairn.model import ops
-from cairn.model import system_tables as system
 from cairn.model.errors import CairnError
-from cairn.model.schema import Table
-from cairn.model.table_checks import check_ops, mended
-from cairn.model.topology import Tier
+from cairn.model.log import ops
+from cairn.model.members.topology import Tier
+from cairn.model.tables import system_tables as system
+from cairn.model.tables.schema import Table
+from cairn.model.tables.table_checks import check_ops, mended
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.first_entries import first_entries, first_instance
 from cairn.raft.types import EntryType

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn.model.schema import Table
-from cairn.model.system_tables import SYSTEM_TABLES
+from cairn.model.tables.schema import Table
+from cairn.model.tables.system_tables import SYSTEM_TABLES
 from cairn.server.catalog.schema import LIVE, columns_of
 from tests.model.table_pages import columns_page, page_of
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from cairn.model import ops
-from cairn.model import system_tables as system
-from cairn.model.cluster import Cluster
-from cairn.model.moves import Move, MoveReport, Phase
-from cairn.model.topology import BucketRange, BucketState, Grade, Position, State, Tier
+from cairn.model.log import ops
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.moves import Move, MoveReport, Phase
+from cairn.model.members.topology import BucketRange, BucketState, Grade, Position, State, Tier
+from cairn.model.tables import system_tables as system
 from cairn.moves import steps
 from cairn.moves.decide import MovesView
 from cairn.moves.shares import Wanted

@@ -21,19 +21,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cairn.model import ops, rows
-from cairn.model import system_tables as system
-from cairn.model.cluster import Cluster
-from cairn.model.moves import END, TAKES, Move, MoveReport, Phase
-from cairn.model.ranges import Predicate
-from cairn.model.records import RowChange, RowOp
+from cairn.model.log import ops
+from cairn.model.log.ranges import Predicate
+from cairn.model.log.records import RowChange, RowOp
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.moves import END, TAKES, Move, MoveReport, Phase
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
 from cairn.moves import delta as deltas
 from cairn.moves import ranges, steps
 from cairn.moves.decide import decide
 from cairn.moves.steps import Step
 from cairn.node.rows.data_plane import fence_of
 from cairn.raft.cas import Accepted, CasLog, LogRecord, Standing
-from cairn.storage.data_store import Fence
+from cairn.storage.data_db.data_store import Fence
 from tests.moves.maps import applied as picture_after
 from tests.moves.maps import begun, cluster_of, owner_of, row, view
 

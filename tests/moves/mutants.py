@@ -6,14 +6,14 @@ message is also taken out of the model, in `tests/moves/test_model.py`.
 
 from __future__ import annotations
 
-TOPOLOGY = "model/topology.py"
+TOPOLOGY = "model/members/topology.py"
 STEPS, DECIDE, DELTA = "moves/steps.py", "moves/decide.py", "moves/delta.py"
-IN, OUT = "storage/moving_in.py", "storage/moving_out.py"
-STORE, COPY = "storage/data_store.py", "storage/full_copy.py"
+IN, OUT = "storage/data_db/moving_in.py", "storage/data_db/moving_out.py"
+STORE, COPY = "storage/data_db/data_store.py", "storage/data_db/full_copy.py"
 MOVING, EXECUTION, DISPATCH = (
     "node/rows/moves/moving.py",
-    "node/statements/execution.py",
-    "node/statements/writing.py",
+    "node/statements/owner/execution.py",
+    "node/statements/asker/writing.py",
 )
 
 AS_STEP = "tests/moves/test_steps.py::test_"
@@ -315,7 +315,11 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
         TOLD + "records_of_moves_are_told_to_nobody",
     ),
     (
-        *("stream", "moves: a target is read before its source's end", "spark/row_stream.py"),
+        *(
+            "stream",
+            "moves: a target is read before its source's end",
+            "spark/streams/row_stream.py",
+        ),
         *(
             "max(min(lsn, move.first.get(origin, 0)), mine.get(origin, 0))",
             "lsn",

@@ -11,9 +11,9 @@ import time
 import msgspec
 import pytest
 
-from cairn.model.cluster import BucketKey, Cluster
-from cairn.model.spans import merged, spliced, subtract
-from cairn.model.topology import BucketRange, BucketState, Position
+from cairn.model.members.cluster import BucketKey, Cluster
+from cairn.model.members.topology import BucketRange, BucketState, Position
+from cairn.model.sharding.spans import merged, spliced, subtract
 from cairn.moves import ranges
 from cairn.node.rows.data_plane import fence_after, fence_of
 from cairn.node.rows.routes import Routes

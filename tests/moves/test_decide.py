@@ -7,9 +7,9 @@ import random
 import msgspec
 import pytest
 
-from cairn.model.cluster import Cluster
-from cairn.model.moves import MoveReport, Phase
-from cairn.model.topology import ReplicasetState
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.moves import MoveReport, Phase
+from cairn.model.members.topology import ReplicasetState
 from cairn.moves import ranges, shares, steps
 from cairn.moves.decide import Decisions, MovesView, decide
 from tests.moves.maps import (

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from cairn.model.errors import NoMaster
-from cairn.model.moves import END
-from cairn.model.records import RowChange, RowOp, Shape
-from cairn.model.schema import FIRST_USER_TABLE_ID
+from cairn.model.log.records import RowChange, RowOp, Shape
+from cairn.model.members.moves import END
+from cairn.model.tables.schema import FIRST_USER_TABLE_ID
 from cairn.moves.delta import MoveMustRestart, MoveRefused, Progress
-from cairn.storage import moving_out
-from cairn.storage.data_store import Fence
-from cairn.storage.moving_out import MoveReader
+from cairn.storage.data_db import moving_out
+from cairn.storage.data_db.data_store import Fence
+from cairn.storage.data_db.moving_out import MoveReader
 from tests.moves.builders import MOVE, Pair, filled, wider
 from tests.replication.builders import TABLE, WIDER
 

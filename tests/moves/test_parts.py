@@ -9,10 +9,10 @@ import pytest
 
 from cairn.model.errors import CairnError, NotOwner, OutcomeUnknown, PartialWrite, PlanOutdated
 from cairn.model.rpc import WriteRequest, WriteResponse
-from cairn.model.spans import Ranges, intersection
+from cairn.model.sharding.spans import Ranges, intersection
+from cairn.node.statements.asker.reading import Reads
+from cairn.node.statements.asker.writing import _Statement
 from cairn.node.statements.context import Context
-from cairn.node.statements.reading import Reads
-from cairn.node.statements.writing import _Statement
 
 
 class Pictures(Reads):

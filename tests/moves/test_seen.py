@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console
 
 from cairn.cli.steering.rebalance import moves_table
-from cairn.model.moves import Move, MoveReport, MoveSeen, Phase
+from cairn.model.members.moves import Move, MoveReport, MoveSeen, Phase
 from cairn.moves import seen
 from cairn.moves.decide import decide
 from cairn.moves.shares import Wanted

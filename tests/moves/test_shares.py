@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cairn.model.topology import BucketRange, BucketState
+from cairn.model.members.topology import BucketRange, BucketState
 from cairn.moves import ranges, shares
 
 COUNT = 3000

@@ -7,13 +7,14 @@ import random
 import msgspec
 import pytest
 
-from cairn.model import ops, rows
-from cairn.model import system_tables as system
-from cairn.model.cluster import Cluster
-from cairn.model.moves import Move, Phase
-from cairn.model.ops import SCHEMA_RANGE, Delete, Replace
-from cairn.model.ranges import KeyRange, Predicate, key_range, one_key, whole_table
-from cairn.model.topology import BucketRange, BucketState
+from cairn.model.log import ops
+from cairn.model.log.ops import SCHEMA_RANGE, Delete, Replace
+from cairn.model.log.ranges import KeyRange, Predicate, key_range, one_key, whole_table
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.moves import Move, Phase
+from cairn.model.members.topology import BucketRange, BucketState
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
 from cairn.moves import ranges, steps
 from cairn.moves.shares import Wanted
 from cairn.moves.steps import Step

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cairn.model.errors import TimedOut
-from cairn.model.records import Kind, Record
+from cairn.model.log.records import Kind, Record
 from cairn.model.rpc import LeaseResponse
 from cairn.node.rows.leases import LeaseHolder
 from cairn.server.calls.row_changes import _told

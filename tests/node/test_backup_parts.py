@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from cairn.model.backups import ALIVE, Piece, PieceRequest
-from cairn.model.cluster import Cluster
+from cairn.model.members.cluster import Cluster
 from cairn.node.rows.backups import IDLE_S
 from cairn.node.steering.backup_taker import BackupTaker, Moment
 

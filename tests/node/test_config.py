@@ -10,7 +10,7 @@ import pytest
 
 from cairn.cli.instance import run
 from cairn.model.errors import ConfigProblem
-from cairn.model.topology import Tier
+from cairn.model.members.topology import Tier
 from cairn.node.boot.config import check_open, default_file, load
 
 CAIRN = [sys.executable, "-m", "cairn.cli.main"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cairn.node.statements.fair_threads import FairThreads
+from cairn.node.statements.owner.fair_threads import FairThreads
 
 FEW, MOST = 2, 4
 HOG, ANN, BOB, EVE = range(4)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cairn.model.topology import Grade, State
+from cairn.model.members.topology import Grade, State
 from cairn.node.steering import governor_runner
 from cairn.node.steering.governor_runner import GovernorRunner, cut_off
 from tests.governor.builders import instance, replicaset

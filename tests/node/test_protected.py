@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cairn.model import system_tables as system
 from cairn.model.errors import AccessDenied
-from cairn.model.ops import Delete, Dml, Insert, Update
-from cairn.model.schema import Table
+from cairn.model.log.ops import Delete, Dml, Insert, Update
+from cairn.model.tables import system_tables as system
+from cairn.model.tables.schema import Table
 from cairn.node.consensus.protected import check_writable
 
 BUCKET, ADDRESS = system.PICO_BUCKET, system.PICO_PEER_ADDRESS

@@ -22,9 +22,9 @@ from cairn.raft.types import (
     MsgKind,
 )
 from cairn.raft.wire import decode_message
-from cairn.storage.raft_store import RaftStore
-from cairn.storage.state_machine import StateMachine
-from cairn.storage.writer import Job, run_group
+from cairn.storage.files.writer import Job, run_group
+from cairn.storage.raft_db.raft_store import RaftStore
+from cairn.storage.raft_db.state_machine import StateMachine
 
 
 class SlowDisk:

@@ -8,7 +8,10 @@ from typing import get_args
 import msgspec
 import pytest
 
-from cairn.model.catalog import (
+from cairn.model.errors import AccessDenied
+from cairn.model.log.ops import Delete, Dml, Insert, Replace, Update
+from cairn.model.members.topology import Tier
+from cairn.model.tables.catalog import (
     ADMIN_ID,
     ALL_OBJECTS,
     FIRST_USER_ID,
@@ -20,13 +23,10 @@ from cairn.model.catalog import (
     User,
     View,
 )
-from cairn.model.errors import AccessDenied
-from cairn.model.ops import Delete, Dml, Insert, Replace, Update
-from cairn.model.schema import Column, Sharded, Table
-from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_INSTANCE, PICO_USER
-from cairn.model.topology import Tier
-from cairn.model.values import ColumnType
-from cairn.node.statements.access import (
+from cairn.model.tables.schema import Column, Sharded, Table
+from cairn.model.tables.system_tables import PICO_GOVERNOR_QUEUE, PICO_INSTANCE, PICO_USER
+from cairn.model.types.values import ColumnType
+from cairn.node.statements.changes.access import (
     access_ops,
     check_access,
     check_queued_rights,

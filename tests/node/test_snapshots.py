@@ -7,8 +7,8 @@ from pathlib import Path
 from cairn.model.rpc import SnapshotChunkRequest
 from cairn.node.consensus.snapshots import PATIENCE_TICKS, SnapshotSender
 from cairn.raft.types import ConfState
-from cairn.storage.raft_store import RaftStore
-from cairn.storage.state_machine import StateMachine
+from cairn.storage.raft_db.raft_store import RaftStore
+from cairn.storage.raft_db.state_machine import StateMachine
 
 RECEIVER = 7
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from struct import pack
 
-from cairn.pgwire.extended import Signature, StatementBook
-from cairn.pgwire.oids import INT8
-from cairn.pgwire.requests import Bind, Describe, Execute, Sync
-from cairn.pgwire.rows import row_encoder
-from cairn.pgwire.server import PgServer, Phase
+from cairn.pgwire.server.extended import Signature, StatementBook
+from cairn.pgwire.server.requests import Bind, Describe, Execute, Sync
+from cairn.pgwire.server.server import PgServer, Phase
+from cairn.pgwire.values.oids import INT8
+from cairn.pgwire.values.rows import row_encoder
 
 
 def prepared_read(key: bytes = b"12345") -> bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cairn.pgwire.client import PgClient
-from cairn.pgwire.server import PgServer
+from cairn.pgwire.client.client import PgClient
+from cairn.pgwire.server.server import PgServer
 
 from .echo import EchoSession, no_randomness
 

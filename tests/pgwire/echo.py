@@ -12,12 +12,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from cairn.model.errors import AuthenticationFailed, CairnError, SyntaxProblem
-from cairn.pgwire import oids
-from cairn.pgwire import requests as ask
 from cairn.pgwire.copy import CopyParser
 from cairn.pgwire.copy_out import copy_encoder
-from cairn.pgwire.decoders import decode_string
-from cairn.pgwire.extended import Signature, StatementBook
 from cairn.pgwire.scram import (
     MECHANISM,
     ScramServer,
@@ -25,7 +21,11 @@ from cairn.pgwire.scram import (
     fake_verifier,
     make_verifier,
 )
-from cairn.pgwire.server import PgServer
+from cairn.pgwire.server import requests as ask
+from cairn.pgwire.server.extended import Signature, StatementBook
+from cairn.pgwire.server.server import PgServer
+from cairn.pgwire.values import oids
+from cairn.pgwire.values.decoders import decode_string
 
 TYPES = {name: oid for oid, name in oids.TYPE_NAMES.items()}
 TYPES |= {oids.type_name(oid): oid for oid in oids.ARRAY_ELEMENTS}

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cairn.pgwire.server import PgServer, Phase
+from cairn.pgwire.server.server import PgServer, Phase
 
 from .echo import EchoSession
 

@@ -11,13 +11,13 @@ from struct import pack
 import pytest
 
 from cairn.model.errors import CairnError, InvalidAuthorization, LimitExceeded, ProtocolViolation
-from cairn.pgwire.backend import ServerError
-from cairn.pgwire.client import PgClient
-from cairn.pgwire.oids import INT8
-from cairn.pgwire.requests import BadMessage
+from cairn.pgwire.client.backend import ServerError
+from cairn.pgwire.client.client import PgClient
 from cairn.pgwire.scram import fake_verifier, make_verifier
-from cairn.pgwire.server import PgServer
-from cairn.pgwire.startup import parse_options
+from cairn.pgwire.server.requests import BadMessage
+from cairn.pgwire.server.server import PgServer
+from cairn.pgwire.server.startup import parse_options
+from cairn.pgwire.values.oids import INT8
 
 from .coupling import Pair
 from .echo import EchoSession, no_randomness

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.model.errors import CairnError, InvalidParameter
-from cairn.pgwire import oids
 from cairn.pgwire.copy import BadCopy, CopyParser
 from cairn.pgwire.copy_out import copy_encoder as framed_encoder
 from cairn.pgwire.copy_out import header_line
+from cairn.pgwire.values import oids
 
 from .fuzzing import CALM, message
 

@@ -14,10 +14,10 @@ from cairn.model.errors import (
     UndefinedCursor,
     UndefinedStatement,
 )
-from cairn.pgwire.extended import Signature, StatementBook
 from cairn.pgwire.messages import NO_DATA
-from cairn.pgwire.oids import INT8, TEXT
-from cairn.pgwire.requests import Bind
+from cairn.pgwire.server.extended import Signature, StatementBook
+from cairn.pgwire.server.requests import Bind
+from cairn.pgwire.values.oids import INT8, TEXT
 
 PAIR = Signature([INT8, TEXT], [("n", INT8), ("t", TEXT)])
 

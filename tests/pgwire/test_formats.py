@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.model.errors import CairnError, InvalidBinary, InvalidText, OutOfRange, Unsupported
-from cairn.model.intervals import Interval
-from cairn.pgwire import oids
-from cairn.pgwire.formats import binary_encoder, decode_param, encoder, text_encoder
-from cairn.pgwire.rows import row_decoder, row_encoder
+from cairn.model.types.intervals import Interval
+from cairn.pgwire.values import oids
+from cairn.pgwire.values.formats import binary_encoder, decode_param, encoder, text_encoder
+from cairn.pgwire.values.rows import row_decoder, row_encoder
 
 from .golden import GOLDEN
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.model.errors import CairnError
-from cairn.pgwire.client import PgClient
+from cairn.pgwire.client.client import PgClient
 
 from .echo import EchoSession, no_randomness
 from .fuzzing import CALM, message, startup, streams

@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 
 from cairn.model.errors import InvalidAuthorization, InvalidParameter, Unreachable
-from cairn.pgwire.backend import Notice, ServerError
-from cairn.pgwire.client import ClientPhase
-from cairn.pgwire.oids import INT8, TEXT
-from cairn.pgwire.server import PgServer
+from cairn.pgwire.client.backend import Notice, ServerError
+from cairn.pgwire.client.client import ClientPhase
+from cairn.pgwire.server.server import PgServer
+from cairn.pgwire.values.oids import INT8, TEXT
 
 from .coupling import Pair
 

@@ -7,8 +7,8 @@ from struct import pack
 import pytest
 
 from cairn.model.errors import CairnError, ProtocolViolation
-from cairn.pgwire import requests as ask
-from cairn.pgwire.server import PgServer, Phase
+from cairn.pgwire.server import requests as ask
+from cairn.pgwire.server.server import PgServer, Phase
 
 from .echo import EchoSession
 from .fuzzing import message, startup

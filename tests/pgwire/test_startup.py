@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.model.errors import CairnError
-from cairn.pgwire.requests import BadMessage, CancelReceived, NeedTls, StartupReceived
-from cairn.pgwire.server import PgServer, Phase
-from cairn.pgwire.startup import parse_options
+from cairn.pgwire.server.requests import BadMessage, CancelReceived, NeedTls, StartupReceived
+from cairn.pgwire.server.server import PgServer, Phase
+from cairn.pgwire.server.startup import parse_options
 
 from .fuzzing import CALM, startup
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.records import (
+from cairn.model.log.records import (
     Body,
     Kind,
     Packed,
@@ -18,11 +18,11 @@ from cairn.model.records import (
     Vclock,
     encode_body,
 )
-from cairn.model.schema import FIRST_USER_TABLE_ID, Column, Index, Sharded, Table
-from cairn.model.values import ColumnType
+from cairn.model.tables.schema import FIRST_USER_TABLE_ID, Column, Index, Sharded, Table
+from cairn.model.types.values import ColumnType
 from cairn.replication.applier import History
-from cairn.storage.data_store import DataStore, Fence
-from cairn.storage.row_log import Applier, LogReader, Taken
+from cairn.storage.data_db.data_store import DataStore, Fence
+from cairn.storage.data_db.row_log import Applier, LogReader, Taken
 
 TABLE = Table(
     id=FIRST_USER_TABLE_ID,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cairn.model.records import Vclock
+from cairn.model.log.records import Vclock
 from cairn.replication.applier import (
     CutForgotten,
     History,

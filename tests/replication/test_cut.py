@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from cairn.model.backups import Held
-from cairn.model.catalog import Catalog
-from cairn.model.cluster import Cluster
-from cairn.model.schema import Column, Sharded, Table
-from cairn.model.topology import BucketRange, BucketState, Replicaset, ReplicasetState
-from cairn.model.values import ColumnType
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.topology import BucketRange, BucketState, Replicaset, ReplicasetState
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Column, Sharded, Table
+from cairn.model.types.values import ColumnType
 from cairn.replication.cut import owners, spoilt
 
 TABLE = Table(1024, "t", (Column("k", ColumnType.INTEGER),), ("k",), Sharded(("k",), "default"), 7)

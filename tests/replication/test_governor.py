@@ -8,7 +8,7 @@ import pytest
 from cairn.governor.actions import Idle, Propose, SealAndName
 from cairn.governor.plan import plan
 from cairn.governor.view import ClusterView
-from cairn.model.topology import Grade, State
+from cairn.model.members.topology import Grade, State
 from tests.governor.builders import instance, replicaset, view_of
 
 SILENT = State(Grade.ONLINE, 1), State(Grade.OFFLINE, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cairn.model.records import Packed, Vclock
+from cairn.model.log.records import Packed, Vclock
 from cairn.replication.applier import OtherHistory
 from cairn.replication.relay import LogTooShort, Subscribe, check_history, has_news, select
 from tests.replication.builders import packed

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from cairn.model.errors import LimitExceeded
-from cairn.model.records import Kind, Operation, Packed, RowChange, RowOp, Shape
+from cairn.model.log.records import Kind, Operation, Packed, RowChange, RowOp, Shape
 from cairn.replication.applier import Damaged, LogGap, LogRefused, OtherHistory
 from cairn.replication.relay import Subscribe, check_history
-from cairn.storage import data_store
-from cairn.storage.full_copy import CopySource, CopyTarget
+from cairn.storage.data_db import data_store
+from cairn.storage.data_db.full_copy import CopySource, CopyTarget
 from tests.replication.builders import BY_B, TABLE, WIDER, Site, inserted, packed
 
 Sites = Callable[..., list[Site]]

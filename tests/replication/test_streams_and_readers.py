@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from cairn.model.errors import CairnError, InvalidParameter, MotionLimit
-from cairn.model.records import Kind
+from cairn.model.log.records import Kind
 from cairn.server.calls.row_changes import Place, _changes, _epochs, _position
 from cairn.storage import readers
 from cairn.storage.readers import RowReader

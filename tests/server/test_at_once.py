@@ -8,8 +8,8 @@ from struct import pack
 
 import pytest
 
-from cairn.model.buckets import bucket_of
-from cairn.model.values import ColumnType
+from cairn.model.sharding.buckets import bucket_of
+from cairn.model.types.values import ColumnType
 from tests.cluster.harness import Cluster
 from tests.server.raw import Raw, fields, message
 

@@ -7,8 +7,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError
+from cairn.model.tables.catalog import Catalog
 from cairn.server.calls.arguments import arguments
 from cairn.server.calls.bulk import column_names
 from cairn.server.calls.calls import CALLS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cairn.model import limits
+from cairn.model.settings import limits
 from cairn.server.scan.chunk_size import (
     LARGE_BYTES,
     LARGE_ROWS,

@@ -8,8 +8,8 @@ from decimal import Decimal
 import psycopg
 import pytest
 
-from cairn.model.buckets import bucket_of
-from cairn.model.values import ColumnType
+from cairn.model.sharding.buckets import bucket_of
+from cairn.model.types.values import ColumnType
 from cairn.server.scan.chunk_size import SMALL_ROWS
 from tests.cluster.harness import PASSWORD, Cluster
 

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from cairn.model.errors import CairnError
-from cairn.model.values import INT64_MAX, INT64_MIN, ColumnType, parse_text, to_physical
+from cairn.model.types.values import INT64_MAX, INT64_MIN, ColumnType, parse_text, to_physical
 from cairn.server.scan.copy_rows import _type_reader
 
 

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 import psycopg
 import pytest
 
-from cairn.model.auth_rules import admits, parse_rules
 from cairn.model.errors import InvalidParameter
+from cairn.model.settings.auth_rules import admits, parse_rules
 from tests.cluster.harness import Cluster, Node, eventually
 from tests.server.raw import Raw
 from tests.server.test_users import session, users

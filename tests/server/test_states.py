@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from cairn.pgwire.requests import CopyData, CopyDone, CopyFail, Request
+from cairn.pgwire.server.requests import CopyData, CopyDone, CopyFail, Request
 from cairn.server.session.states import TAKES, State
 
 COPY = {CopyData, CopyDone, CopyFail}

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from cairn.model.topology import Tier
+from cairn.model.members.topology import Tier
 from cairn.node.instance import Instance
 from cairn.node.peer_calls import handlers
-from cairn.sim.cluster.load import Load
+from cairn.sim.cluster.loads.load import Load
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.world import World
 

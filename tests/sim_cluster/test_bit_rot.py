@@ -6,9 +6,9 @@ from functools import partial
 
 from cairn.model.errors import CairnError
 from cairn.node.instance import AGAIN, Ending, Instance
+from cairn.sim.cluster.loads.registers import why_unequal
 from cairn.sim.cluster.node import SimNode
-from cairn.sim.cluster.registers import why_unequal
-from cairn.storage import checksums
+from cairn.storage.files import checksums
 from tests.sim_cluster.scenes import Triple, inside, played
 from tests.sim_cluster.test_data_rules import in_process
 from tests.sim_cluster.test_namings import equal

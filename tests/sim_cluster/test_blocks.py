@@ -10,10 +10,10 @@ import pytest
 
 from cairn.model.errors import BlockConflict, CairnError
 from cairn.model.rpc import BlockRequest, ReadRequest
-from cairn.node.statements import block_owner, open_block
+from cairn.node.statements.blocks import block_owner, open_block
 from cairn.node.statements.context import Context
-from cairn.sim.cluster.block_lists import _Texts
-from cairn.sim.cluster.load import TABLE
+from cairn.sim.cluster.loads.block_lists import _Texts
+from cairn.sim.cluster.loads.load import TABLE
 from cairn.sim.cluster.trial import BlockTrial
 from tests.sim_cluster.scenes import Triple
 

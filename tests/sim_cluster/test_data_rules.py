@@ -12,16 +12,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from cairn.model import ops, rows
 from cairn.model.errors import CairnError, NoMaster
+from cairn.model.log import ops
+from cairn.model.members.topology import Grade, Tier
 from cairn.model.rpc import LeaseRequest, ReadRequest, WriteRequest
-from cairn.model.system_tables import PICO_TIER
-from cairn.model.topology import Grade, Tier
+from cairn.model.tables import rows
+from cairn.model.tables.system_tables import PICO_TIER
 from cairn.node.instance import Instance
 from cairn.node.rows import acknowledgements, replication
 from cairn.node.rows.copies import COPY_IDLE_S, CopyRequest
 from cairn.replication.relay import Subscribe
-from cairn.sim.cluster.load import COUNT, INSERT, TABLE
+from cairn.sim.cluster.loads.load import COUNT, INSERT, TABLE
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.world import World
 from tests.sim_cluster.scenes import Triple, founded, hold, inside, played

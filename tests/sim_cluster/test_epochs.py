@@ -8,16 +8,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from cairn.model import ops, rows, topology
 from cairn.model.errors import CairnError, NoMaster
-from cairn.model.ranges import one_key
+from cairn.model.log import ops
+from cairn.model.log.ranges import one_key
+from cairn.model.members import topology
 from cairn.model.rpc import VclockResponse, WriteRequest
-from cairn.model.system_tables import PICO_REPLICASET
+from cairn.model.tables import rows
+from cairn.model.tables.system_tables import PICO_REPLICASET
 from cairn.node.rows.mesh import Mesh
 from cairn.replication.relay import Subscribe
-from cairn.sim.cluster.load import INSERT, TABLE
+from cairn.sim.cluster.loads.load import INSERT, TABLE
 from cairn.sim.cluster.node import SimNode
-from cairn.storage.row_log import COPIED_EPOCHS
+from cairn.storage.data_db.row_log import COPIED_EPOCHS
 from tests.sim_cluster.scenes import Triple, hold, inside, played
 from tests.sim_cluster.test_data_rules import READ, answer_of, in_process
 from tests.sim_cluster.test_sync_answers import follow_nobody

@@ -8,8 +8,8 @@ import random
 import msgspec
 import pytest
 
-from cairn.model import ops
-from cairn.model import system_tables as system
+from cairn.model.log import ops
+from cairn.model.tables import system_tables as system
 from cairn.raft.types import ProposalDropped
 from cairn.sim.cluster.world import World
 from tests.sim_cluster.scenes import founded, inside, world_of

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cairn.model.members.topology import Grade
 from cairn.model.rpc import Empty, ExpelRequest, JoinResponse
-from cairn.model.topology import Grade
 from cairn.node.boot.steps import Boot
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.instance import Instance
@@ -18,7 +18,7 @@ from cairn.raft.types import Entry
 from cairn.sim.cluster import runtime
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.world import World
-from cairn.storage.raft_store import RaftStore
+from cairn.storage.raft_db.raft_store import RaftStore
 from tests.sim_cluster.scenes import founded, world_of
 
 STEPS = (

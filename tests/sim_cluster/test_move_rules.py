@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from cairn.model.errors import NotOwner
-from cairn.model.moves import Move, MovePart, Phase
+from cairn.model.members.moves import Move, MovePart, Phase
 from cairn.model.rpc import ReadRequest
-from cairn.model.system_tables import CAIRN_REBALANCE
+from cairn.model.tables.system_tables import CAIRN_REBALANCE
 from cairn.moves import shares
-from cairn.sim.cluster.load import TABLE, Load
+from cairn.sim.cluster.loads.load import TABLE, Load
+from cairn.sim.cluster.loads.registers import Registers, standing, why_misplaced
 from cairn.sim.cluster.node import SimNode
-from cairn.sim.cluster.registers import Registers, standing, why_misplaced
-from cairn.storage.moving_in import write_part
+from cairn.storage.data_db.moving_in import write_part
 from tests.sim_cluster.scenes import world_of
 from tests.sim_cluster.test_data_rules import in_process
 from tests.sim_cluster.test_moves import Growing

@@ -12,17 +12,18 @@ from functools import partial
 import msgspec
 import pytest
 
-from cairn.model import ops, rows
 from cairn.model.errors import CairnError
-from cairn.model.moves import Phase
-from cairn.model.ranges import one_key
-from cairn.model.system_tables import PICO_REPLICASET
-from cairn.model.topology import Grade
+from cairn.model.log import ops
+from cairn.model.log.ranges import one_key
+from cairn.model.members.moves import Phase
+from cairn.model.members.topology import Grade
+from cairn.model.tables import rows
+from cairn.model.tables.system_tables import PICO_REPLICASET
 from cairn.moves import shares
 from cairn.node.instance import Instance
-from cairn.sim.cluster.load import Load
+from cairn.sim.cluster.loads.load import Load
+from cairn.sim.cluster.loads.registers import Registers
 from cairn.sim.cluster.node import SimNode
-from cairn.sim.cluster.registers import Registers
 from cairn.sim.cluster.world import World
 from tests.sim_cluster.scenes import founded, world_of
 from tests.sim_cluster.test_data_rules import in_process

@@ -8,16 +8,17 @@ from typing import Any
 
 import msgspec
 
-from cairn.model import ops, rows
 from cairn.model.errors import NotInPrerequisiteState
-from cairn.model.ranges import one_key
+from cairn.model.log import ops
+from cairn.model.log.ranges import one_key
+from cairn.model.members.topology import Replicaset
 from cairn.model.rpc import PromiseRequest
-from cairn.model.system_tables import PICO_REPLICASET
-from cairn.model.topology import Replicaset
+from cairn.model.tables import rows
+from cairn.model.tables.system_tables import PICO_REPLICASET
 from cairn.node.boot.steps import Boot
 from cairn.node.instance import Instance
+from cairn.sim.cluster.loads.registers import why_unequal
 from cairn.sim.cluster.node import SimNode
-from cairn.sim.cluster.registers import why_unequal
 from tests.sim_cluster.scenes import Triple, hold, inside, played
 from tests.sim_cluster.test_data_rules import in_process
 

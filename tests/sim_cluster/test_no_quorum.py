@@ -7,11 +7,11 @@ from collections.abc import Awaitable
 
 import pytest
 
-from cairn.model import ops
-from cairn.model import system_tables as system
-from cairn.model.applied import Applied
 from cairn.model.errors import NoQuorum, OutcomeUnknown
+from cairn.model.log import ops
+from cairn.model.log.applied import Applied
 from cairn.model.rpc import Empty, ExpelRequest, IndexResponse
+from cairn.model.tables import system_tables as system
 from cairn.node.consensus.raft_runner import ELECTION_TICKS, TICK_S
 from cairn.node.instance import Instance
 from tests.sim_cluster.scenes import Triple, founded, inside, played, world_of

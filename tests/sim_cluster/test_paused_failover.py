@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from cairn.model import ops
-from cairn.model import system_tables as system
-from cairn.model.topology import Grade
+from cairn.model.log import ops
+from cairn.model.members.topology import Grade
+from cairn.model.tables import system_tables as system
 from cairn.node.instance import Instance
 from tests.sim_cluster.scenes import Triple, inside, played
 

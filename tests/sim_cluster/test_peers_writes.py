@@ -6,7 +6,7 @@ import pytest
 
 from cairn.model.errors import AccessDenied
 from cairn.model.rpc import WriteRequest, WriteResponse
-from cairn.sim.cluster.load import INSERT, TABLE
+from cairn.sim.cluster.loads.load import INSERT, TABLE
 from tests.sim_cluster.scenes import Triple, inside, played
 
 NAME = TABLE.physical_name

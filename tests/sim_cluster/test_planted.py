@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cairn.model.records import Vclock
+from cairn.model.log.records import Vclock
 from cairn.model.rpc import LeaseRequest, LeaseResponse, PromiseRequest, VclockResponse
 from cairn.node.boot import first_entries
 from cairn.node.boot.steps import Boot
@@ -18,8 +18,8 @@ from cairn.node.rows.relay import Relay
 from cairn.node.steering import governor_steps
 from cairn.replication.relay import Rows, Subscribe
 from cairn.sim.cluster.checks import Violation
-from cairn.storage import row_log
-from cairn.storage.data_store import DataStore
+from cairn.storage.data_db import row_log
+from cairn.storage.data_db.data_store import DataStore
 from tests.sim_cluster.scenes import Triple, answer_anew
 
 Patch = pytest.MonkeyPatch

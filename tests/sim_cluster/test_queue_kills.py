@@ -13,16 +13,16 @@ from cairn.governor import plan as planning
 from cairn.governor.actions import Action
 from cairn.governor.rules import queue as rules
 from cairn.governor.view import ClusterView
-from cairn.model import ops
 from cairn.model.errors import CairnError, CasRetry, NotLeader
+from cairn.model.log import ops
 from cairn.model.rpc import WriteRequest, WriteResponse
-from cairn.node.statements.execution import Execution
-from cairn.node.statements.global_writes import GlobalWrites
+from cairn.node.statements.asker.global_writes import GlobalWrites
+from cairn.node.statements.owner.execution import Execution
 from cairn.node.steering import queue_runner
 from cairn.node.steering.governor_steps import Steps
 from cairn.node.steering.queue_runner import QueueRunner
-from cairn.sim.cluster.queue_kills import Blow, How, Struck, all_blows, blows, strike
-from cairn.sim.cluster.queue_scene import BATCH, FIRST_ID
+from cairn.sim.cluster.queue.queue_kills import Blow, How, Struck, all_blows, blows, strike
+from cairn.sim.cluster.queue.queue_scene import BATCH, FIRST_ID
 
 Patch = pytest.MonkeyPatch
 

@@ -8,10 +8,10 @@ import apsw
 import msgspec
 import pytest
 
-from cairn.model.records import Packed
+from cairn.model.log.records import Packed
 from cairn.replication.applier import OtherReplicaset
 from cairn.replication.relay import Rows, Subscribe
-from cairn.sim.cluster.load import TABLE
+from cairn.sim.cluster.loads.load import TABLE
 from tests.sim_cluster.scenes import Triple, answer_anew, founded, inside, played, world_of
 
 

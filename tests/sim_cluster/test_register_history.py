@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cairn.sim.cluster.register_history import Content, History, Operation
+from cairn.sim.cluster.loads.register_history import Content, History, Operation
 from cairn.sim.linear import FOREVER
 
 Told = tuple[Operation, ...]

@@ -10,9 +10,9 @@ import pytest
 
 from cairn.sim.cluster import nemesis
 from cairn.sim.cluster.trial import KINDS, Kind, Trial
-from cairn.storage.global_tables import TableDump
+from cairn.storage.raft_db.global_tables import TableDump
+from cairn.storage.raft_db.state_machine import StateMachine
 from cairn.storage.readers import RowReader
-from cairn.storage.state_machine import StateMachine
 
 
 @pytest.fixture(autouse=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from cairn.model import ops
+from cairn.model.log import ops
 from cairn.model.rpc import ReadRequest, WriteRequest
-from cairn.model.schema import Column
-from cairn.model.values import ColumnType
-from cairn.sim.cluster.load import _SCHEMA as SCHEMA
-from cairn.sim.cluster.load import COUNT, TABLE
+from cairn.model.tables.schema import Column
+from cairn.model.types.values import ColumnType
+from cairn.sim.cluster.loads.load import _SCHEMA as SCHEMA
+from cairn.sim.cluster.loads.load import COUNT, TABLE
 from cairn.sim.cluster.node import SimNode
 from tests.sim_cluster.scenes import Triple, hold, inside, played
 from tests.sim_cluster.test_data_rules import answer_of, in_process

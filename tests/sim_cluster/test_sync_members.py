@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cairn.sim.cluster.load import Load
+from cairn.sim.cluster.loads.load import Load
 from tests.sim_cluster.scenes import founded, inside, world_of
 from tests.sim_cluster.test_joining import expel
 from tests.sim_cluster.test_sync_answers import follow_nobody

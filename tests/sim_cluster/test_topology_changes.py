@@ -10,13 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from cairn.model import limits, ops, rows
-from cairn.model import system_tables as system
-from cairn.model.cluster import Cluster
 from cairn.model.errors import CairnError, CasConflict
+from cairn.model.log import ops
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.topology import Grade, State
 from cairn.model.rpc import CasRequest, ExpelRequest, ExpelResponse
-from cairn.model.topology import Grade, State
-from cairn.sim.cluster.load import Load
+from cairn.model.settings import limits
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
+from cairn.sim.cluster.loads.load import Load
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.world import World
 from tests.sim_cluster.scenes import founded, inside, world_of

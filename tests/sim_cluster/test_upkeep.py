@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from cairn.model import ops
-from cairn.model.system_tables import PICO_DB_CONFIG, PICO_PROPERTY
+from cairn.model.log import ops
+from cairn.model.tables.system_tables import PICO_DB_CONFIG, PICO_PROPERTY
 from tests.sim_cluster.scenes import Triple, inside, played
 from tests.sim_cluster.test_data_rules import in_process
 

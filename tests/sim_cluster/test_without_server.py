@@ -6,7 +6,7 @@ import pytest
 
 from cairn.model.errors import PeerRefused
 from cairn.model.rpc import ReadRequest, ReadResponse
-from cairn.model.system_tables import PICO_INSTANCE
+from cairn.model.tables.system_tables import PICO_INSTANCE
 from cairn.node.peer_calls import Right
 from tests.sim_cluster.scenes import founded, inside, world_of
 

@@ -11,10 +11,11 @@ from uuid import UUID
 import pytest
 
 from cairn.client.sync_pool import SyncPool
-from cairn.model.system_tables import GLOBAL_TABLES, LOCAL_TABLES
-from cairn.spark import cluster, global_write
+from cairn.model.tables.system_tables import GLOBAL_TABLES, LOCAL_TABLES
+from cairn.spark import cluster
 from cairn.spark.options import read_options
 from cairn.spark.tables import describe
+from cairn.spark.writes import global_write
 
 Make = Callable[[str], str]
 WHEN = datetime(2024, 2, 29, 12, 30, 15, 123456, tzinfo=UTC)
@@ -98,7 +99,7 @@ def test_what_does_not_exist_is_named(dsn: str) -> None:
 
 
 def test_an_instance_that_has_gone_since_the_plan_is_left_out(dsn: str) -> None:
-    from cairn.spark.local_read import InstancePartition, LocalReader
+    from cairn.spark.reads.local_read import InstancePartition, LocalReader
     from cairn.spark.tables import spark_schema
 
     table = describe(dsn, "_cairn_leader")

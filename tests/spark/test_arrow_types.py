@@ -7,11 +7,11 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from cairn.model.catalog import Catalog
-from cairn.model.intervals import Interval
-from cairn.model.schema import Column, Sharded, Table
-from cairn.model.topology import Tier
-from cairn.model.values import LISTS, ColumnType, to_physical
+from cairn.model.members.topology import Tier
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Column, Sharded, Table
+from cairn.model.types.intervals import Interval
+from cairn.model.types.values import LISTS, ColumnType, to_physical
 from cairn.server.scan.arrow import BatchDecoder
 from cairn.server.scan.arrow_types import BatchEncoder
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cairn.client.sync_pool import SyncPool
-from cairn.spark.staging import STAGE
+from cairn.spark.writes.staging import STAGE
 
 PLACES = 2  # Spark's own first line may be "An exception was thrown from the Python worker:"
 MISTAKES: dict[str, tuple[str, Callable[[Any, str, str], object]]] = {

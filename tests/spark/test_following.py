@@ -19,7 +19,7 @@ import pytest
 from cairn.cli.data import pipeline
 from cairn.cli.data.spark_runs import Bar
 from cairn.client.sync_pool import SyncPool
-from cairn.spark import following
+from cairn.spark.files import following
 from tests.spark.conftest import CAIRN
 
 

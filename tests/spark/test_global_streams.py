@@ -10,10 +10,10 @@ import pytest
 
 from cairn.client.sync_pool import SyncPool
 from cairn.spark import cluster
-from cairn.spark.global_stream import GlobalStream
 from cairn.spark.options import read_options
 from cairn.spark.plainly import CairnSparkError
-from cairn.spark.streams import GLOBAL_ROWS
+from cairn.spark.streams.global_stream import GlobalStream
+from cairn.spark.streams.streams import GLOBAL_ROWS
 
 Told = list[tuple[str, Any]]
 Make = Callable[..., GlobalStream]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cairn.spark.row_asking import Standing, TakenOver
-from cairn.spark.row_stream import _held_back, _told_all, _with_newcomers
+from cairn.spark.streams.row_asking import Standing, TakenOver
+from cairn.spark.streams.row_stream import _held_back, _told_all, _with_newcomers
 
 GIVEN = TakenOver("s", {"s1": 7}, {"t1": 9})
 

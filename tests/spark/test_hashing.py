@@ -14,9 +14,9 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from cairn.model.bucket_columns import bucket_ids
-from cairn.model.buckets import bucket_of
-from cairn.model.values import ColumnType
+from cairn.model.sharding.bucket_columns import bucket_ids
+from cairn.model.sharding.buckets import bucket_of
+from cairn.model.types.values import ColumnType
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "model" / "bucket_vectors.json").read_text(encoding="utf-8")

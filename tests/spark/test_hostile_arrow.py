@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError
-from cairn.model.schema import Column, Sharded, Table
-from cairn.model.topology import Tier
-from cairn.model.values import ColumnType
+from cairn.model.members.topology import Tier
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Column, Sharded, Table
+from cairn.model.types.values import ColumnType
 from cairn.server.scan import arrow_limits
 from cairn.server.scan.arrow import BatchDecoder
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cairn.client.sync_pool import SyncPool
-from cairn.spark.staging import STAGE
+from cairn.spark.writes.staging import STAGE
 from tests.cluster.harness import Cluster, eventually
 from tests.spark import real_spark
 from tests.spark.real_spark import (

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cairn.spark import lake_files
-from cairn.spark.lake import newest
-from cairn.spark.lake_files import Copy, DeltaCopy, ParquetCopy
+from cairn.spark.files import lake_files
+from cairn.spark.files.lake import newest
+from cairn.spark.files.lake_files import Copy, DeltaCopy, ParquetCopy
 
 SCHEMA = pa.schema(
     [

@@ -12,8 +12,8 @@ import pytest
 from cairn.spark import CairnSparkError
 from cairn.spark import cluster as shared
 from cairn.spark.options import read_options
-from cairn.spark.row_stream import RowStream
-from cairn.spark.streams import ROWS
+from cairn.spark.streams.row_stream import RowStream
+from cairn.spark.streams.streams import ROWS
 from tests.cluster.harness import PASSWORD, Cluster, eventually
 
 

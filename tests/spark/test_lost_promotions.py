@@ -12,9 +12,10 @@ import pytest
 
 from cairn.model.errors import CairnError
 from cairn.spark import cluster as pools
-from cairn.spark import staging, tables
-from cairn.spark.splitting import Splitter, to_stream
-from cairn.storage.sqlite import open_reader
+from cairn.spark import tables
+from cairn.spark.writes import staging
+from cairn.spark.writes.splitting import Splitter, to_stream
+from cairn.storage.files.sqlite import open_reader
 from tests.cluster.harness import PASSWORD, Cluster, Node, eventually
 
 # Slow: where the driver happens to ask the replica that stands still, it waits out its patience.

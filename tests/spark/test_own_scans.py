@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cairn.client.sync_pool import SyncPool
-from cairn.spark import own_scans
+from cairn.spark.reads import own_scans
 
 ROWS = [(i, None if i % 7 == 0 else f"s{i % 50:02d}", i / 4) for i in range(1000)]
 

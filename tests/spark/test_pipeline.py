@@ -11,7 +11,7 @@ import pytest
 from cairn.cli.data import pipeline
 from cairn.client.sync_pool import SyncPool
 from cairn.spark import cluster
-from cairn.spark.loading import blame
+from cairn.spark.files.loading import blame
 
 
 def test_a_csv_with_bad_lines_is_loaded_and_they_are_put_aside(
@@ -174,7 +174,7 @@ def test_what_goes_wrong_is_one_sentence(
 
 def test_buckets_that_get_another_owner_are_moves(spark: Any) -> None:
     """However it came about; being told again by the same owner is none."""
-    from cairn.spark.analytics import _moves
+    from cairn.spark.report.analytics import _moves
 
     told = [(1, 1, "r1"), (2, 1, "r1"), (3, 4, "r2"), (4, 1, "r2")]  # index, first bucket, owner
     events = spark.createDataFrame(

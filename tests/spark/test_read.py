@@ -11,12 +11,12 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from cairn.client import flows
+from cairn.client.logic import flows
 from cairn.client.sync_pool import SyncPool
 from cairn.model.errors import CairnError
 from cairn.spark import cluster, read_table
 from cairn.spark.options import read_options
-from cairn.spark.reader import BucketPartition, TableReader, cut
+from cairn.spark.reads.reader import BucketPartition, TableReader, cut
 from cairn.spark.tables import describe
 
 ALL = (

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cairn.client.sync_pool import SyncPool
-from cairn.spark.staging import COMMIT, STAGE
+from cairn.spark.writes.staging import COMMIT, STAGE
 from tests.cluster.harness import Cluster, eventually
 from tests.spark import real_spark
 from tests.spark.real_spark import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from cairn.spark.report_history import UNRECORDED, durations, with_unrecorded
+from cairn.spark.report.histories import UNRECORDED, durations, with_unrecorded
 from tests.spark.test_report_page import BEGIN, state
 
 

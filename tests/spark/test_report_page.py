@@ -6,9 +6,9 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cairn.spark.analytics import Findings
-from cairn.spark.report_history import UNRECORDED
-from cairn.spark.report_page import page
+from cairn.spark.report.analytics import Findings
+from cairn.spark.report.histories import UNRECORDED
+from cairn.spark.report.page import page
 
 BEGIN = datetime.now(UTC) - timedelta(days=30)
 

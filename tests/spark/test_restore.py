@@ -16,8 +16,8 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType, Tim
 from cairn.spark import CairnSparkError
 from cairn.spark import cluster as pools
 from cairn.spark.options import read_options
-from cairn.spark.row_stream import RowStream
-from cairn.spark.streams import ROWS
+from cairn.spark.streams.row_stream import RowStream
+from cairn.spark.streams.streams import ROWS
 from tests.cluster.harness import PASSWORD, Cluster, Node
 
 _TYPES = {"string": StringType, "int": IntegerType, "bigint": LongType, "timestamp": TimestampType}

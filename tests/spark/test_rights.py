@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cairn.client.sync_pool import SyncPool
-from cairn.spark.global_write import DONE
-from cairn.spark.staging import COMMIT, STAGE
+from cairn.spark.writes.global_write import DONE
+from cairn.spark.writes.staging import COMMIT, STAGE
 
 PASSWORD = "T0psecret-of-a-loader"
 

@@ -11,8 +11,8 @@ import pytest
 from cairn.client.sync_pool import SyncPool
 from cairn.spark import cluster
 from cairn.spark.options import read_options
-from cairn.spark.row_stream import RowStream
-from cairn.spark.streams import ROWS
+from cairn.spark.streams.row_stream import RowStream
+from cairn.spark.streams.streams import ROWS
 from tests.cluster.harness import eventually
 
 Run = Callable[..., list[Any]]

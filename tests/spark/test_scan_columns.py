@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 
 from cairn.model.errors import StorageDamaged
-from cairn.model.values import ColumnType
+from cairn.model.types.values import ColumnType
 from cairn.server.scan.columns import Scan, columns_of
-from cairn.storage import file_tree
-from cairn.storage.file_pages import Pages, UnknownFile
-from cairn.storage.sqlite import open_writer
+from cairn.storage.files import file_tree
+from cairn.storage.files.file_pages import Pages, UnknownFile
+from cairn.storage.files.sqlite import open_writer
 from tests.storage.rot import flip
 
 TYPES = (ColumnType.INTEGER, ColumnType.STRING, ColumnType.DOUBLE, ColumnType.UUID)
@@ -169,7 +169,7 @@ def test_a_damaged_page_is_an_error_and_never_rows(path: Path, writer: apsw.Conn
 WRITER = """
 import random, sys
 from pathlib import Path
-from cairn.storage.sqlite import open_writer
+from cairn.storage.files.sqlite import open_writer
 from tests.storage.rot import flip
 chance = random.Random(int(sys.argv[2]))
 connection = open_writer(Path(sys.argv[1]))

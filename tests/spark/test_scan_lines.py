@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from cairn.client.sync_pool import SyncPool
-from cairn.model.values import OIDS, ColumnType, from_physical, to_physical
+from cairn.model.types.values import OIDS, ColumnType, from_physical, to_physical
 from cairn.pgwire.copy_out import copy_encoder
 from cairn.server.scan.lines import LinesEncoder
 from cairn.server.scan.statement import ENOUGH, LinesAsked

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from cairn.model.rpc import RowShape
-from cairn.model.values import ColumnType
-from cairn.node.statements.encoding import rows_encoder
+from cairn.model.types.values import ColumnType
+from cairn.node.statements.owner.encoding import rows_encoder
 from cairn.server.scan.data_rows import MessagesEncoder
 from cairn.server.scan.statement import SAMPLED, Scan
 from tests.spark.test_scan_lines import ARROW, stored_value

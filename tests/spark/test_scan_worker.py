@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 
 from cairn.client.sync_pool import SyncPool
-from cairn.model.values import ColumnType
+from cairn.model.types.values import ColumnType
 from cairn.server.scan import worker as scan_worker
 from cairn.server.scan.worker import END, FAILED, HEAD, ScanRequest
 from cairn.spark import cluster
-from cairn.spark.splitting import to_stream
+from cairn.spark.writes.splitting import to_stream
 
 TYPES = (
     ColumnType.INTEGER, ColumnType.STRING, ColumnType.DOUBLE, ColumnType.BOOLEAN,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cairn.client.sync_pool import SyncPool
-from cairn.spark.staging import COMMIT, STAGE
+from cairn.spark.writes.staging import COMMIT, STAGE
 
 Run = Callable[..., None]
 

@@ -14,8 +14,8 @@ import pytest
 from cairn.client.sync_pool import SyncPool
 from cairn.spark import moment, register
 from cairn.spark.options import read_options
-from cairn.spark.reader import TableReader
-from cairn.spark.snapshot_read import SnapshotReader
+from cairn.spark.reads.reader import TableReader
+from cairn.spark.reads.snapshot_read import SnapshotReader
 from cairn.spark.tables import describe, spark_schema
 
 WHEN = datetime(2024, 2, 29, 12, 30, 15, 123456, tzinfo=UTC)

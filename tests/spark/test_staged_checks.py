@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from cairn.model.errors import UniqueViolation
-from cairn.model.schema import Column, Sharded, Table
-from cairn.model.values import ColumnType
+from cairn.model.tables.schema import Column, Sharded, Table
+from cairn.model.types.values import ColumnType
 from cairn.server.calls.staged_checks import Keys, Unique, _keys, _refuse_twins
 
 TABLE = Table(

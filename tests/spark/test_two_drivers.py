@@ -12,8 +12,9 @@ import pytest
 
 from cairn.client.sync_pool import SyncPool
 from cairn.model.errors import CairnError
-from cairn.spark import cluster, staging, tables
-from cairn.spark.splitting import Splitter, to_stream
+from cairn.spark import cluster, tables
+from cairn.spark.writes import staging
+from cairn.spark.writes.splitting import Splitter, to_stream
 
 ROWS = 600
 

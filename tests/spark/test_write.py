@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 
 from cairn.client.sync_pool import SyncPool
 from cairn.spark import bucket_id, repartition_by_owner
-from cairn.spark.staging import COMMIT, STAGE
+from cairn.spark.writes.staging import COMMIT, STAGE
 
 COLUMNS = "id INTEGER PRIMARY KEY, s TEXT, d DOUBLE"
 

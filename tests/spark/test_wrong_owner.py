@@ -19,9 +19,9 @@ from cairn.model.errors import CairnError
 from cairn.spark import cluster
 from cairn.spark.options import read_options
 from cairn.spark.plainly import CairnSparkError
-from cairn.spark.reader import TableReader
-from cairn.spark.staging import STAGE
+from cairn.spark.reads.reader import TableReader
 from cairn.spark.tables import describe, spark_schema
+from cairn.spark.writes.staging import STAGE
 from tests.cluster.as_peer import AsPeer
 from tests.cluster.harness import eventually
 from tests.spark.real_spark import _waiting

@@ -9,18 +9,19 @@ from typing import Any
 import apsw
 import msgspec
 
-from cairn.model import ops, system_tables
-from cairn.model.catalog import Catalog, User
 from cairn.model.errors import CairnError
-from cairn.model.schema import (
+from cairn.model.log import ops
+from cairn.model.members.topology import Tier
+from cairn.model.tables import system_tables
+from cairn.model.tables.catalog import Catalog, User
+from cairn.model.tables.schema import (
     FIRST_USER_TABLE_ID,
     Table,
     create_index_sql,
     create_table_sql,
     physical_column,
 )
-from cairn.model.topology import Tier
-from cairn.model.values import shown_reader, to_physical
+from cairn.model.types.values import shown_reader, to_physical
 from cairn.sql import plans
 from cairn.sql.api import Prepared, prepare
 from cairn.sql.functions.functions import register

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cairn.model.errors import CairnError
-from cairn.model.ops import (
+from cairn.model.log.ops import (
     AddColumns,
     CreateIndex,
     CreateTable,
@@ -16,8 +16,8 @@ from cairn.model.ops import (
     RenameTable,
     TruncateTable,
 )
-from cairn.model.schema import FIRST_USER_TABLE_ID, Column, Index, Sharded, Table
-from cairn.model.values import ColumnType
+from cairn.model.tables.schema import FIRST_USER_TABLE_ID, Column, Index, Sharded, Table
+from cairn.model.types.values import ColumnType
 from cairn.sql.api import prepare
 from cairn.sql.plans import DdlPlan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cairn.model.values import OIDS
+from cairn.model.types.values import OIDS
 from cairn.sql.api import prepare
 
 from .harness import Cluster

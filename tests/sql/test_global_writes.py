@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cairn.model.errors import CairnError
-from cairn.model.ops import Delete, Insert, Replace, Update
-from cairn.model.ranges import one_key, whole_table
+from cairn.model.log.ops import Delete, Insert, Replace, Update
+from cairn.model.log.ranges import one_key, whole_table
 
 from .harness import Cluster
 

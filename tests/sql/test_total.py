@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from cairn.model.decimals import encode_decimal
 from cairn.model.errors import CairnError
-from cairn.model.intervals import Interval, encode_interval
-from cairn.model.values import INT64_MAX, INT64_MIN, ColumnType, list_text
+from cairn.model.types.decimals import encode_decimal
+from cairn.model.types.intervals import Interval, encode_interval
+from cairn.model.types.values import INT64_MAX, INT64_MIN, ColumnType, list_text
 from cairn.sql.functions.function_list import PLAIN
 from cairn.sql.functions.functions import SCALARS
 

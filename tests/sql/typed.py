@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 
 from cairn.model.errors import CairnError
-from cairn.model.values import OIDS
-from cairn.pgwire.formats import text_encoder
+from cairn.model.types.values import OIDS
+from cairn.pgwire.values.formats import text_encoder
 from cairn.sql.api import prepare
 
 from .harness import Cluster

@@ -11,9 +11,9 @@ import apsw
 import pytest
 
 from cairn.model.errors import CairnError, StorageDamaged
+from cairn.storage.files.sqlite import check_file, open_writer
+from cairn.storage.files.writer import Job, WriterThread
 from cairn.storage.readers import RowReader, translated
-from cairn.storage.sqlite import check_file, open_writer
-from cairn.storage.writer import Job, WriterThread
 from tests.storage.rot import flip
 
 ROWS = 3000

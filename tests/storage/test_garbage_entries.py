@@ -13,17 +13,17 @@ import pytest
 
 from cairn.governor.plan import plan
 from cairn.governor.view import ClusterView
-from cairn.model import ops
-from cairn.model import system_tables as system
-from cairn.model.applied import Applied
-from cairn.model.topology import Grade, Position, State, Tier
+from cairn.model.log import ops
+from cairn.model.log.applied import Applied
+from cairn.model.members.topology import Grade, Position, State, Tier
+from cairn.model.tables import system_tables as system
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.first_entries import first_entries, first_instance
 from cairn.node.consensus.global_state import GlobalState
 from cairn.raft.types import Entry
-from cairn.storage.global_tables import dump_tables
-from cairn.storage.raft_store import RaftStore
-from cairn.storage.state_machine import StateMachine
+from cairn.storage.raft_db.global_tables import dump_tables
+from cairn.storage.raft_db.raft_store import RaftStore
+from cairn.storage.raft_db.state_machine import StateMachine
 
 INSTANCE = system.PICO_INSTANCE
 WORDS = ("", "i1", "r", "Online", "[]", "{}", "null", '["Onlin",1]', '{"a":{}}', "[[[", "\x00", "é")

@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from cairn.model import ops, rows
-from cairn.model import system_tables as system
 from cairn.model.errors import BehindPosition, PositionLost
-from cairn.model.schema import Column, Table
-from cairn.model.values import ColumnType
+from cairn.model.log import ops
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
+from cairn.model.tables.schema import Column, Table
+from cairn.model.types.values import ColumnType
 from cairn.raft.types import ConfState, Entry, SnapshotMeta
-from cairn.storage import global_log
-from cairn.storage.global_log import GlobalChange, reading
-from cairn.storage.global_tables import dump_tables
-from cairn.storage.raft_store import RaftStore
-from cairn.storage.state_machine import StateMachine
+from cairn.storage.raft_db import global_log
+from cairn.storage.raft_db.global_log import GlobalChange, reading
+from cairn.storage.raft_db.global_tables import dump_tables
+from cairn.storage.raft_db.raft_store import RaftStore
+from cairn.storage.raft_db.state_machine import StateMachine
 
 TABLE = Table(
     id=2000,

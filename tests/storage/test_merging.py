@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from cairn.model.errors import CairnError, MotionLimit, QueryCanceled
+from cairn.storage.files.pieces import Pieces, Row
+from cairn.storage.files.spill import remove_left
 from cairn.storage.merging import Merger
-from cairn.storage.pieces import Pieces, Row
-from cairn.storage.spill import remove_left
 
 MIB = 1024 * 1024
 COUNTING = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r)"

@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cairn.model import ops, rows
-from cairn.model import system_tables as system
 from cairn.model.errors import CairnError, StorageDamaged
-from cairn.model.schema import FIRST_USER_TABLE_ID, Column, Index, Table
-from cairn.model.values import ColumnType
+from cairn.model.log import ops
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
+from cairn.model.tables.schema import FIRST_USER_TABLE_ID, Column, Index, Table
+from cairn.model.types.values import ColumnType
 from cairn.raft.types import ConfState, Entry, HardState, Ready, SnapshotMeta
-from cairn.storage.global_tables import dump_tables
-from cairn.storage.raft_store import LogView, RaftStore
-from cairn.storage.state_machine import StateMachine
-from cairn.storage.writer import Job, run_group
+from cairn.storage.files.writer import Job, run_group
+from cairn.storage.raft_db.global_tables import dump_tables
+from cairn.storage.raft_db.raft_store import LogView, RaftStore
+from cairn.storage.raft_db.state_machine import StateMachine
 
 INTEGER = ColumnType.INTEGER
 TABLE = Table(

@@ -12,10 +12,10 @@ import apsw
 import pytest
 
 from cairn.model.errors import CairnError
-from cairn.storage import writer
+from cairn.storage.files import writer
+from cairn.storage.files.sqlite import open_writer
+from cairn.storage.files.writer import Job, WriterThread
 from cairn.storage.readers import RowReader
-from cairn.storage.sqlite import open_writer
-from cairn.storage.writer import Job, WriterThread
 
 COUNTS = {"data": "SELECT count(*) FROM rows_here", "raft": "SELECT count(*) FROM rows_there"}
 

@@ -12,9 +12,9 @@ from typing import Any
 import apsw
 import pytest
 
-from cairn.storage import writer
-from cairn.storage.sqlite import CHECKPOINT_PAGES, RESERVED, open_writer, reserve
-from cairn.storage.writer import Job, WriterThread
+from cairn.storage.files import writer
+from cairn.storage.files.sqlite import CHECKPOINT_PAGES, RESERVED, open_writer, reserve
+from cairn.storage.files.writer import Job, WriterThread
 
 Told = list[tuple[str, str]]
 

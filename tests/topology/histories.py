@@ -8,10 +8,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from cairn.model import rows
-from cairn.model import system_tables as system
-from cairn.model.cluster import Cluster
-from cairn.model.topology import (
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.topology import (
     BucketRange,
     BucketState,
     ConnectionType,
@@ -23,6 +21,8 @@ from cairn.model.topology import (
     State,
     Tier,
 )
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
 
 BUCKETS = 60
 KEYS: dict[int, Callable[[Any], Any]] = {

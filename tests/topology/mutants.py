@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 GUARD = "topology/guard.py"
-HOLDERS = "model/holders.py"
+HOLDERS = "model/members/holders.py"
 LEAVING = "governor/rules/leaving.py"
-MACHINE = "storage/state_machine.py"
+MACHINE = "storage/raft_db/state_machine.py"
 PROPOSALS = "node/consensus/proposals.py"
 WAITING = "governor/waiting.py"
 
@@ -134,7 +134,7 @@ OF_THE_TOPOLOGY: tuple[tuple[str, str, str, str, str, str], ...] = (
         *(
             "values",
             "topology: a refused entry stays in the picture of events",
-            "storage/event_log.py",
+            "storage/raft_db/event_log.py",
         ),
         *(
             "after = advanced(before, done.changes, position)",
@@ -143,7 +143,7 @@ OF_THE_TOPOLOGY: tuple[tuple[str, str, str, str, str, str], ...] = (
         GARBAGE + "what_was_refused_is_not_told_later",
     ),
     (
-        *("values", "topology: a row that is there stops the instance", "model/pictures.py"),
+        *("values", "topology: a row that is there stops the instance", "model/tables/pictures.py"),
         *("            fixed, found = mended(table, row)\n", "            raise\n"),
         GARBAGE + "a_row_that_is_there_and_cannot_be_understood_stops_nobody",
     ),

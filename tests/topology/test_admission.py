@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from cairn.model import system_tables as system
-from cairn.model.cluster import Cluster
 from cairn.model.errors import JoinRefused
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.topology import Grade, State, Tier
 from cairn.model.rpc import JoinRequest
-from cairn.model.topology import Grade, State, Tier
+from cairn.model.tables import system_tables as system
 from cairn.topology.admission import admit
 from tests.governor.builders import instance, replicaset
 

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cairn.model import rows
-from cairn.model import system_tables as system
-from cairn.model.events import Version, decode, encode
-from cairn.model.topology import BucketState, Grade, State
+from cairn.model.members.events import Version, decode, encode
+from cairn.model.members.topology import BucketState, Grade, State
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
 from cairn.topology.changes import difference, events_of
 from cairn.topology.snapshot import snapshot_events
 

@@ -7,10 +7,10 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
-from cairn.model.cluster import Cluster
 from cairn.model.errors import CairnError
-from cairn.model.system_tables import PICO_BUCKET, PICO_REPLICASET
-from cairn.model.topology import Position
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.topology import Position
+from cairn.model.tables.system_tables import PICO_BUCKET, PICO_REPLICASET
 from cairn.server import feed as feed_module
 from cairn.server.feed import Feed
 

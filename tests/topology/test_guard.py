@@ -8,12 +8,11 @@ import msgspec
 import pytest
 
 from cairn.governor.buckets import given_away
-from cairn.model import ops, rows
-from cairn.model import system_tables as system
-from cairn.model.cluster import Cluster
 from cairn.model.errors import CairnError
-from cairn.model.holders import EXPEL_BY_FORCE
-from cairn.model.topology import (
+from cairn.model.log import ops
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.holders import EXPEL_BY_FORCE
+from cairn.model.members.topology import (
     BucketRange,
     BucketState,
     Grade,
@@ -21,6 +20,8 @@ from cairn.model.topology import (
     ReplicasetState,
     State,
 )
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
 from cairn.topology.guard import READ, check_change, picture_after
 from tests.governor.builders import instance, replicaset, view_of
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.model.events import (
+from cairn.model.members.events import (
     AnyEvent,
     EventBuckets,
     EventInstance,
@@ -18,7 +18,7 @@ from cairn.model.events import (
     SnapshotEnd,
     TierFacts,
 )
-from cairn.model.topology import Position
+from cairn.model.members.topology import Position
 from cairn.topology.routing_table import OtherCluster, RoutingTable
 from cairn.topology.view import Intervals, Served
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cairn.model.cluster import Cluster
-from cairn.model.events import AnyEvent, Version, decode, encode
-from cairn.model.topology import BucketState, ConnectionType, Grade
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.events import AnyEvent, Version, decode, encode
+from cairn.model.members.topology import BucketState, ConnectionType, Grade
 from cairn.topology.changes import advanced, difference, events_of
 from cairn.topology.routing_table import RoutingTable
 from cairn.topology.snapshot import heartbeat, hello, snapshot_end, snapshot_events

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from cairn.model import ops, rows
-from cairn.model import system_tables as system
-from cairn.model.cluster import Cluster
 from cairn.model.errors import CairnError
-from cairn.model.topology import Grade, State, Tier
+from cairn.model.log import ops
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.topology import Grade, State, Tier
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
 from cairn.topology.guard import READ, check_change
 from tests.governor.builders import instance, view_of
 

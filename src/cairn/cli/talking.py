@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from cairn.client.settings import certificate_hash, parse_dsn, split_address
-from cairn.model.dsn import split_dsn
 from cairn.model.errors import CairnError, InvalidParameter
-from cairn.pgwire.client import PgClient
-from cairn.pgwire.client_replies import ServerAnswer
-from cairn.pgwire.client_requests import ssl_request
+from cairn.model.settings.dsn import split_dsn
+from cairn.pgwire.client.client import PgClient
+from cairn.pgwire.client.replies import ServerAnswer
+from cairn.pgwire.client.requests import ssl_request
 
 DEFAULT_DSN = "postgresql://admin@127.0.0.1:4327/cairn"
 SCHEMES = ("postgresql", "postgres", "cairn")

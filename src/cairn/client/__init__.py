@@ -8,9 +8,9 @@ is a `ServerError`; the others are the driver's own.
 """
 
 from cairn.client.aio import Connection, Pool, connect
-from cairn.client.router import Route
+from cairn.client.logic.router import Route
+from cairn.client.logic.shares import Share, SomeUnknown, SomeWritten
 from cairn.client.settings import Settings, parse_dsn
-from cairn.client.shares import Share, SomeUnknown, SomeWritten
 from cairn.client.stats import Stats
 from cairn.model.errors import (
     CairnError,
@@ -19,7 +19,7 @@ from cairn.model.errors import (
     TimedOut,
     Unreachable,
 )
-from cairn.pgwire.backend import Result, ServerError
+from cairn.pgwire.client.backend import Result, ServerError
 
 __all__ = [
     "CairnError",

@@ -15,12 +15,12 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
-from cairn.client import flows
 from cairn.client.aio_wire import AioWire, Wires, open_wire
-from cairn.client.bulk import Split, execute_many, statement
-from cairn.client.copying import PULL_BYTES, PULL_ITEMS, copy_in, pulled
-from cairn.client.core import Core
-from cairn.client.effects import (
+from cairn.client.logic import flows
+from cairn.client.logic.bulk import Split, execute_many, statement
+from cairn.client.logic.copying import PULL_BYTES, PULL_ITEMS, copy_in, pulled
+from cairn.client.logic.core import Core
+from cairn.client.logic.effects import (
     Acquire,
     Changed,
     Open,
@@ -31,12 +31,12 @@ from cairn.client.effects import (
     Talk,
     Together,
 )
-from cairn.client.router import Route
-from cairn.client.service import Service
+from cairn.client.logic.router import Route
+from cairn.client.logic.service import Service
 from cairn.client.settings import ReadFrom, Settings, parse_dsn
 from cairn.client.stats import Stats
 from cairn.model.errors import CairnError, Unreachable
-from cairn.pgwire.backend import Result
+from cairn.pgwire.client.backend import Result
 from cairn.topology.routing_table import RoutingTable
 
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
 
-from cairn.client import flows
-from cairn.client.effects import Wire
-from cairn.client.flows import Flow
+from cairn.client.logic import flows
+from cairn.client.logic.effects import Wire
+from cairn.client.logic.flows import Flow
 from cairn.client.settings import (
     Settings,
     certificate_hash,
@@ -19,9 +19,9 @@ from cairn.client.settings import (
     split_address,
 )
 from cairn.model.errors import CairnError, TimedOut, TooManyConnections, Unreachable
-from cairn.pgwire.backend import Notice
-from cairn.pgwire.client import PgClient
-from cairn.pgwire.client_requests import ssl_request
+from cairn.pgwire.client.backend import Notice
+from cairn.pgwire.client.client import PgClient
+from cairn.pgwire.client.requests import ssl_request
 
 
 class AioWire(Wire, asyncio.Protocol):

@@ -11,11 +11,11 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from cairn.model.dsn import split_dsn
 from cairn.model.errors import InvalidParameter
-from cairn.model.nearest import nearest
-from cairn.pgwire.client import PgClient
-from cairn.pgwire.client_auth import ChannelBinding
+from cairn.model.settings.dsn import split_dsn
+from cairn.model.settings.nearest import nearest
+from cairn.pgwire.client.auth import ChannelBinding
+from cairn.pgwire.client.client import PgClient
 
 DEFAULT_PORT = 4327
 #: Startup keys of connections for statements.

@@ -43,7 +43,7 @@ from cairn.client.sync_types import (
     translated,
 )
 from cairn.model.errors import CairnError
-from cairn.pgwire.backend import Result
+from cairn.pgwire.client.backend import Result
 
 apilevel: Final = "2.0"
 threadsafety: Final = 2  # threads may share the module and connections

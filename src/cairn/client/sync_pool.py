@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from cairn.client import flows
-from cairn.client.bulk import Split, execute_many, statement
-from cairn.client.copying import copy_in, pulled
-from cairn.client.core import Core
-from cairn.client.effects import (
+from cairn.client.logic import flows
+from cairn.client.logic.bulk import Split, execute_many, statement
+from cairn.client.logic.copying import copy_in, pulled
+from cairn.client.logic.core import Core
+from cairn.client.logic.effects import (
     Acquire,
     Changed,
     Open,
@@ -24,16 +24,16 @@ from cairn.client.effects import (
     Talk,
     Together,
 )
-from cairn.client.metadata import Metadata
-from cairn.client.router import Route
-from cairn.client.service import Service
+from cairn.client.logic.metadata import Metadata
+from cairn.client.logic.router import Route
+from cairn.client.logic.service import Service
 from cairn.client.settings import ReadFrom, Settings
 from cairn.client.stats import Stats
 from cairn.client.sync_wire import SyncWire, open_wire
 from cairn.client.sync_wires import Wires
 from cairn.model.errors import CairnError, Unreachable
-from cairn.pgwire.backend import Result
-from cairn.pgwire.client_replies import Prepared
+from cairn.pgwire.client.backend import Result
+from cairn.pgwire.client.replies import Prepared
 from cairn.topology.routing_table import RoutingTable
 
 

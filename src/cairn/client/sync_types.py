@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, time
 from typing import Final
 
 from cairn.model.errors import CairnError
-from cairn.pgwire import oids
+from cairn.pgwire.values import oids
 
 
 class Warning(Exception):  # noqa: A001

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from cairn.client import flows
-from cairn.client.effects import Ready, Wire
-from cairn.client.flows import Flow
+from cairn.client.logic import flows
+from cairn.client.logic.effects import Ready, Wire
+from cairn.client.logic.flows import Flow
 from cairn.client.settings import Settings, certificate_hash, make_pg, split_address
 from cairn.model.errors import CairnError, TimedOut, Unreachable
-from cairn.pgwire.backend import Notice, Result
-from cairn.pgwire.client import PgClient
-from cairn.pgwire.client_requests import ssl_request
+from cairn.pgwire.client.backend import Notice, Result
+from cairn.pgwire.client.client import PgClient
+from cairn.pgwire.client.requests import ssl_request
 
 _SMALL, _LARGE = 16 * 1024, 256 * 1024  # a large buffer costs page faults: only for large answers
 

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import cast
 
-from cairn.client.effects import Wire
+from cairn.client.logic.effects import Wire
 from cairn.client.settings import Settings
 from cairn.client.sync_wire import SyncWire, send_cancel
 from cairn.model.errors import TooManyConnections

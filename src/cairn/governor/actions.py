@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from cairn.model.ops import Dml
-from cairn.model.ranges import KeyRange
+from cairn.model.log.ops import Dml
+from cairn.model.log.ranges import KeyRange
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):

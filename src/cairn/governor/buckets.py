@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from cairn.model import rows
-from cairn.model import system_tables as system
-from cairn.model.cluster import Cluster
-from cairn.model.holders import takers
-from cairn.model.ops import Delete, Dml, Replace
-from cairn.model.topology import BucketRange, BucketState, Grade
+from cairn.model.log.ops import Delete, Dml, Replace
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.holders import takers
+from cairn.model.members.topology import BucketRange, BucketState, Grade
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
 
 
 def shares(weights: list[float], total: int) -> list[int]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from cairn.model import ops
-from cairn.model.cluster import Cluster
-from cairn.model.topology import Grade, Instance, Position, Replicaset
+from cairn.model.log import ops
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.topology import Grade, Instance, Position, Replicaset
 
 
 class QueuedOperation(msgspec.Struct, frozen=True):

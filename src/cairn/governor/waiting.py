@@ -10,8 +10,8 @@ import re
 from cairn.governor.buckets import waiting_for
 from cairn.governor.rules.leaving import may_give_up
 from cairn.governor.view import ClusterView
-from cairn.model.holders import is_staying, lost_with, ranges_in_words
-from cairn.model.topology import Grade, Instance, Replicaset
+from cairn.model.members.holders import is_staying, lost_with, ranges_in_words
+from cairn.model.members.topology import Grade, Instance, Replicaset
 
 
 def unreadable(problem: str) -> str:

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from cairn.model.catalog import User
-from cairn.model.spans import Ranges
+from cairn.model.sharding.spans import Ranges
+from cairn.model.tables.catalog import User
 
 #: A uuid and nothing else: it becomes the name of a file, and comes from a peer.
 CopyId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from cairn.model.moves import MoveSeen
-from cairn.model.ops import Op
-from cairn.model.ranges import Predicate
-from cairn.model.topology import Instance
-from cairn.model.values import ColumnType
+from cairn.model.log.ops import Op
+from cairn.model.log.ranges import Predicate
+from cairn.model.members.moves import MoveSeen
+from cairn.model.members.topology import Instance
+from cairn.model.types.values import ColumnType
 
 #: A time to wait that a timer can take: NaN and infinity are refused with the request.
 Seconds = Annotated[float, msgspec.Meta(ge=-1e6, le=1e6)]

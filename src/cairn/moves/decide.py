@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cairn.model.cluster import Cluster
-from cairn.model.moves import Move, MoveReport, Phase
-from cairn.model.ops import Delete
-from cairn.model.ranges import one_key
-from cairn.model.system_tables import CAIRN_MOVE
-from cairn.model.topology import Grade, Replicaset, ReplicasetState
+from cairn.model.log.ops import Delete
+from cairn.model.log.ranges import one_key
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.moves import Move, MoveReport, Phase
+from cairn.model.members.topology import Grade, Replicaset, ReplicasetState
+from cairn.model.tables.system_tables import CAIRN_MOVE
 from cairn.moves import shares, steps
 from cairn.moves.steps import Step
 

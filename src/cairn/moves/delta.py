@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from cairn.model.errors import CairnError
-from cairn.model.moves import END, Amount, DoneIn, Mark, Stamp
-from cairn.model.records import RowChange, RowOp
+from cairn.model.log.records import RowChange, RowOp
+from cairn.model.members.moves import END, Amount, DoneIn, Mark, Stamp
 
 Row = tuple[object, ...]
 Rows = tuple[tuple[int, int, list[Row]], ...]  # (table, schema version, rows)

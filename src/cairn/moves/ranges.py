@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cairn.model import rows
-from cairn.model import system_tables as system
-from cairn.model.ops import Delete, Dml, Replace
-from cairn.model.topology import BucketRange, BucketState
+from cairn.model.log.ops import Delete, Dml, Replace
+from cairn.model.members.topology import BucketRange, BucketState
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
 
 Rows = list[BucketRange]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from cairn.model.moves import TAKES, Move, MoveReport, MoveSeen
+from cairn.model.members.moves import TAKES, Move, MoveReport, MoveSeen
 from cairn.moves.shares import Wanted
 
 RATE_S = 5.0  # a rate is that of the last seconds

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from cairn.model.topology import BucketRange, BucketState
+from cairn.model.members.topology import BucketRange, BucketState
 
 NEAR = 0.01  # of its share: who is not further from it is left alone
 PIECE = 100  # buckets of one move at most: pieces are handed over, and can be given up, one by one

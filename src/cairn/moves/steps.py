@@ -18,13 +18,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from cairn.model import rows
-from cairn.model import system_tables as system
-from cairn.model.cluster import Cluster
-from cairn.model.moves import Move, MoveReport, Phase
-from cairn.model.ops import SCHEMA_RANGE, Dml, Replace
-from cairn.model.ranges import KeyRange, key_range, one_key, whole_table
-from cairn.model.topology import BucketRange, BucketState
+from cairn.model.log.ops import SCHEMA_RANGE, Dml, Replace
+from cairn.model.log.ranges import KeyRange, key_range, one_key, whole_table
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.moves import Move, MoveReport, Phase
+from cairn.model.members.topology import BucketRange, BucketState
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
 from cairn.moves import ranges
 from cairn.moves.shares import Wanted
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from cairn.model import limits
 from cairn.model.errors import ProtocolViolation
+from cairn.model.settings import limits
 
 MAX_FRAME = limits.FRAME_BYTES
 MAX_FRAME_BEFORE_AUTH = 4 * 1024

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import msgspec
 
-from cairn.model import limits
 from cairn.model.errors import (
     CairnError,
     NotSent,
@@ -23,6 +22,7 @@ from cairn.model.errors import (
     Unreachable,
     from_wire,
 )
+from cairn.model.settings import limits
 from cairn.model.unexpected import owned
 from cairn.net import frames
 from cairn.net.handshake import DialSide, Identity, ListenSide

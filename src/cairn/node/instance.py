@@ -12,10 +12,13 @@ from typing import Any
 
 import msgspec
 
-from cairn.model import backups, ops
-from cairn.model.applied import Applied
+from cairn.model import backups
 from cairn.model.errors import PeerRefused
-from cairn.model.moves import MoveReport
+from cairn.model.log import ops
+from cairn.model.log.applied import Applied
+from cairn.model.members.moves import MoveReport
+from cairn.model.members.topology import Grade, Position
+from cairn.model.members.topology import Instance as InstanceRow
 from cairn.model.rpc import (
     BlockRequest,
     CasRequest,
@@ -41,9 +44,7 @@ from cairn.model.rpc import (
     WaitIndexRequest,
     WriteRequest,
 )
-from cairn.model.system_tables import PICO_DB_CONFIG, PICO_INSTANCE
-from cairn.model.topology import Grade, Position
-from cairn.model.topology import Instance as InstanceRow
+from cairn.model.tables.system_tables import PICO_DB_CONFIG, PICO_INSTANCE
 from cairn.model.unexpected import owned
 from cairn.model.watched import SignalRequest, WatchRequest
 from cairn.net.handshake import Identity
@@ -69,16 +70,16 @@ from cairn.node.rows.moves.held import Held
 from cairn.node.rows.moves.moving import Moving
 from cairn.node.rows.replication import Replication
 from cairn.node.runtime import Runtime, spawn, timestamp
-from cairn.node.statements.block_owner import BlockOwner
-from cairn.node.statements.blocks import Blocks
-from cairn.node.statements.execution import Execution
+from cairn.node.statements.asker.global_writes import GlobalWrites
+from cairn.node.statements.asker.numbers import Numbers
+from cairn.node.statements.asker.reading import Reads
+from cairn.node.statements.asker.writing import Writes
+from cairn.node.statements.blocks.asking import Blocks
+from cairn.node.statements.blocks.block_owner import BlockOwner
+from cairn.node.statements.changes.schema_changes import SchemaChanges
 from cairn.node.statements.executor import Executor
-from cairn.node.statements.functions_here import FunctionsHere
-from cairn.node.statements.global_writes import GlobalWrites
-from cairn.node.statements.numbers import Numbers
-from cairn.node.statements.reading import Reads
-from cairn.node.statements.schema_changes import SchemaChanges
-from cairn.node.statements.writing import Writes
+from cairn.node.statements.owner.execution import Execution
+from cairn.node.statements.owner.functions_here import FunctionsHere
 from cairn.node.steering.backup_taker import BackupTaker
 from cairn.node.steering.governor_runner import GovernorRunner
 from cairn.node.steering.governor_steps import Steps
@@ -93,12 +94,12 @@ from cairn.node.watching.watching import Watching
 from cairn.pgwire.scram import make_verifier
 from cairn.raft.types import Role
 from cairn.replication.relay import Subscribe
-from cairn.storage import setting_aside
-from cairn.storage.data_store import DataStore
-from cairn.storage.raft_store import RaftStore
-from cairn.storage.sqlite import explained
-from cairn.storage.state_machine import StateMachine
-from cairn.storage.writer import Disk, GroupOf
+from cairn.storage.data_db.data_store import DataStore
+from cairn.storage.files import setting_aside
+from cairn.storage.files.sqlite import explained
+from cairn.storage.files.writer import Disk, GroupOf
+from cairn.storage.raft_db.raft_store import RaftStore
+from cairn.storage.raft_db.state_machine import StateMachine
 
 log = logging.getLogger("cairn.instance")
 

@@ -18,7 +18,7 @@ import apsw
 from cairn.model.unexpected import owned
 from cairn.net.peers import Network, SocketNetwork
 from cairn.net.tls import PeerTls
-from cairn.storage.writer import Disk, Job, WriterThread, run_group
+from cairn.storage.files.writer import Disk, Job, WriterThread, run_group
 
 log = logging.getLogger("cairn")
 

@@ -6,7 +6,7 @@ import re
 from typing import Final, Literal, TypeAlias
 
 from cairn.model.errors import CairnError, InvalidParameter
-from cairn.pgwire.problems import bad_utf8
+from cairn.pgwire.values.problems import bad_utf8
 
 CopyFormat: TypeAlias = Literal["text", "csv"]
 CopyRow: TypeAlias = list[str | None]

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from cairn.pgwire import oids
 from cairn.pgwire.copy import CopyFormat, check_options
-from cairn.pgwire.encoders import float_text
-from cairn.pgwire.formats import text_encoder
 from cairn.pgwire.messages import HEADER
+from cairn.pgwire.values import oids
+from cairn.pgwire.values.encoders import float_text
+from cairn.pgwire.values.formats import text_encoder
 
 LinesEncoder: TypeAlias = Callable[[Iterable[Sequence[Any]]], bytes]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, TypeAlias
 
-from cairn.model import limits
 from cairn.model.errors import CairnError
-from cairn.pgwire.oids import TYPE_SIZES
+from cairn.model.settings import limits
+from cairn.pgwire.values.oids import TYPE_SIZES
 
 PROTOCOL_3_0: Final = 196608
 SSL_REQUEST: Final = 80877103

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cairn.model.ranges import KeyRange as KeyRange
-from cairn.model.ranges import Predicate as Predicate
+from cairn.model.log.ranges import KeyRange as KeyRange
+from cairn.model.log.ranges import Predicate as Predicate
 
 
 class LogRecord(msgspec.Struct, frozen=True):

@@ -9,8 +9,8 @@ from typing import Annotated, Literal, Protocol
 
 import msgspec
 
-from cairn.model import limits
 from cairn.model.errors import CairnError, NotLeader
+from cairn.model.settings import limits
 
 __all__ = [
     "BadMessage",

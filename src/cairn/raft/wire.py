@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cairn.model import limits
+from cairn.model.settings import limits
 from cairn.raft.kinds import TERMLESS
 from cairn.raft.types import BadMessage, ConfState, Message, MsgKind, Snapshot
 

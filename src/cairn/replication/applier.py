@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import msgspec
 
 from cairn.model.errors import CairnError
-from cairn.model.records import Packed, Record, Vclock, covers
+from cairn.model.log.records import Packed, Record, Vclock, covers
 
 
 class History(msgspec.Struct, frozen=True):

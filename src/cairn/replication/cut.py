@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cairn.model.backups import Held
-from cairn.model.catalog import Catalog
-from cairn.model.cluster import Cluster
-from cairn.model.spans import merged
+from cairn.model.members.cluster import Cluster
+from cairn.model.sharding.spans import merged
+from cairn.model.tables.catalog import Catalog
 
 
 def owners(cluster: Cluster) -> list[str]:

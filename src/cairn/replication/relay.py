@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from cairn.model.errors import CairnError
-from cairn.model.records import Packed, Vclock
+from cairn.model.log.records import Packed, Vclock
 from cairn.replication.applier import OtherHistory
 from cairn.replication.routing import Publication
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
-from cairn.model import system_tables as system
-from cairn.model.applied import Applied
 from cairn.model.errors import AccessDenied, CairnError
+from cairn.model.log.applied import Applied
+from cairn.model.tables import system_tables as system
 from cairn.server.line_log import LineLog
 from cairn.sql import plans
 from cairn.sql.statements.passwords import without_secrets

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cairn.model.catalog import Catalog
+from cairn.model.tables.catalog import Catalog
 from cairn.node.instance import Instance
 from cairn.node.statements.context import Context
-from cairn.node.statements.execution import Execution
 from cairn.node.statements.executor import Executor
+from cairn.node.statements.owner.execution import Execution
 from cairn.server.face import PgFace
 from cairn.server.statements import Cached
 

@@ -7,13 +7,13 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from cairn.model.applied import Applied
-from cairn.model.auth_rules import Rule, parse_rules
-from cairn.model.catalog import Catalog
-from cairn.model.cluster import Cluster
 from cairn.model.errors import CairnError
-from cairn.model.parameters import SETTINGS
-from cairn.model.system_tables import PICO_DB_CONFIG, PICO_PRIVILEGE, PICO_USER
+from cairn.model.log.applied import Applied
+from cairn.model.members.cluster import Cluster
+from cairn.model.settings.auth_rules import Rule, parse_rules
+from cairn.model.settings.parameters import SETTINGS
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.system_tables import PICO_DB_CONFIG, PICO_PRIVILEGE, PICO_USER
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.instance import Instance
 from cairn.node.statements.context import Context, Face

@@ -12,7 +12,6 @@ import logging
 from collections import deque
 from typing import Any, TypeAlias
 
-from cairn.model.applied import Applied
 from cairn.model.errors import (
     AccessDenied,
     BehindPosition,
@@ -20,15 +19,16 @@ from cairn.model.errors import (
     InvalidParameter,
     LimitExceeded,
 )
-from cairn.model.events import VERSIONS, Version, encode
-from cairn.model.system_tables import (
+from cairn.model.log.applied import Applied
+from cairn.model.members.events import VERSIONS, Version, encode
+from cairn.model.members.topology import Position
+from cairn.model.tables.system_tables import (
     CAIRN_EVENT,
     CAIRN_MOVE,
     PICO_BUCKET,
     PICO_INSTANCE,
     PICO_PROPERTY,
 )
-from cairn.model.topology import Position
 from cairn.node.instance import Instance
 from cairn.node.runtime import spawn, timestamp
 from cairn.node.watching.client import Client

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from cairn.model.catalog import Catalog
-from cairn.model.cluster import Cluster
-from cairn.model.schema import Table
+from cairn.model.members.cluster import Cluster
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Table
 from cairn.model.watched import Kind, WatchRequest
 from cairn.node.watching.activity import HIDDEN, Asker, Row, session_row
 from cairn.node.watching.watching import Watching

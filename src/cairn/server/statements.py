@@ -10,15 +10,15 @@ import weakref
 from collections import OrderedDict
 from typing import Any
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, Unsupported
-from cairn.model.values import OIDS
-from cairn.node.statements.encoding import Convert, converter
-from cairn.node.statements.fair_threads import FairThreads
+from cairn.model.tables.catalog import Catalog
+from cairn.model.types.values import OIDS
+from cairn.node.statements.owner.encoding import Convert, converter
+from cairn.node.statements.owner.fair_threads import FairThreads
 from cairn.node.watching.kinds import kind_of
 from cairn.node.watching.statistics import Seen, Statistics
-from cairn.pgwire.decoders import decode_string
-from cairn.pgwire.extended import Signature
+from cairn.pgwire.server.extended import Signature
+from cairn.pgwire.values.decoders import decode_string
 from cairn.server.catalog.pg_catalog import is_catalog_query
 from cairn.server.catalog.pg_catalog import prepare as prepare_catalog_query
 from cairn.sql.api import Prepared, prepare

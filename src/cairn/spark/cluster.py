@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cairn.client import flows
+from cairn.client.logic import flows
 from cairn.client.settings import Settings, parse_dsn
 from cairn.client.sync_pool import SyncPool
 from cairn.client.sync_wire import SyncWire, open_wire

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cairn.spark import own_scans
+from cairn.spark.reads import own_scans
 
 
 def read_table(
@@ -40,8 +40,8 @@ def moment(dsn: str, table: str) -> str:
     The text is for `option("snapshot", …)` of any number of tables: all are read as of then. A
     stream with `option("startingOffset", …)` tells what came after it.
     """
-    from cairn.spark import snapshot_read
     from cairn.spark.plainly import plainly
+    from cairn.spark.reads import snapshot_read
 
     with plainly():
         return snapshot_read.moment(dsn, table)
@@ -55,7 +55,7 @@ def register(
     They are read when a query names them. `system`: also those that begin with _. Call it again
     for tables that were made, changed or dropped since.
     """
-    from cairn.model.system_tables import LOCAL_TABLES
+    from cairn.model.tables.system_tables import LOCAL_TABLES
     from cairn.spark import cluster
     from cairn.spark.plainly import plainly
 
@@ -82,7 +82,7 @@ def bucket_id(dsn: str, table: str) -> Any:
     info = describe(dsn, table)
 
     def compute(*columns: pa.Array) -> pa.Array:
-        from cairn.model.bucket_columns import bucket_ids
+        from cairn.model.sharding.bucket_columns import bucket_ids
 
         return pa.array(
             bucket_ids(columns, info.key_types, info.bucket_count, info.hash_version),
@@ -105,7 +105,7 @@ def repartition_by_owner(frame: Any, dsn: str, table: str) -> Any:
     owners = cluster.owners(dsn, info.tier)
 
     def compute(*columns: pa.Array) -> pa.Array:
-        from cairn.spark.splitting import Splitter
+        from cairn.spark.writes.splitting import Splitter
 
         return pa.array(Splitter(info, owners).numbers(columns), type=pa.int32())
 

@@ -7,8 +7,8 @@ import sys
 import warnings
 from typing import Any
 
-from cairn.spark import own_scans
 from cairn.spark.java import java_home
+from cairn.spark.reads import own_scans
 
 SETTINGS: dict[str, str] = {
     "spark.sql.python.filterPushdown.enabled": "true",

@@ -9,12 +9,12 @@ from pyspark.sql.datasource import DataSource
 
 from cairn.model.errors import InvalidParameter, UndefinedTable
 from cairn.spark import cluster
-from cairn.spark.local_read import LocalReader, MadeReader
 from cairn.spark.options import Options, read_options
 from cairn.spark.plainly import plainly
-from cairn.spark.reader import PushingReader, QueryReader, TableReader, query_schema
+from cairn.spark.reads.local_read import LocalReader, MadeReader
+from cairn.spark.reads.reader import PushingReader, QueryReader, TableReader, query_schema
 from cairn.spark.tables import TableInfo, describe, spark_schema, spark_type_of_arrow
-from cairn.spark.writer import TableWriter
+from cairn.spark.writes.writer import TableWriter
 
 
 class CairnSource(DataSource):  # type: ignore[misc]
@@ -37,7 +37,7 @@ class CairnSource(DataSource):  # type: ignore[misc]
     def _schema(self) -> Any:
         options = self._options
         if options.stream is not None:
-            from cairn.spark import streams
+            from cairn.spark.streams import streams
 
             return streams.schema(options)
         if options.query is not None:
@@ -68,7 +68,7 @@ class CairnSource(DataSource):  # type: ignore[misc]
             if table.is_made:
                 return MadeReader(options, table, schema)
             if options.snapshot is not None:
-                from cairn.spark.snapshot_read import SnapshotReader
+                from cairn.spark.reads.snapshot_read import SnapshotReader
 
                 return SnapshotReader(options, table, schema)
             return (PushingReader if options.pushdown else TableReader)(options, table, schema)
@@ -77,13 +77,13 @@ class CairnSource(DataSource):  # type: ignore[misc]
         with plainly():
             table = self._target()
             if table.tier is None:
-                from cairn.spark.global_write import GlobalWriter
+                from cairn.spark.writes.global_write import GlobalWriter
 
                 return GlobalWriter(self._options, table, schema, overwrite)
             return TableWriter(self._options, table, schema, overwrite)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-        from cairn.spark.sink import GlobalSink, TableSink
+        from cairn.spark.writes.sink import GlobalSink, TableSink
 
         with plainly():
             table = self._target()
@@ -98,6 +98,6 @@ class CairnSource(DataSource):  # type: ignore[misc]
             raise
 
     def streamReader(self, schema: Any) -> Any:
-        from cairn.spark import streams
+        from cairn.spark.streams import streams
 
         return streams.reader(self._options, schema)

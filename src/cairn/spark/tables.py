@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from cairn.client import flows
+from cairn.client.logic import flows
 from cairn.model.errors import (
     CairnError,
     DatatypeMismatch,
@@ -18,8 +18,8 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.quoting import identifier
-from cairn.model.system_tables import LOCAL_TABLES
-from cairn.model.values import ELEMENTS, TYPE_OF_OID, ColumnType
+from cairn.model.tables.system_tables import LOCAL_TABLES
+from cairn.model.types.values import ELEMENTS, TYPE_OF_OID, ColumnType
 from cairn.spark.cluster import REPLAN_S, pool
 
 MAX_PRECISION = 38

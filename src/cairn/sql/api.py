@@ -37,10 +37,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import AccessDenied, CairnError, SyntaxProblem, TooComplex, Unsupported
 from cairn.model.quoting import identifier
-from cairn.model.values import ColumnType
+from cairn.model.tables.catalog import Catalog
+from cairn.model.types.values import ColumnType
 from cairn.sql.parse.lexer import Token, split, tokens
 from cairn.sql.plans import CopyPlan, CursorPlan, EmptyPlan, ExplainPlan, OutColumn, Plan
 from cairn.sql.statements.call import parse_call

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import LimitExceeded, Unsupported
-from cairn.model.values import ColumnType
+from cairn.model.tables.catalog import Catalog
+from cairn.model.types.values import ColumnType
 from cairn.sql.api import Prepared
 from cairn.sql.bind.bind import bind_query
 from cairn.sql.bind.dml import BoundChange, BoundInsert, bind_delete, bind_insert, bind_update

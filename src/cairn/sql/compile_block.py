@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from cairn.model.catalog import Catalog, View
 from cairn.model.errors import (
     CairnError,
     DatatypeMismatch,
@@ -22,7 +21,8 @@ from cairn.model.errors import (
     UndefinedFunction,
     Unsupported,
 )
-from cairn.model.values import TYPE_OF_OID, ColumnType
+from cairn.model.tables.catalog import Catalog, View
+from cairn.model.types.values import TYPE_OF_OID, ColumnType
 from cairn.sql.api import Prepared, prepare
 from cairn.sql.bind.scope import BlockNames
 from cairn.sql.compile import compile_query

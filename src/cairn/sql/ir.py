@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from cairn.model.schema import Table
-from cairn.model.values import ColumnType, Physical
+from cairn.model.tables.schema import Table
+from cairn.model.types.values import ColumnType, Physical
 
 Type = ColumnType | None  # None: not known yet (a quoted literal, NULL, a bare parameter)
 BUCKET_AT = -1  # the place of the hidden column `bucket_id`

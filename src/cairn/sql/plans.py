@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import CardinalityViolation
-from cairn.model.ops import Ddl, Dml
-from cairn.model.ranges import KeyRange
-from cairn.model.schema import Table
-from cairn.model.values import ColumnType, Physical, from_physical
+from cairn.model.log.ops import Ddl, Dml
+from cairn.model.log.ranges import KeyRange
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Table
+from cairn.model.types.values import ColumnType, Physical, from_physical
 from cairn.sql.render.slots import Bind, Params, Ranges, with_ranges
 
 if TYPE_CHECKING:

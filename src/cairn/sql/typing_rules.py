@@ -11,7 +11,7 @@ from cairn.model.errors import (
     UndefinedObject,
     Unsupported,
 )
-from cairn.model.values import ELEMENTS, LISTS, ColumnType, Physical
+from cairn.model.types.values import ELEMENTS, LISTS, ColumnType, Physical
 from cairn.sql.functions.functions import HEAVY, SCALARS
 from cairn.sql.functions.lists import LETTERS, caster_name
 from cairn.sql.ir import Call, Const, Expr, Type

@@ -9,9 +9,9 @@ from typing import Any
 
 import apsw
 
-from cairn.storage.pieces import Encode, Piece, Pieces, Row
+from cairn.storage.files.pieces import Encode, Piece, Pieces, Row
+from cairn.storage.files.spill import SpillFiles
 from cairn.storage.readers import Cancelled, Register, Steps, attach, translated
-from cairn.storage.spill import SpillFiles
 
 CACHE_KIB = 16_000  # of the gathered rows, and again of a sort: the rest goes to files
 

@@ -18,12 +18,13 @@ from typing import Any
 
 import apsw
 
-from cairn.model import limits, stops
+from cairn.model import stops
 from cairn.model.errors import CairnError, LimitExceeded, QueryCanceled
+from cairn.model.settings import limits
 from cairn.model.unexpected import of_value
-from cairn.storage.checksums import is_damage, page_damaged
-from cairn.storage.pieces import Encode, Piece, Pieces, Row, too_many
-from cairn.storage.writer import Disk
+from cairn.storage.files.checksums import is_damage, page_damaged
+from cairn.storage.files.pieces import Encode, Piece, Pieces, Row, too_many
+from cairn.storage.files.writer import Disk
 
 Register = Callable[[apsw.Connection], None]
 CACHE_KIB = 32_000  # pages that one connection keeps

@@ -11,14 +11,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from cairn.model import rows
-from cairn.model import system_tables as system
-from cairn.model.cluster import Cluster
 from cairn.model.errors import JoinRefused
-from cairn.model.ops import Dml, Insert, Replace
-from cairn.model.ranges import KeyRange, whole_table
-from cairn.model.rpc import JoinRequest
-from cairn.model.topology import (
+from cairn.model.log.ops import Dml, Insert, Replace
+from cairn.model.log.ranges import KeyRange, whole_table
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.topology import (
     ConnectionType,
     Grade,
     Instance,
@@ -27,6 +24,9 @@ from cairn.model.topology import (
     State,
     Tier,
 )
+from cairn.model.rpc import JoinRequest
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 

@@ -16,9 +16,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from cairn.model import system_tables as system
-from cairn.model.cluster import Cluster
-from cairn.model.events import (
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.events import (
     AnyEvent,
     EventBuckets,
     EventInstance,
@@ -27,14 +26,15 @@ from cairn.model.events import (
     Range,
     Version,
 )
-from cairn.model.pictures import readable
-from cairn.model.topology import (
+from cairn.model.members.topology import (
     BucketRange,
     Instance,
     Position,
     Replicaset,
     Tier,
 )
+from cairn.model.tables import system_tables as system
+from cairn.model.tables.pictures import readable
 from cairn.topology.snapshot import (
     Piece,
     pieces,

@@ -2,7 +2,7 @@
 
 The leader asks it of each proposal, whoever made it (`cairn expel`, SQL, the queue, the governor),
 in the same turn in which it appends. Nothing is decided from names alone: a change is judged by
-the picture that it would make. Values by themselves are checked by `model/table_checks.py`.
+the picture that it would make. Values by themselves are checked by `model/tables/table_checks.py`.
 """
 
 from __future__ import annotations
@@ -12,21 +12,19 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from cairn.model import rows
-from cairn.model import system_tables as system
-from cairn.model.cluster import Cluster
 from cairn.model.errors import CairnError, CheckViolation, NotInPrerequisiteState
-from cairn.model.holders import (
+from cairn.model.log.ops import SCHEMA_RANGE, Dml, Insert, Replace, Update
+from cairn.model.log.ranges import KeyRange, whole_table
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.holders import (
     EXPEL_BY_FORCE,
     is_staying,
     lost_with,
     ranges_in_words,
     takers,
 )
-from cairn.model.moves import Phase
-from cairn.model.ops import SCHEMA_RANGE, Dml, Insert, Replace, Update
-from cairn.model.ranges import KeyRange, whole_table
-from cairn.model.topology import (
+from cairn.model.members.moves import Phase
+from cairn.model.members.topology import (
     BucketRange,
     BucketState,
     Grade,
@@ -34,6 +32,8 @@ from cairn.model.topology import (
     Replicaset,
     ReplicasetState,
 )
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
 from cairn.topology.changes import advanced
 from cairn.topology.tier_guard import check_tiers
 

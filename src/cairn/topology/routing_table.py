@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from cairn.model.errors import CairnError
-from cairn.model.events import (
+from cairn.model.members.events import (
     AnyEvent,
     Event,
     EventBuckets,
@@ -24,7 +24,7 @@ from cairn.model.events import (
     Hello,
     SnapshotEnd,
 )
-from cairn.model.topology import Position
+from cairn.model.members.topology import Position
 from cairn.topology.view import KnownInstance, View
 
 log = logging.getLogger("cairn.client")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from cairn.model.cluster import Cluster
-from cairn.model.events import (
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.events import (
     AnyEvent,
     EventBuckets,
     EventInstance,
@@ -18,7 +18,7 @@ from cairn.model.events import (
     TierFacts,
     Version,
 )
-from cairn.model.topology import (
+from cairn.model.members.topology import (
     BucketRange,
     BucketState,
     ConnectionType,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from cairn.model.cluster import Cluster
 from cairn.model.errors import CheckViolation, NotInPrerequisiteState
-from cairn.model.topology import Grade, Replicaset, Tier
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.topology import Grade, Replicaset, Tier
 
 #: What may change while the cluster runs. Everything else is part of where rows lie.
 CHANGEABLE = ("replication_factor", "replication_mode")

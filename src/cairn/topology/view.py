@@ -6,7 +6,7 @@ from bisect import bisect_right
 
 import msgspec
 
-from cairn.model.events import (
+from cairn.model.members.events import (
     AnyEvent,
     EventBuckets,
     EventInstance,
@@ -17,7 +17,7 @@ from cairn.model.events import (
     SnapshotEnd,
     TierFacts,
 )
-from cairn.model.topology import Position
+from cairn.model.members.topology import Position
 
 NOWHERE = Position(0, 0)
 

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from cairn.model.topology import Grade
+from cairn.model.members.topology import Grade
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.runtime import spawn
 from cairn.server.face import PgFace

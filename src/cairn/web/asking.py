@@ -10,18 +10,18 @@ from time import perf_counter
 from typing import Any
 
 from cairn.model.errors import InvalidParameter, QueryCanceled, Unsupported
+from cairn.model.types.values import OIDS
 from cairn.model.unexpected import owned
-from cairn.model.values import OIDS
 from cairn.node.statements.context import LATE, OF_CLUSTER, Context
 from cairn.node.statements.executor import Outcome
-from cairn.pgwire.formats import text_encoder
+from cairn.pgwire.values.formats import text_encoder
 from cairn.server.audit import Who
 from cairn.server.caller import Caller
 from cairn.server.calls import calls
 from cairn.server.face import PgFace
 from cairn.server.statements import QUICK_TEXT, Cached
 from cairn.sql import plans
-from cairn.storage.pieces import plain
+from cairn.storage.files.pieces import plain
 from cairn.web.logins import TooBusy, User
 
 MOST_ROWS = 1_000

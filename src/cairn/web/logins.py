@@ -22,7 +22,7 @@ import msgspec
 from starlette.requests import Request
 
 from cairn.model.errors import AuthenticationFailed, CairnError, InvalidAuthorization
-from cairn.pgwire.startup import StartupParams
+from cairn.pgwire.server.startup import StartupParams
 from cairn.server.audit import Who
 from cairn.server.face import PgFace
 from cairn.server.session.login import Login

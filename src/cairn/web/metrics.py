@@ -21,8 +21,8 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 import cairn
-from cairn.model.moves import OPEN
-from cairn.model.topology import Grade
+from cairn.model.members.moves import OPEN
+from cairn.model.members.topology import Grade
 from cairn.model.watched import Kind
 from cairn.node.instance import Instance
 from cairn.node.steering.move_driver import FREEZE_BOUNDS_S

@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 
 from cairn.model.errors import ConfigProblem
-from cairn.model.topology import Grade
+from cairn.model.members.topology import Grade
 from cairn.net.peers import split_address
 from cairn.node.boot.config import HTTP_PORT, InstanceConfig
 from cairn.node.runtime import spawn

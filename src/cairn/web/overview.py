@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.system_tables import CAIRN_EVENT
-from cairn.model.topology import ConnectionType
+from cairn.model.members.topology import ConnectionType
+from cairn.model.tables.system_tables import CAIRN_EVENT
 from cairn.model.watched import SAMPLED, WatchRequest
 from cairn.server.calls.calls import cluster_status
 from cairn.server.face import PgFace

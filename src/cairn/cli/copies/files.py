@@ -117,7 +117,7 @@ def _check_file(directory: Path, facts: FileFacts, progress: Callable[[int], Non
 
 def check_readable(path: Path) -> None:
     """Whether SQLite can read all of it: damage from before it came here has a good sha256."""
-    from cairn.storage.page_copy import check_pages
+    from cairn.storage.files.page_copy import check_pages
 
     if path.suffix == ".db" and (problem := check_pages(path)) is not None:
         raise TalkProblem(f"{path} is damaged: {problem}")

@@ -17,11 +17,11 @@ from cairn.cli.copies import files
 from cairn.cli.copies.backup import Shown, ended_by_signal
 from cairn.cli.copies.rows import Rows, global_rows, pictures, rows_of
 from cairn.cli.talking import Talk, TalkProblem, Target
-from cairn.model import system_tables as system
 from cairn.model.backups import Manifest, RestoreBegin, RestoreEnd
-from cairn.model.catalog import User
-from cairn.model.parameters import SETTINGS
-from cairn.model.schema import Table
+from cairn.model.settings.parameters import SETTINGS
+from cairn.model.tables import system_tables as system
+from cairn.model.tables.catalog import User
+from cairn.model.tables.schema import Table
 
 STEP_S = 120.0
 TRIES = 5  # of one piece: a master may change meanwhile

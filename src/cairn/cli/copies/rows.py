@@ -15,18 +15,18 @@ import msgspec
 
 from cairn.cli.copies.files import chain
 from cairn.cli.talking import TalkProblem
-from cairn.model import system_tables as system
 from cairn.model.backups import Manifest, Part
-from cairn.model.catalog import Catalog
-from cairn.model.cluster import Cluster
 from cairn.model.errors import CairnError
-from cairn.model.pictures import catalog_of, cluster_of
-from cairn.model.records import Kind, Packed, decode_body
-from cairn.model.schema import BUCKET_COLUMN, Table
-from cairn.storage.data_store import DataStore, Fence
-from cairn.storage.global_tables import TableDump
-from cairn.storage.page_copy import READ_COPY
-from cairn.storage.row_log import Applier
+from cairn.model.log.records import Kind, Packed, decode_body
+from cairn.model.members.cluster import Cluster
+from cairn.model.tables import system_tables as system
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.pictures import catalog_of, cluster_of
+from cairn.model.tables.schema import BUCKET_COLUMN, Table
+from cairn.storage.data_db.data_store import DataStore, Fence
+from cairn.storage.data_db.row_log import Applier
+from cairn.storage.files.page_copy import READ_COPY
+from cairn.storage.raft_db.global_tables import TableDump
 
 Link = tuple[Path, Manifest]
 _COMMIT = 2_000  # records

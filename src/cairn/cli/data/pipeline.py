@@ -35,7 +35,7 @@ def load(
     """Parquet, CSV or JSON lines into a table."""
 
     def work(spark: Any, where: str, bar: Bar) -> dict[str, Any]:
-        from cairn.spark.loading import load as load_files
+        from cairn.spark.files.loading import load as load_files
 
         done = load_files(
             spark, where, files, table, create=create, key=key, schema=schema, mode=mode,
@@ -125,8 +125,8 @@ def follow(
     """
 
     def work(spark: Any, where: str, bar: Bar) -> dict[str, Any]:
-        from cairn.spark.following import follow as start
-        from cairn.spark.lake import keep_copy
+        from cairn.spark.files.following import follow as start
+        from cairn.spark.files.lake import keep_copy
 
         if to is not None:
             query = start(spark, where, table, to, starting=starting, every_s=every_s, once=once)
@@ -180,8 +180,8 @@ def report(
     """What happened to the cluster and how its rows lie, as one HTML page."""
 
     def work(spark: Any, where: str, bar: Bar) -> dict[str, Any]:
-        from cairn.spark.analytics import analyse
-        from cairn.spark.report_page import page
+        from cairn.spark.report.analytics import analyse
+        from cairn.spark.report.page import page
 
         found = analyse(spark, where)
         Path(out).write_text(page(found), encoding="utf-8")

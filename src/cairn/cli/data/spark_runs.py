@@ -25,9 +25,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from cairn.cli.talking import DEFAULT_DSN, Talk, TalkProblem, Target, password_of
-from cairn.model.dsn import split_dsn
 from cairn.model.errors import CairnError, Unreachable
 from cairn.model.quoting import identifier
+from cairn.model.settings.dsn import split_dsn
 
 FAILED, UNREACHABLE, WRONG_USAGE, PUT_ASIDE, INTERRUPTED = 1, 3, 2, 5, 130
 TOLD_EVERY_S = 5.0  # to a file: a line for each step would fill it

@@ -8,7 +8,7 @@ from typing import Any
 from cairn.cli.doctor.certificates import judged
 from cairn.cli.doctor.findings import BAD, GOOD, REMARK, WARNING, Finding
 from cairn.cli.talking import Talk, TalkProblem, Target
-from cairn.model.parameters import SETTINGS
+from cairn.model.settings.parameters import SETTINGS
 from cairn.web import health
 
 LAG_ROWS = 10_000

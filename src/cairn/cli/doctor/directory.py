@@ -13,12 +13,12 @@ import cairn
 from cairn.cli.doctor.findings import BAD, GOOD, REMARK, WARNING, Finding
 from cairn.cli.instance.supervisor import lock_directory
 from cairn.model.errors import CairnError
-from cairn.model.system_tables import PICO_PROPERTY
+from cairn.model.tables.system_tables import PICO_PROPERTY
 from cairn.node.boot import restoring
-from cairn.storage import setting_aside
-from cairn.storage.checksums import has_checksums
-from cairn.storage.scrub import is_whole, trees_of
-from cairn.storage.sqlite import open_reader
+from cairn.storage.files import setting_aside
+from cairn.storage.files.checksums import has_checksums
+from cairn.storage.files.scrub import is_whole, trees_of
+from cairn.storage.files.sqlite import open_reader
 
 FREE_SHARE, FREE_BYTES = 0.1, 256 * 1024 * 1024
 FILES = ("raft.db", "data.db")

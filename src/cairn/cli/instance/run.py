@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _unknown(word: str, known: argparse.ArgumentParser) -> int:
-    from cairn.model.nearest import nearest
+    from cairn.model.settings.nearest import nearest
 
     flags = [flag for action in known._actions for flag in action.option_strings]
     what = f"there is no flag {word}" if word.startswith("-") else f"{word} belongs to no flag"

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from cairn.cli.talking import TalkProblem, Target
-from cairn.client.metadata import Metadata
+from cairn.client.logic.metadata import Metadata
 from cairn.client.sync_pool import SyncPool
 from cairn.model.errors import CairnError
-from cairn.model.values import TYPE_OF_OID, parse_text
-from cairn.pgwire.oids import TYPE_NAMES
+from cairn.model.types.values import TYPE_OF_OID, parse_text
+from cairn.pgwire.values.oids import TYPE_NAMES
 
 
 def value_of(oid: int, text: str) -> Any:

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from cairn.cli.talking import TalkProblem
-from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, SyntaxProblem, TooComplex, Unsupported
+from cairn.model.tables.catalog import Catalog
 from cairn.pgwire.scram import make_verifier, parse_verifier
 from cairn.sql.api import prepare, split
 from cairn.sql.parse.lexer import Token, tokens

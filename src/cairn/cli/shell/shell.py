@@ -17,7 +17,7 @@ from cairn.cli.shell import tables
 from cairn.cli.talking import Talk, TalkProblem
 from cairn.model.errors import CairnError
 from cairn.model.quoting import literal
-from cairn.pgwire.client_replies import ServerAnswer
+from cairn.pgwire.client.replies import ServerAnswer
 from cairn.sql.parse.lexer import tokens
 
 HISTORY = ".cairn_history"

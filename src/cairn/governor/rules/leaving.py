@@ -14,12 +14,10 @@ import msgspec
 from cairn.governor.actions import Action, HandOverLeadership, Propose, SealAndName, SwitchMaster
 from cairn.governor.buckets import given_away, redistribution
 from cairn.governor.view import ClusterView
-from cairn.model import rows
-from cairn.model import system_tables as system
-from cairn.model.holders import EXPEL_BY_FORCE, lost_with
-from cairn.model.ops import Delete, Dml, Replace, Update
-from cairn.model.ranges import KeyRange, one_key, whole_table
-from cairn.model.topology import (
+from cairn.model.log.ops import Delete, Dml, Replace, Update
+from cairn.model.log.ranges import KeyRange, one_key, whole_table
+from cairn.model.members.holders import EXPEL_BY_FORCE, lost_with
+from cairn.model.members.topology import (
     Grade,
     Instance,
     Replicaset,
@@ -27,6 +25,8 @@ from cairn.model.topology import (
     State,
     deposed,
 )
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
 
 _TRANSFER = "transfer replication leader"
 _INSTANCES = system.PICO_INSTANCE

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from cairn.governor.actions import Action, Propose, RunOperation
 from cairn.governor.view import ClusterView
-from cairn.model import rows
-from cairn.model import system_tables as system
-from cairn.model.ops import Insert, Replace
-from cairn.model.ranges import whole_table
+from cairn.model.log.ops import Insert, Replace
+from cairn.model.log.ranges import whole_table
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
 
 _QUEUE = system.PICO_GOVERNOR_QUEUE
 _PROPERTY = system.PICO_PROPERTY

@@ -20,10 +20,10 @@ from cairn.governor.rules.leaving import (
     set_state,
 )
 from cairn.governor.view import ClusterView
-from cairn.model import system_tables as system
-from cairn.model.ops import Dml
-from cairn.model.ranges import whole_table
-from cairn.model.topology import Grade, Instance, ReplicasetState, State
+from cairn.model.log.ops import Dml
+from cairn.model.log.ranges import whole_table
+from cairn.model.members.topology import Grade, Instance, ReplicasetState, State
+from cairn.model.tables import system_tables as system
 
 BATCH = 200  # subjects of one question or entry
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from cairn.governor.actions import Action, ChangeVoters
 from cairn.governor.view import ClusterView
-from cairn.model.topology import Grade, Instance
+from cairn.model.members.topology import Grade, Instance
 
 
 def wanted_voters(candidates: int) -> int:

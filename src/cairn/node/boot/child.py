@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
 from cairn.model.errors import CairnError, ConfigProblem, Expelled, StorageDamaged
-from cairn.model.topology import Grade
+from cairn.model.members.topology import Grade
 from cairn.model.unexpected import owned
 from cairn.net.peers import split_address
 from cairn.node.boot import shutdown

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from cairn.model.errors import ConfigProblem
-from cairn.model.topology import Tier
+from cairn.model.members.topology import Tier
 from cairn.net.peers import split_address
 from cairn.net.tls import PeerTls
 from cairn.node.boot.config_file import dig, read_file, whole

@@ -8,9 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cairn.model import ops, rows
-from cairn.model import system_tables as system
-from cairn.model.catalog import (
+from cairn.model.errors import ConfigProblem
+from cairn.model.log import ops
+from cairn.model.members.topology import Grade, Instance, State
+from cairn.model.rpc import JoinRequest
+from cairn.model.settings.parameters import SETTINGS
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
+from cairn.model.tables.catalog import (
     ADMIN_ID,
     GUEST_ID,
     PUBLIC_ID,
@@ -19,10 +24,6 @@ from cairn.model.catalog import (
     Privilege,
     User,
 )
-from cairn.model.errors import ConfigProblem
-from cairn.model.parameters import SETTINGS
-from cairn.model.rpc import JoinRequest
-from cairn.model.topology import Grade, Instance, State
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.consensus.upgrades import own_version
 from cairn.raft.types import ConfChangeSingle, ConfChangeV2, Entry, EntryType

@@ -11,8 +11,8 @@ from cairn.model.errors import ConfigProblem
 from cairn.net.handshake import Identity
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.runtime import Runtime
-from cairn.storage.raft_store import RaftStore
-from cairn.storage.sqlite import sync_directory
+from cairn.storage.files.sqlite import sync_directory
+from cairn.storage.raft_db.raft_store import RaftStore
 from cairn.topology.discovery import DiscoveryState
 
 

@@ -20,15 +20,15 @@ from typing import Any
 import apsw
 import msgspec
 
-from cairn.model import system_tables as system
-from cairn.model.cluster import Cluster
 from cairn.model.errors import CairnError, ConfigProblem
-from cairn.model.topology import Grade, Position
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.topology import Grade, Position
+from cairn.model.tables import system_tables as system
 from cairn.node.boot.identity import write_durably
 from cairn.node.consensus.global_state import GlobalState
 from cairn.raft.types import ConfState
-from cairn.storage.raft_store import RaftStore
-from cairn.storage.sqlite import open_reader, sync_directory
+from cairn.storage.files.sqlite import open_reader, sync_directory
+from cairn.storage.raft_db.raft_store import RaftStore
 
 NOTE = "restore.json"
 

@@ -10,8 +10,8 @@ import asyncio
 import logging
 
 from cairn.model.errors import CairnError
+from cairn.model.members.topology import Grade
 from cairn.model.rpc import Empty, IndexResponse, UpdateInstanceRequest, WaitIndexRequest
-from cairn.model.topology import Grade
 from cairn.node.instance import Instance
 
 log = logging.getLogger("cairn.shutdown")

@@ -24,6 +24,7 @@ from cairn.model.errors import (
     TimedOut,
     Unreachable,
 )
+from cairn.model.members.topology import ConnectionType, Grade
 from cairn.model.rpc import (
     DiscoverRequest,
     DiscoverResponse,
@@ -32,7 +33,6 @@ from cairn.model.rpc import (
     JoinResponse,
     UpdateInstanceRequest,
 )
-from cairn.model.topology import ConnectionType, Grade
 from cairn.net.handshake import Identity
 from cairn.net.peers import Peers
 from cairn.node.boot.config import InstanceConfig
@@ -45,8 +45,8 @@ from cairn.node.peer_calls import PeerCall, Right, handlers, nobody_yet
 from cairn.node.runtime import Runtime, timestamp
 from cairn.pgwire.scram import make_verifier
 from cairn.raft.types import HardState
-from cairn.storage.raft_store import RaftStore
-from cairn.storage.sqlite import sync_directory
+from cairn.storage.files.sqlite import sync_directory
+from cairn.storage.raft_db.raft_store import RaftStore
 from cairn.topology.discovery import Discovery
 
 log = logging.getLogger("cairn.boot")

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from cairn.model import ops
 from cairn.model.errors import CasRetry, NotLeader, TimedOut
-from cairn.model.ranges import KeyRange
+from cairn.model.log import ops
+from cairn.model.log.ranges import KeyRange
 from cairn.node.consensus.proposals import Proposer
 
 ANSWER_S = 5.0

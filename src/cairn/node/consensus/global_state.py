@@ -12,16 +12,16 @@ from typing import Any
 import msgspec
 
 from cairn.governor.view import QueuedOperation
-from cairn.model import ops
-from cairn.model import system_tables as system
-from cairn.model.applied import Applied
-from cairn.model.catalog import Catalog
-from cairn.model.cluster import BucketKey, Cluster
-from cairn.model.pictures import catalog_of, cluster_of
-from cairn.model.schema import Table
-from cairn.model.topology import Position
-from cairn.storage.ddl import PENDING, decode_pending
-from cairn.storage.sqlite import open_reader
+from cairn.model.log import ops
+from cairn.model.log.applied import Applied
+from cairn.model.members.cluster import BucketKey, Cluster
+from cairn.model.members.topology import Position
+from cairn.model.tables import system_tables as system
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.pictures import catalog_of, cluster_of
+from cairn.model.tables.schema import Table
+from cairn.storage.files.sqlite import open_reader
+from cairn.storage.raft_db.ddl import PENDING, decode_pending
 from cairn.topology.changes import advanced
 
 log = logging.getLogger("cairn.state")

@@ -12,8 +12,6 @@ from collections import OrderedDict
 
 import msgspec
 
-from cairn.model import limits, ops
-from cairn.model.applied import Applied
 from cairn.model.errors import (
     CairnError,
     CasConflict,
@@ -24,9 +22,12 @@ from cairn.model.errors import (
     OutcomeUnknown,
     Unreachable,
 )
-from cairn.model.ranges import KeyRange, Predicate
+from cairn.model.log import ops
+from cairn.model.log.applied import Applied
+from cairn.model.log.ranges import KeyRange, Predicate
 from cairn.model.rpc import CasAccepted, CasRequest
-from cairn.model.table_checks import check_ops
+from cairn.model.settings import limits
+from cairn.model.tables.table_checks import check_ops
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.quorum import Patience, Voters

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from cairn.model import system_tables as system
 from cairn.model.errors import AccessDenied, CheckViolation
-from cairn.model.ops import Dml, Insert, Replace, Update
-from cairn.model.schema import Table
+from cairn.model.log.ops import Dml, Insert, Replace, Update
+from cairn.model.tables import system_tables as system
+from cairn.model.tables.schema import Table
 from cairn.topology.tier_guard import CHANGEABLE
 
 _OWN_STATEMENTS = {
@@ -92,7 +92,7 @@ def completed(changes: tuple[Dml, ...]) -> tuple[Dml, ...]:
 
 
 def _check_queued(change: Dml) -> None:
-    """Batches of kind upgrade are the governor's own. Other values: see `model/table_checks.py`."""
+    """Batches of kind upgrade are the governor's own. `table_checks.py` judges other values."""
     at = system.PICO_GOVERNOR_QUEUE.position("kind")
     match change:
         case Insert(row=row) | Replace(row=row):

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.applied import Applied
 from cairn.model.errors import CairnError, NotLeader, TimedOut
-from cairn.model.topology import Position
+from cairn.model.log.applied import Applied
+from cairn.model.members.topology import Position
 from cairn.net.link import Link
 from cairn.net.peers import Peers
 from cairn.node.consensus.last_words import LastWords
@@ -37,9 +37,9 @@ from cairn.raft.types import (
     Role,
 )
 from cairn.raft.wire import decode_message, encode_message
-from cairn.storage.raft_store import LogView, RaftStore
-from cairn.storage.state_machine import StateMachine
-from cairn.storage.writer import Disk, Job
+from cairn.storage.files.writer import Disk, Job
+from cairn.storage.raft_db.raft_store import LogView, RaftStore
+from cairn.storage.raft_db.state_machine import StateMachine
 
 log = logging.getLogger("cairn.raft")
 

@@ -10,8 +10,8 @@ from cairn.model.errors import CairnError
 from cairn.model.rpc import SnapshotChunk, SnapshotChunkRequest
 from cairn.net.peers import Peers
 from cairn.raft.types import ConfState, Snapshot, SnapshotMeta
-from cairn.storage.global_tables import TableDump, dump_tables
-from cairn.storage.sqlite import open_reader
+from cairn.storage.files.sqlite import open_reader
+from cairn.storage.raft_db.global_tables import TableDump, dump_tables
 
 CHUNK = 1024 * 1024
 FETCH_TIMEOUT_S = 10.0

@@ -6,7 +6,7 @@ import asyncio
 from typing import NamedTuple
 
 from cairn.model.errors import NoMaster, OutcomeUnknown
-from cairn.model.records import Vclock, covers
+from cairn.model.log.records import Vclock, covers
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.place import Place
 from cairn.replication.relay import Subscribe

@@ -34,7 +34,7 @@ from cairn.model.rpc import Empty
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.runtime import spawn
-from cairn.storage.page_copy import PageCopy
+from cairn.storage.files.page_copy import PageCopy
 
 log = logging.getLogger("cairn.backup")
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import msgspec
 
 from cairn.model.errors import UnknownCall
-from cairn.model.records import Vclock
-from cairn.model.topology import Instance as InstanceRow
-from cairn.model.topology import Replicaset
+from cairn.model.log.records import Vclock
+from cairn.model.members.topology import Instance as InstanceRow
+from cairn.model.members.topology import Replicaset
 from cairn.net.peers import Peers
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.links import LinkStatus

@@ -9,14 +9,14 @@ from collections.abc import Callable
 import msgspec
 
 from cairn.model.errors import NoMaster
-from cairn.model.topology import Instance as InstanceRow
-from cairn.model.topology import Replicaset
+from cairn.model.members.topology import Instance as InstanceRow
+from cairn.model.members.topology import Replicaset
 from cairn.net.peers import Peers
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.links import LinkStatus
 from cairn.node.rows.place import Place
 from cairn.replication.applier import LogRefused
-from cairn.storage.full_copy import CopyHead, CopySource, CopyTarget
+from cairn.storage.data_db.full_copy import CopyHead, CopySource, CopyTarget
 
 log = logging.getLogger("cairn.replication")
 

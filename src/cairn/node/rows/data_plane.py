@@ -10,9 +10,6 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
-from cairn.model import ops
-from cairn.model.catalog import Catalog
-from cairn.model.cluster import BucketKey, Cluster
 from cairn.model.errors import (
     CairnError,
     NoMaster,
@@ -21,8 +18,10 @@ from cairn.model.errors import (
     TimedOut,
     UniqueViolation,
 )
-from cairn.model.moves import TAKES, Phase
-from cairn.model.records import Shape, Vclock, covers
+from cairn.model.log import ops
+from cairn.model.log.records import Shape, Vclock, covers
+from cairn.model.members.cluster import BucketKey, Cluster
+from cairn.model.members.moves import TAKES, Phase
 from cairn.model.rpc import (
     PromiseRequest,
     SchemaChangeRequest,
@@ -30,15 +29,16 @@ from cairn.model.rpc import (
     VclockRequest,
     VclockResponse,
 )
-from cairn.model.schema import Table
-from cairn.model.spans import Ranges, merged, spliced
+from cairn.model.sharding.spans import Ranges, merged, spliced
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Table
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.runtime import spawn
-from cairn.storage.checksums import is_damage, page_damaged
-from cairn.storage.data_store import DataStore, Fence
-from cairn.storage.row_log import ENTERED_EPOCH
-from cairn.storage.writer import Disk, Job
+from cairn.storage.data_db.data_store import DataStore, Fence
+from cairn.storage.data_db.row_log import ENTERED_EPOCH
+from cairn.storage.files.checksums import is_damage, page_damaged
+from cairn.storage.files.writer import Disk, Job
 
 log = logging.getLogger("cairn.data")
 T = TypeVar("T")

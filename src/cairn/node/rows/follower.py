@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from cairn.model.errors import CairnError, NoMaster, TimedOut
-from cairn.model.records import covers
+from cairn.model.log.records import covers
 from cairn.model.rpc import Empty, ReplicatedRequest, VclockRequest, VclockResponse
 from cairn.net.peers import Peers
 from cairn.node.consensus.raft_runner import RaftRunner
@@ -35,7 +35,7 @@ from cairn.replication.applier import (
     check_origins,
 )
 from cairn.replication.relay import LogTooShort, Rows, Subscribe
-from cairn.storage.row_log import LogReader
+from cairn.storage.data_db.row_log import LogReader
 
 log = logging.getLogger("cairn.replication")
 

@@ -21,14 +21,14 @@ from pathlib import Path
 import msgspec
 
 from cairn.model.errors import CairnError, NoMaster
+from cairn.model.members.topology import Grade, Replicaset
+from cairn.model.members.topology import Instance as InstanceRow
 from cairn.model.rpc import DamageReport
-from cairn.model.topology import Grade, Replicaset
-from cairn.model.topology import Instance as InstanceRow
 from cairn.net.peers import Peers
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.place import Place
-from cairn.storage import checksums
-from cairn.storage.scrub import Digest, Span, compare, digest, is_whole, trees_of
+from cairn.storage.files import checksums
+from cairn.storage.files.scrub import Digest, Span, compare, digest, is_whole, trees_of
 
 log = logging.getLogger("cairn.scrub")
 

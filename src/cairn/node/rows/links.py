@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from cairn.model.records import Packed, Vclock
+from cairn.model.log.records import Packed, Vclock
 
 
 class Traffic(msgspec.Struct):

@@ -13,19 +13,19 @@ from uuid import UUID
 
 import apsw
 
-from cairn.model import system_tables as system
-from cairn.model.moves import MoveSeen
-from cairn.model.records import Record, RowChange, RowOp, record_of
+from cairn.model.log.records import Record, RowChange, RowOp, record_of
+from cairn.model.members.moves import MoveSeen
 from cairn.model.rpc import GovernorStatus
-from cairn.model.schema import Table
-from cairn.model.values import from_physical
+from cairn.model.tables import system_tables as system
+from cairn.model.tables.schema import Table
+from cairn.model.types.values import from_physical
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.links import LinkStatus, Traffic
 from cairn.node.rows.mesh import Table as Routes
 from cairn.node.runtime import Runtime, timestamp
-from cairn.storage.raft_store import RaftStore
-from cairn.storage.writer import Disk, Job
+from cairn.storage.files.writer import Disk, Job
+from cairn.storage.raft_db.raft_store import RaftStore
 
 MAX_LEADERS = 10_000  # terms kept
 MAX_DIVERGED = 10_000  # records shown; `data.db` keeps all of them

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from cairn.model.records import Vclock
-from cairn.model.topology import Instance as InstanceRow
+from cairn.model.log.records import Vclock
+from cairn.model.members.topology import Instance as InstanceRow
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.place import Place
 from cairn.replication.graph import edges_of

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 from cairn.model.errors import NoMaster
-from cairn.model.moves import Stamp
-from cairn.model.topology import Instance as InstanceRow
-from cairn.model.topology import Replicaset
+from cairn.model.members.moves import Stamp
+from cairn.model.members.topology import Instance as InstanceRow
+from cairn.model.members.topology import Replicaset
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.data_plane import DataPlane
 from cairn.replication.applier import History, OtherReplicaset
-from cairn.storage.row_log import Applier
+from cairn.storage.data_db.row_log import Applier
 
 log = logging.getLogger("cairn.replication")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cairn.model.records import Packed
+from cairn.model.log.records import Packed
 from cairn.node.rows.acknowledgements import Acknowledgements
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.links import Traffic
@@ -18,7 +18,7 @@ from cairn.replication.relay import (
     select,
     wanted_origins,
 )
-from cairn.storage.row_log import LogReader
+from cairn.storage.data_db.row_log import LogReader
 
 BATCH_BYTES = 2 * 1024 * 1024  # of one origin; a single record may be longer
 #: Between two answers with few records, in async mode: a pull and a commit for each write of a lone

@@ -23,7 +23,7 @@ from cairn.node.rows.mesh import Mesh, Table
 from cairn.node.rows.place import Place
 from cairn.node.rows.relay import Relay
 from cairn.node.runtime import Runtime
-from cairn.storage.row_log import LogReader
+from cairn.storage.data_db.row_log import LogReader
 
 MAINTAIN_S = 5.0
 #: How long an operation that was done is remembered. Repeated later it would be done again; chunks

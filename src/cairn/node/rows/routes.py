@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from copy import copy
 
 from cairn.governor.buckets import waiting_for
-from cairn.model.cluster import BucketKey, Cluster
 from cairn.model.errors import NoMaster, NotInPrerequisiteState, NotOwner
-from cairn.model.spans import Ranges, merged, spliced
-from cairn.model.topology import BucketRange, Grade
+from cairn.model.members.cluster import BucketKey, Cluster
+from cairn.model.members.topology import BucketRange, Grade
+from cairn.model.sharding.spans import Ranges, merged, spliced
 
 
 class Routes:

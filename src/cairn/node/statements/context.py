@@ -13,11 +13,11 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from cairn.model import ops
-from cairn.model.catalog import ADMIN_ID
 from cairn.model.errors import PlanOutdated, QueryCanceled, Unsupported
+from cairn.model.log import ops
 from cairn.model.measured import Stage
 from cairn.model.rpc import ReadRequest, RowShape
+from cairn.model.tables.catalog import ADMIN_ID
 from cairn.sql.api import Prepared
 from cairn.sql.plans import CatalogRead
 from cairn.storage.readers import Cancelled

@@ -28,20 +28,20 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.measured import Run
-from cairn.model.topology import ConnectionType
+from cairn.model.members.topology import ConnectionType
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.runtime import Runtime
-from cairn.node.statements.blocks import Blocks, Statement
+from cairn.node.statements.asker.explaining import Explaining
+from cairn.node.statements.asker.forwarding import check_forward
+from cairn.node.statements.asker.global_writes import GlobalWrites
+from cairn.node.statements.asker.hops import HERE, Answered, Hop
+from cairn.node.statements.asker.numbers import Numbers
+from cairn.node.statements.asker.reading import Reads
+from cairn.node.statements.asker.streams import Stream
+from cairn.node.statements.asker.writing import Writes
+from cairn.node.statements.blocks.asking import Blocks, Statement
+from cairn.node.statements.changes.schema_changes import SchemaChanges
 from cairn.node.statements.context import ASKED, OF_CLUSTER, Context, Told
-from cairn.node.statements.explaining import Explaining
-from cairn.node.statements.forwarding import check_forward
-from cairn.node.statements.global_writes import GlobalWrites
-from cairn.node.statements.hops import HERE, Answered, Hop
-from cairn.node.statements.numbers import Numbers
-from cairn.node.statements.reading import Reads
-from cairn.node.statements.schema_changes import SchemaChanges
-from cairn.node.statements.streams import Stream
-from cairn.node.statements.writing import Writes
 from cairn.sql import plans
 from cairn.sql.api import Prepared, prepare
 

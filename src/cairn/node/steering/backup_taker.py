@@ -23,13 +23,13 @@ from cairn.model.backups import (
     Released,
     Stamp,
 )
-from cairn.model.catalog import Catalog
-from cairn.model.cluster import Cluster
 from cairn.model.errors import CairnError, NotInPrerequisiteState, TimedOut
-from cairn.model.pictures import catalog_of, cluster_of
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.topology import Position
 from cairn.model.rpc import Empty
-from cairn.model.schema import Table
-from cairn.model.topology import Position
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.pictures import catalog_of, cluster_of
+from cairn.model.tables.schema import Table
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.leader import Leader
@@ -37,9 +37,9 @@ from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.rows.backups import HOLD_S, IDLE_S, PIECE_BYTES, Backups
 from cairn.node.runtime import Runtime
 from cairn.replication.cut import owners, spoilt
-from cairn.storage.ddl import PENDING
-from cairn.storage.global_tables import TableDump, dump_tables
-from cairn.storage.sqlite import open_reader
+from cairn.storage.files.sqlite import open_reader
+from cairn.storage.raft_db.ddl import PENDING
+from cairn.storage.raft_db.global_tables import TableDump, dump_tables
 
 log = logging.getLogger("cairn.backup")
 

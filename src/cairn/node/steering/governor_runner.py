@@ -26,12 +26,12 @@ from cairn.governor.actions import (
 from cairn.governor.plan import plan
 from cairn.governor.rules.rising import raised
 from cairn.governor.view import ClusterView, QueuedOperation
-from cairn.model import ops
 from cairn.model.errors import CairnError, CasRetry, NotLeader, TimedOut
-from cairn.model.ranges import Predicate, one_key
+from cairn.model.log import ops
+from cairn.model.log.ranges import Predicate, one_key
+from cairn.model.members.topology import Grade, Instance, Replicaset
 from cairn.model.rpc import DamageReport, Empty, GovernorStatus, LinkReport
-from cairn.model.system_tables import PICO_GOVERNOR_QUEUE, PICO_INSTANCE
-from cairn.model.topology import Grade, Instance, Replicaset
+from cairn.model.tables.system_tables import PICO_GOVERNOR_QUEUE, PICO_INSTANCE
 from cairn.node.consensus.upgrades import operations
 from cairn.node.steering.governor_steps import Steps
 from cairn.node.waiting import signalled

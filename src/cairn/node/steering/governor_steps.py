@@ -16,9 +16,10 @@ from cairn.governor.actions import (
 )
 from cairn.governor.rules.leaving import put_replicaset, replicaset_range
 from cairn.governor.view import ClusterView
-from cairn.model import ops
 from cairn.model.errors import CairnError, NoMaster, NotLeader, TimedOut, Unreachable
-from cairn.model.ranges import Predicate, whole_table
+from cairn.model.log import ops
+from cairn.model.log.ranges import Predicate, whole_table
+from cairn.model.members.topology import Grade
 from cairn.model.rpc import (
     Empty,
     IndexResponse,
@@ -30,8 +31,7 @@ from cairn.model.rpc import (
     VclockResponse,
     WaitIndexRequest,
 )
-from cairn.model.system_tables import PICO_INSTANCE
-from cairn.model.topology import Grade
+from cairn.model.tables.system_tables import PICO_INSTANCE
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.proposals import Proposer

@@ -10,12 +10,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from cairn.model import ops, rows
-from cairn.model import system_tables as system
-from cairn.model.cluster import Cluster
 from cairn.model.errors import CasRetry, JoinRefused, NotInPrerequisiteState, NotLeader
-from cairn.model.holders import EXPEL, EXPEL_BY_FORCE, kept_by, lost_with, ranges_in_words
-from cairn.model.ranges import one_key, whole_table
+from cairn.model.log import ops
+from cairn.model.log.ranges import one_key, whole_table
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.holders import EXPEL, EXPEL_BY_FORCE, kept_by, lost_with, ranges_in_words
+from cairn.model.members.topology import Grade, Instance, State, deposed
 from cairn.model.rpc import (
     Empty,
     ExpelRequest,
@@ -24,8 +24,9 @@ from cairn.model.rpc import (
     JoinResponse,
     UpdateInstanceRequest,
 )
-from cairn.model.topology import Grade, Instance, State, deposed
-from cairn.model.values import datetime_to_micros
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
+from cairn.model.types.values import datetime_to_micros
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.proposals import Proposer
 from cairn.node.consensus.raft_runner import RaftRunner

@@ -12,10 +12,10 @@ import logging
 from bisect import bisect_left
 from collections import deque
 
-from cairn.model import ops
 from cairn.model.errors import CairnError, CasRetry, NotLeader
-from cairn.model.moves import MoveReport, MoveSeen, Phase
-from cairn.model.ranges import Predicate
+from cairn.model.log import ops
+from cairn.model.log.ranges import Predicate
+from cairn.model.members.moves import MoveReport, MoveSeen, Phase
 from cairn.model.rpc import Empty
 from cairn.moves import seen
 from cairn.moves.decide import MovesView, decide

@@ -18,15 +18,15 @@ import zlib
 import msgspec
 
 from cairn.governor.actions import RunOperation
-from cairn.model import ops
-from cairn.model.catalog import ADMIN_ID, User
 from cairn.model.errors import AccessDenied, CairnError, CasRetry, PeerRefused, Unsupported
-from cairn.model.ranges import one_key
-from cairn.model.system_tables import PICO_GOVERNOR_QUEUE
+from cairn.model.log import ops
+from cairn.model.log.ranges import one_key
+from cairn.model.tables.catalog import ADMIN_ID, User
+from cairn.model.tables.system_tables import PICO_GOVERNOR_QUEUE
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.proposals import Proposer
 from cairn.node.consensus.raft_runner import RaftRunner
-from cairn.node.statements.access import check_all_rights
+from cairn.node.statements.changes.access import check_all_rights
 from cairn.node.statements.context import Context, Queued
 from cairn.node.statements.executor import Executor
 from cairn.sql import plans

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from cairn.model.errors import CairnError
+from cairn.model.members.topology import Grade, Instance
 from cairn.model.rpc import UpdateInstanceRequest
-from cairn.model.topology import Grade, Instance
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.raft_runner import ELECTION_TICKS, TICK_S, RaftRunner
 from cairn.node.steering.witnesses import Witnesses

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from cairn.model.errors import CairnError
+from cairn.model.members.topology import Grade, Instance
 from cairn.model.rpc import ReachRequest, ReachResponse
-from cairn.model.topology import Grade, Instance
 from cairn.net.link import PING
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import AccessDenied, OutOfRange
+from cairn.model.tables.catalog import Catalog
 from cairn.model.watched import SessionSeen
 from cairn.node.watching.client import Client
 from cairn.sql.statements.passwords import without_secrets

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from cairn.model.errors import CairnError
-from cairn.pgwire.server import PgServer
+from cairn.pgwire.server.server import PgServer
 
 
 class Doing(NamedTuple):

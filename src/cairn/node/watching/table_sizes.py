@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
-from cairn.model.catalog import Catalog
+from cairn.model.tables.catalog import Catalog
 from cairn.model.watched import TableSize
-from cairn.storage.table_sizes import table_sizes
+from cairn.storage.files.table_sizes import table_sizes
 
 FRESH_S = 5.0
 SHARE = 20  # the walk over all pages may take one part in so many of a thread's time

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from cairn.model.errors import CairnError, UndefinedObject
-from cairn.model.topology import Grade
+from cairn.model.members.topology import Grade
 from cairn.model.watched import SignalRequest, SignalResponse, WatchRequest, WatchResponse
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState

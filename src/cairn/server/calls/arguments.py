@@ -7,7 +7,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 from cairn.model.errors import CairnError, InvalidParameter, UndefinedFunction
-from cairn.model.values import ColumnType, parse_text
+from cairn.model.types.values import ColumnType, parse_text
 from cairn.sql.plans import Placed
 
 #: annotation of a parameter → what may be given for it, in Python and in words

@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     InvalidParameter,
     NotNullViolation,
@@ -25,10 +24,11 @@ from cairn.model.errors import (
     UniqueViolation,
     Unsupported,
 )
-from cairn.model.ops import Ddl
+from cairn.model.log.ops import Ddl
 from cairn.model.quoting import identifier, literal
-from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
-from cairn.node.statements.writing import put_by_bucket
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
+from cairn.node.statements.asker.writing import put_by_bucket
 from cairn.server.caller import Caller
 from cairn.server.scan.arrow import BatchDecoder
 from cairn.server.scan.copy_rows import insert_sql

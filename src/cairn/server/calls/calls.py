@@ -19,9 +19,9 @@ from cairn.model.errors import (
     TimedOut,
     UndefinedFunction,
 )
+from cairn.model.members.topology import ConnectionType, Grade
+from cairn.model.members.topology import Instance as InstanceRow
 from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse, RestartRequest, StatusResponse
-from cairn.model.topology import ConnectionType, Grade
-from cairn.model.topology import Instance as InstanceRow
 from cairn.node.steering.clocks import clock_problem
 from cairn.node.waiting import until
 from cairn.node.watching.activity import Asker

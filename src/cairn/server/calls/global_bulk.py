@@ -10,9 +10,9 @@ import asyncio
 from typing import Any
 
 from cairn.model.errors import InvalidParameter, UndefinedTable
+from cairn.model.log.ranges import one_key
 from cairn.model.quoting import identifier
-from cairn.model.ranges import one_key
-from cairn.model.schema import Table, physical_column
+from cairn.model.tables.schema import Table, physical_column
 from cairn.server.caller import Caller
 from cairn.server.calls.bulk import column_names, from_base64
 from cairn.server.scan.arrow_in import RowDecoder

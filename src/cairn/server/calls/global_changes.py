@@ -12,11 +12,11 @@ from typing import Any
 
 from cairn.model.errors import CairnError, InvalidParameter
 from cairn.model.quoting import identifier
-from cairn.model.schema import Table
+from cairn.model.tables.schema import Table
 from cairn.server.caller import Caller
 from cairn.server.calls.global_bulk import global_table
 from cairn.server.calls.row_changes import told_row
-from cairn.storage.global_log import GlobalChange, GlobalLogReader, reading
+from cairn.storage.raft_db.global_log import GlobalChange, GlobalLogReader, reading
 
 BEHIND_S = 1.0  # patience with an entry that others have applied
 MOST = 10_000

@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
-from cairn.model import ops, rows
 from cairn.model.errors import CairnError, InvalidParameter
-from cairn.model.ranges import one_key
+from cairn.model.log import ops
+from cairn.model.log.ranges import one_key
+from cairn.model.members.topology import Replicaset
 from cairn.model.rpc import Empty, StatusResponse
-from cairn.model.system_tables import PICO_PROPERTY, PICO_REPLICASET
-from cairn.model.topology import Replicaset
+from cairn.model.tables import rows
+from cairn.model.tables.system_tables import PICO_PROPERTY, PICO_REPLICASET
 from cairn.moves import decide, shares
 from cairn.moves.steps import PAUSED
 from cairn.node.consensus.changing import propose_row

@@ -14,17 +14,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cairn.model import ops
-from cairn.model import rows as made
-from cairn.model import system_tables as system
 from cairn.model.backups import RESTORED, UNFINISHED, RestoreBegin, RestoreEnd
-from cairn.model.catalog import Catalog
 from cairn.model.errors import InvalidParameter, NotInPrerequisiteState
-from cairn.model.ranges import one_key, whole_table
-from cairn.model.schema import Index, Table
+from cairn.model.log import ops
+from cairn.model.log.ranges import one_key, whole_table
+from cairn.model.tables import rows as made
+from cairn.model.tables import system_tables as system
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Index, Table
 from cairn.node.consensus.changing import propose_rows
-from cairn.node.statements.access import LAST_USER_ID
-from cairn.node.statements.writing import put_by_bucket
+from cairn.node.statements.asker.writing import put_by_bucket
+from cairn.node.statements.changes.access import LAST_USER_ID
 from cairn.server.caller import Caller
 from cairn.server.calls.bulk import from_base64
 from cairn.server.scan.copy_rows import insert_sql

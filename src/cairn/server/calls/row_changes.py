@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cairn.model.errors import InvalidParameter, NotOwner, PositionLost
-from cairn.model.moves import Phase
+from cairn.model.log.records import Kind, Record, RowChange, RowOp, Vclock
+from cairn.model.members.moves import Phase
 from cairn.model.quoting import identifier
-from cairn.model.records import Kind, Record, RowChange, RowOp, Vclock
-from cairn.model.schema import BUCKET_COLUMN, Table
-from cairn.model.values import ColumnType, from_physical
+from cairn.model.tables.schema import BUCKET_COLUMN, Table
+from cairn.model.types.values import ColumnType, from_physical
 from cairn.node.instance import Instance
 from cairn.server.caller import Caller
 from cairn.server.calls.bulk import sharded_table
-from cairn.storage.row_log import LogReader
+from cairn.storage.data_db.row_log import LogReader
 
 MAX_RECORDS = 2_000  # of the row log, read at a time
 _OPS = {RowOp.INSERT: "insert", RowOp.UPDATE: "update", RowOp.DELETE: "delete"}

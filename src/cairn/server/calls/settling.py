@@ -10,7 +10,7 @@ import asyncio
 from typing import Any
 
 from cairn.model.errors import TimedOut
-from cairn.model.topology import Grade
+from cairn.model.members.topology import Grade
 from cairn.server.caller import Caller
 
 SETTLE_S = 30.0

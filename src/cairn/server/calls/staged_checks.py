@@ -16,8 +16,8 @@ import msgspec
 from cairn.model.errors import InvalidParameter, UniqueViolation
 from cairn.model.quoting import identifier
 from cairn.model.rpc import Chunk, ReadRequest
-from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
-from cairn.model.values import from_physical
+from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
+from cairn.model.types.values import from_physical
 from cairn.server.caller import Caller
 from cairn.server.calls.bulk import (
     column_names,

@@ -6,12 +6,13 @@ from typing import Any
 
 import msgspec
 
-from cairn.model import ops, rows
-from cairn.model.cluster import Cluster
 from cairn.model.errors import InvalidParameter
-from cairn.model.ranges import KeyRange, one_key
-from cairn.model.system_tables import PICO_TIER
-from cairn.model.topology import Tier
+from cairn.model.log import ops
+from cairn.model.log.ranges import KeyRange, one_key
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.topology import Tier
+from cairn.model.tables import rows
+from cairn.model.tables.system_tables import PICO_TIER
 from cairn.node.consensus.changing import propose_row
 from cairn.server.caller import Caller
 from cairn.topology.tier_guard import CHANGEABLE

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from cairn.model.values import LISTS, ColumnType
+from cairn.model.types.values import LISTS, ColumnType
 from cairn.server.catalog.schema import LIVE, TABLES
 from cairn.sql.parse.naming import column_name
 

@@ -11,12 +11,12 @@ from typing import Any
 import apsw
 
 import cairn
-from cairn.model import parameters
-from cairn.model.catalog import Catalog
 from cairn.model.errors import UndefinedFunction, UndefinedTable
-from cairn.model.interval_text import parse_interval
 from cairn.model.quoting import identifier
-from cairn.model.schema import Index, Table
+from cairn.model.settings import parameters
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Index, Table
+from cairn.model.types.interval_text import parse_interval
 from cairn.node.watching.activity import Asker, Signals
 from cairn.server.catalog.schema import DATABASE, TABLES, TYPES
 from cairn.server.catalog.tables import (

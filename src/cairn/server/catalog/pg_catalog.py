@@ -18,7 +18,6 @@ from typing import Any
 
 import apsw
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     AccessDenied,
     CairnError,
@@ -30,8 +29,9 @@ from cairn.model.errors import (
     UndefinedTable,
     Unsupported,
 )
-from cairn.model.intervals import encode_interval, of_timedelta
-from cairn.model.values import INT64_MAX, INT64_MIN, TYPE_OF_OID, ColumnType
+from cairn.model.tables.catalog import Catalog
+from cairn.model.types.intervals import encode_interval, of_timedelta
+from cairn.model.types.values import INT64_MAX, INT64_MIN, TYPE_OF_OID, ColumnType
 from cairn.node.watching.activity import Asker, Row, Signals
 from cairn.server.catalog import schema as pg_schema
 from cairn.server.catalog import tables as pg_tables

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from cairn.model.catalog import ADMIN_ID, FIRST_ROUTINE_ID, SUPER_ID, Catalog, User, View
-from cairn.model.schema import Column, Index, Table
-from cairn.model.values import ELEMENTS, OIDS, ColumnType
+from cairn.model.tables.catalog import ADMIN_ID, FIRST_ROUTINE_ID, SUPER_ID, Catalog, User, View
+from cairn.model.tables.schema import Column, Index, Table
+from cairn.model.types.values import ELEMENTS, OIDS, ColumnType
 from cairn.server.catalog.schema import (
     ARRAYS,
     BTREE,

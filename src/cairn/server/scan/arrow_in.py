@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-from cairn.model.buckets import bucket_function
-from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     CairnError,
     DatatypeMismatch,
     InvalidText,
     Unsupported,
 )
-from cairn.model.schema import Table
-from cairn.model.sizes import fitter
+from cairn.model.sharding.buckets import bucket_function
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Table
+from cairn.model.types.sizes import fitter
+from cairn.model.types.values import ColumnType, physical_reader, to_physical
 from cairn.model.unexpected import of_value
-from cairn.model.values import ColumnType, physical_reader, to_physical
 from cairn.server.scan.arrow_limits import read_table
 from cairn.server.scan.arrow_types import Row, load_pyarrow
 from cairn.server.scan.copy_rows import check_filled, is_required, missing
@@ -78,7 +78,7 @@ class BatchDecoder(RowDecoder):
 
     def __init__(self, table: Table, names: Sequence[str], catalog: Catalog) -> None:
         super().__init__(table, names)
-        from cairn.model.bucket_columns import bucket_ids, is_quick
+        from cairn.model.sharding.bucket_columns import bucket_ids, is_quick
 
         self._bucket_ids, self._is_quick = bucket_ids, is_quick
         if table.sharding is None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from cairn.model.decimals import decode_decimal
 from cairn.model.errors import Unsupported
-from cairn.model.intervals import decode_interval
-from cairn.model.values import ELEMENTS, ColumnType, list_values, micros_to_date
+from cairn.model.types.decimals import decode_decimal
+from cairn.model.types.intervals import decode_interval
+from cairn.model.types.values import ELEMENTS, ColumnType, list_values, micros_to_date
 
 BATCH_ROWS = 16_384  # what fits a processor's cache goes through five processes faster
 PIECE_BYTES = 4 * 1024 * 1024  # of one message: wide rows make smaller batches

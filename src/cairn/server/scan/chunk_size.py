@@ -8,7 +8,7 @@ chunks grow only while nobody else writes, and only as far as the last one was q
 
 from __future__ import annotations
 
-from cairn.model.limits import MIB
+from cairn.model.settings.limits import MIB
 
 #: As few as this many always go together: fewer cost more than anybody gains from them.
 SMALL_ROWS, SMALL_BYTES = 60_000, 8 * MIB

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cairn.model.schema import BUCKET_COLUMN
-from cairn.model.values import SQLITE_TYPES, ColumnType
+from cairn.model.tables.schema import BUCKET_COLUMN
+from cairn.model.types.values import SQLITE_TYPES, ColumnType
 from cairn.server.scan.statement import Scan
-from cairn.storage.file_pages import Pages, UnknownFile
-from cairn.storage.file_tree import Records, Tree, Values, integers
+from cairn.storage.files.file_pages import Pages, UnknownFile
+from cairn.storage.files.file_tree import Records, Tree, Values, integers
 
 _REAL = 7  # the type of a value with a fraction; whole ones are kept as integers
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.buckets import buckets_function
-from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, NotNullViolation, Unsupported
-from cairn.model.schema import Column, Table
-from cairn.model.sizes import fitter
-from cairn.model.values import (
+from cairn.model.sharding.buckets import buckets_function
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Column, Table
+from cairn.model.types.sizes import fitter
+from cairn.model.types.values import (
     INT64_MAX,
     INT64_MIN,
     ColumnType,

@@ -24,7 +24,7 @@ from cairn.server.face import PgFace
 from cairn.server.scan.statement import LinesAsked
 from cairn.server.scan.worker import CANNOT, END, FAILED, HEAD, ScanRequest
 from cairn.sql import plans
-from cairn.storage.checksums import page_damaged
+from cairn.storage.files.checksums import page_damaged
 
 log = logging.getLogger("cairn.scan")
 

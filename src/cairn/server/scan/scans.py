@@ -19,7 +19,7 @@ import msgspec
 
 from cairn.model.errors import CairnError, LimitExceeded, NotOwner, QueryCanceled
 from cairn.model.rpc import ReadRequest
-from cairn.model.spans import Ranges, merged
+from cairn.model.sharding.spans import Ranges, merged
 from cairn.node.statements.context import ASKED
 from cairn.server.caller import Caller
 from cairn.server.scan import pool as scan_pool
@@ -27,7 +27,7 @@ from cairn.server.scan.arrow_types import BATCH_ROWS, Row
 from cairn.server.scan.statement import ENOUGH, LinesAsked, Scan
 from cairn.server.statements import Cached
 from cairn.sql import plans
-from cairn.storage.pieces import plain
+from cairn.storage.files.pieces import plain
 from cairn.storage.readers import RowReader, translated
 
 Encode = Callable[[Sequence[Row]], bytes]
@@ -167,7 +167,7 @@ def away(caller: Caller, targets: dict[str, Ranges]) -> list[str]:
 
 def only_fragment(plan: plans.Plan) -> plans.Fragment | None:
     """The fragment of a plan that does nothing but hand its rows through."""
-    from cairn.node.statements.reading import PLAIN_MERGE
+    from cairn.node.statements.asker.reading import PLAIN_MERGE
 
     if not isinstance(plan, plans.ScatterRead) or plan.steps or len(plan.fragments) != 1:
         return None

@@ -6,13 +6,13 @@ import msgspec
 
 from cairn.model.rpc import ReadRequest
 from cairn.net.link import Link
-from cairn.node.statements.open_reads import gone
+from cairn.node.statements.owner.open_reads import gone
 from cairn.server.face import PgFace
 from cairn.server.scan import pool
 from cairn.server.scan.scans import has_libraries
 from cairn.server.scan.statement import ENOUGH, Scan
 from cairn.server.scan.worker import CANNOT, END, FAILED, ScanRequest
-from cairn.storage.pieces import Encoded, Piece
+from cairn.storage.files.pieces import Encoded, Piece
 
 MANY = 200_000  # rows that are worth the start of a worker
 

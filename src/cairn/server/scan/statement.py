@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.schema import BUCKET_COLUMN
-from cairn.model.spans import Ranges
+from cairn.model.sharding.spans import Ranges
+from cairn.model.tables.schema import BUCKET_COLUMN
 from cairn.pgwire.copy import CopyFormat
 
 ENOUGH = 20_000  # rows that are worth another process

@@ -26,7 +26,7 @@ import msgspec
 
 from cairn.model.errors import CairnError
 from cairn.model.rpc import RowShape
-from cairn.model.values import ColumnType
+from cairn.model.types.values import ColumnType
 from cairn.server.scan.arrow_types import BATCH_ROWS, BatchEncoder
 from cairn.server.scan.statement import LinesAsked, Scan
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from cairn.model.errors import CairnError
 from cairn.model.rpc import WriteResponse
 from cairn.model.unexpected import owned
-from cairn.node.statements.reading import MOVING
-from cairn.pgwire.extended import Shape, Statement
-from cairn.pgwire.formats import decode_params
-from cairn.pgwire.frontend import DESCRIBE_UNNAMED, EXECUTE_UNNAMED
+from cairn.node.statements.asker.reading import MOVING
 from cairn.pgwire.messages import BIND_COMPLETE
-from cairn.pgwire.requests import SYNC, Bind
+from cairn.pgwire.server.extended import Shape, Statement
+from cairn.pgwire.server.frontend import DESCRIBE_UNNAMED, EXECUTE_UNNAMED
+from cairn.pgwire.server.requests import SYNC, Bind
+from cairn.pgwire.values.formats import decode_params
 from cairn.server.statements import Cached
 from cairn.sql import plans
 

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from cairn.model.errors import CairnError, InFailedTransaction
+from cairn.node.statements.blocks.open_block import OpenBlock
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor, Outcome
-from cairn.node.statements.open_block import OpenBlock
 from cairn.server.statements import Cached
 from cairn.sql.plans import Plan, PointRead, SessionPlan
 

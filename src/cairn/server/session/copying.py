@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cairn.model.errors import CairnError, NumbersNeeded, QueryCanceled, Unsupported
-from cairn.model.schema import Column
-from cairn.model.sizes import fitter
-from cairn.model.values import OIDS, parse_text
-from cairn.node.statements.writing import put_by_bucket
+from cairn.model.tables.schema import Column
+from cairn.model.types.sizes import fitter
+from cairn.model.types.values import OIDS, parse_text
+from cairn.node.statements.asker.writing import put_by_bucket
 from cairn.pgwire.copy import CopyFormat, CopyParser
 from cairn.pgwire.copy_out import copy_encoder, header_line
-from cairn.pgwire.requests import CopyData, CopyDone, CopyFail
+from cairn.pgwire.server.requests import CopyData, CopyDone, CopyFail
 from cairn.server.scan import arrow, scans
 from cairn.server.scan.chunk_size import SMALL_ROWS, ChunkSize
 from cairn.server.scan.copy_rows import Fields, RowMaker, find_bad_line, insert_sql, is_required

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from cairn.node.statements.asker.streams import Stream
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Outcome
-from cairn.node.statements.streams import Stream
-from cairn.pgwire.extended import Portal, Statement, StatementBook
+from cairn.pgwire.server.extended import Portal, Statement, StatementBook
 from cairn.server.session.blocks import Block
 from cairn.server.statements import Cached
 from cairn.sql.plans import CursorPlan
-from cairn.storage.pieces import Rows, plain
+from cairn.storage.files.pieces import Rows, plain
 
 Run = Callable[[Cached, Sequence[Any]], Awaitable[Outcome]]
 Following = Callable[[Stream], Awaitable[Rows | None]]

@@ -6,7 +6,6 @@ import json
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     CairnError,
     LimitExceeded,
@@ -15,15 +14,16 @@ from cairn.model.errors import (
     Unreachable,
 )
 from cairn.model.rpc import ReadResponse, WriteResponse
+from cairn.model.tables.catalog import Catalog
 from cairn.model.unexpected import owned
+from cairn.node.statements.asker.reading import MOVING
 from cairn.node.statements.executor import Outcome
-from cairn.node.statements.reading import MOVING
-from cairn.pgwire.extended import Portal, Statement
-from cairn.pgwire.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
+from cairn.pgwire.server.extended import Portal, Statement
+from cairn.pgwire.server.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
 from cairn.server.session.at_once import AtOnce
 from cairn.server.statements import Cached
 from cairn.sql import plans
-from cairn.storage.pieces import Encoded
+from cairn.storage.files.pieces import Encoded
 
 if TYPE_CHECKING:
     from cairn.server.session.session import Session

@@ -6,8 +6,6 @@ import asyncio
 import logging
 import os
 
-from cairn.model.auth_rules import admits
-from cairn.model.catalog import ADMIN_ID
 from cairn.model.errors import (
     AuthenticationFailed,
     InvalidAuthorization,
@@ -15,6 +13,8 @@ from cairn.model.errors import (
     NotOnlineYet,
     ProtocolViolation,
 )
+from cairn.model.settings.auth_rules import admits
+from cairn.model.tables.catalog import ADMIN_ID
 from cairn.pgwire.scram import (
     MECHANISM,
     MECHANISM_PLUS,
@@ -24,7 +24,7 @@ from cairn.pgwire.scram import (
     fake_verifier,
     parse_verifier,
 )
-from cairn.pgwire.startup import StartupParams
+from cairn.pgwire.server.startup import StartupParams
 from cairn.server.audit import Who
 from cairn.server.face import PgFace
 

@@ -16,7 +16,6 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from cairn.model.catalog import ADMIN_ID
 from cairn.model.errors import (
     AccessDenied,
     CairnError,
@@ -26,16 +25,17 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.rpc import RowShape
+from cairn.model.tables.catalog import ADMIN_ID
 from cairn.model.unexpected import owned
+from cairn.node.statements.asker.hops import HERE, Hop
+from cairn.node.statements.asker.streams import Stream
 from cairn.node.statements.context import ASKED, LATE, Context, Travelled
 from cairn.node.statements.executor import Outcome
-from cairn.node.statements.hops import HERE, Hop
-from cairn.node.statements.streams import Stream
 from cairn.node.watching.client import Doing
 from cairn.node.watching.statistics import Seen
-from cairn.pgwire.extended import StatementBook
-from cairn.pgwire.requests import CopyData, CopyDone, CopyFail, Request
-from cairn.pgwire.server import PgServer
+from cairn.pgwire.server.extended import StatementBook
+from cairn.pgwire.server.requests import CopyData, CopyDone, CopyFail, Request
+from cairn.pgwire.server.server import PgServer
 from cairn.server.audit import Who, statement
 from cairn.server.caller import Caller
 from cairn.server.calls import calls
@@ -60,7 +60,7 @@ from cairn.server.session.states import (
 )
 from cairn.server.statements import Cached
 from cairn.sql import plans
-from cairn.storage.pieces import Encoded, Rows
+from cairn.storage.files.pieces import Encoded, Rows
 
 LOGIN_S = 30.0
 PIPELINE_BYTES = 1024 * 1024  # of requests behind one that is worked on

@@ -7,11 +7,11 @@ from difflib import get_close_matches
 
 import msgspec
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, InvalidParameter
-from cairn.model.parameters import DEFAULTS, shown
-from cairn.model.postgres_parameters import NAMES
-from cairn.model.values import INT64_MAX
+from cairn.model.settings.parameters import DEFAULTS, shown
+from cairn.model.settings.postgres_parameters import NAMES
+from cairn.model.tables.catalog import Catalog
+from cairn.model.types.values import INT64_MAX
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.statements.context import OF_CLUSTER, Context
 from cairn.server.session.blocks import Modes

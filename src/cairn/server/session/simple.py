@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.model.errors import CairnError
 from cairn.node.statements.executor import Outcome
-from cairn.pgwire.decoders import decode_string
-from cairn.pgwire.requests import Query
+from cairn.pgwire.server.requests import Query
+from cairn.pgwire.values.decoders import decode_string
 from cairn.server.session.extended import AT_ONCE_ROWS
 from cairn.server.statements import QUICK_TEXT, Cached
 from cairn.sql import plans

@@ -7,11 +7,11 @@ import ssl
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from cairn.model import parameters
 from cairn.model.errors import CairnError, ProtocolViolation
-from cairn.model.events import Version
+from cairn.model.members.events import Version
+from cairn.model.settings import parameters
 from cairn.node.statements.context import Context
-from cairn.pgwire.requests import (
+from cairn.pgwire.server.requests import (
     BadMessage,
     CancelReceived,
     NeedTls,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any
 
-from cairn.pgwire.requests import (
+from cairn.pgwire.server.requests import (
     BadMessage,
     Bind,
     CancelReceived,

@@ -9,14 +9,14 @@ from typing import Any
 import apsw
 import msgspec
 
-from cairn.model import rows
-from cairn.model import system_tables as system
-from cairn.model.applied import Applied
-from cairn.model.cluster import Cluster
-from cairn.model.topology import Grade, Instance, Replicaset, State
+from cairn.model.log.applied import Applied
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.topology import Grade, Instance, Replicaset, State
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
 from cairn.net.handshake import Identity
-from cairn.storage.event_log import read_cluster
-from cairn.storage.global_tables import dump_tables
+from cairn.storage.raft_db.event_log import read_cluster
+from cairn.storage.raft_db.global_tables import dump_tables
 
 _LADDER = (
     Grade.OFFLINE,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from cairn.model.errors import CairnError
+from cairn.model.members.topology import Tier
 from cairn.model.rpc import Empty, ExpelRequest
-from cairn.model.topology import Tier
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.world import World

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cairn.sim.cluster import world
 from cairn.sim.cluster.history import Result, run_seed
-from cairn.sim.cluster.queue_kills import run_all
+from cairn.sim.cluster.queue.queue_kills import run_all
 from cairn.sim.cluster.row_history import run_row_seed
 from cairn.sim.cluster.trial import BLOCK_KINDS, run_block_trial, run_trial
 from cairn.sim.cluster.trial import KINDS as TRIALS

@@ -14,12 +14,13 @@ from typing import Any
 
 import msgspec
 
-from cairn.model import ops, rows
-from cairn.model import system_tables as system
 from cairn.model.errors import CairnError
-from cairn.model.ranges import one_key, whole_table
+from cairn.model.log import ops
+from cairn.model.log.ranges import one_key, whole_table
+from cairn.model.members.topology import Grade, Replicaset
 from cairn.model.rpc import ExpelRequest, ExpelResponse
-from cairn.model.topology import Grade, Replicaset
+from cairn.model.tables import rows
+from cairn.model.tables import system_tables as system
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.schema_blows import SCHEMA, SchemaChange, other_change
 from cairn.sim.cluster.world import World

@@ -10,9 +10,9 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cairn.model.applied import Applied
 from cairn.model.errors import CairnError, Expelled
-from cairn.model.topology import Grade
+from cairn.model.log.applied import Applied
+from cairn.model.members.topology import Grade
 from cairn.node.boot import shutdown
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.steps import Boot, Rebootstrap

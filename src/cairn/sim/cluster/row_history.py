@@ -6,10 +6,10 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from cairn.model.topology import Tier
+from cairn.model.members.topology import Tier
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.history import BUCKETS, Result
-from cairn.sim.cluster.load import Load
+from cairn.sim.cluster.loads.load import Load
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.world import World
 

@@ -14,7 +14,7 @@ from cairn.net.peers import Network
 from cairn.node.runtime import uuid_from
 from cairn.sim.cluster.loop import Process, VirtualLoop
 from cairn.sim.cluster.wire import SimNetwork, Wire
-from cairn.storage.writer import MAX_GROUP, Disk, Job, NoReader, Reader, run_group
+from cairn.storage.files.writer import MAX_GROUP, Disk, Job, NoReader, Reader, run_group
 
 CHECKPOINT = 4_000_000  # past this, SQLite itself may have synced and moved parts of the log
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

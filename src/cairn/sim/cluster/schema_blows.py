@@ -7,12 +7,12 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from cairn.model import ops
-from cairn.model import system_tables as system
-from cairn.model.ranges import whole_table
-from cairn.model.schema import Column, Index, Sharded, Table
-from cairn.model.values import ColumnType
-from cairn.sim.cluster.load import TABLE
+from cairn.model.log import ops
+from cairn.model.log.ranges import whole_table
+from cairn.model.tables import system_tables as system
+from cairn.model.tables.schema import Column, Index, Sharded, Table
+from cairn.model.types.values import ColumnType
+from cairn.sim.cluster.loads.load import TABLE
 
 SCHEMA = (ops.SCHEMA_RANGE, whole_table(system.PICO_TABLE.id), whole_table(system.PICO_INDEX.id))
 GLOBAL = Table(

@@ -13,15 +13,15 @@ from typing import Any
 
 import msgspec
 
-from cairn.model import ops
-from cairn.model.topology import Tier
+from cairn.model.log import ops
+from cairn.model.members.topology import Tier
 from cairn.node.instance import AGAIN
-from cairn.sim.cluster.block_lists import Lists
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.history import BUCKETS, Result
-from cairn.sim.cluster.load import Load
+from cairn.sim.cluster.loads.block_lists import Lists
+from cairn.sim.cluster.loads.load import Load
+from cairn.sim.cluster.loads.registers import Registers
 from cairn.sim.cluster.nemesis import Nemesis
-from cairn.sim.cluster.registers import Registers
 from cairn.sim.cluster.schema_blows import GLOBAL, GLOBAL_INDEX, SCHEMA, prepared
 from cairn.sim.cluster.world import World
 

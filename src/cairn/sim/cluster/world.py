@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from cairn.model.cluster import Cluster
-from cairn.model.topology import Grade, Tier
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.topology import Grade, Tier
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.instance import Instance
 from cairn.node.rows.data_plane import fence_of

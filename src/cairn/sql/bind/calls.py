@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from cairn.model.errors import CairnError, GroupingProblem, SyntaxProblem, Unsupported
-from cairn.model.values import ELEMENTS, ColumnType
+from cairn.model.types.values import ELEMENTS, ColumnType
 from cairn.sql.bind.expr import (
     HANDLERS,
     bind_boolean,

@@ -15,8 +15,8 @@ from cairn.model.errors import (
     UndefinedObject,
     Unsupported,
 )
-from cairn.model.schema import BUCKET_COLUMN, Column, Table
-from cairn.model.values import ColumnType
+from cairn.model.tables.schema import BUCKET_COLUMN, Column, Table
+from cairn.model.types.values import ColumnType
 from cairn.sql.bind.bind import bind_items
 from cairn.sql.bind.expr import bind_boolean, bind_wanted
 from cairn.sql.bind.scope import Scope, Visible, no_column

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cairn.model.errors import CairnError, GeneratedAlways, InvalidTableDefinition
-from cairn.model.schema import Column, Table
-from cairn.model.values import ColumnType
+from cairn.model.tables.schema import Column, Table
+from cairn.model.types.values import ColumnType
 from cairn.sql.bind.changes import stored
 from cairn.sql.bind.expr import bind_wanted
 from cairn.sql.bind.scope import Binder, Scope

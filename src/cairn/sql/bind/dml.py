@@ -11,8 +11,8 @@ from cairn.model.errors import (
     DuplicateColumn,
     SyntaxProblem,
 )
-from cairn.model.schema import Table
-from cairn.model.values import ColumnType
+from cairn.model.tables.schema import Table
+from cairn.model.types.values import ColumnType
 from cairn.sql.bind.bind import bind_query
 from cairn.sql.bind.changes import (
     FAIL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cairn.model.errors import CairnError, DatatypeMismatch, SyntaxProblem, Unsupported
-from cairn.model.values import LISTS, ColumnType
+from cairn.model.types.values import LISTS, ColumnType
 from cairn.sql.bind.scope import Binder, nearest
 from cairn.sql.functions.function_list import ABSENT, INSTEAD, LATE_FUNCTIONS, PLAIN
 from cairn.sql.ir import Agg, Call, Case, Const, Expr, Order, Param, Type

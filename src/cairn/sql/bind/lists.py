@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from cairn.model.errors import CairnError, Unsupported
-from cairn.model.interval_text import parse_interval
-from cairn.model.intervals import Interval
-from cairn.model.values import ELEMENTS, LISTS, ColumnType
+from cairn.model.types.interval_text import parse_interval
+from cairn.model.types.intervals import Interval
+from cairn.model.types.values import ELEMENTS, LISTS, ColumnType
 from cairn.sql.bind.expr import HANDLERS, bind_expr, join_lists
 from cairn.sql.bind.functions import folded
 from cairn.sql.bind.scope import Binder, Scope

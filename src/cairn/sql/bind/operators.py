@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from cairn.model.errors import CairnError
-from cairn.model.values import ColumnType
+from cairn.model.types.values import ColumnType
 from cairn.sql.bind.expr import HANDLERS, bind_expr
 from cairn.sql.bind.functions import folded, scalar
 from cairn.sql.bind.scope import Scope

@@ -8,7 +8,7 @@ from typing import cast as typed
 from sqlglot import exp
 
 from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
-from cairn.model.values import ELEMENTS, LISTS, ColumnType
+from cairn.model.types.values import ELEMENTS, LISTS, ColumnType
 from cairn.sql.bind.expr import HANDLERS, bind_boolean, bind_expr, bind_wanted, compare
 from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import (

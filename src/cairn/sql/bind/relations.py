@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from cairn.model.catalog import View
 from cairn.model.errors import (
     CairnError,
     NotInPrerequisiteState,
     SyntaxProblem,
     UndefinedColumn,
 )
+from cairn.model.tables.catalog import View
 from cairn.sql.bind.expr import bind_boolean, compare
 from cairn.sql.bind.lateral import bind_lateral
 from cairn.sql.bind.lists import rows_of

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     AmbiguousColumn,
     CairnError,
@@ -17,8 +16,9 @@ from cairn.model.errors import (
     UndefinedColumn,
     UndefinedTable,
 )
-from cairn.model.schema import BUCKET_COLUMN, Table
-from cairn.model.values import TYPE_OF_OID, ColumnType
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import BUCKET_COLUMN, Table
+from cairn.model.types.values import TYPE_OF_OID, ColumnType
 from cairn.sql.ir import BUCKET_AT, Col, Expr, Param
 from cairn.sql.typing_rules import (
     ASSIGNMENT,

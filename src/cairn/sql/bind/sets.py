@@ -12,7 +12,7 @@ from cairn.model.errors import (
     DatatypeMismatch,
     SyntaxProblem,
 )
-from cairn.model.values import ColumnType
+from cairn.model.types.values import ColumnType
 from cairn.sql.bind.calls import ordered
 from cairn.sql.bind.expr import bind_expr
 from cairn.sql.bind.scope import Scope, no_column

@@ -7,7 +7,7 @@ from typing import Any
 from sqlglot import exp
 
 from cairn.model.errors import Unsupported
-from cairn.model.intervals import decode_interval, encode_interval
+from cairn.model.types.intervals import decode_interval, encode_interval
 from cairn.sql.bind.expr import HANDLERS, arithmetic, bind_expr
 from cairn.sql.bind.functions import folded
 from cairn.sql.bind.lists import interval_of

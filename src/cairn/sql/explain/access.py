@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cairn.model.catalog import Catalog
-from cairn.model.schema import Table
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Table
 from cairn.sql.ir import scans_in
 
 QueryPlan = Callable[[str, Sequence[Any]], Sequence[Sequence[Any]]]

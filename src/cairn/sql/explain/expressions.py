@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cairn.model.decimals import decode_decimal
-from cairn.model.values import ColumnType
+from cairn.model.types.decimals import decode_decimal
+from cairn.model.types.values import ColumnType
 from cairn.sql.ir import (
     Again,
     Agg,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from cairn.model.catalog import Catalog
 from cairn.model.measured import Run
+from cairn.model.tables.catalog import Catalog
 from cairn.sql.api import Prepared
 from cairn.sql.explain.access import QueryPlan, access_paths
 from cairn.sql.explain.nodes import Node

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cairn.model.values import ColumnType
+from cairn.model.types.values import ColumnType
 from cairn.sql.typing_rules import B, D, I, M, N, S, T, U, V, Y
 
 #: Answered by the instance that was asked: the node registers these on its own connections.

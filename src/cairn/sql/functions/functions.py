@@ -14,12 +14,12 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from cairn.model.decimals import decode_decimal
 from cairn.model.errors import CardinalityViolation, InvalidText, OutOfRange
-from cairn.model.interval_text import MICROS_PER_DAY, parse_interval
-from cairn.model.intervals import decode_interval
-from cairn.model.sizes import Fit, checked_sizes, fitter
-from cairn.model.values import (
+from cairn.model.types.decimals import decode_decimal
+from cairn.model.types.interval_text import MICROS_PER_DAY, parse_interval
+from cairn.model.types.intervals import decode_interval
+from cairn.model.types.sizes import Fit, checked_sizes, fitter
+from cairn.model.types.values import (
     ColumnType,
     from_physical,
     list_text,

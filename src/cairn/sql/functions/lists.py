@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cairn.model.array_text import join_list, split_list
 from cairn.model.errors import InvalidText, LimitExceeded
-from cairn.model.values import ELEMENTS, ColumnType, list_text, list_values
+from cairn.model.types.array_text import join_list, split_list
+from cairn.model.types.values import ELEMENTS, ColumnType, list_text, list_values
 from cairn.sql.functions.numbers import strict
 from cairn.sql.functions.times import t_shift
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 
-from cairn.model.decimals import decode_decimal, encode_decimal
 from cairn.model.errors import InvalidParameter, OutOfRange
-from cairn.model.values import INT64_MAX
+from cairn.model.types.decimals import decode_decimal, encode_decimal
+from cairn.model.types.values import INT64_MAX
 from cairn.sql.functions.numbers import divide, i_mul, n_div, n_trunc, rounded, strict
 
 

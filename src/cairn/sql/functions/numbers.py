@@ -12,10 +12,10 @@ from decimal import Decimal
 from functools import wraps
 from typing import Any
 
-from cairn.model.decimals import CONTEXT, checked, decode_decimal, encode_decimal
 from cairn.model.errors import DivisionByZero, OutOfRange, UndefinedFunction
+from cairn.model.types.decimals import CONTEXT, checked, decode_decimal, encode_decimal
+from cairn.model.types.values import INT64_MAX, INT64_MIN
 from cairn.model.unexpected import of_value
-from cairn.model.values import INT64_MAX, INT64_MIN
 
 _MIN_SIGNIFICANT = 16  # digits that a quotient has at least, as in PostgreSQL
 _MAX_SCALE = 1000

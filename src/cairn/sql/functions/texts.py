@@ -10,7 +10,7 @@ from typing import Any
 
 from cairn.model import stops
 from cairn.model.errors import CairnError, InvalidParameter, InvalidText, LimitExceeded, OutOfRange
-from cairn.model.values import datetime_to_micros
+from cairn.model.types.values import datetime_to_micros
 from cairn.sql.functions import patterns
 from cairn.sql.functions.numbers import strict
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache
 
-from cairn.model.values import micros_to_datetime
+from cairn.model.types.values import micros_to_datetime
 from cairn.sql.functions.numbers import strict
 
 _JULIAN = 1_721_425  # the day before 0001-01-01, which datetime.toordinal() calls 1

@@ -8,15 +8,15 @@ from decimal import Decimal
 from typing import Any
 
 from cairn.model.errors import DivisionByZero, InvalidText, OutOfRange
-from cairn.model.interval_text import (
+from cairn.model.types.interval_text import (
     MICROS_PER_DAY,
     MICROS_PER_SECOND,
     SMALL_UNITS,
     YEARS,
     unit_of,
 )
-from cairn.model.intervals import Interval, decode_interval, encode_interval, length_of
-from cairn.model.values import ColumnType, datetime_to_micros, micros_to_datetime, to_physical
+from cairn.model.types.intervals import Interval, decode_interval, encode_interval, length_of
+from cairn.model.types.values import ColumnType, datetime_to_micros, micros_to_datetime, to_physical
 from cairn.sql.functions.numbers import int64, strict
 
 _MILLION = Decimal(MICROS_PER_SECOND)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from cairn.model import limits
 from cairn.model.errors import LimitExceeded, SyntaxProblem
+from cairn.model.settings import limits
 
 MAX_STATEMENT_CHARS = limits.STATEMENT_CHARS
 

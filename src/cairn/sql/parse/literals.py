@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from cairn.model.values import OIDS, ColumnType
+from cairn.model.types.values import OIDS, ColumnType
 
 MOST = 200  # of one text
 LONGEST = 18  # digits and sign: what fits whatever a number may become

@@ -8,11 +8,11 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from cairn.model.buckets import bucket_function
-from cairn.model.catalog import Catalog
 from cairn.model.errors import InvalidParameter
-from cairn.model.schema import Table
-from cairn.model.values import LISTS, ColumnType
+from cairn.model.sharding.buckets import bucket_function
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Table
+from cairn.model.types.values import LISTS, ColumnType
 from cairn.sql.ir import (
     BUCKET_AT,
     Call,

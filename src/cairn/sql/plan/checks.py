@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import DuplicateObject, InvalidTableDefinition, Unsupported
-from cairn.model.schema import Check, Column
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Check, Column
 from cairn.sql.bind import bind  # noqa: F401 (it knows all kinds of expressions)
 from cairn.sql.bind.expr import bind_boolean
 from cairn.sql.bind.scope import Binder, Scope, Visible

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cairn.model.values import ColumnType, Physical, from_physical, physical_reader, to_physical
+from cairn.model.types.values import (
+    ColumnType,
+    Physical,
+    from_physical,
+    physical_reader,
+    to_physical,
+)
 from cairn.sql.functions.functions import SCALARS
 from cairn.sql.ir import Call, Const, Expr, Param
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import CardinalityViolation
-from cairn.model.ops import Dml, Insert, Replace, Update
-from cairn.model.ranges import KeyRange, one_key, whole_table
-from cairn.model.schema import Index, Table, physical_column
+from cairn.model.log.ops import Dml, Insert, Replace, Update
+from cairn.model.log.ranges import KeyRange, one_key, whole_table
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Index, Table, physical_column
 from cairn.sql.bind.changes import Conflict
 from cairn.sql.bind.dml import BoundInsert
 from cairn.sql.ir import Col, Expr, Query, Values

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import UniqueViolation
-from cairn.model.ops import Delete, Dml, Update
-from cairn.model.ranges import KeyRange, one_key, whole_table
-from cairn.model.schema import Index, Table, physical_column
+from cairn.model.log.ops import Delete, Dml, Update
+from cairn.model.log.ranges import KeyRange, one_key, whole_table
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Index, Table, physical_column
 from cairn.sql.bind.dml import BoundChange
 from cairn.sql.ir import Col, Expr, Item, Query, conjuncts, scans_in, walk
 from cairn.sql.plan.buckets import equal_classes

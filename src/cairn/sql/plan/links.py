@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from cairn.model.schema import BUCKET_COLUMN
+from cairn.model.tables.schema import BUCKET_COLUMN
 from cairn.sql.bind.dml import BoundChange
 from cairn.sql.ir import (
     BUCKET_AT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cairn.model.values import ColumnType
+from cairn.model.types.values import ColumnType
 from cairn.sql.functions.function_list import LATE_FUNCTIONS, NEXT_NUMBER
 from cairn.sql.ir import (
     Again,

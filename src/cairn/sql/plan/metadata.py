@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cairn.model.values import OIDS
+from cairn.model.types.values import OIDS
 from cairn.sql.bind.dml import BoundChange, BoundInsert
 from cairn.sql.ir import Param, scans_in
 from cairn.sql.plan.buckets import Key, key_positions, single_key

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import TableUnderDdl
-from cairn.model.values import ColumnType
+from cairn.model.tables.catalog import Catalog
+from cairn.model.types.values import ColumnType
 from cairn.sql.ir import (
     RELATIONS,
     Again,

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import NotNullViolation, Unsupported
-from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
-from cairn.model.values import ColumnType, from_physical, physical_reader
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
+from cairn.model.types.values import ColumnType, from_physical, physical_reader
 from cairn.sql.bind.dml import BoundChange, BoundInsert
 from cairn.sql.ir import (
     BUCKET_AT,

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError, CheckViolation, NotNullViolation, UniqueViolation
-from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
-from cairn.model.values import from_physical
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
+from cairn.model.types.values import from_physical
 
 _PLACE = re.compile(r"(?:\w+\.)?t(\d+)\.(\w+)")
 _CHECK = re.compile(r"CHECK constraint failed: t(\d+)/(\d+)")
@@ -39,7 +39,9 @@ def translate(
     if table is None:
         return None
     columns = [_column_name(table, column) for _, column in places]
-    if "NOT NULL" in message or "CHECK" in message:  # the one check there is (storage/ddl.py)
+    if (
+        "NOT NULL" in message or "CHECK" in message
+    ):  # the one check there is (storage/raft_db/ddl.py)
         return NotNullViolation(
             f'null value in column "{columns[0]}" of relation "{table.name}" violates not-null '
             "constraint"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cairn.model import quoting
-from cairn.model.schema import BUCKET_COLUMN, physical_column
-from cairn.model.values import SQLITE_TYPES, ColumnType, Physical
+from cairn.model.tables.schema import BUCKET_COLUMN, physical_column
+from cairn.model.types.values import SQLITE_TYPES, ColumnType, Physical
 from cairn.sql.ir import (
     BUCKET_AT,
     Again,

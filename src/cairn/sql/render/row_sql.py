@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from cairn.model.errors import CardinalityViolation
-from cairn.model.schema import BUCKET_COLUMN, Table, physical_column
-from cairn.model.values import to_physical
+from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
+from cairn.model.types.values import to_physical
 from cairn.sql.bind.changes import Conflict, OnConflict
 from cairn.sql.ir import Item, Param, walk
 from cairn.sql.plans import Row

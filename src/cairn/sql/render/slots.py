@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cairn.model.schema import BUCKET_COLUMN
-from cairn.model.values import Physical, to_physical
+from cairn.model.tables.schema import BUCKET_COLUMN
+from cairn.model.types.values import Physical, to_physical
 from cairn.sql.ir import Param
 
 Params = Sequence[Any]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cairn.model.errors import CairnError, UndefinedFunction
-from cairn.model.values import TYPE_OF_OID, ColumnType
+from cairn.model.types.values import TYPE_OF_OID, ColumnType
 from cairn.sql.plans import CallPlan, Placed
 from cairn.sql.statements.cursor import Cursor
 

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     AccessDenied,
     CairnError,
     LimitExceeded,
     UndefinedTable,
 )
-from cairn.model.ops import (
+from cairn.model.log.ops import (
     Ddl,
 )
-from cairn.model.schema import Table
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Table
 from cairn.sql.plans import DdlPlan
 from cairn.sql.statements.cursor import Cursor
 

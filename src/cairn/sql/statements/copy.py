@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import SyntaxProblem, UndefinedColumn, UndefinedTable, Unsupported
-from cairn.model.schema import Table
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Table
 from cairn.sql.statements.cursor import Cursor
 
 _OPTIONS = ("format", "header", "delimiter", "null", "quote", "escape", "encoding", "force_null")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     DuplicateColumn,
     DuplicateTable,
@@ -13,7 +12,7 @@ from cairn.model.errors import (
     UndefinedColumn,
     Unsupported,
 )
-from cairn.model.ops import (
+from cairn.model.log.ops import (
     AddColumns,
     Ddl,
     DropTable,
@@ -21,7 +20,8 @@ from cairn.model.ops import (
     RenameTable,
     TruncateTable,
 )
-from cairn.model.schema import BUCKET_COLUMN, Column, Table
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import BUCKET_COLUMN, Column, Table
 from cairn.sql.statements.common import (
     DdlStatement,
     Tail,

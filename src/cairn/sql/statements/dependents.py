@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import CairnError
+from cairn.model.tables.catalog import Catalog
 from cairn.sql.parse.lexer import tokens
 from cairn.sql.parse.parse import parse_query
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cairn.model.catalog import Catalog
 from cairn.model.errors import (
     DuplicateColumn,
     DuplicateObject,
@@ -14,13 +13,14 @@ from cairn.model.errors import (
     UndefinedObject,
     Unsupported,
 )
-from cairn.model.ops import (
+from cairn.model.log.ops import (
     CreateIndex,
     Ddl,
     DropIndex,
     RenameIndex,
 )
-from cairn.model.schema import Index, Table
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Index, Table
 from cairn.sql.statements.common import (
     MAX_INDEXES,
     DdlStatement,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cairn.model.catalog import WRITES, Catalog
 from cairn.model.errors import CairnError, SyntaxProblem, UndefinedTable, Unsupported
+from cairn.model.tables.catalog import WRITES, Catalog
 from cairn.sql.plans import AclPlan, AlterSystemPlan, SessionPlan
 from cairn.sql.statements.common import Right, Tail, finish, read_tail
 from cairn.sql.statements.cursor import Cursor

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from cairn.model.catalog import ALL_OBJECTS, Catalog, Routine, View
 from cairn.model.errors import (
     CairnError,
     LimitExceeded,
@@ -13,7 +12,8 @@ from cairn.model.errors import (
     UndefinedTable,
     Unsupported,
 )
-from cairn.model.values import ColumnType
+from cairn.model.tables.catalog import ALL_OBJECTS, Catalog, Routine, View
+from cairn.model.types.values import ColumnType
 from cairn.sql.plans import OutColumn, RoutinePlan
 from cairn.sql.statements.common import Right, Tail, read_tail
 from cairn.sql.statements.cursor import Cursor

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from cairn.model.catalog import ALL_OBJECTS, Catalog
 from cairn.model.errors import (
     DuplicateColumn,
     DuplicateTable,
@@ -17,13 +16,22 @@ from cairn.model.errors import (
     UndefinedObject,
     Unsupported,
 )
-from cairn.model.ops import (
+from cairn.model.log.ops import (
     CreateTable,
     Ddl,
 )
-from cairn.model.schema import BUCKET_COLUMN, ROW_COLUMN, Check, Column, Identity, Sharded, Table
-from cairn.model.sizes import checked_sizes
-from cairn.model.values import LISTS, ColumnType
+from cairn.model.tables.catalog import ALL_OBJECTS, Catalog
+from cairn.model.tables.schema import (
+    BUCKET_COLUMN,
+    ROW_COLUMN,
+    Check,
+    Column,
+    Identity,
+    Sharded,
+    Table,
+)
+from cairn.model.types.sizes import checked_sizes
+from cairn.model.types.values import LISTS, ColumnType
 from cairn.sql.statements.common import (
     MAX_TABLES,
     DdlStatement,

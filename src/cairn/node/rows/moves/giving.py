@@ -10,17 +10,17 @@ from typing import TypeVar
 import msgspec
 
 from cairn.model.errors import NoMaster, NotOwner
-from cairn.model.moves import END, TAKES, Amount, Mark, Move, Phase, Stamp
-from cairn.model.records import Vclock
-from cairn.model.spans import subtract
+from cairn.model.log.records import Vclock
+from cairn.model.members.moves import END, TAKES, Amount, Mark, Move, Phase, Stamp
+from cairn.model.sharding.spans import subtract
 from cairn.moves.delta import Delta, MoveRefused
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.acknowledgements import Acknowledgements
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.leases import LeaseHolder
 from cairn.node.waiting import until
-from cairn.storage.moving_in import behind, drop_some
-from cairn.storage.moving_out import MoveReader
+from cairn.storage.data_db.moving_in import behind, drop_some
+from cairn.storage.data_db.moving_out import MoveReader
 
 DELTA_BYTES = 1024 * 1024
 DROP_ROWS = 1_000

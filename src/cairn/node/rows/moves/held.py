@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cairn.model.errors import NoMaster, TimedOut
-from cairn.model.topology import Grade
+from cairn.model.members.topology import Grade
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.acknowledgements import Acknowledgements
 from cairn.node.rows.data_plane import DataPlane

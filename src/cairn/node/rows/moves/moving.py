@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from cairn.model.errors import CairnError, NoMaster
-from cairn.model.moves import END, TAKES, Move, MovePart, MoveReport, Phase
+from cairn.model.members.moves import END, TAKES, Move, MovePart, MoveReport, Phase
 from cairn.model.rpc import Empty
 from cairn.moves.delta import Delta, MoveMustRestart, MoveRefused, Progress
 from cairn.moves.seen import Rate
@@ -28,7 +28,7 @@ from cairn.node.rows.moves.held import Held
 from cairn.node.rows.moves.sweeping import Sweeping
 from cairn.node.runtime import spawn
 from cairn.node.waiting import signalled
-from cairn.storage.moving_in import (
+from cairn.storage.data_db.moving_in import (
     begin,
     progress_of,
     take,

@@ -7,13 +7,13 @@ import logging
 from functools import partial
 
 from cairn.model.errors import CairnError
-from cairn.model.spans import Ranges, merged
-from cairn.model.topology import BucketState
+from cairn.model.members.topology import BucketState
+from cairn.model.sharding.spans import Ranges, merged
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.runtime import spawn
-from cairn.storage.moving_in import sweep_some
-from cairn.storage.moving_out import MoveReader
+from cairn.storage.data_db.moving_in import sweep_some
+from cairn.storage.data_db.moving_out import MoveReader
 
 log = logging.getLogger("cairn.moves")
 

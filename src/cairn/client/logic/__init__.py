@@ -1,0 +1,1 @@
+"""What both faces of the driver share: routes, flows, retries. It does no input or output."""

@@ -1,0 +1,143 @@
+"""Records of the row log: what one committed statement did to rows, or one schema change."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cairn.model.members.moves import MovePart
+from cairn.model.tables.schema import Index, Table
+
+Vclock = dict[str, int]  # origin uuid → last lsn
+
+
+class Operation(msgspec.Struct, frozen=True, array_like=True):
+    """An operation that must not be done twice, and the buckets in which it was done.
+
+    Buckets move: whoever owns one later has to know it of that bucket, and of no other.
+    """
+
+    id: str
+    rows: int
+    buckets: tuple[tuple[int, int], ...] | None = None  # ranges; None: whatever it was about
+
+
+class RowOp(enum.IntEnum):
+    INSERT = 1
+    UPDATE = 2
+    DELETE = 3
+
+
+class Kind(enum.IntEnum):
+    ROWS = 0
+    DDL = 1
+    MOVE = 2  # copying or dropping buckets: replicated, never told as a change of data
+    MARK = 3  # nothing but a place in the log: the first record of an epoch
+
+
+class Shape(msgspec.Struct, frozen=True, array_like=True):
+    """How one table shall look from here on; whoever applies it makes the difference himself."""
+
+    table_id: int
+    table: Table | None  # None: there is none any more
+    indexes: tuple[Index, ...] = ()
+    truncate: bool = False
+
+
+class RowChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A row before and after, as stored: the bucket first, then the columns."""
+
+    table: int
+    version: int  # schema version of the table when it was written
+    op: int
+    old: tuple[Any, ...] | None
+    new: tuple[Any, ...] | None
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True):
+    """`(origin, epoch, lsn)` is used once, ever."""
+
+    origin: str
+    epoch: int
+    lsn: int
+    kind: int
+    timestamp: int  # µs since 1970, the master's clock, for people
+    changes: tuple[RowChange, ...] = ()
+    shape: Shape | None = None  # of a DDL record
+    operation: Operation | None = None  # something to be done once
+
+
+class Packed(msgspec.Struct, frozen=True, array_like=True):
+    """A record as it lies in the log and travels: only whoever applies it opens the body."""
+
+    origin: str
+    epoch: int
+    lsn: int
+    body: bytes
+
+
+Bulk = tuple[int, int, list[tuple[Any, ...]]]  # table, version, rows inserted
+
+
+class Body(msgspec.Struct, frozen=True, array_like=True):
+    """What is stored beside (origin, epoch, lsn)."""
+
+    kind: int
+    timestamp: int
+    changes: tuple[RowChange, ...] = ()
+    shape: Shape | None = None
+    operation: Operation | None = None
+    bulk: Bulk | None = None
+    move: MovePart | None = None  # of a record of kind MOVE
+
+
+_HEAD_BYTES = {0xDC: 3, 0xDD: 5}  # of an array in MessagePack; one for those up to 15
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Body).decode
+
+
+def encode_body(body: Body) -> bytes:
+    return _encode(body)
+
+
+def pack_rows(rows: Sequence[Any]) -> bytes:
+    """A block of the rows of a bulk, for `join_rows`."""
+    return _encode(rows)
+
+
+def join_rows(packed: Sequence[bytes], count: int) -> list[tuple[Any, ...]]:
+    """Blocks as the one list of a body, packed already: only `encode_body` can read it."""
+    bare = [block[_HEAD_BYTES.get(block[0], 1) :] for block in packed]
+    return msgspec.Raw(b"\xdd" + count.to_bytes(4, "big") + b"".join(bare))  # type: ignore[return-value]
+
+
+def decode_body(data: bytes) -> Body:
+    """Raises `msgspec.DecodeError` for bytes that are no body."""
+    return _decode(data)
+
+
+def record_of(origin: str, epoch: int, lsn: int, data: bytes) -> Record:
+    body = _decode(data)
+    if body.bulk is not None:
+        table, version, rows = body.bulk
+        insert = int(RowOp.INSERT)
+        changes = tuple(RowChange(table, version, insert, None, row) for row in rows)
+        body = msgspec.structs.replace(body, changes=changes)
+    return Record(
+        origin,
+        epoch,
+        lsn,
+        body.kind,
+        body.timestamp,
+        body.changes,
+        body.shape,
+        body.operation,
+    )
+
+
+def covers(mine: Vclock, theirs: Vclock) -> bool:
+    """Whether `mine` has everything that `theirs` has."""
+    return all(mine.get(origin, 0) >= lsn for origin, lsn in theirs.items())

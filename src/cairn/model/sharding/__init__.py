@@ -1,0 +1,1 @@
+"""Keys to buckets, and sets of buckets."""

@@ -1,0 +1,1 @@
+"""Tables as the catalogue describes them, the system tables, and pictures made from their rows."""

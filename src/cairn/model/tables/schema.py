@@ -1,0 +1,176 @@
+"""Tables, columns and indexes as the catalogue describes them, and their names inside SQLite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cairn.model.types.values import SQLITE_TYPES, ColumnType
+
+FIRST_USER_TABLE_ID = 1024  # everything below belongs to the system
+BUCKET_COLUMN = "bucket_id"
+ROW_COLUMN = "_cairn_row"  # the hidden key of a table that was made without one
+
+
+class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """GENERATED AS IDENTITY: numbers that the cluster gives out, unique and with gaps."""
+
+    always: bool = False  # nobody may give one of their own
+    start: int = 1
+
+
+class Column(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str
+    type: ColumnType
+    nullable: bool = True
+    sizes: tuple[int, ...] = ()  # (10, 2) of NUMERIC(10, 2): see `sizes`
+    default: str | None = None  # an expression; its text, in SQL
+    identity: Identity | None = None
+    is_hidden: bool = False  # no part of `*`, of INSERT and COPY without a list, of catalogues
+
+    @property
+    def scale(self) -> int | None:
+        """Digits after the point that it is shown with."""
+        numbers = (ColumnType.DECIMAL, ColumnType.DECIMALS)
+        return self.sizes[1] if self.type in numbers and self.sizes else None
+
+
+class Sharded(msgspec.Struct, frozen=True):
+    """Rows live in the bucket that `columns` hash to, in replicasets of `tier`."""
+
+    columns: tuple[str, ...]
+    tier: str
+
+
+class Check(msgspec.Struct, frozen=True):
+    """What must not be false of a row. `rule` is `text` as SQLite reads it, with columns by place
+    and without functions: every connection that writes rows can judge it."""
+
+    name: str
+    text: str
+    rule: str
+
+
+class Table(msgspec.Struct, frozen=True):
+    id: int
+    name: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    sharding: Sharded | None = None  # None: global, replicated through Raft to every instance
+    schema_version: int = 0
+    operable: bool = True
+    owner: int = 1
+    description: str = ""
+    truncated_at: int = 0  # schema version of the last TRUNCATE
+    checks: tuple[Check, ...] = ()
+    local: bool = False  # kept by each instance for itself (`_cairn_event`, `_routing`)
+
+    @property
+    def is_global(self) -> bool:
+        return self.sharding is None
+
+    @property
+    def is_system(self) -> bool:
+        return self.id < FIRST_USER_TABLE_ID
+
+    @property
+    def physical_name(self) -> str:
+        """By id: a rename moves nothing, and an old record never meets another table."""
+        return f"t{self.id}"
+
+    def column(self, name: str) -> Column | None:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        return None
+
+    @property
+    def shown_columns(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.columns if not column.is_hidden)
+
+    @property
+    def has_hidden_key(self) -> bool:
+        return self.primary_key == (ROW_COLUMN,)
+
+    @property
+    def key_name(self) -> str:
+        """Of the primary key. A hidden one leaves the name to one that is added later."""
+        return f"{self.name}{ROW_COLUMN if self.has_hidden_key else '_pkey'}"
+
+    def position(self, name: str) -> int:
+        return [column.name for column in self.columns].index(name)
+
+    @property
+    def key_positions(self) -> tuple[int, ...]:
+        names = [column.name for column in self.columns]
+        return tuple(names.index(name) for name in self.primary_key)
+
+    @property
+    def physical_columns(self) -> tuple[str, ...]:
+        """Column order on disk: the bucket first in sharded tables, then as declared."""
+        names = tuple(physical_column(at) for at in range(len(self.columns)))
+        return names if self.is_global else (BUCKET_COLUMN, *names)
+
+
+class Index(msgspec.Struct, frozen=True):
+    table_id: int
+    id: int
+    name: str
+    columns: tuple[str, ...]
+    unique: bool = False
+    operable: bool = True
+    schema_version: int = 0
+
+    @property
+    def physical_name(self) -> str:
+        return f"i{self.table_id}_{self.id}"
+
+
+def physical_column(position: int) -> str:
+    """Columns are named by position: renaming one changes only the catalogue."""
+    return f"c{position}"
+
+
+def create_table_sql(table: Table, *, if_not_exists: bool = False) -> str:
+    """The STRICT table that holds `table`; sharded ones are ordered by bucket, then key."""
+    parts = []
+    if not table.is_global:
+        parts.append(f"{BUCKET_COLUMN} INTEGER NOT NULL")
+    for at, column in enumerate(table.columns):
+        must = column.name in table.primary_key or not column.nullable
+        declared = f"{physical_column(at)} {SQLITE_TYPES[column.type]}"
+        parts.append(declared + (" NOT NULL" if must else ""))
+    key = [physical_column(at) for at in table.key_positions]
+    if not table.is_global:
+        key.insert(0, BUCKET_COLUMN)
+    parts.append(f"PRIMARY KEY ({', '.join(key)})")
+    for at, check in enumerate(table.checks):  # the name tells which one it was that failed
+        parts.append(f'CONSTRAINT "{table.physical_name}/{at}" CHECK ({check.rule})')
+    exists = "IF NOT EXISTS " if if_not_exists else ""
+    return f"CREATE TABLE {exists}{table.physical_name} ({', '.join(parts)}) STRICT, WITHOUT ROWID"
+
+
+def create_index_sql(table: Table, index: Index) -> str:
+    columns = ", ".join(physical_column(table.position(name)) for name in index.columns)
+    unique = "UNIQUE " if index.unique else ""
+    return f"CREATE {unique}INDEX {index.physical_name} ON {table.physical_name} ({columns})"
+
+
+def distribution_json(table: Table) -> dict[str, Any]:
+    """`_pico_table.distribution`, in the shape drivers read."""
+    if table.sharding is None:
+        return {"Global": None}
+    return {"ShardedImplicitly": [list(table.sharding.columns), "murmur3", table.sharding.tier]}
+
+
+def format_json(table: Table) -> list[dict[str, Any]]:
+    """`_pico_table.format`, in the shape drivers read."""
+    return [
+        {"name": column.name, "field_type": column.type.value, "is_nullable": column.nullable}
+        | ({"sizes": list(column.sizes)} if column.sizes else {})
+        | ({"default": column.default} if column.default is not None else {})
+        | ({"identity": msgspec.to_builtins(column.identity)} if column.identity else {})
+        | ({"hidden": True} if column.is_hidden else {})
+        for column in table.columns
+    ]

@@ -1,0 +1,1 @@
+"""Blocks of statements that are all or nothing."""

@@ -1,0 +1,346 @@
+"""Blocks at the master of their rows: planned here, run by the writer as one piece of work.
+
+A block that is not to be committed is run and taken back: its last statement was asked for, the
+ones before it are what the client was told so far. One that is committed leaves one record. In
+both, every statement whose answer is known has to give it again, or nothing is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from cairn.model import stops
+from cairn.model.errors import (
+    BlockConflict,
+    BlockLeaves,
+    CairnError,
+    NotOwner,
+    NumbersNeeded,
+    QueryCanceled,
+    TableUnderDdl,
+)
+from cairn.model.rpc import BlockItem, BlockRequest, BlockResponse, ReadRequest
+from cairn.model.settings import limits
+from cairn.model.sharding.spans import of_buckets
+from cairn.model.tables.catalog import Catalog
+from cairn.model.types.values import from_physical, micros_to_datetime
+from cairn.node.consensus.global_state import GlobalState
+from cairn.node.statements.asker.numbers import Numbers
+from cairn.node.statements.blocks.block_runs import (
+    LOOK_EVERY,
+    BlockRun,
+    Clock,
+    Tape,
+    Told,
+    TooLong,
+    digest,
+    is_ordered,
+)
+from cairn.node.statements.context import ASKED
+from cairn.node.statements.ending import Ticket, to_its_end
+from cairn.node.statements.owner.execution import Execution
+from cairn.sql import plans
+from cairn.sql.api import Prepared, prepare
+from cairn.storage.data_db.data_store import DataStore
+from cairn.storage.files.pieces import Row
+from cairn.storage.merging import Merger
+from cairn.storage.readers import Cancelled, translated
+
+PLANS = 2_000  # that are remembered
+QUICK_TEXT = 2_000  # characters that are understood within a few milliseconds
+QUICK_STATEMENTS, QUICK_ROWS = 30, 100
+QUICK_S = 0.004  # on the event loop
+
+
+class BlockOwner:
+    """Runs what others, or this instance, ask of the rows that it is the master of."""
+
+    def __init__(
+        self,
+        name: str,
+        state: GlobalState,
+        execution: Execution,
+        numbers: Numbers,
+        raft: Path,
+        register: Callable[[apsw.Connection, Callable[[Any], Any]], None],
+    ) -> None:
+        self._name, self._state, self._execution = name, state, execution
+        self._numbers = numbers
+        self._tape = Tape()
+        self._merger = Merger(raft, lambda connection: register(connection, self._tape.through))
+        self._plans: OrderedDict[tuple[str, tuple[int, ...], int], _Planned] = OrderedDict()
+
+    def close(self) -> None:
+        self._merger.close()
+
+    async def run(self, request: BlockRequest, stopped: Cancelled | None = None) -> BlockResponse:
+        """Done and on disk, or seen and taken back; else an error, and nothing was done.
+
+        Who stops waiting ends it, and is told what became of it.
+        """
+        try:
+            return await self._run(request, stopped or Cancelled())
+        except asyncio.CancelledError:  # in between two runs: nothing stays of them
+            raise QueryCanceled(ASKED) from None
+
+    async def _run(self, request: BlockRequest, stopped: Cancelled) -> BlockResponse:
+        planned = [await self._planned(item) for item in request.items]
+        is_quick = len(planned) <= QUICK_STATEMENTS and all(
+            _is_quick(each, item.rows) for each, item in zip(planned, request.items, strict=True)
+        )
+        if request.read is not None:
+            is_quick = False
+            self._execution.check_text(request.read)
+        while True:
+            epoch = self._execution.data.fence.epoch
+            try:
+                ticket = Ticket(stopped)
+                work = self._queued(request, planned, is_quick, ticket)
+                answer = await to_its_end(work, ticket)
+            except NumbersNeeded as need:
+                await self._numbers.more(need)
+                continue
+            except TooLong:
+                is_quick = False
+                continue
+            except CairnError as problem:
+                if not request.is_commit and problem.sqlstate.startswith("23"):
+                    await self._execution.check_looked(epoch)  # it tells of rows that are there
+                raise
+            if not request.is_commit:
+                await self._execution.check_looked(epoch)
+            return answer
+
+    def _queued(
+        self,
+        request: BlockRequest,
+        planned: Sequence[Prepared],
+        is_quick: bool,
+        ticket: Ticket,
+    ) -> asyncio.Future[BlockResponse]:
+        future: asyncio.Future[BlockResponse] = asyncio.get_running_loop().create_future()
+
+        def done(result: BlockResponse | CairnError) -> None:
+            if future.done():
+                return
+            if isinstance(result, CairnError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        catalog, now = self._state.catalog, asyncio.get_running_loop().time
+        self._execution.start_block(
+            lambda: self._work(request, planned, catalog, now, is_quick, ticket),
+            is_commit=request.is_commit,
+            is_quick=is_quick,
+            callback=done,
+        )
+        return future
+
+    # --- planning ---------------------------------------------------------------------------------
+
+    async def _planned(self, item: BlockItem) -> Prepared:
+        """As the statement means here and now, if that is what the asker was told."""
+        key = (item.text, item.oids, item.user)
+        catalog = self._state.catalog
+        found = self._plans.get(key)
+        if found is None or found.catalog is not catalog:
+            if len(item.text) <= QUICK_TEXT:
+                prepared = _prepared(item, catalog)
+            else:
+                prepared = await asyncio.to_thread(_prepared, item, catalog)
+            found = self._keep(key, prepared, catalog)
+        if found.sharded != item.tables:
+            raise TableUnderDdl("the table's schema is changing on this instance; try again")
+        if found.types != item.types:
+            raise BlockConflict("the schema has changed under the block")
+        return found.prepared
+
+    def learn(self, prepared: Prepared, oids: tuple[int, ...], user: int) -> None:
+        """A statement that was planned at this instance for the present catalogue."""
+        key, catalog = (prepared.text, oids, user), self._state.catalog
+        known = self._plans.get(key)
+        if known is None or known.catalog is not catalog:
+            self._keep(key, prepared, catalog)
+
+    def _keep(
+        self, key: tuple[str, tuple[int, ...], int], prepared: Prepared, catalog: Catalog
+    ) -> _Planned:
+        found = self._plans[key] = _Planned(prepared, catalog)
+        if len(self._plans) > PLANS:
+            self._plans.popitem(last=False)
+        return found
+
+    # --- in the writer ----------------------------------------------------------------------------
+
+    def _work(
+        self,
+        request: BlockRequest,
+        planned: Sequence[Prepared],
+        catalog: Catalog,
+        now: Callable[[], float],
+        is_quick: bool,
+        ticket: Ticket,
+    ) -> BlockResponse:
+        """Behind the one writer, inside the group's transaction: as every write is checked."""
+        ticket.begin()
+        store = self._execution.data.store
+        store.check_master()
+        for item in request.items:
+            for table, version in item.tables.items():
+                store.check_version(table, version)
+        guard = _Buckets(store, self._state, self._name, request)
+        guard.check_declared()
+        seconds = QUICK_S if is_quick else min(max(request.timeout_s, 0.001), limits.BLOCK_S)
+        clock = Clock(now, seconds, is_quick, ticket.stopped)
+        run = BlockRun(store, self._merger, guard, catalog, clock)
+        last: list[BlockResponse] = []
+
+        def carry_out() -> int:
+            last.append(self._statements(run, request.items, planned))
+            if request.read is not None:
+                last[0] = BlockResponse(0, rows=tuple(guard.read(run, request.read)))
+            if not request.is_commit:
+                raise _Seen
+            return last[0].row_count
+
+        store.connection.set_progress_handler(clock, LOOK_EVERY)
+        try:
+            with stops.working_until(ticket.stopped.is_set):
+                _, lsn = store.statement(carry_out, alone=not is_quick)
+        except _Seen:
+            return last[0]
+        except CairnError:
+            raise
+        except apsw.InterruptError:
+            raise clock.problem() from None
+        except Exception as problem:  # its savepoint is rolled back: the group goes on without it
+            raise translated(problem) from None
+        finally:
+            store.connection.set_progress_handler(None)
+        [told] = last
+        return BlockResponse(told.row_count, lsn, told.rows, told.digest, told.tape)
+
+    def _statements(
+        self, run: BlockRun, items: Sequence[BlockItem], planned: Sequence[Prepared]
+    ) -> BlockResponse:
+        """All of them in order; the answer of the last one."""
+        told, mark = Told(0), b""
+        for item, prepared in zip(items, planned, strict=True):
+            self._tape.begin(item.tape)
+            types = zip(prepared.param_types, item.args, strict=True)
+            params = [from_physical(type_, value) for type_, value in types]
+            values = prepared.start(params, micros_to_datetime(item.now))
+            told = run.statement(prepared, values, item.rows)
+            mark = digest(told, is_ordered(prepared))
+            if item.told and mark != item.told:
+                raise BlockConflict(
+                    "could not serialize access: a statement of the block "
+                    "would be answered differently now",
+                    detail=f"somebody else has changed its rows: {item.text[:200]}",
+                )
+        return BlockResponse(told.count, 0, tuple(told.rows or ()), mark, self._tape.values())
+
+
+class _Buckets:
+    """Which buckets a block may touch: those of this replicaset, as of the writer's fence."""
+
+    def __init__(
+        self, store: DataStore, state: GlobalState, name: str, request: BlockRequest
+    ) -> None:
+        self._store, self._request = store, request
+        self._cluster = state.cluster
+        row = self._cluster.instances.get(name)
+        self._tier = "" if row is None else row.tier
+        self._replicaset = "" if row is None else row.replicaset_name
+
+    def check_declared(self) -> None:
+        """What the asker knew of. It asked here because they were ours: if not, they moved."""
+        request = self._request
+        if request.is_all:
+            self._store.check_ranges(self._all(request.tier))
+        self._store.check_buckets(request.buckets)
+
+    def __call__(self, tier: str, buckets: frozenset[int] | None) -> tuple[tuple[int, int], ...]:
+        try:
+            if tier != self._tier:
+                raise self._leaves(f"rows of tier {tier}")
+            if buckets is None:
+                found = self._all(tier)
+                self._store.check_ranges(found)
+                return found
+            self._store.check_buckets(buckets)
+        except NotOwner:
+            self._check_ours(tier, buckets)
+            raise
+        return of_buckets(buckets)
+
+    def read(self, run: BlockRun, request: ReadRequest) -> list[Row]:
+        """A part of a wider query, whose buckets the asker has named."""
+        for table, version in request.tables.items():
+            self._store.check_version(table, version)
+        if request.bucket is not None:
+            self._store.check_buckets((request.bucket,))
+        self._store.check_ranges(request.ranges or ())
+        return run.rows(request.sql, request.args)
+
+    def _all(self, tier: str) -> tuple[tuple[int, int], ...]:
+        return ((1, self._cluster.tiers[tier].bucket_count),)
+
+    def _check_ours(self, tier: str, buckets: frozenset[int] | None) -> None:
+        """They are on the way from or to us, or they are simply somebody else's."""
+        for each in self._cluster.tier_buckets(tier):
+            is_asked = buckets is None or any(each.start <= one <= each.end for one in buckets)
+            if is_asked and each.owner != self._replicaset:
+                where = "all buckets" if buckets is None else f"buckets {each.start}…{each.end}"
+                raise self._leaves(f"{where}, of which replicaset {each.owner} has some")
+
+    def _leaves(self, what: str) -> BlockLeaves:
+        return BlockLeaves(
+            f"a block stays inside one replicaset: this one needs {what}",
+            detail=f"it runs at replicaset {self._replicaset}; nothing of it was done",
+        )
+
+
+class _Seen(Exception):
+    """The block is to be taken back; its savepoint is rolled back."""
+
+
+class _Planned:
+    """A statement as it was understood with one catalogue."""
+
+    __slots__ = ("catalog", "prepared", "sharded", "types")
+
+    def __init__(self, prepared: Prepared, catalog: Catalog) -> None:
+        self.catalog, self.prepared = catalog, prepared
+        self.sharded = catalog.sharded(prepared.tables)
+        self.types = tuple(type_.value for type_ in prepared.param_types)
+
+
+def _prepared(item: BlockItem, catalog: Catalog) -> Prepared:
+    return prepare(item.text, catalog, param_oids=item.oids, user_id=item.user)
+
+
+def _is_quick(prepared: Prepared, given: Sequence[Any] | None = None) -> bool:
+    """Whether it touches some rows by their keys: short enough for the event loop."""
+    if given is not None:
+        return len(given) <= QUICK_ROWS
+    match prepared.plan:
+        case plans.PointRead(bucket=bucket):
+            return bucket is not None
+        case plans.PointWrite() | plans.Returning(write=plans.PointWrite()):
+            return True
+        case plans.ShardedInsert():
+            return len(prepared.text) < QUICK_TEXT
+        case plans.BlockPlan(steps=steps):
+            return len(steps) <= QUICK_STATEMENTS and all(
+                _is_quick(step.prepared) and all(_is_quick(each.prepared) for each in step.body)
+                for step in steps
+            )
+    return False

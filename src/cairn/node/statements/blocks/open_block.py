@@ -1,0 +1,391 @@
+"""BEGIN … COMMIT without locks: a list of statements and of what the client was told of each.
+
+Nothing is held anywhere while a client thinks. What a block has written so far is nowhere but in
+its list. A new statement is run at the master of the block's rows, behind those of the list that
+it may depend on, and all of it is taken back. COMMIT runs the whole list once more: if every
+statement is answered as it was before, that is a serial execution whose answers the client has
+seen, and it is committed as one record. Otherwise nothing is, and the client is told to repeat
+the block (40001).
+
+Reads before the first write are answered as outside of a block; COMMIT compares them too.
+
+Two kinds of statements cannot be part of this and commit by themselves. Rows of several replicasets
+and of global tables are written only as the one write of their block: a second one could not be
+undone with it. Changes of the schema, of rights and settings may be several, before the block has
+written rows; as in other databases whose DDL is not transactional, ROLLBACK leaves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cairn.model.errors import (
+    BlockConflict,
+    BlockLeaves,
+    CairnError,
+    LimitExceeded,
+    NumbersNeeded,
+    PlanOutdated,
+    Unsupported,
+)
+from cairn.model.rpc import BlockResponse, ReadRequest
+from cairn.model.settings import limits
+from cairn.node.statements.asker.reading import MOVING
+from cairn.node.statements.blocks.asking import Blocks, Listed, Statement, made_here
+from cairn.node.statements.blocks.block_runs import Told, digest, is_ordered
+from cairn.node.statements.context import Context
+from cairn.node.statements.executor import Executor, Outcome
+from cairn.sql import plans
+from cairn.sql.plan.locality import calls_late
+
+_READS = (plans.PointRead, plans.ScatterRead)
+_BLOCK_WRITES = (*plans.ROW_WRITES, plans.Returning, plans.BlockPlan)
+_SCHEMA = (plans.DdlPlan, plans.AclPlan, plans.RoutinePlan, plans.AlterSystemPlan)
+
+
+class OpenBlock:
+    """One block of one session, from BEGIN to its end."""
+
+    def __init__(
+        self, executor: Executor, *, is_strict: bool = False, is_read_only: bool = False
+    ) -> None:
+        self._executor, self._blocks = executor, executor.blocks
+        self.is_strict = is_strict  # serializable or repeatable read: nothing is seen unchecked
+        self.is_read_only = is_read_only
+        self._list: list[Listed] = []
+        self._first: Listed | None = None  # that writes: it says whose the block is
+        self._bytes = 0
+        self._read: list[_Read] = []  # before the first write, and not in the list yet
+        self._unseen = ""  # why something that was read cannot be compared again
+        self._alone = 0  # statements that committed rows by themselves
+        self._schema = 0  # the same for changes of the schema
+        self.now = executor.blocks.wall_clock()  # the time of all its statements
+
+    @property
+    def mark(self) -> int:
+        """Where a savepoint stands."""
+        return len(self._list)
+
+    def return_to(self, mark: int) -> None:
+        """Forget what was written since. What was read after a write of that cannot be compared
+        any more; what was read before it can."""
+        since = self._list[mark:]
+        first = next((at for at, each in enumerate(since) if each.is_write), len(since))
+        if any(not each.is_write for each in since[first:]):
+            self._unseen = self._unseen or "rows between a savepoint and ROLLBACK TO"
+        del self._list[mark + first :]
+        self._bytes = sum(each.size for each in self._list)
+        self._first = next((each for each in self._list if each.is_write), None)
+
+    @property
+    def committed(self) -> int:
+        """Statements that ROLLBACK cannot undo."""
+        return self._alone + self._schema
+
+    @property
+    def has_written(self) -> bool:
+        return self._first is not None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether COMMIT has something to do."""
+        return self.has_written or (self.is_strict and len(self._read) > 1)
+
+    # --- statements -------------------------------------------------------------------------------
+
+    def reads_outside(self, statement: Statement) -> bool:
+        """Whether it is a read that sees nothing of what the block has written."""
+        is_read = isinstance(statement.prepared.plan, _READS)
+        return is_read and not (self.has_written and statement.sharded)
+
+    async def run(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome:
+        """Any statement but those about the block itself."""
+        context = msgspec.structs.replace(context, now=self.now)
+        plan = statement.prepared.plan
+        if plans.carried_out(plan) is not plan:
+            return await self._executor.analyze(
+                statement, params, context, lambda inner, noting: self.run(inner, params, noting)
+            )
+        if self.reads_outside(statement):
+            outcome = await self._executor.run(statement, params, context)
+            self.note(statement, params, context, outcome)
+            return outcome
+        if isinstance(plan, _READS):
+            try:
+                return await self._tried(statement, params, context)
+            except BlockLeaves:
+                if self.is_strict:
+                    raise
+            return await self._read_all_over(statement, params, context)
+        if not isinstance(plan, (*_BLOCK_WRITES, *_SCHEMA, plans.GlobalWrite)):
+            return await self._executor.run(statement, params, context)
+        tag = statement.prepared.tag
+        self.check_writable(tag)
+        if isinstance(plan, (*_SCHEMA, plans.GlobalWrite)):
+            return await self._run_alone(statement, params, context)
+        if self._alone:
+            raise self._refusal(tag)
+        try:
+            return await self._tried(statement, params, context)
+        except BlockLeaves:
+            if self.has_written or self.is_strict:
+                raise
+        return await self._run_alone(statement, params, context)
+
+    def check_writable(self, tag: str) -> None:
+        if self.is_read_only:
+            text = f"cannot execute {tag} in a read-only transaction"
+            raise CairnError(text, sqlstate="25006")
+
+    def check_alone(self, tag: str, *, is_schema: bool = False) -> None:
+        """Before something that commits by itself: rows have to be the one write of their block."""
+        self.check_writable(tag)
+        if self.has_written or (not is_schema and (self._alone or self.is_strict)):
+            raise self._refusal(tag)
+
+    def _refusal(self, tag: str) -> Unsupported:
+        if self._alone:
+            why = "a statement of this block has committed by itself"
+        elif self.has_written:
+            why = f"{tag} would commit by itself, and the block has written rows"
+        else:
+            why = f"{tag} would commit by itself"
+        return Unsupported(
+            f"this block could not be undone as a whole: {why}",
+            hint="end the block first, or let every statement commit by itself: "
+            "SET atomic_blocks = off",
+        )
+
+    async def _run_alone(
+        self, statement: Statement, params: Sequence[Any], context: Context
+    ) -> Outcome:
+        tag = statement.prepared.tag
+        is_schema = isinstance(statement.prepared.plan, _SCHEMA)
+        self.check_alone(tag, is_schema=is_schema)
+        outcome = await self._executor.run(statement, params, context)
+        self.wrote_alone(is_schema=is_schema)
+        said = f"{tag} was committed at once: ROLLBACK will not undo it"
+        outcome.notices = (*outcome.notices, said)
+        return outcome
+
+    def wrote_alone(self, *, is_schema: bool = False) -> None:
+        if is_schema:
+            self._schema += 1
+        else:
+            self._alone += 1
+
+    # --- reads before the first write -------------------------------------------------------------
+
+    def note(
+        self, statement: Statement, params: Sequence[Any], context: Context, outcome: Outcome
+    ) -> None:
+        """It was answered as outside of a block; COMMIT will look whether it still holds."""
+        prepared = statement.prepared
+        options = prepared.options
+        if calls_late(prepared.bound):
+            why = "a function of chance or place" if statement.sharded else ""
+        elif outcome.more is not None:
+            why = "an answer of many rows"
+        elif str(options.get("read_preference", context.preference)) != "leader":
+            why = "rows of a replica"
+        elif context.is_local or options.get("read_concern") == "local":
+            why = "rows that a majority may not have"
+        elif len(self._read) >= limits.BLOCK_STATEMENTS:
+            why = "more often than can be remembered"
+        else:
+            rows = list(outcome.rows or ())
+            mark = digest(Told(len(rows), rows), is_ordered(prepared))
+            self._read.append(_Read(statement, tuple(params), context, mark))
+            why = ""
+        self._unseen = self._unseen or why
+        if self.is_strict and len(self._read) + bool(why) > 1:
+            self._check_strict()
+
+    def _check_strict(self) -> None:
+        """All that is read can be compared again, at one replicaset."""
+        if not self._unseen:
+            try:
+                self._blocks.owner(self._listed_reads())
+                return
+            except BlockLeaves:
+                self._unseen = "rows of several replicasets"
+        raise BlockLeaves(
+            f"this block is not serializable: it has read {self._unseen}",
+            hint="read rows of one replicaset, or BEGIN ISOLATION LEVEL READ COMMITTED",
+        )
+
+    def _listed_reads(self) -> list[Listed]:
+        return [
+            _told(self._blocks.listed(each.statement, each.params, each.context), each.mark, ())
+            for each in self._read
+        ]
+
+    # --- at the master ----------------------------------------------------------------------------
+
+    async def _tried(
+        self, statement: Statement, params: Sequence[Any], context: Context
+    ) -> Outcome:
+        try:
+            return await self._try(statement, params, context)
+        except PlanOutdated:
+            again = await context.face.plan_again(statement, context.user_id)
+            return await self._try(again, params, context)
+
+    async def _try(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome:
+        """Run behind what it may depend on, and take back; then it is part of the list."""
+        self._blocks.check_fresh(statement, context.user_id)
+        if self.is_strict and self._unseen:
+            self._check_strict()
+        listed = await self._made(statement, params, context)
+        first = () if self._first is None else (self._first,)
+        self._check_room(listed)
+        block = [*self._before(listed), listed]
+        answer = await self._sent(block, context, is_commit=False, like=first)
+        told = _told(listed, answer.digest, answer.tape)
+        self._list.append(told)
+        self._bytes += told.size
+        if told.is_write:
+            self._first = self._first or told
+        prepared = statement.prepared
+        rows = answer.rows if prepared.columns else None
+        return Outcome(rows, answer.row_count, prepared.complete(answer.row_count))
+
+    async def _read_all_over(
+        self, statement: Statement, params: Sequence[Any], context: Context
+    ) -> Outcome:
+        """Rows of other replicasets as they are committed, and those of the block's as it has
+        written them. COMMIT cannot compare that."""
+        before = self._before(self._blocks.listed(statement, params, context))
+        assert self._first is not None
+        overlay = _Written(self._blocks, before, self._first, context) if before else None
+        context = msgspec.structs.replace(context, overlay=overlay)
+        outcome = await self._executor.run(statement, params, context)
+        self._unseen = self._unseen or "rows of several replicasets"
+        return outcome
+
+    async def _made(self, statement: Statement, params: Sequence[Any], context: Context) -> Listed:
+        """Generated keys are made here and once: they say whose the rows are."""
+        plan = made_here(statement.prepared.plan)
+        if plan is None:
+            return self._blocks.listed(statement, params, context)
+        values = statement.prepared.start(params, self.now)
+        at_masters = context.at_masters()
+        while True:
+            try:
+                found = await self._executor.reads.read(plan.read, values, {}, at_masters)
+                break
+            except NumbersNeeded as need:
+                await self._executor.numbers.more(need)
+        return self._blocks.listed(statement, params, context, plan.rows(found))
+
+    def _check_room(self, listed: Listed) -> None:
+        if len(self._list) >= limits.BLOCK_STATEMENTS:
+            raise LimitExceeded(
+                f"a block has at most {limits.BLOCK_STATEMENTS} statements",
+                hint="COMMIT now and then, or use INSERT with several rows",
+            )
+        if self._bytes + listed.size > limits.BLOCK_BYTES:
+            raise LimitExceeded(
+                f"the statements of a block have at most {limits.BLOCK_BYTES >> 20} MiB",
+                hint="COMMIT now and then, or use COPY",
+            )
+
+    def _before(self, listed: Listed) -> list[Listed]:
+        """Writes of the list whose rows the statement, or another one of these, may touch."""
+        found: list[Listed] = []
+        wanted = [listed]
+        for each in reversed(self._list):
+            if each.is_write and any(_overlap(each, other) for other in wanted):
+                found.append(each)
+                if each.buckets != listed.buckets or each.item.tables != listed.item.tables:
+                    wanted.append(each)
+            if len(found) > limits.BLOCK_REPLAY:
+                raise LimitExceeded(
+                    f"more than {limits.BLOCK_REPLAY} statements of this block touch "
+                    "the same bucket",
+                    hint="use INSERT with several rows, a DO block, or shorter blocks",
+                )
+        found.reverse()
+        return found
+
+    def _check_together(self) -> None:
+        """The list had one owner before: if it has not now, its buckets went apart."""
+        written = [each for each in self._list if each.is_write]
+        try:
+            self._blocks.owner(written)
+        except BlockLeaves:
+            raise BlockConflict("the buckets of the block's rows moved apart") from None
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    async def commit(self, context: Context) -> None:
+        """All of it at once, if all that was told still holds."""
+        if not self.has_work:
+            return
+        context = msgspec.structs.replace(context, now=self.now)
+        reads = self._listed_reads()
+        if not self.is_strict:
+            reads = self._of_the_same_owner(reads)
+        block = [*reads, *self._list]
+        await self._sent(block, context, is_commit=self.has_written, like=self._list)
+
+    async def _sent(
+        self, block: Sequence[Listed], context: Context, *, is_commit: bool, like: Sequence[Listed]
+    ) -> BlockResponse:
+        """What certainly was not done, because masters or buckets move, may be repeated."""
+        try:
+            return await self._blocks.send(block, context, is_commit=is_commit, like=like)
+        except BlockLeaves:
+            self._check_together()
+            raise
+        except MOVING as problem:
+            raise BlockConflict(problem.message, detail=problem.detail) from None
+
+    def _of_the_same_owner(self, reads: list[Listed]) -> list[Listed]:
+        """Other reads were of committed rows, and no more is promised of them."""
+        self._check_together()
+        assert self._first is not None
+        owner = self._blocks.owner((self._first,)).replicaset
+        return [each for each in reads if not each.item.tables or self._blocks.is_at(each, owner)]
+
+
+class _Read(msgspec.Struct, frozen=True):
+    """What was read before the first write: it is looked at again only if there is one."""
+
+    statement: Any
+    params: tuple[Any, ...]
+    context: Context
+    mark: bytes
+
+
+class _Written:
+    """The block's writes, under a read of the same rows."""
+
+    def __init__(
+        self, blocks: Blocks, before: list[Listed], first: Listed, context: Context
+    ) -> None:
+        self._blocks, self._before, self._first = blocks, before, first
+        self._context = context
+
+    def is_at(self, replicaset: str) -> bool:
+        return self._blocks.is_at(self._first, replicaset)
+
+    async def read(self, request: ReadRequest) -> list[Any]:
+        answer = await self._blocks.send(
+            self._before, self._context, is_commit=False, like=(self._first,), read=request
+        )
+        return list(answer.rows)
+
+
+def _told(listed: Listed, mark: bytes, tape: tuple[Any, ...]) -> Listed:
+    item = msgspec.structs.replace(listed.item, told=mark, tape=tape)
+    return msgspec.structs.replace(listed, item=item)
+
+
+def _overlap(one: Listed, other: Listed) -> bool:
+    if one.item.tables.keys().isdisjoint(other.item.tables):
+        return False
+    return one.buckets is None or other.buckets is None or not one.buckets.isdisjoint(other.buckets)

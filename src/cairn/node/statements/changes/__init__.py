@@ -1,0 +1,1 @@
+"""Changes of the schema, of users, rights, settings, procedures and views."""

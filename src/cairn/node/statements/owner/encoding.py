@@ -1,0 +1,44 @@
+"""Rows as the client wants them, made where they are read: whoever asked hands them on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from cairn.model.rpc import RowShape
+from cairn.model.types.values import OIDS, ColumnType, shown_reader
+from cairn.pgwire.values.rows import row_encoder
+from cairn.storage.files.pieces import Encode, Row
+
+Convert = Callable[[Sequence[Row]], Sequence[Row]]
+
+
+def converter(types: Sequence[ColumnType], scales: Sequence[int | None]) -> Convert | None:
+    """Stored values to Python ones, column by column; None when all are the same already."""
+    readers = [shown_reader(*each) for each in zip(types, scales, strict=True)]
+    if not any(readers):
+        return None
+
+    def convert(rows: Sequence[Row]) -> Sequence[Row]:
+        return [
+            tuple(
+                value if read is None or value is None else read(value)
+                for read, value in zip(readers, row, strict=True)
+            )
+            for row in rows
+        ]
+
+    return convert
+
+
+@lru_cache(maxsize=256)
+def rows_encoder(shape: RowShape) -> Encode:
+    """Stored rows to DataRow messages."""
+    encode = row_encoder([OIDS[type_] for type_ in shape.types], shape.formats)
+    convert = converter(shape.types, shape.scales)
+
+    def made(rows: Sequence[Any]) -> bytes:
+        return b"".join(map(encode, rows if convert is None else convert(rows)))
+
+    return made

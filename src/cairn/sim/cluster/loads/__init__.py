@@ -1,0 +1,1 @@
+"""What simulated clients do, and judges of what they were told."""

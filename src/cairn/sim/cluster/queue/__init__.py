@@ -1,0 +1,1 @@
+"""Migrations of the governor's queue under kills."""

@@ -1,0 +1,1 @@
+"""Files in and out: loading, and copies of tables that follow their changes."""

@@ -1,0 +1,1 @@
+"""The report: what histories and tables say about a cluster, as one page."""

@@ -1,0 +1,1 @@
+"""Streams of changes of tables, and of topology events."""

@@ -1,0 +1,179 @@
+"""Streaming sources: which one an option asks for, and what both have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
+
+from cairn.model.errors import CairnError, InvalidParameter
+from cairn.spark import cluster
+from cairn.spark.options import Options
+from cairn.spark.plainly import plainly
+from cairn.spark.tables import as_wanted, describe, wanted_schema
+
+TOPOLOGY = "term bigint, index bigint, n int, map string, op string, timestamp string, body string"
+ROWS = (
+    "op string, key string, bucket int, old string, new string, replicaset string, epoch bigint, "
+    "origin string, lsn bigint, n int, timestamp timestamp"
+)
+GLOBAL_ROWS = (
+    "op string, key string, old string, new string, term bigint, index bigint, n int, "
+    "timestamp timestamp"
+)
+VERSION = 1
+
+
+def schema(options: Options) -> Any:
+    if options.stream == "topology":
+        return TOPOLOGY
+    kind, _, table = (options.stream or "").partition(":")
+    try:
+        return GLOBAL_ROWS if kind == "table" and _is_global(options, table) else ROWS
+    except CairnError:
+        return ROWS  # what is wrong is told by the reader
+
+
+def _is_global(options: Options, name: str) -> bool:
+    table = describe(options.dsn, name)
+    return table.tier is None and not table.told_by and not table.is_made
+
+
+def reader(options: Options, wanted: Any) -> Any:
+    """What is wrong with the options is told by its first answer.
+
+    Spark 4.3 stops a reader that was never made, and tells of that instead of why.
+    """
+    try:
+        return _reader(options, wanted)
+    except CairnError as problem:
+        return Refused(problem)
+
+
+def _reader(options: Options, wanted: Any) -> Any:
+    from cairn.spark.streams.global_stream import GlobalStream
+    from cairn.spark.streams.row_stream import RowStream
+    from cairn.spark.streams.topology_stream import TopologyStream
+
+    stream = options.stream or ""
+    if stream == "topology":
+        return TopologyStream(options, wanted)
+    kind, _, table = stream.partition(":")
+    if kind == "table" and table and _is_global(options, table):
+        return GlobalStream(options, table, wanted)
+    if kind == "table" and table:
+        return RowStream(options, table, wanted)
+    raise InvalidParameter(
+        f'option("stream", "{stream}") is not known', hint="topology or table:NAME"
+    )
+
+
+class CairnStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Offsets carry the cluster: a checkpoint of another one is refused, not misread."""
+
+    def __init__(self, options: Options, wanted: Any) -> None:
+        self._options, self._schema = options, wanted
+        self._cluster = cluster.pool(options.dsn).topology.cluster_uuid
+        self._target: dict[str, Any] | None = None  # of a run that ends with what is there now
+
+    # --- what Spark calls: errors leave as one sentence -------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        with plainly():
+            return self._initial()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        with plainly():
+            self._target = self._newest_offset()
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        with plainly():
+            return self._latest(start, limit)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+        with plainly():
+            return self._partitions(start, end)
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        with plainly():  # a task may begin long after it was planned
+            self._check_cluster(
+                self._cluster, cluster.pool(self._options.dsn).topology.cluster_uuid
+            )
+            yield from self._read(partition)
+
+    # --- what each stream says --------------------------------------------------------------------
+
+    def _initial(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _newest_offset(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _latest(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+        raise NotImplementedError
+
+    def _read(self, partition: Any) -> Iterator[Any]:
+        raise NotImplementedError
+
+    def offset(self, **position: Any) -> dict[str, Any]:
+        return {"v": VERSION, "cluster": self._cluster, **position}
+
+    def check(self, offset: dict[str, Any]) -> dict[str, Any]:
+        if offset.get("v") != VERSION:
+            raise CairnError(f"the checkpoint has offsets of version {offset.get('v')}")
+        self._check_cluster(offset.get("cluster"), self._cluster)
+        return offset
+
+    @staticmethod
+    def _check_cluster(known: str | None, now: str | None) -> None:
+        if None not in (known, now) and known != now:
+            raise CairnError(
+                f"the checkpoint belongs to cluster {known}, this is {now}: another one, or the "
+                "same after it was restored from a copy",
+                hint='use another checkpointLocation with startingOffset "snapshot", or the other '
+                "DSN",
+            )
+
+    def getDefaultReadLimit(self) -> Any:
+        if self._options.max_rows:
+            return ReadMaxRows(self._options.max_rows)
+        return super().getDefaultReadLimit()
+
+    def batch(self, rows: list[tuple[Any, ...]]) -> Any:
+        want = wanted_schema(self._schema)
+        columns = list(zip(*rows, strict=True))
+        arrays = [pa.array(v, type=f.type) for v, f in zip(columns, want, strict=True)]
+        return as_wanted(pa.RecordBatch.from_arrays(arrays, names=want.names), want)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """The servers keep their logs by their own settings."""
+
+
+class Refused(CairnStream):
+    """In place of a reader that cannot be made."""
+
+    def __init__(self, problem: CairnError) -> None:
+        self._problem, self._options = problem, Options(dsn="")
+
+    def _initial(self) -> dict[str, Any]:
+        raise self._problem
+
+    def _newest_offset(self) -> dict[str, Any]:
+        raise self._problem
+
+    def _latest(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        raise self._problem
+
+    def _partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+        raise self._problem
+
+
+def row_limit(limit: Any) -> int:
+    """Rows a micro-batch may have; 0: any number."""
+    return int(limit.max_rows) if isinstance(limit, ReadMaxRows) else 0

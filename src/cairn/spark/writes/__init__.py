@@ -1,0 +1,1 @@
+"""Batch and streaming writes: direct, staged and through the Raft log."""

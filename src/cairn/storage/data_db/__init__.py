@@ -1,0 +1,1 @@
+"""`data.db`: rows of sharded tables, and the log of what was done to them."""

@@ -1,0 +1,454 @@
+"""Rows and their log in `data.db`, behind the one writer that decides.
+
+Mastership, epoch, lease, bucket ownership and schema version are checked here, inside the
+transaction that writes. Each committed statement leaves one record,
+made by the preupdate hook from what SQLite really changed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from cairn.model.errors import (
+    LimitExceeded,
+    NoMaster,
+    NotOwner,
+    TableUnderDdl,
+)
+from cairn.model.log.records import (
+    Body,
+    Bulk,
+    Kind,
+    Operation,
+    Packed,
+    Record,
+    Shape,
+    Vclock,
+    encode_body,
+    join_rows,
+    pack_rows,
+)
+from cairn.model.settings import limits
+from cairn.model.sharding.spans import Ranges, merged, without
+from cairn.storage.data_db.log_tables import PUT_RECORD, open_log, place
+from cairn.storage.data_db.shapes import RowTables
+from cairn.storage.files.sqlite import PagesDamaged, check_file, damaged, insert_many, open_writer
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS local_state (key TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS local_table (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS _cairn_diverged (
+    origin TEXT NOT NULL, epoch INTEGER NOT NULL, lsn INTEGER NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (origin, epoch, lsn)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS move_progress (move INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS done_operation (
+    id TEXT PRIMARY KEY, rows INTEGER NOT NULL, at INTEGER NOT NULL, buckets BLOB
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS done_operation_at ON done_operation (at);
+"""
+#: Filled as rows are touched: what does not fit is read and written more than once by bulk work.
+CACHE_KIB = 64 * 1024
+#: A record has to fit into one message between instances.
+RECORD_MAX_BYTES = limits.RECORD_BYTES
+
+
+Incoming = tuple[int, int, int]  # a move and its buckets, first and last
+_LAST = 1 << 62
+_decode_ranges = msgspec.msgpack.Decoder(Ranges).decode
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """What the writer may do, as of a Raft position; it changes in the writer's own queue."""
+
+    epoch: int = 0
+    is_master: bool = False
+    is_sync: bool = False
+    master: str = ""
+    ranges: Ranges = ()  # buckets this replicaset may read and write: owned and not frozen
+    owned: Ranges = ()  # the same with frozen ones
+    incoming: tuple[Incoming, ...] = ()  # what it may copy
+    frozen: tuple[tuple[int, int], ...] = ()  # (move, which freeze) of what it gives away
+    giving: tuple[int, ...] = ()  # moves that are not handed over yet
+    last_move: int = 0  # the newest move that is known here
+
+    def owns(self, bucket: int) -> bool:
+        at = bisect_right(self.ranges, (bucket, _LAST)) - 1
+        return at >= 0 and bucket <= self.ranges[at][1]
+
+    def owns_all(self, ranges: Iterable[tuple[int, int]]) -> bool:
+        return all(self._has(low, high) for low, high in ranges)
+
+    def _has(self, low: int, high: int) -> bool:
+        at = bisect_right(self.ranges, (low, _LAST)) - 1
+        return at >= 0 and high <= self.ranges[at][1]
+
+    def touches(self, low: int, high: int) -> bool:
+        """Whether any of these buckets is ours, frozen or not."""
+        at = bisect_right(self.owned, (high, _LAST)) - 1
+        return at >= 0 and self.owned[at][1] >= low
+
+    def has_given(self, move: int) -> bool:
+        """Whether the hand-over is known here, also when the buckets came back since."""
+        return move <= self.last_move and move not in self.giving
+
+    def takes(self, move: int) -> bool:
+        return any(each[0] == move for each in self.incoming)
+
+
+class RecordLost(BaseException):
+    """A row is in the group's transaction without its record: the group must not be committed."""
+
+
+class DataStore(RowTables):
+    """Everything that touches `data.db` for writing. Lives on the writer's thread."""
+
+    def __init__(
+        self,
+        path: Path,
+        origin: str,
+        *,
+        now_micros: Callable[[], int],
+        lease_held: Callable[[int], bool] = lambda epoch: True,
+        register: Callable[[apsw.Connection], None] = lambda connection: None,
+        raft: Path | None = None,
+    ) -> None:
+        self.damage = ""  # what was found wrong with the file when it was opened
+        try:
+            check_file(path)
+        except PagesDamaged as problem:
+            self.damage = problem.message
+        self.path, self.origin = path, origin
+        self.now, self.lease_held = now_micros, lease_held
+        self.connection = open_writer(path)
+        self.connection.pragma("cache_size", -CACHE_KIB)
+        register(self.connection)
+        if raft is not None:  # statements that change rows may read global tables
+            self.connection.execute(f"ATTACH 'file:{raft}?mode=ro' AS raft")
+        try:
+            self.connection.execute(_SCHEMA)
+            open_log(self.connection)
+            super().__init__()
+            self.reload()
+        except apsw.Error as problem:
+            self.connection.close()
+            raise damaged(path, str(problem)) from None
+        self.fence = self.newest = Fence()
+        self.connection.preupdate_hook(self._on_change)
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def reload(self) -> None:
+        """Learn the local tables, the vclock and the promise from disk."""
+        self.reload_tables()
+        self.vclock: Vclock = dict(self.connection.execute("SELECT origin, lsn FROM vclock"))
+        self.reload_origins()
+        self.promised = int(self.get("promised_epoch", 0))
+        self.last_epoch = int(self.get("last_epoch", 0))
+
+    def reload_origins(self) -> None:
+        """As the open transaction sees them: a number that was taken back must not be used."""
+        self._origins: dict[str, int] = {
+            uuid: number for number, uuid in self.connection.execute("SELECT id, uuid FROM origin")
+        }
+
+    def get(self, key: str, default: Any = None) -> Any:
+        row = self.connection.execute(
+            "SELECT value FROM local_state WHERE key = ?", (key,)
+        ).fetchone()
+        return default if row is None else row[0]
+
+    def put(self, key: str, value: Any) -> None:
+        self.connection.execute("INSERT OR REPLACE INTO local_state VALUES (?, ?)", (key, value))
+
+    # --- checks inside the transaction ----------------------------------------------------------
+
+    def check_master(self) -> None:
+        fence = self.fence
+        if not fence.is_master:
+            raise NoMaster(
+                "this instance is not the master of its replicaset",
+                detail=f"master: {fence.master or 'none'}, epoch {fence.epoch}",
+            )
+        if self.promised > fence.epoch:
+            raise NoMaster(f"a newer master is being named: epoch {self.promised} was promised")
+        if not self.lease_held(fence.epoch):
+            raise NoMaster(
+                "this master has lost contact with the cluster's leader",
+                hint="the statement was not executed; try again",
+            )
+
+    def check_buckets(self, buckets: Iterable[int]) -> None:
+        # The newest fence is on its way here. It counts for what it takes away: the lease may
+        # have been granted to it, and not to what was known before.
+        fence, newest = self.fence, self.newest
+        for bucket in buckets:
+            if not fence.owns(bucket) or (newest is not fence and not newest.owns(bucket)):
+                raise NotOwner(
+                    f"bucket {bucket} does not belong to this replicaset",
+                    detail=f"as of epoch {self.fence.epoch}, master {self.fence.master}",
+                )
+
+    def check_ranges(self, ranges: Sequence[tuple[int, int]]) -> None:
+        if not (self.fence.owns_all(ranges) and self.newest.owns_all(ranges)):
+            raise NotOwner(
+                "some buckets of the statement do not belong to this replicaset",
+                detail=f"as of epoch {self.fence.epoch}, master {self.fence.master}",
+            )
+
+    def check_version(self, table: int, version: int) -> None:
+        have = self.versions.get(table)
+        if have != version:
+            raise TableUnderDdl(
+                f"the table is changing: this instance has schema {have}, "
+                f"the statement was planned for {version}",
+                hint="try again",
+            )
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def insert_row(self, sql: str, row: Sequence[Any]) -> tuple[int, int]:
+        """One short new row. SQLite takes a failed one back by itself: no savepoint is needed."""
+        self._changes.clear()
+        self.connection.execute(sql, row)
+        if not self._changes:
+            return 0, 0
+        try:
+            return 1, self.log(Body(Kind.ROWS, self.now(), self.take_changes()))
+        except Exception as problem:
+            if not self.connection.in_transaction:
+                raise  # the row is gone as well
+            raise RecordLost from problem
+
+    def statement(
+        self, run: Callable[[], int], *, kind: Kind = Kind.ROWS, alone: bool = False
+    ) -> tuple[int, int]:
+        """One statement, whole or not at all: rows changed, and the lsn of its record (0: none).
+
+        A savepoint makes SQLite copy every page that is touched; the only statement of its
+        transaction (`alone`) is taken back with that instead.
+        """
+        self._changes.clear()
+        self._operation: Operation | None = None
+        self._bulk: Bulk | None = None
+        before = self.vclock.get(self.origin, 0)
+        if not alone:
+            self.connection.execute("SAVEPOINT statement")
+        try:
+            count = run()
+            body = Body(kind, self.now(), self.take_changes(), None, self._operation, self._bulk)
+            lsn = self.log(body)
+        except BaseException:
+            if self.connection.in_transaction:
+                self._take_back(alone)
+                self.reload_origins()
+            self._changes.clear()
+            if self.vclock.get(self.origin, 0) != before:
+                self.vclock[self.origin] = before
+            raise
+        if not alone:
+            self.connection.execute("RELEASE statement")
+        return count, lsn
+
+    def _take_back(self, alone: bool) -> None:
+        if alone:
+            self.connection.execute("ROLLBACK")
+            self.connection.execute("BEGIN IMMEDIATE")  # for whoever ends the transaction
+        else:
+            self.connection.execute("ROLLBACK TO statement")
+            self.connection.execute("RELEASE statement")
+
+    def log(self, body: Body) -> int:
+        is_empty = not body.changes and body.operation is None and body.bulk is None
+        if is_empty and body.kind == Kind.ROWS:
+            return 0
+        lsn = self.vclock.get(self.origin, 0) + 1
+        epoch = self.fence.epoch
+        number = self._origins.get(self.origin) or self.origin_id(self.origin)
+        data = encode_body(body)
+        if len(data) > RECORD_MAX_BYTES:
+            raise LimitExceeded(
+                f"the statement changes {len(data) >> 20} MiB, which its replicas cannot be told "
+                f"at once (at most {RECORD_MAX_BYTES >> 20})",
+                hint="change fewer rows at a time, or use TRUNCATE or COPY",
+            )
+        self.connection.execute(PUT_RECORD, (place(number, lsn), epoch, data))
+        self._advance(self.origin, epoch, lsn)
+        return lsn
+
+    def origin_id(self, uuid: str) -> int:
+        """The small number under which an origin's records are kept here."""
+        found = self._origins.get(uuid)
+        if found is None:
+            self.connection.execute("INSERT INTO origin(uuid) VALUES (?)", (uuid,))
+            found = self._origins[uuid] = self.connection.last_insert_rowid()
+        return found
+
+    def _advance(self, origin: str, epoch: int, lsn: int) -> None:
+        self.vclock[origin] = lsn
+        if epoch != self.last_epoch:
+            self.last_epoch = epoch
+            self.put("last_epoch", epoch)
+
+    def bulk_insert(self, table: int, sql: str, rows: Sequence[tuple[Any, ...]]) -> int:
+        """Many plain inserts: what they change is what they are, the hook need not tell."""
+        packed: list[bytes] = []
+        with self.unobserved():
+            insert_many(self.connection, sql, rows, lambda block: packed.append(pack_rows(block)))
+        self._bulk = (table, self.versions.get(table, 0), join_rows(packed, len(rows)))
+        return len(rows)
+
+    def operation(self, operation: str) -> Operation | None:
+        """What was carried out before under this id; None: nothing."""
+        query = "SELECT rows, buckets FROM done_operation WHERE id = ?"
+        row: Any = self.connection.execute(query, (operation,)).fetchone()
+        if row is None:
+            return None
+        return Operation(operation, row[0], None if row[1] is None else _decode_ranges(row[1]))
+
+    def put_operation(self, operation: Operation) -> None:
+        """In the same transaction and the same record as its rows: replicas know it too."""
+        self._operation = operation
+        self.keep_operation(operation, self.now())
+
+    def keep_operation(self, done: Operation, at: int) -> None:
+        """Added to what is known of it: its buckets may have come here one by one."""
+        before = self.operation(done.id)
+        rows, buckets = done.rows, done.buckets
+        if before is not None and before.buckets is not None and buckets is not None:
+            rows, buckets = before.rows + rows, merged((*before.buckets, *buckets))
+        packed = None if buckets is None else msgspec.msgpack.encode(buckets)
+        self.connection.execute(
+            "INSERT OR REPLACE INTO done_operation VALUES (?, ?, ?, ?)",
+            (done.id, rows, at, packed),
+        )
+
+    def forget_buckets(self, start: int, end: int) -> None:
+        """These buckets are emptied: what was done in them is somebody else's to know."""
+        query = "SELECT id, rows, buckets FROM done_operation WHERE buckets IS NOT NULL"
+        found: list[Any] = self.connection.execute(query).fetchall()
+        for name, rows, packed in found:
+            known = _decode_ranges(packed)
+            left = without(known, start, end)
+            if not left:
+                self.connection.execute("DELETE FROM done_operation WHERE id = ?", (name,))
+            elif left != known:
+                self.connection.execute(
+                    "UPDATE done_operation SET rows = ?, buckets = ? WHERE id = ?",
+                    (rows, msgspec.msgpack.encode(left), name),
+                )
+
+    def forget_operations(self, before: int, limit: int = 10_000) -> int:
+        """Forget operations that were done before a time in microseconds, some of them at once."""
+        self.connection.execute(
+            "DELETE FROM done_operation WHERE id IN ("
+            "SELECT id FROM done_operation WHERE at < ? ORDER BY at LIMIT ?)",
+            (before, limit),
+        )
+        return self.connection.changes()
+
+    def failed(self) -> None:
+        """The group was rolled back: what memory says of it is not so."""
+        self.reload()
+
+    # --- schema ---------------------------------------------------------------------------------
+
+    def reshape(self, shape: Shape) -> bool:
+        """Make a table look as it shall and leave a record, in one transaction."""
+        if not self.differs(shape):
+            return False  # done before: a repeated request changes nothing
+        self.apply_shape(shape)
+        self._changes.clear()
+        self.log(Body(Kind.DDL, self.now(), shape=shape))
+        return True
+
+    # --- epochs ---------------------------------------------------------------------------------
+
+    def promise(self, epoch: int) -> tuple[int, Vclock]:
+        """Acknowledge nothing older than `epoch` from now on; durable when the group commits."""
+        if epoch > self.promised:
+            self.promised = epoch
+            self.put("promised_epoch", epoch)
+        return self.last_epoch, dict(self.vclock)
+
+    def position(self) -> tuple[int, Vclock]:
+        return self.last_epoch, dict(self.vclock)
+
+    def begin_empty(self, promised: int, diverged: Sequence[tuple[Any, ...]]) -> None:
+        """A new file in the place of a damaged one; promises that were given are kept."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        self.must_copy()
+        self.promise(promised)
+        self.connection.executemany(
+            "INSERT OR REPLACE INTO _cairn_diverged VALUES (?, ?, ?, ?)", diverged
+        )
+        self.connection.execute("COMMIT")
+
+    def must_copy(self) -> None:
+        """What is here is not the replicaset's rows; ended by a full copy."""
+        self.put("copying", 1)
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.get("copying")
+
+    def prune(self, origin: str, upto: int, limit: int = 20_000) -> int:
+        """Forget records of an origin up to an lsn, at most `limit` of them at once."""
+        number = self.origin_id(origin)
+        first = place(number, 0)
+        query = (
+            "SELECT max(place) FROM (SELECT place FROM row_log WHERE place > ? AND place <= ? "
+            "ORDER BY place LIMIT ?)"
+        )
+        found: Any = self.connection.execute(query, (first, place(number, upto), limit)).fetchone()
+        last = found[0]
+        if last is None:
+            return 0
+        # The newest may be among them, and the vclock does not go back.
+        self.connection.execute("UPDATE origin SET base = ? WHERE id = ?", (last - first, number))
+        self.connection.execute("DELETE FROM row_log WHERE place > ? AND place <= ?", (first, last))
+        return self.connection.changes()
+
+    # --- records of others ----------------------------------------------------------------------
+
+    def keep_record(self, record: Packed, body: Body) -> None:
+        """A record of another origin, applied in this transaction: part of our log from now on."""
+        if body.operation is not None:
+            self.keep_operation(body.operation, body.timestamp)
+        number = self.origin_id(record.origin)
+        row = (place(number, record.lsn), record.epoch, record.body)
+        self.connection.execute(PUT_RECORD, row)
+        self._advance(record.origin, record.epoch, record.lsn)
+
+    def set_aside(self, record: Record) -> None:
+        """Note a record that belongs to no history in `_cairn_diverged`; nothing is lost."""
+        self.connection.execute(
+            "INSERT OR REPLACE INTO _cairn_diverged VALUES (?, ?, ?, ?)",
+            (record.origin, record.epoch, record.lsn, encode_body(_body(record))),
+        )
+
+    def forget_record(self, record: Record) -> None:
+        """Its rows were taken back: neither the log nor the list of done operations has it."""
+        if record.operation is not None:
+            self.connection.execute(
+                "DELETE FROM done_operation WHERE id = ?", (record.operation.id,)
+            )
+        self.connection.execute(
+            "DELETE FROM row_log WHERE place = ?",
+            (place(self.origin_id(record.origin), record.lsn),),
+        )
+
+    def cut_vclock(self, origin: str, lsn: int) -> None:
+        """Its records after `lsn` were forgotten."""
+        self.vclock[origin] = lsn
+
+
+def _body(record: Record) -> Body:
+    return Body(record.kind, record.timestamp, record.changes, record.shape, record.operation)

@@ -1,0 +1,302 @@
+"""The row log and full copies: reading them for others, applying them here.
+
+Reading uses connections of its own; applying runs on the writer's thread, through `DataStore`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+import msgspec
+
+from cairn.model.log.records import (
+    Body,
+    Kind,
+    Packed,
+    Record,
+    RowChange,
+    RowOp,
+    Vclock,
+    decode_body,
+    record_of,
+)
+from cairn.replication.applier import (
+    Damaged,
+    History,
+    LogRefused,
+    Verdict,
+    diverged,
+    judge,
+    why_waits,
+)
+from cairn.storage.data_db.data_store import DataStore
+from cairn.storage.data_db.exact_changes import ExactChanges
+from cairn.storage.data_db.log_tables import AFTER, AT, OF_ORIGIN
+from cairn.storage.data_db.moving_in import NotYet, apply_part
+
+_READ = f"SELECT epoch, lsn, body {AFTER} ORDER BY place LIMIT ?3"
+_EPOCH = f"SELECT epoch {AT}"
+_NEWEST = f"SELECT epoch {OF_ORIGIN} ORDER BY place DESC LIMIT 1"
+_MEAN = (
+    f"SELECT avg(size) FROM (SELECT length(body) AS size {OF_ORIGIN} ORDER BY place DESC LIMIT 500)"
+)
+_OLDEST = f"SELECT lsn {OF_ORIGIN} ORDER BY place LIMIT 1"
+
+#: What SQLite or its binding says of values that do not fit; anything else is a fault of ours or
+#: of the disk, and stops the instance.
+_MISFITS = (
+    apsw.ConstraintError,
+    apsw.SQLError,
+    apsw.MismatchError,
+    apsw.BindingsError,
+    apsw.RangeError,
+    apsw.TooBigError,
+    OverflowError,
+    TypeError,
+    ValueError,
+    IndexError,
+)
+
+
+class LogReader:
+    """Reads records for relays and streams. Belongs to one thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        self.connection.set_busy_timeout(10_000)
+
+    def read(self, origin: str, after: int, limit: int) -> list[Record]:
+        rows: list[Any] = self.connection.execute(_READ, (origin, after, limit)).fetchall()
+        return [record_of(origin, *row) for row in rows]
+
+    def packed(self, origin: str, after: int, limit: int, max_bytes: int) -> list[Packed]:
+        """For relays: at least one, then as many as fit; bodies stay closed."""
+        found: list[Packed] = []
+        size = 0
+        cursor: Any = self.connection.cursor()
+        for epoch, lsn, body in cursor.execute(_READ, (origin, after, limit)):
+            size += len(body)
+            if found and size > max_bytes:
+                break
+            found.append(Packed(origin, epoch, lsn, body))
+        cursor.close()  # a half-read cursor would keep this connection in the past
+        return found
+
+    def mean_bytes(self, origin: str) -> float:
+        """Size of the newest records, on average; only their headers are read."""
+        found: Any = self.connection.execute(_MEAN, (origin,)).fetchone()
+        return found[0] or 0.0
+
+    def epoch_at(self, origin: str, lsn: int) -> int:
+        """0: the record is not here any more. A full copy brings none, but the epoch of its end."""
+        row: Any = self.connection.execute(_EPOCH, (origin, lsn)).fetchone()
+        if row is not None:
+            return int(row[0])
+        end, epoch = copied_epochs(self.connection).get(origin, (0, 0))
+        return epoch if end == lsn else 0
+
+    def epochs_at(self, vclock: Vclock) -> Vclock:
+        """The epoch of each origin's record at `vclock`, as far as it is known."""
+        found = {origin: self.epoch_at(origin, lsn) for origin, lsn in vclock.items()}
+        return {origin: epoch for origin, epoch in found.items() if epoch}
+
+    def has_operations(self, before: int) -> bool:
+        """Whether operations are remembered that were done before a time in microseconds."""
+        query = "SELECT 1 FROM done_operation WHERE at < ? LIMIT 1"
+        return self.connection.execute(query, (before,)).fetchone() is not None
+
+    def oldest(self, origin: str) -> int:
+        found: Any = self.connection.execute(_OLDEST, (origin,)).fetchone()
+        return 0 if found is None else found[0]
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+COPIED_EPOCHS = "copied_epochs"  # in `local_state`
+_NOT_UNDONE = (Kind.DDL, Kind.MOVE)
+ENTERED_EPOCH = "entered_epoch"  # likewise: what is here was held against its cut and those before
+_decode_epochs = msgspec.msgpack.Decoder(dict[str, tuple[int, int]]).decode
+
+
+def copied_epochs(connection: apsw.Connection) -> dict[str, tuple[int, int]]:
+    """Origin → (lsn, its epoch) as of the last full copy, which brings no log along."""
+    query = "SELECT value FROM local_state WHERE key = ?"
+    row: Any = connection.execute(query, (COPIED_EPOCHS,)).fetchone()
+    return {} if row is None else _decode_epochs(row[0])
+
+
+def newest_epochs(connection: apsw.Connection) -> Vclock:
+    """The epoch of the newest record held of each origin."""
+    found = {origin: epoch for origin, (_, epoch) in copied_epochs(connection).items()}
+    known: list[Any] = connection.execute("SELECT uuid FROM origin").fetchall()
+    for (origin,) in known:
+        row: Any = connection.execute(_NEWEST, (origin,)).fetchone()
+        if row is not None:
+            found[origin] = row[0]
+    return found
+
+
+# --- applying -------------------------------------------------------------------------------------
+
+
+class Taken(NamedTuple):
+    """What became of records that came: how many were applied, which were here already."""
+
+    applied: int
+    known: list[Packed]
+    waits_for: str | None = None  # why those after them are not applied yet
+
+
+class Applier:
+    """Puts records of other origins into the tables, on the writer's thread."""
+
+    def __init__(self, store: DataStore) -> None:
+        self._store = store
+        self._exact = ExactChanges(store)
+        self.history = History()  # the epoch that was entered, in the writer's own order
+
+    def apply(self, records: Sequence[Packed], history: History) -> Taken:
+        """Apply what may be; stops quietly at the first that has to wait.
+
+        What must not be applied raises `LogRefused`; everything before it stays applied.
+        """
+        store = self._store
+        history = msgspec.structs.replace(history, promised=store.promised)
+        done, known, waits_for = 0, [], None
+        with store.unobserved():
+            for record in records:
+                verdict = judge(record, store.vclock, history)
+                if verdict is Verdict.WAIT:
+                    waits_for = why_waits(record, store.vclock, history)
+                    break
+                if verdict is Verdict.APPLY:
+                    try:
+                        self._apply_whole(record)
+                    except NotYet:
+                        waits_for = "the hand-over of these buckets has not been applied here yet"
+                        break
+                    done += 1
+                else:
+                    known.append(record)
+        return Taken(done, known, waits_for)
+
+    def _apply_whole(self, record: Packed) -> None:
+        """All of a record or nothing of it."""
+        store = self._store
+        before = store.vclock.get(record.origin, 0)
+        is_ddl = False
+        store.connection.execute("SAVEPOINT record")
+        try:
+            body = decode_body(record.body)
+            is_ddl = body.kind == Kind.DDL
+            self._apply(record, body)
+        except BaseException as problem:
+            if not store.connection.in_transaction:
+                raise  # a damaged page: the whole group was taken back
+            store.connection.execute("ROLLBACK TO record")
+            store.connection.execute("RELEASE record")
+            store.vclock[record.origin] = before
+            store.reload_origins()
+            if is_ddl:
+                store.reload_tables()
+            if isinstance(problem, msgspec.DecodeError):
+                raise Damaged(record.origin, record.lsn, f"cannot be read: {problem}") from None
+            if isinstance(problem, _MISFITS):
+                why = f"does not fit: {type(problem).__name__}: {problem}"
+                raise Damaged(record.origin, record.lsn, why) from None
+            raise
+        store.connection.execute("RELEASE record")
+
+    def _apply(self, record: Packed, body: Body) -> None:
+        store = self._store
+        if body.kind == Kind.DDL:
+            if body.shape is None:
+                raise Damaged(record.origin, record.lsn, "changes the schema and has no shape")
+            store.apply_shape(body.shape)
+        place = (record.origin, record.lsn)
+        if body.move is not None:
+            apply_part(store, self._exact, place, body.move, body.changes)
+        else:
+            if body.bulk is not None:
+                self._exact.insert_all(place, *body.bulk)
+            for change in body.changes:
+                self._exact.change(place, change)
+        store.keep_record(record, body)
+
+    def repeat(self, record: Packed) -> None:
+        """A record that is known to be history and next: a backup's, into a copy of its rows."""
+        with self._store.unobserved():
+            self._apply_whole(record)
+
+    # --- a tail that belongs to no history ------------------------------------------------------
+
+    def enter_epoch(self, history: History) -> list[Record] | None:
+        """Put aside what goes past the cut. The records moved, or None: only a copy can help."""
+        store = self._store
+        self.history = history
+        before = int(store.get(ENTERED_EPOCH, 0))
+        if history.epoch != before:
+            store.put(ENTERED_EPOCH, history.epoch)
+        if before and not history.knows_all_after(before) and store.vclock:
+            store.must_copy()  # a cut that nobody remembers may have left out what is here
+            return None
+        if store.vclock.get(store.origin, 0) < history.cut.get(store.origin, 0):
+            store.must_copy()  # a disk has lost records of our own, which nobody sends to us
+            return None
+        limits = diverged(store.vclock, history, newest_epochs(store.connection))
+        if not limits:
+            return []
+        tail: list[Record] = []
+        for origin, limit in limits.items():
+            rows: list[Any] = store.connection.execute(_READ, (origin, limit, -1)).fetchall()
+            tail += [record_of(origin, *row) for row in rows]
+        tail.sort(key=lambda record: (record.epoch, record.origin, record.lsn), reverse=True)
+        for record in tail:
+            store.set_aside(record)
+        wanted = sum(store.vclock[origin] - limit for origin, limit in limits.items())
+        if len(tail) != wanted or any(record.kind in _NOT_UNDONE for record in tail):
+            # Schema changes and moved buckets cannot be undone from their records, nor what is
+            # lost. Until the copy is
+            # there, this instance must not be asked for its vclock, after a restart neither.
+            store.must_copy()
+            return None
+        store.connection.execute("SAVEPOINT tail")
+        try:
+            with store.unobserved():
+                for record in tail:
+                    self._take_back(record)
+        except (LogRefused, *_MISFITS):
+            store.connection.execute("ROLLBACK TO tail")
+            store.must_copy()
+            return None
+        finally:
+            if store.connection.in_transaction:
+                store.connection.execute("RELEASE tail")
+        for origin, limit in limits.items():
+            store.cut_vclock(origin, limit)
+        return tail
+
+    def put_aside(self, origin: str, epoch: int) -> list[Record]:
+        """Note an epoch of an origin, of which some records are no history, before a full copy."""
+        query = f"SELECT epoch, lsn, body {OF_ORIGIN} AND epoch = ?2 ORDER BY place DESC"
+        rows: list[Any] = self._store.connection.execute(query, (origin, epoch)).fetchall()
+        found = [record_of(origin, *row) for row in rows]
+        for record in found:
+            self._store.set_aside(record)
+        self._store.must_copy()
+        return found
+
+    def _take_back(self, record: Record) -> None:
+        for change in reversed(record.changes):
+            self._undo(record, change)
+        self._store.forget_record(record)
+
+    def _undo(self, record: Record, change: RowChange) -> None:
+        inverse = {RowOp.INSERT: RowOp.DELETE, RowOp.DELETE: RowOp.INSERT}
+        op = inverse.get(RowOp(change.op), RowOp.UPDATE)
+        undone = RowChange(change.table, change.version, op, change.new, change.old)
+        self._exact.change((record.origin, record.lsn), undone)

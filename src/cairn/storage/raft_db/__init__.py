@@ -1,0 +1,1 @@
+"""`raft.db`: the Raft log and the global tables that its entries make."""
