@@ -10,9 +10,10 @@ TOPOLOGY = "model/members/topology.py"
 STEPS, DECIDE, DELTA = "moves/steps.py", "moves/decide.py", "moves/delta.py"
 IN, OUT = "storage/data_db/moving_in.py", "storage/data_db/moving_out.py"
 STORE, COPY = "storage/data_db/data_store.py", "storage/data_db/full_copy.py"
-MOVING, EXECUTION, DISPATCH = (
+MOVING, GUARD, CARRYING_OUT, DISPATCH = (
     "node/rows/moves/moving.py",
-    "node/statements/owner/execution.py",
+    "node/statements/owner/guard.py",
+    "node/statements/owner/carrying_out.py",
     "node/statements/asker/writing.py",
 )
 
@@ -208,7 +209,7 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
         DELTAS + "an_operation_is_known_of_buckets_that_were_not_copied_yet",
     ),
     (
-        *("once", "moves: a part by ranges is skipped whole", EXECUTION),
+        *("once", "moves: a part by ranges is skipped whole", CARRYING_OUT),
         *("if not left or not request.open_sql:", "if True:"),
         ONCE + "a_part_by_ranges_leaves_out_what_came_with_its_buckets",
     ),
@@ -290,7 +291,7 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
         DECIDED + "a_target_that_leaves_gets_nothing",
     ),
     (
-        *("replica", "moves: a replica answers for rows that it does not have yet", EXECUTION),
+        *("replica", "moves: a replica answers for rows that it does not have yet", GUARD),
         *("        elif not fence.is_master:\n", "        elif False:\n"),
         SIM + "a_replica_answers_for_new_buckets_when_it_has_their_rows",
     ),

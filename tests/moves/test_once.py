@@ -6,7 +6,7 @@ import msgspec
 
 from cairn.model.log.records import Operation
 from cairn.model.rpc import WriteRequest
-from cairn.node.statements.owner.execution import left_of
+from cairn.node.statements.owner.carrying_out import left_of
 
 INSERT = "INSERT INTO t VALUES (?, ?)"
 ROWS = WriteRequest(1, 1, INSERT, ((3, "a"), (4, "b"), (5, "c")), (3, 4, 5), operation="once")

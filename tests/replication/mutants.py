@@ -25,7 +25,9 @@ ACKS = "node/rows/acknowledgements.py"
 LEASES = "node/rows/leases.py"
 GLOBAL_WRITES = "node/statements/asker/global_writes.py"
 DATA_PLANE = "node/rows/data_plane.py"
-EXECUTION = "node/statements/owner/execution.py"
+GUARD = "node/statements/owner/guard.py"
+OWNER_READS = "node/statements/owner/reads.py"
+OWNER_WRITES = "node/statements/owner/writes.py"
 DATA_STORE = "storage/data_db/data_store.py"
 ROW_LOG = "storage/data_db/row_log.py"
 EXACT = "storage/data_db/exact_changes.py"
@@ -63,7 +65,7 @@ MUTANTS = tuple(
             EPOCHS + "whoever_waits_for_a_majority_is_not_answered_by_a_record_of_another_epoch",
         ),
         (
-            *("10", "a read may begin in one epoch and end in another", EXECUTION),
+            *("10", "a read may begin in one epoch and end in another", GUARD),
             *("if fence.epoch != epoch:", "if False:"),
             EPOCHS + "a_read_that_began_in_another_epoch_is_no_answer",
         ),
@@ -266,7 +268,7 @@ MUTANTS = tuple(
         ),
         # --- the writer decides -------------------------------------------------------------------
         (
-            *("5", "mastership is not checked by the writer", EXECUTION),
+            *("5", "mastership is not checked by the writer", OWNER_WRITES),
             *(
                 "        store.check_master()\n        store.check_version",
                 "        store.check_version",
@@ -299,20 +301,20 @@ MUTANTS = tuple(
             SIM + "a_write_without_a_lease_is_not_executed",
         ),
         (
-            *("9", "no lease is needed to acknowledge", EXECUTION),
+            *("9", "no lease is needed to acknowledge", OWNER_WRITES),
             *("elif not self._lease.is_held(fence.epoch):", "elif False:"),
             SIM + "a_write_whose_lease_ends_during_the_commit_is_told_as_unknown",
         ),
         (
-            *("9", "no lease is needed to begin a read", EXECUTION),
-            "list[Row]:\n        self.check_read(request)\n        epoch = ",
+            *("9", "no lease is needed to begin a read", OWNER_READS),
+            "list[Row]:\n        self._guard.check_read(request)\n        epoch = ",
             "list[Row]:\n        epoch = ",
             SIM + "a_read_without_a_lease_is_refused_before_it_begins",
         ),
         (
-            *("9", "no lease is needed to answer a read", EXECUTION),
-            "        self.check_read(request)\n        await self._check_stays",
-            "        await self._check_stays",
+            *("9", "no lease is needed to answer a read", GUARD),
+            "        self.check_read(request)\n        await self.check_stays",
+            "        await self.check_stays",
             SIM + "a_read_whose_lease_ends_while_it_runs_is_no_answer",
         ),
         (
@@ -369,12 +371,12 @@ MUTANTS = tuple(
             SIM + "an_acknowledgement_of_another_epoch_is_not_counted",
         ),
         (
-            *("10", "a read does not wait for the majority", EXECUTION),
+            *("10", "a read does not wait for the majority", GUARD),
             *("await self._replication.acks.wait_readable(self._seen_at_most(), epoch)", "pass"),
             SIM + "a_read_is_held_until_what_it_saw_cannot_be_taken_away",
         ),
         (
-            *("10", "a read trusts what the event loop has heard of commits", EXECUTION),
+            *("10", "a read trusts what the event loop has heard of commits", GUARD),
             *(
                 "        origin = self.data.store.origin\n",
                 "        return self.data.vclock.get(self.data.store.origin, 0)\n",
@@ -395,12 +397,12 @@ MUTANTS = tuple(
             ANSWERS + "a_read_at_a_new_master_waits_until_a_majority_has_what_the_old_one_left",
         ),
         (
-            *("10", "a repeated operation is acknowledged at once", EXECUTION),
+            *("10", "a repeated operation is acknowledged at once", OWNER_WRITES),
             *("elif fence.is_sync:", "elif fence.is_sync and done.lsn:"),
             ANSWERS + "an_operation_that_was_done_before_is_acknowledged_when_a_majority_has_it",
         ),
         (
-            *("10", "a row that may go again is told as in the way", EXECUTION),
+            *("10", "a row that may go again is told as in the way", OWNER_WRITES),
             *('if fence.is_sync and done.sqlstate.startswith("23"):', "if False:"),
             ANSWERS + "a_row_that_is_in_the_way_is_told_when_it_is_there_to_stay",
         ),

@@ -12,7 +12,7 @@ from struct import pack, unpack
 import psycopg
 import pytest
 
-from cairn.node.statements.owner.execution import SCAN_THREADS
+from cairn.node.statements.owner.reads import SCAN_THREADS
 from cairn.pgwire.scram import ScramClient
 from tests.cluster.harness import PASSWORD, Cluster, eventually
 from tests.server.raw import Raw, fields, message, sasl_initial, startup_packet

@@ -143,10 +143,12 @@ def test_a_write_whose_lease_ends_during_the_commit_is_told_as_unknown() -> None
 def test_a_read_without_a_lease_is_refused_before_it_begins() -> None:
     async def script(scene: Triple) -> None:
         execution = scene.load.execution(scene.master)
-        assert await answer_of(scene.master, lambda: execution.read(READ)) == [(1,)]
+        assert await answer_of(scene.master, lambda: execution.reads.read(READ)) == [(1,)]
         alone(scene)
         execution.reader.quick = lambda *question: pytest.fail("it was read")  # type: ignore
-        assert await answer_of(scene.master, lambda: execution.read(READ)) == NoMaster.sqlstate
+        assert (
+            await answer_of(scene.master, lambda: execution.reads.read(READ)) == NoMaster.sqlstate
+        )
 
     played("async", script)
 
@@ -162,7 +164,9 @@ def test_a_read_whose_lease_ends_while_it_runs_is_no_answer() -> None:
             return found
 
         execution.reader.quick = slow  # type: ignore[method-assign]
-        assert await answer_of(scene.master, lambda: execution.read(READ)) == NoMaster.sqlstate
+        assert (
+            await answer_of(scene.master, lambda: execution.reads.read(READ)) == NoMaster.sqlstate
+        )
 
     played("async", script)
 
@@ -302,7 +306,7 @@ def test_a_read_is_held_until_what_it_saw_cannot_be_taken_away() -> None:
         writing = scene.load.write(scene.master, 2)
         execution = scene.load.execution(scene.master)
         await scene.world.until(lambda: 2 in scene.load.rows_of(scene.master), "the row", 2.0)
-        reading = in_process(scene.master, lambda: execution.read(READ))
+        reading = in_process(scene.master, lambda: execution.reads.read(READ))
         await asyncio.sleep(1.0)
         assert not reading.done()
         for go_on in release:
@@ -390,7 +394,7 @@ def test_operations_that_were_done_long_ago_are_forgotten_everywhere(
         execution, nodes = scene.load.execution(scene.master), scene.world.running()
         request = WriteRequest(TABLE.id, 1, INSERT, ((3, 2, "x"),), (3,), operation="once")
         for _ in range(2):
-            response = await in_process(scene.master, lambda: execution.write(request))
+            response = await in_process(scene.master, lambda: execution.writes.write(request))
             assert response.row_count == 1
         await asyncio.sleep(3 * replication.MAINTAIN_S)
         assert [remembered(node) for node in nodes] == [[("once",)]] * 3

@@ -48,7 +48,7 @@ async def done(scene: Triple, node: SimNode, request: WriteRequest) -> None:
     scene.load.sent.update(row[1] for row in request.rows if request.sql is INSERT)
     for _ in range(100):
         try:
-            await in_process(node, lambda: execution.write(request))
+            await in_process(node, lambda: execution.writes.write(request))
         except CairnError:
             await asyncio.sleep(0.1)
         else:
@@ -123,7 +123,7 @@ def test_whoever_waits_for_a_majority_is_not_answered_by_a_record_of_another_epo
         scene.cut(master, scene.third)
         lost = scene.load.write(master, 2)
         await scene.world.until(lambda: 2 in scene.load.rows_of(master), "the row", 0.5)
-        seen = asyncio.ensure_future(answer_of(master, lambda: execution.read(READ)))
+        seen = asyncio.ensure_future(answer_of(master, lambda: execution.reads.read(READ)))
         await scene.renamed()
         assert not lost.done() and not seen.done()
         scene.world.wire.heal()
@@ -147,7 +147,7 @@ def test_a_read_that_began_in_another_epoch_is_no_answer() -> None:
     async def script(scene: Triple) -> None:
         master = scene.master
         execution: Any = scene.load.execution(master)
-        quick, scan = execution.reader.quick, execution.scan
+        quick, scan = execution.reader.quick, execution.reads.scan
 
         async def slow(*arguments: Any) -> Any:
             rows = await scan(*arguments)
@@ -157,10 +157,10 @@ def test_a_read_that_began_in_another_epoch_is_no_answer() -> None:
             await scene.world.until(lambda: lease.is_held(fence.epoch), "a lease", 5.0)
             return rows
 
-        execution.reader.quick, execution.scan = lambda *_: None, slow
-        assert await answer_of(master, lambda: execution.read(READ)) == NoMaster.sqlstate
-        execution.reader.quick, execution.scan = quick, scan
-        assert await answer_of(master, lambda: execution.read(READ)) == [(1,)]
+        execution.reader.quick, execution.reads.scan = lambda *_: None, slow
+        assert await answer_of(master, lambda: execution.reads.read(READ)) == NoMaster.sqlstate
+        execution.reader.quick, execution.reads.scan = quick, scan
+        assert await answer_of(master, lambda: execution.reads.read(READ)) == [(1,)]
 
     played("async", script)
 

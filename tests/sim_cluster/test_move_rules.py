@@ -200,11 +200,11 @@ def test_a_replica_answers_for_new_buckets_when_it_has_their_rows() -> None:
         request = ReadRequest(text, (), {TABLE.id: 1}, ranges=span, preference="any")
         execution, theirs = scene.load.execution(last), scene.load.execution(master)
         with pytest.raises(NotOwner, match="on their way"):
-            await in_process(last, lambda: execution.read(request))
+            await in_process(last, lambda: execution.reads.read(request))
         scene.world.wire.heal()
         await scene.world.settled()
-        rows = await in_process(last, lambda: execution.read(request))
-        wanted = await in_process(master, lambda: theirs.read(request))
+        rows = await in_process(last, lambda: execution.reads.read(request))
+        wanted = await in_process(master, lambda: theirs.reads.read(request))
         assert rows == wanted != []
 
     scene.world.run(script)

@@ -54,7 +54,7 @@ def test_what_a_write_does_is_told_by_sqlite_not_by_its_words() -> None:
     """A value or a name may have any word in it."""
 
     async def script(scene: Triple) -> None:
-        kinds = inside(scene.master).execution._kinds
+        kinds = inside(scene.master).execution.writes._kinds
         values = f"INSERT INTO {NAME} (bucket_id, c0, c1) VALUES"
         known = {
             f"{values} (?, ?, 'SELECT')": (True, False),

@@ -50,8 +50,11 @@ async def usable(scene: Triple, master: SimNode) -> None:
         lambda: instance.lease.is_held(instance.data.fence.epoch), "the lease", 5.0
     )
     await scene.world.until(lambda: instance.data.versions == want, "the schema", 20.0)
-    done = await in_process(master, lambda: execution.write(insert))
-    assert (done.row_count, await answer_of(master, lambda: execution.read(read))) == (1, [(2,)])
+    done = await in_process(master, lambda: execution.writes.write(insert))
+    assert (done.row_count, await answer_of(master, lambda: execution.reads.read(read))) == (
+        1,
+        [(2,)],
+    )
 
 
 def test_a_new_master_makes_the_change_that_its_predecessor_took_along() -> None:

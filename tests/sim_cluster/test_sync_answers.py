@@ -23,7 +23,7 @@ def writing(scene: Triple, request: WriteRequest) -> asyncio.Task[Any]:
 
     async def verdict() -> Any:
         try:
-            return (await execution.write(request)).row_count
+            return (await execution.writes.write(request)).row_count
         except CairnError as problem:
             return type(problem)
 
@@ -52,7 +52,7 @@ def test_a_read_at_a_new_master_waits_until_a_majority_has_what_the_old_one_left
         await scene.world.until(
             lambda: inside(heir).lease.is_held(inside(heir).data.fence.epoch), "a lease", 5.0
         )
-        reading = in_process(heir, lambda: execution.read(READ))
+        reading = in_process(heir, lambda: execution.reads.read(READ))
         await asyncio.sleep(1.0)
         assert not reading.done()
         assert inside(heir).status().waits_for == (scene.master.name, scene.third.name)

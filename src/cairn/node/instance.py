@@ -528,9 +528,11 @@ class Instance:
             PeerCall("subscribe", Subscribe, replication.relay.subscribe, rows),
             PeerCall("copy_rows", CopyRequest, replication.copies.give, rows),
             PeerCall("move_delta", DeltaRequest, self.giving.handle_delta, rows),
-            PeerCall("read_rows", ReadRequest, self.execution.handle_read, rows, sees_link=True),
-            PeerCall("read_more", ReadMore, self.execution.handle_more, rows),
-            PeerCall("write_rows", WriteRequest, self.execution.handle_write, rows),
+            PeerCall(
+                "read_rows", ReadRequest, self.execution.reads.handle_read, rows, sees_link=True
+            ),
+            PeerCall("read_more", ReadMore, self.execution.reads.handle_more, rows),
+            PeerCall("write_rows", WriteRequest, self.execution.writes.handle_write, rows),
             PeerCall("run_block", BlockRequest, self.block_owner.run, rows),
             PeerCall("backup_hold", backups.HoldRequest, self.backups.hold, rows),
             PeerCall("backup_release", backups.CopyRequest, self.backups.release, rows),

@@ -19,7 +19,7 @@ log = logging.getLogger("cairn.pg")
 
 async def open_pgwire(instance: Instance, config: InstanceConfig) -> PgFace:
     face = PgFace(instance, config, from_config(config))
-    instance.execution.scans = WorkerScans(face)
+    instance.execution.reads.scans = WorkerScans(face)
     host, port = split_address(config.pg_listen, 4327)
     loop = asyncio.get_running_loop()
     try:

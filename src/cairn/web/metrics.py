@@ -133,7 +133,7 @@ def _statements(face: PgFace) -> Iterator[Metric]:
     reads = face.executor.reads
     yield _counter("routed_local", "statements run here", reads.local)
     yield _counter("routed_forwarded", "statements sent one hop to the owner", reads.forwarded)
-    half_told = face.execution.open_reads.count
+    half_told = face.execution.reads.open_reads.count
     yield _gauge("open_reads", "longer answers that are read from here and half told", half_told)
 
 

@@ -102,7 +102,7 @@ class Overview:
         )
 
         def read() -> list[Any]:
-            reader = self._face.execution.thread_reader()
+            reader = self._face.execution.reads.thread_reader()
             return list(reader.connection.execute(sql, (term, index)))
 
         rows = await asyncio.to_thread(read)

@@ -108,7 +108,7 @@ class Executor:
                 params = prepared.start(params, context.now or self._now())
             args = plan.bind(params)
             bucket: Any = None if plan.bucket is None else args[0]
-            rows = self.execution.quick_read(plan.sql, args, bucket, statement.sharded)
+            rows = self.execution.reads.quick_read(plan.sql, args, bucket, statement.sharded)
             if rows is None:
                 return None
             self.reads.local += 1

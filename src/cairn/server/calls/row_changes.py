@@ -45,7 +45,7 @@ async def rows(caller: Caller, name: str, after: str, limit: int = 10_000) -> An
     """
     table = _readable(caller, name)
     instance, execution = caller.instance, caller.execution
-    execution.check_lease()
+    execution.guard.check_lease()
     acks = instance.replication.acks
     if instance.data.fence.is_sync:
         await acks.wait_safe(0, instance.data.fence.epoch)  # for what earlier epochs left
@@ -64,7 +64,7 @@ async def rows(caller: Caller, name: str, after: str, limit: int = 10_000) -> An
         changes, reached = await asyncio.to_thread(
             _changes, path, table, _position(after), (vclock, upto), max(0, int(limit))
         )
-        execution.check_lease()
+        execution.guard.check_lease()
         reached = reached if limit else upto
     epochs = _epochs(path, reached)
     return {
@@ -107,7 +107,7 @@ async def rows_at(caller: Caller, name: str, at: str, low: int, high: int) -> An
     instance, execution = caller.instance, caller.execution
 
     def check() -> None:
-        execution.check_lease()
+        execution.guard.check_lease()
         if not instance.giving.has_rows(low, high):
             raise NotOwner(f"buckets {low} to {high} do not all belong to this replicaset")
 

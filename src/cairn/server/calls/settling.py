@@ -23,7 +23,7 @@ async def settle(caller: Caller) -> Any:
     If the epoch is the same as before the rows were written, they were written to this history.
     """
     instance, execution = caller.instance, caller.execution
-    execution.check_lease()
+    execution.guard.check_lease()
     epoch, lsn = instance.data.fence.epoch, instance.data.vclock.get(instance.data.store.origin, 0)
     loop = asyncio.get_running_loop()
     until = loop.time() + SETTLE_S
@@ -34,7 +34,7 @@ async def settle(caller: Caller) -> Any:
                 hint="see `cairn status`; once it has them, or is stopped, ask again",
             )
         await asyncio.sleep(LOOK_S)
-    execution.check_lease()
+    execution.guard.check_lease()
     return {"epoch": epoch}
 
 

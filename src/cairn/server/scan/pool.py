@@ -88,7 +88,7 @@ async def scan(
 ) -> AsyncIterator[tuple[int, bytes]] | None:
     """(rows, bytes) of the request's pieces; None: the instance has to read them itself."""
     face = caller.face
-    caller.execution.check_read(request)
+    caller.execution.guard.check_read(request)
     epoch = caller.execution.data.fence.epoch
     worker = await taken(face)
     if worker is None:
@@ -166,7 +166,7 @@ async def _pieces(
             raise failure(piece[1])
         assert piece[0] == END
         # Only now the rows are one.
-        await caller.execution.check_answer(request, epoch)
+        await caller.execution.guard.check_answer(request, epoch)
     finally:
         if is_over:
             _keep(idle, worker)

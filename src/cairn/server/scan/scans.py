@@ -149,7 +149,7 @@ async def _is_for_a_worker(caller: Caller, request: ReadRequest) -> bool:
     if scan is None or not has_libraries():
         return False
     sample = msgspec.structs.replace(request, sql=scan.sample)
-    [(count,)] = await caller.execution.read(sample, caller.context.cancelled)
+    [(count,)] = await caller.execution.reads.read(sample, caller.context.cancelled)
     return bool(count >= ENOUGH)
 
 
@@ -203,7 +203,7 @@ async def streamed(
 ) -> AsyncIterator[tuple[int, bytes]]:
     """Rows of this instance: one cursor on a connection and a thread of their own."""
     execution = caller.execution
-    execution.check_read(request)
+    execution.guard.check_read(request)
     epoch = execution.data.fence.epoch
     loop = asyncio.get_running_loop()
     pool = ThreadPoolExecutor(1, thread_name_prefix="copy")
@@ -213,7 +213,7 @@ async def streamed(
         while (found := await following) is not None:
             following = loop.run_in_executor(pool, scan.following)  # while the client takes this
             yield found
-        await execution.check_answer(request, epoch)  # only now the rows are one
+        await execution.guard.check_answer(request, epoch)  # only now the rows are one
     finally:
         scan.is_over = True
         pool.submit(scan.close)
@@ -226,7 +226,7 @@ class _Scan:
     def __init__(self, caller: Caller, request: ReadRequest, encode: Encode) -> None:
         instance = caller.instance
         self._paths = instance.data.store.path, instance.store.path
-        self._register = caller.execution._register
+        self._register = caller.execution.reads.register
         self._request, self._encode = request, encode
         self._cancelled = caller.context.cancelled
         self._reader: RowReader | None = None

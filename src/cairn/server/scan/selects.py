@@ -30,7 +30,7 @@ class WorkerScans:
             return None
         enough = ENOUGH if pool.has_idle(self._face) else MANY
         sample = msgspec.structs.replace(request, sql=scan.first_rows, shape=None, piece_bytes=0)
-        [(last, count)] = await self._face.execution.read(sample)
+        [(last, count)] = await self._face.execution.reads.read(sample)
         if scan.guess(last, count, request.ranges or ()) < enough:
             return None
         worker = await pool.taken(self._face)
@@ -54,7 +54,7 @@ class WorkerRead:
         self.used_at = 0.0
         self._first: Piece | None = None
         self._is_busy = self._is_over = False
-        face.execution.open_reads.count += 1
+        face.execution.reads.open_reads.count += 1
 
     async def begin(self, request: ReadRequest) -> bool:
         """Whether the worker can; it has begun its transaction then."""
@@ -113,4 +113,4 @@ class WorkerRead:
 
     def _end(self) -> None:
         self._is_over = True
-        self._face.execution.open_reads.count -= 1
+        self._face.execution.reads.open_reads.count -= 1

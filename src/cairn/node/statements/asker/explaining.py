@@ -74,7 +74,7 @@ class Explaining:
         from cairn.sql.explain.show import Shown  # brings sqlglot along: not before it is needed
 
         preference = str(plan.inner.options.get("read_preference", context.preference))
-        reader = self._reads.execution.plan_reader()
+        reader = self._reads.execution.reads.plan_reader()
         try:
             shown = Shown(
                 plan.inner,

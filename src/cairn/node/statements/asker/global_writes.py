@@ -108,7 +108,9 @@ class GlobalWrites:
         try:
             return work(self._reads.execution.reader.briefly)
         except TooLongHere:
-            return await self._reads.execution.on_thread(work, context.cancelled, context.user_id)
+            return await self._reads.execution.reads.on_thread(
+                work, context.cancelled, context.user_id
+            )
 
     def _hidden(self, changes: tuple[ops.Dml, ...], user: int) -> tuple[ops.Dml, ...]:
         """A queued operation has an owner, and a queued CREATE USER keeps the verifier: no table

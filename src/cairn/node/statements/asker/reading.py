@@ -240,7 +240,7 @@ class Reads:
         self, plan: plans.ScatterRead, values: Params, tables: dict[int, int], context: Context
     ) -> Answer:
         encode = () if context.shape is None else (rows_encoder(context.shape),)
-        merge = Merge(self.execution.open_reads, context, *encode)
+        merge = Merge(self.execution.reads.open_reads, context, *encode)
         spill_max = int(self.state.setting("sql_spill_max_bytes", limits.SPILL_BYTES))
         work: list[Callable[[Any], Any]] = [merge.begin(context.opcode_max, spill_max)]
         try:
@@ -303,7 +303,7 @@ class Reads:
         rows = None if most else self.execution.reader.quick(sql, args)
         if rows is not None:
             return rows, None
-        open_reads = self.execution.open_reads
+        open_reads = self.execution.reads.open_reads
         read = open_reads.open(sql, args, 0, most, None, lambda: None, whose=user)
         piece = await read.take()
         return piece.rows, None if piece.is_last else PartHere(self.execution, read)
@@ -365,11 +365,11 @@ class Reads:
     async def _open_here(self, request: ReadRequest, context: Context) -> Told:
         self.local += 1
         if not request.piece_bytes:
-            rows = await self.execution.read(request, context.cancelled)
-            context.told.came(self.execution.stale_s(request))
+            rows = await self.execution.reads.read(request, context.cancelled)
+            context.told.came(self.execution.reads.stale_s(request))
             return rows, None
-        piece, read = await self.execution.first_piece(request)
-        context.told.came(self.execution.stale_s(request))
+        piece, read = await self.execution.reads.first_piece(request)
+        context.told.came(self.execution.reads.stale_s(request))
         return piece.rows, None if read is None else PartHere(self.execution, read)
 
     def no_answer(self, replicaset: str, target: int, problem: Unreachable) -> NoMaster:

@@ -80,7 +80,7 @@ class PartHere:
         self.is_over = False
 
     async def take(self, context: Context) -> Rows:
-        piece = await self._execution.next_piece(self._read)
+        piece = await self._execution.reads.next_piece(self._read)
         self.is_over = piece.is_last
         return piece.rows
 

@@ -32,7 +32,7 @@ from cairn.node.statements.asker.hops import Answered, Hop, Hops
 from cairn.node.statements.asker.measuring import written
 from cairn.node.statements.asker.reading import MOVING, REPLAN_S, Params, Reads
 from cairn.node.statements.context import ASKED, LATE, Context
-from cairn.node.statements.owner.execution import Done
+from cairn.node.statements.owner.writes import Done
 from cairn.sql import plans
 from cairn.storage.files.pieces import Row
 
@@ -101,7 +101,7 @@ class Writes:
         if known is None or not known.operable or known.schema_version != table.schema_version:
             return False
         self._reads.local += 1
-        self._reads.execution.start_write(_point_request(plan, args), callback)
+        self._reads.execution.writes.start_write(_point_request(plan, args), callback)
         return True
 
     def start_away(
@@ -314,9 +314,9 @@ class _Statement:
             if target == reads.raft_id:
                 reads.local += 1
                 if may_end and context.watch is not None:  # who watches looks at the clock as well
-                    return await reads.execution.write_or_end(request, context.cancelled)
+                    return await reads.execution.writes.write_or_end(request, context.cancelled)
                 async with asyncio.timeout_at(context.deadline if may_end else None):
-                    return await reads.execution.write(request)
+                    return await reads.execution.writes.write(request)
             reads.forwarded += 1
             context.travelled.hops += 1
             most_s = WRITE_S if request.ranges is None else LONG_WRITE_S

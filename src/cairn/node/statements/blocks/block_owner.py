@@ -96,7 +96,7 @@ class BlockOwner:
         )
         if request.read is not None:
             is_quick = False
-            self._execution.check_text(request.read)
+            self._execution.reads.check_text(request.read)
         while True:
             epoch = self._execution.data.fence.epoch
             try:
@@ -111,10 +111,12 @@ class BlockOwner:
                 continue
             except CairnError as problem:
                 if not request.is_commit and problem.sqlstate.startswith("23"):
-                    await self._execution.check_looked(epoch)  # it tells of rows that are there
+                    await self._execution.guard.check_looked(
+                        epoch
+                    )  # it tells of rows that are there
                 raise
             if not request.is_commit:
-                await self._execution.check_looked(epoch)
+                await self._execution.guard.check_looked(epoch)
             return answer
 
     def _queued(
@@ -135,7 +137,7 @@ class BlockOwner:
                 future.set_result(result)
 
         catalog, now = self._state.catalog, asyncio.get_running_loop().time
-        self._execution.start_block(
+        self._execution.writes.start_block(
             lambda: self._work(request, planned, catalog, now, is_quick, ticket),
             is_commit=request.is_commit,
             is_quick=is_quick,

@@ -107,7 +107,7 @@ class Load:
 
         async def work() -> None:
             try:
-                await execution.write(request)
+                await execution.writes.write(request)
             except CairnError as problem:
                 is_unknown = problem.sqlstate == "40003"
                 (self.unknown if is_unknown else self.refused).add(key)
@@ -124,7 +124,7 @@ class Load:
         async def work() -> None:
             request = ReadRequest(COUNT, (), {TABLE.id: 1}, ranges=((1, 30),))
             try:
-                [(count,)] = await execution.read(request)
+                [(count,)] = await execution.reads.read(request)
             except CairnError:
                 return
             self.reads += 1

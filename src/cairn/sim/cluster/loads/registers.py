@@ -191,7 +191,7 @@ class Registers:
         params: tuple[Any, ...],
         versions: dict[int, int],
     ) -> Any:
-        rows = ways.execution.quick_read(plan.sql, params, params[0], versions)
+        rows = ways.execution.reads.quick_read(plan.sql, params, params[0], versions)
         if rows is not None:
             self._went("read here")
             return rows

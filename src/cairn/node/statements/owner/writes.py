@@ -1,0 +1,272 @@
+"""Writes of rows that are here: through the one writer, and their verdicts.
+
+The writer checks mastership, buckets and the table's version inside its transaction. After the
+commit the lease is looked at once more: who has lost it cannot say whether the write stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import apsw
+
+from cairn.model import stops
+from cairn.model.errors import CairnError, OutcomeUnknown, QueryCanceled
+from cairn.model.rpc import BlockResponse, WriteRequest, WriteResponse
+from cairn.node.consensus.global_state import GlobalState
+from cairn.node.rows.data_plane import DataPlane
+from cairn.node.rows.leases import LeaseHolder
+from cairn.node.rows.replication import Replication
+from cairn.node.runtime import spawn
+from cairn.node.statements.context import ASKED
+from cairn.node.statements.ending import Ticket, to_its_end
+from cairn.node.statements.owner.carrying_out import (
+    TakenBack,
+    carry_out,
+    is_plain,
+    is_quick,
+    left_of,
+    refused_row,
+    takes_long,
+)
+from cairn.node.statements.owner.write_kinds import WriteKind, WriteKinds
+from cairn.sql.render.constraints import translate
+from cairn.storage.data_db.data_store import DataStore, Fence
+from cairn.storage.files.pieces import Row
+from cairn.storage.files.writer import Job
+from cairn.storage.raft_db.state_machine import constraint_error
+from cairn.storage.readers import Cancelled, Steps, translated
+
+Answer = WriteResponse | BlockResponse
+Done = Callable[[WriteResponse | CairnError], None]
+
+
+class OwnerWrites:
+    def __init__(
+        self,
+        state: GlobalState,
+        data: DataPlane,
+        lease: LeaseHolder,
+        replication: Replication,
+        kinds: WriteKinds,
+    ) -> None:
+        self._state, self.data, self._lease = state, data, lease
+        self._replication, self._kinds = replication, kinds
+
+    def start_write(
+        self, request: WriteRequest, callback: Done, ticket: Ticket | None = None
+    ) -> None:
+        """Queue a write; `callback` has its verdict after the commit and the second lease check.
+
+        `ticket` ends one that is long, until it is committed.
+        """
+        data, fence = self.data, self.data.fence
+        try:
+            kind = self._kinds.of(request)
+            is_long = takes_long(request, kind)
+            if ticket is not None and not is_long:
+                ticket.begin()  # over in a moment: it runs to its end
+                ticket = None
+        except CairnError as problem:
+            callback(problem)
+            return
+        if is_quick(request, kind):
+            write = _OneRow(self, data.store, fence, request, kind, callback)
+            data.submit_job(Job(write.run, write.done, is_quick=True))
+            return
+        data.submit_call(
+            lambda: self._write(request, kind, False, is_long, ticket),
+            lambda done: self.settle(done, fence, request.check_only, callback),
+            alone=is_long,
+        )
+
+    def settle(
+        self,
+        done: Answer | CairnError,
+        fence: Fence,
+        check_only: bool,
+        callback: Callable[[Any], None],
+    ) -> None:
+        """After the commit: is it still ours to say that it happened?"""
+        if check_only:
+            callback(done)
+        elif isinstance(done, CairnError):
+            if fence.is_sync and done.sqlstate.startswith("23"):
+                # It tells of rows that are there: not before they are there to stay.
+                spawn(self._confirm(done, self._seen(), fence.epoch, callback), "sync refusal")
+            else:
+                callback(done)
+        elif not self._lease.is_held(fence.epoch):
+            callback(
+                OutcomeUnknown(
+                    "the write was committed here while this master lost its lease",
+                    hint="look whether the rows are there before trying again",
+                )
+            )
+        elif fence.is_sync:
+            lsn = done.lsn or self._seen()
+            spawn(self._confirm(done, lsn, fence.epoch, callback), "sync write")
+        else:
+            callback(done)
+
+    def _seen(self) -> int:
+        """A statement that left no record has still seen rows: an operation that was done before,
+        a row that was there already.
+        """
+        return self.data.vclock.get(self.data.store.origin, 0)
+
+    async def _confirm(
+        self, verdict: Answer | CairnError, lsn: int, epoch: int, callback: Callable[[Any], None]
+    ) -> None:
+        """Sync mode: told when a majority of the members has it, in the same epoch."""
+        try:
+            await self._replication.acks.wait_safe(lsn, epoch)
+        except CairnError as problem:
+            callback(problem)
+            return
+        callback(verdict)
+
+    def start_block(
+        self,
+        work: Callable[[], BlockResponse],
+        *,
+        is_commit: bool,
+        is_quick: bool,
+        callback: Callable[[BlockResponse | CairnError], None],
+    ) -> None:
+        """Queue a block; its verdict comes the same way as that of a write."""
+        fence = self.data.fence
+        self.data.submit_call(
+            work,
+            lambda done: self.settle(done, fence, not is_commit, callback),
+            alone=not is_quick,
+            quick=is_quick,
+            look=not is_commit,
+        )
+
+    def write(
+        self, request: WriteRequest, ticket: Ticket | None = None
+    ) -> asyncio.Future[WriteResponse]:
+        future: asyncio.Future[WriteResponse] = asyncio.get_running_loop().create_future()
+
+        def done(result: WriteResponse | CairnError) -> None:
+            if future.done():
+                return
+            if isinstance(result, CairnError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        self.start_write(request, done, ticket)
+        return future
+
+    def write_or_end(self, request: WriteRequest, stopped: Cancelled) -> Awaitable[WriteResponse]:
+        """Who stops waiting ends it, and is told what became of it."""
+        ticket = Ticket(stopped)
+        return to_its_end(self.write(request, ticket), ticket)
+
+    def handle_write(self, request: WriteRequest) -> Awaitable[WriteResponse]:
+        """For another instance. What is short needs no task of its own."""
+        try:
+            is_long = takes_long(request, self._kinds.of(request))
+        except CairnError:
+            is_long = False
+        return self.write_or_end(request, Cancelled()) if is_long else self.write(request)
+
+    def write_row(self, request: WriteRequest, kind: WriteKind) -> WriteResponse:
+        return self._write(request, kind, True, False)
+
+    def _write(
+        self,
+        request: WriteRequest,
+        kind: WriteKind,
+        is_quick: bool,
+        is_alone: bool,
+        ticket: Ticket | None = None,
+    ) -> WriteResponse:
+        """Behind the one writer, inside the group's transaction."""
+        if ticket is not None:
+            ticket.begin()
+            with stops.working_until(ticket.stopped.is_set):
+                return self._write_until(ticket.stopped, request, kind, is_alone)
+        return self._write_now(request, kind, is_quick, is_alone)
+
+    def _write_until(
+        self, stopped: Cancelled, request: WriteRequest, kind: WriteKind, is_alone: bool
+    ) -> WriteResponse:
+        connection, steps = self.data.store.connection, Steps(stopped, 0)
+        connection.set_progress_handler(steps, steps.every)
+        try:
+            return self._write_now(request, kind, False, is_alone)
+        finally:
+            connection.set_progress_handler(None)
+
+    def _write_now(
+        self, request: WriteRequest, kind: WriteKind, is_quick: bool, is_alone: bool
+    ) -> WriteResponse:
+        store = self.data.store
+        store.check_master()
+        store.check_version(request.table, request.version)
+        if request.ranges is not None:
+            store.check_ranges(request.ranges)
+        store.check_buckets(request.buckets)
+        if request.operation is not None and (done := store.operation(request.operation)):
+            left = left_of(request, done)
+            if left is None:
+                return WriteResponse(done.rows, 0)
+            request = left
+        rows: list[Row] = []
+        try:
+            if is_quick and kind.only_inserts and is_plain(request):
+                count, lsn = store.insert_row(request.sql, request.rows[0])
+            else:
+                count, lsn = store.statement(
+                    lambda: carry_out(store, request, rows), alone=is_alone
+                )
+        except TakenBack as checked:
+            return WriteResponse(checked.count, 0)
+        except apsw.ConstraintError as problem:
+            row = refused_row(store, request, is_alone) if kind.only_inserts else None
+            verdict = translate(str(problem), self._state.catalog, row)
+            raise verdict or constraint_error(problem) from None
+        except apsw.InterruptError:
+            raise QueryCanceled(ASKED) from None
+        except Exception as problem:  # its savepoint is rolled back: the group goes on without it
+            raise translated(problem) from None
+        return WriteResponse(count, lsn, tuple(rows)) if rows else WriteResponse(count, lsn)
+
+
+class _OneRow:
+    """The write of one row on its way through the writer: one small object instead of closures."""
+
+    __slots__ = ("_callback", "_fence", "_kind", "_request", "_store", "_writes")
+
+    def __init__(
+        self,
+        writes: OwnerWrites,
+        store: DataStore,
+        fence: Fence,
+        request: WriteRequest,
+        kind: WriteKind,
+        callback: Done,
+    ) -> None:
+        self._writes, self._store, self._fence = writes, store, fence
+        self._request, self._kind, self._callback = request, kind, callback
+
+    def run(self) -> Any:
+        store = self._store
+        try:
+            response = self._writes.write_row(self._request, self._kind)
+        except CairnError as problem:
+            return problem
+        return response, store.last_epoch, store.vclock.copy(), store.versions
+
+    def done(self, result: Any) -> None:
+        writes = self._writes
+        if isinstance(result, CairnError):
+            writes.settle(result, self._fence, self._request.check_only, self._callback)
+            return
+        writes.data.arrived(*result[1:])
+        writes.settle(result[0], self._fence, self._request.check_only, self._callback)
