@@ -62,8 +62,8 @@ class AtOnce:
     def _read_at_once(
         self, cached: Cached, shape: Shape, values: list[object], described: int
     ) -> bool:
-        self._session.check(cached)
-        outcome = self._session.now(cached, values)
+        self._session.running.check(cached)
+        outcome = self._session.running.now(cached, values)
         if outcome is None or outcome.rows is None:
             return False
         found = outcome.rows
@@ -71,16 +71,16 @@ class AtOnce:
         head = shape.bound if described else BIND_COMPLETE
         encode = shape.encode_row
         data = encode(rows[0]) if len(rows) == 1 else b"".join(map(encode, rows))
-        self._session.told_bytes = len(data)
+        self._session.running.told_bytes = len(data)
         self._say_at_once(head + data, outcome.tag, described)
-        self._session.finished(outcome.count)
+        self._session.running.finished(outcome.count)
         return True
 
     def _write_at_once(
         self, request: Bind, cached: Cached, shape: Shape, values: list[object], described: int
     ) -> bool:
         """Nothing is said and nothing taken from the line before the writer calls back."""
-        self._session.check(cached)
+        self._session.running.check(cached)
         session, prepared = self._session, cached.prepared
 
         def done(result: WriteResponse | CairnError) -> None:
@@ -97,7 +97,7 @@ class AtOnce:
                         session.fail(result)
                     else:
                         self._say_at_once(head, prepared.complete(result.row_count), described)
-                        session.finished(result.row_count)
+                        session.running.finished(result.row_count)
             except Exception as problem:
                 session.fail(owned(problem, "the answer to a write"))
             session.pump()

@@ -23,6 +23,7 @@ from cairn.server.scan import arrow, scans
 from cairn.server.scan.chunk_size import SMALL_ROWS, ChunkSize
 from cairn.server.scan.copy_rows import Fields, RowMaker, find_bad_line, insert_sql, is_required
 from cairn.server.scan.statement import LinesAsked
+from cairn.server.session.states import COPYING, WORKING
 from cairn.sql import plans
 from cairn.sql.typing_rules import POSTGRES_NAMES
 
@@ -57,9 +58,36 @@ def _has_header(options: dict[str, str]) -> bool:
     return options.get("header", "false").lower() in ("true", "on", "1", "")
 
 
+async def copy_rows(session: Session, plan: plans.CopyPlan) -> None:
+    if plan.direction == "out":
+        if session.block.open is not None and session.block.open.has_written:
+            raise Unsupported(
+                "COPY TO would not see what this block has written",
+                hint="COMMIT first, or use SELECT",
+            )
+        count = await copy_out(session, plan)
+        session.pg.command_complete(f"COPY {count}")
+        session.running.finished(count)
+        return
+    session.block.check_alone("COPY")
+    session.copy_in = CopyIn(session, plan)
+    session.state = COPYING
+    session.pg.copy_in_response(0, len(plan.columns))
+    session.flush()
+    try:
+        count = await session.copy_in.run()
+    finally:
+        session.copy_in = None
+        if session.state is COPYING:
+            session.state = WORKING
+    session.block.wrote()
+    session.pg.command_complete(f"COPY {count}")
+    session.running.finished(count)
+
+
 async def copy_out(session: Session, plan: plans.CopyPlan) -> int:
     assert plan.query is not None
-    caller = session.caller()
+    caller = session.running.caller()
     query = caller.understood(plan.query.text)
     if _is_arrow(plan.options):
         return await arrow.copy_out(session, caller, query, lambda: _drained(session))
@@ -77,7 +105,7 @@ async def copy_out(session: Session, plan: plans.CopyPlan) -> int:
             _begin_lines(session, plan, fmt)
             is_begun = True
         session.pg.raw(data)
-        session.told_bytes += len(data)
+        session.running.told_bytes += len(data)
         session.flush()
         await _drained(session)
         total += count
@@ -157,7 +185,7 @@ class CopyIn:
         """Until the client is done; the number of rows taken."""
         try:
             while True:
-                messages = self._session.take_copy_messages()
+                messages = _taken(self._session)
                 self.waiting_bytes = 0
                 if not messages:
                     await self._more()
@@ -173,14 +201,14 @@ class CopyIn:
         finally:
             if self._writing is not None:
                 self._writing.cancel()  # the client is gone: nobody waits for it
-            self._session.take_copy_messages()  # the client may go on sending after an error
+            _taken(self._session)  # the client may go on sending after an error
 
     async def _more(self) -> None:
         """Wait for bytes; notice a client that is gone, a cancel and a message out of place."""
         session = self._session
         if session.pg.requests:
             raise CairnError("unexpected message during COPY", sqlstate="57014")
-        if session.transport.is_closing() or session.cancelled.is_set():
+        if session.transport.is_closing() or session.running.cancelled.is_set():
             raise QueryCanceled("COPY was cancelled")
         session.transport.resume_reading()
         self.wake.clear()
@@ -249,8 +277,8 @@ class CopyIn:
         made: Iterator[list[Any]] = iter(())
         if texts and count:
             text = f"SELECT {', '.join(texts)} FROM generate_series(1, {count})"
-            cached = await self._session.understood(text.encode())
-            context = msgspec.structs.replace(self._session.running_context(), now=self._now)
+            cached = await self._session.running.understood(text.encode())
+            context = msgspec.structs.replace(self._session.running.context(), now=self._now)
             outcome = await self._session.face.executor.run(cached, (), context)
             made = iter([list(values) for values in zip(*(outcome.rows or ()), strict=True)])
         found: list[list[Any]] = []
@@ -306,7 +334,7 @@ class CopyIn:
         """`arrived` is held for its order alone: freed as they came, rows cost a fifth as much."""
         insert = self._plan.insert
         assert insert is not None
-        executor, context = self._session.face.executor, self._session.running_context()
+        executor, context = self._session.face.executor, self._session.running.context()
         plan = insert.plan
         if isinstance(plan, plans.PointWrite | plans.ShardedInsert | plans.InsertSelect):
             begun, before = time.monotonic(), self._last_record()
@@ -326,3 +354,14 @@ class CopyIn:
         """Of this instance's own: each statement that changes rows here leaves one."""
         data = self._session.face.instance.data
         return data.vclock.get(data.store.origin, 0)
+
+
+def _taken(session: Session) -> list[CopyData | CopyDone | CopyFail]:
+    """What has arrived for the COPY that is running; everything else stays in the line."""
+    found: list[CopyData | CopyDone | CopyFail] = []
+    requests = session.pg.requests
+    while requests and isinstance(requests[0], CopyData | CopyDone | CopyFail):
+        found.append(requests.popleft())  # type: ignore[arg-type]
+        if not isinstance(found[-1], CopyData):
+            break  # the end: what comes after it belongs to no COPY
+    return found

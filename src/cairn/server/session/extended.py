@@ -21,6 +21,7 @@ from cairn.node.statements.executor import Outcome
 from cairn.pgwire.server.extended import Portal, Statement
 from cairn.pgwire.server.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
 from cairn.server.session.at_once import AtOnce
+from cairn.server.session.copying import copy_rows
 from cairn.server.statements import Cached
 from cairn.sql import plans
 from cairn.storage.files.pieces import Encoded
@@ -58,12 +59,14 @@ class Extended:
         return None
 
     async def _parse_later(self, request: Parse) -> None:
-        self._parsed(request, await self._session.understood(request.sql, request.param_oids))
+        self._parsed(
+            request, await self._session.running.understood(request.sql, request.param_oids)
+        )
 
     def _parsed(self, request: Parse, cached: Cached) -> None:
         face = self._session.face
         cached.check_rights(self._session.user_id, face.catalog)
-        cached = self._session.cursors.shaped(cached)
+        cached = self._session.running.cursors.shaped(cached)
         if self._session.wants_metadata:
             self._pg.notice(_metadata_notice(cached, face.catalog))
         size = PLAN_BYTES + PLAN_PER_BYTE * len(cached.text)
@@ -83,7 +86,7 @@ class Extended:
         return None
 
     def _bind(self, request: Bind, statement: Statement[Cached]) -> None:
-        shaped = self._session.cursors.shaped(statement.plan)
+        shaped = self._session.running.cursors.shaped(statement.plan)
         if shaped is not statement.plan:
             statement.plan, statement.signature = shaped, shaped.signature
         self._book.bind(request)
@@ -105,7 +108,7 @@ class Extended:
         """A long text is understood on a thread."""
         session = self._session
         work = session.face.statements.replanned(statement.plan, session.user_id, catalog)
-        fresh = await session.running_context().watched(work)
+        fresh = await session.running.context().watched(work)
         statement.plan, statement.signature = fresh, fresh.signature
         self._bind(request, statement)
 
@@ -130,9 +133,9 @@ class Extended:
             name = portal.name.decode(errors="replace")
             raise NotInPrerequisiteState(f'portal "{name}" cannot be run')
         cached = portal.statement.plan
-        self._session.check(cached)
+        self._session.running.check(cached)
         portal.is_run = bool(cached.prepared.tag)  # an empty one changes nothing
-        outcome = self._session.now(cached, portal.values)
+        outcome = self._session.running.now(cached, portal.values)
         if outcome is not None:
             self._finish_execute(portal, outcome, request.max_rows)
             return None
@@ -140,7 +143,7 @@ class Extended:
             return None
         plan = cached.prepared.plan
         if isinstance(plan, plans.CopyPlan):
-            return self._session.copy_rows(plan)
+            return copy_rows(self._session, plan)
         return self._execute(portal, request.max_rows)
 
     def _start(self, portal: Portal[Cached], cached: Cached, max_rows: int) -> bool:
@@ -161,7 +164,7 @@ class Extended:
                 elif isinstance(result, WriteResponse):
                     session.block.wrote()
                     self._pg.command_complete(prepared.complete(result.row_count))
-                    session.finished(result.row_count)
+                    session.running.finished(result.row_count)
                 else:
                     count = len(result.rows)
                     outcome = Outcome(result.rows, count, prepared.complete(count))
@@ -176,7 +179,7 @@ class Extended:
 
     async def _execute(self, portal: Portal[Cached], max_rows: int) -> None:
         formats = None if max_rows else portal.shape.result_formats
-        outcome = await self._session.run(portal.statement.plan, portal.values, formats)
+        outcome = await self._session.running.run(portal.statement.plan, portal.values, formats)
         rows = outcome.rows
         is_short = rows is None or len(rows) <= AT_ONCE_ROWS or 0 < max_rows <= AT_ONCE_ROWS
         if is_short and outcome.more is None:
@@ -193,7 +196,7 @@ class Extended:
             await self._send_more(portal, max_rows)
         else:
             await self._send_many(portal, max_rows)
-        self._session.finished(0)  # its rows are counted as they are sent
+        self._session.running.finished(0)  # its rows are counted as they are sent
 
     async def _send_more(self, portal: Portal[Cached], max_rows: int) -> None:
         """The next rows of an answer that is not all here."""
@@ -202,7 +205,7 @@ class Extended:
         try:
             while portal.more is not None:
                 if portal.sent == len(portal.rows):
-                    portal.rows, portal.sent = await session.following(portal.more), 0
+                    portal.rows, portal.sent = await session.running.following(portal.more), 0
                     if portal.rows is None:
                         portal.rows = ()
                         portal.close()
@@ -213,10 +216,10 @@ class Extended:
                 end = portal.sent + max_rows - sent if max_rows else len(portal.rows)
                 rows = portal.rows
                 part = rows if isinstance(rows, Encoded) else rows[portal.sent : end]
-                await session.send_rows(part, portal.shape.encode_row, cached.convert)
+                await session.sending.send_rows(part, portal.shape.encode_row, cached.convert)
                 portal.sent += len(part)
                 sent += len(part)
-                session.sent_rows(cached, len(part))
+                session.running.sent_rows(cached, len(part))
         except BaseException:
             portal.rows = None  # it cannot be run again: the rest of its rows is lost
             portal.close()
@@ -228,9 +231,9 @@ class Extended:
         rows, start = portal.rows, portal.sent
         end = len(rows) if not max_rows else min(start + max_rows, len(rows))
         convert = portal.statement.plan.convert if portal.is_raw else None
-        await self._session.send_rows(rows[start:end], portal.shape.encode_row, convert)
+        await self._session.sending.send_rows(rows[start:end], portal.shape.encode_row, convert)
         portal.sent = max(end, start)
-        self._session.sent_rows(portal.statement.plan, portal.sent - start)
+        self._session.running.sent_rows(portal.statement.plan, portal.sent - start)
         if end < len(rows):
             self._pg.portal_suspended()
         else:
@@ -241,7 +244,7 @@ class Extended:
     def _finish_execute(self, portal: Portal[Cached], outcome: Outcome, max_rows: int) -> None:
         is_all = outcome.rows is None or not max_rows or len(outcome.rows) <= max_rows
         self._tell(portal, outcome, max_rows)
-        self._session.finished(outcome.count if is_all else 0)
+        self._session.running.finished(outcome.count if is_all else 0)
 
     def _tell(self, portal: Portal[Cached], outcome: Outcome, max_rows: int) -> None:
         for notice in outcome.notices:
@@ -261,7 +264,7 @@ class Extended:
             if rows:
                 data = encode(rows[0]) if len(rows) == 1 else b"".join(map(encode, rows))
                 self._pg.raw(data)
-                self._session.told_bytes = len(data)
+                self._session.running.told_bytes = len(data)
             self._pg.command_complete(outcome.tag)
             portal.rows, portal.sent = (), len(rows)
             return
@@ -276,7 +279,7 @@ class Extended:
         if start < end:
             self._pg.raw(b"".join(map(portal.shape.encode_row, rows[start:end])))
         portal.sent = max(end, start)
-        self._session.sent_rows(portal.statement.plan, portal.sent - start)
+        self._session.running.sent_rows(portal.statement.plan, portal.sent - start)
         if end < len(rows):
             self._pg.portal_suspended()
         else:

@@ -10,6 +10,7 @@ from cairn.model.errors import CairnError
 from cairn.node.statements.executor import Outcome
 from cairn.pgwire.server.requests import Query
 from cairn.pgwire.values.decoders import decode_string
+from cairn.server.session.copying import copy_rows
 from cairn.server.session.extended import AT_ONCE_ROWS
 from cairn.server.statements import QUICK_TEXT, Cached
 from cairn.sql import plans
@@ -38,7 +39,7 @@ class Simple:
         if found is None:
             return self._run_long(text)
         cached, values = found
-        session.check(cached, text)
+        session.running.check(cached, text)
         outcome = self._try_at_once(cached, values)
         if outcome is not None:
             self._send_simple(cached, outcome)
@@ -62,11 +63,11 @@ class Simple:
         if cached.prepared.param_types and not values:
             place = cached.text.decode(errors="replace").find("$") + 1
             raise CairnError("there is no parameter $1", sqlstate="42P02", position=place or None)
-        return self._session.now(cached, values)
+        return self._session.running.now(cached, values)
 
     async def _run_long(self, text: bytes) -> None:
-        cached = await self._session.understood(text)
-        self._session.check(cached)
+        cached = await self._session.running.understood(text)
+        self._session.running.check(cached)
         await self._run_simple(cached, ())
 
     async def _run_texts(self, text: bytes) -> None:
@@ -78,13 +79,13 @@ class Simple:
             self._pg.empty_query()
         for at, piece in enumerate(pieces):
             if at:
-                self._session.start_clock()
+                self._session.running.start_clock()
             one = piece.encode()
-            cached, values = self._known(one) or (await self._session.understood(one), ())
-            self._session.check(cached, one)
+            cached, values = self._known(one) or (await self._session.running.understood(one), ())
+            self._session.running.check(cached, one)
             await self._run_one(cached, values)
             if at % YIELD_EVERY == YIELD_EVERY - 1:  # others want to be answered too
-                await self._session.sent()
+                await self._session.sending.sent()
         self._end_simple()
 
     async def _run_simple(self, cached: Cached, values: Sequence[Any]) -> None:
@@ -92,15 +93,15 @@ class Simple:
         self._end_simple()
 
     async def _run_one(self, cached: Cached, values: Sequence[Any]) -> None:
-        cached = self._session.cursors.shaped(cached)
+        cached = self._session.running.cursors.shaped(cached)
         shape = cached.signature.shape((), ())
         outcome = self._try_at_once(cached, values)
         if outcome is None:
             plan = cached.prepared.plan
             if isinstance(plan, plans.CopyPlan):
-                await self._session.copy_rows(plan)
+                await copy_rows(self._session, plan)
                 return
-            outcome = await self._session.run(cached, values, shape.result_formats)
+            outcome = await self._session.running.run(cached, values, shape.result_formats)
         is_short = outcome.rows is None or len(outcome.rows) <= AT_ONCE_ROWS
         if is_short and outcome.more is None:
             self._send_simple(cached, outcome)
@@ -108,13 +109,13 @@ class Simple:
         for notice in outcome.notices:
             self._pg.notice(notice)
         self._pg.raw(shape.description)
-        count = await self._session.send_answer(outcome, cached, shape.encode_row)
+        count = await self._session.sending.send_answer(outcome, cached, shape.encode_row)
         self._pg.command_complete(cached.prepared.complete(count))
-        self._session.finished(count)
+        self._session.running.finished(count)
 
     def _send_simple(self, cached: Cached, outcome: Outcome) -> None:
         self._tell(cached, outcome)
-        self._session.finished(outcome.count)
+        self._session.running.finished(outcome.count)
 
     def _tell(self, cached: Cached, outcome: Outcome) -> None:
         for notice in outcome.notices:
@@ -133,7 +134,7 @@ class Simple:
         if rows:
             data = b"".join(map(shape.encode_row, rows))
             self._pg.raw(data)
-            self._session.told_bytes = len(data)
+            self._session.running.told_bytes = len(data)
         self._pg.command_complete(outcome.tag)
 
     def _end_simple(self) -> None:

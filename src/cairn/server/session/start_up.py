@@ -108,7 +108,7 @@ class StartUp:
                 pid=session.pid,
                 wants_hints=read_flag(options, "smart_connector_hints"),
                 wants_invalidation=bool(session.wants_invalidation),
-                watch=session.watch,
+                watch=session.running.watch,
                 face=session.face,
             )
         )

@@ -1,0 +1,263 @@
+"""What a session runs: may it, how, until when; its cancel, and what is counted of it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from time import perf_counter, time
+from typing import Any, TypeVar
+
+import msgspec
+
+from cairn.model.errors import CairnError, QueryCanceled, StatementInvalidated
+from cairn.model.rpc import RowShape
+from cairn.node.statements.asker.streams import Stream
+from cairn.node.statements.context import ASKED, LATE, Context, Travelled
+from cairn.node.statements.executor import Outcome
+from cairn.node.watching.statistics import Seen
+from cairn.pgwire.server.extended import StatementBook
+from cairn.pgwire.server.server import PgServer
+from cairn.server.audit import Who
+from cairn.server.caller import Caller
+from cairn.server.calls import calls
+from cairn.server.face import PgFace
+from cairn.server.session.blocks import ACTIONS, Block, Modes
+from cairn.server.session.cursors import Cursors
+from cairn.server.session.settings import Parameters, check_known
+from cairn.server.statements import Cached
+from cairn.sql import plans
+from cairn.storage.files.pieces import Rows
+
+T = TypeVar("T")
+_WRITES = (*plans.CHANGES, plans.Returning, plans.BlockPlan)
+
+
+class Running:
+    """`end` is what happens when its time is over."""
+
+    def __init__(
+        self,
+        face: PgFace,
+        pg: PgServer,
+        book: StatementBook[Cached],
+        block: Block,
+        parameters: Parameters,
+        who: Callable[[], Who],
+        end: Callable[[], None],
+    ) -> None:
+        self._face, self._pg, self._book, self._block = face, pg, book, block
+        self._parameters, self._who, self._end = parameters, who, end
+        self.cursors = Cursors(book, block)
+        self.cancelled = threading.Event()
+        self._cancel_reason = ""
+        self._deadline: float | None = None  # of what is running, by the loop's clock
+        self._clock: asyncio.TimerHandle | None = None  # which rings then
+        self.reading: asyncio.Task[Any] | None = None  # the part of it that a cancel may end
+        self.query, self.query_at = b"", 0.0  # that runs or ran last, and when by the wall's clock
+        self.seen: Seen | None = None  # where what runs is counted
+        self._begun_s = 0.0  # when it began, to measure by
+        self.hops = self.told_bytes = 0  # of what runs
+
+    # --- its time and its end ---------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The event is made here and not when the task begins: a cancel may come in between. A
+        thread that still looks at the old one sees it set.
+        """
+        self.cancelled = threading.Event()
+
+    def started(self) -> None:
+        self._cancel_reason = ASKED
+        self.start_clock()
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+        if self.reading is not None:
+            self.reading.cancel()  # the answer of another instance is not waited for
+
+    def check_wanted(self) -> None:
+        if self.cancelled.is_set():
+            raise QueryCanceled(self._cancel_reason)
+
+    def _time_out(self) -> None:
+        self._cancel_reason = LATE
+        self._end()
+
+    def watch(self, reading: asyncio.Task[Any] | None) -> None:
+        """What a cancel may end: reading, which changes nothing."""
+        self.reading = reading
+        if reading is not None and self.cancelled.is_set():
+            reading.cancel()
+
+    def start_clock(self) -> None:
+        """For the next statement: a text of several may set the limit of those after it."""
+        self.stop_clock()
+        if timeout_s := self._parameters.context.timeout_s:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.time() + timeout_s
+            self._clock = loop.call_at(self._deadline, self._time_out)
+
+    def stop_clock(self) -> None:
+        self._deadline = None
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+    # --- statements -------------------------------------------------------------------------------
+
+    def check(self, cached: Cached, text: bytes = b"") -> None:
+        """May it run now, as it was planned, for this user, in this block?
+
+        `text` is what the client sent, where its values were taken out.
+        """
+        self.query, self.query_at = text or cached.text, time()
+        self.seen, self._begun_s = cached.seen, perf_counter()
+        self.hops = self.told_bytes = 0
+        catalog = self._face.catalog
+        if not cached.is_fresh(catalog):
+            planned, present = catalog.first_change(cached.prepared.tables)
+            raise StatementInvalidated(prepared_version=planned, current_version=present)
+        cached.check_rights(self._parameters.context.user_id, catalog)
+        if self._block.status != "I":
+            self._block.check(cached.prepared.plan)
+
+    def finished(self, rows: int) -> None:
+        """What was checked last has come to its end, and its answer is said."""
+        seen = self.seen
+        if seen is not None:
+            self.seen = None
+            took_s = perf_counter() - self._begun_s
+            self._face.statistics.ended(seen, took_s, rows, self.hops, self.told_bytes)
+
+    def failed(self, problem: CairnError) -> None:
+        self._face.statistics.failed(self.seen, problem.sqlstate)
+        self.seen = None
+
+    def sent_rows(self, cached: Cached, count: int) -> None:
+        """Some rows of a longer answer: they are counted as they leave."""
+        cached.seen.rows += count
+        self._face.statistics.rows += count
+
+    async def understood(self, text: bytes, oids: tuple[int, ...] = ()) -> Cached:
+        """A long text is read on a thread. Who cancels does not wait for the end of it."""
+        face = self._face
+        cached = face.statements.at_once(text, oids, self._parameters.context.user_id, face.catalog)
+        if cached is not None:
+            return cached
+        self.query, self.query_at = text, time()
+        work = face.statements.later(text, oids, self._parameters.context.user_id, face.catalog)
+        return await self.context().watched(work)
+
+    def now(self, cached: Cached, values: Sequence[Any]) -> Outcome | None:
+        """The outcome without waiting for anybody, for what can have one."""
+        plan = cached.prepared.plan
+        if type(plan) is plans.SessionPlan:
+            if self._block.waits_to_commit(plan):
+                return None
+            return self._own(plan, cached.prepared.complete(0))
+        if type(plan) is plans.CursorPlan:
+            return None
+        context = self._parameters.context
+        if self._block.open is not None:
+            return self._block.now(cached, values, context)
+        return self._face.executor.now(cached, values, context)
+
+    async def run(
+        self, cached: Cached, params: Sequence[Any], formats: tuple[int, ...] | None = None
+    ) -> Outcome:
+        """With format codes, rows of a long answer may come as messages in these formats."""
+        work = self._run(cached, params, formats)
+        return await self._face.audit.noted(self._who(), cached.prepared.plan, cached.text, work)
+
+    async def _run(
+        self, cached: Cached, params: Sequence[Any], formats: tuple[int, ...] | None = None
+    ) -> Outcome:
+        """What reads can be cancelled; from its first change on a statement runs on."""
+        context, plan = self.context(), plans.carried_out(cached.prepared.plan)
+        if isinstance(plan, plans.SessionPlan):
+            await self._ended(self._block.commit(context), context)
+            return self._own(plan, cached.prepared.complete(0))
+        if isinstance(plan, plans.CallPlan):
+            answer = await calls.call(Caller(self._face, context), plan, params)
+            return Outcome([(answer,)], 1, cached.prepared.tag)
+        if isinstance(plan, plans.CursorPlan):
+            return await self.cursors.run(cached, plan, params, self._run, self.following)
+        travelled = Travelled()
+        shape = None
+        if formats is not None and type(cached.prepared.plan) is plans.ScatterRead:
+            columns = cached.prepared.columns
+            types, scales = [each.type for each in columns], [each.scale for each in columns]
+            shape = RowShape(tuple(types), tuple(scales), formats)
+        context = msgspec.structs.replace(
+            context, takes_pieces=True, travelled=travelled, shape=shape
+        )
+        if self._block.open is not None:
+            outcome = await self._ended(self._block.open.run(cached, params, context), context)
+        else:
+            outcome = await self._ended(self._face.executor.run(cached, params, context), context)
+            if isinstance(plan, _WRITES):
+                self._block.wrote()
+        self.hops = travelled.hops
+        if outcome.stale_s is not None:  # as a parameter that every driver can read
+            told = str(round(outcome.stale_s * 1000))
+            self._parameters.note("read_staleness_ms", told)
+            self._pg.parameter_status("read_staleness_ms", told)
+        return outcome
+
+    async def _ended(self, work: Coroutine[Any, Any, T], context: Context) -> T:
+        """Who cancels it, or lets it run out of time, is told so."""
+        try:
+            return await work
+        except QueryCanceled:
+            if context.is_late():
+                raise QueryCanceled(LATE) from None
+            if context.cancelled.is_set():
+                raise QueryCanceled(self._cancel_reason) from None
+            raise  # a limit of its own ended it, and says which
+
+    async def following(self, more: Stream) -> Rows | None:
+        """More rows of a longer answer; None at its end."""
+        context = self.context()
+        return await self._ended(context.watched(more.next(context)), context)
+
+    def context(self) -> Context:
+        """Of a statement that has begun: it has a deadline, and can be cancelled."""
+        return msgspec.structs.replace(
+            self._parameters.context, deadline=self._deadline, cancelled=self.cancelled
+        )
+
+    def caller(self) -> Caller:
+        return Caller(self._face, self.context())
+
+    def _own(self, plan: plans.SessionPlan, tag: str) -> Outcome:
+        """What only the session knows how to run: SET, SHOW, BEGIN, DEALLOCATE …"""
+        name, parameters = plan.name or "", self._parameters
+        match plan.action:
+            case action if action in ACTIONS:
+                tag, notices = self._block.change(
+                    plan, tag, parameters.context, parameters.transaction_modes()
+                )
+                return Outcome(None, 0, tag, notices)
+            case "set_characteristics":
+                parameters.set_transaction_modes(Modes(plan.value))
+            case "show" if name == "transaction_isolation" and self._block.level:
+                return Outcome([(self._block.level,)], 1, tag)
+            case "show" if name == "all":
+                listed = parameters.show_all()
+                return Outcome(listed, len(listed), tag)
+            case "show":
+                return Outcome([(parameters.show(name),)], 1, tag)
+            case "set":
+                check_known(name, self._face.catalog)
+                parameters.set(name, plan.value or "")
+            case "reset":
+                parameters.reset(name)
+            case "deallocate" if plan.name is not None:
+                self._book.deallocate(name.encode())
+            case "deallocate":
+                self._book.deallocate_all()
+            case "discard":
+                self._book.deallocate_all()
+                parameters.reset("all")
+        return Outcome(None, 0, tag, plan.notices)
