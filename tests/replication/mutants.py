@@ -282,9 +282,10 @@ MUTANTS = tuple(
         ),
         (
             *("8", "one writer for rows and Raft", "node/instance.py"),
-            "self.runtime.disk(\n            store.connection,"
-            ' "data writer", partial(self.end, Ending.DURABILITY), GroupOf(store)\n        )',
-            "self._raft_disk",
+            *(
+                'self.runtime.disk(store.connection, "data writer", lost, GroupOf(store))',
+                "self._raft_disk",
+            ),
             SIM + "a_long_statement_stops_neither_raft_nor_the_instances_state",
         ),
         # --- global tables ------------------------------------------------------------------------

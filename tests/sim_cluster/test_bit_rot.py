@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from cairn.model.errors import CairnError
-from cairn.node.instance import AGAIN, Ending, Instance
+from cairn.node.instance import Instance
+from cairn.node.lifetime import AGAIN, Ending
 from cairn.sim.cluster.loads.registers import why_unequal
 from cairn.sim.cluster.node import SimNode
 from cairn.storage.files import checksums
@@ -141,15 +142,15 @@ def test_who_cannot_write_any_more_shuts_its_doors_and_is_gone() -> None:
         master = inside(scene.master)
         master.on_close += [jammed, lambda: shut.append("the door for clients")]
         await in_process(scene.master, partial(lost_disk, master))
-        assert master.is_broken
+        assert master.life.is_broken
         assert shut == ["the door for clients"]
         assert await scene.renamed() is not scene.master
-        inside(scene.third).end(Ending.REPAIR)
-        assert not inside(scene.third).is_broken
+        inside(scene.third).life.end(Ending.REPAIR)
+        assert not inside(scene.third).life.is_broken
 
     played("async", script)
 
 
 async def lost_disk(instance: Instance) -> None:
-    instance.end(Ending.DURABILITY)
+    instance.life.end(Ending.DURABILITY)
     instance.shut_doors()

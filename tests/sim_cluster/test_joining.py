@@ -251,7 +251,7 @@ def test_an_address_that_changed_is_not_overwritten_by_older_entries(
                     store.put("joined_at", 0)
                 instance = await super().postjoin(store)
                 state = instance.state
-                instance.on_applied.append(
+                instance.news.on_applied.append(
                     lambda _: seen.add(state.peer_addresses().get(2, "b:3302"))
                 )
                 return instance

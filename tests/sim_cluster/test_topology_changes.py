@@ -269,7 +269,7 @@ def test_the_row_of_a_replicaset_goes_with_its_last_instance() -> None:
             )
             seen.append((scene.name in scene.cluster.replicasets, left))
 
-        inside(scene.leader).on_applied.append(lambda done: look())
+        inside(scene.leader).news.on_applied.append(lambda done: look())
         for node in (scene.replica, scene.master):
             assert isinstance(await scene.expel(node.name, force=True), ExpelResponse)
         await scene.until(lambda: scene.name not in scene.cluster.replicasets, "the end")

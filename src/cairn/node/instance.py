@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Set
-from enum import Enum
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -14,11 +12,9 @@ import msgspec
 
 from cairn.model import backups
 from cairn.model.errors import PeerRefused
-from cairn.model.log import ops
-from cairn.model.log.applied import Applied
 from cairn.model.members.moves import MoveReport
-from cairn.model.members.topology import Grade, Position
 from cairn.model.members.topology import Instance as InstanceRow
+from cairn.model.members.topology import Position
 from cairn.model.rpc import (
     BlockRequest,
     CasRequest,
@@ -44,7 +40,6 @@ from cairn.model.rpc import (
     WaitIndexRequest,
     WriteRequest,
 )
-from cairn.model.tables.system_tables import PICO_DB_CONFIG, PICO_INSTANCE
 from cairn.model.unexpected import owned
 from cairn.model.watched import SignalRequest, WatchRequest
 from cairn.net.handshake import Identity
@@ -55,7 +50,9 @@ from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.leader import Leader
 from cairn.node.consensus.proposals import Proposer
 from cairn.node.consensus.quorum import Voters
-from cairn.node.consensus.raft_runner import LOG_BYTES_MAX, LOG_ENTRIES_MAX, RaftRunner
+from cairn.node.consensus.raft_runner import RaftRunner
+from cairn.node.lifetime import Ending, Lifetime, Work
+from cairn.node.news import News
 from cairn.node.peer_calls import PeerCall, Right, handlers
 from cairn.node.peer_guard import PeerGuard
 from cairn.node.rows.backups import Backups
@@ -69,7 +66,7 @@ from cairn.node.rows.moves.giving import DeltaRequest, Giving
 from cairn.node.rows.moves.held import Held
 from cairn.node.rows.moves.moving import Moving
 from cairn.node.rows.replication import Replication
-from cairn.node.runtime import Runtime, spawn, timestamp
+from cairn.node.runtime import Runtime, timestamp
 from cairn.node.statements.asker.global_writes import GlobalWrites
 from cairn.node.statements.asker.numbers import Numbers
 from cairn.node.statements.asker.reading import Reads
@@ -92,38 +89,18 @@ from cairn.node.steering.witnesses import Witnesses
 from cairn.node.watching.table_sizes import TableSizes
 from cairn.node.watching.watching import Watching
 from cairn.pgwire.scram import make_verifier
-from cairn.raft.types import Role
 from cairn.replication.relay import Subscribe
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.files import setting_aside
-from cairn.storage.files.sqlite import explained
 from cairn.storage.files.writer import Disk, GroupOf
 from cairn.storage.raft_db.raft_store import RaftStore
 from cairn.storage.raft_db.state_machine import StateMachine
 
 log = logging.getLogger("cairn.instance")
 
-FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 10.0  # before a runner that stumbled begins anew
-
-
-class Ending(Enum):
-    """Why an instance may stop by itself. Whatever else goes wrong ends a statement, a connection
-    or one turn of a runner, and the instance goes on (docs/explanation-failures.md)."""
-
-    DURABILITY = "a file cannot be written any more"  # a failed fsync is never tried again
-    RAFT = "what Raft knows in memory and its log may differ"
-    EXPELLED = "this instance was expelled"
-    REPAIR = "its rows are damaged and are taken anew from the master"  # it is started again
-
-
-#: Nobody can be answered any more: the others find a new master the sooner this one is gone.
-_AT_ONCE = (Ending.DURABILITY, Ending.RAFT)
-AGAIN = 75  # the exit code of an instance that wants to be started again
-_CODES = {Ending.EXPELLED: 5, Ending.REPAIR: AGAIN}
-
 
 class Instance:
-    """Everything alive in the child process but its faces. `exit_code` is set when it has to end.
+    """Everything alive in the child process but its faces. `life` says when it has to end.
 
     Peers are served as soon as it is made. `contacts` are addresses of peers given at start, `also`
     is what peers could ask before.
@@ -154,10 +131,20 @@ class Instance:
         self.guard = PeerGuard(identity, self.state)
         index, term = store.applied
         self.state.reload(Position(term, index))
-        self.exit_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.is_broken = False  # it ends, and nothing that it still does counts
-        self.restart_asked = asyncio.Event()
-        lost = partial(self.end, Ending.DURABILITY)
+        self.life = Lifetime()
+        self._make_consensus(contacts)
+        self._make_rows()
+        self._make_executor()
+        self._make_steering()
+        self.on_close: list[Callable[[], None]] = []
+        self.on_goodbye: list[Callable[[], Awaitable[None]]] = []
+        self._calls = (*also, *self._peer_calls())
+        peers.serve(handlers(self._calls, self.guard.check), self.guard.admit)
+
+    def _make_consensus(self, contacts: list[str]) -> None:
+        """Raft, who may propose, and leases: nothing here knows of rows."""
+        store, peers, runtime = self.store, self.peers, self.runtime
+        lost = partial(self.life.end, Ending.DURABILITY)
         self._raft_disk = runtime.disk(store.connection, "raft writer", lost)
         self.runner = RaftRunner(
             self.raft_id,
@@ -166,10 +153,10 @@ class Instance:
             self._raft_disk,
             peers,
             runtime,
-            on_applied=self._on_applied,
-            on_installed=self._on_installed,
-            on_role=self._on_role,
-            on_broken=partial(self.end, Ending.RAFT),
+            on_applied=lambda done: self.news.applied(done),
+            on_installed=lambda told_01, told_02: self.news.installed(told_01, told_02),
+            on_role=lambda: self.news.role_changed(),
+            on_broken=partial(self.life.end, Ending.RAFT),
         )
         self.voters = Voters(self.runner, peers, self.state)
         self.proposer = Proposer(self.runner, peers, self.state, runtime, self.voters)
@@ -181,11 +168,15 @@ class Instance:
         self.lease = LeaseHolder(
             self.name, self.state, self.runner, peers, runtime, self.lease_giver.grant
         )
+
+    def _make_rows(self) -> None:
+        """Rows, their log, replicas, moves and backups."""
+        store, peers, runtime = self.store, self.peers, self.runtime
         self.data = self._open_data()
         self.local = LocalTables(self.name, store, self._raft_disk, self.state, self.data, runtime)
         self.replication = Replication(
             self.name,
-            identity.instance_uuid,
+            self.identity.instance_uuid,
             self.state,
             self.runner,
             peers,
@@ -193,7 +184,7 @@ class Instance:
             runtime,
             on_diverged=self.local.write_diverged,
             on_routes=self.local.write_routes,
-            on_beat=self._on_beat,
+            on_beat=lambda: self.beat.tell(self.replication, self.health),
         )
         acks = self.replication.acks
         self.giving = Giving(self.name, self.state, self.data, acks, self.lease)
@@ -222,34 +213,6 @@ class Instance:
             self.backups,
         )
         self.beat = Beat(self.name, self.local, self.leader, self.moves_shown, self.backups)
-        self._offline: Set[int] = frozenset()  # raft_ids, as of the last change
-        self._led_by = 0
-        self.witnesses = Witnesses(self.name, self.state, peers)
-        self.sentinel = Sentinel(
-            self.name, self.state, self.runner, self.witnesses, self._update_instance
-        )
-        self._make_executor()
-        sizes = TableSizes(self.data.store.path, store.path, lambda: self.state.catalog)
-        self.watching = Watching(self.name, self.raft_id, self.state, peers, sizes)
-        self.queue = QueueRunner(self.state, self.runner, self.proposer, self.executor)
-        steps = Steps(
-            self.state,
-            self.runner,
-            self.proposer,
-            peers,
-            self.lease_giver,
-            runtime,
-            self._call_here,
-            self.queue.run,
-        )
-        self.governor = GovernorRunner(steps, self.local.write_governor)
-        self.on_applied: list[Callable[[list[Applied]], None]] = []
-        self.on_installed: list[Callable[[list[str], list[str]], None]] = []
-        self.on_close: list[Callable[[], None]] = []
-        self.on_goodbye: list[Callable[[], Awaitable[None]]] = []
-        self._tasks: list[asyncio.Task[None]] = []
-        self._calls = (*also, *self._peer_calls())
-        peers.serve(handlers(self._calls, self.guard.check), self.guard.admit)
 
     def _open_data(self) -> DataPlane:
         path = self.store.path.with_name("data.db")
@@ -264,9 +227,8 @@ class Instance:
         if kept is not None:
             store.begin_empty(kept.promised, kept.diverged)
             setting_aside.finished(path.parent)
-        disk: Disk = self.runtime.disk(
-            store.connection, "data writer", partial(self.end, Ending.DURABILITY), GroupOf(store)
-        )
+        lost = partial(self.life.end, Ending.DURABILITY)
+        disk: Disk = self.runtime.disk(store.connection, "data writer", lost, GroupOf(store))
         return DataPlane(self.name, store, disk, self.state, self.runner)
 
     def _make_executor(self) -> None:
@@ -306,6 +268,46 @@ class Instance:
             blocks,
         )
 
+    def _make_steering(self) -> None:
+        """Who watches, who governs, and what news from Raft mean to all of them."""
+        store, peers, runtime = self.store, self.peers, self.runtime
+        self.witnesses = Witnesses(self.name, self.state, peers)
+        self.sentinel = Sentinel(
+            self.name, self.state, self.runner, self.witnesses, self._update_instance
+        )
+        sizes = TableSizes(self.data.store.path, store.path, lambda: self.state.catalog)
+        self.watching = Watching(self.name, self.raft_id, self.state, peers, sizes)
+        self.queue = QueueRunner(self.state, self.runner, self.proposer, self.executor)
+        steps = Steps(
+            self.state,
+            self.runner,
+            self.proposer,
+            peers,
+            self.lease_giver,
+            runtime,
+            self._call_here,
+            self.queue.run,
+        )
+        self.governor = GovernorRunner(steps, self.local.write_governor)
+        self.news = News(
+            self.name,
+            self.raft_id,
+            self.life,
+            self.state,
+            self.runner,
+            peers,
+            self.local,
+            self.lease_giver,
+            self.proposer,
+            self.schema_changes,
+            self.executor,
+            self.data,
+            self.replication,
+            self.moving,
+            self.move_driver,
+            self.governor,
+        )
+
     # --- life -----------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -313,7 +315,7 @@ class Instance:
         self.replication.follow()  # a cut that was known before the end may not have been made
         self.runner.start()
         self.local.write_diverged()
-        works: tuple[tuple[Callable[[], Awaitable[None]], str], ...] = (
+        works: tuple[tuple[Work, str], ...] = (
             (self.governor.run, "governor"),
             (self.sentinel.run, "sentinel"),
             (self.lease.run, "lease"),
@@ -325,47 +327,17 @@ class Instance:
             (self.health.run, "scrub"),
         )
         for work, name in works:
-            self._tasks.append(spawn(self._kept_up(work, name), name))
-
-    async def _kept_up(self, work: Callable[[], Awaitable[None]], name: str) -> None:
-        """A runner that stumbles begins anew, later each time: half an instance is worse."""
-        pause_s = FIRST_PAUSE_S
-        loop = asyncio.get_running_loop()
-        while True:
-            begun = loop.time()
-            try:
-                await work()
-                return
-            except Exception as problem:
-                owned(problem, name)
-            if loop.time() - begun > LAST_PAUSE_S:
-                pause_s = FIRST_PAUSE_S
-            log.error("%s begins anew in %g s", name, pause_s)
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LAST_PAUSE_S)
-
-    def end(self, why: Ending, problem: BaseException | None = None) -> None:
-        """The one place where an instance decides to stop; `Ending` lists the reasons."""
-        if why is Ending.RAFT and problem is not None:
-            owned(problem, "Raft")
-        text = "" if problem is None else f": {explained(problem)}"
-        log.critical("stopping, %s%s", why.value, text)
-        self.is_broken = self.is_broken or why in _AT_ONCE
-        self.finish(_CODES.get(why, 1))
+            self.life.keep_up(work, name)
 
     def _repair(self, why: str) -> None:
         note = setting_aside.Note(why, self.data.store.promised, timestamp(self.runtime))
         setting_aside.leave_note(self.data.store.path.parent, note)
-        self.end(Ending.REPAIR)
+        self.life.end(Ending.REPAIR)
 
     def awake(self) -> None:
         """The cluster knows of this life: whatever it asks for now, no earlier one has asked."""
         self.sentinel.is_active = True
         self.lease.is_awake = True
-
-    def finish(self, code: int) -> None:
-        if not self.exit_code.done():
-            self.exit_code.set_result(code)
 
     async def restart(self, request: RestartRequest) -> Empty:
         """Asked by a person: whoever runs this instance lets it leave and starts it anew."""
@@ -373,7 +345,7 @@ class Instance:
         if row is None or request.instance_uuid != row.uuid:
             raise PeerRefused("another instance was meant")
         if request.incarnation == row.current_state.incarnation:
-            self.restart_asked.set()
+            self.life.restart_asked.set()
         return Empty()
 
     async def say_goodbye(self) -> None:
@@ -396,8 +368,7 @@ class Instance:
     def close(self) -> None:
         self.health.close()
         self.shut_doors()
-        for task in self._tasks:
-            task.cancel()
+        self.life.stop_runners()
         self.runner.close()
         self.execution.close()
         self.block_owner.close()
@@ -414,87 +385,6 @@ class Instance:
     @property
     def row(self) -> InstanceRow | None:
         return self.state.cluster.instances.get(self.name)
-
-    # --- news from Raft -------------------------------------------------------------------------
-
-    def _on_applied(self, done: list[Applied]) -> None:
-        self.state.follow(done)
-        self.runner.entries_max = int(self.state.setting("raft_wal_count_max", LOG_ENTRIES_MAX))
-        self.runner.bytes_max = int(self.state.setting("raft_wal_size_max", LOG_BYTES_MAX))
-        self.proposer.applied(done)
-        self.schema_changes.applied(done)
-        self._topology_changed()
-        touched = {change.table for each in done for change in each.changes}
-        if PICO_DB_CONFIG.id in touched:
-            self.executor.read_settings()
-        if any(
-            change.new is None and change.table == PICO_INSTANCE.id
-            for each in done
-            for change in each.changes
-        ):
-            self.peers.review()
-        if any(isinstance(each.op, ops.DdlCommit | ops.DdlAbort) for each in done):
-            self.data.reconcile()
-        for listener in self.on_applied:
-            try:
-                listener(done)
-            except Exception as problem:
-                owned(problem, "a listener to applied entries")
-
-    def _on_installed(self, told_01: list[str], told_02: list[str]) -> None:
-        position = Position(self.runner.applied_term, self.runner.applied_index)
-        self.state.reload(position)
-        self.proposer.installed(position.index)
-        self.executor.read_settings()
-        self._topology_changed()
-        self.data.reconcile()
-        self.peers.review()
-        for listener in self.on_installed:
-            try:
-                listener(told_01, told_02)
-            except Exception as problem:
-                owned(problem, "a listener to an installed snapshot")
-
-    def _topology_changed(self) -> None:
-        self.peers.learn(self.state.peer_addresses())
-        self._abandon_offline()
-        self.replication.follow()
-        self.data.follow(self.state.cluster)
-        self.moving.follow()
-        self.state.announce()
-        self.move_driver.wake()
-        self.governor.wake()
-        row = self.row
-        if row is not None and row.current_state.grade is Grade.EXPELLED:
-            self.end(Ending.EXPELLED)
-
-    def _abandon_offline(self) -> None:
-        """Statements on their way to an instance that was declared Offline go elsewhere now."""
-        offline = {
-            each.raft_id: each.name
-            for each in self.state.cluster.instances.values()
-            if each.current_state.grade is Grade.OFFLINE
-        }
-        for raft_id in offline.keys() - self._offline - {self.raft_id}:
-            self.peers.abandon(raft_id, f"instance {offline[raft_id]} was declared Offline")
-        self._offline = offline.keys()
-
-    def _on_beat(self) -> None:
-        self.beat.tell(self.replication, self.health)
-
-    def _on_role(self) -> None:
-        core = self.runner.core
-        if self.runner.leader_id:
-            if self._led_by not in (0, core.leader):
-                why = f"instance {self._led_by} leads no longer"
-                self.peers.abandon(self._led_by, why, if_quiet=True)
-            self._led_by = core.leader
-            who = "this instance" if core.role is Role.LEADER else f"instance {core.leader}"
-            log.info("%s leads Raft in term %d", who, core.term)
-            self.local.write_leader(core.term, core.leader)
-        if core.role is Role.LEADER:
-            self.lease_giver.began()
-        self.governor.wake()
 
     async def _update_instance(self, request: UpdateInstanceRequest) -> Empty:
         return await self.leader.ask("update_instance", request, Empty, 3.0)

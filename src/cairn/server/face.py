@@ -49,7 +49,7 @@ class PgFace(Face):
         self._next_pid = 1
         self.lockouts = Lockouts(config.instance_dir)
         self.audit = AuditLog(config.instance_dir, lambda: self._log_limits("audit"))
-        instance.on_applied.append(self.audit.applied)
+        instance.news.on_applied.append(self.audit.applied)
         self.connections = Connections(lambda name: int(instance.state.setting(name, 0)))
         self._rules: tuple[str, tuple[Rule, ...]] = ("", ())
         self.statements = StatementCache(self.statistics)
@@ -66,8 +66,8 @@ class PgFace(Face):
         )
         self.sampler = Sampler(instance, config.instance_dir)
         self.feed = Feed(instance)
-        instance.on_applied.append(self._applied)
-        instance.on_installed.append(lambda *_: self._installed())
+        instance.news.on_applied.append(self._applied)
+        instance.news.on_installed.append(lambda *_: self._installed())
         self._installed()
 
     @property

@@ -92,8 +92,8 @@ class Feed:
         self._timer: asyncio.TimerHandle | None = None
         self.events_sent = 0
         self.dropped = 0
-        instance.on_applied.append(self._applied)
-        instance.on_installed.append(self._installed)
+        instance.news.on_applied.append(self._applied)
+        instance.news.on_installed.append(self._installed)
         self._beating = spawn(self._beat(), "topology heartbeats")
         instance.on_close.append(self.close)
 

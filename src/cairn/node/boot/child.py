@@ -22,7 +22,8 @@ from cairn.net.peers import split_address
 from cairn.node.boot import shutdown
 from cairn.node.boot.config import InstanceConfig, peer_tls
 from cairn.node.boot.steps import Boot, Rebootstrap
-from cairn.node.instance import AGAIN, Instance
+from cairn.node.instance import Instance
+from cairn.node.lifetime import AGAIN
 from cairn.node.runtime import RealRuntime, spawn
 from cairn.node.waiting import until
 
@@ -102,12 +103,12 @@ async def _live(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: O
     gc.collect()
     gc.freeze()  # what boot made stays: later collections need not look at it
     gc.set_threshold(50_000, 20, 20)  # rows in bulk are no cycles: looking at them costs more
-    restart = asyncio.ensure_future(instance.restart_asked.wait())
-    ends: set[asyncio.Future[Any]] = {instance.exit_code, stop, restart}
+    restart = asyncio.ensure_future(instance.life.restart_asked.wait())
+    ends: set[asyncio.Future[Any]] = {instance.life.exit_code, stop, restart}
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    if instance.exit_code.done():
-        code = instance.exit_code.result()
-        if instance.is_broken:
+    if instance.life.exit_code.done():
+        code = instance.life.exit_code.result()
+        if instance.life.is_broken:
             await _end_at_once(instance, code)
         await _end(instance)
         if code == AGAIN:
@@ -176,16 +177,16 @@ async def _stop(instance: Instance, signals: asyncio.Queue[int]) -> int:
     leaving = asyncio.ensure_future(shutdown.leave(instance))
     again = asyncio.ensure_future(signals.get())
     done, _ = await asyncio.wait(
-        {leaving, again, instance.exit_code}, return_when=asyncio.FIRST_COMPLETED
+        {leaving, again, instance.life.exit_code}, return_when=asyncio.FIRST_COMPLETED
     )
     if leaving in done:
         code = leaving.result()
-    elif instance.exit_code in done:
-        code = instance.exit_code.result()
+    elif instance.life.exit_code in done:
+        code = instance.life.exit_code.result()
     else:
         log.warning("a second signal: ending now")
         code = 1
-    if instance.is_broken:
+    if instance.life.is_broken:
         await _end_at_once(instance, code)
     await _end(instance)
     return code

@@ -40,7 +40,8 @@ from cairn.node.boot.first_entries import first_entries, first_instance
 from cairn.node.boot.identity import Kept, check_restart, put_identity, stored_identity
 from cairn.node.boot.restoring import check_not_interrupted, note_file
 from cairn.node.consensus.upgrades import own_version
-from cairn.node.instance import Ending, Instance
+from cairn.node.instance import Instance
+from cairn.node.lifetime import Ending
 from cairn.node.peer_calls import PeerCall, Right, handlers, nobody_yet
 from cairn.node.runtime import Runtime, timestamp
 from cairn.pgwire.scram import make_verifier
@@ -324,7 +325,7 @@ class Boot:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.config.boot_timeout_s
         say_at = loop.time() + SAY_EVERY_S
-        while not instance.exit_code.done():
+        while not instance.life.exit_code.done():
             request = UpdateInstanceRequest(
                 cluster_uuid=self.identity.cluster_uuid,
                 instance_name=instance.name,
@@ -359,7 +360,7 @@ class Boot:
         if isinstance(problem, Expelled):
             self.expelled = problem
             if self.instance is not None:
-                self.instance.end(Ending.EXPELLED, problem)
+                self.instance.life.end(Ending.EXPELLED, problem)
         elif self._reasons.get(address) != problem.message:
             self._reasons[address] = problem.message
             log.warning("%s refused this instance: %s", address, problem)

@@ -109,10 +109,10 @@ class SimNode:
             self.problem = str(problem)
             self._close_boot()
             return 1
-        await asyncio.wait({instance.exit_code, stop}, return_when=asyncio.FIRST_COMPLETED)
-        if instance.exit_code.done():
+        await asyncio.wait({instance.life.exit_code, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if instance.life.exit_code.done():
             instance.close()
-            return instance.exit_code.result()
+            return instance.life.exit_code.result()
         return await self._leave(instance)
 
     async def _start(self, boot: Boot) -> Instance:
@@ -124,8 +124,8 @@ class SimNode:
 
     async def _leave(self, instance: Instance) -> int:
         leaving: asyncio.Future[int] = asyncio.ensure_future(shutdown.leave(instance))
-        await asyncio.wait({leaving, instance.exit_code}, return_when=asyncio.FIRST_COMPLETED)
-        code = leaving.result() if leaving.done() else instance.exit_code.result()
+        await asyncio.wait({leaving, instance.life.exit_code}, return_when=asyncio.FIRST_COMPLETED)
+        code = leaving.result() if leaving.done() else instance.life.exit_code.result()
         instance.close()
         return code
 
@@ -140,7 +140,7 @@ class SimNode:
         def applied(done: list[Applied]) -> None:
             checks.applied(name, done)
 
-        instance.on_applied.append(applied)
+        instance.news.on_applied.append(applied)
         checks.founded(name, instance.identity)
         if self.world.equip is not None:
             self.world.equip(self, instance)

@@ -15,7 +15,7 @@ import msgspec
 
 from cairn.model.log import ops
 from cairn.model.members.topology import Tier
-from cairn.node.instance import AGAIN
+from cairn.node.lifetime import AGAIN
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.history import BUCKETS, Result
 from cairn.sim.cluster.loads.block_lists import Lists

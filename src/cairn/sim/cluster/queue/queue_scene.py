@@ -109,7 +109,7 @@ class QueueScene:
 
     def _equip(self, node: SimNode, instance: Instance) -> None:
         _tell_steps(instance, lambda what: self._step(node, what))
-        instance.on_applied.append(self._note)
+        instance.news.on_applied.append(self._note)
         self.world.on_step = self._step
 
     def _step(self, node: SimNode, what: str) -> None:
