@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from cairn.node.statements.context import Context
 from cairn.sim.cluster.node import SimNode
-from cairn.sql.api import Prepared, prepare
+from cairn.sql.api import prepare
+from cairn.sql.plans import Prepared
 from tests.sim_cluster.scenes import Triple, inside, played
 from tests.sim_cluster.test_data_rules import answer_of, in_process
 

@@ -23,8 +23,9 @@ from cairn.model.tables.schema import (
 )
 from cairn.model.types.values import shown_reader, to_physical
 from cairn.sql import plans
-from cairn.sql.api import Prepared, prepare
+from cairn.sql.api import prepare
 from cairn.sql.functions.functions import register
+from cairn.sql.plans import Prepared
 from cairn.sql.render.constraints import translate
 from cairn.sql.render.render import Renderer
 from cairn.sql.render.slots import Slots

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cairn.model.errors import LimitExceeded, SyntaxProblem
-from cairn.sql.api import split
-from cairn.sql.parse.lexer import MAX_STATEMENT_CHARS, tokens
+from cairn.sql.parse.lexer import MAX_STATEMENT_CHARS, split, tokens
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from cairn.model.errors import CairnError
 from cairn.sql import plans
-from cairn.sql.api import Prepared, prepare
-from cairn.sql.plans import AclPlan, AlterSystemPlan, SessionPlan
+from cairn.sql.api import prepare
+from cairn.sql.plans import AclPlan, AlterSystemPlan, Prepared, SessionPlan
 
 from .harness import Cluster
 

@@ -30,8 +30,7 @@ from cairn.server.sampler import Sampler
 from cairn.server.slow_log import SlowLog
 from cairn.server.statements import Cached, StatementCache
 from cairn.server.tls import ServerTls
-from cairn.sql.api import Prepared
-from cairn.sql.plans import CatalogRead
+from cairn.sql.plans import CatalogRead, Prepared
 
 GOODBYE_S = 3.0  # for the statements that run when the instance ends
 LAST_WORDS_S = 0.3  # for the last bytes to leave, longer than a session lingers

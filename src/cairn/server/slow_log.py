@@ -21,7 +21,7 @@ from cairn.node.runtime import spawn
 from cairn.node.statements.executor import Executor
 from cairn.node.watching.statistics import Seen, Statistics
 from cairn.server.line_log import LineLog
-from cairn.sql.api import Prepared
+from cairn.sql.plans import Prepared
 
 NAME = "slow.log"
 PLAN_LINES = 200

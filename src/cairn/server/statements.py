@@ -21,9 +21,9 @@ from cairn.pgwire.server.extended import Signature
 from cairn.pgwire.values.decoders import decode_string
 from cairn.server.catalog.pg_catalog import is_catalog_query
 from cairn.server.catalog.pg_catalog import prepare as prepare_catalog_query
-from cairn.sql.api import Prepared, prepare
+from cairn.sql.api import prepare
 from cairn.sql.parse.literals import lifted
-from cairn.sql.plans import CallPlan, DdlPlan, RoutinePlan
+from cairn.sql.plans import CallPlan, DdlPlan, Prepared, RoutinePlan
 from cairn.sql.statements.normalized import normalized
 
 MAX_STATEMENTS = 5_000

@@ -33,18 +33,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
 
-from cairn.model.errors import AccessDenied, CairnError, SyntaxProblem, TooComplex, Unsupported
+from cairn.model.errors import CairnError, SyntaxProblem, TooComplex, Unsupported
 from cairn.model.quoting import identifier
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import ColumnType
-from cairn.sql.parse.lexer import Token, split, tokens
-from cairn.sql.plans import CopyPlan, CursorPlan, EmptyPlan, ExplainPlan, OutColumn, Plan
+from cairn.sql.parse.lexer import Token, tokens
+from cairn.sql.plans import CopyPlan, CursorPlan, EmptyPlan, ExplainPlan, OutColumn, Prepared
 from cairn.sql.statements.call import parse_call
-from cairn.sql.statements.common import Right
 from cairn.sql.statements.copy import CopyStatement, parse_copy
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.ddl import parse_ddl
@@ -54,64 +50,10 @@ from cairn.sql.statements.other import parse_other
 from cairn.sql.statements.refusals import refuse_by_name
 from cairn.sql.statements.routine import parse_routine
 
-__all__ = ["Prepared", "prepare", "split"]
-
 _QUERY_WORDS = ("select", "with", "values", "insert", "update", "delete", "table")
 # sqlglot takes about 15 frames for a parenthesis, and 200 levels are promised.
 _RECURSION = 8000
 EXPLAIN_COLUMN = "QUERY PLAN"
-_COUNTED = frozenset({"SELECT", "UPDATE", "DELETE", "COPY", "EXPLAIN", "FETCH", "MOVE"})
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A statement ready to run any number of times, as long as its tables stay as they were."""
-
-    text: str
-    tag: str  # SELECT, INSERT, CREATE TABLE, …
-    plan: Plan
-    param_types: tuple[ColumnType, ...] = ()
-    columns: tuple[OutColumn, ...] = ()
-    tables: dict[int, int] = field(default_factory=dict)  # table id → schema version
-    rights: tuple[Right, ...] = ()  # (privilege, object type, object id, name)
-    metadata: tuple[tuple[int, int], ...] = ()
-    tier: str | None = None
-    options: dict[str, str | int] = field(default_factory=dict)
-    hidden: int = 0  # parameters after the client's: the time, then values of steps
-    uses_now: bool = False
-    bound: Any = field(default=None, repr=False)
-    param_oids: tuple[int, ...] = ()  # what to tell of parameters, when not what their types say
-
-    def start(self, params: Sequence[Any], now: datetime | None = None) -> list[Any]:
-        """The client's values with room for those that running fills in."""
-        values = list(params)
-        if self.hidden:
-            values.extend([None] * self.hidden)
-            if self.uses_now:
-                values[len(self.param_types)] = now
-        return values
-
-    def check_rights(self, user: int, catalog: Catalog) -> None:
-        """May this user run it? The owner of a table may do anything with it."""
-        for privilege, kind, object_id, object_name in self.rights:
-            if catalog.allows(user, privilege, kind, object_id):
-                continue
-            if catalog.owner_of(kind, object_id) == user:
-                continue
-            what = "space" if kind == "table" else kind
-            who = catalog.user_by_id(user)
-            raise AccessDenied(
-                f"{privilege.capitalize()} access to {what} '{object_name}' is denied "
-                f"for user '{who.name if who is not None else user}'"
-            )
-
-    def complete(self, count: int) -> str:
-        """The CommandComplete tag."""
-        if self.tag == "INSERT":
-            return f"INSERT 0 {count}"
-        if self.tag in _COUNTED:
-            return f"{self.tag} {count}"
-        return self.tag
 
 
 def prepare(
@@ -171,7 +113,7 @@ def _prepare(
     if routine is not None:
         from cairn.sql.compile_block import checked
 
-        made = checked(routine.plan, text, catalog, user_id)
+        made = checked(routine.plan, text, catalog, user_id, _prepare_for)
         return Prepared(text, routine.tag, made, rights=routine.rights)
     ddl = parse_ddl(cursor, catalog, user_id)
     if ddl is not None:
@@ -208,6 +150,10 @@ def _declare(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_i
         rights=query.rights,
         param_oids=query.param_oids,
     )
+
+
+def _prepare_for(text: str, catalog: Catalog, user_id: int) -> Prepared:
+    return prepare(text, catalog, user_id=user_id)
 
 
 def _explain(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_id: int) -> Prepared:

@@ -11,8 +11,7 @@ from sqlglot import exp
 from cairn.model.errors import LimitExceeded, Unsupported
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import ColumnType
-from cairn.sql.api import Prepared
-from cairn.sql.bind.bind import bind_query
+from cairn.sql.bind.bind import bind_query, binder_of
 from cairn.sql.bind.dml import BoundChange, BoundInsert, bind_delete, bind_insert, bind_update
 from cairn.sql.bind.scope import NOW, Binder, BlockNames, Scope
 from cairn.sql.ir import Expr, Param, output, rewrite, scans_in
@@ -28,6 +27,7 @@ from cairn.sql.plans import (
     InsertSelect,
     OutColumn,
     Plan,
+    Prepared,
     Returning,
     ShardedInsert,
 )
@@ -58,7 +58,7 @@ def compile_query(
 ) -> Prepared:
     found, options = take_options(found, text)
     _check_insert(found, text)
-    result = _quick(found, Binder(catalog, param_oids, {}, user_name, block))
+    result = _quick(found, binder_of(catalog, param_oids, {}, user_name, block))
     if result is None:
         if len(found) > MAX_TOKENS:
             raise LimitExceeded(
@@ -67,7 +67,7 @@ def compile_query(
             )
         result = _bind(
             parse_query(found, text),
-            lambda known: Binder(catalog, param_oids, known, user_name, block),
+            lambda known: binder_of(catalog, param_oids, known, user_name, block),
         )
     binder, bound = result.binder, result.bound
     for value in options.values.values():

@@ -5,7 +5,7 @@ Parameters of the client are known in all of them; names set by LET become param
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -23,7 +23,6 @@ from cairn.model.errors import (
 )
 from cairn.model.tables.catalog import Catalog, View
 from cairn.model.types.values import TYPE_OF_OID, ColumnType
-from cairn.sql.api import Prepared, prepare
 from cairn.sql.bind.scope import BlockNames
 from cairn.sql.compile import compile_query
 from cairn.sql.parse.lexer import Token, syntax_error, tokens
@@ -35,15 +34,17 @@ from cairn.sql.plans import (
     GlobalWrite,
     OutColumn,
     Placed,
+    Prepared,
     Returning,
+    Right,
     RoutinePlan,
 )
-from cairn.sql.statements.common import Right
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.do_block import WrittenStep, read_do, read_steps
 from cairn.sql.typing_rules import POSTGRES_NAMES
 
 _QUERIES = ("select", "with", "values", "table")
+Prepare = Callable[[str, Catalog, int], Prepared]
 
 
 def prepare_block(
@@ -63,12 +64,17 @@ def prepare_block(
     return reader.prepared(text, text, body, start, types, len(param_oids))
 
 
-def checked(plan: RoutinePlan, text: str, catalog: Catalog, user_id: int) -> RoutinePlan:
-    """Refuse a procedure or a view that could never run as things are."""
+def checked(
+    plan: RoutinePlan, text: str, catalog: Catalog, user_id: int, prepare: Prepare
+) -> RoutinePlan:
+    """Refuse a procedure or a view that could never run as things are.
+
+    `prepare` is the way into SQL, for the query of a view.
+    """
     if plan.action != "create":
         return plan
     if plan.kind == "view":
-        return _checked_view(plan, text, catalog, user_id)
+        return _checked_view(plan, text, catalog, user_id, prepare)
     types = dict(enumerate(plan.params or (), 1))
     body = _whole(plan.body)
     read = BodyReader(catalog, "").prepared(text, body, body, 0, types, len(types))
@@ -77,10 +83,12 @@ def checked(plan: RoutinePlan, text: str, catalog: Catalog, user_id: int) -> Rou
     return plan
 
 
-def _checked_view(plan: RoutinePlan, text: str, catalog: Catalog, user_id: int) -> RoutinePlan:
+def _checked_view(
+    plan: RoutinePlan, text: str, catalog: Catalog, user_id: int, prepare: Prepare
+) -> RoutinePlan:
     """With the names and types of its columns."""
     before = text.rindex(plan.body)
-    made = prepare(" " * before + plan.body, catalog, user_id=user_id)
+    made = prepare(" " * before + plan.body, catalog, user_id)
     if made.tag != "SELECT" or not made.columns:
         raise SyntaxProblem("a view is a query", position=before + 1)
     if made.param_types:
@@ -96,17 +104,17 @@ def _checked_view(plan: RoutinePlan, text: str, catalog: Catalog, user_id: int) 
         replace(each, name=name) for each, name in zip(made.columns, names, strict=True)
     )
     full = replace(plan, columns=columns)
-    _check_ends(full, catalog, user_id)
+    _check_ends(full, catalog, user_id, prepare)
     return full
 
 
-def _check_ends(plan: RoutinePlan, catalog: Catalog, user_id: int) -> None:
+def _check_ends(plan: RoutinePlan, catalog: Catalog, user_id: int, prepare: Prepare) -> None:
     """A view that is replaced may be used by those that it uses: it would have no end."""
     names, types = tuple(c.name for c in plan.columns), tuple(c.type for c in plan.columns)
     made = View(0, plan.name, names, types, plan.body, user_id, 0)
     after = msgspec.structs.replace(catalog, views=catalog.views | {plan.name: made})
     try:
-        prepare(plan.body, after, user_id=user_id)
+        prepare(plan.body, after, user_id)
     except (LimitExceeded, TooComplex):
         raise SyntaxProblem(
             f'view "{plan.name}" would be part of itself', sqlstate="42P17"

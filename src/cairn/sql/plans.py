@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from cairn.model.errors import CardinalityViolation
+from cairn.model.errors import AccessDenied, CardinalityViolation
 from cairn.model.log.ops import Ddl, Dml
 from cairn.model.log.ranges import KeyRange
 from cairn.model.tables.catalog import Catalog
@@ -15,11 +16,11 @@ from cairn.model.types.values import ColumnType, Physical, from_physical
 from cairn.sql.render.slots import Bind, Params, Ranges, with_ranges
 
 if TYPE_CHECKING:
-    from cairn.sql.api import Prepared
     from cairn.sql.ir import Query
 
 
 Row = tuple[Physical, ...]
+Right = tuple[str, str, int, str]  # privilege, object type, object id, name
 Rows = Sequence[Row]
 ReadLocal = Callable[[str, tuple[Physical, ...]], list[Row]]
 
@@ -415,3 +416,56 @@ Plan = (
     | CatalogRead
     | EmptyPlan
 )
+
+_COUNTED = frozenset({"SELECT", "UPDATE", "DELETE", "COPY", "EXPLAIN", "FETCH", "MOVE"})
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A statement ready to run any number of times, as long as its tables stay as they were."""
+
+    text: str
+    tag: str  # SELECT, INSERT, CREATE TABLE, …
+    plan: Plan
+    param_types: tuple[ColumnType, ...] = ()
+    columns: tuple[OutColumn, ...] = ()
+    tables: dict[int, int] = field(default_factory=dict)  # table id → schema version
+    rights: tuple[Right, ...] = ()
+    metadata: tuple[tuple[int, int], ...] = ()
+    tier: str | None = None
+    options: dict[str, str | int] = field(default_factory=dict)
+    hidden: int = 0  # parameters after the client's: the time, then values of steps
+    uses_now: bool = False
+    bound: Any = field(default=None, repr=False)
+    param_oids: tuple[int, ...] = ()  # what to tell of parameters, when not what their types say
+
+    def start(self, params: Sequence[Any], now: datetime | None = None) -> list[Any]:
+        """The client's values with room for those that running fills in."""
+        values = list(params)
+        if self.hidden:
+            values.extend([None] * self.hidden)
+            if self.uses_now:
+                values[len(self.param_types)] = now
+        return values
+
+    def check_rights(self, user: int, catalog: Catalog) -> None:
+        """May this user run it? The owner of a table may do anything with it."""
+        for privilege, kind, object_id, object_name in self.rights:
+            if catalog.allows(user, privilege, kind, object_id):
+                continue
+            if catalog.owner_of(kind, object_id) == user:
+                continue
+            what = "space" if kind == "table" else kind
+            who = catalog.user_by_id(user)
+            raise AccessDenied(
+                f"{privilege.capitalize()} access to {what} '{object_name}' is denied "
+                f"for user '{who.name if who is not None else user}'"
+            )
+
+    def complete(self, count: int) -> str:
+        """The CommandComplete tag."""
+        if self.tag == "INSERT":
+            return f"INSERT 0 {count}"
+        if self.tag in _COUNTED:
+            return f"{self.tag} {count}"
+        return self.tag

@@ -14,8 +14,8 @@ from cairn.cli.talking import TalkProblem
 from cairn.model.errors import CairnError, SyntaxProblem, TooComplex, Unsupported
 from cairn.model.tables.catalog import Catalog
 from cairn.pgwire.scram import make_verifier, parse_verifier
-from cairn.sql.api import prepare, split
-from cairn.sql.parse.lexer import Token, tokens
+from cairn.sql.api import prepare
+from cairn.sql.parse.lexer import Token, split, tokens
 from cairn.sql.parse.parse import parse_query, take_options
 from cairn.sql.statements.passwords import is_verifier, password_in, with_password_hidden
 

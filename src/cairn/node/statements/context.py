@@ -18,8 +18,7 @@ from cairn.model.log import ops
 from cairn.model.measured import Stage
 from cairn.model.rpc import ReadRequest, RowShape
 from cairn.model.tables.catalog import ADMIN_ID
-from cairn.sql.api import Prepared
-from cairn.sql.plans import CatalogRead
+from cairn.sql.plans import CatalogRead, Prepared
 from cairn.storage.readers import Cancelled
 
 T = TypeVar("T")

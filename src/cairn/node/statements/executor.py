@@ -43,7 +43,8 @@ from cairn.node.statements.blocks.asking import Blocks, Statement
 from cairn.node.statements.changes.schema_changes import SchemaChanges
 from cairn.node.statements.context import ASKED, OF_CLUSTER, Context, Told
 from cairn.sql import plans
-from cairn.sql.api import Prepared, prepare
+from cairn.sql.api import prepare
+from cairn.sql.plans import Prepared
 
 REPLANS = 10
 LIMITS = {"sql_motion_row_max": 0, "sql_vdbe_opcode_max": 0}

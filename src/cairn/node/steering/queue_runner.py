@@ -30,7 +30,8 @@ from cairn.node.statements.changes.access import check_all_rights
 from cairn.node.statements.context import Context, Queued
 from cairn.node.statements.executor import Executor
 from cairn.sql import plans
-from cairn.sql.api import Prepared, prepare
+from cairn.sql.api import prepare
+from cairn.sql.plans import Prepared
 
 log = logging.getLogger("cairn.queue")
 

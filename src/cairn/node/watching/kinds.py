@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cairn.model.watched import Kind
 from cairn.sql import plans
-from cairn.sql.api import Prepared
+from cairn.sql.plans import Prepared
 
 _BY_TAG = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
 

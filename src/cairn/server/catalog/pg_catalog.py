@@ -37,9 +37,8 @@ from cairn.server.catalog import schema as pg_schema
 from cairn.server.catalog import tables as pg_tables
 from cairn.server.catalog.functions import Functions, items
 from cairn.server.live_tables import LiveTables
-from cairn.sql.api import Prepared
 from cairn.sql.parse.lexer import Token, tokens
-from cairn.sql.plans import CatalogRead, OutColumn
+from cairn.sql.plans import CatalogRead, OutColumn, Prepared
 from cairn.storage.readers import Cancelled, taken, translated
 
 MAX_STEPS = 2_000  # of SQLite's machine, in thousands: about a second

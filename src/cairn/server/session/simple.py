@@ -14,7 +14,7 @@ from cairn.server.session.copying import copy_rows
 from cairn.server.session.extended import AT_ONCE_ROWS
 from cairn.server.statements import QUICK_TEXT, Cached
 from cairn.sql import plans
-from cairn.sql.api import split
+from cairn.sql.parse.lexer import split
 
 if TYPE_CHECKING:
     from cairn.server.session.session import Session

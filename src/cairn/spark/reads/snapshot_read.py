@@ -24,7 +24,7 @@ from cairn.spark.options import Options
 from cairn.spark.plainly import plainly
 from cairn.spark.reads.reader import cut
 from cairn.spark.streams.row_asking import LOST, RowAsker, stamped
-from cairn.spark.streams.streams import VERSION
+from cairn.spark.streams.stream import VERSION
 from cairn.spark.tables import TableInfo, describe, wanted_schema
 
 SPLITS = 4  # partitions per replicaset, unless option `splits` says otherwise

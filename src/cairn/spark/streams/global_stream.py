@@ -19,7 +19,7 @@ from cairn.model.errors import CairnError, InvalidParameter, PositionLost, Unrea
 from cairn.model.quoting import literal
 from cairn.spark import cluster
 from cairn.spark.options import Options, starting_position
-from cairn.spark.streams.streams import CairnStream, row_limit
+from cairn.spark.streams.stream import CairnStream, row_limit
 
 CATCH_UP_S = 20.0
 CHUNK = 5_000

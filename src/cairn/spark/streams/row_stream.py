@@ -29,7 +29,7 @@ from cairn.spark.streams.row_asking import (
     Vclock,
     stamped,
 )
-from cairn.spark.streams.streams import CairnStream, row_limit
+from cairn.spark.streams.stream import CairnStream, row_limit
 from cairn.spark.tables import describe
 
 SNAPSHOT_SPLITS = 4  # partitions per replicaset

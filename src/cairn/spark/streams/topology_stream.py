@@ -16,7 +16,7 @@ from cairn.client.logic import flows
 from cairn.model.errors import CairnError, Unreachable
 from cairn.spark import cluster
 from cairn.spark.options import starting_position
-from cairn.spark.streams.streams import CairnStream, row_limit
+from cairn.spark.streams.stream import CairnStream, row_limit
 
 CATCH_UP_S = 20.0
 _AFTER = "(term > {0} OR (term = {0} AND index > {1}))"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,13 +14,15 @@ from cairn.model.errors import (
     SyntaxProblem,
     UndefinedColumn,
 )
+from cairn.model.tables.catalog import Catalog
+from cairn.model.types.values import ColumnType
 from cairn.sql.bind import operators, pg, predicates, times  # noqa: F401 (they add their handlers)
 from cairn.sql.bind.calls import ordered
 from cairn.sql.bind.distinct_on import first_of_each
 from cairn.sql.bind.expr import bind_boolean, bind_expr
 from cairn.sql.bind.grouping_sets import bind_grouping_sets, has_sets
 from cairn.sql.bind.relations import bind_ctes, bind_join, bind_relation
-from cairn.sql.bind.scope import Scope
+from cairn.sql.bind.scope import Binder, BlockNames, Scope
 from cairn.sql.bind.sets import (
     SET_OPERATIONS,
     bind_limits,
@@ -60,6 +63,16 @@ _SELECT_ARGS = frozenset(
         *("distinct", "order", "limit", "offset", "windows"),
     )
 )
+
+
+def binder_of(
+    catalog: Catalog,
+    param_oids: Sequence[int] = (),
+    known: dict[int, ColumnType] | None = None,
+    user_name: str = "",
+    block: BlockNames | None = None,
+) -> Binder:
+    return Binder(bind_query, catalog, param_oids, known or {}, user_name, block)
 
 
 def bind_query(outer: Scope, tree: exp.Expr) -> Query:

@@ -29,7 +29,7 @@ from cairn.sql.ir import (
     output,
 )
 from cairn.sql.parse.dialect import walk_position
-from cairn.sql.parse.tree import allow, bind_query, name_of, refuse
+from cairn.sql.parse.tree import allow, name_of, refuse
 from cairn.sql.typing_rules import (
     JSON,
     UNORDERED,
@@ -236,7 +236,7 @@ def ordered(scope: Scope, expr: Expr, node: exp.Expr) -> Order:
 
 
 def _subquery(scope: Scope, node: exp.Subquery) -> Expr:
-    query = bind_query(scope, node)
+    query = scope.query(node)
     columns = output(query)
     if len(columns) != 1:
         raise SyntaxProblem("subquery must return only one column")
@@ -244,7 +244,7 @@ def _subquery(scope: Scope, node: exp.Subquery) -> Expr:
 
 
 def _exists(scope: Scope, node: exp.Exists) -> Expr:
-    return SubQuery(B, "exists", bind_query(scope, node.this))
+    return SubQuery(B, "exists", scope.query(node.this))
 
 
 def _bracket(scope: Scope, node: exp.Bracket) -> Expr:

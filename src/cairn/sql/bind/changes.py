@@ -15,16 +15,16 @@ from cairn.model.errors import (
     UndefinedObject,
     Unsupported,
 )
-from cairn.model.tables.schema import BUCKET_COLUMN, Column, Table
-from cairn.model.types.values import ColumnType
+from cairn.model.tables.schema import BUCKET_COLUMN, Table
 from cairn.sql.bind.bind import bind_items
+from cairn.sql.bind.defaults import default_of
 from cairn.sql.bind.expr import bind_boolean, bind_wanted
 from cairn.sql.bind.scope import Scope, Visible, no_column
-from cairn.sql.bind.sets import assign
-from cairn.sql.ir import Call, Col, Const, Expr, Item, SubQuery, walk
+from cairn.sql.bind.storing import assign, stored
+from cairn.sql.functions.late import calls_late
+from cairn.sql.ir import Col, Expr, Item, SubQuery, walk
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import allow, name_of, refuse
-from cairn.sql.plan.locality import calls_late
 
 OnConflict = Literal["fail", "nothing", "replace", "update"]
 Sets = tuple[tuple[int, Expr], ...]
@@ -47,20 +47,6 @@ class Conflict:
 
 
 FAIL = Conflict()
-
-
-def stored(expr: Expr, column: Column) -> Expr:
-    """The value as the column takes it: rules that only storing has."""
-    type_ = column.type
-    if column.sizes:
-        sizes = (Const(ColumnType.INTEGER, size) for size in column.sizes)
-        given = (expr, Const(ColumnType.STRING, type_.value), *sizes)
-        expr = Call(type_, "store_fit", given)
-    if type_ is ColumnType.DECIMAL:
-        return Call(type_, "store_n", (expr,))
-    if type_ is ColumnType.UNSIGNED:
-        return Call(ColumnType.INTEGER, "store_u", (expr,))
-    return expr
 
 
 # --- SET ------------------------------------------------------------------------------------------
@@ -112,8 +98,6 @@ def _assignment(scope: Scope, table: Table, target: exp.Expr, value: exp.Expr) -
             position=walk_position(target),
         )
     if isinstance(value, exp.Column) and value.name.upper() == "DEFAULT":
-        from cairn.sql.bind.defaults import default_of  # which needs this module
-
         return table.position(name), default_of(scope.binder, table, column)
     if column.identity is not None and column.identity.always:
         raise GeneratedAlways(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from cairn.model.errors import CairnError, GeneratedAlways, InvalidTableDefinition
 from cairn.model.tables.schema import Column, Table
 from cairn.model.types.values import ColumnType
-from cairn.sql.bind.changes import stored
 from cairn.sql.bind.expr import bind_wanted
 from cairn.sql.bind.scope import Binder, Scope
-from cairn.sql.bind.sets import assign
+from cairn.sql.bind.storing import assign, stored
 from cairn.sql.functions.function_list import NEXT_NUMBER
 from cairn.sql.ir import Agg, Call, Const, Expr, Param, SubQuery, Window, walk
 from cairn.sql.parse.lexer import tokens

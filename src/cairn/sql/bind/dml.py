@@ -23,13 +23,12 @@ from cairn.sql.bind.changes import (
     bind_assignments,
     bind_conflict,
     bind_returning,
-    stored,
 )
 from cairn.sql.bind.defaults import check_may_be_given, default_of
 from cairn.sql.bind.expr import bind_boolean, bind_wanted
 from cairn.sql.bind.relations import bind_ctes, bind_relation
 from cairn.sql.bind.scope import Scope, no_column
-from cairn.sql.bind.sets import assign
+from cairn.sql.bind.storing import assign, stored
 from cairn.sql.ir import (
     Col,
     Const,

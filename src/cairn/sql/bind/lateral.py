@@ -42,7 +42,7 @@ from cairn.sql.ir import (
     walk,
 )
 from cairn.sql.parse.dialect import walk_position
-from cairn.sql.parse.tree import allow, bind_query, name_of, refuse
+from cairn.sql.parse.tree import allow, name_of, refuse
 from cairn.sql.scales import scale_of
 from cairn.sql.typing_rules import B, I, S, plain
 
@@ -63,7 +63,7 @@ def bind_lateral(scope: Scope, node: exp.Lateral, left: Rel) -> Lateral:
     if not isinstance(node.this, exp.Subquery):
         raise refuse(node, "LATERAL with a function")
     allow(node.this, {"this", "with_"})
-    query = bind_query(Scope(scope.binder, scope), node.this)
+    query = Scope(scope.binder, scope).query(node.this)
     alias = node.args.get("alias")
     columns = [name_of(each) for each in (alias.args.get("columns") or ())] if alias else []
     shown = name_of(alias.this) if alias is not None else f"*{scope.binder.next_rel()}"

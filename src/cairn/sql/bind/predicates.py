@@ -20,7 +20,7 @@ from cairn.sql.ir import (
     output,
 )
 from cairn.sql.parse.dialect import walk_position
-from cairn.sql.parse.tree import bind_query, refuse
+from cairn.sql.parse.tree import refuse
 from cairn.sql.typing_rules import (
     INCOMPARABLE,
     RANK,
@@ -202,7 +202,7 @@ def _in(scope: Scope, node: exp.In) -> Expr:
 
 def _in_query(scope: Scope, operands: list[exp.Expr], tree: exp.Expr) -> Expr:
     values = [bind_expr(scope, each) for each in operands]
-    query = bind_query(scope, tree)
+    query = scope.query(tree)
     columns = output(query)
     if len(columns) != len(values):
         few = "few" if len(columns) < len(values) else "many"

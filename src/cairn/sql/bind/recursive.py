@@ -22,7 +22,7 @@ from cairn.sql.ir import (
     walk,
 )
 from cairn.sql.parse.dialect import walk_position
-from cairn.sql.parse.tree import bind_query, name_of
+from cairn.sql.parse.tree import name_of
 from cairn.sql.typing_rules import S, common_type, plain
 
 _MODIFIERS = ("with_", "order", "limit", "offset", "alias")
@@ -64,7 +64,7 @@ def bind_recursion(cte: Cte) -> Query:
             raise Unsupported(f"{word} in a recursive query is not supported")
     if tree.args.get("with_"):
         raise Unsupported("WITH inside a recursive query is not supported")
-    first = bind_query(_around(cte, _First(cte.name, tree, cte.columns, cte.scope)), tree.this)
+    first = _around(cte, _First(cte.name, tree, cte.columns, cte.scope)).query(tree.this)
     check_columns(cte, first)
     types = [type_ or S for _, type_ in known_types(first)]
     first = retyped(cte.scope, first, types)
@@ -75,9 +75,9 @@ def bind_recursion(cte: Cte) -> Query:
     inner = tree.expression
     while isinstance(inner, exp.Subquery) and not any(map(inner.args.get, _MODIFIERS)):
         inner = inner.this
-    second = bind_query(step.scope, inner)
+    second = step.scope.query(inner)
     if not step.uses:  # an inner WITH had the name
-        return bind_query(cte.scope, tree)
+        return cte.scope.query(tree)
     _check_step(cte, second, inner)
     _check_types(cte, types, second, inner)
     word = "UNION ALL" if not tree.args.get("distinct", True) else "UNION"

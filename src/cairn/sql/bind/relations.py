@@ -39,7 +39,7 @@ from cairn.sql.ir import (
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.lexer import tokens
 from cairn.sql.parse.parse import parse_query
-from cairn.sql.parse.tree import allow, bind_query, name_of, refuse
+from cairn.sql.parse.tree import allow, name_of, refuse
 from cairn.sql.scales import scales
 from cairn.sql.typing_rules import S, cast, common_type
 
@@ -68,7 +68,7 @@ def bind_ctes(scope: Scope, tree: exp.Expr) -> None:
 
 
 def _cte_query(cte: Cte) -> Query:
-    query = bind_recursion(cte) if cte.recursive else bind_query(cte.scope, cte.tree)
+    query = bind_recursion(cte) if cte.recursive else cte.scope.query(cte.tree)
     check_columns(cte, query)
     return query
 
@@ -129,7 +129,7 @@ def _view(scope: Scope, view: View, shown: str, columns: list[str]) -> Rel:
     binder.enter_select(expanded=True)
     binder.views[view.id] = view.schema_version
     try:
-        query = bind_query(Scope(binder), parse_query(tokens(view.body), view.body))
+        query = Scope(binder).query(parse_query(tokens(view.body), view.body))
     except CairnError as problem:
         problem.position = None  # it would point into the view
         raise
@@ -162,7 +162,7 @@ def bind_relation(scope: Scope, node: exp.Expr) -> Rel:
         alias = node.args.get("alias")
         allow(node, {"this", "alias", "joins", "with_"})
         # A derived table sees what is around the query, but not its neighbours in FROM.
-        query = bind_query(_without_relations(scope), node.this)
+        query = _without_relations(scope).query(node.this)
         columns = [name_of(each) for each in (alias.args.get("columns") or ())] if alias else []
         shown = name_of(alias.this) if alias is not None else f"*{scope.binder.next_rel()}"
         found = _derived(scope, query, shown, columns)

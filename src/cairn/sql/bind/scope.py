@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from cairn.model.errors import (
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import BUCKET_COLUMN, Table
 from cairn.model.types.values import TYPE_OF_OID, ColumnType
-from cairn.sql.ir import BUCKET_AT, Col, Expr, Param
+from cairn.sql.ir import BUCKET_AT, Col, Expr, Param, Query
 from cairn.sql.typing_rules import (
     ASSIGNMENT,
     IMPLICIT,
@@ -91,16 +91,21 @@ class Cte:
 
 
 class Binder:
-    """What one statement collects while it is bound."""
+    """What one statement collects while it is bound; made by `bind.binder_of`.
+
+    Expressions hold queries, and queries expressions: so the one that binds queries is given.
+    """
 
     def __init__(
         self,
+        bind_query: Callable[[Scope, exp.Expr], Query],
         catalog: Catalog,
         param_oids: Sequence[int],
         known: dict[int, ColumnType],
         user_name: str = "",
         block: BlockNames | None = None,
     ) -> None:
+        self.bind_query = bind_query
         self.catalog = catalog
         self.user_name = user_name
         self.block = block
@@ -208,6 +213,10 @@ class Scope:
         self.windows: dict[str, exp.Expr] = {}
         self.no_aggregates: str | None = "this place"
         self.no_windows: str | None = "this place"
+
+    def query(self, tree: exp.Expr) -> Query:
+        """A query that stands inside: in an expression, in FROM, in another query."""
+        return self.binder.bind_query(self, tree)
 
     def cte(self, name: str) -> Cte | None:
         scope: Scope | None = self

@@ -9,7 +9,6 @@ from sqlglot import exp
 
 from cairn.model.errors import (
     CairnError,
-    DatatypeMismatch,
     SyntaxProblem,
 )
 from cairn.model.types.values import ColumnType
@@ -29,7 +28,7 @@ from cairn.sql.ir import (
     output,
 )
 from cairn.sql.parse.dialect import walk_position
-from cairn.sql.parse.tree import allow, bind_query, name_of, refuse
+from cairn.sql.parse.tree import allow, name_of, refuse
 from cairn.sql.typing_rules import INCOMPARABLE, I, S, common_type, plain
 
 SET_OPERATIONS: dict[type[Any], str] = {
@@ -93,8 +92,8 @@ def bind_values(scope: Scope, tree: exp.Values) -> Query:
 
 def bind_set_operation(scope: Scope, tree: exp.Expr) -> Query:
     allow(tree, {"this", "expression", "distinct", "order", "limit", "offset", "with_"})
-    left = bind_query(scope, tree.args["this"])
-    right = bind_query(scope, tree.args["expression"])
+    left = scope.query(tree.args["this"])
+    right = scope.query(tree.args["expression"])
     ours, theirs = output(left), output(right)
     word = SET_OPERATIONS[type(tree)]
     second = tree.args["expression"]
@@ -195,16 +194,3 @@ def order_positions(
         order = ordered(scope, Col(columns[at][1], 0, at, names[at]), each)
         found.append((at, order.desc, order.nulls_first))
     return found
-
-
-def assign(scope: Scope, expr: Expr, to: ColumnType, column: str) -> Expr:
-    """A value for a column; what PostgreSQL would not assign is refused by name."""
-    try:
-        return scope.binder.coerce(expr, plain(to), 1)
-    except DatatypeMismatch as error:
-        if error.sqlstate != "42804":
-            raise
-        raise DatatypeMismatch(
-            f'column "{column}" is of type {to} but expression is of type {expr.type}',
-            hint="You will need to rewrite or cast the expression.",
-        ) from None

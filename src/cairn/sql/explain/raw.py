@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cairn.sql.api import Prepared
 from cairn.sql.bind.dml import BoundChange
 from cairn.sql.explain.access import QueryPlan
 from cairn.sql.plan.buckets import bucket_count
@@ -17,6 +16,7 @@ from cairn.sql.plans import (
     KeyedWrite,
     PointRead,
     PointWrite,
+    Prepared,
     ScatterRead,
     ScatterWrite,
     ShardedInsert,

@@ -12,7 +12,6 @@ from typing import Any
 
 from cairn.model.measured import Run
 from cairn.model.tables.catalog import Catalog
-from cairn.sql.api import Prepared
 from cairn.sql.explain.access import QueryPlan, access_paths
 from cairn.sql.explain.nodes import Node
 from cairn.sql.explain.raw import buckets_shown, raw_lines, raw_sections, sources
@@ -22,6 +21,7 @@ from cairn.sql.plans import (
     ExplainOptions,
     PointRead,
     PointWrite,
+    Prepared,
     Returning,
 )
 

@@ -7,10 +7,6 @@ from typing import Any
 from sqlglot import exp
 
 from cairn.model.errors import UndefinedObject, Unsupported
-from cairn.sql.bind.scope import Scope
-from cairn.sql.ir import (
-    Query,
-)
 from cairn.sql.parse.dialect import walk_position
 
 #: What people call it, where sqlglot's class has another name.
@@ -57,13 +53,6 @@ def refuse(node: exp.Expr, what: str | None = None) -> Unsupported:
     return Unsupported(
         f"{shown} is not supported", hint=_HINTS.get(kind), position=walk_position(node)
     )
-
-
-def bind_query(scope: Scope, tree: exp.Expr) -> Query:
-    """Queries hold expressions and expressions hold queries: hence the late import."""
-    from cairn.sql.bind.bind import bind_query as bind_inner
-
-    return bind_inner(scope, tree)
 
 
 def allow(node: exp.Expr, names: frozenset[str] | set[str]) -> None:

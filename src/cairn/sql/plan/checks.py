@@ -9,8 +9,9 @@ from cairn.model.errors import DuplicateObject, InvalidTableDefinition, Unsuppor
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Check, Column
 from cairn.sql.bind import bind  # noqa: F401 (it knows all kinds of expressions)
+from cairn.sql.bind.bind import binder_of
 from cairn.sql.bind.expr import bind_boolean
-from cairn.sql.bind.scope import Binder, Scope, Visible
+from cairn.sql.bind.scope import Scope, Visible
 from cairn.sql.ir import Agg, Param, SubQuery, Window, walk
 from cairn.sql.parse.lexer import tokens
 from cairn.sql.parse.parse import parse_query
@@ -60,7 +61,7 @@ def _rule(catalog: Catalog, table: str, columns: Sequence[Column], text: str) ->
     tree = parse_query(tokens(whole), whole)
     if len(tree.expressions) != 1 or tree.args.get("from_") is not None:
         raise InvalidTableDefinition("a CHECK is one expression", sqlstate="42601")
-    scope = Scope(Binder(catalog, (), {}))
+    scope = Scope(binder_of(catalog))
     scope.add(
         Visible(
             table,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cairn.model.types.values import ColumnType
-from cairn.sql.functions.function_list import LATE_FUNCTIONS, NEXT_NUMBER
+from cairn.sql.functions.late import calls_late, is_late
 from cairn.sql.ir import (
     Again,
     Call,
@@ -59,15 +59,6 @@ def is_sharded(node: Any) -> bool:
         isinstance(each, Recursion) or (isinstance(each, Scan) and not each.table.is_global)
         for each in walk(node)
     )
-
-
-def calls_late(node: Any) -> bool:
-    """Whether it asks for facts of the instance that got the statement."""
-    return any(isinstance(each, Call) and is_late(each.name) for each in walk(node))
-
-
-def is_late(function: str) -> bool:
-    return function in LATE_FUNCTIONS or function == NEXT_NUMBER
 
 
 def source_locality(source: Rel | None, holds: list[Expr]) -> Local | None:

@@ -14,6 +14,7 @@ from typing import Any
 from cairn.model.errors import TableUnderDdl
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import ColumnType
+from cairn.sql.functions.late import calls_late
 from cairn.sql.ir import (
     RELATIONS,
     Again,
@@ -49,14 +50,7 @@ from cairn.sql.ir import (
 )
 from cairn.sql.plan.buckets import bucket_set, check_one_tier, key_bucket, reads, single_key
 from cairn.sql.plan.links import linked
-from cairn.sql.plan.locality import (
-    Local,
-    calls_late,
-    covers,
-    is_sharded,
-    remote_ok,
-    source_locality,
-)
+from cairn.sql.plan.locality import Local, covers, is_sharded, remote_ok, source_locality
 from cairn.sql.plan.merging import aggregates_in, can_merge, merged_aggregate, substitute_block
 from cairn.sql.plans import Fragment, PointRead, ReadPlan, ScatterRead, Step
 from cairn.sql.render.render import Renderer

@@ -11,6 +11,7 @@ from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.model.types.values import ColumnType, from_physical, physical_reader
 from cairn.sql.bind.dml import BoundChange, BoundInsert
+from cairn.sql.functions.late import calls_late
 from cairn.sql.ir import (
     BUCKET_AT,
     Call,
@@ -38,7 +39,7 @@ from cairn.sql.plan.buckets import (
 )
 from cairn.sql.plan.closed import evaluator
 from cairn.sql.plan.links import linked_change
-from cairn.sql.plan.locality import calls_late, remote_ok, source_locality
+from cairn.sql.plan.locality import remote_ok, source_locality
 from cairn.sql.plan.read import Gather, Numbers, check_operable, plan_read
 from cairn.sql.plans import (
     Change,

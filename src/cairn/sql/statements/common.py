@@ -17,12 +17,11 @@ from cairn.model.log.ops import (
 )
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table
-from cairn.sql.plans import DdlPlan
+from cairn.sql.plans import DdlPlan, Right
 from cairn.sql.statements.cursor import Cursor
 
 MAX_TABLES, MAX_INDEXES = 65000, 128
 MAX_COLUMNS = 1600  # as in PostgreSQL
-Right = tuple[str, str, int, str]
 Build = Callable[[Catalog, int, int], Ddl | None]
 
 

@@ -14,8 +14,8 @@ from cairn.model.errors import (
 )
 from cairn.model.tables.catalog import ALL_OBJECTS, Catalog, Routine, View
 from cairn.model.types.values import ColumnType
-from cairn.sql.plans import OutColumn, RoutinePlan
-from cairn.sql.statements.common import Right, Tail, read_tail
+from cairn.sql.plans import OutColumn, Right, RoutinePlan
+from cairn.sql.statements.common import Tail, read_tail
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.dependents import check_unused
 from cairn.sql.statements.table import read_type

@@ -234,11 +234,11 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
         _hide_key(name, definition, identities[0].start if identities else 1, tail)
     columns, key, sharding = _check_table(name, definition, catalog, tail)
     if any(column.default is not None for column in columns):
+        from cairn.sql.bind.bind import binder_of
         from cairn.sql.bind.defaults import check_default  # brings sqlglot along
-        from cairn.sql.bind.scope import Binder
 
         for column in columns:
-            check_default(Binder(catalog, (), {}), column)
+            check_default(binder_of(catalog), column)
     checks: tuple[Check, ...] = ()
     if definition.checks:
         from cairn.sql.plan.checks import checks_of  # brings sqlglot along

@@ -16,8 +16,8 @@ from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.blocks.asking import Statement
 from cairn.node.statements.context import Context
 from cairn.sql import plans
-from cairn.sql.api import Prepared
 from cairn.sql.plan.places import NotYet, known
+from cairn.sql.plans import Prepared
 from cairn.storage.files.pieces import Row
 
 Params = Sequence[Any]

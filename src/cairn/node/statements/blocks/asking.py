@@ -25,8 +25,8 @@ from cairn.node.statements.asker.reading import Params, Reads
 from cairn.node.statements.blocks.block_owner import BlockOwner
 from cairn.node.statements.context import LATE, Context
 from cairn.sql import plans
-from cairn.sql.api import Prepared
 from cairn.sql.plan.places import Place, places
+from cairn.sql.plans import Prepared
 from cairn.storage.files.pieces import Row
 
 BLOCK_S = 30.0

@@ -46,7 +46,8 @@ from cairn.node.statements.context import ASKED
 from cairn.node.statements.ending import Ticket, to_its_end
 from cairn.node.statements.owner.execution import Execution
 from cairn.sql import plans
-from cairn.sql.api import Prepared, prepare
+from cairn.sql.api import prepare
+from cairn.sql.plans import Prepared
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.files.pieces import Row
 from cairn.storage.merging import Merger

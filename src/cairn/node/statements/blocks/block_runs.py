@@ -21,7 +21,7 @@ from cairn.model.types.values import from_physical
 from cairn.node.statements.asker.reading import PLAIN_MERGE
 from cairn.node.statements.context import ASKED
 from cairn.sql import plans
-from cairn.sql.api import Prepared
+from cairn.sql.plans import Prepared
 from cairn.sql.render.constraints import row_query, translate
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.files.pieces import Row

@@ -36,8 +36,8 @@ from cairn.model.tables.catalog import (
     User,
 )
 from cairn.replication.graph import check_graph
-from cairn.sql.api import Prepared, prepare
-from cairn.sql.plans import AclPlan, AlterSystemPlan
+from cairn.sql.api import prepare
+from cairn.sql.plans import AclPlan, AlterSystemPlan, Prepared
 
 _QUEUE = system.PICO_GOVERNOR_QUEUE
 MakeVerifier = Callable[[str], str]

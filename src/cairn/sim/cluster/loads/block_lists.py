@@ -25,7 +25,8 @@ from cairn.sim.cluster.loads.load import Load
 from cairn.sim.cluster.loads.registers import EQUAL_S, table_at, wait_settled
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.serial import Append, Read, Txn, why_not_serial
-from cairn.sql.api import Prepared, prepare
+from cairn.sql.api import prepare
+from cairn.sql.plans import Prepared
 
 PATIENCE_S = 8.0  # of a client
 KEYS = 3  # of one bucket
