@@ -13,6 +13,7 @@ from cairn.model.members.topology import BucketRange, BucketState, Grade, Positi
 from cairn.model.tables import system_tables as system
 from cairn.moves import steps
 from cairn.moves.decide import MovesView
+from cairn.moves.outlook import Outlook
 from cairn.moves.shares import Wanted
 from cairn.moves.steps import Step
 from cairn.topology.changes import advanced
@@ -113,7 +114,7 @@ def view(cluster: Cluster, *reports: MoveReport, **fields: Any) -> MovesView:
     return msgspec.structs.replace(
         MovesView(
             cluster=cluster,
-            sharded_tiers=frozenset({"default"}),
+            outlook=Outlook(cluster, frozenset({"default"})),
             reports={(report.move, side(report)): report for report in reports},
             frozen_s={},
             resting_s={},

@@ -31,6 +31,7 @@ from cairn.model.tables import system_tables as system
 from cairn.moves import delta as deltas
 from cairn.moves import ranges, steps
 from cairn.moves.decide import decide
+from cairn.moves.outlook import Outlook
 from cairn.moves.steps import Step
 from cairn.node.rows.data_plane import fence_of
 from cairn.raft.cas import Accepted, CasLog, LogRecord, Standing
@@ -136,7 +137,9 @@ def decided(log: tuple[int, ...], heard: tuple[Any, ...], is_late: bool) -> tupl
             )
         )
     late = {1: 9.0} if is_late else {}
-    found = decide(view(cluster, *told, frozen_s=late, sharded_tiers=frozenset(), now=""))
+    found = decide(
+        view(cluster, *told, frozen_s=late, outlook=Outlook(cluster, frozenset()), now="")
+    )
     return tuple((entry(step.ops), step.ranges) for step in found.steps[:1])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import NoReturn
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from cairn.model.members.moves import MoveReport, Phase
 from cairn.model.members.topology import ReplicasetState
 from cairn.moves import ranges, shares, steps
 from cairn.moves.decide import Decisions, MovesView, decide
+from cairn.moves.outlook import Outlook
 from tests.moves.maps import (
     applied,
     begun,
@@ -330,6 +332,24 @@ def test_old_moves_are_forgotten_and_the_newest_are_kept() -> None:
     assert [op.key for op in step.ops] == [(n,) for n in range(1, 101)]  # type: ignore[union-attr]
 
 
+def test_while_a_range_is_frozen_nobody_looks_at_all_buckets() -> None:
+    """Statements wait for it: what the leader does meanwhile must not depend on their number."""
+
+    class Blind(Outlook):
+        def plan(self) -> NoReturn:
+            raise AssertionError("all buckets were read")
+
+        held = plan  # type: ignore[assignment]
+
+    cluster = frozen(begun(cluster_of(count=60), 1, 5))
+    blind = Blind(cluster, frozenset({"default"}))
+    waiting = decide(view(cluster, outlook=blind))
+    assert (waiting.steps, waiting.plan) == ([], None)
+    [step] = decide(view(cluster, final_report(cluster), outlook=blind)).steps
+    assert step.say == "buckets 1–5 of default from s to t: handed over"
+
+
 def test_the_view_of_a_leader_without_tables_begins_nothing() -> None:
-    found: MovesView = view(cluster_of(), sharded_tiers=frozenset())
-    assert decide(found) == Decisions([], [])
+    cluster = cluster_of()
+    found: MovesView = view(cluster, outlook=Outlook(cluster, frozenset()))
+    assert decide(found) == Decisions([], [], plan=[])

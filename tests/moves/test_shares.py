@@ -91,3 +91,21 @@ def test_random_weights_are_reached_with_the_fewest_buckets(seed: int) -> None:
         assert max(move.end - move.start + 1 for move in moves) <= shares.PIECE
     else:
         assert all(shares.is_near(end_state.get(name, 0), share[name]) for name in names)
+
+
+def test_a_piece_costs_the_same_however_many_ranges_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The leader plans between two heartbeats, and a map may have a range for each bucket."""
+    looked = 0
+    touches = shares._Resting._touches
+
+    def counted(resting: shares._Resting, at: int) -> bool:
+        nonlocal looked
+        looked += 1
+        return touches(resting, at)
+
+    monkeypatch.setattr(shares._Resting, "_touches", counted)
+    rows = [row(at, at, "ab"[at % 2]) for at in range(1, COUNT + 1)]
+    moves = shares.plan(rows, {"a": 1.0, "b": 1.0, "c": 1.0})
+    assert (len(moves), looked < 4 * COUNT) == (COUNT // 3, True), looked

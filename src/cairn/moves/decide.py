@@ -14,9 +14,10 @@ from cairn.model.log.ops import Delete
 from cairn.model.log.ranges import one_key
 from cairn.model.members.cluster import Cluster
 from cairn.model.members.moves import Move, MoveReport, Phase
-from cairn.model.members.topology import Grade, Replicaset, ReplicasetState
+from cairn.model.members.topology import Grade, ReplicasetState
 from cairn.model.tables.system_tables import CAIRN_MOVE
 from cairn.moves import shares, steps
+from cairn.moves.outlook import Outlook, weights
 from cairn.moves.steps import Step
 
 FREEZE_MAX_S = 0.5  # a freeze that takes longer is ended; the source serves again
@@ -28,7 +29,7 @@ class MovesView(msgspec.Struct, frozen=True):
     """Taken on the leader at one position."""
 
     cluster: Cluster
-    sharded_tiers: frozenset[str]
+    outlook: Outlook
     reports: dict[tuple[int, str], MoveReport]  # by move and replicaset, not older than a moment
     frozen_s: dict[int, float]  # how long this leader has seen each freeze
     resting_s: dict[int, float]  # how long ago the last freeze of a move was ended, as seen here
@@ -43,10 +44,13 @@ class Decisions(msgspec.Struct):
     steps: list[Step]
     waits: list[str]  # what is not going on, and why
     of_moves: dict[int, str] = {}  # the same for each move that waits
-    plan: list[tuple[str, shares.Wanted]] = []  # what is still to be begun, by tier
+    plan: list[tuple[str, shares.Wanted]] | None = None  # to be begun; None: it was not looked at
 
 
 def decide(view: MovesView) -> Decisions:
+    """Moves under way come first, and while a range is frozen nothing is begun: statements wait
+    for it, and to look at all buckets takes a while where there are many.
+    """
     found = Decisions([], [])
     for move in sorted(view.cluster.moves.values(), key=lambda each: each.id):
         if move.is_open:
@@ -57,7 +61,10 @@ def decide(view: MovesView) -> Decisions:
             for why in waits:
                 found.of_moves[move.id] = why
                 found.waits.append(f"buckets {move}: {why}")
-    found.plan += _plan(view)
+    is_frozen = any(move.phase is Phase.FROZEN for move in view.cluster.moves.values())
+    if found.steps or is_frozen:
+        return found
+    found.plan = view.outlook.plan()
     found.steps += _begin(view, found.plan, found.waits)
     found.steps += _forget(view)
     return found
@@ -147,12 +154,11 @@ def _frozen(view: MovesView, move: Move) -> Step | None:
 def _no_longer_wanted(view: MovesView, move: Move) -> str:
     """A plan changed under it: the target has its share without it, or must not get anything."""
     cluster = view.cluster
-    rows = cluster.tier_buckets(move.tier)
     target = cluster.replicasets.get(move.target)
     if target is None or target.state is not ReplicasetState.READY:
         return f"{move.target} is leaving"
     share = shares.shares(weights(cluster, move.tier), cluster.tiers[move.tier].bucket_count)
-    have = shares.held(rows)
+    have = view.outlook.held(move.tier)
     without = have.get(move.target, 0) - move.buckets
     gives = have.get(move.source, 0) + move.buckets
     if without >= share.get(move.target, 0) and gives <= share.get(move.source, 0):
@@ -161,33 +167,6 @@ def _no_longer_wanted(view: MovesView, move: Move) -> str:
 
 
 # --- new ones -------------------------------------------------------------------------------------
-
-
-def weights(cluster: Cluster, tier: str) -> dict[str, float]:
-    """What each replicaset shall have in proportion. Who is not ready or leaves gets nothing.
-
-    A weight that nobody set is 1 as long as the replicaset is there: one that is down keeps its
-    buckets, its rows come back with it.
-    """
-    return {each.name: _weight(each) for each in cluster.replicasets.values() if each.tier == tier}
-
-
-def _weight(replicaset: Replicaset) -> float:
-    if replicaset.state is not ReplicasetState.READY:
-        return 0.0
-    return 1.0 if replicaset.weight_origin == "auto" else replicaset.weight
-
-
-def wanted(cluster: Cluster, tier: str) -> list[shares.Wanted]:
-    """Every move that is still to be begun, were there no limits."""
-    return shares.plan(cluster.tier_buckets(tier), weights(cluster, tier))
-
-
-def _plan(view: MovesView) -> Iterator[tuple[str, shares.Wanted]]:
-    cluster = view.cluster
-    for tier in sorted(view.sharded_tiers):
-        if tier in cluster.tiers and cluster.tier_buckets(tier):
-            yield from ((tier, each) for each in wanted(cluster, tier))
 
 
 def _begin(
@@ -199,8 +178,12 @@ def _begin(
         if move.phase in (Phase.COPYING, Phase.FROZEN, Phase.ABORTING):
             for name in (move.source, move.target):
                 busy[name] = busy.get(name, 0) + 1
+    looked_at: set[tuple[str, str, str]] = set()
     for tier, each in plan:
         pair = (each.source, each.target)
+        if (tier, *pair) in looked_at:
+            continue  # whatever keeps one of them keeps all
+        looked_at.add((tier, *pair))
         if view.is_paused:
             waits.append(f"tier {tier}: buckets have to move, and moving is paused")
             return

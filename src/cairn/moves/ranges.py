@@ -1,7 +1,8 @@
 """Ranges of buckets that split and merge: they never overlap and always cover the whole tier.
 
-The functions are given all rows of one tier and return all rows of it, so that the invariant can
-be checked in one place, before anything is proposed.
+The functions are given neighbouring rows of one tier and return what takes their place: the same
+buckets, each once. That is checked in one place, before anything is proposed, and costs the same
+however many rows the tier has.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ class BrokenCover(AssertionError):
     """A plan of ours would leave a bucket without a row, or with two."""
 
 
-def check_cover(found: Sequence[BucketRange], count: int) -> None:
-    """Buckets 1…count, each in exactly one row."""
-    expected = 1
+def check_cover(found: Sequence[BucketRange], count: int, first: int = 1) -> None:
+    """Buckets first…count, each in exactly one row."""
+    expected = first
     for each in sorted(found, key=lambda row: row.start):
         if each.start != expected or each.end < each.start:
             raise BrokenCover(f"bucket {expected} is not where a range begins: {each}")

@@ -7,6 +7,7 @@ small changes of weight do not make buckets travel back and forth.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
 
 import msgspec
 
@@ -78,56 +79,84 @@ def plan(
         return []
     givers = sorted((name for name in names if over[name] > 0), key=lambda n: (-over[n], n))
     takers = sorted((name for name in names if over[name] < 0), key=lambda n: (over[n], n))
-    resting = {
-        name: [
-            row
-            for row in rows
-            if row.current_replicaset == name
-            and row.state is BucketState.ACTIVE
-            and row.move_id is None
-        ]
-        for name in givers
-    }
+    owned: dict[str, list[BucketRange]] = {name: [] for name in names}
+    for row in rows:
+        owned[row.current_replicaset].append(row)
+    resting = {name: _Resting(owned[name]) for name in givers}
     found: list[Wanted] = []
     for taker in takers:
-        edges = _edges(rows, taker)
+        after = {row.end + 1 for row in owned[taker]}
+        before = {row.start - 1 for row in owned[taker]}
         for giver in givers:
-            while over[taker] < 0 and over[giver] > 0 and resting[giver]:
+            given = resting[giver]
+            if over[taker] >= 0 or over[giver] <= 0 or not given:
+                continue
+            given.look_for(after, before)
+            while over[taker] < 0 and over[giver] > 0 and given:
                 size = min(-over[taker], over[giver], piece or PIECE)
-                start, end = _taken(resting[giver], size, edges)
+                start, end = given.take(size)
                 found.append(Wanted(start, end, giver, taker))
                 over[giver] -= end - start + 1
                 over[taker] += end - start + 1
     return found
 
 
-def _edges(rows: Sequence[BucketRange], owner: str) -> tuple[set[int], set[int]]:
-    """Where ranges of `owner` end and begin: a piece that touches one merges with it later."""
-    mine = [row for row in rows if row.current_replicaset == owner]
-    return {row.end + 1 for row in mine}, {row.start - 1 for row in mine}
+class _Resting:
+    """What a giver has that does not move. Pieces that touch what the taker has go first: they
+    merge with it later. Else the last ones go.
 
+    A map may have as many ranges as buckets: a piece costs the same however many there are.
+    """
 
-def _taken(
-    resting: list[BucketRange], size: int, edges: tuple[set[int], set[int]]
-) -> tuple[int, int]:
-    """Take up to `size` neighbouring buckets out of what a giver has; `resting` shrinks."""
-    after, before = edges
-    at = next(
-        (n for n, row in enumerate(resting) if row.start in after or row.end in before),
-        len(resting) - 1,
-    )
-    row = resting[at]
-    size = min(size, row.end - row.start + 1)
-    if row.start in after:
-        start, end = row.start, row.start + size - 1
-        left = (end + 1, row.end)
-        after.discard(row.start)
-        after.add(end + 1)
-    else:
-        start, end = row.end - size + 1, row.end
-        left = (row.start, start - 1)
-    if left[0] <= left[1]:
-        resting[at] = msgspec.structs.replace(row, start=left[0], end=left[1])
-    else:
-        del resting[at]
-    return start, end
+    def __init__(self, rows: list[BucketRange]) -> None:
+        still = [row for row in rows if row.state is BucketState.ACTIVE and row.move_id is None]
+        self._rows = {at: (row.start, row.end) for at, row in enumerate(still)}
+        self._at = {row.start: at for at, row in enumerate(still)}
+        self._last = len(still) - 1
+        self._touching: list[int] = []  # a heap of places
+        self._after: set[int] = set()
+        self._before: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._rows)
+
+    def look_for(self, after: set[int], before: set[int]) -> None:
+        """`after`: buckets just behind a range of the taker; `before`: just in front of one."""
+        self._after, self._before = after, before
+        self._touching = [at for at in self._rows if self._touches(at)]  # sorted, so a heap
+
+    def _touches(self, at: int) -> bool:
+        start, end = self._rows[at]
+        return start in self._after or end in self._before
+
+    def take(self, size: int) -> tuple[int, int]:
+        at = self._next()
+        first, last = self._rows[at]
+        size = min(size, last - first + 1)
+        del self._at[first]
+        if first in self._after:
+            start, end = first, first + size - 1
+            left = (end + 1, last)
+            self._after.discard(first)
+            self._after.add(end + 1)
+        else:
+            start, end = last - size + 1, last
+            left = (first, start - 1)
+        if left[0] <= left[1]:
+            self._rows[at] = left  # in its place: they stay sorted
+            self._at[left[0]] = at
+        else:
+            del self._rows[at]
+        for each in (at, self._at.get(end + 1, at)):
+            if each in self._rows and self._touches(each):
+                heappush(self._touching, each)
+        return start, end
+
+    def _next(self) -> int:
+        while self._touching:
+            at = heappop(self._touching)
+            if at in self._rows and self._touches(at):
+                return at
+        while self._last not in self._rows:
+            self._last -= 1
+        return self._last

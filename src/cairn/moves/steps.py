@@ -41,7 +41,7 @@ class Step(msgspec.Struct, frozen=True):
 
 def start(cluster: Cluster, tier: str, wanted: Wanted, reason: str, now: str) -> Step:
     """active → copying; the row is split so that the move has one of its own."""
-    present = cluster.tier_buckets(tier)
+    present = cluster.buckets_near(tier, wanted.start, wanted.end)
     old = ranges.of(present, wanted.start, wanted.end)
     if old is None or old.state is not BucketState.ACTIVE or old.move_id is not None:
         raise ranges.BrokenCover(f"{wanted} is not part of one range at rest")
@@ -70,7 +70,7 @@ def start(cluster: Cluster, tier: str, wanted: Wanted, reason: str, now: str) ->
     )
     return Step(
         (
-            *_buckets(cluster, tier, lambda found: ranges.replaced(found, piece)),
+            *_buckets(cluster, piece, ranges.replaced),
             _put(move),
             _property(LAST_ID, number),
         ),
@@ -188,7 +188,7 @@ def aborted(cluster: Cluster, move: Move, now: str) -> Step:
 
 def is_orphan(cluster: Cluster, move: Move) -> bool:
     """Whether its buckets were given to somebody else, because a replicaset was lost by force."""
-    found = ranges.of(cluster.tier_buckets(move.tier), move.start, move.end)
+    found = _found(cluster, move)
     return found is None or found.move_id != move.id
 
 
@@ -203,31 +203,37 @@ def forgotten(move: Move, now: str) -> Step:
 
 
 def _buckets(
-    cluster: Cluster, tier: str, change: Callable[[list[BucketRange]], list[BucketRange]]
+    cluster: Cluster,
+    piece: BucketRange,
+    change: Callable[[list[BucketRange], BucketRange], list[BucketRange]],
 ) -> tuple[Dml, ...]:
     """The only place that changes rows of `_pico_bucket` for a move: it checks the cover."""
-    before = cluster.tier_buckets(tier)
-    after = change(before)
-    ranges.check_cover(after, cluster.tiers[tier].bucket_count)
+    before = cluster.buckets_near(piece.tier, piece.start, piece.end)
+    after = change(before, piece)
+    ranges.check_cover(after, before[-1].end, before[0].start)
     return ranges.difference(before, after)
 
 
 def _with_row(cluster: Cluster, move: Move, **changes: object) -> tuple[Dml, ...]:
-    row = _row(cluster, move)
-    piece = msgspec.structs.replace(row, **changes)
-    return _buckets(cluster, move.tier, lambda found: ranges.replaced(found, piece))
+    piece = msgspec.structs.replace(_row(cluster, move), **changes)
+    return _buckets(cluster, piece, ranges.replaced)
 
 
 def _at_rest(cluster: Cluster, move: Move, piece: BucketRange) -> tuple[Dml, ...]:
     _row(cluster, move)
-    return _buckets(cluster, move.tier, lambda found: ranges.merged(ranges.replaced(found, piece)))
+    return _buckets(cluster, piece, lambda *found: ranges.merged(ranges.replaced(*found)))
 
 
 def _row(cluster: Cluster, move: Move) -> BucketRange:
-    found = ranges.of(cluster.tier_buckets(move.tier), move.start, move.end)
+    found = _found(cluster, move)
     if found is None or found.move_id != move.id:
         raise ranges.BrokenCover(f"move {move.id} has no row of its own")
     return found
+
+
+def _found(cluster: Cluster, move: Move) -> BucketRange | None:
+    near = cluster.buckets_near(move.tier, move.start, move.end)
+    return ranges.of(near, move.start, move.end)
 
 
 def _put(move: Move) -> Dml:
@@ -252,7 +258,7 @@ def _own(move: Move) -> tuple[KeyRange, ...]:
 
 def _neighbours(cluster: Cluster, move: Move) -> KeyRange:
     """The rows that a merge may take in: of it and a start that splits one of them, one loses."""
-    found = cluster.tier_buckets(move.tier)
+    found = cluster.buckets_near(move.tier, move.start, move.end)
     before = [row.start for row in found if row.end == move.start - 1]
     after = [row.end for row in found if row.start == move.end + 1]
     low, high = min([move.start, *before]), max([move.end, *after])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from typing import Any
 
 import msgspec
@@ -94,12 +94,22 @@ class Cluster(msgspec.Struct, frozen=True):
     def tier_buckets(self, tier: str) -> list[BucketRange]:
         return [bucket for bucket in self.buckets if bucket.tier == tier]
 
+    def buckets_near(self, tier: str, start: int, end: int) -> list[BucketRange]:
+        """The ranges that hold these buckets, and one neighbour on each side."""
+        low = bisect_right(self.buckets, (tier, start - 1), key=_bucket_key)
+        high = bisect_right(self.buckets, (tier, end + 1), key=_bucket_key)
+        return [row for row in self.buckets[max(low - 1, 0) : high] if row.tier == tier]
+
     def bucket_row(self, key: BucketKey) -> BucketRange | None:
         """The range that begins there."""
-        at = bisect_left(self.buckets, key, key=lambda row: (row.tier, row.start))
+        at = bisect_left(self.buckets, key, key=_bucket_key)
         found = self.buckets[at] if at < len(self.buckets) else None
         return found if found is not None and (found.tier, found.start) == key else None
 
     def owned(self, replicaset: str) -> list[BucketRange]:
         """Ranges that the replicaset serves at this position."""
         return [bucket for bucket in self.buckets if bucket.owner == replicaset]
+
+
+def _bucket_key(row: BucketRange) -> BucketKey:
+    return row.tier, row.start

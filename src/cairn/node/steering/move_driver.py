@@ -15,10 +15,12 @@ from collections import deque
 from cairn.model.errors import CairnError, CasRetry, NotLeader
 from cairn.model.log import ops
 from cairn.model.log.ranges import Predicate
+from cairn.model.members.cluster import Cluster
 from cairn.model.members.moves import MoveReport, MoveSeen, Phase
 from cairn.model.rpc import Empty
 from cairn.moves import seen
 from cairn.moves.decide import MovesView, decide
+from cairn.moves.outlook import Outlook
 from cairn.moves.ranges import BrokenCover
 from cairn.moves.shares import Wanted
 from cairn.moves.steps import PAUSED
@@ -57,6 +59,7 @@ class MoveDriver:
         self.waits: tuple[str, ...] = ()  # what is not going on, for people
         self._of_moves: dict[int, str] = {}
         self._plan: list[tuple[str, Wanted]] = []
+        self._outlook: Outlook | None = None
         self._last: dict[int, MoveReport] = {}  # the last word of each target, for people
 
     def wake(self) -> None:
@@ -132,7 +135,9 @@ class MoveDriver:
             log.error("no move is made: %s", problem)
             await self._pause(PAUSE_S)
             return False
-        self.waits, self._of_moves, self._plan = tuple(found.waits), found.of_moves, found.plan
+        self._of_moves = found.of_moves
+        if found.plan is not None:
+            self.waits, self._plan = tuple(found.waits), found.plan
         for step in found.steps[:1]:  # the others are decided anew, from what this one leaves
             predicate = Predicate(view.cluster.position.index, self._runner.term, step.ranges)
             try:
@@ -161,7 +166,7 @@ class MoveDriver:
         self._frozen = {key: self._frozen.get(key, now) for key in frozen}
         return MovesView(
             cluster=cluster,
-            sharded_tiers=self._state.sharded_tiers(),
+            outlook=self._outlook_on(cluster),
             reports=self.reports(),
             frozen_s={key[0]: now - since for key, since in self._frozen.items()},
             resting_s={number: now - since for number, since in self._thawed.items()},
@@ -173,6 +178,12 @@ class MoveDriver:
             at_once=int(self._state.setting("rebalance_concurrency", 1)) or 1,
             now=timestamp(self._runtime),
         )
+
+    def _outlook_on(self, cluster: Cluster) -> Outlook:
+        tiers = self._state.sharded_tiers()
+        if self._outlook is None or not self._outlook.fits(cluster, tiers):
+            self._outlook = Outlook(cluster, tiers)
+        return self._outlook
 
     async def _pause(self, seconds: float) -> None:
         await signalled(self._wake, seconds)

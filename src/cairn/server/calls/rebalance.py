@@ -14,7 +14,7 @@ from cairn.model.members.topology import Replicaset
 from cairn.model.rpc import Empty, StatusResponse
 from cairn.model.tables import rows
 from cairn.model.tables.system_tables import PICO_PROPERTY, PICO_REPLICASET
-from cairn.moves import decide, shares
+from cairn.moves import outlook, shares
 from cairn.moves.steps import PAUSED
 from cairn.node.consensus.changing import propose_row
 from cairn.node.instance import Instance
@@ -52,7 +52,7 @@ async def status(instance: Instance) -> dict[str, Any]:
     moves = chief.moves if chief is not None else instance.move_driver.seen()
     tiers = []
     for tier in sorted(cluster.tiers):
-        weights = decide.weights(cluster, tier)
+        weights = outlook.weights(cluster, tier)
         share = shares.shares(weights, cluster.tiers[tier].bucket_count)
         have = shares.held(cluster.tier_buckets(tier))
         tiers.append(
@@ -70,7 +70,7 @@ async def status(instance: Instance) -> dict[str, Any]:
                 ],
                 "wanted": [
                     msgspec.to_builtins(each)
-                    for each in decide.wanted(cluster, tier)
+                    for each in outlook.Outlook(cluster, frozenset({tier})).wanted(tier)
                     if tier in instance.state.sharded_tiers()
                 ],
             }
@@ -117,7 +117,7 @@ async def _put_weight(instance: Instance, name: str, weight: float) -> None:
 
 def _check_somebody_takes(instance: Instance, found: Replicaset, weight: float) -> None:
     """All weights of a tier at zero would leave nobody to give its buckets to."""
-    others = decide.weights(instance.state.cluster, found.tier)
+    others = outlook.weights(instance.state.cluster, found.tier)
     others.pop(found.name, None)
     if weight == 0 and not any(others.values()):
         raise InvalidParameter(
