@@ -7,16 +7,10 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from cairn.model.errors import (
-    CairnError,
-    LimitExceeded,
     NotInPrerequisiteState,
     StatementInvalidated,
-    Unreachable,
 )
-from cairn.model.rpc import ReadResponse, WriteResponse
 from cairn.model.tables.catalog import Catalog
-from cairn.model.unexpected import owned
-from cairn.node.statements.asker.reading import MOVING
 from cairn.node.statements.executor import Outcome
 from cairn.pgwire.server.extended import Portal, Statement
 from cairn.pgwire.server.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
@@ -31,11 +25,6 @@ if TYPE_CHECKING:
 
 PLAN_BYTES, PLAN_PER_BYTE = 2_000, 3  # that a prepared statement keeps, about
 AT_ONCE_ROWS = 500  # that are encoded in one turn of the loop
-
-#: Of an answer that does not fit one message: it is asked for in pieces.
-_TOO_LONG = LimitExceeded.sqlstate
-#: A read may be asked again in any case.
-_ANYWHERE = (*MOVING, Unreachable)
 
 
 class Extended:
@@ -139,43 +128,17 @@ class Extended:
         if outcome is not None:
             self._finish_execute(portal, outcome, request.max_rows)
             return None
-        if self._start(portal, cached, request.max_rows):
+        if self._session.run_by_callback(
+            cached,
+            portal.values,
+            lambda outcome: self._finish_execute(portal, outcome, request.max_rows),
+            lambda: self._execute(portal, request.max_rows),
+        ):
             return None
         plan = cached.prepared.plan
         if isinstance(plan, plans.CopyPlan):
             return copy_rows(self._session, plan)
         return self._execute(portal, request.max_rows)
-
-    def _start(self, portal: Portal[Cached], cached: Cached, max_rows: int) -> bool:
-        """A row written here, or a row one hop away: no task, the answer comes by a callback."""
-        session, prepared = self._session, cached.prepared
-        is_read = type(prepared.plan) is plans.PointRead
-
-        def done(result: ReadResponse | WriteResponse | CairnError) -> None:
-            if not session.is_back():
-                return
-            is_long = is_read and isinstance(result, CairnError) and result.sqlstate == _TOO_LONG
-            if is_long or isinstance(result, _ANYWHERE if is_read else MOVING):  # it did not happen
-                session.begin(self._execute(portal, max_rows))
-                return
-            try:
-                if isinstance(result, CairnError):
-                    session.fail(result)
-                elif isinstance(result, WriteResponse):
-                    session.block.wrote()
-                    self._pg.command_complete(prepared.complete(result.row_count))
-                    session.running.finished(result.row_count)
-                else:
-                    count = len(result.rows)
-                    outcome = Outcome(result.rows, count, prepared.complete(count))
-                    context = session.parameters.context
-                    session.block.noted(cached, portal.values, context, outcome)
-                    self._finish_execute(portal, outcome, max_rows)
-            except Exception as problem:
-                session.fail(owned(problem, "the answer of another instance"))
-            session.pump()
-
-        return session.start(cached, portal.values, done)
 
     async def _execute(self, portal: Portal[Cached], max_rows: int) -> None:
         formats = None if max_rows else portal.shape.result_formats

@@ -16,12 +16,17 @@ from cairn.model.errors import (
     AccessDenied,
     CairnError,
     Expelled,
+    LimitExceeded,
     QueryCanceled,
+    Unreachable,
 )
+from cairn.model.rpc import ReadResponse, WriteResponse
 from cairn.model.tables.catalog import ADMIN_ID
 from cairn.model.unexpected import owned
 from cairn.node.statements.asker.hops import HERE, Hop
+from cairn.node.statements.asker.reading import MOVING
 from cairn.node.statements.context import ASKED
+from cairn.node.statements.executor import Outcome
 from cairn.node.watching.client import Doing
 from cairn.pgwire.server.extended import StatementBook
 from cairn.pgwire.server.requests import Request
@@ -55,6 +60,10 @@ COPY_AHEAD = 8 * 1024 * 1024  # bytes of a COPY kept in memory before the client
 LINGER_S = 0.2
 HIGH_WATER = 8 * 1024 * 1024  # unsent bytes past which we stop reading from a client
 
+#: Of an answer that does not fit one message: it is asked for in pieces.
+_TOO_LONG = LimitExceeded.sqlstate
+#: A read may be asked again in any case.
+_ANYWHERE = (*MOVING, Unreachable)
 #: Between two statements, by what ReadyForQuery tells.
 _RESTING = {"I": "idle", "T": "idle in transaction", "E": "idle in transaction (aborted)"}
 
@@ -336,6 +345,48 @@ class Session(asyncio.Protocol):
         if type(cached.prepared.plan) is plans.PointRead:
             self._hop = hop  # a write is never ended half-way
         return True
+
+    def run_by_callback(
+        self,
+        cached: Cached,
+        values: Sequence[Any],
+        tell: Callable[[Outcome], None],
+        again: Callable[[], Coroutine[Any, Any, None]],
+    ) -> bool:
+        """A row written here, or a row one hop away, whose outcome is told by `tell`.
+
+        What certainly did not happen, or is too long for it, goes the long way: `again`.
+        """
+        is_read = type(cached.prepared.plan) is plans.PointRead
+
+        def done(result: ReadResponse | WriteResponse | CairnError) -> None:
+            if not self.is_back():
+                return
+            is_long = is_read and isinstance(result, CairnError) and result.sqlstate == _TOO_LONG
+            if is_long or isinstance(result, _ANYWHERE if is_read else MOVING):
+                self.begin(again())
+                return
+            try:
+                if isinstance(result, CairnError):
+                    self.fail(result)
+                else:
+                    tell(self._outcome(cached, values, result))
+            except Exception as problem:
+                self.fail(owned(problem, "the answer of another instance"))
+            self.pump()
+
+        return self.start(cached, values, done)
+
+    def _outcome(
+        self, cached: Cached, values: Sequence[Any], result: ReadResponse | WriteResponse
+    ) -> Outcome:
+        if isinstance(result, WriteResponse):
+            self.block.wrote()
+            return Outcome(None, result.row_count, cached.prepared.complete(result.row_count))
+        count = len(result.rows)
+        outcome = Outcome(result.rows, count, cached.prepared.complete(count))
+        self.block.noted(cached, values, self.parameters.context, outcome)
+        return outcome
 
     def is_back(self) -> bool:
         """An answer has come; False: nobody waits for it any more."""

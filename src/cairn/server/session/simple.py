@@ -42,8 +42,14 @@ class Simple:
         session.running.check(cached, text)
         outcome = self._try_at_once(cached, values)
         if outcome is not None:
-            self._send_simple(cached, outcome)
-            self._end_simple()
+            self._finish(cached, outcome)
+            return None
+        if session.run_by_callback(
+            cached,
+            values,
+            lambda outcome: self._finish(cached, outcome),
+            lambda: self._run_simple(cached, values),
+        ):
             return None
         return self._run_simple(cached, values)
 
@@ -112,6 +118,10 @@ class Simple:
         count = await self._session.sending.send_answer(outcome, cached, shape.encode_row)
         self._pg.command_complete(cached.prepared.complete(count))
         self._session.running.finished(count)
+
+    def _finish(self, cached: Cached, outcome: Outcome) -> None:
+        self._send_simple(cached, outcome)
+        self._end_simple()
 
     def _send_simple(self, cached: Cached, outcome: Outcome) -> None:
         self._tell(cached, outcome)
