@@ -117,3 +117,40 @@ def test_inside_a_block_the_status_is_the_blocks(raw: Raw) -> None:
     answer = whole(raw, bind(b"put", b"1", b"one"), EXECUTE, SYNC)
     assert answer == BOUND + tag(b"INSERT 0 1") + message(b"Z", b"T")
     raw.query("COMMIT")
+
+
+def query(text: str) -> bytes:
+    return message(b"Q", text.encode() + b"\0")
+
+
+@pytest.mark.parametrize("where", ["i1", "i2"], ids=["here", "one hop away"])
+def test_a_text_of_one_row_is_answered_as_ever(raw: Raw, table: Cluster, where: str) -> None:
+    """Such a text needs no task either; what goes wrong ends the text, not the connection."""
+    key, other = (each.decode() for each in keys_of(table, where, 2))
+    column = b"name\0" + pack("!IhIhih", 0, 0, 25, -1, -1, 0)
+    row = message(b"T", pack("!h", 1) + column)
+
+    def found(value: str) -> bytes:
+        return row + message(b"D", pack("!hi", 1, len(value)) + value.encode())
+
+    assert whole(raw, query(f"INSERT INTO once VALUES ({key}, 'a')")) == tag(b"INSERT 0 1") + READY
+    asked = query(f"SELECT name FROM once WHERE id = {key}")
+    assert whole(raw, asked) == found("a") + tag(b"SELECT 1") + READY
+    change = query(f"UPDATE once SET name = name || 'b' WHERE id = {key}")
+    assert whole(raw, change) == tag(b"UPDATE 1") + READY
+    # Two in one packet are answered in turn.
+    assert whole(raw, change, asked) == tag(b"UPDATE 1") + READY
+    assert whole(raw) == found("abb") + tag(b"SELECT 1") + READY
+    refused, ready = raw.send(query(f"INSERT INTO once VALUES ({key}, 'c')")).until(b"Z")
+    assert (fields(refused[1])["C"], message(*ready)) == ("23505", READY)
+    # In a block it is part of the block, and of its end.
+    in_block, failed = message(b"Z", b"T"), message(b"Z", b"E")
+    assert whole(raw, query("BEGIN")) == tag(b"BEGIN") + in_block
+    assert whole(raw, change) == tag(b"UPDATE 1") + in_block
+    assert whole(raw, asked) == found("abbb") + tag(b"SELECT 1") + in_block
+    refused, ready = raw.send(query(f"INSERT INTO once VALUES ({key}, 'c')")).until(b"Z")
+    assert (fields(refused[1])["C"], message(*ready)) == ("23505", failed)
+    assert whole(raw, query("ROLLBACK")) == tag(b"ROLLBACK") + READY
+    assert whole(raw, asked) == found("abb") + tag(b"SELECT 1") + READY
+    gone = query(f"DELETE FROM once WHERE id = {other}")
+    assert whole(raw, gone) == tag(b"DELETE 0") + READY

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import get_args
 
 from cairn.pgwire.server.requests import CopyData, CopyDone, CopyFail, Request
-from cairn.server.session.states import TAKES, State
+from cairn.server.session.states import State
+from cairn.server.session.takes import TAKES
 
 COPY = {CopyData, CopyDone, CopyFail}
 
