@@ -45,6 +45,20 @@ def test_a_replicaset_whose_members_are_all_dead_is_named() -> None:
     )
 
 
+def test_a_replicaset_whose_copies_are_all_damaged_is_named_with_who_could_help() -> None:
+    away = instance("i4", 4, DEAD, replicaset="r2", reason="silent")
+    view = msgspec.structs.replace(
+        pair(instance("i3", 3, replicaset="r2"), away), damaged=frozenset({"i3"})
+    )
+    said = "every copy of r2 that is there is damaged (i3): "
+    served = "; what can be read is served"
+    assert waited_for(view) == (f"{said}start i4, or restore a backup{served}",)
+    alone = msgspec.structs.replace(view, damaged=frozenset({"i3", "i4"}))
+    assert f"(i3, i4): restore a backup{served}" in waited_for(alone)[0]
+    healthy = pair(instance("i3", 3, replicaset="r2"), instance("i4", 4, replicaset="r2"))
+    assert waited_for(healthy) == ()
+
+
 def test_an_expulsion_that_would_lose_rows_waits_and_says_for_whom() -> None:
     view = pair(
         instance("i3", 3, State(Grade.ONLINE, 1), LEAVING, replicaset="r2", reason=EXPEL),

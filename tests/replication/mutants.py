@@ -17,6 +17,8 @@ APPLIER = "replication/applier.py"
 RELAY = "replication/relay.py"
 ROUTING = "replication/routing.py"
 FOLLOWER = "node/rows/follower.py"
+HEALTH = "node/rows/health.py"
+COPIES = "node/rows/copies.py"
 REPLICATION = "node/rows/replication.py"
 PLACE = "node/rows/place.py"
 MESH = "node/rows/mesh.py"
@@ -44,6 +46,7 @@ STORE = "tests/storage/test_raft_store.py::test_"
 SCHEMA = "tests/sim_cluster/test_schema_faults.py::test_"
 PULLS = "tests/sim_cluster/test_pulls.py::test_"
 NAMINGS = "tests/sim_cluster/test_namings.py::test_"
+ROT = "tests/sim_cluster/test_bit_rot.py::test_"
 LINKS = "tests/sim_cluster/test_refused_links.py::test_"
 
 
@@ -534,6 +537,21 @@ MUTANTS = tuple(
             '(OPERATIONS, "SELECT id, rows, at, buckets FROM done_operation"),',
             "",
             UNIT + "row_log.py::test_a_full_copy_is_of_one_moment_and_the_log_goes_on_from_there",
+        ),
+        (
+            *("rot", "a damaged file is given up for a copy of a damaged master", HEALTH),
+            *("return answer.is_whole is True and", "return"),
+            ROT + "a_replica_keeps_the_rows_that_it_can_read_while_its_master_is_damaged_too",
+        ),
+        (
+            *("rot", "a copy of a damaged master is asked for at once", FOLLOWER),
+            *("pause_s = min(2 * pause_s, longest_s)", "pause_s = 0.1"),
+            ROT + "a_copy_of_a_damaged_master_is_asked_for_now_and_then_and_told",
+        ),
+        (
+            *("rot", "a copy that failed stays open", COPIES),
+            *("self._given.pop(request.copy_id, None)", "pass"),
+            ROT + "a_copy_of_a_damaged_master_is_asked_for_now_and_then_and_told",
         ),
         # --- what must not be sent or taken -------------------------------------------------------
         (

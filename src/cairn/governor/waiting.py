@@ -32,6 +32,7 @@ def waits(view: ClusterView, told: list[str]) -> list[str]:
             found += [f"waiting for {why}" for why in waiting_for(view.cluster, tier)]
     for replicaset in view.replicasets():
         found += _without_master(view, replicaset)
+        found += _all_damaged(view, replicaset)
     for instance in view.instances():
         found += _leaving(view, instance)
     said = set(re.findall(r"[\w.-]+", " ".join((*told, *found))))
@@ -63,6 +64,22 @@ def _without_master(view: ClusterView, replicaset: Replicaset) -> list[str]:
         way = f"its rows are gone with those who had them: expel the rest ({rest}) with --force"
     return [
         f"{replicaset.name} has no master, buckets {ranges_in_words(owned)} cannot be used: {way}"
+    ]
+
+
+def _all_damaged(view: ClusterView, replicaset: Replicaset) -> list[str]:
+    """Its master has lost rows, and nobody who is there could take its place."""
+    rows = [view.cluster.instances.get(name) for name in replicaset.members]
+    holders = [row for row in rows if row is not None and is_staying(row)]
+    whole = [row for row in holders if row.name not in view.damaged]
+    if replicaset.current_master_name not in view.damaged or any(map(view.is_steady, whole)):
+        return []
+    away = ", ".join(row.name for row in whole if row.target_state.grade is not Grade.ONLINE)
+    damaged = ", ".join(row.name for row in holders if row.name in view.damaged)
+    way = f"start {away}, or restore a backup" if away else "restore a backup"
+    return [
+        f"every copy of {replicaset.name} that is there is damaged ({damaged}): "
+        f"{way}; what can be read is served"
     ]
 
 
