@@ -327,7 +327,7 @@ MUTANTS = tuple(
         ),
         (
             *("9", "a leader that lost its quorum grants", LEASES),
-            *("await self._runner.read_index(LEASE_S)", "pass"),
+            *("await self._runner.read_index(LEASE_S)", "self._runner.applied_index"),
             SIM + "a_leader_that_nobody_hears_grants_no_lease",
         ),
         (
