@@ -321,6 +321,11 @@ MUTANTS = tuple(
             SIM + "a_read_whose_lease_ends_while_it_runs_is_no_answer",
         ),
         (
+            *("9", "a lease never ends", LEASES),
+            *("self._runtime.boot_clock() < self._until", "self._until > 0"),
+            ANSWERS + "a_reader_at_a_master_that_was_cut_off_is_told_nothing_that_is_over",
+        ),
+        (
             *("9", "a lease outlives its epoch", LEASES),
             *("if replicaset.epoch != request.epoch:", "if False:"),
             SIM + "a_lease_is_bound_to_uuid_incarnation_and_epoch",
