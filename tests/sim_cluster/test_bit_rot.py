@@ -191,6 +191,18 @@ def test_replicas_that_are_equal_are_found_equal_while_rows_are_written() -> Non
     played("async", script)
 
 
+def test_a_world_that_ended_is_kept_by_nobody_who_listens_for_damage() -> None:
+    """A simulator that runs for hours would grow by every instance that crashed."""
+    before = [*checksums.listeners]
+
+    async def script(scene: Triple) -> None:
+        scene.third.crash()
+        assert len(checksums.listeners) > len(before)
+
+    played("async", script)
+    assert checksums.listeners == before
+
+
 def test_who_cannot_write_any_more_shuts_its_doors_and_is_gone() -> None:
     """The others find a new master the sooner it is. A door that does not shut keeps no other."""
 
