@@ -11,8 +11,8 @@ import msgspec
 from cairn.model.errors import CairnError, UniqueViolation
 from cairn.model.rpc import WriteRequest
 from cairn.sim.cluster.loads.load import INSERT, TABLE
+from cairn.sim.cluster.loads.registers import Registers
 from cairn.sim.cluster.node import SimNode
-from cairn.sim.cluster.registers import Registers
 from tests.sim_cluster.scenes import Triple, hold, inside, played
 from tests.sim_cluster.test_data_rules import READ, in_process
 

@@ -22,7 +22,7 @@ from cairn.sim.cluster.checks import Checks, Violation, check_masters
 from cairn.sim.cluster.loop import PROCESS, VirtualLoop
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.wire import Wire
-from cairn.storage import checksums
+from cairn.storage.files import checksums
 
 SAMPLE_S = 0.02
 FOUND_S = 60.0
