@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from cairn.governor.buckets import waiting_for
-from cairn.governor.rules.leaving import may_give_up
+from cairn.governor.rules.leaving import keeps_damaged, may_give_up
 from cairn.governor.view import ClusterView
 from cairn.model.members.holders import is_staying, lost_with, ranges_in_words
 from cairn.model.members.topology import Grade, Instance, Replicaset
@@ -72,8 +72,14 @@ def _all_damaged(view: ClusterView, replicaset: Replicaset) -> list[str]:
     rows = [view.cluster.instances.get(name) for name in replicaset.members]
     holders = [row for row in rows if row is not None and is_staying(row)]
     whole = [row for row in holders if row.name not in view.damaged]
-    if replicaset.current_master_name not in view.damaged or any(map(view.is_steady, whole)):
+    master = replicaset.current_master_name
+    if master not in view.damaged:
         return []
+    if any(map(view.is_steady, whole)):
+        return [
+            f"{master} stays master of {replicaset.name} although it is damaged: nobody else gets "
+            f"all of its rows; cairn expel {master} --force goes on with what the others have"
+        ] * keeps_damaged(view, replicaset)
     away = ", ".join(row.name for row in whole if row.target_state.grade is not Grade.ONLINE)
     damaged = ", ".join(row.name for row in holders if row.name in view.damaged)
     way = f"start {away}, or restore a backup" if away else "restore a backup"
