@@ -126,6 +126,8 @@ class Storm:
             told.append((kind, name))
             self.done[kind] += 1
             mending.append(self.blows.strike(kind, name))
+            if kind == "all at once":
+                break  # nobody is left for another blow
         least_s = NAMED_S if any(kind == LEFT for kind, _ in told) else 0.3
         time.sleep(chance.uniform(least_s, least_s + self._longest_s))
         self.cluster.proxy.heal()
