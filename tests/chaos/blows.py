@@ -12,20 +12,22 @@ from pathlib import Path
 
 import psycopg
 
+from tests.chaos.registers import Gate
 from tests.cluster.harness import Node
 from tests.cluster.proxy import ProxiedCluster
 
 Mend = Callable[[], object]
 #: Each against one instance, the master or the leader; the last ones against nobody in particular.
-OF_ONE = ("kill", "pause", "isolate", "cut from one", "not heard", "slow link", "stop")
+LEFT = "left to readers"  # a master that nobody writes to is cut off, and read from
+OF_ONE = ("kill", "pause", "isolate", LEFT, "cut from one", "not heard", "slow link", "stop")
 OF_ALL = ("schema", "switch", "forgotten log", "all at once")
 FULL_DISK = "full disk"
 BALLAST = "ballast"
 
 
 class Blows:
-    def __init__(self, cluster: ProxiedCluster, chance: random.Random) -> None:
-        self._cluster, self._chance = cluster, chance
+    def __init__(self, cluster: ProxiedCluster, chance: random.Random, gate: Gate) -> None:
+        self._cluster, self._chance, self._gate = cluster, chance, gate
         self._changes = 0
 
     def strike(self, kind: str, name: str) -> Mend:
@@ -43,6 +45,9 @@ class Blows:
                 return node.start
             case "isolate":
                 proxy.isolate(name)
+            case "left to readers":
+                self._gate.leave_to_readers(name, lambda: proxy.isolate(name))
+                return self._gate.open
             case "cut from one":
                 proxy.cut_both(name, self._chance.choice(others))
             case "not heard":

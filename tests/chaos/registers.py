@@ -54,6 +54,45 @@ def outcome_of(problem: psycopg.Error | CairnError) -> Outcome:
     return "refused"
 
 
+class Gate:
+    """Where clients may write now. A master that nobody writes to tells nothing but what it has:
+    it is the reader who sees whether it still may."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Condition()
+        self._writing = 0
+        self._is_shut = False
+        self._left = ""  # the instance through which nobody writes
+
+    @contextlib.contextmanager
+    def writing(self, through: str) -> Iterator[bool]:
+        """Whether it may be done; `through` is empty when a driver chooses."""
+        with self._turn:
+            is_left = bool(self._left) and through in ("", self._left)
+            may = not self._is_shut and not is_left
+            self._writing += may
+        try:
+            yield may
+        finally:
+            with self._turn:
+                self._writing -= may
+                self._turn.notify_all()
+
+    def leave_to_readers(self, name: str, cut: Callable[[], object]) -> None:
+        """Cut it off while no write is under way; nobody writes through it from then on."""
+        with self._turn:
+            self._is_shut, self._left = True, name
+            ended = self._turn.wait_for(lambda: not self._writing, 30.0)
+            assert ended, "writes that are under way end"
+        cut()
+        with self._turn:
+            self._is_shut = False
+
+    def open(self) -> None:
+        with self._turn:
+            self._left = ""
+
+
 class Group:
     def __init__(self, number: int) -> None:
         self.number = number
@@ -73,11 +112,13 @@ class Registers:
         cluster: Cluster,
         seed: int,
         revive: Callable[[], None],
+        gate: Gate,
         *,
         clients: int = 6,
         groups: int = 3,
     ) -> None:
         self._cluster, self._revive, self._count = cluster, revive, groups
+        self.gate = gate
         self.groups: list[Group] = []
         self.sealed: dict[int, Content] = {}  # groups of earlier rounds: what they hold
         self.outcomes: Counter[str] = Counter()
@@ -222,10 +263,11 @@ class Client(threading.Thread):
         with node.connect(prepare_threshold=prepare) as connection:
             connection.execute(f"SET statement_timeout = {_PATIENCE_MS}")
             for group in self._statements():
-                if self._chance.random() < self._reads:
-                    self._read(lambda g=group: self._rows_by_psycopg(connection, g), group)  # type: ignore[misc]
-                else:
-                    self._write(lambda *what: self._run_by_psycopg(connection, *what), group)
+                with self._load.gate.writing(node.name) as may_write:
+                    if not may_write or self._chance.random() < self._reads:
+                        self._read(lambda g=group: self._rows_by_psycopg(connection, g), group)  # type: ignore[misc]
+                    else:
+                        self._write(lambda *what: self._run_by_psycopg(connection, *what), group)
                 if connection.closed:
                     return
 
@@ -294,11 +336,12 @@ class Client(threading.Thread):
         settings = parse_dsn(f"postgresql://admin:{PASSWORD}@{hosts}/cairn")
         with contextlib.closing(SyncPool(settings).open()) as pool:
             for group in self._statements():
-                if self._chance.random() < self._reads:
-                    text = "SELECT grp, place, text FROM reg WHERE grp = $1"
-                    self._read(lambda t=text, g=group: pool.fetch(t, g.number), group)  # type: ignore[misc]
-                else:
-                    self._write(lambda *what: self._run_by_driver(pool, *what), group)
+                with self._load.gate.writing("") as may_write:
+                    if not may_write or self._chance.random() < self._reads:
+                        text = "SELECT grp, place, text FROM reg WHERE grp = $1"
+                        self._read(lambda t=text, g=group: pool.fetch(t, g.number), group)  # type: ignore[misc]
+                    else:
+                        self._write(lambda *what: self._run_by_driver(pool, *what), group)
 
     def _run_by_driver(
         self, pool: SyncPool, kind: str, group: int, places: tuple[int, ...], tag: str

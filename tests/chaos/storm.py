@@ -12,13 +12,14 @@ from pathlib import Path
 
 import psycopg
 
-from tests.chaos.blows import FULL_DISK, OF_ALL, OF_ONE, Blows, SmallDisks
-from tests.chaos.registers import CREATE, Registers
+from tests.chaos.blows import FULL_DISK, LEFT, OF_ALL, OF_ONE, Blows, SmallDisks
+from tests.chaos.registers import CREATE, Gate, Registers
 from tests.cluster.harness import Cluster, Node, eventually
 from tests.cluster.proxy import ProxiedCluster
 
 FRESH = "CREATE TABLE t (a INT PRIMARY KEY, b TEXT) DISTRIBUTED BY (a)"
 ALL = "SELECT a, b FROM t OPTION (read_preference = any, sql_motion_row_max = 0)"
+NAMED_S = 3.0  # another master is there and has written, after one was cut off
 ONLINE_S = 90.0  # after a blow; a machine may be busy
 
 
@@ -43,6 +44,7 @@ class Storm:
         self.writers: list[FreshKeys] = []
         self.registers: Registers | None = None
         self._disks = SmallDisks()
+        gate = Gate()
         self._kinds = (*OF_ONE, *OF_ALL, *((FULL_DISK,) if full_disks else ()))
         config = directory / "tiers.yaml"
         config.write_text(
@@ -50,7 +52,7 @@ class Storm:
             f"      replication_mode: {mode}\n"
         )
         self.cluster = ProxiedCluster(directory, "test", "--config", str(config))
-        self.blows = Blows(self.cluster, self.chance)
+        self.blows = Blows(self.cluster, self.chance, gate)
         try:
             if full_disks:
                 for name in self.names:
@@ -65,8 +67,10 @@ class Storm:
         except BaseException:
             self.close()
             raise
-        self.registers = Registers(self.cluster, seed, self.revive)
-        self.writers = [FreshKeys(self.cluster, number, seed + number) for number in range(1, 4)]
+        self.registers = Registers(self.cluster, seed, self.revive, gate)
+        self.writers = [
+            FreshKeys(self.cluster, number, seed + number, gate) for number in range(1, 4)
+        ]
 
     def close(self) -> None:
         for writer in self.writers:
@@ -112,16 +116,20 @@ class Storm:
         told, mending = [], []
         for at in range(count):
             kind = self._next(kinds or self._kinds)
-            if at and kind in ("all at once", "stop"):
+            if at and kind in ("all at once", "stop", LEFT):
                 kind = "pause"
             master = self.a_master() if not at else ""
-            name = master if master and chance.random() < 0.7 else chance.choice(self.names)
+            is_hit = kind == LEFT or chance.random() < 0.7
+            name = master if master and is_hit else chance.choice(self.names)
             if any(name == before for _, before in told):
                 continue
             told.append((kind, name))
             self.done[kind] += 1
             mending.append(self.blows.strike(kind, name))
-        time.sleep(chance.uniform(0.3, self._longest_s))
+            if kind == "all at once":
+                break  # nobody is left for another blow
+        least_s = NAMED_S if any(kind == LEFT for kind, _ in told) else 0.3
+        time.sleep(chance.uniform(least_s, least_s + self._longest_s))
         self.cluster.proxy.heal()
         for mend in mending:
             mend()
@@ -231,8 +239,9 @@ class Storm:
 class FreshKeys(threading.Thread):
     """Unique keys, each sent once, through instances chosen at random: who is lost has a name."""
 
-    def __init__(self, cluster: Cluster, number: int, seed: int) -> None:
+    def __init__(self, cluster: Cluster, number: int, seed: int, gate: Gate) -> None:
         super().__init__(daemon=True)
+        self._gate = gate
         self._cluster, self._chance = cluster, random.Random(seed)
         self._key = number * 10_000_000
         self.sent: set[int] = set()
@@ -247,7 +256,10 @@ class FreshKeys(threading.Thread):
                 with node.connect() as connection:
                     connection.execute("SET statement_timeout = 3000")
                     for _ in range(self._chance.randint(1, 200)):
-                        self._write(connection)
+                        with self._gate.writing(node.name) as may_write:
+                            if not may_write:
+                                break
+                            self._write(connection)
             except (psycopg.Error, OSError):
                 time.sleep(0.02)
 

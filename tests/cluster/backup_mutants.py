@@ -8,6 +8,8 @@ from __future__ import annotations
 HELD, TAKER, CUT = "node/rows/backups.py", "node/steering/backup_taker.py", "replication/cut.py"
 ROWS, PAGES = "cli/copies/rows.py", "storage/files/page_copy.py"
 REAL = "tests/cluster/test_backup.py::test_"
+PARTS = "tests/node/test_backup_parts.py::test_"
+COPY = "tests/storage/test_page_copy.py::test_"
 VALUE = "tests/replication/test_cut.py::test_"
 
 #: (rule, name, file, old, new, test)
@@ -15,7 +17,7 @@ OF_BACKUPS: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
         *("moment", "backup: masters go on before all have stopped", HELD),
         *("return copy.gate.wait(HOLD_S)", "return True"),
-        REAL + "a_backup_under_load_is_one_moment_of_all_replicasets",
+        PARTS + "a_master_that_is_held_writes_nothing_until_it_is_let_go",
     ),
     (
         *("moment", "backup: buckets may move meanwhile", CUT),
@@ -40,7 +42,7 @@ OF_BACKUPS: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
         *("copy", "backup: pages of the write-ahead log get no checksum", PAGES),
         *('target.execute("CREATE TABLE first (page); DROP TABLE first")', "pass"),
-        REAL + "a_backup_under_load_is_one_moment_of_all_replicasets",
+        COPY + "pages_that_are_in_the_write_ahead_log_only_get_checksums",
     ),
     (
         *("time", "backup: numbers of the backup before are given again", ROWS),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cairn.governor.actions import (
+    Action,
     ChangeVoters,
     HandOverLeadership,
     Idle,
@@ -21,9 +22,15 @@ from cairn.governor.actions import (
 )
 from cairn.governor.buckets import shares
 from cairn.governor.plan import plan
-from cairn.governor.rules.leaving import put_replicaset, spare_damaged_master
+from cairn.governor.rules.leaving import (
+    put_replicaset,
+    replace_master,
+    spare_damaged_master,
+    switch_master,
+)
 from cairn.governor.rules.voters import wanted_voters
 from cairn.governor.view import ClusterView
+from cairn.model.members.holders import EXPEL, EXPEL_BY_FORCE
 from cairn.model.members.topology import Grade, State, Tier
 from tests.governor.builders import World, instance, replicaset, view_of
 
@@ -114,7 +121,9 @@ def test_a_damaged_master_hands_over_to_a_replica_that_is_not_damaged() -> None:
     assert list(spare_damaged_master(nobody)) == []
 
 
-def damaged_master(mode: str, wished: str, named: str = "i1", *, tried: bool = True) -> ClusterView:
+def damaged_master(
+    mode: str, wished: str, named: str = "i1", *, tried: bool = True, also: str = ""
+) -> ClusterView:
     view = view_of(
         instance("i9", 1, replicaset="r9"),
         *(instance(name, number) for number, name in enumerate(("i1", "i2", "i3"), 2)),
@@ -125,7 +134,7 @@ def damaged_master(mode: str, wished: str, named: str = "i1", *, tried: bool = T
     return msgspec.structs.replace(
         view,
         cluster=msgspec.structs.replace(view.cluster, tiers=tiers),
-        damaged=frozenset({"i1"}),
+        damaged=frozenset({"i1", also}),
         waiting=frozenset({("transfer replication leader", "r1")} if tried else ()),
     )
 
@@ -147,6 +156,53 @@ def test_a_damaged_master_is_not_named_again_where_a_majority_is_whole() -> None
     naming = plan(damaged_master("sync", "i2", named=""))
     assert isinstance(naming, SealAndName)
     assert (naming.members, naming.needed) == (("i2", "i3"), 2)
+
+
+def test_a_damaged_master_stays_where_only_a_minority_is_whole() -> None:
+    """Whoever has most would be named again and again: the damaged ones."""
+    action = plan(damaged_master("sync", "i2", also="i3"))
+    assert isinstance(action, Propose)
+    assert action.ops == (put_replicaset(replicaset("r1", "i1", ("i1", "i2", "i3"))),)
+    assert list(spare_damaged_master(damaged_master("sync", "i1", also="i3"))) == []
+    assert list(spare_damaged_master(damaged_master("sync", "i1", also="i3", tried=False))) != []
+
+
+def leaves(view: ClusterView, reason: str) -> ClusterView:
+    """Its master i1 is to be expelled."""
+    leaving = instance("i1", 2, ONLINE, EXPELLED, reason=reason)
+    instances = {**view.cluster.instances, "i1": leaving}
+    cluster = msgspec.structs.replace(view.cluster, instances=instances)
+    return msgspec.structs.replace(view, cluster=cluster)
+
+
+def switched(view: ClusterView) -> Action:
+    """What comes of an announced change; handing over has failed a moment ago."""
+    return next(each for each in switch_master(view) if (each.step, "r1") not in view.waiting)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_damaged_master_that_cannot_hand_over_leaves_only_by_force(mode: str) -> None:
+    """Asked to leave, it was wished away and called back without end."""
+    asked = leaves(damaged_master(mode, "i1", also="i3"), EXPEL)
+    assert list(replace_master(asked)) == []
+    forced = leaves(damaged_master(mode, "i1", also="i3"), EXPEL_BY_FORCE)
+    [wish] = replace_master(forced)
+    assert isinstance(wish, Propose) and "i2 shall replace i1" in wish.say
+    deposing = switched(leaves(damaged_master(mode, "i2", also="i3"), EXPEL_BY_FORCE))
+    assert isinstance(deposing, Propose) and deposing.step == "depose master"
+    naming = switched(leaves(damaged_master(mode, "i2", named="", also="i3"), EXPEL_BY_FORCE))
+    assert isinstance(naming, SealAndName)
+    assert naming.members == ("i2", "i3")
+
+
+def test_a_damaged_master_that_was_silent_is_deposed_as_any_other() -> None:
+    view = damaged_master("async", "i2")
+    silent = instance("i1", 2, ONLINE, OFFLINE, reason="silent")
+    cluster = msgspec.structs.replace(
+        view.cluster, instances={**view.cluster.instances, "i1": silent}
+    )
+    action = switched(msgspec.structs.replace(view, cluster=cluster))
+    assert isinstance(action, Propose) and action.step == "depose master"
 
 
 def test_a_demoted_master_that_answers_is_asked_for_its_last_row() -> None:

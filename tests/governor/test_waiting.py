@@ -45,6 +45,33 @@ def test_a_replicaset_whose_members_are_all_dead_is_named() -> None:
     )
 
 
+def test_a_replicaset_whose_copies_are_all_damaged_is_named_with_who_could_help() -> None:
+    away = instance("i4", 4, DEAD, replicaset="r2", reason="silent")
+    view = msgspec.structs.replace(
+        pair(instance("i3", 3, replicaset="r2"), away), damaged=frozenset({"i3"})
+    )
+    said = "every copy of r2 that is there is damaged (i3): "
+    served = "; what can be read is served"
+    assert waited_for(view) == (f"{said}start i4, or restore a backup{served}",)
+    alone = msgspec.structs.replace(view, damaged=frozenset({"i3", "i4"}))
+    assert f"(i3, i4): restore a backup{served}" in waited_for(alone)[0]
+    healthy = pair(instance("i3", 3, replicaset="r2"), instance("i4", 4, replicaset="r2"))
+    assert waited_for(healthy) == ()
+
+
+def test_a_damaged_master_of_which_nobody_gets_all_rows_is_named_with_the_way_out() -> None:
+    two = instance("i3", 3, replicaset="r2"), instance("i4", 4, replicaset="r2")
+    view = msgspec.structs.replace(
+        pair(*two),
+        damaged=frozenset({"i3"}),
+        waiting=frozenset({("transfer replication leader", "r2")}),
+    )
+    assert waited_for(view)[-1] == (
+        "i3 stays master of r2 although it is damaged: nobody else gets all of its rows; "
+        "cairn expel i3 --force goes on with what the others have"
+    )
+
+
 def test_an_expulsion_that_would_lose_rows_waits_and_says_for_whom() -> None:
     view = pair(
         instance("i3", 3, State(Grade.ONLINE, 1), LEAVING, replicaset="r2", reason=EXPEL),

@@ -1,15 +1,21 @@
-"""Parts of a backup that wait for their turn, while another one is fetched for a long time."""
+"""A moment of a backup at one master; and its parts that wait while another one is fetched."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
-from cairn.model.backups import ALIVE, Piece, PieceRequest
+from cairn.model.backups import ALIVE, CopyRequest, HoldRequest, Piece, PieceRequest
 from cairn.model.members.cluster import Cluster
-from cairn.node.rows.backups import IDLE_S
+from cairn.node.rows.backups import IDLE_S, Backups
 from cairn.node.steering.backup_taker import BackupTaker, Moment
+from cairn.node.waiting import until
+from cairn.storage.data_db.data_store import DataStore
+from tests.replication.builders import Site
 
 
 class Links:
@@ -47,3 +53,40 @@ def test_those_who_wait_are_told_that_they_are_still_wanted() -> None:
         return links.asked
 
     assert asyncio.run(story()) == [(1, 0), (2, ALIVE), (3, ALIVE), (1, 100), (1, 200)]
+
+
+class Writer:
+    """One thread for all jobs, as the writer of rows has it."""
+
+    def __init__(self, store: DataStore) -> None:
+        self.store = store
+        self.thread = ThreadPoolExecutor(1)
+
+    async def run(self, work: Callable[[], Any], *, alone: bool = False) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self.thread, work)
+
+
+def test_a_master_that_is_held_writes_nothing_until_it_is_let_go(tmp_path: Path) -> None:
+    site = Site(tmp_path, "A")
+    site.master(1)
+    site.create()
+    site.store.newest = site.store.fence
+    writer, order = Writer(site.store), list[str]()
+
+    async def story() -> None:
+        state = cast(Any, SimpleNamespace(setting=lambda _, unless: unless))
+        backups = Backups("A", state, cast(Any, writer), lambda: 1 << 40)
+        held = await backups.hold(HoldRequest("copy", "r1", None))
+        assert held.stamp == {"A": (1, 1)}
+        write = asyncio.ensure_future(writer.run(lambda: order.append("written")))
+        await until(lambda: bool(order), 0.2)
+        order.append("let go")
+        assert (await backups.release(CopyRequest("copy"))).was_held
+        await write
+        await until(lambda: backups._copies["copy"].is_ready, 10.0)
+        backups.close()
+
+    asyncio.run(story())
+    writer.thread.shutdown()
+    assert order == ["let go", "written"]
+    site.close()

@@ -17,6 +17,8 @@ APPLIER = "replication/applier.py"
 RELAY = "replication/relay.py"
 ROUTING = "replication/routing.py"
 FOLLOWER = "node/rows/follower.py"
+HEALTH = "node/rows/health.py"
+COPIES = "node/rows/copies.py"
 REPLICATION = "node/rows/replication.py"
 PLACE = "node/rows/place.py"
 MESH = "node/rows/mesh.py"
@@ -44,6 +46,7 @@ STORE = "tests/storage/test_raft_store.py::test_"
 SCHEMA = "tests/sim_cluster/test_schema_faults.py::test_"
 PULLS = "tests/sim_cluster/test_pulls.py::test_"
 NAMINGS = "tests/sim_cluster/test_namings.py::test_"
+ROT = "tests/sim_cluster/test_bit_rot.py::test_"
 LINKS = "tests/sim_cluster/test_refused_links.py::test_"
 
 
@@ -319,13 +322,18 @@ MUTANTS = tuple(
             SIM + "a_read_whose_lease_ends_while_it_runs_is_no_answer",
         ),
         (
+            *("9", "a lease never ends", LEASES),
+            *("self._runtime.boot_clock() < self._until", "self._until > 0"),
+            ANSWERS + "a_reader_at_a_master_that_was_cut_off_is_told_nothing_that_is_over",
+        ),
+        (
             *("9", "a lease outlives its epoch", LEASES),
             *("if replicaset.epoch != request.epoch:", "if False:"),
             SIM + "a_lease_is_bound_to_uuid_incarnation_and_epoch",
         ),
         (
             *("9", "a leader that lost its quorum grants", LEASES),
-            *("await self._runner.read_index(LEASE_S)", "pass"),
+            *("await self._runner.read_index(LEASE_S)", "self._runner.applied_index"),
             SIM + "a_leader_that_nobody_hears_grants_no_lease",
         ),
         (
@@ -535,6 +543,21 @@ MUTANTS = tuple(
             '(OPERATIONS, "SELECT id, rows, at, buckets FROM done_operation"),',
             "",
             UNIT + "row_log.py::test_a_full_copy_is_of_one_moment_and_the_log_goes_on_from_there",
+        ),
+        (
+            *("rot", "a damaged file is given up for a copy of a damaged master", HEALTH),
+            *("return answer.is_whole is True and", "return"),
+            ROT + "a_replica_keeps_the_rows_that_it_can_read_while_its_master_is_damaged_too",
+        ),
+        (
+            *("rot", "a copy of a damaged master is asked for at once", FOLLOWER),
+            *("pause_s = min(2 * pause_s, longest_s)", "pause_s = 0.1"),
+            ROT + "a_copy_of_a_damaged_master_is_asked_for_now_and_then_and_told",
+        ),
+        (
+            *("rot", "a copy that failed stays open", COPIES),
+            *("self._given.pop(request.copy_id, None)", "pass"),
+            ROT + "a_copy_of_a_damaged_master_is_asked_for_now_and_then_and_told",
         ),
         # --- what must not be sent or taken -------------------------------------------------------
         (

@@ -15,3 +15,4 @@ from .mutants import MUTANTS, Mutant
 def test_its_place_is_there_exactly_once(mutant: Mutant) -> None:
     text = (Path(cairn.__file__).parent / mutant.file).read_text()
     assert text.count(mutant.old) == 1
+    compile(text.replace(mutant.old, mutant.new), mutant.file, "exec")

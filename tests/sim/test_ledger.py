@@ -33,6 +33,13 @@ def test_every_run_begins_after_the_last_seed_of_its_kind(tmp_path: Path) -> Non
     assert len(first + second) == len(set(first + second))
 
 
+def test_a_kind_that_an_earlier_run_did_not_come_to_is_next(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    Ledger(path).add(Batch("a", 1, 9, 60.0, 0.0))
+    first = [kind for kind, _ in ran(path, ("a", "b", "c"), 0.4)]
+    assert set(first) == {"b", "c"}
+
+
 def test_failures_and_hours_are_added_up(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     ledger = Ledger(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 from cairn.model.errors import CairnError
@@ -110,6 +111,67 @@ def test_a_master_with_a_row_that_nobody_else_has_is_outvoted() -> None:
     played("async", script)
 
 
+async def started_again(scene: Triple, *nodes: SimNode) -> None:
+    """Each ends once, as somebody who takes its rows anew does, and its supervisor starts it."""
+    for node in nodes:
+        await scene.world.until(lambda n=node: not n.is_running, f"{node} to end", 60.0)  # type: ignore[misc]
+        assert node.exit_code == AGAIN
+        node.start()
+    await scene.world.settled(60.0)
+    await scene.world.until(lambda: why_unequal(scene.world) is None, "equal replicas", 30.0)
+
+
+def governor_says(scene: Triple, *words: str) -> bool:
+    told = " | ".join(inside(scene.leader).governor.status.blocked_by)
+    return all(word in told for word in words)
+
+
+def test_a_replica_keeps_the_rows_that_it_can_read_while_its_master_is_damaged_too() -> None:
+    """Each may have what the other has lost: nobody gives up its file for a copy of such a one."""
+
+    async def script(scene: Triple) -> None:
+        await filled(scene)
+        scene.third.crash()
+        rots(scene.master)
+        rots(scene.leader)
+        checksums.noticed()
+        said = ("copy of default_1 that is there is damaged (a, b): start c", "is damaged too")
+        await scene.world.until(lambda: governor_says(scene, *said), "the governor to say so", 60.0)
+        await asyncio.sleep(60.0)
+        assert [node.lives for node in (scene.master, scene.leader) if node.is_running] == [1, 1]
+        scene.third.start()
+        third = [scene.third]
+        await scene.world.until(lambda: scene.load.masters() == third, "a whole master", 60.0)
+        await started_again(scene, scene.master, scene.leader)
+        await scene.calm()
+
+    played("sync", script)
+
+
+def test_a_copy_of_a_damaged_master_is_asked_for_now_and_then_and_told() -> None:
+    async def script(scene: Triple) -> None:
+        await filled(scene)
+        scene.third.crash()
+        rots(scene.leader)
+        checksums.noticed()
+        await scene.world.until(lambda: not scene.leader.is_running, "it to end", 60.0)
+        rots(scene.master)
+        copies = inside(scene.master).replication.copies
+        scene.leader.start()
+        await scene.world.until(lambda: scene.leader.is_leader, "a leader", 30.0)
+        said = ("b stopped following a", "damaged", "start c")
+        await scene.world.until(lambda: governor_says(scene, *said), "the governor to say so", 60.0)
+        await asyncio.sleep(60.0)
+        assert 3 < copies._next_id < 12
+        assert not copies._given, "reads of copies that failed were left open"
+        scene.third.start()
+        assert await scene.renamed(90.0) is scene.third
+        await started_again(scene, scene.master)
+        await scene.calm()
+
+    played("sync", script)
+
+
 def test_replicas_that_are_equal_are_found_equal_while_rows_are_written() -> None:
     async def script(scene: Triple) -> None:
         await filled(scene)
@@ -128,6 +190,18 @@ def test_replicas_that_are_equal_are_found_equal_while_rows_are_written() -> Non
         await scene.calm()
 
     played("async", script)
+
+
+def test_a_world_that_ended_is_kept_by_nobody_who_listens_for_damage() -> None:
+    """A simulator that runs for hours would grow by every instance that crashed."""
+    before = [*checksums.listeners]
+
+    async def script(scene: Triple) -> None:
+        scene.third.crash()
+        assert len(checksums.listeners) > len(before)
+
+    played("async", script)
+    assert checksums.listeners == before
 
 
 def test_who_cannot_write_any_more_shuts_its_doors_and_is_gone() -> None:

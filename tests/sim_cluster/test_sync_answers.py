@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from cairn.model.errors import CairnError, UniqueViolation
 from cairn.model.rpc import WriteRequest
 from cairn.sim.cluster.loads.load import INSERT, TABLE
+from cairn.sim.cluster.loads.registers import Registers
 from cairn.sim.cluster.node import SimNode
 from tests.sim_cluster.scenes import Triple, hold, inside, played
 from tests.sim_cluster.test_data_rules import READ, in_process
@@ -129,5 +131,25 @@ def test_streams_are_told_only_what_a_majority_has() -> None:
             go_on()
         assert await write == 1
         assert master.replication.acks.tellable(now) == now
+
+    played("sync", script)
+
+
+def test_a_reader_at_a_master_that_was_cut_off_is_told_nothing_that_is_over() -> None:
+    """Nobody writes through it, so no write that waits for a majority holds its reads up."""
+
+    async def script(scene: Triple) -> None:
+        registers = Registers(scene.load, random.Random(1), groups=1)
+        [group], master = registers.groups, scene.master
+        assert await registers._write(master, group, "1.1") == "done"
+        assert await registers.read(master, group)
+        scene.cut(master, scene.leader)
+        scene.cut(master, scene.third)
+        heir = await scene.renamed()
+        while await registers._write(heir, group, "2.1") != "done":
+            await asyncio.sleep(0.1)
+        assert not await registers.read(master, group)
+        registers.judge()
+        await scene.calm()
 
     played("sync", script)

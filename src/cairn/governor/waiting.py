@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from cairn.governor.buckets import waiting_for
-from cairn.governor.rules.leaving import may_give_up
+from cairn.governor.rules.leaving import keeps_damaged, may_give_up
 from cairn.governor.view import ClusterView
 from cairn.model.members.holders import is_staying, lost_with, ranges_in_words
 from cairn.model.members.topology import Grade, Instance, Replicaset
@@ -32,6 +32,7 @@ def waits(view: ClusterView, told: list[str]) -> list[str]:
             found += [f"waiting for {why}" for why in waiting_for(view.cluster, tier)]
     for replicaset in view.replicasets():
         found += _without_master(view, replicaset)
+        found += _all_damaged(view, replicaset)
     for instance in view.instances():
         found += _leaving(view, instance)
     said = set(re.findall(r"[\w.-]+", " ".join((*told, *found))))
@@ -63,6 +64,28 @@ def _without_master(view: ClusterView, replicaset: Replicaset) -> list[str]:
         way = f"its rows are gone with those who had them: expel the rest ({rest}) with --force"
     return [
         f"{replicaset.name} has no master, buckets {ranges_in_words(owned)} cannot be used: {way}"
+    ]
+
+
+def _all_damaged(view: ClusterView, replicaset: Replicaset) -> list[str]:
+    """Its master has lost rows, and nobody who is there could take its place."""
+    rows = [view.cluster.instances.get(name) for name in replicaset.members]
+    holders = [row for row in rows if row is not None and is_staying(row)]
+    whole = [row for row in holders if row.name not in view.damaged]
+    master = replicaset.current_master_name
+    if master not in view.damaged:
+        return []
+    if any(map(view.is_steady, whole)):
+        return [
+            f"{master} stays master of {replicaset.name} although it is damaged: nobody else gets "
+            f"all of its rows; cairn expel {master} --force goes on with what the others have"
+        ] * keeps_damaged(view, replicaset)
+    away = ", ".join(row.name for row in whole if row.target_state.grade is not Grade.ONLINE)
+    damaged = ", ".join(row.name for row in holders if row.name in view.damaged)
+    way = f"start {away}, or restore a backup" if away else "restore a backup"
+    return [
+        f"every copy of {replicaset.name} that is there is damaged ({damaged}): "
+        f"{way}; what can be read is served"
     ]
 
 

@@ -52,6 +52,9 @@ class Ledger:
         last = max((each.last for each in self.batches if each.kind == kind), default=0)
         return max(last + 1, at_least)
 
+    def seconds_of(self, kind: str) -> float:
+        return sum(each.seconds for each in self.batches if each.kind == kind)
+
     def add(self, batch: Batch) -> None:
         self.batches.append(batch)
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,12 +89,11 @@ def continue_ledger(
     first: int = 1,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Fresh seeds of all kinds in turn until the time is over; how many of them failed."""
-    end, failed, turn = clock() + 60 * minutes, 0, 0
+    """Fresh seeds until the time is over, always of the kind that had the least of it so far."""
+    end, failed = clock() + 60 * minutes, 0
     share = min(BATCH_S, 60 * minutes / len(kinds))
     while clock() < end:
-        kind = kinds[turn % len(kinds)]
-        turn += 1
+        kind = min(kinds, key=ledger.seconds_of)
         batch = _run_batch(ledger.next_seed(kind, first), kind, share, run, clock)
         failed += len(batch.failures)
         ledger.add(batch)

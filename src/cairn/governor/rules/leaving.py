@@ -99,6 +99,8 @@ def replace_master(view: ClusterView) -> Iterator[Action]:
             continue
         if master is not None and _never_started(master):
             continue  # joined a moment ago and has not come up yet
+        if keeps_damaged(view, replicaset):
+            continue
         for heir in _heirs(view, replicaset, replicaset.target_master_name)[:1]:
             yield _wish(replicaset, heir, f"{replicaset.target_master_name} as master")
 
@@ -109,8 +111,8 @@ def spare_damaged_master(view: ClusterView) -> Iterator[Action]:
         master = replicaset.current_master_name
         if master not in view.damaged or replicaset.target_master_name != master:
             continue
-        if (_TRANSFER, replicaset.name) in view.waiting and not _is_sync(view, replicaset):
-            continue  # a moment ago nobody else could get all of its rows
+        if keeps_damaged(view, replicaset):
+            continue
         heirs = [each for each in _heirs(view, replicaset, master) if each.name not in view.damaged]
         for heir in heirs[:1]:
             yield _wish(replicaset, heir, f"{master}: it has damaged rows")
@@ -154,12 +156,28 @@ def switch_master(view: ClusterView) -> Iterator[Action]:
                 old=old.name,
                 heir=heir.name,
             )
-        if replicaset.current_master_name in view.damaged and not _is_sync(view, replicaset):
+        if keeps_damaged(view, replicaset):
             yield _stay(replicaset)
         elif replicaset.current_master_name:
             yield _depose(replicaset)
         else:
             yield from _seal(view, replicaset)
+
+
+def keeps_damaged(view: ClusterView, replicaset: Replicaset) -> bool:
+    """Whether its damaged master goes on: a moment ago nobody else could get all of its rows.
+
+    Unless they have all that was acknowledged, or a person has given up what only it has.
+    """
+    master = view.cluster.instances.get(replicaset.current_master_name)
+    return (
+        master is not None
+        and master.name in view.damaged
+        and (_TRANSFER, replicaset.name) in view.waiting
+        and _may_promise(view, master)
+        and master.target_state_reason != EXPEL_BY_FORCE
+        and not _whole_majority(view, replicaset)
+    )
 
 
 def _stay(replicaset: Replicaset) -> Propose:
@@ -195,19 +213,14 @@ def _seal(view: ClusterView, replicaset: Replicaset) -> Iterator[SealAndName]:
     staying = [row for row in known if row.target_state.grade is Grade.ONLINE]
     if not staying:
         return
-    # One that is to leave still has its rows, and its promise may be needed for a majority. If it
-    # has the most, it is named, and hands over as a living master does.
-    leaving = [
-        row
-        for row in known
-        if row not in staying and view.may_respond(row) and row.target_state_reason != "silent"
-    ]
-    members = tuple(row.name for row in (*staying, *leaving))
+    # If one that is to leave has the most, it is named, and hands over as a living master does.
+    leaving = [row for row in known if row not in staying and _may_promise(view, row)]
     is_sync = _is_sync(view, replicaset)
     majority = len(replicaset.members) // 2 + 1
-    whole = tuple(name for name in members if name not in view.damaged)
-    if is_sync and len(whole) >= majority:
-        members = whole  # they have all that was acknowledged; a damaged one would be named again
+    if len(staying) >= majority or not is_sync:  # a damaged one could not hand over
+        leaving = [row for row in leaving if row.name not in view.damaged]
+    members = tuple(row.name for row in (*staying, *leaving))
+    members = _whole_majority(view, replicaset) or members  # a damaged one would be named again
     yield SealAndName(
         step="seal and name master",
         subject=replicaset.name,
@@ -215,6 +228,25 @@ def _seal(view: ClusterView, replicaset: Replicaset) -> Iterator[SealAndName]:
         members=members,
         needed=majority if is_sync else len(staying),
     )
+
+
+def _whole_majority(view: ClusterView, replicaset: Replicaset) -> tuple[str, ...]:
+    """Those without damage, if they are enough to have all that was acknowledged in sync mode."""
+    found = (view.cluster.instances.get(name) for name in replicaset.members)
+    whole = tuple(
+        row.name
+        for row in found
+        if row is not None
+        and row.name not in view.damaged
+        and (row.target_state.grade is Grade.ONLINE or _may_promise(view, row))
+    )
+    is_enough = len(whole) > len(replicaset.members) // 2
+    return whole if is_enough and _is_sync(view, replicaset) else ()
+
+
+def _may_promise(view: ClusterView, row: Instance) -> bool:
+    """One that is to leave still has its rows, and its promise may be needed for a majority."""
+    return view.may_respond(row) and row.target_state_reason != "silent"
 
 
 def _is_sync(view: ClusterView, replicaset: Replicaset) -> bool:

@@ -101,7 +101,12 @@ class Copies:
             raise NoMaster("this copy was given up; begin anew")
         source, _ = self._given[request.copy_id]
         self._given[request.copy_id] = (source, now)
-        chunk = await asyncio.to_thread(source.chunk, COPY_BYTES)
+        try:
+            chunk = await asyncio.to_thread(source.chunk, COPY_BYTES)
+        except Exception:
+            self._given.pop(request.copy_id, None)
+            source.close()
+            raise
         if chunk is None:
             del self._given[request.copy_id]
             return CopyPiece(request.copy_id, is_last=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.errors import CairnError, NoMaster, TimedOut
+from cairn.model.errors import CairnError, NoMaster, StorageDamaged, TimedOut
 from cairn.model.log.records import covers
 from cairn.model.rpc import Empty, ReplicatedRequest, VclockRequest, VclockResponse
 from cairn.net.peers import Peers
@@ -43,6 +43,7 @@ PULL_S = 0.5  # how long a relay holds a pull without news: also the heartbeat
 CALL_S = 5.0
 BATCH = 500
 REFUSED_PAUSE_S = 5.0
+DAMAGED_PAUSES_S = (1.0, 60.0)  # the first, and the longest: a copy reads everything once more
 NEVER_S = 1e6  # how stale a replica is that has never had everything
 
 
@@ -66,11 +67,14 @@ class Follower:
         self.links: dict[str, LinkStatus] = {}  # by upstream uuid
         self._epochs = KnownEpochs(reader.epochs_at)
         self._wake = asyncio.Event()
+        self._epoch_begun = asyncio.Event()  # another one for each
 
     def follow(self, *, is_new_epoch: bool) -> None:
         """Entries were applied."""
         if is_new_epoch:
             self._epochs.forget()  # after a cut the same lsn may be another record
+            self._epoch_begun.set()
+            self._epoch_begun = asyncio.Event()
         self._wake.set()
 
     async def run(self) -> None:
@@ -94,10 +98,12 @@ class Follower:
 
     async def _follow(self, name: str, uuid: str) -> None:
         link = self.links.setdefault(uuid, LinkStatus(upstream=name))
+        pause_s, longest_s = DAMAGED_PAUSES_S
         while True:
             try:
                 await self._place.entered.wait()
                 await self._pull(name, uuid, link)
+                pause_s = DAMAGED_PAUSES_S[0]
             except LogTooShort as problem:
                 if self._place.is_master(name):
                     log.warning("%s: %s", name, problem)
@@ -116,6 +122,12 @@ class Follower:
             except (LogRefused, msgspec.DecodeError) as problem:
                 self._stopped(link, uuid, problem)
                 await asyncio.sleep(REFUSED_PAUSE_S)
+            except StorageDamaged as problem:
+                self._stopped(link, uuid, problem)
+                if await signalled(self._epoch_begun, pause_s):
+                    pause_s = DAMAGED_PAUSES_S[0]
+                else:
+                    pause_s = min(2 * pause_s, longest_s)
             except CairnError as problem:
                 link.state, link.problem = "off", str(problem)
                 self._lost(uuid)

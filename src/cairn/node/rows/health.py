@@ -4,7 +4,8 @@ A page that is damaged is noticed by whoever reads it first: a statement, a repl
 the scrub, which reads everything now and then at a low rate and lets replicas compare their rows
 with the master's. Then:
 
-- a replica puts `data.db` aside and takes a full copy of its master;
+- a replica puts `data.db` aside and takes a full copy of its master, once that has read its own
+  file and found it whole: two damaged files may each have what the other has lost;
 - a master that has a healthy replica hands over to it (the governor does it) and is a replica then;
 - a master without one goes on with what it can read and says what a person can do;
 - `raft.db` is not mended here: it holds votes and promises that nobody else knows.
@@ -20,10 +21,10 @@ from pathlib import Path
 
 import msgspec
 
-from cairn.model.errors import CairnError, NoMaster
+from cairn.model.errors import CairnError, NoMaster, UnknownCall
 from cairn.model.members.topology import Grade, Replicaset
 from cairn.model.members.topology import Instance as InstanceRow
-from cairn.model.rpc import DamageReport
+from cairn.model.rpc import DamageReport, Empty
 from cairn.net.peers import Peers
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.place import Place
@@ -40,6 +41,7 @@ LOOK_S = 1.0
 TRIES = 20  # of one piece whose rows change all the time
 AGAIN_S = 0.2
 COMPARE_S = 30.0
+LOOKED_S = 60.0  # how long it counts that all pages were read and found good
 
 
 class CompareRequest(msgspec.Struct, frozen=True):
@@ -53,6 +55,12 @@ class CompareRequest(msgspec.Struct, frozen=True):
 
 class CompareResponse(msgspec.Struct, frozen=True):
     is_same: bool | None  # None: rows changed in between
+
+
+class WholenessResponse(msgspec.Struct, frozen=True):
+    """Of `data.db`; None: it is being read."""
+
+    is_whole: bool | None
 
 
 class Health:
@@ -71,6 +79,8 @@ class Health:
         self.accused: dict[str, str] = {}  # another instance → what its rows are said to be
         self.scrubs = self.compared = self.differences = 0
         self._is_suspected = False  # a replica has other rows than we
+        self._looked_at = float("-inf")  # when all pages had been read
+        self._waits_for = ""  # why a damaged file is kept
         self._is_told = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._alarm = lambda: _wake(loop, self._is_told)
@@ -109,7 +119,9 @@ class Health:
                 "the replicaset, or restore a copy"
             )
         if master is None or master.name == self._name:
-            return "the replicaset gets another master"
+            return "the replicaset gets another master, if somebody has whole rows"
+        if self._waits_for:
+            return self._waits_for
         return f"a full copy of {master.name} is taken"
 
     # --- looking --------------------------------------------------------------------------------
@@ -131,7 +143,7 @@ class Health:
             if is_due:
                 self.scrubs += 1
                 since = loop.time()
-            self._decide()
+            await self._decide()
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -148,6 +160,7 @@ class Health:
                 self._found(path.name, f"the checksum of a page is wrong in {', '.join(bad)}")
             elif path.name in self.damage and "checksum" in self.damage[path.name]:
                 del self.damage[path.name]  # the pages were written anew
+        self._looked_at = asyncio.get_running_loop().time()
 
     async def _bad_trees(self, path: Path) -> list[str]:
         bad: list[str] = []
@@ -257,17 +270,46 @@ class Health:
 
     # --- deciding -------------------------------------------------------------------------------
 
-    def _decide(self) -> None:
+    async def _decide(self) -> None:
         master = self._master()
         self.accused = {
             name: why
             for name, why in self.accused.items()
             if master is not None and name == master.name
         }
+        self._waits_for = ""
         if "data.db" not in self.damage or master is None or master.name == self._name:
             return
-        if master.current_state.grade is Grade.ONLINE:
+        if master.current_state.grade is not Grade.ONLINE:
+            return
+        if await self._is_whole(master):
             self._repair(self.damage["data.db"])
+
+    async def _is_whole(self, master: InstanceRow) -> bool:
+        try:
+            answer = await self._peers.call(
+                master.raft_id, "is_whole", Empty(), WholenessResponse, COMPARE_S
+            )
+        except UnknownCall:  # of a version that does not say
+            return True
+        except CairnError as problem:
+            self._waits_for = f"a full copy of {master.name} is taken when it answers: {problem}"
+            return False
+        if answer.is_whole is False:
+            self._waits_for = (
+                f"{master.name} is damaged too: this file is kept, and a full copy is taken when "
+                "the replicaset has a master that is whole"
+            )
+        return answer.is_whole is True and self._master() is master
+
+    async def handle_is_whole(self, _: Empty) -> WholenessResponse:
+        """Asked by who would give up its file for a copy of ours: all pages are read first."""
+        if "data.db" in self.damage:
+            return WholenessResponse(False)
+        if asyncio.get_running_loop().time() - self._looked_at > LOOKED_S:
+            self._is_told.set()
+            return WholenessResponse(None)
+        return WholenessResponse(True)
 
     def _is_replica(self) -> bool:
         master = self._master()

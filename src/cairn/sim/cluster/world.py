@@ -22,6 +22,7 @@ from cairn.sim.cluster.checks import Checks, Violation, check_masters
 from cairn.sim.cluster.loop import PROCESS, VirtualLoop
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.wire import Wire
+from cairn.storage.files import checksums
 
 SAMPLE_S = 0.02
 FOUND_S = 60.0
@@ -72,11 +73,13 @@ class World:
         bugs = logging.getLogger("cairn.bug")
         bugs.setLevel("ERROR")
         bugs.addHandler(handler_of_bugs := _Bugs(self.loop))
+        before = [*checksums.listeners]
         try:
             self.loop.run_until_complete(self._guarded(scenario))
         finally:
             logger.removeHandler(handler)
             bugs.removeHandler(handler_of_bugs)
+            checksums.listeners[:] = before  # processes that crashed took none of theirs away
             self.close()
 
     async def _guarded(self, scenario: Callable[[], Awaitable[None]]) -> None:
