@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn.model.errors import ConfigProblem, PeerRefused, WrongCluster
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.steps import Boot
 from cairn.node.runtime import RealRuntime
@@ -31,3 +32,17 @@ def test_a_cluster_that_nobody_can_log_in_to_is_warned_about_at_its_founding(
     assert told.levelno == logging.WARNING
     for way in ("CAIRN_ADMIN_PASSWORD", "--admin-password-file"):
         assert way in told.getMessage()
+
+
+def test_whoever_is_refused_for_good_by_all_is_told_so_and_ends(tmp_path: Path) -> None:
+    """One that is silent, or refuses for another reason, may still let it in."""
+    config = InstanceConfig(advertise="127.0.0.1:1", peers=("127.0.0.1:1", "a:2", "b:3"))
+    boot = Boot(config, RealRuntime(tmp_path, "127.0.0.1:1"))
+    boot._check_hope(("127.0.0.1:1",))  # a cluster of one has nobody to ask
+    boot._refused("a:2", WrongCluster("wrong service password"))
+    boot._check_hope(config.peers)
+    boot._refused("b:3", WrongCluster("cluster_name mismatch"))
+    with pytest.raises(ConfigProblem, match=r"a:2: wrong service password; b:3: cluster_name"):
+        boot._check_hope(config.peers)
+    boot._refused("b:3", PeerRefused("instance i1 was declared Offline"))
+    boot._check_hope(config.peers)

@@ -12,6 +12,7 @@ import itertools
 import json
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from cairn.model.errors import (
@@ -23,6 +24,7 @@ from cairn.model.errors import (
     PeerRefused,
     TimedOut,
     Unreachable,
+    WrongCluster,
 )
 from cairn.model.members.topology import ConnectionType, Grade
 from cairn.model.rpc import (
@@ -81,6 +83,7 @@ class Boot:
         discover = PeerCall("discover", DiscoverRequest, self._discover, Right.JOIN)
         self.expelled: CairnError | None = None
         self._reasons: dict[str, str] = {}  # address → why it refused us, told once
+        self._hopeless: dict[str, CairnError] = {}  # address → why it always will
         self._discover_call = discover
         self.peers = Peers(
             runtime.network,
@@ -148,6 +151,7 @@ class Boot:
                 raise self.expelled
             if core.is_done:
                 break
+            self._check_hope(core.state.peers)
             if loop.time() >= say_at:
                 say_at += SAY_EVERY_S
                 self._say_who_is_missing(core)
@@ -172,6 +176,7 @@ class Boot:
         except CairnError as problem:
             log.debug("%s: %s", address, problem)
             return
+        self._hopeless.pop(address, None)
         core.handle_response(address, answer)
         self.kept.save_discovery(core.state)
 
@@ -349,6 +354,7 @@ class Boot:
                 trouble = problem
             if self.expelled is not None:
                 raise self.expelled
+            self._check_hope((*self.config.peers, *instance.state.peer_addresses().values()))
             if loop.time() > deadline:
                 raise TimedOut(f"failed to activate myself: {trouble}, shutting down...")
             if loop.time() > say_at:
@@ -356,7 +362,25 @@ class Boot:
                 log.warning("waiting for a Raft leader: %s", trouble)
             await asyncio.sleep(0.05)  # a refusal may come at once
 
+    def _check_hope(self, addresses: Iterable[str]) -> None:
+        """All others refuse us for a reason that only an administrator can change: told once.
+
+        One that is silent may still let us in, so that an old address of --peer which is another
+        cluster's by now does no harm.
+        """
+        others = {each for each in addresses if each != self.config.advertise}
+        if others and others <= self._hopeless.keys():
+            told = "; ".join(f"{each}: {self._hopeless[each].message}" for each in sorted(others))
+            raise ConfigProblem(
+                f"nobody lets this instance in: {told}",
+                hint="compare --service-password-file, --cluster-name and --peer with theirs",
+            )
+
     def _refused(self, address: str, problem: CairnError) -> None:
+        if isinstance(problem, WrongCluster):
+            self._hopeless[address] = problem
+        else:
+            self._hopeless.pop(address, None)
         if isinstance(problem, Expelled):
             self.expelled = problem
             if self.instance is not None:
