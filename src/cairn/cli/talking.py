@@ -45,7 +45,7 @@ class Target:
     def __init__(self, dsn: str | None, password_file: str | None) -> None:
         parts = split_dsn(dsn or DEFAULT_DSN)
         if parts is None or parts.scheme not in SCHEMES:
-            raise TalkProblem(f"--dsn {dsn}: write postgresql://user@host:port/cairn", 2)
+            raise TalkProblem("--dsn: write postgresql://user@host:port/cairn", 2)
         try:
             self.settings = parse_dsn(
                 dsn or DEFAULT_DSN, password=password_of(parts.password, password_file) or None
