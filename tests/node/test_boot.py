@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -32,6 +33,15 @@ def test_a_cluster_that_nobody_can_log_in_to_is_warned_about_at_its_founding(
     assert told.levelno == logging.WARNING
     for way in ("CAIRN_ADMIN_PASSWORD", "--admin-password-file"):
         assert way in told.getMessage()
+
+
+@pytest.mark.parametrize("password", ["Q9z", "alllowercase1", "NODIGITshere"])
+def test_the_first_admin_has_a_password_by_the_rules_for_all(tmp_path: Path, password: str) -> None:
+    config = InstanceConfig(admin_password=password)
+    boot = Boot(config, RealRuntime(tmp_path, "127.0.0.1:1"))
+    with pytest.raises(ConfigProblem, match="the admin's first password: invalid password") as told:
+        asyncio.run(boot.start_discover())
+    assert password not in told.value.message
 
 
 def test_whoever_is_refused_for_good_by_all_is_told_so_and_ends(tmp_path: Path) -> None:

@@ -81,6 +81,8 @@ def password_of(in_dsn: str, password_file: str | None) -> str:
             return Path(password_file).read_text().strip()
         except OSError as problem:
             raise TalkProblem(f"--password-file {password_file}: {problem.strerror}", 2) from None
+        except UnicodeDecodeError:
+            raise TalkProblem(f"--password-file {password_file}: it is not text", 2) from None
     given = in_dsn or os.environ.get("PGPASSWORD", "")
     if not given and sys.stdin.isatty() and sys.stderr.isatty():
         return getpass("password: ")

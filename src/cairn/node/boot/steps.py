@@ -19,6 +19,7 @@ from cairn.model.errors import (
     CairnError,
     ConfigProblem,
     Expelled,
+    InvalidParameter,
     JoinRefused,
     NotLeader,
     PeerRefused,
@@ -35,6 +36,7 @@ from cairn.model.rpc import (
     JoinResponse,
     UpdateInstanceRequest,
 )
+from cairn.model.settings.parameters import SETTINGS
 from cairn.net.handshake import Identity
 from cairn.net.peers import Peers
 from cairn.node.boot.config import InstanceConfig
@@ -46,6 +48,7 @@ from cairn.node.instance import Instance
 from cairn.node.lifetime import Ending
 from cairn.node.peer_calls import PeerCall, Right, handlers, nobody_yet
 from cairn.node.runtime import Runtime, timestamp
+from cairn.node.statements.changes.access import check_password
 from cairn.pgwire.scram import make_verifier
 from cairn.raft.types import HardState
 from cairn.storage.files.sqlite import sync_directory
@@ -132,6 +135,7 @@ class Boot:
 
     async def start_discover(self) -> str | None:
         """None when this instance is to found the cluster, else whom to ask for a place."""
+        self._check_admin_password()
         state = self.kept.load_discovery()
         tier = next((t for t in self.config.tiers if t.name == self.config.tier), None)
         core = Discovery(
@@ -167,6 +171,14 @@ class Boot:
             return None
         log.info("the cluster is found at %s", core.leader)
         return core.leader
+
+    def _check_admin_password(self) -> None:
+        """By the rules of a new cluster, and before anybody founds it."""
+        if self.config.admin_password:
+            try:
+                check_password(self.config.admin_password, SETTINGS.get)
+            except InvalidParameter as problem:
+                raise ConfigProblem(f"the admin's first password: {problem.message}") from None
 
     async def _ask(self, core: Discovery, address: str) -> None:
         try:
