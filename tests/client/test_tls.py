@@ -21,12 +21,18 @@ from tests.pgwire.loopback import echo_server
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
 
 
-@pytest.fixture
-def tls(tmp_path: Path) -> ssl.SSLContext:
-    key, certificate = str(tmp_path / "key"), str(tmp_path / "crt")
+def made(directory: Path, name: str) -> tuple[str, str]:
+    """A key, and a certificate that it has signed itself."""
+    key, certificate = str(directory / f"{name}key"), str(directory / f"{name}crt")
     subject = ["-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2"]
     command = ["openssl", "req", "-x509", *subject, "-keyout", key, "-out", certificate]
     subprocess.run(command, check=True, capture_output=True)
+    return key, certificate
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> ssl.SSLContext:
+    key, certificate = made(tmp_path, "")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     return context
@@ -88,6 +94,11 @@ def test_commands_encrypt_as_the_driver_does(tls: ssl.SSLContext, tmp_path: Path
             assert talked(port, mode) == [(5,)]
         trusted = f"sslmode=verify-ca&sslrootcert={tmp_path / 'crt'}"
         assert talked(port, trusted) == [(5,)]
+        other = made(tmp_path, "other")[1]
+        for mode in ("", "sslmode=prefer&", "sslmode=require&"):
+            assert talked(port, f"{mode}sslrootcert={tmp_path / 'crt'}") == [(5,)]
+            with pytest.raises(TalkProblem, match="certificate verify failed"):
+                talked(port, f"{mode}sslrootcert={other}")  # it was given to be asked
         for mode in ("verify-ca", "verify-full"):
             with pytest.raises(TalkProblem, match="certificate verify failed") as caught:
                 talked(port, f"sslmode={mode}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 
 import pytest
 
+from cairn.model.errors import ConfigProblem, PeerRefused, WrongCluster
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.steps import Boot
 from cairn.node.runtime import RealRuntime
@@ -31,3 +33,26 @@ def test_a_cluster_that_nobody_can_log_in_to_is_warned_about_at_its_founding(
     assert told.levelno == logging.WARNING
     for way in ("CAIRN_ADMIN_PASSWORD", "--admin-password-file"):
         assert way in told.getMessage()
+
+
+@pytest.mark.parametrize("password", ["Q9z", "alllowercase1", "NODIGITshere"])
+def test_the_first_admin_has_a_password_by_the_rules_for_all(tmp_path: Path, password: str) -> None:
+    config = InstanceConfig(admin_password=password)
+    boot = Boot(config, RealRuntime(tmp_path, "127.0.0.1:1"))
+    with pytest.raises(ConfigProblem, match="the admin's first password: invalid password") as told:
+        asyncio.run(boot.start_discover())
+    assert password not in told.value.message
+
+
+def test_whoever_is_refused_for_good_by_all_is_told_so_and_ends(tmp_path: Path) -> None:
+    """One that is silent, or refuses for another reason, may still let it in."""
+    config = InstanceConfig(advertise="127.0.0.1:1", peers=("127.0.0.1:1", "a:2", "b:3"))
+    boot = Boot(config, RealRuntime(tmp_path, "127.0.0.1:1"))
+    boot._check_hope(("127.0.0.1:1",))  # a cluster of one has nobody to ask
+    boot._refused("a:2", WrongCluster("wrong service password"))
+    boot._check_hope(config.peers)
+    boot._refused("b:3", WrongCluster("cluster_name mismatch"))
+    with pytest.raises(ConfigProblem, match=r"a:2: wrong service password; b:3: cluster_name"):
+        boot._check_hope(config.peers)
+    boot._refused("b:3", PeerRefused("instance i1 was declared Offline"))
+    boot._check_hope(config.peers)

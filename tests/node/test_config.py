@@ -171,3 +171,26 @@ def test_on_one_machine_no_service_password_is_needed(listen: str) -> None:
     config = load({"listen": listen}, {})
     assert config.service_secret == b""
     check_open(config)
+
+
+@pytest.mark.parametrize("flag", ["service-password-file", "admin-password-file"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "the file is empty"),
+        (b" \n", "the file is empty"),
+        (b"\xac\x00\xff", "it is not text"),
+        (b"x" * 5000, "at most 4096 bytes"),
+        (None, "No such file"),
+    ],
+    ids=["empty", "blank", "binary", "long", "missing"],
+)
+def test_a_password_file_that_has_none_is_refused_by_its_name(
+    tmp_path: Path, flag: str, content: bytes | None, said: str
+) -> None:
+    """An empty service password would be none: anybody could join."""
+    path = tmp_path / "secret"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigProblem, match=f"--{flag} {path}: .*{said}"):
+        load({flag: str(path)}, {})

@@ -5,9 +5,12 @@ The rows about drivers are in tests/pgwire and tests/client; TLS has `test_tls.p
 
 from __future__ import annotations
 
+import os
+import re
 import statistics
 import time
 from base64 import b64encode
+from contextlib import ExitStack
 from struct import pack
 
 import psycopg
@@ -278,6 +281,24 @@ def test_a_user_is_locked_out_until_unlocked(cluster: Cluster, user: str) -> Non
         login_as(node, user)
     node.sql(f"ALTER USER {user} WITH LOGIN")
     login_as(node, user).close()
+
+
+def test_guesses_that_are_begun_together_are_counted_too(cluster: Cluster, user: str) -> None:
+    """Each has its turn before any has failed: the last one knows the password."""
+    node = cluster["i1"]
+    with ExitStack() as all_of_them:
+        begun = []
+        for password in (*["wrong"] * 4, SECRET):
+            raw = all_of_them.enter_context(Raw(node.pg_port))
+            raw.send(startup_packet(user=user)).until(b"R")
+            scram = ScramClient(password, os.urandom(18))
+            _, body = raw.send(sasl_initial(scram.first())).read()
+            begun.append((raw, message(b"p", scram.final(body[4:]))))
+        for raw, final in begun:
+            assert raw.send(final).error()["C"] == "28P01"
+    told = r"login of 'carol' from 127.0.0.1 failed \(locked out for \d+ s more\)"
+    assert re.search(told, node.log())
+    node.sql(f"ALTER USER {user} WITH LOGIN")
 
 
 def test_a_success_forgets_the_failures(cluster: Cluster, user: str) -> None:

@@ -90,6 +90,27 @@ def test_a_user_whom_no_rule_admits_is_sent_away_before_the_password(cluster: Cl
         node.sql("ALTER SYSTEM SET auth_rules = 'host all'")
 
 
+def test_only_administrators_see_the_rules(cluster: Cluster) -> None:
+    node = cluster["i1"]
+    rules = "host ann 127.0.0.0/8 scram-sha-256; host all all reject"
+    listed = "SELECT setting FROM pg_settings WHERE name = 'auth_rules'"
+    with users(node, "ann"), setting(node, "auth_rules", f"'{rules}'"):
+        assert node.sql("SHOW auth_rules") == node.sql(listed) == [(rules,)]
+        assert ("auth_rules", rules) in [row[:2] for row in node.sql("SHOW ALL")]
+        with session(node, "ann") as own:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                own.execute("SHOW auth_rules")
+            for text in (
+                "SHOW ALL",
+                "SELECT * FROM pg_settings",
+                "SELECT * FROM _cairn_statements",
+            ):
+                assert rules not in str(own.execute(text).fetchall())
+            for where in ("", " FROM pg_class LIMIT 1"):
+                asked = f"SELECT current_setting('auth_rules'){where}"
+                assert own.execute(asked).fetchone() == (None,)
+
+
 def test_a_user_has_so_many_connections_and_no_more(cluster: Cluster) -> None:
     node = cluster["i1"]
     with ExitStack() as open_ones:

@@ -206,6 +206,18 @@ def test_files_flags_and_environment_say_the_same(tmp_path: Path) -> None:
     assert (config.tls_cert, config.tls_key, config.tls_ca) == ("a", "k", "c")
 
 
+def test_files_that_do_not_belong_together_are_told_apart(files: Path) -> None:
+    for cert, key, said in (
+        ("server.key", "server.crt", "are they swapped"),
+        ("server.crt", "client.key", "belongs to another certificate"),
+        ("names", "server.key", "no certificate is in the first"),
+        ("server.crt", "names", "no key is in the second"),
+    ):
+        given = InstanceConfig(tls_cert=f"{files}/{cert}", tls_key=f"{files}/{key}")
+        with pytest.raises(ConfigProblem, match=said):
+            from_config(given)
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [

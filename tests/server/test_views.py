@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.cluster.harness import PASSWORD, Cluster
+from tests.cluster.harness import PASSWORD, Cluster, eventually
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 NAMES = ("loop_b", "loop_a", "wide", "small", "big")  # users first
@@ -140,6 +140,9 @@ def test_a_view_is_read_with_the_rights_of_the_reader(cluster: Cluster, sql: Con
             refused = pytest.raises(psycopg.errors.InsufficientPrivilege)
             with refused:
                 looker.execute("SELECT id FROM big")
+            seen = "SELECT viewname, definition FROM pg_views"
+            eventually(lambda: rows(looker, seen), "the view is known there")
+            assert rows(looker, seen) == [("big", "<insufficient privilege>")]
             sql.execute("GRANT SELECT ON TABLE item TO looker")
             assert rows(looker, "SELECT id FROM big") == [(30,)]
             for text in ("DROP VIEW big", "CREATE VIEW small AS SELECT id FROM item"):

@@ -1,8 +1,12 @@
-"""A request that never becomes whole does not keep its connection."""
+"""Who sends half a request, or reads none of its answer, does not keep its connection."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import uvicorn
@@ -21,6 +25,32 @@ async def answer(request: Request) -> PlainTextResponse:
     return PlainTextResponse("here")
 
 
+async def long(_: Request) -> PlainTextResponse:
+    return PlainTextResponse("x" * 8_000_000)
+
+
+@contextlib.asynccontextmanager
+async def served() -> AsyncIterator[tuple[Any, uvicorn.server.ServerState]]:
+    """Where it is, and what the server knows of its connections."""
+    routes = [Route("/x", answer, methods=["GET", "POST"]), Route("/long", long)]
+    config = uvicorn.Config(
+        Starlette(routes=routes),
+        http=app.PatientHttp,
+        lifespan="off",
+        log_config=None,
+        timeout_keep_alive=1,
+    )
+    config.load()
+    state = uvicorn.server.ServerState()
+    server = await asyncio.get_running_loop().create_server(
+        lambda: app.PatientHttp(config=config, server_state=state, app_state={}), "127.0.0.1", 0
+    )
+    try:
+        yield server.sockets[0].getsockname(), state
+    finally:
+        server.close()
+
+
 @pytest.mark.parametrize(
     "sent",
     [
@@ -35,28 +65,50 @@ def test_half_a_request_is_hung_up_on(sent: bytes, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(app, "REQUEST_S", 0.2)
 
     async def scene() -> bytes:
-        routes = [Route("/x", answer, methods=["GET", "POST"])]
-        config = uvicorn.Config(
-            Starlette(routes=routes),
-            http=app.PatientHttp,
-            lifespan="off",
-            log_config=None,
-            timeout_keep_alive=1,
-        )
-        config.load()
-        state = uvicorn.server.ServerState()
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            lambda: app.PatientHttp(config=config, server_state=state, app_state={}),
-            "127.0.0.1",
-            0,
-        )
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        writer.write(sent)
-        async with asyncio.timeout(10):
+        async with served() as (address, _), asyncio.timeout(10):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(sent)
             found = await reader.read()
-        writer.close()
-        server.close()
-        return found
+            writer.close()
+            return found
 
     assert asyncio.run(scene()).count(b"here") <= 1
+
+
+@pytest.mark.parametrize("count", [1, 200], ids=["an answer", "many answers"])
+def test_who_does_not_read_its_answers_is_hung_up_on(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "UNREAD_S", 0.1)
+
+    async def scene() -> None:
+        async with served() as (address, state), asyncio.timeout(20):
+            loop = asyncio.get_running_loop()
+            deaf = socket.socket()
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.setblocking(False)
+            await loop.sock_connect(deaf, address)
+            await loop.sock_sendall(deaf, (b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n") * count)
+            while not state.connections:
+                await asyncio.sleep(0.01)
+            while state.connections:
+                await asyncio.sleep(0.01)
+            deaf.close()
+
+    asyncio.run(scene())
+
+
+def test_so_many_connections_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "MOST_CONNECTIONS", 3)
+
+    async def scene() -> None:
+        async with served() as (address, _), asyncio.timeout(20):
+            opened = [await asyncio.open_connection(*address) for _ in range(4)]
+            assert await opened[3][0].read() == b""
+            for reader, writer in opened[:3]:
+                writer.write(HEAD + b"\r\n")
+                assert b"here" in await reader.readuntil(b"here")
+            for _, writer in opened:
+                writer.close()
+
+    asyncio.run(scene())

@@ -16,6 +16,7 @@ from cairn.cli.doctor.commands import commands as doctor
 from cairn.cli.instance import run
 from cairn.cli.looking.commands import commands as looking
 from cairn.cli.migrations.commands import commands as migrations
+from cairn.cli.options import finish
 from cairn.cli.shell.commands import commands as shell
 from cairn.cli.steering.commands import commands as steering
 
@@ -142,6 +143,24 @@ def demo(
         as_json,
     )
     raise typer.Exit(run_demo(options))
+
+
+@app.command(short_help="End lock-outs after wrong passwords, on the machine itself.")
+def unlock(
+    instance_dir: Annotated[
+        Path,
+        typer.Option(
+            "--instance-dir", envvar="CAIRN_INSTANCE_DIR", help="where the instance has its files"
+        ),
+    ],
+) -> None:
+    """End all lock-outs of an instance, without a login, on the machine itself.
+
+    Example: cairn unlock --instance-dir /var/lib/cairn/i1
+    """
+    from cairn.cli.instance.unlock import run_unlock
+
+    finish(lambda: run_unlock(instance_dir))
 
 
 @app.command(short_help="Run the Raft core under the seeded simulator.")

@@ -45,7 +45,7 @@ class Target:
     def __init__(self, dsn: str | None, password_file: str | None) -> None:
         parts = split_dsn(dsn or DEFAULT_DSN)
         if parts is None or parts.scheme not in SCHEMES:
-            raise TalkProblem(f"--dsn {dsn}: write postgresql://user@host:port/cairn", 2)
+            raise TalkProblem("--dsn: write postgresql://user@host:port/cairn", 2)
         try:
             self.settings = parse_dsn(
                 dsn or DEFAULT_DSN, password=password_of(parts.password, password_file) or None
@@ -81,6 +81,8 @@ def password_of(in_dsn: str, password_file: str | None) -> str:
             return Path(password_file).read_text().strip()
         except OSError as problem:
             raise TalkProblem(f"--password-file {password_file}: {problem.strerror}", 2) from None
+        except UnicodeDecodeError:
+            raise TalkProblem(f"--password-file {password_file}: it is not text", 2) from None
     given = in_dsn or os.environ.get("PGPASSWORD", "")
     if not given and sys.stdin.isatty() and sys.stderr.isatty():
         return getpass("password: ")

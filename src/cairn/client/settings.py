@@ -80,8 +80,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def ssl_context(self) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=self.sslrootcert)
         context.check_hostname = self.verifies_hosts
-        if self.sslmode not in ("verify-ca", "verify-full"):
-            context.verify_mode = ssl.CERT_NONE
+        if self.sslmode not in ("verify-ca", "verify-full") and self.sslrootcert is None:
+            context.verify_mode = ssl.CERT_NONE  # as with libpq, a given authority is asked
         if self.sslcert is not None:
             context.load_cert_chain(self.sslcert, self.sslkey)
         return context
@@ -124,6 +124,8 @@ def parse_dsn(dsn: str, **more: Any) -> Settings:
         found["database"] = parts.database
     options: dict[str, str] = dict(more.pop("options", {}))
     for name, value in parts.options:
+        if [each for each, _ in parts.options].count(name) > 1:
+            raise InvalidParameter(f"the DSN has {name} twice")
         if name in _NAMED:
             found[name] = value
         elif name == "connect_timeout":
@@ -131,7 +133,7 @@ def parse_dsn(dsn: str, **more: Any) -> Settings:
         elif name in _STARTUP:
             options.setdefault(name, value)
         else:
-            known = [*_NAMED, *_STARTUP, "connect_timeout"]
+            known = sorted({*_NAMED, *_STARTUP, "connect_timeout"})
             raise InvalidParameter(f"unknown option in the DSN: {name}", hint=nearest(name, known))
     found |= {name: value for name, value in more.items() if value is not None}
     for name in ("allow_hosts", "tiers"):

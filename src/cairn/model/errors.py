@@ -466,6 +466,10 @@ class PeerRefused(CairnError):
     sqlstate = "28000"
 
 
+class WrongCluster(PeerRefused):
+    """As both sides are configured they never get together: trying again does not help."""
+
+
 class UnknownCall(PeerRefused):
     """The peer is of another version: it does not have what was asked for."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from cairn.model.errors import CairnError, Expelled, PeerRefused
+from cairn.model.errors import CairnError, Expelled, PeerRefused, WrongCluster
 
 PROTOCOL = 1
 _NONCE = 16
@@ -50,7 +50,8 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
     reason: str
     expelled: bool = False
-    mac: bytes = b""  # proves that a member says so: nobody stops for a stranger's word
+    mac: bytes = b""  # proves that a member says so: no member stops for a stranger's word
+    is_lasting: bool = False  # until somebody changes the configuration of one of the two
 
 
 _Any = Hello | Challenge | Proof | Welcome | Refused
@@ -100,15 +101,15 @@ class DialSide:
                 said = (self._hello, self._challenge, _encode(identity))
                 expected = _mac(self._secret, b"listen", *said, self.binding)
                 if not hmac.compare_digest(mac, expected):
-                    raise PeerRefused("the other side does not know the service password")
+                    raise WrongCluster("the other side does not know the service password")
                 self.peer = identity
                 return None
             case Refused(reason=reason, expelled=True, mac=mac) if hmac.compare_digest(
                 mac, self._refusal_mac(reason)
             ):
                 raise Expelled(reason)
-            case Refused(reason=reason):
-                raise PeerRefused(reason)
+            case Refused(reason=reason, is_lasting=is_lasting):
+                raise (WrongCluster if is_lasting else PeerRefused)(reason)
         raise PeerRefused("the other side broke the handshake")
 
     def _refusal_mac(self, reason: str) -> bytes:
@@ -153,13 +154,13 @@ class ListenSide:
         expected = _mac(self._secret, b"dial", *said, self.binding)
         if not hmac.compare_digest(mac, expected):
             why = "authentication failed: wrong service password"
-            return _encode(Refused(why)), PeerRefused(why)
+            return _encode(Refused(why, is_lasting=True)), PeerRefused(why)
         me = self._me()
         refused = self._gatekeeper(claimed) or _other_cluster(me, claimed)
         if refused is not None:
             reason = refused.reason.encode()
             mac = _mac(self._secret, b"refused", *said, reason, self.binding)
-            told = Refused(refused.reason, refused.expelled, mac)
+            told = Refused(refused.reason, refused.expelled, mac, refused.is_lasting)
             return _encode(told), PeerRefused(refused.reason)
         self.peer = claimed
         proof = _mac(self._secret, b"listen", *said, _encode(me), self.binding)
@@ -170,7 +171,8 @@ def _other_cluster(me: Identity, claimed: Identity) -> Refused | None:
     if claimed.cluster_name != me.cluster_name:
         return Refused(
             f'cluster_name mismatch: cluster_name of the instance = "{claimed.cluster_name}", '
-            f'cluster_name of the cluster = "{me.cluster_name}"'
+            f'cluster_name of the cluster = "{me.cluster_name}"',
+            is_lasting=True,
         )
     known = me.cluster_uuid and claimed.cluster_uuid
     if known and claimed.cluster_uuid != me.cluster_uuid:

@@ -26,6 +26,7 @@ from cairn.model.settings import limits
 from cairn.model.unexpected import owned
 from cairn.net import frames
 from cairn.net.handshake import DialSide, Identity, ListenSide
+from cairn.net.strangers import ENOUGH, who_answers, who_dials
 from cairn.net.tls import binding
 
 log = logging.getLogger("cairn.net")
@@ -59,6 +60,7 @@ class Link(asyncio.Protocol):
         self._handlers = handlers
         self._on_ready, self._on_lost = on_ready, on_lost
         self._reader = frames.FrameReader()
+        self._start: bytes | None = b""  # the first bytes, until it is clear that they are ours
         self._waiting: dict[int, Callback] = {}
         self._next_id = 1
         self._out: list[bytes] = []
@@ -87,6 +89,8 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._is_heard = True
         try:
+            if self._start is not None:
+                data = self._recognised(self._start + data)
             for payload in self._reader.feed(data):
                 if self._handshake is not None:
                     self._shake(payload)
@@ -94,6 +98,12 @@ class Link(asyncio.Protocol):
                     self._receive(frames.decode_frame(payload))
         except Exception as problem:  # whatever a peer sends costs this connection, no more
             self.close(owned(problem, "a frame of a peer"))
+
+    @property
+    def host(self) -> str:
+        """Where the other side is, for the log."""
+        found = self._transport.get_extra_info("peername")
+        return str(found[0]) if isinstance(found, tuple) and found else "?"
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._timer.cancel()
@@ -110,6 +120,18 @@ class Link(asyncio.Protocol):
         self._on_lost(self, problem)
 
     # --- handshake ----------------------------------------------------------------------------
+
+    def _recognised(self, start: bytes) -> bytes:
+        """The bytes that came if they may be a peer's; none while that is not clear."""
+        is_ours = isinstance(self._handshake, DialSide)
+        stranger = (who_answers if is_ours else who_dials)(start)
+        if stranger is not None:
+            self._transport.write(stranger.answer)
+            if stranger.problem is not None:
+                raise stranger.problem
+            start = start[ENOUGH:]
+        self._start = start if len(start) < ENOUGH else None
+        return b"" if self._start is not None else start
 
     def _too_slow(self) -> None:
         if self._handshake is not None:

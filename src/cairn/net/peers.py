@@ -72,7 +72,7 @@ class SocketNetwork:
             ) from None
         except (ssl.SSLError, ConnectionResetError) as problem:
             raise PeerRefused(
-                f"{address} does not speak TLS with us: {problem}",
+                f"{address} does not speak TLS with us: {str(problem) or 'it hung up'}",
                 hint="give --peer-tls-cert, --peer-tls-key and --peer-tls-ca to every instance",
             ) from None
 
@@ -353,7 +353,7 @@ class Peers:
         def lost(link: Link, problem: BaseException | None) -> None:
             self._incoming.pop(link, None)
             if isinstance(problem, CairnError) and self._may_say(problem.message):
-                log.warning("refused a peer: %s", problem)
+                log.warning("refused a peer from %s: %s", link.host, problem)
 
         def ready(link: Link) -> None:
             self._incoming[link] = None

@@ -76,7 +76,7 @@ class PeerTls:
             context.load_cert_chain(cert, key, password=no_passphrase)
         except (ssl.SSLError, OSError, ValueError) as problem:
             raise ConfigProblem(
-                f"--peer-tls-cert {cert}, --peer-tls-key {key}: {problem}"
+                f"--peer-tls-cert {cert}, --peer-tls-key {key}: {wrong_pair(cert, key, problem)}"
             ) from None
         try:
             context.load_verify_locations(ca)
@@ -101,6 +101,20 @@ def first_certificate(path: str) -> bytes:
     text = Path(path).read_text()
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     return ssl.PEM_cert_to_DER_cert(text[text.index(begin) : text.index(end) + len(end)])
+
+
+def wrong_pair(cert: str, key: str, problem: Exception) -> str:
+    """In words: OpenSSL says only "PEM lib" when the two are swapped."""
+    texts = [Path(path).read_bytes() for path in (cert, key) if Path(path).is_file()]
+    if len(texts) == 2:
+        has_cert, has_key = b"-BEGIN CERTIFICATE-" in texts[0], b"PRIVATE KEY-" in texts[1]
+        if not has_cert and b"-BEGIN CERTIFICATE-" in texts[1]:
+            return "the first has no certificate and the second has one: are they swapped?"
+        if not has_cert or not has_key:
+            return "no certificate is in the first" if not has_cert else "no key is in the second"
+    if getattr(problem, "reason", "") == "KEY_VALUES_MISMATCH":
+        return "the key belongs to another certificate"
+    return str(problem)
 
 
 def no_passphrase() -> str:

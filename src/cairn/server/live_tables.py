@@ -1,7 +1,8 @@
-"""Tables whose rows are made when they are asked for: what the instances of the cluster do.
+"""Tables whose rows are made when they are asked for, for whoever asks.
 
-They are read like PostgreSQL's catalogue. Each row has the instance that told it; one that does
-not answer is missing. What others run is for administrators only, as in `pg_stat_activity`.
+They are read like PostgreSQL's catalogue. What the instances do has the instance that told it; one
+that does not answer is missing. What others run or wrote is for administrators only, as in
+`pg_stat_activity`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from cairn.model.members.cluster import Cluster
+from cairn.model.settings.parameters import PRIVATE
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table
 from cairn.model.watched import Kind, WatchRequest
@@ -32,6 +34,8 @@ class LiveTables:
             "_cairn_statements": self._statements,
             "_cairn_slow_statements": self._slow,
             "_cairn_table_stats": self._table_stats,
+            "pg_settings": self._settings,
+            "pg_views": self._views,
         }
 
     async def rows(self, sql: str, asker: Asker) -> dict[str, list[Row]]:
@@ -46,6 +50,30 @@ class LiveTables:
             {"instance": told.name} | session_row(each, self.activity.may_see(asker, each.user_id))
             for told in await self._watching.ask_all(WatchRequest(("sessions",)))
             for each in told.sessions
+        ]
+
+    async def _settings(self, asker: Asker) -> list[Row]:
+        """Those of the cluster."""
+        catalog = self._catalog()
+        is_admin = catalog.is_super(asker.user_id)
+        return [
+            {"name": key, "setting": str(value), "source": "cluster"}
+            for (key, scope), value in catalog.settings.items()
+            if not scope and (is_admin or key not in PRIVATE)
+        ]
+
+    async def _views(self, asker: Asker) -> list[Row]:
+        """The text of a view may have values in it: it is for its owner and administrators."""
+        catalog = self._catalog()
+        owners = {user.id: user.name for user in catalog.users.values()}
+        return [
+            {
+                "schemaname": "public",
+                "viewname": view.name,
+                "viewowner": owners.get(view.owner, "admin"),
+                "definition": self._shown(asker, view.owner, view.body),
+            }
+            for view in catalog.views.values()
         ]
 
     async def _statements(self, asker: Asker) -> list[Row]:

@@ -1,7 +1,7 @@
 """Who guesses passwords waits: counted for each user and address, and forgotten after a while.
 
 Nobody can lock out a user for others: whoever comes from another address gets in. An operator on
-the machine itself ends all lock-outs by making a file `unlock` in the instance's directory.
+the machine itself ends all lock-outs by a file in the instance's directory (`cairn unlock`).
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
+KEY = "unlock"  # the name of that file
 LOCKED_S = 60.0  # after the last failure
 MOST = 10_000  # pairs that are remembered; the oldest are forgotten first
 
@@ -20,17 +22,21 @@ log = logging.getLogger("cairn.login")
 
 class Lockouts:
     def __init__(self, directory: Path, clock: Callable[[], float] = monotonic) -> None:
-        self._key, self._clock = directory / "unlock", clock
+        self._key, self._clock = directory / KEY, clock
+        with suppress(OSError):
+            self._key.unlink()  # of an earlier life: it is not for whoever guesses next
         self._failures: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()
 
-    def is_locked(self, user: str, address: str, limit: int) -> bool:
+    def locked_s(self, user: str, address: str, limit: int) -> float:
+        """How long it has to wait; 0 when it is not locked out."""
         count, last = self._failures.get((user, address), (0, 0.0))
         if count < limit:
-            return False
-        if self._clock() - last >= LOCKED_S or self._is_unlocked():
+            return 0.0
+        left_s = last + LOCKED_S - self._clock()
+        if left_s <= 0 or self._is_unlocked():
             self._failures.pop((user, address), None)
-            return False
-        return True
+            return 0.0
+        return left_s
 
     def failed(self, user: str, address: str) -> None:
         key, now = (user, address), self._clock()

@@ -115,6 +115,15 @@ def _understood(text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog)
     return Cached(text, oids, prepared, catalog)
 
 
+def _understood_apart(text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog) -> Cached:
+    """On a thread. A refusal keeps no frames: these have all words of the text."""
+    try:
+        return _understood(text, oids, user, catalog)
+    except CairnError as problem:
+        problem.__cause__ = problem.__context__ = None
+        raise problem.with_traceback(None)  # noqa: B904
+
+
 class StatementCache:
     """Plans by text. What takes long to understand is understood on a thread."""
 
@@ -193,7 +202,7 @@ class StatementCache:
     async def later(
         self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog
     ) -> Cached:
-        made = await self._pool.run(user, _understood, text, oids, user, catalog)
+        made = await self._pool.run(user, _understood_apart, text, oids, user, catalog)
         return self._keep(made, user)
 
     def _keep(self, made: Cached, user: int) -> Cached:

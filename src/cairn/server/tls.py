@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from cairn.model.errors import ConfigProblem
-from cairn.net.tls import first_certificate, no_passphrase
+from cairn.net.tls import first_certificate, no_passphrase, wrong_pair
 from cairn.node.boot.config import InstanceConfig
 
 HANDSHAKE_S = 10.0
@@ -60,8 +60,9 @@ def from_config(config: InstanceConfig) -> ServerTls | None:
     try:
         context.load_cert_chain(config.tls_cert, config.tls_key, password=no_passphrase)
     except (ssl.SSLError, OSError, ValueError) as problem:
+        why = wrong_pair(config.tls_cert, config.tls_key, problem)
         raise ConfigProblem(
-            f"--tls-cert {config.tls_cert}, --tls-key {config.tls_key}: {problem}"
+            f"--tls-cert {config.tls_cert}, --tls-key {config.tls_key}: {why}"
         ) from None
     if config.tls_ca:
         _ask_clients_for_certificates(context, config.tls_ca)

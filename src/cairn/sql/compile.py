@@ -39,6 +39,7 @@ from cairn.sql.typing_rules import S
 Bound = Any  # a Query, BoundInsert or BoundChange
 
 
+LONG_TEXT = 10_000  # characters
 MAX_TOKENS = 100_000  # that are made into a tree: some seconds of work
 
 
@@ -65,10 +66,14 @@ def compile_query(
                 f"the statement has more than {MAX_TOKENS} words and signs",
                 hint="give a list as one array: = ANY($1); rows go by INSERT … VALUES or COPY",
             )
-        result = _bind(
-            parse_query(found, text),
-            lambda known: binder_of(catalog, param_oids, known, user_name, block),
-        )
+        tree = parse_query(found, text)
+        try:
+            result = _bind(
+                tree, lambda known: binder_of(catalog, param_oids, known, user_name, block)
+            )
+        finally:
+            if len(text) > LONG_TEXT:
+                _let_go(tree)
     binder, bound = result.binder, result.bound
     for value in options.values.values():
         if isinstance(value, int):
@@ -118,6 +123,13 @@ def _check_insert(found: list[Token], text: str) -> None:
 def _quick(found: list[Token], binder: Binder) -> _Result | None:
     bound = quick_insert(found, Scope(binder))
     return None if bound is None else _Result(bound, binder)
+
+
+def _let_go(tree: exp.Expr) -> None:
+    """Parents and children hold each other: without this a long text stays until a collection of
+    all garbage, which an idle instance puts off for hours."""
+    for node in tree.walk():
+        node.parent = None
 
 
 def _bind(tree: exp.Expr, begin: Callable[[dict[int, ColumnType]], Binder]) -> _Result:

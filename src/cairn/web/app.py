@@ -25,6 +25,8 @@ from cairn.web.console import Console
 from cairn.web.metrics import registry, text_of
 
 REQUEST_S = 10.0
+UNREAD_S = 15.0
+MOST_CONNECTIONS = 500
 log = logging.getLogger("cairn.http")
 
 
@@ -74,13 +76,36 @@ def make_app(face: PgFace, *, is_encrypted: bool = False) -> Starlette:
 
 
 class PatientHttp(H11Protocol):
-    """A request has `REQUEST_S` to arrive whole: whoever sends half of one is hung up on."""
+    """A request has `REQUEST_S` to arrive whole: whoever sends half of one is hung up on.
+
+    So is whoever reads nothing of its answer for `UNREAD_S`, and who comes as one too many: files
+    and connections are of the same limited number, and this door needs no login.
+    """
 
     _waiting: asyncio.TimerHandle | None = None
+    _looking: asyncio.TimerHandle | None = None
+    _unread = 0  # bytes, at the last look
+    _is_reading = False  # since then
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.close()
+            return
         self._watch()
+        self._looking = self.loop.call_later(UNREAD_S, self._look)
+
+    def resume_writing(self) -> None:
+        self._is_reading = True
+        super().resume_writing()
+
+    def _look(self) -> None:
+        unread = self.transport.get_write_buffer_size()
+        if unread and unread >= self._unread > 0 and not self._is_reading:
+            self.transport.abort()  # a close would wait for it to read
+            return
+        self._unread, self._is_reading = unread, False
+        self._looking = self.loop.call_later(UNREAD_S, self._look)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -88,6 +113,8 @@ class PatientHttp(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_watching()
+        if self._looking is not None:
+            self._looking.cancel()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
@@ -134,7 +161,7 @@ def serve(face: PgFace, config: InstanceConfig, listener: socket.socket) -> None
         log_config=None,
         access_log=False,
         lifespan="off",
-        log_level="warning",
+        log_level="error",  # what strangers send is no news, and must not fill the disk
     )
     server = _Server(settings)
     task = spawn(server.serve(sockets=[listener]), "http")

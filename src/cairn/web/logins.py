@@ -54,7 +54,7 @@ class Logins:
         self._face, self._clock = face, clock
         self._turns = asyncio.Semaphore(CHECKS)
         self._waiting = 0
-        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._ended: OrderedDict[bytes, None] = OrderedDict()  # by what was signed
 
     @property
     def cookie(self) -> str:
@@ -114,7 +114,7 @@ class Logins:
         return self._made(user.id, "session", SESSION_S)
 
     def _end(self, token: str) -> None:
-        self._ended[token] = None
+        self._ended[_decoded(token)] = None
         if len(self._ended) > ENDED:
             self._ended.popitem(last=False)
 
@@ -127,12 +127,14 @@ class Logins:
         return urlsafe_b64encode(body + signature).decode()
 
     def _read(self, token: str, kind: str) -> User | None:
-        if not 0 < len(token) <= 300 or token in self._ended:
+        if not 0 < len(token) <= 300:
             return None
         try:
-            data = urlsafe_b64decode(token.encode())
+            data = _decoded(token)
             found = msgspec.msgpack.decode(data[:-32], type=_Token)
         except (ValueError, msgspec.MsgspecError):
+            return None
+        if data in self._ended:
             return None
         signature = self._signature(found.user_id, data[:-32])
         if signature is None or not hmac.compare_digest(signature, data[-32:]):
@@ -150,6 +152,11 @@ class Logins:
             return None
         key = hmac.digest(self._face.secret, b"console:" + user.auth[1].encode(), sha256)
         return hmac.digest(key, body, sha256)
+
+
+def _decoded(token: str) -> bytes:
+    """Many texts mean the same bytes: what has ended is known by these."""
+    return urlsafe_b64decode(token.encode())
 
 
 def address_of(request: Request) -> str:

@@ -39,5 +39,5 @@ def split_dsn(text: str) -> Dsn | None:
         unquote(password),
         tuple(host for host in found["hosts"].split(",") if host),
         unquote((found["database"] or "").strip("/")),
-        tuple(parse_qsl(found["query"] or "")),
+        tuple(parse_qsl(found["query"] or "", keep_blank_values=True)),
     )

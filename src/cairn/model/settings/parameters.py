@@ -91,9 +91,15 @@ DEFAULTS: dict[str, str] = {
 }
 
 
+#: Settings that only administrators see: they name users and networks.
+PRIVATE = frozenset(("auth_rules",))
+
+
 def default(catalog: Catalog, name: str) -> str | None:
     """`current_setting(name)` where no session is at hand; None for what nobody knows."""
     key = name.lower()
+    if key in PRIVATE:
+        return None
     value = DEFAULTS.get(key, catalog.setting(key))
     return None if value is None else shown(value)
 

@@ -16,6 +16,7 @@ from cairn.model.members.topology import Tier
 from cairn.net.peers import split_address
 from cairn.net.tls import PeerTls
 from cairn.node.boot.config_file import dig, read_file, whole
+from cairn.node.boot.secret_files import read_secret
 
 PEER_PORT, PG_PORT, HTTP_PORT = 3301, 4327, 5327
 
@@ -253,19 +254,13 @@ def _factor(value: Any, source: str) -> int:
 
 def _secret(path: Any, environment: Mapping[str, str]) -> bytes:
     if path:
-        try:
-            return Path(str(path)).read_bytes().strip()
-        except OSError as problem:
-            raise ConfigProblem(f"--service-password-file {path}: {problem.strerror}") from None
+        return read_secret("--service-password-file", str(path)).encode()
     return environment.get("CAIRN_SERVICE_PASSWORD", "").encode()
 
 
 def _admin_password(path: Any, environment: Mapping[str, str]) -> str | None:
     if path:
-        try:
-            return Path(str(path)).read_text().strip()
-        except OSError as problem:
-            raise ConfigProblem(f"--admin-password-file {path}: {problem.strerror}") from None
+        return read_secret("--admin-password-file", str(path))
     return environment.get("CAIRN_ADMIN_PASSWORD")
 
 

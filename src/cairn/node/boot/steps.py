@@ -12,17 +12,20 @@ import itertools
 import json
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from cairn.model.errors import (
     CairnError,
     ConfigProblem,
     Expelled,
+    InvalidParameter,
     JoinRefused,
     NotLeader,
     PeerRefused,
     TimedOut,
     Unreachable,
+    WrongCluster,
 )
 from cairn.model.members.topology import ConnectionType, Grade
 from cairn.model.rpc import (
@@ -33,6 +36,7 @@ from cairn.model.rpc import (
     JoinResponse,
     UpdateInstanceRequest,
 )
+from cairn.model.settings.parameters import SETTINGS
 from cairn.net.handshake import Identity
 from cairn.net.peers import Peers
 from cairn.node.boot.config import InstanceConfig
@@ -44,6 +48,7 @@ from cairn.node.instance import Instance
 from cairn.node.lifetime import Ending
 from cairn.node.peer_calls import PeerCall, Right, handlers, nobody_yet
 from cairn.node.runtime import Runtime, timestamp
+from cairn.node.statements.changes.access import check_password
 from cairn.pgwire.scram import make_verifier
 from cairn.raft.types import HardState
 from cairn.storage.files.sqlite import sync_directory
@@ -81,6 +86,7 @@ class Boot:
         discover = PeerCall("discover", DiscoverRequest, self._discover, Right.JOIN)
         self.expelled: CairnError | None = None
         self._reasons: dict[str, str] = {}  # address → why it refused us, told once
+        self._hopeless: dict[str, CairnError] = {}  # address → why it always will
         self._discover_call = discover
         self.peers = Peers(
             runtime.network,
@@ -129,6 +135,7 @@ class Boot:
 
     async def start_discover(self) -> str | None:
         """None when this instance is to found the cluster, else whom to ask for a place."""
+        self._check_admin_password()
         state = self.kept.load_discovery()
         tier = next((t for t in self.config.tiers if t.name == self.config.tier), None)
         core = Discovery(
@@ -148,6 +155,7 @@ class Boot:
                 raise self.expelled
             if core.is_done:
                 break
+            self._check_hope(core.state.peers)
             if loop.time() >= say_at:
                 say_at += SAY_EVERY_S
                 self._say_who_is_missing(core)
@@ -164,6 +172,14 @@ class Boot:
         log.info("the cluster is found at %s", core.leader)
         return core.leader
 
+    def _check_admin_password(self) -> None:
+        """By the rules of a new cluster, and before anybody founds it."""
+        if self.config.admin_password:
+            try:
+                check_password(self.config.admin_password, SETTINGS.get)
+            except InvalidParameter as problem:
+                raise ConfigProblem(f"the admin's first password: {problem.message}") from None
+
     async def _ask(self, core: Discovery, address: str) -> None:
         try:
             answer = await self.peers.call(
@@ -172,6 +188,7 @@ class Boot:
         except CairnError as problem:
             log.debug("%s: %s", address, problem)
             return
+        self._hopeless.pop(address, None)
         core.handle_response(address, answer)
         self.kept.save_discovery(core.state)
 
@@ -349,6 +366,7 @@ class Boot:
                 trouble = problem
             if self.expelled is not None:
                 raise self.expelled
+            self._check_hope((*self.config.peers, *instance.state.peer_addresses().values()))
             if loop.time() > deadline:
                 raise TimedOut(f"failed to activate myself: {trouble}, shutting down...")
             if loop.time() > say_at:
@@ -356,7 +374,25 @@ class Boot:
                 log.warning("waiting for a Raft leader: %s", trouble)
             await asyncio.sleep(0.05)  # a refusal may come at once
 
+    def _check_hope(self, addresses: Iterable[str]) -> None:
+        """All others refuse us for a reason that only an administrator can change: told once.
+
+        One that is silent may still let us in, so that an old address of --peer which is another
+        cluster's by now does no harm.
+        """
+        others = {each for each in addresses if each != self.config.advertise}
+        if others and others <= self._hopeless.keys():
+            told = "; ".join(f"{each}: {self._hopeless[each].message}" for each in sorted(others))
+            raise ConfigProblem(
+                f"nobody lets this instance in: {told}",
+                hint="compare --service-password-file, --cluster-name and --peer with theirs",
+            )
+
     def _refused(self, address: str, problem: CairnError) -> None:
+        if isinstance(problem, WrongCluster):
+            self._hopeless[address] = problem
+        else:
+            self._hopeless.pop(address, None)
         if isinstance(problem, Expelled):
             self.expelled = problem
             if self.instance is not None:

@@ -41,6 +41,7 @@ from cairn.pgwire.server.requests import (
     Terminate,
 )
 from cairn.pgwire.server.startup import Cancel, Startup, Tls, decode_first_packet
+from cairn.pgwire.server.wrong_doors import http_refusal, is_http_request
 
 _BIND, _COPY_DATA, _SYNC, _PASSWORD, _FUNCTION_CALL = map(ord, "BdSpF")
 _NOT_IN_COPY: Final = frozenset(map(ord, "QPBDECHSFcfX"))
@@ -262,7 +263,7 @@ class PgServer(Answers):
             return
         (length,) = m.UINT32.unpack_from(data)
         if not 8 <= length <= m.MAX_STARTUP_BYTES:
-            self._broken("invalid length of startup packet")
+            self._refuse_stranger(data)
             return
         if len(data) < length:
             self._keep(data, 0, length)
@@ -280,6 +281,17 @@ class PgServer(Answers):
             self.phase = Phase.CLOSED
         else:
             self._begin(packet, rest)
+
+    def _refuse_stranger(self, start: bytes) -> None:
+        """It is no PostgreSQL client, or a broken one."""
+        if is_http_request(start):
+            why = "this port is for PostgreSQL clients (--pg-listen): HTTP is at --http-listen"
+            self._out.append(http_refusal(why))
+            self._broken(why)
+        elif start.startswith(b"\x16\x03"):
+            self._broken("TLS has to be asked for first: sslnegotiation=direct is not supported")
+        else:
+            self._broken("invalid length of startup packet")
 
     def _answer_encryption(self, asked: Tls, rest: bytes) -> None:
         before = self._encryption_asked or set()

@@ -74,24 +74,19 @@ def rows(catalog: Catalog) -> Iterator[tuple[str, Values]]:
                 "pg_auth_members",
                 {"roleid": right.object_id, "member": right.grantee_id, "admin_option": 0},
             )
-    for (key, scope), value in catalog.settings.items():
-        if not scope:
-            yield "pg_settings", {"name": key, "setting": str(value), "source": "cluster"}
     owners = {user.id: user.name for user in catalog.users.values()}
     for table in catalog.tables.values():
         yield from _table(catalog, table, owners.get(table.owner, "admin"))
     for view in catalog.views.values():
-        yield from _view(view, owners.get(view.owner, "admin"))
+        yield from _view(view)
 
 
-def _view(view: View, owner: str) -> Iterator[tuple[str, Values]]:
+def _view(view: View) -> Iterator[tuple[str, Values]]:
     oid = _FIRST_VIEW_OID + view.id - FIRST_ROUTINE_ID
     row = _class(oid, view.name, PUBLIC_SCHEMA, "v", view.owner, len(view.columns))
     yield "pg_class", {**row, "relam": 0}
     named = {"table_catalog": DATABASE, "table_schema": "public", "table_name": view.name}
     yield "information_schema_tables", {**named, "table_type": "VIEW"}
-    shown = {"schemaname": "public", "viewname": view.name, "viewowner": owner}
-    yield "pg_views", {**shown, "definition": view.body}
     for at, (name, type_) in enumerate(zip(view.columns, view.types, strict=True), 1):
         yield "pg_attribute", _attribute(oid, at, name, type_, False)
         is_array = OIDS[type_] in ARRAYS

@@ -66,9 +66,7 @@ class Login:
             self._note_refusal(address, "rule")
             how = "encrypted" if is_encrypted else "in clear"
             raise InvalidAuthorization(f"no rule admits user '{self.user}' from {address}, {how}")
-        limit = int(face.catalog.setting("auth_login_attempt_max") or 4)
         self._address = address
-        self._locked = face.lockouts.is_locked(params.user, address, limit)
         verifier = None
         if user is not None and user.auth is not None and user.auth[0] == "scram-sha256":
             verifier = parse_verifier(user.auth[1])
@@ -104,19 +102,27 @@ class Login:
         self._admit(is_right=is_right)
 
     def _admit(self, *, is_right: bool) -> None:
-        """The one place where a login succeeds or fails."""
+        """The one place where a login succeeds or fails.
+
+        Lock-outs are looked at here and not when it began: of a thousand logins that were begun
+        together, only so many are guesses.
+        """
         lockouts = self._face.lockouts
-        if not (is_right and self._known and not self._locked and self._may_log_in()):
-            if self._known:  # names that nobody has would only fill the memory
+        limit = int(self._face.catalog.setting("auth_login_attempt_max") or 4)
+        locked_s = lockouts.locked_s(self.user, self._address, limit)
+        if not (is_right and self._known and not locked_s and self._may_log_in()):
+            # Names that nobody has would only fill the memory. Who is locked out is told nothing
+            # about its guess, and does not prolong the wait of others at its address.
+            if self._known and not locked_s:
                 lockouts.failed(self.user, self._address)
             if not self._known:
                 reason = "no such user"
-            elif self._locked:
+            elif locked_s:
                 reason = "locked out"
             else:
                 reason = "may not log in" if is_right else "wrong password"
             self._note_refusal(self._address, reason)
-            why = " (locked out for a minute)" if self._locked else ""
+            why = f" (locked out for {locked_s:.0f} s more)" if locked_s else ""
             log.warning("login of %r from %s failed%s", self.user, self._address, why)
             raise AuthenticationFailed(self.user)
         lockouts.forget(self.user, self._address)

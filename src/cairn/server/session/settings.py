@@ -7,8 +7,8 @@ from difflib import get_close_matches
 
 import msgspec
 
-from cairn.model.errors import CairnError, InvalidParameter
-from cairn.model.settings.parameters import DEFAULTS, shown
+from cairn.model.errors import AccessDenied, CairnError, InvalidParameter
+from cairn.model.settings.parameters import DEFAULTS, PRIVATE, shown
 from cairn.model.settings.postgres_parameters import NAMES
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import INT64_MAX
@@ -108,6 +108,8 @@ class Parameters:
             return DEFAULTS[key]
         if key == "read_preference":
             return self._preference  # the cluster's when it connected
+        if key in PRIVATE and not self._is_admin():
+            raise AccessDenied(f"parameter '{key}' is shown to administrators only")
         value = self._state.catalog.setting(key)
         if value is None:
             raise CairnError(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
@@ -118,10 +120,13 @@ class Parameters:
         known = {
             key: shown(value)
             for (key, scope), value in self._state.catalog.settings.items()
-            if not scope
+            if not scope and (key not in PRIVATE or self._is_admin())
         }
         known["read_preference"] = self._preference
         return sorted((known | DEFAULTS | self._values).items())
+
+    def _is_admin(self) -> bool:
+        return self._state.catalog.is_super(self._base.user_id)
 
 
 _ON, _OFF = ("on", "true", "1", "yes"), ("off", "false", "0", "no")

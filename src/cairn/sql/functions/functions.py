@@ -152,7 +152,7 @@ def d_of_j(data: str) -> float:
 
 @strict
 def j_check(text: str) -> str:
-    texts.read_json(text)
+    texts.check_json(text)
     return text
 
 

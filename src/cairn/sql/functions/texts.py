@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from cairn.model import stops
 from cairn.model.errors import CairnError, InvalidParameter, InvalidText, LimitExceeded, OutOfRange
 from cairn.model.types.values import datetime_to_micros
@@ -215,6 +217,14 @@ def read_json(data: str) -> Any:
         raise LimitExceeded("json is nested too deeply", sqlstate="54001") from None
     except ValueError:
         raise InvalidText(f'invalid input syntax for type json: "{short(data)}"') from None
+
+
+def check_json(text: str) -> None:
+    """Without its value: that of a long text takes many times its memory."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (ValueError, RecursionError):  # it is stricter about escapes
+        read_json(text)
 
 
 def _no_constant(word: str) -> None:

@@ -7,29 +7,56 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from cairn.model import stops
 from cairn.model.errors import InvalidParameter, LimitExceeded
 from cairn.model.quoting import identifier
 from cairn.sql.functions.numbers import strict
 from cairn.sql.functions.patterns import regexp
 from cairn.sql.functions.texts import check_length
 
-_WORD = re.compile(r"[^\W_]+")
+_WORD, _BORDER = re.compile(r"[^\W_]+"), re.compile(r"[\W_]")
+PIECE = 65_536  # characters
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _GROUP = re.compile(r"\\(\\|&|\d)")
 
 
 @strict
 def c_initcap(text: str) -> str:
-    return _WORD.sub(lambda match: match[0][0].upper() + match[0][1:].lower(), text)
+    """Piece by piece: the words of a long text would take many times its memory at once."""
+    pieces, start = [], 0
+    while start < len(text):
+        stops.check()
+        border = _BORDER.search(text, start + PIECE)  # never inside of a word
+        end = len(text) if border is None else border.end()
+        pieces.append(_WORD.sub(_capitalised, text[start:end]))
+        start = end
+    return "".join(pieces)
+
+
+def _capitalised(word: re.Match[str]) -> str:
+    return word[0][0].upper() + word[0][1:].lower()
 
 
 @strict
 def c_split_part(text: str, delimiter: str, at: int) -> str:
+    """The one part that is asked for: all of them may be many times as large as the text."""
     if at == 0:
         raise InvalidParameter("field position must not be zero")
-    parts = text.split(delimiter) if delimiter else [text]
-    place = at - 1 if at > 0 else len(parts) + at
-    return parts[place] if 0 <= place < len(parts) else ""
+    if not delimiter:
+        return text if at in (1, -1) else ""
+    before = at - 1 if at > 0 else text.count(delimiter) + 1 + at
+    if before < 0:
+        return ""
+    start = 0
+    for number in range(before):
+        if number % 10_000 == 0:
+            stops.check()
+        found = text.find(delimiter, start)
+        if found < 0:
+            return ""
+        start = found + len(delimiter)
+    end = text.find(delimiter, start)
+    return text[start : len(text) if end < 0 else end]
 
 
 def c_concat_ws(separator: str | None, *parts: str | None) -> str | None:

@@ -45,9 +45,9 @@ USERS_MAX = 128
 LAST_USER_ID = "last_user_id"  # a fact of the cluster: ids are never given again
 
 
-def check_password(password: str, catalog: Catalog) -> None:
+def check_password(password: str, setting: Callable[[str], Any]) -> None:
     """The cluster's rules for passwords; a refusal names the rule, never the password."""
-    least = int(catalog.setting("auth_password_length_min") or 0)
+    least = int(setting("auth_password_length_min") or 0)
     if len(password) < least:
         raise InvalidParameter(
             f"invalid password: password is too short: expected at least {least}, "
@@ -59,7 +59,7 @@ def check_password(password: str, catalog: Catalog) -> None:
         ("digits", any(c.isdigit() for c in password), "one digit"),
         ("specialchars", any(not c.isalnum() for c in password), "one special character"),
     ):
-        if catalog.setting(f"auth_password_enforce_{key}") and not fits:
+        if setting(f"auth_password_enforce_{key}") and not fits:
             raise InvalidParameter(f"invalid password: password should contain at least {what}")
 
 

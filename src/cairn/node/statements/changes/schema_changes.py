@@ -344,7 +344,7 @@ class SchemaChanges:
         """What is kept of a password; the verifier of one is taken as it is, as PostgreSQL does."""
         if is_verifier(password):
             return password
-        check_password(password, self._state.catalog)
+        check_password(password, self._state.catalog.setting)
         return self._make_verifier(password)
 
     async def alter_system(
