@@ -13,6 +13,7 @@ from cairn.model.log.ranges import KeyRange
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table
 from cairn.model.types.values import ColumnType, Physical, from_physical
+from cairn.sql.render.sent import Sent
 from cairn.sql.render.slots import Bind, Params, Ranges, with_ranges
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Fragment:
     tables: tuple[int, ...]
     buckets: Callable[[Params], frozenset[int] | None] | None = None
     block: Any = field(default=None, compare=False, repr=False)  # likewise; or a change
+    sent: tuple[Sent, ...] = ()  # its last values: rows of fragments that were gathered before
 
     def bucket_set(self, params: Params) -> frozenset[int] | None:
         """Buckets to ask; None: all of the tier."""
@@ -92,6 +94,20 @@ class ScatterRead:
     sql: str
     bind: Bind
     merged: Query | None = field(default=None, compare=False, repr=False)  # likewise
+    meetings: tuple[Meeting, ...] = ()
+
+    def meeting_at(self, fragment: int) -> Meeting | None:
+        return next((each for each in self.meetings if each.stays == fragment), None)
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Another way to the same answer: one fragment's rows stay where they are, and those of the
+    others go there. `plan` has the same fragments, and one more in the place of that one.
+    """
+
+    stays: int
+    plan: ScatterRead
 
 
 ReadPlan = PointRead | ScatterRead
