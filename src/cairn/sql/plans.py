@@ -381,12 +381,14 @@ class CallPlan:
 @dataclass(frozen=True)
 class BlockStep:
     """One step of a block. `let` keeps the value of its query as parameter `number`; `if` runs
-    `body` when its query is true; `return` adds the rows of its query to the answer."""
+    `body` when its query is true; `return` adds the rows of its query to the answer. `with` keeps
+    the rows that it tells as table `g<number>`; `tell` is the last one after these, the answer."""
 
-    kind: Literal["run", "return", "let", "if"]
+    kind: Literal["run", "return", "let", "if", "with", "tell"]
     prepared: Prepared
     number: int = 0
     body: tuple[BlockStep, ...] = ()
+    reads_ahead: bool = False  # its tables are read before the other steps change them
 
 
 @dataclass(frozen=True)
@@ -454,6 +456,11 @@ class Prepared:
     uses_now: bool = False
     bound: Any = field(default=None, repr=False)
     param_oids: tuple[int, ...] = ()  # what to tell of parameters, when not what their types say
+
+    @property
+    def only_reads(self) -> bool:
+        """A query; one whose WITH writes is none."""
+        return self.tag == "SELECT" and not isinstance(self.plan, BlockPlan)
 
     def start(self, params: Sequence[Any], now: datetime | None = None) -> list[Any]:
         """The client's values with room for those that running fills in."""

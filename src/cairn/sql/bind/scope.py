@@ -73,12 +73,23 @@ class Visible:
 
 
 @dataclass(frozen=True)
+class GivenRows:
+    """What a part of WITH that writes tells; without names it tells nothing."""
+
+    number: int
+    names: list[str] | None
+    types: list[ColumnType]
+    scales: list[int | None]
+
+
+@dataclass(frozen=True)
 class BlockNames:
     """What a statement of a block sees of the others: parameters, and variables set by LET."""
 
     last: int  # number of the last parameter, variables included
     variables: dict[str, int] = field(default_factory=dict)  # to the number of their parameter
     types: dict[int, ColumnType] = field(default_factory=dict)
+    given: dict[str, GivenRows] = field(default_factory=dict)
 
 
 @dataclass

@@ -35,6 +35,7 @@ from cairn.sql.ir import (
     conjunction,
     conjuncts,
     has_aggregate,
+    has_given,
     has_window,
     outer_columns,
     output,
@@ -81,12 +82,13 @@ def plan_read(query: Query, catalog: Catalog, numbers: Numbers) -> ReadPlan:
     """The cheapest plan whose answer is that of one big table."""
     scans = [scan for scan in scans_in(query) if not scan.table.is_global]
     tier = check_one_tier(scans)
-    if not scans:
+    is_given = has_given(query)
+    if not scans and not is_given:
         slots = Slots()
         sql = Renderer(slots).query(query)
         return PointRead(sql, slots.bind(), query=query)
     check_operable(scans)
-    key = None if calls_late(query) else single_key(query)
+    key = None if is_given or calls_late(query) else single_key(query)
     if key is not None:
         slots = Slots()
         bucket = key_bucket(catalog, key)
