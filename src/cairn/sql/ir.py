@@ -93,6 +93,7 @@ class Order:
 class Item:
     name: str
     expr: Expr
+    number: int = field(default=0, compare=False, repr=False)  # among those that nobody named
 
 
 # --- relations ------------------------------------------------------------------------------------

@@ -34,6 +34,8 @@ from cairn.sql.ir import (
     Query,
     Rel,
     Scan,
+    Select,
+    SetOp,
     conjunction,
     conjuncts,
     output,
@@ -88,8 +90,20 @@ def _derived(scope: Scope, query: Query, alias: str, columns: list[str]) -> Rel:
     names = columns + [name for name, _ in shown[len(columns) :]]
     rel = scope.binder.next_rel()
     types = [type_ for _, type_ in shown]
-    scope.add(Visible(alias, rel, names, types, [True] * len(names), scales=scales(query)))
+    seen = Visible(alias, rel, names, types, [True] * len(names), scales=scales(query))
+    seen.unnamed = _unnamed(query, len(columns))
+    scope.add(seen)
     return Derived(rel, query, alias, tuple(names))
+
+
+def _unnamed(query: Query, named: int) -> dict[str, int]:
+    """Columns of the first SELECT that have no name of their own, by Picodata's."""
+    while isinstance(query, SetOp):
+        query = query.left
+    items = query.items if isinstance(query, Select) else ()
+    return {
+        f"col_{each.number}": at for at, each in enumerate(items) if each.number and at >= named
+    }
 
 
 def _table(scope: Scope, node: exp.Table) -> Rel:
