@@ -52,6 +52,46 @@ class Counters(threading.Thread):
                         return
 
 
+class Joins(threading.Thread):
+    """A client that joins rows which nobody changes: few of them go to where the many are."""
+
+    TEXTS = (
+        "SELECT w.name, count(*), sum(s.n), max(s.note) "
+        "FROM seat s JOIN ward w ON s.ward_id = w.id GROUP BY 1",
+        "SELECT s.id, s.note, w.name FROM seat s JOIN ward w ON s.ward_id = w.id WHERE w.id = 3",
+        "SELECT s.id, s.note FROM ward w JOIN seat s ON s.id = w.seat_id",
+    )
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(daemon=True)
+        self.node, self.ending = node, threading.Event()
+        self.errors: list[str] = []
+        self.statements = 0
+        node.sql("CREATE TABLE ward (id INT PRIMARY KEY, name TEXT, seat_id INT)")
+        node.sql("CREATE TABLE seat (id INT PRIMARY KEY, ward_id INT, n INT, note TEXT)")
+        node.sql(
+            "INSERT INTO ward SELECT k, 'w' || (k % 4)::text, k * 7 FROM generate_series(1, 40) k"
+        )
+        node.sql(
+            "INSERT INTO seat SELECT k, k % 50, k, repeat('x', 90) FROM generate_series(1, 6000) k"
+        )
+        self.expected = [sorted(node.sql(text)) for text in self.TEXTS]
+        [plan] = [node.sql(f"EXPLAIN ANALYZE {text}") for text in self.TEXTS[:1]]
+        assert any("met by the others" in line for (line,) in plan)
+
+    def run(self) -> None:
+        with self.node.connect() as connection:
+            while not self.ending.wait(0.1):  # the others need the machine too
+                for text, expected in zip(self.TEXTS, self.expected, strict=True):
+                    try:
+                        found = sorted(connection.execute(text.encode()).fetchall())
+                        if found != expected:
+                            self.errors.append(f"{text}: {len(found)} rows, {len(expected)} before")
+                    except psycopg.Error as problem:
+                        self.errors.append(f"{text}: {problem.sqlstate} {problem}")
+                    self.statements += 1
+
+
 def cairn(node: Node, *words: str) -> subprocess.CompletedProcess[str]:
     dsn = f"postgresql://admin:{PASSWORD}@127.0.0.1:{node.pg_port}/cairn"
     command = [sys.executable, "-m", "cairn.cli.main", *words, "--dsn", dsn]
@@ -77,7 +117,8 @@ def test_replicasets_are_added_drained_and_expelled_and_no_client_notices(
     values = ", ".join(f"({key}, 0, 'note {key}')" for key in range(KEYS))
     first.sql(f"INSERT INTO t VALUES {values}")
     clients = [Counters(first, number, 3) for number in range(3)]
-    for client in clients:
+    joins = Joins(first)
+    for client in (*clients, joins):
         client.start()
     try:
         cluster.add("i2").start(peers=first.peer)
@@ -105,11 +146,12 @@ def test_replicasets_are_added_drained_and_expelled_and_no_client_notices(
         )
         first.sql("CALL cairn_expel('i2')")
     finally:
-        for client in clients:
+        for client in (*clients, joins):
             client.ending.set()
-        for client in clients:
+        for client in (*clients, joins):
             client.join(20)
-    assert [error for client in clients for error in client.errors] == []
+    assert [error for client in (*clients, joins) for error in client.errors] == []
+    assert joins.statements > 10
     told = {key: count for client in clients for key, count in client.told.items()}
     found = dict(cluster["i3"].sql("SELECT id, n FROM t"))
     assert found == told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -28,6 +29,7 @@ from cairn.sql.functions.functions import register
 from cairn.sql.plans import Prepared
 from cairn.sql.render.constraints import translate
 from cairn.sql.render.render import Renderer
+from cairn.sql.render.sent import Parcel
 from cairn.sql.render.slots import Slots
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -69,6 +71,9 @@ class Cluster:
         edges = [round(bucket_count * k / replicasets) for k in range(replicasets + 1)]
         self.ranges = [(edges[k] + 1, edges[k + 1]) for k in range(replicasets)]
         self.asked: list[int] = []  # replicasets asked by the last statement
+        self.ways = 0  # in how many other ways the last statement could be read
+        self.way: int | None = None  # one of them: rows go to where others stay
+        self.moved = 0  # rows that went from one replicaset to another, or to the asker
         self.telling: plans.Returning | None = None
         self.clause = ""
         self.told: list[Any] = []
@@ -97,7 +102,9 @@ class Cluster:
         return self.execute(prepared, params)
 
     def execute(self, prepared: Prepared, params: Sequence[Any] = ()) -> Any:
-        self.asked = []
+        self.asked, self.moved = [], 0
+        plan = prepared.plan
+        self.ways = len(plan.meetings) if isinstance(plan, plans.ScatterRead) else 0
         values = prepared.start(params, NOW)
         try:
             result = self._execute(prepared.plan, values)
@@ -169,19 +176,29 @@ class Cluster:
                 self.asked.append(at)
             return self.nodes[at].execute(plan.sql, plan.bind(values)).fetchall()
         self._steps(plan.steps, values)
+        if plan.meetings and self.way is not None:
+            plan = plan.meetings[self.way % len(plan.meetings)].plan
         merge = self.nodes[0]
+        gathered: list[list[Any]] = []
         try:
             for k, fragment in enumerate(plan.fragments):
+                parcels = [each.parcel(gathered[each.table]) for each in fragment.sent]
+                gathered.append([])
                 names = ", ".join(f"x{at}" for at in range(len(fragment.types)))
                 merge.execute(f"CREATE TEMP TABLE m{k} ({names})")
                 marks = ", ".join("?" * len(fragment.types))
                 for at, bounds in self._targets(fragment, values):
+                    if any(not _reaches(each, bounds) for each in parcels):
+                        continue
                     self.asked.append(at)
+                    sent = [each.text([bounds]) for each in parcels]
                     rows = (
                         self.nodes[at]
-                        .execute(fragment.with_ranges([bounds]), fragment.bind(values))
+                        .execute(fragment.with_ranges([bounds]), (*fragment.bind(values), *sent))
                         .fetchall()
                     )
+                    gathered[-1] += rows
+                    self.moved += len(rows) + sum(len(json.loads(text)) for text in sent)
                     merge.executemany(f"INSERT INTO m{k} VALUES ({marks})", rows)
             return merge.execute(plan.sql, plan.bind(values)).fetchall()
         finally:
@@ -320,6 +337,11 @@ class Cluster:
             physical += [None] * (len(table.columns) - len(physical))
             for node in self.everyone():
                 node.execute(f"INSERT INTO {table.physical_name} VALUES ({marks})", physical)
+
+
+def _reaches(parcel: Parcel, bounds: tuple[int, int]) -> bool:
+    buckets = parcel.buckets
+    return buckets is None or any(bounds[0] <= each <= bounds[1] for each in buckets)
 
 
 def apply_op(node: apsw.Connection, table: Table, op: ops.Dml) -> None:

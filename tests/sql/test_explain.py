@@ -127,6 +127,8 @@ def test_a_join_of_other_columns_stands_above_a_motion_of_each_side(cluster: Clu
         '            projection ("u"."c"::int -> "c")',
         '                selection (("u"."a"::int > 3::int))',
         '                    scan "u"',
+        '    or at the owners of "t": the rows of the other motions go there, if few',
+        '    or at the owners of "u": the rows of the other motions go there, if few',
     ]
 
 

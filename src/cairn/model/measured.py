@@ -36,6 +36,7 @@ class Stage:
         self.works: dict[tuple[str, str], Work] = {}
         self.merge_s = 0.0  # spent on the gathered rows by the instance that was asked
         self.merged_rows: int | None = None
+        self.sends = 0  # of the last values of its requests are rows of other stages
         self._known = {} if known is None else known
 
     def of(self, part: object) -> Stage:

@@ -289,6 +289,7 @@ class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     cursor: int = 0  # by this number the asker will ask for the next piece
     user: int = 0  # who asks: threads are shared fairly between users
     shape: RowShape | None = None  # rows may be told as messages for the client, see `encoded`
+    later_bytes: int = 0  # of each piece after the first; 0: as that one
 
 
 class ReadResponse(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -39,7 +39,15 @@ from cairn.model.quoting import identifier
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import ColumnType
 from cairn.sql.parse.lexer import Token, tokens
-from cairn.sql.plans import CopyPlan, CursorPlan, EmptyPlan, ExplainPlan, OutColumn, Prepared
+from cairn.sql.plans import (
+    BlockPlan,
+    CopyPlan,
+    CursorPlan,
+    EmptyPlan,
+    ExplainPlan,
+    OutColumn,
+    Prepared,
+)
 from cairn.sql.statements.call import parse_call
 from cairn.sql.statements.copy import CopyStatement, parse_copy
 from cairn.sql.statements.cursor import Cursor
@@ -49,6 +57,7 @@ from cairn.sql.statements.fetching import parse_declare, parse_fetching
 from cairn.sql.statements.other import parse_other
 from cairn.sql.statements.refusals import refuse_by_name
 from cairn.sql.statements.routine import parse_routine
+from cairn.sql.statements.with_parts import writing_parts
 
 _QUERY_WORDS = ("select", "with", "values", "insert", "update", "delete", "table")
 # sqlglot takes about 15 frames for a parenthesis, and 200 levels are promised.
@@ -87,7 +96,12 @@ def _prepare(
         from cairn.sql.compile import compile_query
 
         user = catalog.user_by_id(user_id)
-        return compile_query(found, text, catalog, param_oids, "" if user is None else user.name)
+        name = "" if user is None else user.name
+        if (parts := writing_parts(found, text)) is not None:
+            from cairn.sql.compile_with import prepare_with
+
+            return prepare_with(found, text, parts, catalog, param_oids, name)
+        return compile_query(found, text, catalog, param_oids, name)
     cursor = Cursor(found, text)
     if cursor.accept("explain"):
         return _explain(cursor, catalog, param_oids, user_id)
@@ -138,7 +152,7 @@ def _inner(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_id:
 def _declare(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_id: int) -> Prepared:
     name, is_held, is_binary = parse_declare(cursor)
     query = _inner(cursor, catalog, param_oids, user_id)
-    if query.tag != "SELECT" or not query.columns:
+    if not query.only_reads or not query.columns:
         raise CairnError("a cursor needs a query that only reads", sqlstate="42P11")
     plan = CursorPlan("declare", name, None, query, is_held, is_binary)
     return Prepared(
@@ -163,6 +177,12 @@ def _explain(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_i
         raise cursor.error()
     inner = _inner(cursor, catalog, param_oids, user_id)
     if inner.bound is None:
+        if isinstance(inner.plan, BlockPlan):
+            raise Unsupported(
+                "EXPLAIN of several statements is not supported",
+                hint="explain them one by one",
+                position=token.start + 1 if token is not None else None,
+            )
         raise Unsupported(f"EXPLAIN of {inner.tag or 'nothing'} is not supported")
     return Prepared(
         cursor.text,
@@ -183,8 +203,9 @@ def _copy(found: CopyStatement, text: str, catalog: Catalog, user_id: int) -> Pr
     if found.table is None:
         assert found.query is not None
         query = prepare(found.query, catalog, user_id=user_id)
-        if not query.columns or query.tag != "SELECT":
-            raise Unsupported(f"COPY of {query.tag or 'nothing'} is not supported")
+        if not query.columns or not query.only_reads:
+            what = "what writes" if query.tag == "SELECT" else query.tag or "nothing"
+            raise Unsupported(f"COPY of {what} is not supported")
         if query.param_types:
             raise SyntaxProblem("COPY cannot have parameters")
     else:

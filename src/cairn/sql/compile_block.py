@@ -23,7 +23,7 @@ from cairn.model.errors import (
 )
 from cairn.model.tables.catalog import Catalog, View
 from cairn.model.types.values import TYPE_OF_OID, ColumnType
-from cairn.sql.bind.scope import BlockNames
+from cairn.sql.bind.scope import BlockNames, GivenRows
 from cairn.sql.compile import compile_query
 from cairn.sql.parse.lexer import Token, syntax_error, tokens
 from cairn.sql.plans import (
@@ -89,8 +89,8 @@ def _checked_view(
     """With the names and types of its columns."""
     before = text.rindex(plan.body)
     made = prepare(" " * before + plan.body, catalog, user_id)
-    if made.tag != "SELECT" or not made.columns:
-        raise SyntaxProblem("a view is a query", position=before + 1)
+    if not made.only_reads or not made.columns:
+        raise SyntaxProblem("a view is a query that only reads", position=before + 1)
     if made.param_types:
         raise CairnError("there is no parameter $1", sqlstate="42P02")
     if len(plan.columns) > len(made.columns):
@@ -208,7 +208,7 @@ class BodyReader:
         last = max([count, *(int(w.value) for w in words if w.kind == "param")])
         found = dict(types)
         for _ in range(2):  # the second time with what the first has found out
-            made = _Planning(self._catalog, self._user_name, source, last, dict(found))
+            made = Planning(self._catalog, self._user_name, source, last, dict(found))
             planned = tuple(made.step(step) for step in steps)
             found = {number: made.types[number] for number in made.types if number <= last}
         missing = [number for number in range(1, last + 1) if number not in found]
@@ -228,7 +228,7 @@ class BodyReader:
 
 
 @dataclass
-class _Planning:
+class Planning:
     """The steps so far: what they know, and what the block needs."""
 
     catalog: Catalog
@@ -237,6 +237,7 @@ class _Planning:
     last: int  # parameter of the client
     types: dict[int, ColumnType]
     variables: dict[str, int] = field(default_factory=dict)
+    given: dict[str, GivenRows] = field(default_factory=dict)  # by parts of WITH that write
     columns: tuple[OutColumn, ...] = ()
     tables: dict[int, int] = field(default_factory=dict)
     rights: dict[Right, None] = field(default_factory=dict)
@@ -322,7 +323,16 @@ class _Planning:
             text = " " * max(start - len(before), 0) + before + piece
         else:
             text = " " * start + piece
-        names = BlockNames(self.last + len(self.variables), dict(self.variables), dict(self.types))
+        return self.compiled(text, words)
+
+    def compiled(self, text: str, words: Sequence[Token]) -> Prepared:
+        """A statement of the block; `words` are those of it in which parameters may stand."""
+        names = BlockNames(
+            self.last + len(self.variables),
+            dict(self.variables),
+            dict(self.types),
+            dict(self.given),
+        )
         try:
             made = compile_query(tokens(text), text, self.catalog, (), self.user_name, names)
         except RecursionError:

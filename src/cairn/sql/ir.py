@@ -93,6 +93,7 @@ class Order:
 class Item:
     name: str
     expr: Expr
+    number: int = field(default=0, compare=False, repr=False)  # among those that nobody named
 
 
 # --- relations ------------------------------------------------------------------------------------
@@ -137,6 +138,11 @@ class Again:
     number: int  # of the recursion
     alias: str
     names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Given(Again):
+    """Rows that a part of the statement told when it wrote them: table `g<number>`."""
 
 
 Rel = Scan | Derived | Join | Gathered | Again
@@ -309,6 +315,10 @@ def columns_in(node: Any) -> set[Col]:
 
 def scans_in(node: Any) -> list[Scan]:
     return [each for each in walk(node) if isinstance(each, Scan)]
+
+
+def has_given(node: Any) -> bool:
+    return any(isinstance(each, Given) for each in walk(node))
 
 
 def has_aggregate(expr: Expr | None) -> bool:

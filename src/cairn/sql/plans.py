@@ -13,6 +13,7 @@ from cairn.model.log.ranges import KeyRange
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table
 from cairn.model.types.values import ColumnType, Physical, from_physical
+from cairn.sql.render.sent import Sent
 from cairn.sql.render.slots import Bind, Params, Ranges, with_ranges
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Fragment:
     tables: tuple[int, ...]
     buckets: Callable[[Params], frozenset[int] | None] | None = None
     block: Any = field(default=None, compare=False, repr=False)  # likewise; or a change
+    sent: tuple[Sent, ...] = ()  # its last values: rows of fragments that were gathered before
 
     def bucket_set(self, params: Params) -> frozenset[int] | None:
         """Buckets to ask; None: all of the tier."""
@@ -92,6 +94,20 @@ class ScatterRead:
     sql: str
     bind: Bind
     merged: Query | None = field(default=None, compare=False, repr=False)  # likewise
+    meetings: tuple[Meeting, ...] = ()
+
+    def meeting_at(self, fragment: int) -> Meeting | None:
+        return next((each for each in self.meetings if each.stays == fragment), None)
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Another way to the same answer: one fragment's rows stay where they are, and those of the
+    others go there. `plan` has the same fragments, and one more in the place of that one.
+    """
+
+    stays: int
+    plan: ScatterRead
 
 
 ReadPlan = PointRead | ScatterRead
@@ -365,12 +381,14 @@ class CallPlan:
 @dataclass(frozen=True)
 class BlockStep:
     """One step of a block. `let` keeps the value of its query as parameter `number`; `if` runs
-    `body` when its query is true; `return` adds the rows of its query to the answer."""
+    `body` when its query is true; `return` adds the rows of its query to the answer. `with` keeps
+    the rows that it tells as table `g<number>`; `tell` is the last one after these, the answer."""
 
-    kind: Literal["run", "return", "let", "if"]
+    kind: Literal["run", "return", "let", "if", "with", "tell"]
     prepared: Prepared
     number: int = 0
     body: tuple[BlockStep, ...] = ()
+    reads_ahead: bool = False  # its tables are read before the other steps change them
 
 
 @dataclass(frozen=True)
@@ -438,6 +456,11 @@ class Prepared:
     uses_now: bool = False
     bound: Any = field(default=None, repr=False)
     param_oids: tuple[int, ...] = ()  # what to tell of parameters, when not what their types say
+
+    @property
+    def only_reads(self) -> bool:
+        """A query; one whose WITH writes is none."""
+        return self.tag == "SELECT" and not isinstance(self.plan, BlockPlan)
 
     def start(self, params: Sequence[Any], now: datetime | None = None) -> list[Any]:
         """The client's values with room for those that running fills in."""

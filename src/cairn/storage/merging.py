@@ -49,6 +49,13 @@ class Merger:
         self._widths.append(width)
         self.add(rows)
 
+    def given(self, number: int, width: int, rows: Sequence[Row]) -> None:
+        """Table g<number>, which no fragment has gathered."""
+        columns = ", ".join(f"x{column}" for column in range(width))
+        self.connection.execute(f"CREATE TABLE g{number} ({columns})")
+        marks = ", ".join("?" * width)
+        self.connection.executemany(f"INSERT INTO g{number} VALUES ({marks})", rows)
+
     def add(self, rows: Sequence[Row]) -> None:
         """More rows of the last table."""
         at, marks = len(self._widths) - 1, ", ".join("?" * self._widths[-1])

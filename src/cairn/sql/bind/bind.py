@@ -173,6 +173,7 @@ def _bind_distinct_on(
 
 def bind_items(scope: Scope, nodes: list[exp.Expr]) -> tuple[Item, ...]:
     found: list[Item] = []
+    unnamed = 0
     for node in nodes:
         if isinstance(node, exp.Star):
             allow(node, set())
@@ -188,7 +189,10 @@ def bind_items(scope: Scope, nodes: list[exp.Expr]) -> tuple[Item, ...]:
             expr = bind_expr(scope, inner)
             if expr.type is None:
                 expr = scope.binder.coerce(expr, S) if isinstance(expr, Const) else expr
-            found.append(Item(alias or column_name(inner), expr))
+            is_named = alias is not None or isinstance(inner, exp.Column)
+            unnamed += not is_named
+            number = 0 if is_named else unnamed
+            found.append(Item(alias or column_name(inner), expr, number))
     return tuple(found)
 
 

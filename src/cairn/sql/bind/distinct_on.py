@@ -44,7 +44,7 @@ def first_of_each(binder: Binder, select: Select, on: tuple[Expr, ...]) -> Selec
     ]
     size = len(shown)
     return Select(
-        tuple(Item(item.name, columns[at]) for at, item in enumerate(select.items)),
+        tuple(replace(item, expr=columns[at]) for at, item in enumerate(select.items)),
         Derived(rel, inner, "", tuple(item.name for item in inner.items)),
         Call(B, "=", (columns[-1], Const(I, 1))),
         order=tuple(replace(each, expr=columns[size + at]) for at, each in enumerate(select.order)),

@@ -9,6 +9,7 @@ from cairn.model.errors import (
     NotInPrerequisiteState,
     SyntaxProblem,
     UndefinedColumn,
+    Unsupported,
 )
 from cairn.model.tables.catalog import View
 from cairn.sql.bind.expr import bind_boolean, compare
@@ -21,17 +22,20 @@ from cairn.sql.bind.recursive import (
     is_itself,
     names_itself,
 )
-from cairn.sql.bind.scope import Cte, Scope, Visible
+from cairn.sql.bind.scope import Cte, GivenRows, Scope, Visible
 from cairn.sql.bind.sets import bind_values
 from cairn.sql.ir import (
     TRUE,
     Call,
     Derived,
     Expr,
+    Given,
     Join,
     Query,
     Rel,
     Scan,
+    Select,
+    SetOp,
     conjunction,
     conjuncts,
     output,
@@ -54,7 +58,10 @@ def bind_ctes(scope: Scope, tree: exp.Expr) -> None:
         alias = cte.args["alias"]
         name = name_of(alias.this)
         if isinstance(cte.this, (exp.Insert, exp.Update, exp.Delete)):
-            raise refuse(cte.this, f"{type(cte.this).__name__.upper()} in WITH")
+            raise Unsupported(
+                "WITH clause containing a data-modifying statement must be at the top level",
+                position=walk_position(cte.this),
+            )
         if name in scope.ctes:
             raise CairnError(f'WITH query name "{name}" specified more than once', sqlstate="42712")
         inner = Scope(scope.binder, scope.parent)
@@ -83,8 +90,20 @@ def _derived(scope: Scope, query: Query, alias: str, columns: list[str]) -> Rel:
     names = columns + [name for name, _ in shown[len(columns) :]]
     rel = scope.binder.next_rel()
     types = [type_ for _, type_ in shown]
-    scope.add(Visible(alias, rel, names, types, [True] * len(names), scales=scales(query)))
+    seen = Visible(alias, rel, names, types, [True] * len(names), scales=scales(query))
+    seen.unnamed = _unnamed(query, len(columns))
+    scope.add(seen)
     return Derived(rel, query, alias, tuple(names))
+
+
+def _unnamed(query: Query, named: int) -> dict[str, int]:
+    """Columns of the first SELECT that have no name of their own, by Picodata's."""
+    while isinstance(query, SetOp):
+        query = query.left
+    items = query.items if isinstance(query, Select) else ()
+    return {
+        f"col_{each.number}": at for at, each in enumerate(items) if each.number and at >= named
+    }
 
 
 def _table(scope: Scope, node: exp.Table) -> Rel:
@@ -100,6 +119,10 @@ def _table(scope: Scope, node: exp.Table) -> Rel:
     shown = name_of(alias.this) if alias is not None and alias.this else name
     columns = [name_of(each) for each in (alias.args.get("columns") or ())] if alias else []
     cte = scope.cte(name) if schema is None else None
+    block = scope.binder.block
+    given = block.given.get(name) if block is not None and schema is None else None
+    if cte is None and given is not None:
+        return _given(scope, name, given, shown, columns, position)
     if cte is not None and is_itself(cte):
         return bind_itself(scope, cte, shown, columns, node)
     if cte is not None:
@@ -121,6 +144,21 @@ def _table(scope: Scope, node: exp.Table) -> Rel:
     types = [each.type for each in table.columns]
     scope.add(Visible(shown, rel, names, types, nullable, table), position)
     return Scan(rel, table, shown)
+
+
+def _given(
+    scope: Scope, name: str, rows: GivenRows, shown: str, columns: list[str], position: int | None
+) -> Rel:
+    """What another part of the statement told."""
+    if rows.names is None:
+        raise Unsupported(
+            f'WITH query "{name}" does not have a RETURNING clause', position=position
+        )
+    rel = scope.binder.next_rel()
+    names = columns + rows.names[len(columns) :]
+    nullable = [True] * len(names)
+    scope.add(Visible(shown, rel, names, list(rows.types), nullable, scales=list(rows.scales)))
+    return Given(rel, rows.number, shown, tuple(names))
 
 
 def _view(scope: Scope, view: View, shown: str, columns: list[str]) -> Rel:

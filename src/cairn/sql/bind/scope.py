@@ -50,6 +50,7 @@ class Visible:
     hidden: set[str] = field(default_factory=set)  # merged away by USING
     scales: list[int | None] = field(default_factory=list)  # of a query's columns
     filled: dict[int, Expr] = field(default_factory=dict)  # what stands for some of its columns
+    unnamed: dict[str, int] = field(default_factory=dict)  # col_1, col_2 …: see `_unnamed`
 
     @property
     def shown(self) -> list[tuple[int, str]]:
@@ -73,12 +74,23 @@ class Visible:
 
 
 @dataclass(frozen=True)
+class GivenRows:
+    """What a part of WITH that writes tells; without names it tells nothing."""
+
+    number: int
+    names: list[str] | None
+    types: list[ColumnType]
+    scales: list[int | None]
+
+
+@dataclass(frozen=True)
 class BlockNames:
     """What a statement of a block sees of the others: parameters, and variables set by LET."""
 
     last: int  # number of the last parameter, variables included
     variables: dict[str, int] = field(default_factory=dict)  # to the number of their parameter
     types: dict[int, ColumnType] = field(default_factory=dict)
+    given: dict[str, GivenRows] = field(default_factory=dict)
 
 
 @dataclass
@@ -247,7 +259,7 @@ class Scope:
     def column(self, name: str, alias: str | None, position: int | None = None) -> Expr:
         if alias is not None:
             visible = self.by_alias(alias, position)
-            found = _in_relation(visible, name)
+            found = _in_relation(visible, name) or _unnamed([visible], name)
             if found is None:
                 raise no_column(name, visible.names, position, alias)
             return replace(found, place=position) if isinstance(found, Col) else found
@@ -261,6 +273,12 @@ class Scope:
         block = self.binder.block
         if block is not None and name in block.variables:
             return self.binder.param(block.variables[name], position)
+        scope = self
+        while scope is not None:
+            expr = _unnamed(scope.visible, name)
+            if expr is not None:
+                return expr
+            scope = scope.parent
         owner, near = self._nearest_column(name)
         raise no_column(name, near, position, owner)
 
@@ -291,6 +309,14 @@ class Scope:
         if len(hits) > 1:
             raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=position)
         return hits[0] if hits else None
+
+
+def _unnamed(visible: Iterable[Visible], name: str) -> Expr | None:
+    """What nobody named is COL_1, COL_2 … in Picodata; here where nothing else has the name."""
+    hits = [each.expr(at) for each in visible if (at := each.unnamed.get(name.lower())) is not None]
+    if len(hits) > 1:
+        raise AmbiguousColumn(f'column reference "{name}" is ambiguous')
+    return hits[0] if hits else None
 
 
 def no_column(

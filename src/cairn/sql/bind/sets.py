@@ -152,7 +152,7 @@ def retyped(scope: Scope, query: Query, types: list[ColumnType]) -> Query:
         return query
     if isinstance(query, Select) and not query.order and not query.distinct:
         items = tuple(
-            Item(item.name, _cast_item(scope, item.expr, type_))
+            replace(item, expr=_cast_item(scope, item.expr, type_))
             for item, type_ in zip(query.items, types, strict=True)
         )
         return replace(query, items=items)

@@ -7,6 +7,7 @@ from typing import Any
 from cairn.model.types.decimals import decode_decimal
 from cairn.model.types.values import ColumnType
 from cairn.sql.ir import (
+    BUCKET_AT,
     Again,
     Agg,
     Call,
@@ -54,6 +55,8 @@ class Words:
         for number, item in enumerate(block.items, 1):
             expr = item.expr
             name = expr.name if isinstance(expr, (Col, Agg)) else "col"
+            if isinstance(expr, Col) and expr.rel in self._columns:
+                name = self._columns[expr.rel][expr.at]
             plain = isinstance(expr, Col) and name not in found
             found.append(name if plain else f"{name}_{number}")
         return found
@@ -69,7 +72,7 @@ class Words:
             case Param(type=type_, number=number):
                 return f"${number}::{NAMES[type_]}"
             case Col(rel=rel, at=at, type=type_, name=name):
-                if rel in self._columns:
+                if rel in self._columns and at != BUCKET_AT:
                     return f'"{self._columns[rel][at]}"::{NAMES[type_]}'
                 alias = self._aliases.get(rel, "")
                 return (f'"{alias}".' if alias else "") + f'"{name}"::{NAMES[type_]}'

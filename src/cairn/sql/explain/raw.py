@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from cairn.sql.bind.dml import BoundChange
@@ -21,6 +21,7 @@ from cairn.sql.plans import (
     ScatterWrite,
     ShardedInsert,
 )
+from cairn.sql.render.slots import Bind
 
 
 def buckets_shown(prepared: Prepared, values: Sequence[Any] | None, catalog: Any = None) -> str:
@@ -57,8 +58,14 @@ def _text(fragment: Fragment, values: Sequence[Any] | None) -> str:
     return fragment.with_ranges(None if buckets is None else [(at, at) for at in sorted(buckets)])
 
 
-def sources(prepared: Prepared, values: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
-    """(what it was made from, SQL, bind) of each text that reads tables."""
+Ran = Callable[[ScatterRead], ScatterRead]
+
+
+def sources(
+    prepared: Prepared, values: Sequence[Any], ran: Ran | None = None
+) -> Iterator[tuple[Any, str, Any]]:
+    """(what it was made from, SQL, bind) of each text that reads tables, in the way that it ran."""
+    ran = ran or (lambda plan: plan)
     plan: Any = prepared.plan
     bound = prepared.bound
     match plan:
@@ -67,21 +74,27 @@ def sources(prepared: Prepared, values: Sequence[Any]) -> Iterator[tuple[Any, st
         case ScatterWrite(fragment=fragment):
             yield _read_by(fragment.block), _at_an_owner(fragment, values), fragment.bind
         case InsertSelect(read=read) | KeyedWrite(read=read) | GlobalWrite(read=read):
-            yield from _sources(read, values)
-    yield from _sources(plan, values)
+            yield from _sources(read, values, ran)
+    yield from _sources(plan, values, ran)
     for step in getattr(plan, "steps", ()):
-        yield from _sources(step.plan, values)
+        yield from _sources(step.plan, values, ran)
 
 
-def _sources(plan: Any, values: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
+def _sources(plan: Any, values: Sequence[Any], ran: Ran) -> Iterator[tuple[Any, str, Any]]:
     match plan:
         case PointRead():
             yield plan.query, plan.sql, plan.bind
         case ScatterRead():
-            for fragment in plan.fragments:
-                yield fragment.block, _at_an_owner(fragment, values), fragment.bind
+            for fragment in ran(plan).fragments:
+                yield fragment.block, _at_an_owner(fragment, values), _with_rows(fragment)
             for step in plan.steps:
-                yield from _sources(step.plan, values)
+                yield from _sources(step.plan, values, ran)
+
+
+def _with_rows(fragment: Fragment) -> Bind:
+    """Without rows: SQLite is only asked how it would go about it."""
+    none = ("[]",) * len(fragment.sent)
+    return (lambda params: (*fragment.bind(params), *none)) if none else fragment.bind
 
 
 def _read_by(bound: BoundChange) -> Any:

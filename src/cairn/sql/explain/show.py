@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from cairn.model.measured import Run
@@ -15,7 +16,7 @@ from cairn.model.tables.catalog import Catalog
 from cairn.sql.explain.access import QueryPlan, access_paths
 from cairn.sql.explain.nodes import Node
 from cairn.sql.explain.raw import buckets_shown, raw_lines, raw_sections, sources
-from cairn.sql.explain.stages import measured, stages_json, stages_lines
+from cairn.sql.explain.stages import as_run, measured, stages_json, stages_lines
 from cairn.sql.explain.tree import Tree, Where, Wheres, nowhere
 from cairn.sql.plans import (
     ExplainOptions,
@@ -99,20 +100,21 @@ class Shown:
         return json.dumps([found], indent=2, ensure_ascii=False)
 
     def _tree(self, asked: ExplainOptions) -> Node:
-        paths: dict[int, str] = {}
-        if self._query_plan is not None and self._values is not None:
-            for node, sql, bind in sources(self._prepared, self._values):
-                rows = self._query_plan(sql, bind(self._values))
-                paths |= access_paths(node, rows, self._catalog)
-        where = self._where
+        where, ran = self._where, None
         if (run := self._run) is not None:
+            ran = partial(as_run, stage=run.stage)
 
             def where(part: Any) -> Where:
                 words, facts = self._where(part)
                 more, found = measured(run.stage.found(part), asked)
                 return words + more, facts | found
 
-        return Tree(paths, where).statement(self._prepared.plan, self._prepared.bound)
+        paths: dict[int, str] = {}
+        if self._query_plan is not None and self._values is not None:
+            for node, sql, bind in sources(self._prepared, self._values, ran):
+                rows = self._query_plan(sql, bind(self._values))
+                paths |= access_paths(node, rows, self._catalog)
+        return Tree(paths, where, ran).statement(self._prepared.plan, self._prepared.bound)
 
     def _buckets(self) -> str:
         return buckets_shown(self._prepared, self._values, self._catalog)

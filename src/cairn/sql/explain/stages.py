@@ -97,7 +97,22 @@ def _of(plan: Any, stage: Stage, prefix: str) -> Iterator[tuple[str, Stage]]:
     yield from _of_steps(getattr(plan, "steps", ()), stage)
     for number, fragment in enumerate(getattr(plan, "fragments", ()), 1):
         yield f"{prefix}motion {number}", stage.of(fragment)
+    for meeting in getattr(plan, "meetings", ()):
+        label = f"{prefix}motion {meeting.stays + 1}, met by the others"
+        for fragment in meeting.plan.fragments:
+            if fragment.sent:
+                yield label, stage.of(fragment)
     yield f"{prefix}read", stage
+
+
+def as_run(plan: ScatterRead, stage: Stage) -> ScatterRead:
+    """The way that it took."""
+    for meeting in plan.meetings:
+        for fragment in meeting.plan.fragments:
+            found = stage.found(fragment) if fragment.sent else None
+            if found is not None and found.works:
+                return meeting.plan
+    return plan
 
 
 def _of_steps(steps: tuple[Step, ...], root: Stage) -> Iterator[tuple[str, Stage]]:

@@ -21,12 +21,14 @@ from cairn.sql.ir import (
     Select,
     SetOp,
     Values,
+    scans_in,
 )
 from cairn.sql.plans import (
     Fragment,
     GlobalWrite,
     InsertSelect,
     KeyedWrite,
+    Meeting,
     Plan,
     PointRead,
     ReadPlan,
@@ -47,12 +49,20 @@ def nowhere(part: Any) -> Where:
 
 
 class Tree:
-    """Makes the nodes. `paths` tells how each relation is read, `where` who does which part."""
+    """Makes the nodes. `paths` tells how each relation is read, `where` who does which part, `ran`
+    which way a plan took that has several; None: it was not run.
+    """
 
-    def __init__(self, paths: Mapping[int, str], where: Wheres) -> None:
-        self._paths, self._where = paths, where
+    def __init__(
+        self,
+        paths: Mapping[int, str],
+        where: Wheres,
+        ran: Callable[[ScatterRead], ScatterRead] | None = None,
+    ) -> None:
+        self._paths, self._where, self._ran = paths, where, ran
         self._words = Words()
         self._fragments: Sequence[Fragment] = ()
+        self._at_owners: Fragment | None = None  # whose block is shown
 
     def statement(self, plan: Plan, bound: Any) -> Node:
         if isinstance(plan, Returning):
@@ -75,12 +85,17 @@ class Tree:
             root.text += words
             root.facts.update(facts)
             return root
-        around, self._fragments = self._fragments, plan.fragments
-        self._words.learn(plan.merged, [each.block for each in plan.fragments])
-        assert plan.merged is not None
-        root = self._query(plan.merged)
+        shown = plan if self._ran is None else self._ran(plan)
+        around, self._fragments = self._fragments, shown.fragments
+        blocks = [each.block for each in shown.fragments]
+        self._words.learn(tuple(blocks), blocks)
+        self._words.learn(shown.merged, blocks)
+        assert shown.merged is not None
+        root = self._query(shown.merged)
         self._fragments = around
         root.below += [self._step(step) for step in plan.steps]
+        if self._ran is None:
+            root.below += [_may_meet(plan, each) for each in plan.meetings]
         return root
 
     def _step(self, step: Step) -> Node:
@@ -88,11 +103,17 @@ class Tree:
 
     def _motion(self, fragment: Fragment) -> Node:
         words, facts = self._where(fragment)
-        around, self._fragments = self._fragments, ()
-        self._words.learn(fragment.block)
+        policy = "full"
+        if (around := self._at_owners) is not None:
+            sent = next(each for each in around.sent if self._fragments[each.table] is fragment)
+            policy = "full" if sent.bucket is None else "segment"
+            words += f" to the owners of {_tables(around)}"
+            facts = facts | {"To": _tables(around)}
+        self._at_owners = fragment
+        self._words.learn(fragment.block, [each.block for each in self._fragments])
         below = self._query(fragment.block, self._words.names_of(fragment.block))
-        self._fragments = around
-        return Node(f"motion [policy: full]{words}", {"Policy": "full", **facts}, [below])
+        self._at_owners = around
+        return Node(f"motion [policy: {policy}]{words}", {"Policy": policy, **facts}, [below])
 
     def _query(self, query: Query, names: Sequence[str] = ()) -> Node:
         match query:
@@ -196,6 +217,16 @@ class Tree:
         if is_scatter and isinstance(plan, ScatterWrite):
             root.below += [self._step(step) for step in plan.steps]
         return root
+
+
+def _tables(fragment: Fragment) -> str:
+    names = dict.fromkeys(each.table.name for each in scans_in(fragment.block))
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _may_meet(plan: ScatterRead, meeting: Meeting) -> Node:
+    where = _tables(plan.fragments[meeting.stays])
+    return Node(f"or at the owners of {where}: the rows of the other motions go there, if few")
 
 
 def _by_bucket(table: Any) -> Node:

@@ -39,22 +39,20 @@ def linked(query: Select) -> Select:
 
 def linked_change(bound: BoundChange) -> BoundChange:
     holds = conjuncts(bound.where)
-    scans = _scans(bound.source)
+    own = scans(bound.source)
     more = [
-        link
-        for at, scan in enumerate(scans)
-        if (link := _link(scan, scans[:at], holds)) is not None
+        link for at, scan in enumerate(own) if (link := _link(scan, own[:at], holds)) is not None
     ]
-    where = conjunction([*(_inside(each, scans) for each in holds), *more])
+    where = conjunction([*(_inside(each, own) for each in holds), *more])
     sets = bound.sets
     if sets is not None:
-        sets = tuple((at, _inside(expr, scans)) for at, expr in sets)
+        sets = tuple((at, _inside(expr, own)) for at, expr in sets)
     return replace(bound, where=where, sets=sets)
 
 
 def _select(query: Select, around: list[Scan]) -> Select:
     holds = conjuncts(query.where)
-    own = _scans(query.source)
+    own = scans(query.source)
     source = _source(query.source, holds)
     # Of tables around this block only those count that its own WHERE names.
     more = [link for scan in own if (link := _link(scan, around, holds)) is not None]
@@ -91,19 +89,19 @@ def _source(source: Rel | None, holds: list[Expr]) -> Rel | None:
     on = conjuncts(source.on)
     usable = holds + on if source.kind == "inner" else on
     if source.kind != "full":
-        left_scans = _scans(source.left)
-        links = (_link(scan, left_scans, usable) for scan in _scans(source.right))
+        left_scans = scans(source.left)
+        links = (_link(scan, left_scans, usable) for scan in scans(source.right))
         on = [*on, *(link for link in links if link is not None)]
     return Join(source.kind, left, right, conjunction(on))
 
 
-def _scans(source: Rel | None) -> list[Scan]:
+def scans(source: Rel | None) -> list[Scan]:
     """Sharded tables that are joined here; not those below derived ones."""
     match source:
         case Scan(table=table):
             return [] if table.is_global else [source]
         case Join(left=left, right=right):
-            return [*_scans(left), *_scans(right)]
+            return [*scans(left), *scans(right)]
     return []
 
 
@@ -115,9 +113,24 @@ def _link(scan: Scan, others: Iterable[Scan], holds: list[Expr]) -> Expr | None:
         theirs = source_locality(other, [])
         if mine is None or theirs is None or not colocated(mine, theirs, classes):
             continue
-        return Call(B, "=", (_bucket(scan), _bucket(other)))
+        return Call(B, "=", (bucket_of(scan.rel), bucket_of(other.rel)))
     return None
 
 
-def _bucket(scan: Scan) -> Col:
-    return Col(I, scan.rel, BUCKET_AT, BUCKET_COLUMN, nullable=False)
+def bucket_of(rel: int) -> Col:
+    return Col(I, rel, BUCKET_AT, BUCKET_COLUMN, nullable=False)
+
+
+def places_of(scan: Scan, rel: int, holds: list[Expr]) -> tuple[int, ...] | None:
+    """Columns of relation `rel` that a condition makes equal to the distribution key, in order."""
+    local = source_locality(scan, [])
+    if local is None or local.is_replicated:
+        return None
+    (key,) = local.keys
+    classes = bare_classes(holds)
+    equal = [_of(rel, classes.get(part, ())) for part in key]
+    return tuple(min(each) for each in equal) if all(equal) else None
+
+
+def _of(rel: int, exprs: Iterable[Expr]) -> list[int]:
+    return [each.at for each in exprs if isinstance(each, Col) and each.rel == rel]

@@ -14,6 +14,7 @@ from cairn.sql.ir import (
     Derived,
     Expr,
     Gathered,
+    Given,
     Join,
     Query,
     Recursion,
@@ -53,10 +54,11 @@ def is_sharded(node: Any) -> bool:
     """Whether it is no business of the owners' alone: rows of several, or a recursion.
 
     A recursion may have no end. The instance that was asked runs it, where it can be cancelled,
-    and never a writer.
+    and never a writer. Rows that a part of the statement told are nowhere but there.
     """
     return any(
-        isinstance(each, Recursion) or (isinstance(each, Scan) and not each.table.is_global)
+        isinstance(each, (Recursion, Given))
+        or (isinstance(each, Scan) and not each.table.is_global)
         for each in walk(node)
     )
 

@@ -7,7 +7,8 @@ partial aggregates, DISTINCT and LIMIT.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -16,17 +17,13 @@ from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import ColumnType
 from cairn.sql.functions.late import calls_late
 from cairn.sql.ir import (
-    RELATIONS,
-    Again,
     Agg,
     Call,
     Col,
     Const,
-    Derived,
     Expr,
     Gathered,
     Item,
-    Join,
     Param,
     Query,
     Rel,
@@ -35,27 +32,35 @@ from cairn.sql.ir import (
     SetOp,
     SubQuery,
     Values,
-    columns_in,
     conjunction,
     conjuncts,
     has_aggregate,
+    has_given,
     has_window,
     outer_columns,
     output,
-    rels_of,
     rewrite,
     scans_in,
     substitute,
-    walk,
 )
 from cairn.sql.plan.buckets import bucket_set, check_one_tier, key_bucket, reads, single_key
 from cairn.sql.plan.links import linked
 from cairn.sql.plan.locality import Local, covers, is_sharded, remote_ok, source_locality
 from cairn.sql.plan.merging import aggregates_in, can_merge, merged_aggregate, substitute_block
-from cairn.sql.plans import Fragment, PointRead, ReadPlan, ScatterRead, Step
+from cairn.sql.plan.pieces import (
+    NoMeeting,
+    Pieces,
+    Placed,
+    among_by_bucket,
+    sent_with,
+    with_buckets,
+)
+from cairn.sql.plans import Fragment, Meeting, PointRead, ReadPlan, ScatterRead, Step
 from cairn.sql.render.render import Renderer
 from cairn.sql.render.slots import Slots
 from cairn.sql.typing_rules import B, I
+
+MOST_MEETING = 4  # fragments of which one may stay where it is
 
 
 class Numbers:
@@ -77,12 +82,13 @@ def plan_read(query: Query, catalog: Catalog, numbers: Numbers) -> ReadPlan:
     """The cheapest plan whose answer is that of one big table."""
     scans = [scan for scan in scans_in(query) if not scan.table.is_global]
     tier = check_one_tier(scans)
-    if not scans:
+    is_given = has_given(query)
+    if not scans and not is_given:
         slots = Slots()
         sql = Renderer(slots).query(query)
         return PointRead(sql, slots.bind(), query=query)
     check_operable(scans)
-    key = None if calls_late(query) else single_key(query)
+    key = None if is_given or calls_late(query) else single_key(query)
     if key is not None:
         slots = Slots()
         bucket = key_bucket(catalog, key)
@@ -103,17 +109,44 @@ def check_operable(scans: Iterable[Scan]) -> None:
 class Gather:
     """Turns one query into fragments and a merge."""
 
-    def __init__(self, catalog: Catalog, numbers: Numbers) -> None:
+    def __init__(self, catalog: Catalog, numbers: Numbers, stays: int | None = None) -> None:
         self.catalog, self.numbers = catalog, numbers
+        self.stays = stays  # this piece of FROM is not gathered: see `meeting.py`
+        self.pieces: list[int] = []  # the block that each of them became
+        self.placed: dict[int, Placed] = {}
         self.blocks: list[Select] = []
         self.steps: list[Step] = []
 
     def plan(self, query: Query) -> ScatterRead:
-        merged = self.query(self.take_steps(query))
+        query = self.take_steps(query)
+        plan = replace(self.over_gathered(query), steps=tuple(self.steps))
+        return replace(plan, meetings=tuple(self._meetings(query, plan)))
+
+    def over_gathered(self, query: Query, known: Sequence[Fragment] = ()) -> ScatterRead:
+        """`known` fragments are taken as they are."""
+        merged = self.query(query)
         slots = Slots()
         sql = Renderer(slots).query(merged)
-        fragments = tuple(self.fragment(block) for block in self.blocks)
-        return ScatterRead(tuple(self.steps), fragments, sql, slots.bind(), merged)
+        fragments = tuple(
+            next((each for each in known if each.block == block), None) or self.fragment(block)
+            for block in self.blocks
+        )
+        return ScatterRead((), fragments, sql, slots.bind(), merged)
+
+    def _meetings(self, query: Query, plan: ScatterRead) -> Iterator[Meeting]:
+        """For each piece of FROM: the plan in which it stays, and the other rows go there."""
+        if not 2 <= len(plan.fragments) <= MOST_MEETING:
+            return
+        for at, stays in enumerate(self.pieces):
+            other = Gather(self.catalog, self.numbers, stays=at)
+            try:
+                found = other.over_gathered(query, plan.fragments)
+            except NoMeeting:
+                continue
+            sent = {each.table for fragment in found.fragments for each in fragment.sent}
+            new = [each for each in found.fragments if each not in plan.fragments]
+            if sent and len(new) == 1 and plan.fragments[stays] not in found.fragments:
+                yield Meeting(stays, found)
 
     def fragment(self, block: Select) -> Fragment:
         slots = Slots()
@@ -124,7 +157,11 @@ class Gather:
         types = tuple(type_ for _, type_ in output(block))
         tables = tuple(dict.fromkeys(scan.table.id for scan in scans))
         buckets = bucket_set(self.catalog, reads(block))
-        return Fragment(sql, slots.bind(), types, tier, tables, buckets, block)
+        sent = sent_with(block, self, self.catalog)
+        if sent:
+            clauses = (each.clause(slots.count + n) for n, each in enumerate(sent, 1))
+            sql = f"WITH {', '.join(clauses)} {sql}"
+        return Fragment(sql, slots.bind(), types, tier, tables, buckets, block, sent)
 
     # --- sub-queries that are values ---
 
@@ -216,7 +253,7 @@ class Gather:
             limit=limit,
             offset=None,
         )
-        gathered, columns = self._gathered(block)
+        gathered, columns = self.gathered(block)
         mapping = dict(zip(shown, columns, strict=True))
         return Select(
             tuple(Item(item.name, mapping[item.expr]) for item in query.items),
@@ -235,7 +272,7 @@ class Gather:
             query.where,
             group,
         )
-        gathered, columns = self._gathered(block)
+        gathered, columns = self.gathered(block)
         mapping: dict[Expr, Expr] = dict(zip(group, columns, strict=False))
         for agg, column in zip(aggregates, columns[len(group) :], strict=False):
             mapping[agg] = merged_aggregate(agg, column)
@@ -255,7 +292,7 @@ class Gather:
         block = Select(
             tuple(Item("", expr) for expr in shown), query.source, query.where, distinct=once
         )
-        gathered, columns = self._gathered(block)
+        gathered, columns = self.gathered(block)
         mapping: dict[Expr, Expr] = {
             expr: column
             for expr, column in zip(shown, columns, strict=True)
@@ -272,11 +309,14 @@ class Gather:
         )
         return self.subqueries(merged)  # type: ignore[no-any-return]
 
-    def _gathered(self, block: Select) -> tuple[Gathered, list[Col]]:
-        rel = self.numbers.next_rel()
+    def gathered(self, block: Select) -> tuple[Gathered, list[Col]]:
+        rel = self.next_rel()
         self.blocks.append(block)
         columns = [Col(item.expr.type, rel, at, item.name) for at, item in enumerate(block.items)]
         return Gathered(rel, len(self.blocks) - 1), columns
+
+    def next_rel(self) -> int:
+        return self.numbers.next_rel()
 
     # --- FROM, piece by piece ---
 
@@ -285,87 +325,33 @@ class Gather:
         holds = conjuncts(query.where)
         pieces = Pieces(self, query)
         source = pieces.take(query.source, holds, [], nullable=False)
+        if pieces.staying is not None:
+            so_far = len(self.blocks)
+            if pieces.staying.reduces(query):
+                with suppress(NoMeeting):
+                    return self._meet(query, source, pieces)
+            del self.blocks[so_far:]
+            self.placed.clear()
+            source = pieces.filtered(source, pieces.staying)
         rest = [part for part in holds if part not in pieces.pushed]
         changed = replace(query, source=source, where=conjunction(rest))
         return self.subqueries(substitute(changed, pieces.mapping))  # type: ignore[no-any-return]
 
-
-class Pieces:
-    """The parts of one FROM that are gathered separately."""
-
-    def __init__(self, gather: Gather, query: Select) -> None:
-        self.gather, self.query = gather, query
-        self.pushed: set[Expr] = set()
-        self.mapping: dict[Expr, Expr] = {}
-
-    def take(self, source: Rel | None, holds: list[Expr], on: list[Expr], *, nullable: bool) -> Any:
-        """`source` with every sharded part replaced by gathered rows.
-
-        `on` holds conditions of the outer join that this side may be filtered by early.
-        """
-        local = source_locality(source, holds)
-        if local is not None and local.is_replicated:
-            return source
-        if local is not None:
-            assert source is not None
-            return self._piece(source, local, on if nullable else on + holds, keep=nullable)
-        if isinstance(source, Again):
-            return source
-        if isinstance(source, Derived):
-            return replace(source, query=self.gather.query(source.query))
-        assert isinstance(source, Join)
-        parts = conjuncts(source.on)
-        if source.kind == "inner":
-            left = self.take(source.left, holds, on + parts, nullable=nullable)
-            right = self.take(source.right, holds, on + parts, nullable=nullable)
-        elif source.kind == "left":
-            left = self.take(source.left, holds, on, nullable=nullable)
-            right = self.take(source.right, [], parts, nullable=True)
-        else:
-            left = self.take(source.left, [], [], nullable=True)
-            right = self.take(source.right, [], [], nullable=True)
-        return replace(source, left=left, right=right)
-
-    def _piece(self, source: Rel, local: Local, filters: list[Expr], *, keep: bool) -> Rel:
-        inside = rels_of(source)
-        mine = [
-            part
-            for part in filters
-            if (columns := columns_in(part))
-            and {col.rel for col in columns if not _below(col, part)} <= inside
-            and remote_ok(part, local, filters)
-        ]
-        if not keep:
-            self.pushed.update(part for part in mine if part in conjuncts(self.query.where))
-        needed = sorted(
-            {col for col in self._wanted(source) if col.rel in inside},
-            key=lambda col: (col.rel, col.at, col.name, col.nullable),
-        )
-        shown: list[Expr] = list(needed) or [Const(I, 1)]
-        block = Select(tuple(Item("", expr) for expr in shown), source, conjunction(mine))
-        gathered, places = self.gather._gathered(block)
-        self.mapping.update(zip(needed, places, strict=False))
-        return gathered
-
-    def _wanted(self, source: Rel) -> set[Col]:
-        """Columns that anything outside the piece looks at."""
-        query = self.query
-        outside: set[Col] = set()
-        for part in conjuncts(query.where):
-            if part not in self.pushed:
-                outside |= columns_in(part)
-        for each in (query.items, query.group, query.having, query.order):
-            if each is not None:
-                outside |= columns_in(each)
-        return outside | self._join_columns(query.source, source)
-
-    def _join_columns(self, node: Rel | None, piece: Rel) -> set[Col]:
-        if node is piece or not isinstance(node, Join):
-            return set()
-        own = columns_in(node.on) if node.on is not None else set()
-        return own | self._join_columns(node.left, piece) | self._join_columns(node.right, piece)
-
-
-def _below(col: Col, part: Expr) -> bool:
-    """Whether the column belongs to a relation inside a sub-query of `part`."""
-    return any(isinstance(node, RELATIONS) and node.rel == col.rel for node in walk(part))
+    def _meet(self, query: Select, source: Rel, pieces: Pieces) -> Query:
+        """The whole block at the owners of the piece that stays."""
+        rest = [part for part in conjuncts(query.where) if part not in pieces.pushed]
+        changed = replace(query, source=source, where=conjunction(rest))
+        changed = self.subqueries(substitute(changed, pieces.mapping))
+        holds = conjuncts(changed.where)
+        local = source_locality(changed.source, holds)
+        if local is None or local.is_replicated or outer_columns(changed):
+            raise NoMeeting
+        assert pieces.staying is not None
+        stays = pieces.staying.source
+        holds = [among_by_bucket(part, stays, self) for part in holds]
+        source = with_buckets(changed.source, holds, self.placed)
+        changed = replace(changed, source=source, where=conjunction(holds))
+        found = self._push(changed, local, holds)
+        if found is None:
+            raise NoMeeting
+        return found

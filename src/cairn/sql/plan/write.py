@@ -19,6 +19,7 @@ from cairn.sql.ir import (
     Const,
     Derived,
     Expr,
+    Given,
     Item,
     Join,
     Param,
@@ -251,9 +252,10 @@ def plan_change(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> Plan:
 
 
 def _has_recursion(bound: BoundChange) -> bool:
-    """It may have no end, and must not run where nothing can end it: inside the writer."""
+    """It may have no end, and must not run where nothing can end it: inside the writer. Neither can
+    rows that another part of the statement told: they are in no table there."""
     parts = (bound.source, bound.where, *(expr for _, expr in bound.sets or ()))
-    return any(isinstance(node, Recursion) for part in parts for node in walk(part))
+    return any(isinstance(node, (Recursion, Given)) for part in parts for node in walk(part))
 
 
 def _with_steps(bound: BoundChange, gather: Gather) -> BoundChange:

@@ -18,6 +18,7 @@ from cairn.sql.ir import (
     Derived,
     Expr,
     Gathered,
+    Given,
     Join,
     Order,
     Param,
@@ -300,7 +301,7 @@ class Renderer:
                 return f"m{index} AS r{rel}", []
             case Again(rel=rel, number=number):
                 self._name_columns(rel)
-                return f"w{number} AS r{rel}", []
+                return f"{'g' if isinstance(node, Given) else 'w'}{number} AS r{rel}", []
             case Derived(rel=rel, query=query):
                 text = self.query(query)
                 self._name_columns(rel)

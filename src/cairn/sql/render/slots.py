@@ -41,6 +41,10 @@ class Slots:
         self._numbers[key] = number = self._first + len(self._sources)
         return number
 
+    @property
+    def count(self) -> int:
+        return self._first + len(self._sources)
+
     def bind(self) -> Bind:
         """Parameters to SQLite's bindings; hot shapes have functions of their own."""
         sources = tuple(self._sources)

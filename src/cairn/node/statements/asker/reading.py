@@ -28,7 +28,8 @@ from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.quorum import Voters
 from cairn.node.rows.routes import Routes
 from cairn.node.statements.asker.hops import Answered, Hop, Hops
-from cairn.node.statements.asker.measuring import opened
+from cairn.node.statements.asker.measuring import opened, size_of
+from cairn.node.statements.asker.meetings import FIRST_BYTES, Begun, Sending
 from cairn.node.statements.asker.streams import (
     READ_S,
     First,
@@ -239,13 +240,60 @@ class Reads:
     async def _merge(
         self, plan: plans.ScatterRead, values: Params, tables: dict[int, int], context: Context
     ) -> Answer:
+        begun = Begun()
+        try:
+            met = None
+            if plan.meetings and context.overlay is None:
+                met = await self._begin(plan, values, tables, context, begun)
+            return await self._merged(met or plan, values, tables, context, begun)
+        finally:
+            begun.close()
+
+    async def _begin(
+        self,
+        plan: plans.ScatterRead,
+        values: Params,
+        tables: dict[int, int],
+        context: Context,
+        begun: Begun,
+    ) -> plans.ScatterRead | None:
+        """Begin its fragments. A plan, if one of them is to stay where its rows are."""
+        for fragment in plan.fragments:
+            begun.keep(
+                fragment, *await self._gather(fragment, values, tables, context, first=FIRST_BYTES)
+            )
+        while (behind := begun.behind(plan.fragments)) is not None:
+            await behind.go_on(context)
+        left = [at for at, each in enumerate(plan.fragments) if begun.is_open(each)]
+        meeting = plan.meeting_at(left[0]) if len(left) == 1 else None
+        if meeting is None:
+            return None
+        prepare = self.execution.reads.open_reads.run
+        begun.sending = await prepare(context.user_id, begun.parcels, meeting.plan)
+        if begun.sending is None:
+            return None
+        begun.drop(plan.fragments[left[0]])
+        return meeting.plan
+
+    async def _merged(
+        self,
+        plan: plans.ScatterRead,
+        values: Params,
+        tables: dict[int, int],
+        context: Context,
+        begun: Begun,
+    ) -> Answer:
+        """The merge over all fragments, those included that have `begun`."""
         encode = () if context.shape is None else (rows_encoder(context.shape),)
         merge = Merge(self.execution.reads.open_reads, context, *encode)
         spill_max = int(self.state.setting("sql_spill_max_bytes", limits.SPILL_BYTES))
         work: list[Callable[[Any], Any]] = [merge.begin(context.opcode_max, spill_max)]
         try:
             for fragment in plan.fragments:
-                rows, more = await self._gather(fragment, values, tables, context)
+                sending = begun.sending if fragment.sent else None
+                rows, more = begun.take(fragment) or await self._gather(
+                    fragment, values, tables, context, sending=sending
+                )
                 work.append(partial(_table, len(fragment.types), rows))
                 if more is None:
                     continue
@@ -329,6 +377,8 @@ class Reads:
         if context.stage is None:
             return await self._ask(target, replicaset, request, context)
         work = context.stage.at(self.name_of(target), replicaset, is_here=target == self.raft_id)
+        if context.stage.sends and not work.is_here:
+            work.came(0, size_of(request.args[-context.stage.sends :]))
         return await opened(work, self._ask(target, replicaset, request, context))
 
     async def _ask(
@@ -393,9 +443,17 @@ class Reads:
         tables: dict[int, int],
         context: Context,
         shape: RowShape | None = None,
+        *,
+        sending: Sending | None = None,
+        first: int = 0,
     ) -> Answer:
-        """The rows of one fragment. With a shape, whole pieces may come as the client's."""
+        """The rows of one fragment. With a shape, whole pieces may come as the client's.
+
+        `first` bytes are asked of each owner at first; 0: a piece.
+        """
         context = context.within(fragment)
+        if context.stage is not None:
+            context.stage.sends = len(fragment.sent)
         args = fragment.bind(params)
         asked = {table: tables[table] for table in fragment.tables if table in tables}
         rows: list[Row] = []
@@ -407,22 +465,26 @@ class Reads:
         try:
             while True:
                 targets = self.targets(fragment, params, left)
-                most = piece_bytes(len(targets))
+                if sending is not None:
+                    targets = sending.narrowed(targets)
+                later = piece_bytes(len(targets))
+                piece = min(first or later, later)
                 calls = [
                     self._open_at(
                         replicaset,
                         ReadRequest(
                             fragment.with_ranges(list(ranges)),
-                            args,
+                            args if sending is None else (*args, *sending.args(ranges)),
                             asked,
                             ranges=ranges,
                             preference=context.preference,
                             row_max=context.row_max,
                             opcode_max=context.opcode_max,
                             is_local=context.is_local,
-                            piece_bytes=most,
+                            piece_bytes=piece,
                             user=context.user_id,
                             shape=shape,
+                            later_bytes=later if piece < later else 0,
                         ),
                         context,
                     )

@@ -74,7 +74,15 @@ class Blocks:
         """A block that came as one statement: all of it, or nothing."""
         self.check_fresh(statement, context.user_id)
         listed = self.listed(statement, params, context)
-        return await self.send([listed], context, is_commit=True)
+        try:
+            return await self.send([listed], context, is_commit=True)
+        except BlockLeaves as problem:
+            if statement.prepared.tag not in ("DO", "CALL"):  # its client knows of no block
+                problem.detail = "A statement that writes in WITH is done in one transaction."
+                problem.hint = (
+                    "let its rows have the same distribution key, or use statements of their own"
+                )
+            raise
 
     def check_fresh(self, statement: Statement, user: int) -> None:
         """What is planned here need not be planned again here, if the rows are here too."""

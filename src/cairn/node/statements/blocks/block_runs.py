@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -105,6 +106,9 @@ class BlockRun:
         self._store, self._merger, self._guard = store, merger, guard
         self._catalog, self._clock = catalog, clock
         self._connection = store.connection
+        self._given: dict[
+            int, tuple[int, list[Row]]
+        ] = {}  # rows that parts of WITH told, by number
 
     def statement(self, prepared: Prepared, values: list[Any], given: Given = None) -> Told:
         """`values` with room for hidden ones; `given` are the rows of an INSERT made elsewhere."""
@@ -130,6 +134,8 @@ class BlockRun:
 
     def _block(self, plan: plans.BlockPlan, values: list[Any]) -> Told:
         known, now = values[: plan.params], values[plan.params]
+        if plan.steps[-1:] and plan.steps[-1].kind == "tell":
+            return self._with(plan.steps, known, now)
         found: list[Row] = []
         has_rows = self._steps(plan.steps, known, now, found)
         return Told(len(found), found if has_rows else None)
@@ -141,9 +147,7 @@ class BlockRun:
         has_rows = False
         for step in steps:
             prepared = step.prepared
-            room = len(prepared.param_types)
-            given = [*known[:room], *[None] * (room - len(known))]
-            told = self.statement(prepared, prepared.start(given, now))
+            told = self.statement(prepared, _values(prepared, known, now))
             rows = told.rows or []
             match step.kind:
                 case "return":
@@ -157,6 +161,36 @@ class BlockRun:
                         self._steps(step.body, known, now, found)
         return has_rows
 
+    def _with(self, steps: Sequence[plans.BlockStep], known: list[Any], now: datetime) -> Told:
+        """Parts of WITH that write, and the statement after them."""
+        *parts, last = steps
+        values = _values(last.prepared, known, now)
+        finish: Callable[[], Told] = partial(self.statement, last.prepared, values)
+        if last.reads_ahead:
+            finish = self._read_ahead(last.prepared.plan, values)
+        try:
+            for part in parts:
+                prepared = part.prepared
+                told = self.statement(prepared, _values(prepared, known, now))
+                self._given[part.number] = (len(prepared.columns), told.rows or [])
+            return finish()
+        finally:
+            self._given.clear()
+
+    def _read_ahead(self, plan: plans.Plan, values: list[Any]) -> Callable[[], Told]:
+        """All tables are read now; what is left is to put their rows together."""
+        if isinstance(plan, plans.PointRead):
+            rows = self._read(plan, values)
+            return lambda: Told(len(rows), rows)
+        assert isinstance(plan, plans.ScatterRead)
+        gathered = self._gathered(plan, values)
+
+        def finish() -> Told:
+            rows = self._merged(plan, values, gathered)
+            return Told(len(rows), rows)
+
+        return finish
+
     # --- reading ----------------------------------------------------------------------------------
 
     def _read(self, plan: plans.ReadPlan, values: list[Any]) -> list[Row]:
@@ -165,8 +199,15 @@ class BlockRun:
                 return self._asked(self._merger.connection, plan.sql, plan.bind(values))
             self._guard(str(plan.tier), frozenset((plan.bucket(values),)))
             return self._asked(self._connection, plan.sql, plan.bind(values))
+        return self._merged(plan, values, self._gathered(plan, values))
+
+    def _gathered(self, plan: plans.ScatterRead, values: list[Any]) -> list[list[Row]]:
         self._take_steps(plan.steps, values)
-        gathered = [self._fragment(fragment, values) for fragment in plan.fragments]
+        return [self._fragment(fragment, values) for fragment in plan.fragments]
+
+    def _merged(
+        self, plan: plans.ScatterRead, values: list[Any], gathered: list[list[Row]]
+    ) -> list[Row]:
         if len(gathered) == 1 and PLAIN_MERGE.fullmatch(plan.sql):
             return gathered[0]
         merger = self._merger
@@ -175,6 +216,9 @@ class BlockRun:
         try:
             for fragment, rows in zip(plan.fragments, gathered, strict=True):
                 merger.table(len(fragment.types), rows)
+            for number, (width, rows) in self._given.items():
+                if width:
+                    merger.given(number, width, rows)
             return self._asked(merger.connection, plan.sql, plan.bind(values))
         finally:
             merger.end()
@@ -279,6 +323,11 @@ class BlockRun:
         if isinstance(problem, apsw.InterruptError):
             return self._clock.problem()
         return translated(problem)
+
+
+def _values(prepared: Prepared, known: list[Any], now: datetime) -> list[Any]:
+    room = len(prepared.param_types)
+    return prepared.start([*known[:room], *[None] * (room - len(known))], now)
 
 
 def _value(prepared: Prepared, rows: Sequence[Row]) -> Any:

@@ -70,8 +70,10 @@ class OpenRead:
         most: int,
         whose: int,
         encode: tuple[Encode, ...],
+        later: int,
     ) -> None:
-        self._reads, self._cursor, self._most, self._whose = reads, cursor, most, whose
+        self._reads, self._cursor, self._whose = reads, cursor, whose
+        self._most, self._later = most, later or most  # of the first piece, and of the others
         self._encode = encode  # for the client, from the second piece on
         self._is_begun = False
         self.epoch = epoch
@@ -94,6 +96,7 @@ class OpenRead:
             raise
         finally:
             self._is_busy = False
+        self._most = self._later
         if piece.is_last or self._cursor.stopped.is_set():
             self._end()
         return piece
@@ -150,6 +153,7 @@ class OpenReads:
         most: int = PIECE_BYTES,
         whose: int = SYSTEM,
         encode: tuple[Encode, ...] = (),
+        later: int = 0,
     ) -> OpenRead:
         if self.count >= MOST_OPEN:
             raise CairnError(
@@ -160,7 +164,7 @@ class OpenReads:
         self.count += 1
         reader = self._spare.pop() if self._spare else self._reader()
         cursor = RowCursor(reader, sql, args, row_max, opcode_max, Cancelled(), check)
-        return OpenRead(self, cursor, epoch, most, whose, encode)
+        return OpenRead(self, cursor, epoch, most, whose, encode, later)
 
     def _reader(self) -> RowReader:
         return RowReader(self._data, self._raft, self._register, cache_kib=CACHE_KIB)

@@ -202,6 +202,7 @@ class OwnerReads:
                 most,
                 request.user,
                 encode,
+                request.later_bytes,
             )
         else:
             read, read.epoch = scan, epoch

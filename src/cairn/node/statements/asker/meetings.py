@@ -1,0 +1,107 @@
+"""A join of rows that are in several places: those that are few go to where the others are.
+
+Nobody knows beforehand how many there are. So all fragments of the join are begun with a little,
+and the one of which least has come goes on, until all but one are here: their rows are sent to the
+owners of that one, which do the rest next to their rows (`plans.Meeting`). What had come of it was
+for nothing, and is about as much as the largest of the others. When two are too large to be sent,
+all are gathered, and nothing was for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cairn.model.sharding.spans import Ranges, intersection, of_buckets
+from cairn.node.statements.asker.measuring import size_of
+from cairn.node.statements.asker.streams import LEAST_PIECE, Stream
+from cairn.node.statements.context import Context
+from cairn.sql import plans
+from cairn.sql.render.sent import Parcel
+from cairn.storage.files.pieces import PIECE_BYTES, Row, plain
+
+FIRST_BYTES = LEAST_PIECE  # of each fragment, from each owner
+SENT_BYTES = 2 * PIECE_BYTES  # to one owner, at most
+
+
+class Sending:
+    """Rows that go along with a fragment, ready to travel."""
+
+    def __init__(self, parcels: Sequence[Parcel]) -> None:
+        self._parcels = parcels
+        self.size = sum(each.size for each in parcels)
+
+    def narrowed(self, targets: dict[str, Ranges]) -> dict[str, Ranges]:
+        """Only who has rows that can meet what is sent."""
+        for parcel in self._parcels:
+            if (buckets := parcel.buckets) is not None:
+                spans = of_buckets(buckets)
+                cut = {each: intersection(ranges, spans) for each, ranges in targets.items()}
+                targets = {each: ranges for each, ranges in cut.items() if ranges}
+        return targets
+
+    def args(self, ranges: Ranges) -> tuple[str, ...]:
+        """The last values of the statement, for the owner of these buckets."""
+        return tuple(each.text(ranges) for each in self._parcels)
+
+
+class Coming:
+    """Rows of a fragment that are here, and where the rest comes from."""
+
+    def __init__(self, rows: list[Row], more: Stream | None) -> None:
+        self.rows, self.more = rows, more
+        self.size = 0 if more is None else size_of(rows)
+
+    async def go_on(self, context: Context) -> None:
+        assert self.more is not None
+        part = await self.more.next(context)
+        if part is None:
+            self.more = None
+        else:
+            self.rows = self.rows + plain(part)
+            self.size += size_of(part)
+
+
+class Begun:
+    """Fragments of a plan whose first rows are here."""
+
+    def __init__(self) -> None:
+        self._coming: dict[int, Coming] = {}
+        self.sending: Sending | None = None  # for the fragment that is done where its rows are
+
+    def keep(self, fragment: plans.Fragment, rows: list[Row], more: Stream | None) -> None:
+        self._coming[id(fragment)] = Coming(rows, more)
+
+    def is_open(self, fragment: plans.Fragment) -> bool:
+        return self._coming[id(fragment)].more is not None
+
+    def behind(self, fragments: Sequence[plans.Fragment]) -> Coming | None:
+        """Whose turn it is; None: it is known who stays, or that nobody does."""
+        left = [self._coming[id(each)] for each in fragments if self.is_open(each)]
+        if len(left) < 2:
+            return None
+        least = min(left, key=lambda each: each.size)
+        return least if least.size <= SENT_BYTES else None
+
+    def take(self, fragment: plans.Fragment) -> tuple[list[Row], Stream | None] | None:
+        found = self._coming.pop(id(fragment), None)
+        return None if found is None else (found.rows, found.more)
+
+    def drop(self, fragment: plans.Fragment) -> None:
+        found = self.take(fragment)
+        if found is not None and found[1] is not None:
+            found[1].close()
+
+    def parcels(self, plan: plans.ScatterRead) -> Sending | None:
+        """What has to be sent for it; None: it is too much. On a thread."""
+        found: list[Parcel] = []
+        for sent in (each for fragment in plan.fragments for each in fragment.sent):
+            found.append(sent.parcel(self._coming[id(plan.fragments[sent.table])].rows))
+            if sum(each.size for each in found) > SENT_BYTES:
+                return None
+        return Sending(found)
+
+    def close(self) -> None:
+        for each in self._coming.values():
+            if each.more is not None:
+                each.more.close()
+        self._coming.clear()
