@@ -14,7 +14,7 @@ MOVING, GUARD, CARRYING_OUT, DISPATCH = (
     "node/rows/moves/moving.py",
     "node/statements/owner/guard.py",
     "node/statements/owner/carrying_out.py",
-    "node/statements/asker/writing.py",
+    "node/statements/asker/dispatch.py",
 )
 
 AS_STEP = "tests/moves/test_steps.py::test_"

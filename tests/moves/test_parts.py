@@ -10,12 +10,12 @@ import pytest
 from cairn.model.errors import CairnError, NotOwner, OutcomeUnknown, PartialWrite, PlanOutdated
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.sharding.spans import Ranges, intersection
-from cairn.node.statements.asker.reading import Reads
-from cairn.node.statements.asker.writing import _Statement
+from cairn.node.statements.asker.dispatch import Dispatch
+from cairn.node.statements.asker.owners import Owners
 from cairn.node.statements.context import Context
 
 
-class Pictures(Reads):
+class Pictures(Owners):
     """Of a cluster whose next picture is always there."""
 
     def __init__(self) -> None:
@@ -25,17 +25,17 @@ class Pictures(Reads):
         await asyncio.sleep(0)
 
 
-class Owners(_Statement):
+class TwoOwners(Dispatch):
     """Two replicasets that do what they are told, and note it; `map` is who owns what."""
 
     def __init__(self, answer: Callable[[str, WriteRequest], CairnError | None]) -> None:
-        super().__init__(Pictures(), {}, Context())
+        super().__init__(Pictures(), Context())
         self.map: dict[str, Ranges] = {"s": ((1, 5),), "t": ((6, 10),)}
         self.done: list[tuple[str, Ranges | None]] = []
         self.looks = 0
         self._answer = answer
 
-    async def _write_at(
+    async def write_at(
         self, replicaset: str, request: WriteRequest, *, may_end: bool = True
     ) -> WriteResponse:
         if not request.check_only:
@@ -66,8 +66,8 @@ def test_only_what_was_not_executed_is_sent_to_the_new_owner() -> None:
             return NotOwner("not mine")
         return None
 
-    owners = Owners(answer)
-    assert asyncio.run(owners._write_all(owners.requests)) == 3
+    owners = TwoOwners(answer)
+    assert asyncio.run(owners.write_all(owners.requests)) == 3
     assert owners.done == [("s", ((1, 5),)), ("s", ((6, 7),)), ("t", ((8, 10),))]
 
 
@@ -78,7 +78,7 @@ def test_what_stops_the_rest_does_not_hide_what_was_done(problem: CairnError) ->
     def answer(owner: str, request: WriteRequest) -> CairnError | None:
         return NotOwner("not mine") if owner == "t" else None
 
-    owners = Owners(answer)
+    owners = TwoOwners(answer)
 
     def requests(only: Ranges | None) -> dict[str, WriteRequest]:
         if only is not None:
@@ -86,7 +86,7 @@ def test_what_stops_the_rest_does_not_hide_what_was_done(problem: CairnError) ->
         return owners.requests(only)
 
     with pytest.raises(PartialWrite) as told:
-        asyncio.run(owners._write_all(requests))
+        asyncio.run(owners.write_all(requests))
     assert "s: done(1)" in str(told.value.detail)
     assert owners.done == [("s", ((1, 5),))]
 
@@ -97,13 +97,13 @@ def test_a_statement_of_which_nothing_was_done_may_be_planned_again() -> None:
             raise PlanOutdated("another schema")
         return owners.requests(only)
 
-    owners = Owners(lambda owner, request: NotOwner("not mine"))
+    owners = TwoOwners(lambda owner, request: NotOwner("not mine"))
     with pytest.raises(PlanOutdated):
-        asyncio.run(owners._write_all(requests))
+        asyncio.run(owners.write_all(requests))
 
 
 def test_a_part_whose_end_is_unknown_is_never_repeated() -> None:
-    owners = Owners(lambda owner, request: OutcomeUnknown("?") if owner == "t" else None)
+    owners = TwoOwners(lambda owner, request: OutcomeUnknown("?") if owner == "t" else None)
     with pytest.raises(PartialWrite):
-        asyncio.run(owners._write_all(owners.requests))
+        asyncio.run(owners.write_all(owners.requests))
     assert (owners.done, owners.looks) == ([("s", ((1, 5),))], 0)

@@ -69,6 +69,7 @@ from cairn.node.rows.replication import Replication
 from cairn.node.runtime import Runtime, timestamp
 from cairn.node.statements.asker.global_writes import GlobalWrites
 from cairn.node.statements.asker.numbers import Numbers
+from cairn.node.statements.asker.owners import Owners
 from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.asker.writing import Writes
 from cairn.node.statements.blocks.asking import Blocks
@@ -250,7 +251,7 @@ class Instance:
         self.schema_changes = SchemaChanges(
             state, runner, self.leader, proposer, voters, peers, chance, verifier
         )
-        reads = Reads(self.raft_id, state, peers, voters, self.execution)
+        reads = Reads(Owners(self.raft_id, state, peers, voters, self.execution))
         self.block_owner = BlockOwner(
             self.name, state, self.execution, numbers, self.store.path, functions.register
         )

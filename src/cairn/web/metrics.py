@@ -131,8 +131,10 @@ def _statements(face: PgFace) -> Iterator[Metric]:
         "statement_cache_misses", "statements that were parsed and planned", face.statements.misses
     )
     reads = face.executor.reads
-    yield _counter("routed_local", "statements run here", reads.local)
-    yield _counter("routed_forwarded", "statements sent one hop to the owner", reads.forwarded)
+    yield _counter("routed_local", "statements run here", reads.owners.local)
+    yield _counter(
+        "routed_forwarded", "statements sent one hop to the owner", reads.owners.forwarded
+    )
     half_told = face.execution.reads.open_reads.count
     yield _gauge("open_reads", "longer answers that are read from here and half told", half_told)
 

@@ -88,7 +88,7 @@ class Executor:
         self.blocks = blocks
         self.numbers = numbers
         self._state, self._now = state, runtime.wall_clock
-        self.execution, self.reads, self.writes = reads.execution, reads, writes
+        self.execution, self.reads, self.writes = reads.owners.execution, reads, writes
         self.global_writes, self._schema_changes = global_writes, schema_changes
         self._explaining = Explaining(state, reads)
         self.opcode_max = 0
@@ -112,7 +112,7 @@ class Executor:
             rows = self.execution.reads.quick_read(plan.sql, args, bucket, statement.sharded)
             if rows is None:
                 return None
-            self.reads.local += 1
+            self.reads.owners.local += 1
             count = len(rows)
             return Outcome(rows, count, prepared.complete(count))
         if type(plan) is plans.EmptyPlan:
@@ -329,8 +329,8 @@ class Executor:
         how = str(options.get("forward") or context.forward)
         if how != "on":
             preference = str(options.get("read_preference", context.preference))
-            here = self.reads.raft_id
-            check_forward(how, preference, prepared.plan, values, self.reads.routes, here)
+            here = self.reads.owners.raft_id
+            check_forward(how, preference, prepared.plan, values, self.reads.owners.routes, here)
 
     # --- what a statement is told -----------------------------------------------------------------
 
@@ -341,11 +341,11 @@ class Executor:
         if not isinstance(plan, plans.PointRead | plans.PointWrite) or plan.bucket is None:
             return ()
         assert plan.tier is not None
-        bucket, routes = plan.bucket(values), self.reads.routes
+        bucket, routes = plan.bucket(values), self.reads.owners.routes
         cluster = routes.cluster
         replicaset = cluster.replicasets[routes.owner(plan.tier, bucket)]
         master = cluster.by_raft_id(routes.master(replicaset.name))
-        if master is None or master.raft_id == self.reads.raft_id:
+        if master is None or master.raft_id == self.reads.owners.raft_id:
             return ()
         hint = {
             "map": "hop",

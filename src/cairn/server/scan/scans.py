@@ -69,7 +69,7 @@ async def _collected(
     encode: Encode,
 ) -> Chunks:
     """Rows of several replicasets, one after the other."""
-    instance, routes = caller.instance, caller.executor.reads.routes
+    instance, routes = caller.instance, caller.executor.reads.owners.routes
     for replicaset, ranges in targets.items():
         target = routes.reader(replicaset, caller.context.preference, instance.raft_id)
         if target == instance.raft_id:
@@ -160,7 +160,7 @@ def has_libraries() -> bool:
 
 def away(caller: Caller, targets: dict[str, Ranges]) -> list[str]:
     """Replicasets whose rows another instance has to read."""
-    routes, raft_id = caller.executor.reads.routes, caller.instance.raft_id
+    routes, raft_id = caller.executor.reads.owners.routes, caller.instance.raft_id
     preference = caller.context.preference
     return sorted(name for name in targets if routes.reader(name, preference, raft_id) != raft_id)
 
@@ -175,7 +175,7 @@ def only_fragment(plan: plans.Plan) -> plans.Fragment | None:
 
 
 def targets_of(caller: Caller, fragment: plans.Fragment, values: list[Any]) -> dict[str, Ranges]:
-    routes = caller.executor.reads.routes
+    routes = caller.executor.reads.owners.routes
     buckets = fragment.bucket_set(values)
     if buckets is None:
         return routes.all_ranges(fragment.tier)

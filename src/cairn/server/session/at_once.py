@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cairn.model.errors import CairnError
 from cairn.model.rpc import WriteResponse
 from cairn.model.unexpected import owned
-from cairn.node.statements.asker.reading import MOVING
+from cairn.node.statements.asker.owners import MOVING
 from cairn.pgwire.messages import BIND_COMPLETE
 from cairn.pgwire.server.extended import Shape, Statement
 from cairn.pgwire.server.frontend import DESCRIBE_UNNAMED, EXECUTE_UNNAMED

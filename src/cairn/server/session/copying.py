@@ -341,7 +341,7 @@ class CopyIn:
             count = await executor.writes.insert_rows(
                 plan.table, plan.tier, self._sql, chunk, context, is_bulk=True
             )
-            is_here = len(executor.reads.routes.all_ranges(plan.tier)) == 1
+            is_here = len(executor.reads.owners.routes.all_ranges(plan.tier)) == 1
             is_alone = is_here and self._last_record() == before + 1
             self._size.stored(count, time.monotonic() - begun, is_alone=is_alone)
             return count

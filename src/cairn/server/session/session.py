@@ -24,7 +24,7 @@ from cairn.model.rpc import ReadResponse, WriteResponse
 from cairn.model.tables.catalog import ADMIN_ID
 from cairn.model.unexpected import owned
 from cairn.node.statements.asker.hops import HERE, Hop
-from cairn.node.statements.asker.reading import MOVING
+from cairn.node.statements.asker.owners import MOVING
 from cairn.node.statements.context import ASKED
 from cairn.node.statements.executor import Outcome
 from cairn.node.watching.client import Doing

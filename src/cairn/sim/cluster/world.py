@@ -94,7 +94,10 @@ class World:
                 continue
             if not node.instance.state.is_as_on_disk():
                 raise Violation(f"{node.name} has another picture than its tables")
-            cluster, routes = node.instance.state.cluster, node.instance.executor.reads.routes
+            cluster, routes = (
+                node.instance.state.cluster,
+                node.instance.executor.reads.owners.routes,
+            )
             if vars(routes) != vars(Routes(cluster)):
                 raise Violation(f"{node.name} has other routes than its picture")
             if node.instance.data.fence != fence_of(node.instance.name, cluster):

@@ -59,7 +59,7 @@ class Explaining:
             finally:
                 more.close()
         took_s, hops = perf_counter() - begun, context.travelled.hops - hops
-        here = self._reads.name_of(self._reads.raft_id)
+        here = self._reads.owners.name_of(self._reads.owners.raft_id)
         return Run(stage, count, hops, took_s, here)
 
     def rows(
@@ -74,7 +74,7 @@ class Explaining:
         from cairn.sql.explain.show import Shown  # brings sqlglot along: not before it is needed
 
         preference = str(plan.inner.options.get("read_preference", context.preference))
-        reader = self._reads.execution.reads.plan_reader()
+        reader = self._reads.owners.execution.reads.plan_reader()
         try:
             shown = Shown(
                 plan.inner,
@@ -116,10 +116,10 @@ class Explaining:
             case plans.PointWrite(bucket=bucket, tier=tier):
                 return self._shown("at", self._owners(tier, [bucket(values)], "leader"))
             case plans.ScatterWrite(fragment=fragment):
-                owners = list(self._reads.targets(fragment, values))
+                owners = list(self._reads.owners.targets(fragment, values))
                 return self._shown("at", self._instances(owners, "leader"))
             case plans.Fragment():
-                owners = list(self._reads.targets(part, values))
+                owners = list(self._reads.owners.targets(part, values))
                 words, facts = self._shown("from", self._instances(owners, preference))
                 buckets = part.bucket_set(values)
                 if buckets is not None:
@@ -129,13 +129,14 @@ class Explaining:
         return "", {}
 
     def _owners(self, tier: str, buckets: Sequence[int], preference: str) -> list[tuple[str, str]]:
-        return self._instances(list(self._reads.routes.group(tier, buckets)), preference)
+        return self._instances(list(self._reads.owners.routes.group(tier, buckets)), preference)
 
     def _instances(self, replicasets: list[str], preference: str) -> list[tuple[str, str]]:
         reads = self._reads
-        reader = reads.routes.reader
+        reader = reads.owners.routes.reader
         return [
-            (each, reads.name_of(reader(each, preference, reads.raft_id))) for each in replicasets
+            (each, reads.owners.name_of(reader(each, preference, reads.owners.raft_id)))
+            for each in replicasets
         ]
 
     def _shown(self, word: str, found: list[tuple[str, str]]) -> Where:

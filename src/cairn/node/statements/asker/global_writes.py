@@ -20,7 +20,8 @@ from cairn.node.consensus.leader import Leader
 from cairn.node.consensus.proposals import Proposer
 from cairn.node.consensus.protected import check_writable, completed
 from cairn.node.consensus.quorum import Patience, Voters
-from cairn.node.statements.asker.reading import Params, Reads
+from cairn.node.statements.asker.owners import Params
+from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.changes.access import check_queued_rights, owned
 from cairn.node.statements.context import Context
 from cairn.sql import plans
@@ -85,7 +86,7 @@ class GlobalWrites:
                 is_upgrade=queued is not None and queued.is_upgrade,
                 is_unsafe=context.is_unsafe,
             )
-            check_queued_rights(change.ops, self._reads.state.catalog, context.user_id)
+            check_queued_rights(change.ops, self._reads.owners.state.catalog, context.user_id)
             found = self._hidden(completed(change.ops), context.user_id)
             return predicate, replace(change, ops=(*found, *extra))
 
@@ -106,9 +107,9 @@ class GlobalWrites:
             return plan.execute(read, params)
 
         try:
-            return work(self._reads.execution.reader.briefly)
+            return work(self._reads.owners.execution.reader.briefly)
         except TooLongHere:
-            return await self._reads.execution.reads.on_thread(
+            return await self._reads.owners.execution.reads.on_thread(
                 work, context.cancelled, context.user_id
             )
 
@@ -146,7 +147,7 @@ class GlobalWrites:
                 sum(one.row_count for one in found),
             )
             check_writable(plan.table, change.ops)
-            check_queued_rights(change.ops, self._reads.state.catalog, context.user_id)
+            check_queued_rights(change.ops, self._reads.owners.state.catalog, context.user_id)
             return predicate, replace(change, ops=self._hidden(change.ops, context.user_id))
 
         count = 0
@@ -187,7 +188,9 @@ class GlobalWrites:
                 )
                 return change
             except CheckViolation as problem:
-                raise translate(problem.message, self._reads.state.catalog) or problem from None
+                raise (
+                    translate(problem.message, self._reads.owners.state.catalog) or problem
+                ) from None
             except (CasRetry, NotLeader):
                 if loop.time() >= deadline or patience.is_over():
                     context.check()

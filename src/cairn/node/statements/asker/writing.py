@@ -1,59 +1,46 @@
-"""The coordinator's writes: each plan to the replicasets that have its rows, and verdicts back."""
+"""The coordinator's writes: what each plan asks of the replicasets that have its rows."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable
-from functools import partial
+from collections.abc import Iterable
 from itertools import chain
-from typing import Any, TypeVar
-
-import msgspec
+from typing import Any
 
 from cairn.model.errors import (
     CairnError,
     CasRetry,
-    NotSent,
-    OutcomeUnknown,
-    PartialWrite,
     PlanOutdated,
-    QueryCanceled,
     TableUnderDdl,
     Unreachable,
     Unsupported,
 )
 from cairn.model.rpc import WriteRequest, WriteResponse
-from cairn.model.sharding.spans import Ranges, contains, of_buckets
+from cairn.model.sharding.spans import Ranges, contains
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table
 from cairn.node.rows.routes import Routes
+from cairn.node.statements.asker.dispatch import WRITE_S, Back, Dispatch, unknown
 from cairn.node.statements.asker.hops import Answered, Hop, Hops
-from cairn.node.statements.asker.measuring import written
-from cairn.node.statements.asker.reading import MOVING, REPLAN_S, Params, Reads
-from cairn.node.statements.context import ASKED, LATE, Context
+from cairn.node.statements.asker.owners import Params
+from cairn.node.statements.asker.reading import Reads
+from cairn.node.statements.context import Context
 from cairn.node.statements.owner.writes import Done
 from cairn.sql import plans
 from cairn.storage.files.pieces import Row
 
-WRITE_S, LONG_WRITE_S = 30.0, 600.0  # of some rows by their keys, and of many
-LAST_WORD_S = 0.5  # for the verdict on a write that was told to end
 KEYED_ATTEMPTS = 5
 FEW_BUCKETS = 100  # rows of no more are written in a moment
 
 
-T = TypeVar("T")
 _ASKS = "SELECT "  # in a write: it has a query, which may take long
-
-#: What each replicaset has to do, for all buckets of a statement or only for some of them.
-Requests = Callable[[Ranges | None], dict[str, WriteRequest]]
 
 
 class Writes:
     """Takes the changes of rows to the replicasets that have them. One for the instance."""
 
     def __init__(self, reads: Reads) -> None:
-        self._reads = reads
+        self._reads, self._owners = reads, reads.owners
         self._away = Hops("write_rows", WriteResponse, WRITE_S)
 
     async def run(
@@ -70,7 +57,7 @@ class Writes:
         A write that is taken back tells nothing; one that reached only some of its replicasets is
         an error (PC006) like any other, and has no rows.
         """
-        back = _Back(plan, params)
+        back = Back(plan, params)
         await _Statement(self._reads, tables, context, back).run(plan.write, params)
         return plan.arranged(back.rows, back.inserted)
 
@@ -93,15 +80,14 @@ class Writes:
             return False
         args = plan.bind(params)
         table = plan.table
-        reads = self._reads
-        fence = reads.execution.data.fence
+        fence = self._owners.execution.data.fence
         if not fence.is_master or not fence.owns(args[0]):  # type: ignore[arg-type]
             return False
-        known = reads.state.catalog.tables.get(table.name)
+        known = self._owners.state.catalog.tables.get(table.name)
         if known is None or not known.operable or known.schema_version != table.schema_version:
             return False
-        self._reads.local += 1
-        self._reads.execution.writes.start_write(_point_request(plan, args), callback)
+        self._owners.local += 1
+        self._owners.execution.writes.start_write(_point_request(plan, args), callback)
         return True
 
     def start_away(
@@ -112,16 +98,16 @@ class Writes:
             return None
         args = plan.bind(params)
         try:
-            _check_operable(plan.table, self._reads.state.catalog)
+            _check_operable(plan.table, self._owners.state.catalog)
         except CairnError:
             return None
-        link = self._reads.link_to_owner(plan.tier, args[0])  # type: ignore[arg-type]
+        link = self._owners.link_to_owner(plan.tier, args[0])  # type: ignore[arg-type]
         if link is None:
             return None
 
         def answered(result: WriteResponse | CairnError) -> None:
             if isinstance(result, Unreachable):
-                result = _unknown("the owner of the row", result)
+                result = unknown("the owner of the row", result)
             callback(result)
 
         return self._away.ask(link, _point_request(plan, args), answered)
@@ -140,27 +126,15 @@ def _point_request(plan: plans.PointWrite, args: Any, operation: str | None = No
     )
 
 
-class _Back:
-    """What RETURNING gathers."""
-
-    def __init__(self, plan: plans.Returning, params: Params) -> None:
-        self._plan, self._clause = plan, plan.clause(params)
-        self.rows: list[Row] = []
-        self.inserted: list[tuple[int, plans.Row]] = []
-
-    def asking(self, request: WriteRequest) -> WriteRequest:
-        statements = (request.sql, *(sql for sql, _ in request.more))
-        told = tuple(at for at, sql in enumerate(statements) if self._plan.is_told(sql))
-        return msgspec.structs.replace(request, returning=self._clause, told=told)
-
-
 class _Statement:
     """One statement's changes on their way."""
 
     def __init__(
-        self, reads: Reads, tables: dict[int, int], context: Context, back: _Back | None = None
+        self, reads: Reads, tables: dict[int, int], context: Context, back: Back | None = None
     ) -> None:
         self._reads, self._tables, self._context, self._back = reads, tables, context, back
+        self._owners = reads.owners
+        self._dispatch = Dispatch(reads.owners, context, back)
         self._operation = context.operation
 
     async def run(self, plan: plans.RowWrite, params: Params) -> int:
@@ -181,7 +155,7 @@ class _Statement:
         return await self._reads.read(plan, params, self._tables, self._context.within(plan))
 
     def _check_operable(self, table: Table) -> None:
-        _check_operable(table, self._reads.state.catalog)
+        _check_operable(table, self._owners.state.catalog)
 
     async def _point_write(self, plan: plans.PointWrite, params: Params) -> int:
         request = _point_request(plan, plan.bind(params), self._operation)
@@ -189,10 +163,10 @@ class _Statement:
 
         async def attempt() -> int:
             self._check_operable(plan.table)
-            owner = self._reads.routes.owner(plan.tier, bucket)
-            return (await self._write_at(owner, request)).row_count
+            owner = self._owners.routes.owner(plan.tier, bucket)
+            return (await self._dispatch.write_at(owner, request)).row_count
 
-        work = self._reads.following(attempt, self._context)
+        work = self._owners.following(attempt, self._context)
         return await (self._context.watched(work) if _ASKS in plan.sql else work)
 
     async def _insert(
@@ -230,10 +204,10 @@ class _Statement:
                     operation=self._operation,
                     is_bulk=is_bulk,
                 )
-                for owner, buckets in self._reads.routes.group(tier, wanted).items()
+                for owner, buckets in self._owners.routes.group(tier, wanted).items()
             }
 
-        return await self._write_all(requests, may_end=len(rows) > FEW_BUCKETS)
+        return await self._dispatch.write_all(requests, may_end=len(rows) > FEW_BUCKETS)
 
     async def _scatter_write(self, plan: plans.ScatterWrite, params: Params) -> int:
         values = list(params)
@@ -255,10 +229,10 @@ class _Statement:
                     operation=self._operation,
                     open_sql=fragment.sql if self._operation else "",
                 )
-                for owner, ranges in self._reads.targets(fragment, values, only).items()
+                for owner, ranges in self._owners.targets(fragment, values, only).items()
             }
 
-        return await self._write_all(requests)
+        return await self._dispatch.write_all(requests)
 
     async def _keyed_write(self, plan: plans.KeyedWrite, params: Params) -> int:
         """Read, then change by key; read again if a row vanished in between."""
@@ -270,147 +244,15 @@ class _Statement:
                 only: Ranges | None, changes: list[plans.Change] = changes
             ) -> dict[str, WriteRequest]:
                 self._check_operable(plan.table)
-                return _keyed_requests(plan, changes, self._reads.routes, only, self._operation)
+                return _keyed_requests(plan, changes, self._owners.routes, only, self._operation)
 
             try:
-                await self._write_all(requests)
+                await self._dispatch.write_all(requests)
                 return len(changes)
             except CasRetry:
                 if attempt == KEYED_ATTEMPTS - 1:
                     raise
         raise AssertionError("unreachable")
-
-    async def _write_at(
-        self, replicaset: str, request: WriteRequest, *, may_end: bool = True
-    ) -> WriteResponse:
-        """Done there, or an error that says whether it may have been done.
-
-        `may_end`: a cancel takes it back. Not where others do their part of the same statement.
-        """
-        if may_end:
-            self._context.check()
-        if self._back is None or request.check_only:  # the check round tells nothing yet
-            return await self._ask(replicaset, request, may_end)
-        request = self._back.asking(request)
-        answer = await self._ask(replicaset, request, may_end)
-        self._back.rows += answer.rows
-        return answer
-
-    async def _ask(self, replicaset: str, request: WriteRequest, may_end: bool) -> WriteResponse:
-        stage, reads = self._context.stage, self._reads
-        target = reads.routes.master(replicaset)
-        asking = self._ask_master(target, replicaset, request, may_end)
-        if stage is None:
-            return await asking
-        is_here = target == reads.raft_id
-        work = stage.at(reads.name_of(target), replicaset, is_here=is_here)
-        return await written(work, request, asking)
-
-    async def _ask_master(
-        self, target: int, replicaset: str, request: WriteRequest, may_end: bool
-    ) -> WriteResponse:
-        context, reads = self._context, self._reads
-        try:
-            if target == reads.raft_id:
-                reads.local += 1
-                if may_end and context.watch is not None:  # who watches looks at the clock as well
-                    return await reads.execution.writes.write_or_end(request, context.cancelled)
-                async with asyncio.timeout_at(context.deadline if may_end else None):
-                    return await reads.execution.writes.write(request)
-            reads.forwarded += 1
-            context.travelled.hops += 1
-            most_s = WRITE_S if request.ranges is None else LONG_WRITE_S
-            return await reads.peers.call(
-                target,
-                "write_rows",
-                request,
-                WriteResponse,
-                context.left_s(most_s) if may_end else most_s,
-                must_end=may_end,
-                last_word_s=LAST_WORD_S if may_end else 0.0,
-            )
-        except NotSent as problem:
-            raise reads.no_answer(replicaset, target, problem) from None
-        except Unreachable as problem:
-            if request.check_only:
-                context.check()
-            raise _unknown(f"the master of {replicaset}", problem) from None
-        except TimeoutError:
-            if request.check_only:
-                context.check()
-            raise OutcomeUnknown(
-                f"{LATE}; the write had begun",
-                hint="look whether the rows are there before trying again",
-            ) from None
-
-    async def _write_all(self, requests: Requests, *, may_end: bool = True) -> int:
-        """One replicaset: just do it. Several: check everywhere, then do it."""
-        watched = self._context.watched if may_end else _awaited
-
-        async def single() -> int:
-            wanted = requests(None)
-            if not wanted:
-                return 0
-            if len(wanted) > 1:
-                raise _Several
-            [(owner, request)] = wanted.items()
-            return (await self._write_at(owner, request)).row_count
-
-        context, following = self._context, self._reads.following
-        try:
-            return await watched(following(single, context))
-        except _Several:
-            pass
-
-        async def check() -> dict[str, WriteRequest]:
-            wanted = requests(None)
-            trial = {
-                owner: msgspec.structs.replace(request, check_only=True)
-                for owner, request in wanted.items()
-            }
-            await asyncio.gather(*(self._write_at(o, r) for o, r in trial.items()))
-            return wanted
-
-        wanted = await watched(following(check, context))
-        context.check()
-        if context.cancelled.is_set():
-            raise QueryCanceled(ASKED)
-        return _judge(await self._do_all(wanted, requests))
-
-    async def _do_all(
-        self, wanted: dict[str, WriteRequest], requests: Requests
-    ) -> list[tuple[str, Any]]:
-        """What became of each part, by replicaset.
-
-        A part that certainly was not executed, because its buckets or its master moved, is sent
-        again to whoever owns those buckets now. The others are never repeated: from here on, what
-        stands in the way of the rest is part of the outcome, not a reason to begin anew. Nor does a
-        cancel or a time limit end it: it takes about as long as the check before it has taken.
-        """
-        settled: list[tuple[str, Any]] = []
-        deadline = asyncio.get_running_loop().time() + REPLAN_S
-        while wanted:
-            answers = await asyncio.gather(
-                *(self._write_at(o, request, may_end=False) for o, request in wanted.items()),
-                return_exceptions=True,
-            )
-            left: Ranges = ()
-            is_late = asyncio.get_running_loop().time() >= deadline
-            for (owner, request), answer in zip(wanted.items(), answers, strict=True):
-                if isinstance(answer, MOVING) and not is_late:
-                    left += request.ranges if request.ranges else of_buckets(request.buckets)
-                else:
-                    settled.append((owner, answer))
-            if not left:
-                break
-            await self._reads.moved()
-            try:
-                wanted = await self._reads.following(partial(_later, requests, left), self._context)
-            except CairnError as problem:
-                if not settled:
-                    raise
-                return [*settled, (f"buckets {left}", problem)]
-        return settled
 
 
 def put_by_bucket(rows: Iterable[Row], found: defaultdict[int, list[Row]]) -> None:
@@ -430,14 +272,6 @@ def _check_operable(table: Table, catalog: Catalog) -> None:
         )
     if known.schema_version != table.schema_version:
         raise PlanOutdated(f"table {table.name} has changed since the statement was planned")
-
-
-async def _awaited(work: Coroutine[Any, Any, T]) -> T:
-    return await work
-
-
-async def _later(requests: Requests, left: Ranges) -> dict[str, WriteRequest]:
-    return requests(left)
 
 
 def _keyed_requests(
@@ -496,35 +330,3 @@ def _keyed_requests(
         )
         for owner, touched in buckets.items()
     }
-
-
-def _unknown(who: str, problem: CairnError) -> OutcomeUnknown:
-    return OutcomeUnknown(
-        f"{who} did not answer: {problem.message}",
-        hint="look whether the rows are there before trying again",
-    )
-
-
-class _Several(Exception):
-    """A write needs more than one replicaset."""
-
-
-def _judge(answers: list[tuple[str, Any]]) -> int:
-    """All done, or an error that lists what happened where."""
-    if not any(isinstance(answer, BaseException) for _, answer in answers):
-        return sum(answer.row_count for _, answer in answers)
-    lines = []
-    for replicaset, answer in sorted(answers, key=lambda each: each[0]):
-        if isinstance(answer, WriteResponse):
-            lines.append(f"{replicaset}: done({answer.row_count})")
-        elif isinstance(answer, OutcomeUnknown):
-            lines.append(f"{replicaset}: unknown ({answer.message})")
-        elif isinstance(answer, CairnError):
-            lines.append(f"{replicaset}: not executed ({answer.message})")
-        else:
-            lines.append(f"{replicaset}: unknown ({answer})")
-    raise PartialWrite(
-        "the write was carried out on some replicasets only",
-        detail="; ".join(lines),
-        hint="what was done stays: repeat the statement for the rest only",
-    )

@@ -21,7 +21,8 @@ from cairn.model.rpc import BlockItem, BlockRequest, BlockResponse, ReadRequest
 from cairn.model.types.values import datetime_to_micros, to_physical
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.runtime import Runtime
-from cairn.node.statements.asker.reading import Params, Reads
+from cairn.node.statements.asker.owners import Params
+from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.blocks.block_owner import BlockOwner
 from cairn.node.statements.context import LATE, Context
 from cairn.sql import plans
@@ -131,7 +132,7 @@ class Blocks:
 
     def owner(self, block: Iterable[Listed]) -> Owner:
         """The one replicaset that has all rows; else the block is refused, before it is begun."""
-        routes = self._reads.routes
+        routes = self._reads.owners.routes
         owners: dict[str, str] = {}  # to their tiers
         buckets: set[int] = set()
         is_all = False
@@ -200,7 +201,7 @@ class Blocks:
             context.check()
             return await self._ask(owner.replicaset, request, context)
 
-        work = self._reads.following(attempt, context)
+        work = self._reads.owners.following(attempt, context)
         return await context.watched(work)
 
     def _check_schema(self, block: Sequence[Listed]) -> None:
@@ -213,17 +214,17 @@ class Blocks:
 
     async def _ask(self, replicaset: str, request: BlockRequest, context: Context) -> BlockResponse:
         reads = self._reads
-        target = reads.routes.master(replicaset)
+        target = reads.owners.routes.master(replicaset)
         try:
-            if target == reads.raft_id:
-                reads.local += 1
+            if target == reads.owners.raft_id:
+                reads.owners.local += 1
                 if context.watch is not None:  # who watches looks at the clock as well
                     return await self._owner.run(request, context.cancelled)
                 async with asyncio.timeout_at(context.deadline):
                     return await self._owner.run(request)
-            reads.forwarded += 1
+            reads.owners.forwarded += 1
             context.travelled.hops += 1
-            return await reads.peers.call(
+            return await reads.owners.peers.call(
                 target,
                 "run_block",
                 request,
@@ -233,11 +234,11 @@ class Blocks:
                 last_word_s=LAST_WORD_S,
             )
         except NotSent as problem:
-            raise reads.no_answer(replicaset, target, problem) from None
+            raise reads.owners.no_answer(replicaset, target, problem) from None
         except Unreachable as problem:
             context.check()
             if not request.is_commit:
-                raise reads.no_answer(replicaset, target, problem) from None
+                raise reads.owners.no_answer(replicaset, target, problem) from None
             raise _unknown(f"the master of {replicaset} did not answer: {problem}") from None
         except TimeoutError:
             if not request.is_commit:

@@ -33,7 +33,7 @@ from cairn.model.errors import (
 )
 from cairn.model.rpc import BlockResponse, ReadRequest
 from cairn.model.settings import limits
-from cairn.node.statements.asker.reading import MOVING
+from cairn.node.statements.asker.owners import MOVING
 from cairn.node.statements.blocks.asking import Blocks, Listed, Statement, made_here
 from cairn.node.statements.blocks.block_runs import Told, digest, is_ordered
 from cairn.node.statements.context import Context

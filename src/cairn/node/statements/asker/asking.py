@@ -1,0 +1,88 @@
+"""Asking one replicaset for rows: its master or a replica, here or one hop away."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cairn.model.errors import NotOwner, Unreachable
+from cairn.model.rpc import ReadRequest, ReadResponse
+from cairn.node.statements.asker.measuring import opened, size_of
+from cairn.node.statements.asker.owners import Owners
+from cairn.node.statements.asker.streams import READ_S, Part, PartAway, PartHere, rows_of
+from cairn.node.statements.context import Context
+from cairn.storage.files.pieces import Rows
+
+Told = tuple[Rows, Part | None]  # some rows of one owner, and where the rest comes from
+
+
+class Asking:
+    def __init__(self, owners: Owners) -> None:
+        self._owners = owners
+        self._cursors = 0  # numbers by which owners know our longer reads
+
+    async def open_at(self, replicaset: str, request: ReadRequest, context: Context) -> Told:
+        if context.overlay is not None and context.overlay.is_at(replicaset):
+            return await context.overlay.read(request), None
+        target = self._owners.routes.reader(replicaset, request.preference, self._owners.raft_id)
+        try:
+            return await self._open_from(target, replicaset, request, context)
+        except NotOwner:
+            if request.preference != "any" or target == self._owners.routes.master(replicaset):
+                raise
+        # A replica may know of a hand-over before it has the rows; the master has them.
+        return await self._open_from(
+            self._owners.routes.master(replicaset), replicaset, request, context
+        )
+
+    async def _open_from(
+        self, target: int, replicaset: str, request: ReadRequest, context: Context
+    ) -> Told:
+        if context.stage is None:
+            return await self._ask(target, replicaset, request, context)
+        work = context.stage.at(
+            self._owners.name_of(target), replicaset, is_here=target == self._owners.raft_id
+        )
+        if context.stage.sends and not work.is_here:
+            work.came(0, size_of(request.args[-context.stage.sends :]))
+        return await opened(work, self._ask(target, replicaset, request, context))
+
+    async def _ask(
+        self, target: int, replicaset: str, request: ReadRequest, context: Context
+    ) -> Told:
+        if target == self._owners.raft_id:
+            return await self._open_here(request, context)
+        self._owners.forwarded += 1
+        context.travelled.hops += 1
+        part: PartAway | None = None
+        if request.piece_bytes:
+            self._cursors += 1
+            number = self._owners.raft_id << 40 | self._cursors
+            request = msgspec.structs.replace(request, cursor=number)
+            part = PartAway(self._owners.peers, target, number)
+        try:
+            answer = await self._owners.peers.call(
+                target,
+                "read_rows",
+                request,
+                ReadResponse,
+                context.left_s(READ_S),
+                must_end=True,
+            )
+        except BaseException as problem:
+            if part is not None and not isinstance(problem, NotOwner):
+                part.close()  # its answer may be on the way
+            if isinstance(problem, Unreachable):  # a read may be asked again, of whoever follows
+                raise self._owners.no_answer(replicaset, target, problem) from None
+            raise
+        context.told.came(answer.stale_s)
+        return rows_of(answer), part if answer.cursor else None
+
+    async def _open_here(self, request: ReadRequest, context: Context) -> Told:
+        self._owners.local += 1
+        if not request.piece_bytes:
+            rows = await self._owners.execution.reads.read(request, context.cancelled)
+            context.told.came(self._owners.execution.reads.stale_s(request))
+            return rows, None
+        piece, read = await self._owners.execution.reads.first_piece(request)
+        context.told.came(self._owners.execution.reads.stale_s(request))
+        return piece.rows, None if read is None else PartHere(self._owners.execution, read)

@@ -1,0 +1,131 @@
+"""Who has the rows: routes, links, and what a statement does while they move."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from cairn.model.errors import (
+    CairnError,
+    NoMaster,
+    NotOwner,
+    PlanOutdated,
+    ReadInterrupted,
+    TableUnderDdl,
+    Unreachable,
+)
+from cairn.model.sharding.spans import Ranges, intersection
+from cairn.net.link import Link
+from cairn.net.peers import Peers
+from cairn.node.consensus.global_state import GlobalState
+from cairn.node.consensus.quorum import Voters
+from cairn.node.rows.routes import Routes
+from cairn.node.statements.context import Context
+from cairn.node.statements.owner.execution import Execution
+from cairn.node.waiting import signalled
+from cairn.sql import plans
+
+REPLAN_S = 5.0  # how long a statement follows a moving topology before it gives up
+#: What certainly did not happen, because rows, masters or tables are moving.
+MOVING = (NotOwner, NoMaster, TableUnderDdl)
+Params = Sequence[Any]
+T = TypeVar("T")
+
+
+class Owners:
+    """As the instance sees them that was asked; `execution` is its own part."""
+
+    def __init__(
+        self,
+        raft_id: int,
+        state: GlobalState,
+        peers: Peers,
+        voters: Voters,
+        execution: Execution,
+    ) -> None:
+        self.raft_id, self.state, self.peers, self.execution = raft_id, state, peers, execution
+        self._voters = voters
+        self._routes = Routes(state.cluster)
+        self.local = 0  # statements whose rows were here
+        self.forwarded = 0  # statements that went one hop to the owner
+
+    @property
+    def routes(self) -> Routes:
+        if self._routes.cluster is not self.state.cluster:
+            cluster, touched = self.state.cluster, self.state.touched_since(self._routes.cluster)
+            known = self._routes
+            self._routes = Routes(cluster) if touched is None else known.after(cluster, touched)
+        return self._routes
+
+    def link_to_owner(self, tier: str, bucket: int) -> Link | None:
+        """The open link to the master that has the bucket, when it is another instance."""
+        try:
+            target = self.routes.master(self.routes.owner(tier, bucket))
+        except CairnError:
+            return None
+        link = None if target == self.raft_id else self.peers.link_now(target)
+        if link is None or not link.is_open:
+            return None
+        self.forwarded += 1
+        return link
+
+    async def following(self, attempt: Callable[[], Awaitable[T]], context: Context) -> T:
+        """Repeat what certainly did not happen while the topology moves, for a bounded time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + REPLAN_S
+        while True:
+            try:
+                return await attempt()
+            except (*MOVING, ReadInterrupted) as problem:  # nothing of it was told yet
+                context.check()
+                if loop.time() >= deadline:
+                    if (lost := self._voters.no_quorum()) is not None:
+                        problem.detail, problem.hint = lost.message, lost.hint
+                    raise
+            await self.moved()
+
+    async def moved(self) -> None:
+        """Until the picture of the cluster changes, or a moment has passed."""
+        await signalled(self.state.news, 0.05)
+
+    def no_answer(self, replicaset: str, target: int, problem: Unreachable) -> NoMaster:
+        lost = self._voters.no_quorum()
+        return NoMaster(
+            f"instance {self.name_of(target)} of replicaset {replicaset} does not answer",
+            detail=problem.message,
+            hint=lost.hint
+            if lost
+            else "a new master is named within seconds: repeat the statement",
+        )
+
+    def name_of(self, raft_id: int) -> str:
+        row = self.state.cluster.by_raft_id(raft_id)
+        return row.name if row is not None else str(raft_id)
+
+    def targets(
+        self, fragment: plans.Fragment, params: Params, only: Ranges | None = None
+    ) -> dict[str, Ranges]:
+        """Which replicasets to ask, each with the buckets it is asked about."""
+        buckets = fragment.bucket_set(params)
+        if buckets is None:
+            found = self.routes.all_ranges(fragment.tier)
+        else:
+            found = {
+                replicaset: tuple((bucket, bucket) for bucket in owned)
+                for replicaset, owned in self.routes.group(fragment.tier, buckets).items()
+            }
+        if only is None:
+            return found
+        cut = {replicaset: intersection(ranges, only) for replicaset, ranges in found.items()}
+        return {replicaset: ranges for replicaset, ranges in cut.items() if ranges}
+
+    def check_versions(self, tables: dict[int, int]) -> None:
+        """A read planned for another schema is planned again rather than repeated."""
+        if not tables:
+            return
+        catalog = self.state.catalog
+        for table, version in tables.items():
+            found = catalog.table_by_id(table)
+            if found is None or (found.operable and found.schema_version != version):
+                raise PlanOutdated("a table has changed since the statement was planned")
