@@ -208,15 +208,7 @@ class Executor:
         match plan:
             case plans.PointRead() | plans.ScatterRead():
                 asked = self._as_asked(prepared, values, context)
-                more: Stream | None = None
-                if context.takes_pieces:
-                    rows, more = await self.reads.open(plan, values, tables, asked)
-                else:
-                    rows = await self.reads.read(plan, values, tables, asked)
-                if context.cancelled.is_set():
-                    if more is not None:
-                        more.close()
-                    raise QueryCanceled(ASKED)
+                rows, more = await self._read(plan, values, tables, asked)
                 tag = prepared.complete(len(rows))
                 return Outcome(rows, len(rows), tag, hints, asked.told.stale_s, more)
             case plans.Returning():
@@ -240,26 +232,7 @@ class Executor:
                     lambda inner, noting: self._run(inner, params, noting),
                 )
             case plans.DdlPlan():
-                if plan.more and queued is not None:
-                    raise Unsupported("a queued operation changes one table", hint="queue each")
-                told: tuple[str, ...] = ()
-
-                def claim() -> None:
-                    self._check_still(prepared, user)
-                    if queued is not None:
-                        queued.end()
-
-                for one in (plan, *plan.more):
-                    has_changed = await self._schema_changes.run(
-                        one,
-                        user,
-                        None if queued is None else queued.op_id,
-                        is_upgrade=queued is not None and queued.is_upgrade,
-                        claim=claim if queued is None or not queued.is_upgrade else queued.end,
-                        deadline=deadline,
-                    )
-                    told += one.notices if has_changed else (one.skipped,)
-                return Outcome(None, 0, prepared.complete(0), told, is_queue_told=has_changed)
+                return await self._change_schema(prepared, plan, context)
             case plans.AclPlan():
                 notices = self._is_already_so(plan)
                 extra = None if queued is None else queued.end
@@ -286,6 +259,46 @@ class Executor:
             case _:
                 count = await self.writes.run(plan, values, tables, context.at_masters())
                 return Outcome(None, count, prepared.complete(count), hints)
+
+    async def _read(
+        self, plan: plans.ReadPlan, values: Sequence[Any], tables: dict[int, int], context: Context
+    ) -> tuple[list[Row], Stream | None]:
+        """All rows, or the first of a longer answer for who takes it in pieces."""
+        more: Stream | None = None
+        if context.takes_pieces:
+            rows, more = await self.reads.open(plan, values, tables, context)
+        else:
+            rows = await self.reads.read(plan, values, tables, context)
+        if context.cancelled.is_set():
+            if more is not None:
+                more.close()
+            raise QueryCanceled(ASKED)
+        return rows, more
+
+    async def _change_schema(
+        self, prepared: Prepared, plan: plans.DdlPlan, context: Context
+    ) -> Outcome:
+        user, queued = context.user_id, context.queued
+        if plan.more and queued is not None:
+            raise Unsupported("a queued operation changes one table", hint="queue each")
+        told: tuple[str, ...] = ()
+
+        def claim() -> None:
+            self._check_still(prepared, user)
+            if queued is not None:
+                queued.end()
+
+        for one in (plan, *plan.more):
+            has_changed = await self._schema_changes.run(
+                one,
+                user,
+                None if queued is None else queued.op_id,
+                is_upgrade=queued is not None and queued.is_upgrade,
+                claim=claim if queued is None or not queued.is_upgrade else queued.end,
+                deadline=context.deadline,
+            )
+            told += one.notices if has_changed else (one.skipped,)
+        return Outcome(None, 0, prepared.complete(0), told, is_queue_told=has_changed)
 
     def _check_still(self, prepared: Prepared, user: int) -> None:
         """A schema change waits for others: its rights are those of the moment at which it is made,
