@@ -66,7 +66,7 @@ def test_a_killed_leader_is_replaced_and_comes_back_with_a_new_incarnation(
 
 
 def test_one_of_two_leaves_gracefully_and_the_other_keeps_working(new_cluster: Make) -> None:
-    """The seed's war story: the one that stays must not lose its quorum."""
+    """A story from practice: the one that stays must not lose its quorum."""
     cluster = new_cluster().start("i1", "i2")
     eventually(lambda: len(cluster["i1"].status()["raft"]["voters"]) == 2, "two voters")
     for leaving in ("i2", "i1"):

@@ -37,7 +37,7 @@ def test_a_chain_and_then_a_shortcut(new_cluster: Make) -> None:
         (last, middle, middle, 1),
         (last, master, middle, 2),
     }
-    eventually(lambda: routes(cluster, last) == chain, "the seed's three rows")
+    eventually(lambda: routes(cluster, last) == chain, "three rows of routes")
     assert cluster["i1"].status()["governor"]["blocked_by"] == []
     for at in range(20):
         cluster["i2"].sql(f"INSERT INTO t VALUES ({at}, 'x')")

@@ -1,4 +1,4 @@
-"""The governor decides: one step at a time, in the seed's order."""
+"""The governor decides: one step at a time, always in the same order."""
 
 from __future__ import annotations
 

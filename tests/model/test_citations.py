@@ -9,6 +9,9 @@ ROOT = Path(__file__).parents[2]
 TEXTS = sorted(
     (
         *(ROOT / "src").rglob("*.py"),
+        *(path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)),
+        *(ROOT / "bench").rglob("*.py"),
+        *(ROOT / "examples").rglob("*.py"),
         *(ROOT / "docs").rglob("*.md"),
         *ROOT.glob("*.md"),
         ROOT / ".importlinter",
@@ -17,6 +20,7 @@ TEXTS = sorted(
 #: Papers and lists that are kept elsewhere.
 OUTSIDE = re.compile(
     r"\bDESIGN\b|\bseeds/\d|\bseed's\b|\bbrief \d|data-plane rule|\(rules? \d|\brule \d+\)|"
+    r"raft-testing \d|wishes-and-pitfalls|bucket-moves\.md|picodata-facts|\bperf\.md|"
     r"\bE#\d|\bissue #?\d|the audit\b(?! log)|style guide"
 )
 PAGE = re.compile(r"docs/[\w/-]+\.md")

@@ -1,4 +1,4 @@
-"""Published mistakes of others in this protocol, row by row of `wishes-and-pitfalls.md` 3b.
+"""Mistakes in this protocol for which others had to publish an advisory: not here.
 
 Rows about expired passwords, cached plans and pushed addresses are tested where those live.
 """

@@ -1,4 +1,4 @@
-"""What may be applied when: epochs, cuts, seals and lsns (data-plane rules 1–3)."""
+"""What may be applied when: epochs, cuts, seals and lsns."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_a_replicaset_whose_seal_fails_holds_up_no_other() -> None:
 def test_a_seal_takes_a_majority_of_the_recorded_members_in_sync_mode(
     mode: str, needed: int
 ) -> None:
-    """In async mode all that can be reached are enough (rule 1)."""
+    """In async mode all that can be reached are enough."""
     view = view_of(
         instance("i9", 1, replicaset="r9"),
         instance("i1", 2, *SILENT, reason="silent"),

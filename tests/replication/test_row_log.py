@@ -1,4 +1,4 @@
-"""The row log on disk: one record a statement, applied whole and only where it fits (rule 4)."""
+"""The row log on disk: one record a statement, applied whole and only where it fits."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_relay_reads_to_the_end_of_what_fits_and_sees_what_came_since(
     assert master.log_of("A")[-1].lsn == 10
 
 
-# --- a schema change has its place in the log (rule 4) --------------------------------------------
+# --- a schema change has its place in the log -----------------------------------------------------
 
 
 def test_a_schema_change_is_applied_at_its_place(pair: tuple[Site, Site]) -> None:

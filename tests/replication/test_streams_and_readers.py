@@ -1,4 +1,4 @@
-"""What streams of a table are told (rule 19), and connections that never look at the past (16)."""
+"""What streams of a table are told, and connections that never look at the past."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published mistakes of others, row by row of `wishes-and-pitfalls.md` 3b, on a real instance.
+"""Mistakes for which others had to publish an advisory, tried on a real instance.
 
 The rows about drivers are in tests/pgwire and tests/client; TLS has `test_tls.py`.
 """

@@ -48,7 +48,7 @@ async def answer_of(node: SimNode, work: Callable[[], Awaitable[Any]]) -> Any:
         return problem.sqlstate
 
 
-# --- the writer decides (rules 5 and 8) -----------------------------------------------------------
+# --- the writer decides ---------------------------------------------------------------------------
 
 
 def test_a_write_that_was_queued_before_the_demotion_is_refused_after_it() -> None:
@@ -102,7 +102,7 @@ def test_a_long_statement_stops_neither_raft_nor_the_instances_state() -> None:
     played("async", script)
 
 
-# --- leases (rules 9 and 23) ----------------------------------------------------------------------
+# --- leases ---------------------------------------------------------------------------------------
 
 
 def alone(scene: Triple) -> Instance:
@@ -228,7 +228,7 @@ def test_one_voter_that_heard_nothing_does_not_end_leases() -> None:
     played("async", script)
 
 
-# --- sync (rule 10) -------------------------------------------------------------------------------
+# --- sync -----------------------------------------------------------------------------------------
 
 
 def test_a_sync_write_is_acknowledged_when_a_majority_has_it_on_disk() -> None:
@@ -317,7 +317,7 @@ def test_a_read_is_held_until_what_it_saw_cannot_be_taken_away() -> None:
     played("sync", script)
 
 
-# --- full copies (rule 23) ------------------------------------------------------------------------
+# --- full copies ----------------------------------------------------------------------------------
 
 
 def test_a_full_copy_that_nobody_goes_on_with_is_given_up() -> None:
@@ -336,7 +336,7 @@ def test_a_full_copy_that_nobody_goes_on_with_is_given_up() -> None:
     played("async", script)
 
 
-# --- the judge (rule 17) --------------------------------------------------------------------------
+# --- the judge ------------------------------------------------------------------------------------
 
 
 def test_a_leader_that_stood_still_takes_nobody_for_dead() -> None:
@@ -360,7 +360,7 @@ def test_a_leader_that_stood_still_takes_nobody_for_dead() -> None:
     world.run(script)
 
 
-# --- routing news are no rows (rule 22) -----------------------------------------------------------
+# --- routing news are no rows ---------------------------------------------------------------------
 
 
 def test_routing_news_move_no_vclock() -> None:

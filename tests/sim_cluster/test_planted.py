@@ -1,4 +1,4 @@
-"""Planted bugs of the data plane: each is caught by a script that passes without it (rule 23)."""
+"""Planted bugs of the data plane: each is caught by a script that passes without it."""
 
 from __future__ import annotations
 

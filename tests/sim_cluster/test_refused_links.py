@@ -100,7 +100,7 @@ def test_a_peer_of_another_replicaset_gets_no_rows() -> None:
     world.run(script)
 
 
-# --- another history (rule 2) ---------------------------------------------------------------------
+# --- another history ------------------------------------------------------------------------------
 
 
 def test_a_log_that_tells_another_history_is_put_aside_and_the_rows_are_copied() -> None:

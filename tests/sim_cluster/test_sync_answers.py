@@ -1,4 +1,4 @@
-"""Sync mode tells nothing that a failover could still take away (rule 10)."""
+"""Sync mode tells nothing that a failover could still take away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DML on global tables: operations, and ranges that cover everything that was read (rule 11)."""
+"""DML on global tables: operations, and ranges that cover everything that was read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What smart clients are told after Parse: DESIGN 5.4 and the seed's unbounded queries."""
+"""What smart clients are told after Parse: which parameters name the bucket, and for which tier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single entries and the events they make, compared as JSON objects with the seed's examples."""
+"""Single entries and the events they make, compared as JSON objects with examples written by hand."""
 
 from __future__ import annotations
 

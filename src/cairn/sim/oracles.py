@@ -1,4 +1,4 @@
-"""What must never happen, checked on the node that just acted (raft-testing 4).
+"""What must never happen, checked on the node that just acted.
 
 Oracles know everything: every disk, every log, everything ever sent. Each check is a small method
 that raises `Violation`; `tests/sim` shows that each of them fires.

@@ -1,7 +1,7 @@
 """The virtual clock and everything on it: one run of one seed, first unsafe, then calm.
 
 In the first phase anything may fail and only safety is asked for; then faults end, except perhaps
-for one member that stays lost, and the cluster must make progress (raft-testing 3).
+for one member that stays lost, and the cluster must make progress.
 """
 
 from __future__ import annotations
