@@ -55,7 +55,7 @@ def test_an_upstream_that_is_somebody_else_is_not_followed() -> None:
 
 
 def test_an_older_upstream_sends_everything_and_each_row_is_taken_once() -> None:
-    """Who needs nothing sends an empty list, and the applier filters."""
+    """It knows no lists of origins: it is asked with an empty one, and the applier filters."""
 
     async def script(scene: Triple) -> None:
         world = scene.world

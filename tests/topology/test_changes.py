@@ -1,4 +1,4 @@
-"""Single entries and the events they make, compared as JSON objects with examples written by hand."""
+"""Single entries and the events they make, compared as JSON objects with examples."""
 
 from __future__ import annotations
 
