@@ -48,3 +48,30 @@ def test_every_method_it_names_is_in_its_class() -> None:
         if not any(re.search(pattern, text, re.M) for text in texts):
             missing.append(each)
     assert missing == []
+
+
+# --- the rooms ------------------------------------------------------------------------------------
+
+MOST_FILES, MOST_LINES = 21, 510  # of a folder, of a file: they may become fewer, not more
+
+
+def test_the_rooms_are_those_that_are_there() -> None:
+    told = [(row, text) for row, text in re.findall(r"^\| `([\w/]+)` \| (.+) \|$", TEXT, re.M)]
+    there = []
+    for init in sorted(SOURCE.rglob("__init__.py")):
+        if init.parent != SOURCE:
+            first = init.read_text().split('"""')[1].split("\n")[0].strip()
+            there.append((str(init.parent.relative_to(SOURCE)), first))
+    assert told == there
+
+
+def test_rooms_fit_into_one_look() -> None:
+    files: dict[str, int] = {}
+    for file in SOURCE.rglob("*.py"):
+        folder = str(file.parent.relative_to(SOURCE))
+        files[folder] = files.get(folder, 0) + 1
+    assert {folder: count for folder, count in files.items() if count > MOST_FILES} == {}
+    lines = {
+        str(file.relative_to(SOURCE)): file.read_text().count("\n") for file in SOURCE.rglob("*.py")
+    }
+    assert {file: count for file, count in lines.items() if count > MOST_LINES} == {}
