@@ -155,7 +155,8 @@ def test_a_damaged_master_is_not_named_again_where_a_majority_is_whole() -> None
     assert deposing.step == "depose master"
     naming = plan(damaged_master("sync", "i2", named=""))
     assert isinstance(naming, SealAndName)
-    assert (naming.members, naming.needed) == (("i2", "i3"), 2)
+    assert (naming.members, naming.needed) == (("i1", "i2", "i3"), 2)
+    assert naming.whole == ("i2", "i3")
 
 
 def test_a_damaged_master_stays_where_only_a_minority_is_whole() -> None:
@@ -192,7 +193,7 @@ def test_a_damaged_master_that_cannot_hand_over_leaves_only_by_force(mode: str) 
     assert isinstance(deposing, Propose) and deposing.step == "depose master"
     naming = switched(leaves(damaged_master(mode, "i2", named="", also="i3"), EXPEL_BY_FORCE))
     assert isinstance(naming, SealAndName)
-    assert naming.members == ("i2", "i3")
+    assert (naming.members, naming.given_up) == (("i2", "i3", "i1"), ("i1",))
 
 
 def test_a_damaged_master_that_was_silent_is_deposed_as_any_other() -> None:
@@ -203,6 +204,16 @@ def test_a_damaged_master_that_was_silent_is_deposed_as_any_other() -> None:
     )
     action = switched(msgspec.structs.replace(view, cluster=cluster))
     assert isinstance(action, Propose) and action.step == "depose master"
+
+
+def test_one_that_comes_up_may_have_no_rows_and_is_not_counted_as_whole() -> None:
+    view = damaged_master("sync", "i2")
+    rising = instance("i3", 4, State(Grade.RAFT_SYNCED, 2), State(Grade.ONLINE, 2))
+    cluster = msgspec.structs.replace(
+        view.cluster, instances={**view.cluster.instances, "i3": rising}
+    )
+    action = switched(msgspec.structs.replace(view, cluster=cluster))
+    assert isinstance(action, Propose) and "i1 stays master" in action.say
 
 
 def test_a_demoted_master_that_answers_is_asked_for_its_last_row() -> None:

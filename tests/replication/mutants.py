@@ -17,6 +17,8 @@ APPLIER = "replication/applier.py"
 RELAY = "replication/relay.py"
 ROUTING = "replication/routing.py"
 FOLLOWER = "node/rows/follower.py"
+LEAVING = "governor/rules/leaving.py"
+STEPS = "node/steering/governor_steps.py"
 HEALTH = "node/rows/health.py"
 COPIES = "node/rows/copies.py"
 REPLICATION = "node/rows/replication.py"
@@ -46,6 +48,7 @@ STORE = "tests/storage/test_raft_store.py::test_"
 SCHEMA = "tests/sim_cluster/test_schema_faults.py::test_"
 PULLS = "tests/sim_cluster/test_pulls.py::test_"
 NAMINGS = "tests/sim_cluster/test_namings.py::test_"
+PLAN = "tests/governor/test_plan.py::test_"
 ROT = "tests/sim_cluster/test_bit_rot.py::test_"
 LINKS = "tests/sim_cluster/test_refused_links.py::test_"
 
@@ -546,7 +549,7 @@ MUTANTS = tuple(
         ),
         (
             *("rot", "a damaged file is given up for a copy of a damaged master", HEALTH),
-            *("return answer.is_whole is True and", "return"),
+            *("return answer.can_give is True and", "return"),
             ROT + "a_replica_keeps_the_rows_that_it_can_read_while_its_master_is_damaged_too",
         ),
         (
@@ -558,6 +561,37 @@ MUTANTS = tuple(
             *("rot", "a copy that failed stays open", COPIES),
             *("self._given.pop(request.copy_id, None)", "pass"),
             ROT + "a_copy_of_a_damaged_master_is_asked_for_now_and_then_and_told",
+        ),
+        (
+            *("rot", "a damaged master is deposed for a whole minority", LEAVING),
+            *(
+                "and not _has_whole_majority(view, replicaset)",
+                "and not _is_sync(view, replicaset)",
+            ),
+            PLAN + "a_damaged_master_stays_where_only_a_minority_is_whole",
+        ),
+        (
+            *("rot", "a damaged master that was told to leave is called back", LEAVING),
+            *(
+                "if keeps_damaged(view, replicaset):\n            continue\n        for heir",
+                "for heir",
+            ),
+            PLAN + "a_damaged_master_that_cannot_hand_over_leaves_only_by_force",
+        ),
+        (
+            *("rot", "a damaged one is named although a majority is whole", STEPS),
+            *("whole if len(whole) >= action.needed else fit", "fit"),
+            ROT + "who_is_named_when_the_damaged_one_has_the_most",
+        ),
+        (
+            *("rot", "a whole minority is enough", STEPS),
+            *("whole if len(whole) >= action.needed else fit", "whole or fit"),
+            ROT + "who_is_named_when_the_damaged_one_has_the_most",
+        ),
+        (
+            *("rot", "one that was given up is named", STEPS),
+            *("sorted(set(answers) - set(action.given_up)) or sorted(answers)", "sorted(answers)"),
+            ROT + "who_is_named_when_the_damaged_one_has_the_most",
         ),
         # --- what must not be sent or taken -------------------------------------------------------
         (

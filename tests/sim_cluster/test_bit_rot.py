@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+import pytest
+
+from cairn.governor.actions import SealAndName
 from cairn.model.errors import CairnError
+from cairn.model.rpc import Empty
 from cairn.node.instance import Instance
 from cairn.node.lifetime import AGAIN, Ending
 from cairn.sim.cluster.loads.registers import why_unequal
@@ -14,6 +18,7 @@ from cairn.storage.files import checksums
 from tests.sim_cluster.scenes import Triple, inside, played
 from tests.sim_cluster.test_data_rules import in_process
 from tests.sim_cluster.test_namings import equal
+from tests.sim_cluster.test_sync_answers import ROW, follow_nobody, writing
 from tests.storage.rot import flip_page
 
 
@@ -23,13 +28,13 @@ async def filled(scene: Triple) -> None:
     await equal(scene)
 
 
-def rots(node: SimNode) -> None:
-    """One bit of the table's first page, on the disk; what is in memory stays as it was."""
+def rots(node: SimNode, tree: str = "", kind: str = "") -> None:
+    """One bit of a page, on the disk; what is in memory stays as it was."""
     store = inside(node).data.store
     store.connection.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchall()
     [table] = store.tables.values()
-    query = "SELECT rootpage FROM sqlite_schema WHERE name = ?"
-    page = store.connection.execute(query, (table.physical_name,)).fetchone()
+    query = "SELECT min(pageno) FROM dbstat WHERE name = ?1 AND (pagetype = ?2 OR ?2 = '')"
+    page = store.connection.execute(query, (tree or table.physical_name, kind)).fetchone()
     assert page is not None
     flip_page(store.path, int(page[0]))
 
@@ -148,6 +153,28 @@ def test_a_replica_keeps_the_rows_that_it_can_read_while_its_master_is_damaged_t
     played("sync", script)
 
 
+def test_who_has_damage_in_its_log_alone_can_give_a_copy() -> None:
+    async def script(scene: Triple) -> None:
+        for key in range(2, 200):
+            await scene.write(key)
+        await equal(scene)
+        health = inside(scene.third).health
+
+        async def can_give() -> bool | None:
+            await health.look()
+            return (await health.handle_can_give(Empty())).can_give
+
+        assert (await health.handle_can_give(Empty())).can_give is None  # it looks first
+        assert await in_process(scene.third, can_give) is True
+        rots(scene.third, "row_log", "leaf")  # one of several: its newest records are read
+        assert await in_process(scene.third, can_give) is True
+        assert "row_log" in health.damage["data.db"]
+        rots(scene.third)
+        assert await in_process(scene.third, can_give) is False
+
+    played("async", script)
+
+
 def test_a_copy_of_a_damaged_master_is_asked_for_now_and_then_and_told() -> None:
     async def script(scene: Triple) -> None:
         await filled(scene)
@@ -161,13 +188,51 @@ def test_a_copy_of_a_damaged_master_is_asked_for_now_and_then_and_told() -> None
         await scene.world.until(lambda: scene.leader.is_leader, "a leader", 30.0)
         said = ("b stopped following a", "damaged", "start c")
         await scene.world.until(lambda: governor_says(scene, *said), "the governor to say so", 60.0)
-        await asyncio.sleep(60.0)
+        await asyncio.sleep(20.0)
         assert 3 < copies._next_id < 12
         assert not copies._given, "reads of copies that failed were left open"
         scene.third.start()
         assert await scene.renamed(90.0) is scene.third
         await started_again(scene, scene.master)
         await scene.calm()
+
+    played("sync", script)
+
+
+@pytest.mark.parametrize(
+    ("whole", "given_up", "heirs"),
+    [("bc", "", "bc"), ("c", "", "a"), ("c", "a", "bc")],
+    ids=["a whole majority", "a whole minority", "given up by force"],
+)
+def test_who_is_named_when_the_damaged_one_has_the_most(
+    whole: str, given_up: str, heirs: str
+) -> None:
+    async def script(scene: Triple) -> None:
+        await equal(scene)
+        for node in (scene.leader, scene.third):
+            follow_nobody(node)
+        await asyncio.sleep(1.0)  # until pulls that are under way have ended
+        writing(scene, ROW)  # nobody else has it, and nobody is told that it is there
+        master = inside(scene.master)
+        ahead = inside(scene.third).data
+        await scene.world.until(
+            lambda: master.data.vclock != ahead.vclock, "a record of its own", 5.0
+        )
+        governor = inside(scene.leader).governor
+        action = SealAndName(
+            step="seal and name master",
+            subject="default_1",
+            replicaset="default_1",
+            members=("a", "b", "c"),
+            needed=2,
+            whole=tuple(whole),
+            given_up=tuple(given_up),
+        )
+        await in_process(
+            scene.leader, lambda: governor.steps.seal_and_name(action, governor.view())
+        )
+        named = inside(scene.leader).state.cluster.replicasets["default_1"].current_master_name
+        assert named in heirs
 
     played("sync", script)
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from cairn.sim.cluster import nemesis
+from cairn.node.rows.leases import LeaseHolder
+from cairn.sim.cluster import nemesis, world
 from cairn.sim.cluster.trial import KINDS, Kind, Trial
 from cairn.storage.raft_db.global_tables import TableDump
 from cairn.storage.raft_db.state_machine import StateMachine
@@ -132,4 +133,14 @@ def test_reads_of_a_moment_that_outlives_a_commit_are_found(
 ) -> None:
     monkeypatch.setattr(RowReader, "_leave", lambda self: None)
     found = Trial(2, "masters", "async").run().failure
+    assert found is not None and "no order explains it" in str(found)
+
+
+def test_a_lease_that_never_ends_is_found_by_what_readers_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without the oracle that looks inside: real processes have none."""
+    monkeypatch.setattr(world, "check_masters", lambda _: None)
+    monkeypatch.setattr(LeaseHolder, "is_held", lambda self, epoch: epoch == self._epoch)
+    found = Trial(1, "readers", "sync").run().failure
     assert found is not None and "no order explains it" in str(found)

@@ -68,6 +68,8 @@ class SealAndName(Action, frozen=True, kw_only=True):
     replicaset: str
     members: tuple[str, ...]
     needed: int  # how many promises it takes
+    whole: tuple[str, ...] = ()  # one of these, if that many of them promise
+    given_up: tuple[str, ...] = ()  # none of these, if anybody else promises
 
 
 class ApplySchemaChange(Action, frozen=True, kw_only=True):

@@ -414,7 +414,7 @@ class Instance:
             PeerCall("report_links", LinkReport, self.governor.note_links, raft),
             PeerCall("report_damage", DamageReport, self.governor.note_damage, raft),
             PeerCall("compare_rows", CompareRequest, self.health.handle_compare, rows),
-            PeerCall("is_whole", Empty, self.health.handle_is_whole, raft),
+            PeerCall("can_give_copy", Empty, self.health.handle_can_give, raft),
             PeerCall("report_move", MoveReport, self.move_driver.note, raft),
             PeerCall("ballot", BallotRequest, replication.ballots.answer, rows),
             PeerCall("subscribe", Subscribe, replication.relay.subscribe, rows),

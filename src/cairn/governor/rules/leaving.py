@@ -176,7 +176,7 @@ def keeps_damaged(view: ClusterView, replicaset: Replicaset) -> bool:
         and (_TRANSFER, replicaset.name) in view.waiting
         and _may_promise(view, master)
         and master.target_state_reason != EXPEL_BY_FORCE
-        and not _whole_majority(view, replicaset)
+        and not _has_whole_majority(view, replicaset)
     )
 
 
@@ -215,33 +215,30 @@ def _seal(view: ClusterView, replicaset: Replicaset) -> Iterator[SealAndName]:
         return
     # If one that is to leave has the most, it is named, and hands over as a living master does.
     leaving = [row for row in known if row not in staying and _may_promise(view, row)]
+    members = tuple(row.name for row in (*staying, *leaving))
     is_sync = _is_sync(view, replicaset)
     majority = len(replicaset.members) // 2 + 1
-    if len(staying) >= majority or not is_sync:  # a damaged one could not hand over
-        leaving = [row for row in leaving if row.name not in view.damaged]
-    members = tuple(row.name for row in (*staying, *leaving))
-    members = _whole_majority(view, replicaset) or members  # a damaged one would be named again
+    forced = [row.name for row in leaving if row.target_state_reason == EXPEL_BY_FORCE]
     yield SealAndName(
         step="seal and name master",
         subject=replicaset.name,
         replicaset=replicaset.name,
         members=members,
         needed=majority if is_sync else len(staying),
+        whole=tuple(name for name in members if name not in view.damaged) if is_sync else (),
+        given_up=tuple(name for name in forced if name in view.damaged),
     )
 
 
-def _whole_majority(view: ClusterView, replicaset: Replicaset) -> tuple[str, ...]:
-    """Those without damage, if they are enough to have all that was acknowledged in sync mode."""
-    found = (view.cluster.instances.get(name) for name in replicaset.members)
-    whole = tuple(
-        row.name
-        for row in found
-        if row is not None
-        and row.name not in view.damaged
-        and (row.target_state.grade is Grade.ONLINE or _may_promise(view, row))
-    )
-    is_enough = len(whole) > len(replicaset.members) // 2
-    return whole if is_enough and _is_sync(view, replicaset) else ()
+def _has_whole_majority(view: ClusterView, replicaset: Replicaset) -> bool:
+    """Whether those without damage have all that was acknowledged."""
+    rows = [view.cluster.instances.get(name) for name in replicaset.members]
+    whole = [
+        row
+        for row in rows
+        if row is not None and row.name not in view.damaged and view.is_steady(row)
+    ]
+    return _is_sync(view, replicaset) and len(whole) > len(rows) // 2
 
 
 def _may_promise(view: ClusterView, row: Instance) -> bool:

@@ -5,7 +5,7 @@ the scrub, which reads everything now and then at a low rate and lets replicas c
 with the master's. Then:
 
 - a replica puts `data.db` aside and takes a full copy of its master, once that has read its own
-  file and found it whole: two damaged files may each have what the other has lost;
+  file and can give one: two damaged files may each have what the other has lost;
 - a master that has a healthy replica hands over to it (the governor does it) and is a replica then;
 - a master without one goes on with what it can read and says what a person can do;
 - `raft.db` is not mended here: it holds votes and promises that nobody else knows.
@@ -28,6 +28,7 @@ from cairn.model.rpc import DamageReport, Empty
 from cairn.net.peers import Peers
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.place import Place
+from cairn.storage.data_db.full_copy import can_be_copied
 from cairn.storage.files import checksums
 from cairn.storage.files.scrub import Digest, Span, compare, digest, is_whole, trees_of
 
@@ -41,6 +42,7 @@ LOOK_S = 1.0
 TRIES = 20  # of one piece whose rows change all the time
 AGAIN_S = 0.2
 COMPARE_S = 30.0
+SCHEMA_TREE = "sqlite_schema"
 LOOKED_S = 60.0  # how long it counts that all pages were read and found good
 
 
@@ -57,10 +59,10 @@ class CompareResponse(msgspec.Struct, frozen=True):
     is_same: bool | None  # None: rows changed in between
 
 
-class WholenessResponse(msgspec.Struct, frozen=True):
-    """Of `data.db`; None: it is being read."""
+class GivingResponse(msgspec.Struct, frozen=True):
+    """Whether all rows of `data.db` can be read; None: it is being found out."""
 
-    is_whole: bool | None
+    can_give: bool | None
 
 
 class Health:
@@ -80,6 +82,7 @@ class Health:
         self.scrubs = self.compared = self.differences = 0
         self._is_suspected = False  # a replica has other rows than we
         self._looked_at = float("-inf")  # when all pages had been read
+        self._can_give = True  # a full copy, as far as that look has shown
         self._waits_for = ""  # why a damaged file is kept
         self._is_told = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -156,8 +159,11 @@ class Health:
         """Read every page of both files."""
         for path in (self._raft_path, self._data.store.path):
             bad = await self._bad_trees(path)
+            if path.name == "data.db":
+                self._can_give = not bad or await asyncio.to_thread(can_be_copied, path, bad)
             if bad:
-                self._found(path.name, f"the checksum of a page is wrong in {', '.join(bad)}")
+                words = ", ".join(map(self._in_words, bad))
+                self._found(path.name, f"the checksum of a page is wrong in {words}")
             elif path.name in self.damage and "checksum" in self.damage[path.name]:
                 del self.damage[path.name]  # the pages were written anew
         self._looked_at = asyncio.get_running_loop().time()
@@ -169,14 +175,16 @@ class Health:
         except Exception as problem:
             if not checksums.is_damage(problem):
                 raise
-            return ["the list of tables"]
+            return [SCHEMA_TREE]
         for tree in trees:
             if not await asyncio.to_thread(is_whole, path, tree):
-                bad.append(self._in_words(tree))
+                bad.append(tree)
             await self._rest(TREE_ROWS)
         return bad
 
     def _in_words(self, tree: str) -> str:
+        if tree == SCHEMA_TREE:
+            return "the list of tables"
         for table in self._state.catalog.tables.values():
             if tree == table.physical_name:
                 return f"table {table.name}"
@@ -282,34 +290,32 @@ class Health:
             return
         if master.current_state.grade is not Grade.ONLINE:
             return
-        if await self._is_whole(master):
+        if await self._is_given_by(master):
             self._repair(self.damage["data.db"])
 
-    async def _is_whole(self, master: InstanceRow) -> bool:
+    async def _is_given_by(self, master: InstanceRow) -> bool:
         try:
             answer = await self._peers.call(
-                master.raft_id, "is_whole", Empty(), WholenessResponse, COMPARE_S
+                master.raft_id, "can_give_copy", Empty(), GivingResponse, COMPARE_S
             )
         except UnknownCall:  # of a version that does not say
             return True
         except CairnError as problem:
             self._waits_for = f"a full copy of {master.name} is taken when it answers: {problem}"
             return False
-        if answer.is_whole is False:
+        if answer.can_give is False:
             self._waits_for = (
                 f"{master.name} is damaged too: this file is kept, and a full copy is taken when "
-                "the replicaset has a master that is whole"
+                "the replicaset has a master that can give one"
             )
-        return answer.is_whole is True and self._master() is master
+        return answer.can_give is True and self._master() is master
 
-    async def handle_is_whole(self, _: Empty) -> WholenessResponse:
+    async def handle_can_give(self, _: Empty) -> GivingResponse:
         """Asked by who would give up its file for a copy of ours: all pages are read first."""
-        if "data.db" in self.damage:
-            return WholenessResponse(False)
         if asyncio.get_running_loop().time() - self._looked_at > LOOKED_S:
             self._is_told.set()
-            return WholenessResponse(None)
-        return WholenessResponse(True)
+            return GivingResponse(None)
+        return GivingResponse(self._can_give)
 
     def _is_replica(self) -> bool:
         master = self._master()

@@ -216,7 +216,11 @@ class Steps:
             preferred = name == (replicaset.target_master_name or replicaset.current_master_name)
             return answer.epoch, sum(answer.vclock.values()), stays, preferred
 
-        heir = max(sorted(answers), key=standing)
+        fit = sorted(set(answers) - set(action.given_up)) or sorted(answers)
+        whole = [name for name in fit if name in action.whole]
+        # They have all that was acknowledged; a damaged one could not hand over, and would be
+        # named again and again.
+        heir = max(whole if len(whole) >= action.needed else fit, key=standing)
         await self._name_master(action.replicaset, heir, answers[heir].vclock, view)
 
     async def _name_master(

@@ -21,6 +21,7 @@ from cairn.model.members.topology import Grade, Replicaset
 from cairn.model.rpc import ExpelRequest, ExpelResponse
 from cairn.model.tables import rows
 from cairn.model.tables import system_tables as system
+from cairn.sim.cluster.loads.quiet import Quiet
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.schema_blows import SCHEMA, SchemaChange, other_change
 from cairn.sim.cluster.world import World
@@ -40,8 +41,9 @@ with open(sys.argv[1], "r+b") as file:
 class Nemesis:
     """What can happen to one world. Everything it breaks, `mend` puts right."""
 
-    def __init__(self, world: World, drawn: random.Random) -> None:
+    def __init__(self, world: World, drawn: random.Random, quiet: Quiet | None = None) -> None:
         self.world, self.drawn = world, drawn
+        self._quiet = quiet or Quiet()
         self.done: list[str] = []
         self._gone: set[str] = set()  # asked to leave for good
         self._rotting: str | None = None  # whose disk changes bytes by itself
@@ -50,6 +52,7 @@ class Nemesis:
         self.done.append(f"{self.world.loop.time():8.3f} {what}")
 
     async def mend(self) -> None:
+        self._quiet.end()
         self.world.wire.heal()
         for node in self.world.nodes.values():
             node.resume()
@@ -254,6 +257,21 @@ class Nemesis:
                     if node is not other and self.drawn.random() < 0.5:
                         self.note(f"cut {one} → {two}")
                         self.world.wire.cut(one.name, two.name)
+
+    async def leave(self) -> None:
+        """A master is cut off while nobody writes, and is only read from until all is mended."""
+        if node := self._some(_is_master):
+            left = node
+
+            def cut() -> None:
+                for other in self.world.nodes.values():
+                    if other is not left:
+                        self.world.wire.cut(left.name, other.name)
+                        self.world.wire.cut(other.name, left.name)
+
+            if await self._quiet.leave_to_readers(left, cut):
+                self.note(f"{left} is left to readers")
+                await asyncio.sleep(self.drawn.uniform(2.0, 5.0))
 
     async def heal(self) -> None:
         self.note("mend all links")

@@ -37,6 +37,7 @@ class Kind(msgspec.Struct, frozen=True):
     replicasets: int = 1
     loses: bool = False  # disks that lie take acknowledged rows along, also in sync mode
     is_planned: bool = False  # nothing acknowledged is lost, also in async mode
+    leaves: bool = False  # masters to readers, which only the load of registers knows
     scrubs: bool = False  # files are read all the time, and damage is mended by itself
 
 
@@ -47,6 +48,7 @@ KINDS: dict[str, Kind] = {
     "pauses": Kind((N.pause, N.pause, N.switch)),
     "clocks": Kind((N.clock, N.clock, N.pause, N.switch, N.cut)),
     "cuts": Kind((N.cut, N.cut, N.heal, N.switch)),
+    "readers": Kind((N.leave, N.leave, N.switch), leaves=True),
     "slow-disks": Kind((N.slow_disk, N.slow_disk, N.switch)),
     "full-disks": Kind((N.full_disk, N.switch, N.alter)),
     "restarts": Kind((N.kill, N.kill, N.stop, N.power, N.switch, N.alter)),
@@ -89,9 +91,9 @@ class Trial:
         self.load = Load(self.world)
         is_strict = not self.kind.loses and (self.mode == "sync" or self.kind.is_planned)
         groups = 4 * self.kind.replicasets
-        self.registers: Registers | Lists
-        self.registers = Registers(self.load, chance, groups=groups, is_strict=is_strict)
-        self.nemesis = Nemesis(self.world, chance)
+        registers = Registers(self.load, chance, groups=groups, is_strict=is_strict)
+        self.registers: Registers | Lists = registers
+        self.nemesis = Nemesis(self.world, chance, registers.quiet)
         names = [f"n{number}" for number in range(1, size * self.kind.replicasets + 1)]
         for each in names:
             self.world.add(each, tuple(f"{other}:3301" for other in names))
@@ -211,7 +213,7 @@ class BlockTrial(Trial):
 
 
 #: Kinds of blows that are tried on blocks as well.
-BLOCK_KINDS = tuple(name for name, kind in KINDS.items() if not kind.loses)
+BLOCK_KINDS = tuple(name for name, kind in KINDS.items() if not kind.loses and not kind.leaves)
 
 
 def run_block_trial(name: str) -> Callable[[int], Result]:

@@ -5,6 +5,7 @@ Pieces are blocks of rows that were encoded where they were read: neither event 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from cairn.replication.applier import LogRefused
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.log_tables import PUT_BASE
 from cairn.storage.data_db.row_log import COPIED_EPOCHS, newest_epochs
+from cairn.storage.files.checksums import is_damage
 
 BLOCK_ROWS = 64  # encoded together; the size of a piece is looked at after each
 OPERATIONS = 0  # instead of a table id: ids of operations that were done, which are rows as well
@@ -66,6 +68,9 @@ class CopySource:
             for shape in shapes
             if shape.table is not None
         ]
+        self.trees = {"done_operation", "move_progress"} | {
+            shape.table.physical_name for shape in shapes if shape.table is not None
+        }
         self._cursor: Any = None
         self._table_id = OPERATIONS
 
@@ -89,6 +94,18 @@ class CopySource:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def can_be_copied(path: Path, damaged: Collection[str]) -> bool:
+    """Whether all that a full copy reads can be read; its log and its indexes may be damaged."""
+    try:
+        source = CopySource(path)
+    except Exception as problem:
+        if not is_damage(problem):
+            raise
+        return False
+    source.close()
+    return source.trees.isdisjoint(damaged)
 
 
 class CopyTarget:

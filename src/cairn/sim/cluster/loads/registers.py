@@ -23,6 +23,7 @@ from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.loads.load import TABLE, Load
+from cairn.sim.cluster.loads.quiet import Quiet
 from cairn.sim.cluster.loads.register_history import ROWS, Content, History, Operation
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.linear import FOREVER
@@ -78,6 +79,7 @@ class Registers:
         self._load, self._world, self._chance = load, load.world, chance
         self.groups = [Group(number) for number in range(groups)]
         self.clients_each, self.is_strict, self._pause_s = clients_each, is_strict, pause_s
+        self.quiet = Quiet()
         self.done = self.unknown = self.refused = self.reads = 0
         self.longest_s = 0.0  # that a client waited for a certain end
         self.problem = ""  # the last error that a client was told
@@ -100,10 +102,11 @@ class Registers:
             if not nodes:
                 continue
             node, count = chance.choice(nodes), count + 1
-            if chance.random() < 0.4:
+            if chance.random() < 0.4 or not self.quiet.may_write(node):
                 await self.read(node, group)
             else:
-                await self._write(node, group, f"{number}.{count}")
+                with self.quiet.writing():
+                    await self._write(node, group, f"{number}.{count}")
 
     # --- statements -------------------------------------------------------------------------------
 
