@@ -12,7 +12,7 @@ import pytest
 
 from cairn.client.settings import parse_dsn
 from cairn.model.errors import InvalidParameter
-from cairn.model.rpc import ReadRequest, SchemaChangeRequest, WaitIndexRequest
+from cairn.model.rpc import ReadRequest, RowShape, SchemaChangeRequest, WaitIndexRequest
 from tests.fuzz.target import Target
 
 pytestmark = pytest.mark.cluster
@@ -43,6 +43,20 @@ def test_wrong_arguments_are_an_error_of_the_statement(
 def test_a_fraction_is_no_whole_number_in_the_catalogue(target: Target) -> None:
     text = "SELECT 1e308, string_agg(matviewowner) FROM pg_matviews"
     assert target.node.sql(text) == [(1e308, None)]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"types": ["integer"], "scales": [None], "formats": []},
+        {"types": ["integer"], "scales": [], "formats": [0]},
+        {"types": [], "scales": [], "formats": [1]},
+        {"types": ["integer"], "scales": [None], "formats": [7]},
+    ],
+)
+def test_a_peers_shape_of_rows_fits_itself(shape: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError, match="for each column"):
+        msgspec.msgpack.decode(msgspec.msgpack.encode(shape), type=RowShape)
 
 
 @pytest.mark.parametrize("kind", [WaitIndexRequest, SchemaChangeRequest])

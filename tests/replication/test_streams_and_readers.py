@@ -7,11 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
+import msgspec
 import pytest
 
-from cairn.model.errors import CairnError, InvalidParameter, MotionLimit
+from cairn.model import stops
+from cairn.model.errors import (
+    CairnError,
+    InvalidParameter,
+    LimitExceeded,
+    MotionLimit,
+    QueryCanceled,
+)
 from cairn.model.log.records import Kind
-from cairn.server.calls.row_changes import Place, _changes, _epochs, _position
+from cairn.server.calls import row_changes
+from cairn.server.calls.row_changes import Place, _changes, _epochs, _position, _rows_at
 from cairn.storage import readers
 from cairn.storage.readers import RowReader
 from tests.replication.builders import TABLE, Site, inserted, packed
@@ -35,7 +44,7 @@ def told(site: Site, after: dict[str, int]) -> list[tuple[str, int]]:
 def told_upto(site: Site, after: dict[str, int], upto: dict[str, int]) -> list[tuple[str, int]]:
     place = Place(after, {})
     changes, _ = _changes(site.path, TABLE, place, (dict(site.store.vclock), upto), 100)
-    return [(change["op"], change["new"]["a"]) for change in changes]
+    return [(change["op"], change["new"]["a"]) for change in msgspec.json.decode(changes)]
 
 
 def test_rows_that_only_moved_are_not_told_as_changes(site: Site) -> None:
@@ -51,6 +60,36 @@ def test_changes_are_told_up_to_where_they_are_safe(site: Site) -> None:
     site.insert(2)
     assert told_upto(site, {}, {"A": 2}) == [("insert", 1)]
     assert told_upto(site, {"A": 3}, {"A": 2}) == []  # it was told more before: nothing is lost
+
+
+def rows_at(site: Site, at: dict[str, int]) -> list[int]:
+    told = msgspec.json.decode(_rows_at(site.path, TABLE, Place(at, {}), (1, 3000)))
+    return sorted(row["a"] for _, row in told)
+
+
+def test_rows_as_they_were_are_told_in_bounds_and_until_nobody_waits(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.insert(1)
+    before = dict(site.store.vclock)
+    site.insert(2)
+    assert rows_at(site, before) == [1]
+    assert rows_at(site, dict(site.store.vclock)) == [1, 2]
+    with stops.working_until(lambda: True), pytest.raises(QueryCanceled):
+        rows_at(site, before)
+    monkeypatch.setattr(row_changes, "MAX_ANSWER_BYTES", 10)
+    with pytest.raises(LimitExceeded, match="the rows of buckets 1 to 3000 take more than"):
+        rows_at(site, before)
+
+
+def test_a_long_answer_of_changes_is_told_in_parts(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_changes, "LONG_ANSWER_BYTES", 10)
+    site.insert(1)
+    site.insert(2)
+    assert told(site, {}) == [("insert", 1)]
+    assert told(site, {"A": 2}) == [("insert", 2)]
 
 
 def test_a_position_past_a_cut_is_lost_and_says_so(site: Site) -> None:
@@ -77,7 +116,8 @@ def test_a_position_whose_lsn_was_used_again_is_lost_and_says_so(site: Site) -> 
     with pytest.raises(CairnError, match="A:3 is of epoch 3, the position of 1: lost in a failo"):
         _changes(site.path, TABLE, _position('{"A": [3, 1]}'), (ends, ends), 100)
     changes, reached = _changes(site.path, TABLE, _position('{"A": [3, 3]}'), (ends, ends), 100)
-    assert (len(changes), reached, _epochs(site.path, reached)) == (1, {"A": 4}, {"A": 3})
+    found = msgspec.json.decode(changes)
+    assert (len(found), reached, _epochs(site.path, reached)) == (1, {"A": 4}, {"A": 3})
 
 
 @pytest.mark.parametrize("text", ["[]", '{"A": "3"}', '{"A": [3]}', '{"A": [3, null]}', "{"])

@@ -13,8 +13,11 @@ import pytest
 from tests.cluster.harness import Cluster, eventually
 from tests.server.raw import Raw, message
 
-PATIENCE_S = 2.0  # a deaf instance was silent for many seconds; a busy machine is for some tenths
-LIMIT = "SET statement_timeout = '4s'"
+#: Half a second, in the best of three tries: a statement that holds the loop does so each time,
+#: a machine that is busy with other things does not. A quarter is what is promised where a core is
+#: free; what holds the interpreter for long takes two to six times as long on a busy machine.
+PATIENCE_S, TRIES = 0.5, 3
+LIMIT = "SET statement_timeout = '2s'"
 
 HOSTILE = {
     "a LIKE that goes back": f"SELECT repeat('a', 40) LIKE '{'%a' * 25}%b'",
@@ -35,6 +38,9 @@ HOSTILE = {
     "FROM r WHERE n < 25) SELECT length(s) FROM r",
     "one value of many": "SELECT length(string_agg(repeat('x', 1000000), '')) "
     "FROM generate_series(1, 300)",
+    "one part of many": "SELECT split_part(repeat('ab,', 10000000), ',', 9000000)",
+    "many words": "SELECT length(initcap(repeat('ab ', 10000000)))",
+    "a long json": f"SELECT '[{'[],' * 500_000}1]'::json IS NULL",
     "many rows": "SELECT g, repeat('x', 50) FROM generate_series(1, 300000) g",
     "a recursion": "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
     "SELECT count(*) FROM r",
@@ -57,6 +63,15 @@ def deaf(cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_others_are_answered_while_a_hostile_statement_runs(deaf: Cluster, what: str) -> None:
+    silences_s: list[float] = []
+    while len(silences_s) < TRIES and min(silences_s, default=PATIENCE_S) >= PATIENCE_S:
+        silences_s.append(longest_silence_s(deaf, HOSTILE[what]))
+    assert min(silences_s) < PATIENCE_S, silences_s
+    assert set(deaf.states("i2").values()) == {"Online"}
+
+
+def longest_silence_s(deaf: Cluster, hostile: str) -> float:
+    """Of another session, while the statement runs."""
     node = deaf["i1"]
     ended = threading.Event()
 
@@ -64,7 +79,7 @@ def test_others_are_answered_while_a_hostile_statement_runs(deaf: Cluster, what:
         try:
             with node.connect() as connection:
                 connection.execute(LIMIT)
-                connection.execute(HOSTILE[what])  # type: ignore[arg-type]
+                connection.execute(hostile)
         except psycopg.Error as problem:
             wrong.append(problem.sqlstate)
         finally:
@@ -81,9 +96,8 @@ def test_others_are_answered_while_a_hostile_statement_runs(deaf: Cluster, what:
             longest = max(longest, time.monotonic() - begun)
         thread.join(1)
         assert not thread.is_alive(), "neither a limit nor the statement itself has ended it"
-    assert longest < PATIENCE_S
-    assert set(deaf.states("i2").values()) == {"Online"}
     assert "XX000" not in wrong
+    return longest
 
 
 def test_a_client_that_does_not_read_is_waited_for(deaf: Cluster) -> None:

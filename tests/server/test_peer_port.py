@@ -190,6 +190,26 @@ def test_no_call_of_a_peer_ends_an_instance(cluster: Cluster) -> None:
     assert "cairn.bug" not in node.log(), node.log()[-4000:]
 
 
+def test_a_block_for_a_tier_that_is_not_there_is_refused(cluster: Cluster) -> None:
+    """It ended the instance: found by fuzzing, and possible when a tier is dropped meanwhile."""
+    node = cluster["i2"]
+
+    async def scene() -> str:
+        link = await linked(node.peer_port, await member(node.peer, cluster.name))
+        body = {"items": [], "is_commit": True, "tier": "nowhere", "is_all": True}
+        try:
+            await link.call("run_block", body, 10)
+        except CairnError as refused:
+            return refused.message
+        finally:
+            link.close()
+        return ""
+
+    before = node.child_pid
+    assert asyncio.run(scene()) == "there is no tier nowhere"
+    assert node.child_pid == before
+
+
 RIGHTS = {call.name: call.right for call in Instance._peer_calls(MagicMock())}
 
 

@@ -272,6 +272,11 @@ class RowShape(msgspec.Struct, frozen=True):
     scales: tuple[int | None, ...]
     formats: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        count = len(self.types)
+        if (len(self.scales), len(self.formats)) != (count, count) or {*self.formats} - {0, 1}:
+            raise ValueError("a type, a scale and a format code (0 or 1) for each column")
+
 
 class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fragment of a query, run where its rows are."""

@@ -6,9 +6,10 @@ position and still keeps what came after it; each answer says what it has.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from typing import Any
+
+import msgspec
 
 from cairn.model.errors import CairnError, InvalidParameter
 from cairn.model.quoting import identifier
@@ -64,11 +65,11 @@ async def _read(caller: Caller, index: int, read: Any) -> Any:
         await instance.runner.wait_applied(index, BEHIND_S)
     path = instance.store.path
 
-    def work() -> Any:
+    def work() -> msgspec.Raw:
         with reading(path) as log:
-            return read(log)
+            return msgspec.Raw(msgspec.json.encode(read(log)))  # not on the event loop
 
-    return await asyncio.to_thread(work)
+    return await caller.execution.reads.apart(caller.context, work)
 
 
 def _readable(caller: Caller, name: str) -> Table:

@@ -10,13 +10,15 @@ repetition.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cairn.model.errors import InvalidParameter, NotOwner, PositionLost
+import msgspec
+
+from cairn.model import stops
+from cairn.model.errors import InvalidParameter, LimitExceeded, NotOwner, PositionLost
 from cairn.model.log.records import Kind, Record, RowChange, RowOp, Vclock
 from cairn.model.members.moves import Phase
 from cairn.model.quoting import identifier
@@ -28,6 +30,9 @@ from cairn.server.calls.bulk import sharded_table
 from cairn.storage.data_db.row_log import LogReader
 
 MAX_RECORDS = 2_000  # of the row log, read at a time
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
+LONG_ANSWER_BYTES = 32 * 1024 * 1024  # of changes: the rest is asked for again
+_encode = msgspec.json.Encoder().encode
 _OPS = {RowOp.INSERT: "insert", RowOp.UPDATE: "update", RowOp.DELETE: "delete"}
 _AS_TEXT = (ColumnType.DECIMAL, ColumnType.UUID, ColumnType.INTERVAL)
 _POSITION = 'it is JSON: "latest", "earliest" or {"origin uuid": lsn or [lsn, epoch], …}'
@@ -55,14 +60,15 @@ async def rows(caller: Caller, name: str, after: str, limit: int = 10_000) -> An
     upto = acks.tellable(vclock)
     asked = _json(after)
     path = instance.data.store.path
-    changes: list[dict[str, Any]] = []
+    changes = msgspec.Raw(b"[]")
     if asked == "latest":
         reached = upto
     elif asked == "earliest":
         reached = _oldest(path, upto)
     else:
-        changes, reached = await asyncio.to_thread(
-            _changes, path, table, _position(after), (vclock, upto), max(0, int(limit))
+        place, most = _position(after), max(0, int(limit))
+        changes, reached = await execution.reads.apart(
+            caller.context, lambda: _changes(path, table, place, (vclock, upto), most)
         )
         execution.guard.check_lease()
         reached = reached if limit else upto
@@ -113,10 +119,12 @@ async def rows_at(caller: Caller, name: str, at: str, low: int, high: int) -> An
 
     check()
     path = instance.data.store.path
-    found = await asyncio.to_thread(_rows_at, path, table, _position(at), (int(low), int(high)))
+    place, buckets = _position(at), (int(low), int(high))
+    found = await execution.reads.apart(
+        caller.context, lambda: _rows_at(path, table, place, buckets)
+    )
     check()
-    told = [[row[0], told_row(table, row[1:])] for row in found]
-    return {"key": table.primary_key, "rows": told}
+    return {"key": table.primary_key, "rows": found}
 
 
 def _readable(caller: Caller, name: str) -> Table:
@@ -161,7 +169,7 @@ def _json(text: str) -> Any:
 
 def _changes(
     path: Path, table: Table, place: Place, ends: tuple[Vclock, Vclock], limit: int
-) -> tuple[list[dict[str, Any]], Vclock]:
+) -> tuple[msgspec.Raw, Vclock]:
     """`ends`: where the log ends, and up to where it may be told."""
     vclock, upto = ends
     asked = place.lsns
@@ -169,18 +177,19 @@ def _changes(
     try:
         _check_position(reader, place, vclock)
         if limit == 0:
-            return [], asked
+            return msgspec.Raw(b"[]"), asked
         records = _next_records(reader, asked, upto)
     finally:
         reader.close()
     position = dict(asked)
-    changes: list[dict[str, Any]] = []
+    told = _Answer()
     for record in records:
-        if len(changes) >= limit:
+        if told.count >= limit or told.is_long:
             break
         position[record.origin] = record.lsn
-        changes += _told(table, record)
-    return changes, position
+        for change in _told(table, record):
+            told.add(change)
+    return told.raw(), position
 
 
 def _epochs(path: Path, at: Vclock) -> Vclock:
@@ -240,24 +249,36 @@ def _lost(why: str) -> PositionLost:
     )
 
 
-def _rows_at(path: Path, table: Table, at: Place, buckets: tuple[int, int]) -> list[Row]:
-    """In one read transaction: the rows of now, and what was done to them since."""
+def _rows_at(path: Path, table: Table, at: Place, buckets: tuple[int, int]) -> msgspec.Raw:
+    """In one read transaction: what was done since to the rows of now, and these."""
+    told = _Answer()
+
+    def tell(row: Row) -> None:
+        told.add([row[0], told_row(table, row[1:])])
+        if told.size > MAX_ANSWER_BYTES:
+            raise LimitExceeded(
+                f"the rows of buckets {buckets[0]} to {buckets[1]} take more than "
+                f"{MAX_ANSWER_BYTES >> 20} MiB",
+                hint="ask for fewer buckets at a time",
+            )
+
     reader = LogReader(path)
     try:
         execute = reader.connection.execute
         execute("BEGIN")
         vclock: Vclock = dict(execute("SELECT origin, lsn FROM vclock"))
         _check_position(reader, at, vclock)
+        before, key = _before(reader, table, at.lsns, vclock), _key_reader(table)
         text = f"SELECT * FROM {table.physical_name} WHERE {BUCKET_COLUMN} BETWEEN ? AND ?"
-        present: list[Row] = execute(text, buckets).fetchall()
-        before = _before(reader, table, at.lsns, vclock)
+        for row in execute(text, buckets):
+            if key(row) not in before:
+                tell(row)
     finally:
         reader.close()
-    key = _key_reader(table)
-    kept = [row for row in present if key(row) not in before]
-    return kept + [
-        row for row in before.values() if row is not None and buckets[0] <= row[0] <= buckets[1]
-    ]
+    for earlier in before.values():
+        if earlier is not None and buckets[0] <= earlier[0] <= buckets[1]:
+            tell(earlier)
+    return told.raw()
 
 
 def _before(reader: LogReader, table: Table, at: Vclock, vclock: Vclock) -> dict[Key, Row | None]:
@@ -266,6 +287,7 @@ def _before(reader: LogReader, table: Table, at: Vclock, vclock: Vclock) -> dict
     for origin, last in vclock.items():
         known = at.get(origin, 0)
         while known < last:
+            stops.check()
             found = reader.read(origin, known, MAX_RECORDS)
             records += found
             known = found[-1].lsn if found else last
@@ -291,6 +313,33 @@ def _key_reader(table: Table) -> Any:
 
 
 # --- telling --------------------------------------------------------------------------------------
+
+
+class _Answer:
+    """A list as JSON, made on the thread that reads: the event loop only sends it."""
+
+    def __init__(self) -> None:
+        self._text, self.count = bytearray(b"["), 0
+
+    @property
+    def size(self) -> int:
+        return len(self._text)
+
+    @property
+    def is_long(self) -> bool:
+        return self.size > LONG_ANSWER_BYTES
+
+    def add(self, value: Any) -> None:
+        if self.count % 256 == 0:
+            stops.check()
+        if self.count:
+            self._text += b","
+        self._text += _encode(value)
+        self.count += 1
+
+    def raw(self) -> msgspec.Raw:
+        self._text += b"]"
+        return msgspec.Raw(self._text)
 
 
 def _is_truncate(table: Table, record: Record) -> bool:

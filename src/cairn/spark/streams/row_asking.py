@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cairn.model.errors import CairnError, Unreachable
+from cairn.model.errors import CairnError, LimitExceeded, Unreachable
 from cairn.model.quoting import literal
 from cairn.spark import cluster
 from cairn.spark.cluster import MOVED, REPLAN_S
@@ -118,11 +118,20 @@ class RowAsker:
 
     def rows_at(self, uuid: str, at: dict[str, Any], ranges: Ranges) -> Iterator[Any]:
         """Rows of these buckets as of a position, some at a time, and what their key is."""
+        at_once = BUCKETS_AT_ONCE
         for low, high in ranges:
-            for start in range(low, high + 1, BUCKETS_AT_ONCE):
-                end = min(start + BUCKETS_AT_ONCE - 1, high)
-                text = f"cairn_rows_at({literal(self._table)}, {_json(at)}, {start}, {end})"
-                yield self._call(uuid, text)
+            while low <= high:
+                end = min(low + at_once - 1, high)
+                text = f"cairn_rows_at({literal(self._table)}, {_json(at)}, {low}, {end})"
+                try:
+                    answer = self._call(uuid, text)
+                except CairnError as problem:
+                    if problem.sqlstate != LimitExceeded.sqlstate or end == low:
+                        raise
+                    at_once = (end - low + 1) // 2
+                    continue
+                yield answer
+                low = end + 1
 
     def _call(self, uuid: str, text: str) -> Any:
         """Of the replicaset's master, waiting for a new one for a while."""

@@ -30,6 +30,7 @@ from cairn.model.settings import limits
 from cairn.model.sharding.spans import of_buckets
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import from_physical, micros_to_datetime
+from cairn.model.unexpected import owned
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.statements.asker.numbers import Numbers
 from cairn.node.statements.blocks.block_runs import (
@@ -182,6 +183,16 @@ class BlockOwner:
 
     # --- in the writer ----------------------------------------------------------------------------
 
+    def _checked(self, request: BlockRequest) -> _Buckets:
+        store = self._execution.data.store
+        store.check_master()
+        for item in request.items:
+            for table, version in item.tables.items():
+                store.check_version(table, version)
+        guard = _Buckets(store, self._state, self._name, request)
+        guard.check_declared()
+        return guard
+
     def _work(
         self,
         request: BlockRequest,
@@ -194,12 +205,10 @@ class BlockOwner:
         """Behind the one writer, inside the group's transaction: as every write is checked."""
         ticket.begin()
         store = self._execution.data.store
-        store.check_master()
-        for item in request.items:
-            for table, version in item.tables.items():
-                store.check_version(table, version)
-        guard = _Buckets(store, self._state, self._name, request)
-        guard.check_declared()
+        try:
+            guard = self._checked(request)
+        except Exception as problem:  # nothing was changed: a mistake of ours ends no instance
+            raise owned(problem, "the checks of a block") from None
         seconds = QUICK_S if is_quick else min(max(request.timeout_s, 0.001), limits.BLOCK_S)
         clock = Clock(now, seconds, is_quick, ticket.stopped)
         run = BlockRun(store, self._merger, guard, catalog, clock)
@@ -294,7 +303,10 @@ class _Buckets:
         return run.rows(request.sql, request.args)
 
     def _all(self, tier: str) -> tuple[tuple[int, int], ...]:
-        return ((1, self._cluster.tiers[tier].bucket_count),)
+        found = self._cluster.tiers.get(tier)
+        if found is None:  # it was dropped, or the asker knows more than we do
+            raise NotOwner(f"there is no tier {tier}")
+        return ((1, found.bucket_count),)
 
     def _check_ours(self, tier: str, buckets: frozenset[int] | None) -> None:
         """They are on the way from or to us, or they are simply somebody else's."""

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import apsw
 
+from cairn.model import stops
 from cairn.model.errors import NoMaster, ProtocolViolation
 from cairn.model.rpc import ReadMore, ReadPiece, ReadRequest, ReadResponse
 from cairn.model.settings import limits
@@ -18,6 +19,7 @@ from cairn.net.link import Link
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.leases import LeaseHolder
 from cairn.node.rows.replication import Replication
+from cairn.node.statements.context import Context
 from cairn.node.statements.owner.encoding import rows_encoder
 from cairn.node.statements.owner.fair_threads import FairThreads
 from cairn.node.statements.owner.guard import LOOKS, RowGuard
@@ -57,6 +59,21 @@ class OwnerReads:
         self.open_reads.close()
         self._pool.close()
         self.reader.close()
+
+    async def apart(self, context: Context, work: Callable[[], T]) -> T:
+        """Other reading that takes long: on the threads that users share, and ended as theirs is.
+
+        `work` asks `stops.check` now and then.
+        """
+
+        def run() -> T:
+            with stops.working_until(context.cancelled.is_set):
+                return work()
+
+        async def done() -> T:
+            return await self._pool.run(context.user_id, run)
+
+        return await context.watched(done())
 
     def quick_read(
         self, sql: str, args: Sequence[Any], bucket: int | None, tables: dict[int, int]
