@@ -26,6 +26,8 @@ SELECT (SELECT (SELECT max(i.id) FROM kind a WHERE a.id = 1) FROM kind k WHERE k
 SELECT i.grp, (SELECT count(*) FROM part p WHERE p.no < count(i.id)) FROM item i GROUP BY i.grp
 SELECT i.grp, sum(i.n), (SELECT sum(i.n)) FROM item i GROUP BY i.grp HAVING sum(i.n) > 0
 SELECT (SELECT max(i.d) FROM kind k WHERE k.id = 1), (SELECT min(i.d) FROM kind k WHERE k.id = 1) FROM item i WHERE i.id > 1000
+SELECT (SELECT count(*) FROM part p WHERE p.no > min(i.id)), count(*) FROM item i
+SELECT i.grp, (SELECT count(1) FROM part p WHERE p.no > min(i.id)), count(1), (SELECT 7 WHERE count(i.n) > 1) FROM item i GROUP BY i.grp, 7 + 0
 SELECT i.id, i.s, (SELECT count(p.no + i.id) FROM part p WHERE p.item_id = i.id) FROM item i
 SELECT i.id, (SELECT max(i.n) FROM kind k WHERE k.id = 1), i.s FROM item i GROUP BY i.id
 """

@@ -15,14 +15,17 @@ from cairn.sql.bind.scope import AskedAggregates, Scope
 from cairn.sql.ir import (
     Agg,
     Col,
+    Const,
     Derived,
     Expr,
     Item,
+    Param,
     Select,
     SubQuery,
     children,
     columns_in,
     has_window,
+    rewrite,
     substitute,
 )
 from cairn.sql.scales import scale_of
@@ -72,10 +75,28 @@ def answered(select: Select, asked: AskedAggregates) -> Select:
         expr: Col(expr.type, asked.rel, at, names[at], scale=scale_of(expr))
         for at, expr in enumerate(exprs)
     }
-    changed = replace(select, source=None, where=None, group=None, having=None)
-    outer: Select = substitute(changed, mapping)
-    where = None if select.having is None else substitute(select.having, mapping)
-    return replace(outer, source=Derived(asked.rel, inner, "", names), where=where)
+    columns = {expr: col for expr, col in mapping.items() if not isinstance(expr, _THEIRS)}
+
+    def change(node: Any) -> Any:
+        if isinstance(node, SubQuery):
+            operands = rewrite(node.operands, change)
+            return replace(node, query=substitute(node.query, columns), operands=operands)
+        return mapping.get(node) if isinstance(node, Expr) else None
+
+    items, order, having = rewrite((select.items, select.order, (select.having,)), change)
+    return replace(
+        select,
+        items=items,
+        source=Derived(asked.rel, inner, "", names),
+        where=having[0],
+        group=None,
+        having=None,
+        order=order,
+    )
+
+
+#: In a sub-query these are its own, also when they look alike: `count(*)`.
+_THEIRS = (Agg, Const, Param)
 
 
 def _name(expr: Expr) -> str:
