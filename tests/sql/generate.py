@@ -293,7 +293,7 @@ class Generator:
         """A statement, and whether its ORDER BY is total."""
         self.count = 0
         self.params = []
-        match self.rng.randrange(13):
+        match self.rng.randrange(14):
             case 0 | 1 | 2 | 3:
                 text, width = self.plain()
             case 4 | 5 | 6 | 7:
@@ -306,6 +306,8 @@ class Generator:
                 text, width = self.rng.choice((self.derived, self.limited, self.expressions))()
             case 11:
                 text, width = self.lateral()
+            case 12:
+                text, width = self.asked()
             case _:
                 text, width = self.scalar_items()
         # PostgreSQL 15 forgets ORDER BY of a column that WHERE compares with a constant, also where
@@ -363,6 +365,27 @@ class Generator:
         if self.chance(25):
             text += f" HAVING count(*) {self.rng.choice(('>', '<', '='))} {self.rng.randrange(4)}"
         return text, len(keys) + len(aggregates)
+
+    def asked(self) -> tuple[str, int]:
+        """Aggregates that stand in sub-queries and belong to the query around them."""
+        source, scope = self.source()
+        key, name, where = self.column(scope, "i"), self.alias(), self.where(scope)
+        over = self.column(scope, "i")
+        distinct = "DISTINCT " if self.chance(20) else ""
+        asked = f"{self.rng.choice(('sum', 'min', 'max', 'count'))}({distinct}{over})"
+        sign = self.rng.choice(("<", ">", "="))
+        one = f"(SELECT {asked} FROM kind {name} WHERE {name}.id = {self.rng.randrange(1, 5)})"
+        many = f"(SELECT count(*) FROM part {name} WHERE {name}.no {sign} {asked})"
+        shown = self.rng.choice((one, many))
+        if self.chance(30):
+            return f"SELECT {shown}, {self.aggregate(scope)} FROM {source}{where}", 2
+        text = f"SELECT {key}, {shown} FROM {source}{where} GROUP BY {key}"
+        if self.chance(40):
+            table, column = self.rng.choice((("kind", "id"), ("part", "no"), ("note", "n")))
+            other = self.alias()
+            found = f"SELECT 1 FROM {table} {other} WHERE {other}.{column} {sign} count({over})"
+            text += f" HAVING {self.rng.choice(('', 'NOT '))}EXISTS ({found})"
+        return text, 2
 
     def sets(self, keys: list[str]) -> str:
         """GROUP BY of these: plain, or several sets of them."""

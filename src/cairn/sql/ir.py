@@ -104,6 +104,7 @@ class Scan:
     rel: int
     table: Table
     alias: str
+    index: str = ""  # INDEXED BY: its name in SQLite
 
 
 @dataclass(frozen=True, slots=True)

@@ -396,6 +396,7 @@ _SAID = (
     ("argument to nth_value", "22016"),
     ("frame starting offset", "22013"),
     ("frame ending offset", "22013"),
+    ("no such index", "42704"),  # INDEXED BY one that was dropped meanwhile
     ("too complex", "54001"),
     ("too large", "54001"),
     ("too many", "54001"),

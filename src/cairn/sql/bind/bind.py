@@ -21,6 +21,7 @@ from cairn.sql.bind.calls import ordered
 from cairn.sql.bind.distinct_on import first_of_each
 from cairn.sql.bind.expr import bind_boolean, bind_expr
 from cairn.sql.bind.grouping_sets import bind_grouping_sets, has_sets
+from cairn.sql.bind.outer_aggregates import answered
 from cairn.sql.bind.relations import bind_ctes, bind_join, bind_relation
 from cairn.sql.bind.scope import Binder, BlockNames, Scope
 from cairn.sql.bind.sets import (
@@ -118,6 +119,7 @@ def _parenthesised(outer: Scope, tree: exp.Subquery) -> Query:
 def _bind_select(scope: Scope, tree: exp.Select) -> Select:
     if has_sets(tree.args.get("group")):
         allow(tree, _SELECT_ARGS)
+        scope.has_sets = True
         return bind_grouping_sets(scope, tree, _bind_select, _bind_group)
     scope.binder.enter_select(expanded=False)
     allow(tree, _SELECT_ARGS)
@@ -152,8 +154,14 @@ def _bind_select(scope: Scope, tree: exp.Select) -> Select:
     limit, offset = bind_limits(scope, tree)
     is_distinct = distinct is not None and not on
     _check_comparable(items, is_distinct, (*(group or ()), *on))
+    if scope.asked is not None and group is None:
+        group = ()
     select = Select(items, source, where, group, having, is_distinct, order, limit, offset)
     checked = _check_grouping(select)
+    if scope.asked is not None:
+        if on:
+            raise refuse(tree, "DISTINCT ON beside an aggregate of an outer query")
+        checked = answered(checked, scope.asked)
     return first_of_each(scope.binder, checked, on) if on else checked
 
 

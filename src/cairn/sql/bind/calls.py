@@ -16,6 +16,7 @@ from cairn.sql.bind.expr import (
 )
 from cairn.sql.bind.functions import AGGREGATES, RANKING, Aggregation, folded, scalar
 from cairn.sql.bind.lists import LIST_FUNCTIONS, ROW_FUNCTIONS, item_of, list_function
+from cairn.sql.bind.outer_aggregates import asked_of, owner_of
 from cairn.sql.bind.scope import MAX_ARGUMENTS, Scope
 from cairn.sql.ir import (
     Agg,
@@ -25,7 +26,6 @@ from cairn.sql.ir import (
     Order,
     SubQuery,
     Window,
-    columns_in,
     output,
 )
 from cairn.sql.parse.dialect import walk_position
@@ -94,23 +94,22 @@ def _aggregation(scope: Scope, node: exp.Anonymous) -> Aggregation:
 
 
 def _aggregate(scope: Scope, node: exp.Anonymous, condition: exp.Expr | None) -> Expr:
-    if scope.no_aggregates is not None:
-        raise GroupingProblem(
-            f"aggregate functions are not allowed in {scope.no_aggregates}",
-            position=walk_position(node),
-        )
-    scope.no_aggregates, windows = "an aggregate", scope.no_windows
-    scope.no_windows = "an aggregate"
+    forbidden, windows = scope.no_aggregates, scope.no_windows
+    scope.no_aggregates = scope.no_windows = "an aggregate"
     try:
         aggregation = _aggregation(scope, node)
         if condition is not None:
             aggregation.filter = bind_boolean(scope, condition, "FILTER")
     finally:
-        scope.no_aggregates, scope.no_windows = None, windows
-    used = {col.rel for arg in aggregation.args for col in columns_in(arg)}
-    if used and not used & {each.rel for each in scope.visible}:
-        raise refuse(node, "an aggregate over columns of an outer query")
-    return aggregation.lower(lambda agg: agg, walk_position(node))
+        scope.no_aggregates, scope.no_windows = forbidden, windows
+    owner = owner_of(scope, aggregation.args)
+    if owner.no_aggregates is not None:
+        raise GroupingProblem(
+            f"aggregate functions are not allowed in {owner.no_aggregates}",
+            position=walk_position(node),
+        )
+    found = aggregation.lower(lambda agg: agg, walk_position(node))
+    return found if owner is scope else asked_of(owner, found)
 
 
 def _filter(scope: Scope, node: exp.Filter) -> Expr:

@@ -12,6 +12,7 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.tables.catalog import View
+from cairn.model.tables.schema import Table
 from cairn.sql.bind.expr import bind_boolean, compare
 from cairn.sql.bind.lateral import bind_lateral
 from cairn.sql.bind.lists import rows_of
@@ -107,7 +108,7 @@ def _unnamed(query: Query, named: int) -> dict[str, int]:
 
 
 def _table(scope: Scope, node: exp.Table) -> Rel:
-    allow(node, {"this", "alias", "db", "joins", "only"})
+    allow(node, {"this", "alias", "db", "joins", "only", "indexed"})
     if isinstance(node.this, exp.Anonymous):
         name = str(node.this.this).lower()
         return _function(scope, name, list(node.this.expressions), node)
@@ -143,7 +144,27 @@ def _table(scope: Scope, node: exp.Table) -> Rel:
     nullable = [each.nullable and each.name not in key for each in table.columns]
     types = [each.type for each in table.columns]
     scope.add(Visible(shown, rel, names, types, nullable, table), position)
-    return Scan(rel, table, shown)
+    return Scan(rel, table, shown, _index(scope, node, table))
+
+
+def _index(scope: Scope, node: exp.Table, table: Table) -> str:
+    """The one that INDEXED BY names, as SQLite calls it."""
+    wanted = node.args.get("indexed")
+    if wanted is None:
+        return ""
+    if not wanted:
+        raise refuse(node, "NOT INDEXED")
+    name = name_of(wanted)
+    for index in scope.binder.catalog.indexes.get(table.id, ()):
+        if index.name == name:
+            return index.physical_name
+    if name == f"{table.name}_pkey":
+        return f"sqlite_autoindex_{table.physical_name}_1"
+    raise CairnError(
+        f'table "{table.name}" has no index "{name}"',
+        sqlstate="42704",
+        position=walk_position(wanted),
+    )
 
 
 def _given(

@@ -214,6 +214,14 @@ class Binder:
         return tuple(found)
 
 
+@dataclass
+class AskedAggregates:
+    """Aggregates of a block that stand in its sub-queries: columns 0, 1, … of relation `rel`."""
+
+    rel: int
+    exprs: list[Expr] = field(default_factory=list)
+
+
 class Scope:
     """Names of one query block; what is not found here is looked up around it."""
 
@@ -225,6 +233,8 @@ class Scope:
         self.windows: dict[str, exp.Expr] = {}
         self.no_aggregates: str | None = "this place"
         self.no_windows: str | None = "this place"
+        self.asked: AskedAggregates | None = None  # by sub-queries, over columns of this block
+        self.has_sets = False  # GROUP BY with several grouping sets
 
     def query(self, tree: exp.Expr) -> Query:
         """A query that stands inside: in an expression, in FROM, in another query."""

@@ -98,18 +98,23 @@ def _check_option(name: str, value: str | int) -> None:
         )
 
 
-def query_text(found: list[Token], text: str) -> str:
+def query_text(found: list[Token], text: str, starts: dict[int, int] | None = None) -> str:
     """The statement for sqlglot: same places, no comments, `?`, E'' and $$ in forms that it reads.
 
-    A replaced token is padded or, when longer, moves what follows: positions stay near.
+    A replaced token is padded or, when longer, moves what follows: positions stay near. `starts` is
+    told where each token is.
     """
     parts, at, marks, numbered = [], 0, 0, False
+    size = 0
     for index, token in enumerate(found):
         following = found[index + 1] if index + 1 < len(found) else None
         _check_place(found, index, text)
         gap = text[at : token.start]
         # A comment may look like an optimizer's hint, which sqlglot would take for part of it.
         parts.append(gap if gap.isspace() else _NOT_NEWLINE.sub(" ", gap))
+        size += len(parts[-1])
+        if starts is not None:
+            starts[size] = index
         shown = token.text
         if token.is_op("?"):
             marks += 1
@@ -128,6 +133,7 @@ def query_text(found: list[Token], text: str) -> str:
             # sqlglot reads one number and one unit of it, and forgets the rest.
             shown += "::interval"
         parts.append(shown.ljust(len(token.text)))
+        size += len(parts[-1])
         at = token.start + len(token.text)
     if marks and numbered:
         raise SyntaxProblem("invalid parameters usage. Got $n and ? parameters in one query!")
@@ -165,7 +171,7 @@ def _ends_list(following: Token | None) -> bool:
 
 
 def _in_hint(found: list[Token], index: int) -> bool:
-    """Whether the token is part of `INDEXED BY name`; SQLite chooses indexes by itself."""
+    """Whether the token is part of `INDEXED BY name`, which sqlglot takes only before an alias."""
     for start in range(max(index - 2, 0), index + 1):
         if found[start].is_word("indexed"):
             return start + 2 < len(found) and found[start + 1].is_word("by")
@@ -193,7 +199,8 @@ def parse_query(found: list[Token], text: str) -> exp.Expr:
     from cairn.sql.parse.dialect import Cairn
 
     _check_depth(found)
-    source = query_text(found, text)
+    starts: dict[int, int] = {}
+    source = query_text(found, text, starts)
     try:
         dialect = Cairn()
         trees = dialect.parser(error_level=ErrorLevel.IMMEDIATE).parse(
@@ -213,7 +220,31 @@ def parse_query(found: list[Token], text: str) -> exp.Expr:
     tree = trees[0]
     if isinstance(tree, exp.Command):
         raise Unsupported(f"{str(tree.this).upper()} is not supported")
+    _set_indexes(tree, found, starts, text)
     return tree
+
+
+def _set_indexes(tree: exp.Expr, found: list[Token], starts: dict[int, int], text: str) -> None:
+    """`t AS x INDEXED BY i`: tell the table in the tree."""
+    from sqlglot import exp
+
+    hints = {at - 1: at for at, token in enumerate(found) if _is_hint(found, at)}
+    if not hints:
+        return
+    for node in tree.find_all(exp.Table):
+        alias = node.args.get("alias")
+        last = alias.this if alias is not None and alias.this else node.this
+        place = starts.get((last._meta or {}).get("start", -1), -1)
+        if (at := hints.pop(place, None)) is not None:
+            name = found[at + 2]
+            node.set("indexed", exp.Identifier(this=name.value, quoted=True))
+            node.args["indexed"].update_positions(start=name.start)
+    for at in hints.values():
+        raise syntax_error(found[at], text)
+
+
+def _is_hint(found: list[Token], at: int) -> bool:
+    return found[at].is_word("indexed") and _in_hint(found, at)
 
 
 def _syntax(errors: list[dict[str, object]], source: str, found: list[Token]) -> SyntaxProblem:

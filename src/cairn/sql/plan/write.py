@@ -54,7 +54,7 @@ from cairn.sql.plans import (
     ScatterWrite,
     ShardedInsert,
 )
-from cairn.sql.render.render import Renderer
+from cairn.sql.render.render import Renderer, named_scan
 from cairn.sql.render.row_sql import check_each_once, delete_sql, insert_sql, update_sql, upsert_sql
 from cairn.sql.render.slots import Params, Slots
 from cairn.sql.typing_rules import plain
@@ -267,9 +267,8 @@ def _with_steps(bound: BoundChange, gather: Gather) -> BoundChange:
 
 
 def render_change(bound: BoundChange, renderer: Renderer) -> str:
-    table = bound.scan.table
     _, conditions = renderer.scan(bound.scan, nullable=False)
-    target = f"{table.physical_name} AS r{bound.scan.rel}"
+    target = named_scan(bound.scan)
     if bound.sets is None:
         text = f"DELETE FROM {target}"
     else:

@@ -323,16 +323,22 @@ class Renderer:
         self._columns = {**self._columns, rel: lambda at: f"x{at}"}
 
     def scan(self, node: Scan, *, nullable: bool) -> tuple[str, list[str]]:
-        name, alias = node.table.physical_name, f"r{node.rel}"
+        alias = f"r{node.rel}"
+        named = named_scan(node)
         if node.table.is_global or not (self.bucket or self.marks):
-            return f"{name} AS {alias}", []
+            return named, []
         if self.bucket is not None:
             condition = f"{alias}.{BUCKET_COLUMN} = {self.bucket}"
         else:
             condition = f"/*buckets:{alias}*/"
         if nullable:  # in WHERE it would throw away rows that the outer join has to keep
-            return f"(SELECT * FROM {name} AS {alias} WHERE {condition}) AS {alias}", []
-        return f"{name} AS {alias}", [condition]
+            return f"(SELECT * FROM {named} WHERE {condition}) AS {alias}", []
+        return named, [condition]
+
+
+def named_scan(node: Scan) -> str:
+    text = f"{node.table.physical_name} AS r{node.rel}"
+    return f"{text} INDEXED BY {node.index}" if node.index else text
 
 
 def _value_of(type_: ColumnType | None) -> str:

@@ -31,12 +31,14 @@ class Sending:
         self.size = sum(each.size for each in parcels)
 
     def narrowed(self, targets: dict[str, Ranges]) -> dict[str, Ranges]:
-        """Only who has rows that can meet what is sent."""
+        """Only who has rows that can meet what is sent. All of its buckets are read: SQLite finds
+        the rows by bucket and key, and a list of some buckets would keep it from that."""
         for parcel in self._parcels:
             if (buckets := parcel.buckets) is not None:
                 spans = of_buckets(buckets)
-                cut = {each: intersection(ranges, spans) for each, ranges in targets.items()}
-                targets = {each: ranges for each, ranges in cut.items() if ranges}
+                targets = {
+                    each: ranges for each, ranges in targets.items() if intersection(ranges, spans)
+                }
         return targets
 
     def args(self, ranges: Ranges) -> tuple[str, ...]:
