@@ -11,7 +11,7 @@ from cairn.model.tables.catalog import Catalog
 from cairn.server.catalog.functions import Functions
 from cairn.server.catalog.schema import TABLES as CATALOG_TABLES
 from cairn.server.catalog.schema import columns_of
-from cairn.sql.bind.functions import AGGREGATES, RANKING
+from cairn.sql.bind.expressions.functions import AGGREGATES, RANKING
 from cairn.sql.functions.function_list import ABSENT, LATE_FUNCTIONS, PLAIN
 from cairn.sql.typing_rules import TYPE_WORDS
 from tests.fuzz.mutate import any_number, any_text, mutated

@@ -52,7 +52,7 @@ def test_every_method_it_names_is_in_its_class() -> None:
 
 # --- the rooms ------------------------------------------------------------------------------------
 
-MOST_FILES, MOST_LINES = 21, 510  # of a folder, of a file: they may become fewer, not more
+MOST_FILES, MOST_LINES = 17, 510  # of a folder, of a file: they may become fewer, not more
 
 
 def test_the_rooms_are_those_that_are_there() -> None:

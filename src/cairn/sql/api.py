@@ -51,12 +51,12 @@ from cairn.sql.plans import (
 from cairn.sql.statements.call import parse_call
 from cairn.sql.statements.copy import CopyStatement, parse_copy
 from cairn.sql.statements.cursor import Cursor
-from cairn.sql.statements.ddl import parse_ddl
 from cairn.sql.statements.explain import parse_explain
 from cairn.sql.statements.fetching import parse_declare, parse_fetching
 from cairn.sql.statements.other import parse_other
 from cairn.sql.statements.refusals import refuse_by_name
-from cairn.sql.statements.routine import parse_routine
+from cairn.sql.statements.schema.ddl import parse_ddl
+from cairn.sql.statements.schema.routine import parse_routine
 from cairn.sql.statements.with_parts import writing_parts
 
 _QUERY_WORDS = ("select", "with", "values", "insert", "update", "delete", "table")

@@ -11,8 +11,8 @@ from sqlglot import exp
 from cairn.model.errors import LimitExceeded, Unsupported
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import ColumnType
-from cairn.sql.bind.bind import bind_query, binder_of
 from cairn.sql.bind.dml import BoundChange, BoundInsert, bind_delete, bind_insert, bind_update
+from cairn.sql.bind.queries.bind import bind_query, binder_of
 from cairn.sql.bind.scope import NOW, Binder, BlockNames, Scope
 from cairn.sql.ir import Expr, Param, output, rewrite, scans_in
 from cairn.sql.parse.lexer import Token, syntax_error

@@ -16,9 +16,9 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.tables.schema import BUCKET_COLUMN, Table
-from cairn.sql.bind.bind import bind_items
 from cairn.sql.bind.defaults import default_of
-from cairn.sql.bind.expr import bind_boolean, bind_wanted
+from cairn.sql.bind.expressions.expr import bind_boolean, bind_wanted
+from cairn.sql.bind.queries.bind import bind_items
 from cairn.sql.bind.scope import Scope, Visible, no_column
 from cairn.sql.bind.storing import assign, stored
 from cairn.sql.functions.late import calls_late

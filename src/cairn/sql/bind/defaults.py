@@ -5,7 +5,7 @@ from __future__ import annotations
 from cairn.model.errors import CairnError, GeneratedAlways, InvalidTableDefinition
 from cairn.model.tables.schema import Column, Table
 from cairn.model.types.values import ColumnType
-from cairn.sql.bind.expr import bind_wanted
+from cairn.sql.bind.expressions.expr import bind_wanted
 from cairn.sql.bind.scope import Binder, Scope
 from cairn.sql.bind.storing import assign, stored
 from cairn.sql.functions.function_list import NEXT_NUMBER

@@ -13,7 +13,6 @@ from cairn.model.errors import (
 )
 from cairn.model.tables.schema import Table
 from cairn.model.types.values import ColumnType
-from cairn.sql.bind.bind import bind_query
 from cairn.sql.bind.changes import (
     FAIL,
     Conflict,
@@ -25,8 +24,9 @@ from cairn.sql.bind.changes import (
     bind_returning,
 )
 from cairn.sql.bind.defaults import check_may_be_given, default_of
-from cairn.sql.bind.expr import bind_boolean, bind_wanted
-from cairn.sql.bind.relations import bind_ctes, bind_relation
+from cairn.sql.bind.expressions.expr import bind_boolean, bind_wanted
+from cairn.sql.bind.queries.bind import bind_query
+from cairn.sql.bind.queries.relations import bind_ctes, bind_relation
 from cairn.sql.bind.scope import Scope, no_column
 from cairn.sql.bind.storing import assign, stored
 from cairn.sql.ir import (

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from cairn.model.errors import DuplicateObject, InvalidTableDefinition, Unsupported
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Check, Column
-from cairn.sql.bind import bind  # noqa: F401 (it knows all kinds of expressions)
-from cairn.sql.bind.bind import binder_of
-from cairn.sql.bind.expr import bind_boolean
+from cairn.sql.bind.expressions.expr import bind_boolean
+from cairn.sql.bind.queries import bind  # noqa: F401 (it knows all kinds of expressions)
+from cairn.sql.bind.queries.bind import binder_of
 from cairn.sql.bind.scope import Scope, Visible
 from cairn.sql.ir import Agg, Param, SubQuery, Window, walk
 from cairn.sql.parse.lexer import tokens

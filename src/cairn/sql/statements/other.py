@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from cairn.model.errors import CairnError, SyntaxProblem, UndefinedTable, Unsupported
 from cairn.model.tables.catalog import WRITES, Catalog
 from cairn.sql.plans import AclPlan, AlterSystemPlan, Right, SessionPlan
-from cairn.sql.statements.common import Tail, finish, read_tail
 from cairn.sql.statements.cursor import Cursor
+from cairn.sql.statements.schema.common import Tail, finish, read_tail
 
 PRIVILEGES = ("read", "write", *WRITES, "execute", "login", "create", "drop", "alter")
 _AS_PRIVILEGE = {"select": "read"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cairn.sql.bind.changes import Conflict, OnConflict
 from cairn.sql.bind.dml import BoundInsert, check_width, target_places, value_row
-from cairn.sql.bind.expr import number, string
+from cairn.sql.bind.expressions.expr import number, string
 from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import FALSE, NULL, TRUE, Expr
 from cairn.sql.parse.lexer import Token

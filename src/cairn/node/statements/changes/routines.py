@@ -18,7 +18,7 @@ from cairn.model.tables import system_tables as system
 from cairn.model.tables.catalog import FIRST_ROUTINE_ID, Catalog, Routine, View
 from cairn.model.types.values import ColumnType
 from cairn.sql.plans import RoutinePlan
-from cairn.sql.statements.routine import not_there
+from cairn.sql.statements.schema.routine import not_there
 
 ROUTINES_MAX = 10_000
 LAST_ROUTINE_ID = "last_routine_id"  # a fact of the cluster: rights of a dropped one go to nobody

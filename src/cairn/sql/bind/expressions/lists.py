@@ -10,8 +10,8 @@ from cairn.model.errors import CairnError, Unsupported
 from cairn.model.types.interval_text import parse_interval
 from cairn.model.types.intervals import Interval
 from cairn.model.types.values import ELEMENTS, LISTS, ColumnType
-from cairn.sql.bind.expr import HANDLERS, bind_expr, join_lists
-from cairn.sql.bind.functions import folded
+from cairn.sql.bind.expressions.expr import HANDLERS, bind_expr, join_lists
+from cairn.sql.bind.expressions.functions import folded
 from cairn.sql.bind.scope import Binder, Scope
 from cairn.sql.functions.lists import LETTERS
 from cairn.sql.ir import Call, Const, Expr, Unnest, Values

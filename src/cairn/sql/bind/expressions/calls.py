@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from cairn.model.errors import CairnError, GroupingProblem, SyntaxProblem, Unsupported
 from cairn.model.types.values import ELEMENTS, ColumnType
-from cairn.sql.bind.expr import (
+from cairn.sql.bind.expressions.expr import (
     HANDLERS,
     bind_boolean,
     bind_expr,
@@ -14,8 +14,8 @@ from cairn.sql.bind.expr import (
     statement_date,
     statement_time,
 )
-from cairn.sql.bind.functions import AGGREGATES, RANKING, Aggregation, folded, scalar
-from cairn.sql.bind.lists import LIST_FUNCTIONS, ROW_FUNCTIONS, item_of, list_function
+from cairn.sql.bind.expressions.functions import AGGREGATES, RANKING, Aggregation, folded, scalar
+from cairn.sql.bind.expressions.lists import LIST_FUNCTIONS, ROW_FUNCTIONS, item_of, list_function
 from cairn.sql.bind.outer_aggregates import asked_of, owner_of
 from cairn.sql.bind.scope import MAX_ARGUMENTS, Scope
 from cairn.sql.ir import (

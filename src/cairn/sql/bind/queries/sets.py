@@ -12,8 +12,8 @@ from cairn.model.errors import (
     SyntaxProblem,
 )
 from cairn.model.types.values import ColumnType
-from cairn.sql.bind.calls import ordered
-from cairn.sql.bind.expr import bind_expr
+from cairn.sql.bind.expressions.calls import ordered
+from cairn.sql.bind.expressions.expr import bind_expr
 from cairn.sql.bind.scope import Scope, no_column
 from cairn.sql.ir import (
     Col,

@@ -21,7 +21,8 @@ from cairn.model.log.ops import (
 )
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Index, Table
-from cairn.sql.statements.common import (
+from cairn.sql.statements.cursor import Cursor
+from cairn.sql.statements.schema.common import (
     MAX_INDEXES,
     DdlStatement,
     Tail,
@@ -29,7 +30,6 @@ from cairn.sql.statements.common import (
     existing_table,
     finish,
 )
-from cairn.sql.statements.cursor import Cursor
 
 
 def find_index(catalog: Catalog, name: str) -> Index | None:

@@ -32,14 +32,14 @@ from cairn.model.tables.schema import (
 )
 from cairn.model.types.sizes import checked_sizes
 from cairn.model.types.values import LISTS, ColumnType
-from cairn.sql.statements.common import (
+from cairn.sql.statements.cursor import Cursor
+from cairn.sql.statements.schema.common import (
     MAX_TABLES,
     DdlStatement,
     Tail,
     check_column_count,
     read_tail,
 )
-from cairn.sql.statements.cursor import Cursor
 from cairn.sql.typing_rules import plain, type_word
 
 
@@ -234,8 +234,8 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
         _hide_key(name, definition, identities[0].start if identities else 1, tail)
     columns, key, sharding = _check_table(name, definition, catalog, tail)
     if any(column.default is not None for column in columns):
-        from cairn.sql.bind.bind import binder_of
         from cairn.sql.bind.defaults import check_default  # brings sqlglot along
+        from cairn.sql.bind.queries.bind import binder_of
 
         for column in columns:
             check_default(binder_of(catalog), column)

@@ -16,21 +16,21 @@ from cairn.model.errors import (
 )
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import ColumnType
-from cairn.sql.bind import operators, pg, predicates, times  # noqa: F401 (they add their handlers)
-from cairn.sql.bind.calls import ordered
-from cairn.sql.bind.distinct_on import first_of_each
-from cairn.sql.bind.expr import bind_boolean, bind_expr
-from cairn.sql.bind.grouping_sets import bind_grouping_sets, has_sets
+from cairn.sql.bind.expressions import operators, pg, predicates, times  # noqa: F401 (they add their handlers)
+from cairn.sql.bind.expressions.calls import ordered
+from cairn.sql.bind.expressions.expr import bind_boolean, bind_expr
 from cairn.sql.bind.outer_aggregates import answered
-from cairn.sql.bind.relations import bind_ctes, bind_join, bind_relation
-from cairn.sql.bind.scope import Binder, BlockNames, Scope
-from cairn.sql.bind.sets import (
+from cairn.sql.bind.queries.distinct_on import first_of_each
+from cairn.sql.bind.queries.grouping_sets import bind_grouping_sets, has_sets
+from cairn.sql.bind.queries.relations import bind_ctes, bind_join, bind_relation
+from cairn.sql.bind.queries.sets import (
     SET_OPERATIONS,
     bind_limits,
     bind_set_operation,
     bind_values,
     order_positions,
 )
+from cairn.sql.bind.scope import Binder, BlockNames, Scope
 from cairn.sql.ir import (
     Agg,
     Col,

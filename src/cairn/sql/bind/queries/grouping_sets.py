@@ -13,8 +13,8 @@ from typing import Any
 from sqlglot import exp
 
 from cairn.model.errors import GroupingProblem, LimitExceeded
+from cairn.sql.bind.queries.sets import bind_limits
 from cairn.sql.bind.scope import MAX_SELECTS, Scope
-from cairn.sql.bind.sets import bind_limits
 from cairn.sql.ir import (
     Agg,
     Call,

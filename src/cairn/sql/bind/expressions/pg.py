@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from cairn.sql.bind.expr import HANDLERS, bind_expr
+from cairn.sql.bind.expressions.expr import HANDLERS, bind_expr
 from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import Call, Expr
 from cairn.sql.parse.tree import name_of, refuse, without_schema

@@ -8,9 +8,9 @@ from sqlglot import exp
 
 from cairn.model.errors import Unsupported
 from cairn.model.types.intervals import decode_interval, encode_interval
-from cairn.sql.bind.expr import HANDLERS, arithmetic, bind_expr
-from cairn.sql.bind.functions import folded
-from cairn.sql.bind.lists import interval_of
+from cairn.sql.bind.expressions.expr import HANDLERS, arithmetic, bind_expr
+from cairn.sql.bind.expressions.functions import folded
+from cairn.sql.bind.expressions.lists import interval_of
 from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import Call, Const, Expr
 from cairn.sql.parse.dialect import walk_position

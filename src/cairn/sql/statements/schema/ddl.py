@@ -22,7 +22,8 @@ from cairn.model.log.ops import (
 )
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import BUCKET_COLUMN, Column, Table
-from cairn.sql.statements.common import (
+from cairn.sql.statements.cursor import Cursor
+from cairn.sql.statements.schema.common import (
     DdlStatement,
     Tail,
     check_column_count,
@@ -30,10 +31,9 @@ from cairn.sql.statements.common import (
     existing_table,
     finish,
 )
-from cairn.sql.statements.cursor import Cursor
-from cairn.sql.statements.dependents import check_unused
-from cairn.sql.statements.index import add_unique, alter_index, create_index, drop_index
-from cairn.sql.statements.table import Definition, create_table, read_column
+from cairn.sql.statements.schema.dependents import check_unused
+from cairn.sql.statements.schema.index import add_unique, alter_index, create_index, drop_index
+from cairn.sql.statements.schema.table import Definition, create_table, read_column
 
 
 def parse_ddl(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement | None:

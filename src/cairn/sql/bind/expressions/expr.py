@@ -12,7 +12,7 @@ from sqlglot import exp
 from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
 from cairn.model.types.decimals import decode_decimal, encode_decimal
 from cairn.model.types.values import ELEMENTS, INT64_MAX, INT64_MIN, LISTS, ColumnType
-from cairn.sql.bind.functions import folded, scalar
+from cairn.sql.bind.expressions.functions import folded, scalar
 from cairn.sql.bind.scope import NOW, Binder, Scope
 from cairn.sql.ir import (
     FALSE,

@@ -7,8 +7,8 @@ from typing import Any
 from sqlglot import exp
 
 from cairn.model.errors import CairnError, DatatypeMismatch, Unsupported
+from cairn.sql.bind.queries.sets import known_types, retyped
 from cairn.sql.bind.scope import Cte, Scope, Visible
-from cairn.sql.bind.sets import known_types, retyped
 from cairn.sql.ir import (
     Again,
     Join,

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from cairn.model.errors import CairnError
 from cairn.model.types.values import ColumnType
-from cairn.sql.bind.expr import HANDLERS, bind_expr
-from cairn.sql.bind.functions import folded, scalar
+from cairn.sql.bind.expressions.expr import HANDLERS, bind_expr
+from cairn.sql.bind.expressions.functions import folded, scalar
 from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import Call, Const, Expr
 from cairn.sql.parse.dialect import walk_position

@@ -13,18 +13,18 @@ from cairn.model.errors import (
 )
 from cairn.model.tables.catalog import View
 from cairn.model.tables.schema import Table
-from cairn.sql.bind.expr import bind_boolean, compare
-from cairn.sql.bind.lateral import bind_lateral
-from cairn.sql.bind.lists import rows_of
-from cairn.sql.bind.recursive import (
+from cairn.sql.bind.expressions.expr import bind_boolean, compare
+from cairn.sql.bind.expressions.lists import rows_of
+from cairn.sql.bind.queries.lateral import bind_lateral
+from cairn.sql.bind.queries.recursive import (
     bind_itself,
     bind_recursion,
     check_columns,
     is_itself,
     names_itself,
 )
+from cairn.sql.bind.queries.sets import bind_values
 from cairn.sql.bind.scope import Cte, GivenRows, Scope, Visible
-from cairn.sql.bind.sets import bind_values
 from cairn.sql.ir import (
     TRUE,
     Call,

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
 from cairn.model.types.values import ELEMENTS, LISTS, ColumnType
-from cairn.sql.bind.expr import HANDLERS, bind_boolean, bind_expr, bind_wanted, compare
+from cairn.sql.bind.expressions.expr import HANDLERS, bind_boolean, bind_expr, bind_wanted, compare
 from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import (
     Call,

@@ -15,10 +15,10 @@ from cairn.model.errors import (
 from cairn.model.tables.catalog import ALL_OBJECTS, Catalog, Routine, View
 from cairn.model.types.values import ColumnType
 from cairn.sql.plans import OutColumn, Right, RoutinePlan
-from cairn.sql.statements.common import Tail, read_tail
 from cairn.sql.statements.cursor import Cursor
-from cairn.sql.statements.dependents import check_unused
-from cairn.sql.statements.table import read_type
+from cairn.sql.statements.schema.common import Tail, read_tail
+from cairn.sql.statements.schema.dependents import check_unused
+from cairn.sql.statements.schema.table import read_type
 
 MAX_PARAMS = 30
 

@@ -1,0 +1,1 @@
+"""Expressions to typed IR: operators, functions, comparisons, arrays, times."""

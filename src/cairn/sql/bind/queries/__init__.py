@@ -1,0 +1,1 @@
+"""Queries to typed IR: FROM, joins, sets, groups, recursion."""

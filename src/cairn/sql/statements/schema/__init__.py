@@ -1,0 +1,1 @@
+"""Schema changes, read from tokens: tables, indexes, views, procedures."""
