@@ -36,8 +36,14 @@ class Demo:
 
     def __init__(self, instances: int) -> None:
         self.dir = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
-        self.base = free_port() % 20000 + 20000
-        self._call("--instances", str(instances), "--replication-factor", "1", "--detach")
+        for attempt in range(5):  # the ports after the first may be somebody else's
+            self.base = free_port() % 20000 + 20000
+            try:
+                self._call("--instances", str(instances), "--replication-factor", "1", "--detach")
+                break
+            except subprocess.CalledProcessError:
+                if attempt == 4:
+                    raise
 
     def _call(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "cairn.cli.main", "demo", "--dir", str(self.dir)]
