@@ -49,6 +49,7 @@ SELECT b.id, c.region FROM client c LEFT JOIN buy b ON b.client_id = c.id AND b.
 SELECT c.region, count(b.id) FROM client c LEFT JOIN buy b ON b.client_id = c.id GROUP BY c.region
 SELECT c.region, count(b.id) FROM buy b LEFT JOIN client c ON b.client_id = c.id GROUP BY c.region
 SELECT c.region, count(b.id) FROM buy b LEFT JOIN client c ON b.client_id = c.id AND c.rank > 1 GROUP BY c.region
+SELECT c.region, count(b.id) FROM client c LEFT JOIN buy b ON b.client_id = c.id AND b.id = 4 GROUP BY c.region
 SELECT c.region, count(b.id) FROM buy b FULL JOIN client c ON b.client_id = c.id GROUP BY c.region
 SELECT count(*), min(b.id) FROM buy b, client c WHERE b.client_id = c.id AND b.amount > c.rank
 SELECT b.id FROM buy b WHERE b.client_id IN (SELECT id FROM client WHERE region = 'r2')
