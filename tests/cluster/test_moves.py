@@ -73,7 +73,7 @@ class Joins(threading.Thread):
             "INSERT INTO ward SELECT k, 'w' || (k % 4)::text, k * 7 FROM generate_series(1, 40) k"
         )
         node.sql(
-            "INSERT INTO seat SELECT k, k % 50, k, repeat('x', 90) FROM generate_series(1, 6000) k"
+            "INSERT INTO seat SELECT k, k % 50, k, repeat('x', 90) FROM generate_series(1, 3000) k"
         )
         self.expected = [sorted(node.sql(text)) for text in self.TEXTS]
         [plan] = [node.sql(f"EXPLAIN ANALYZE {text}") for text in self.TEXTS[:1]]
@@ -81,7 +81,7 @@ class Joins(threading.Thread):
 
     def run(self) -> None:
         with self.node.connect() as connection:
-            while not self.ending.wait(0.1):  # the others need the machine too
+            while not self.ending.wait(0.5):  # the others need the machine too
                 for text, expected in zip(self.TEXTS, self.expected, strict=True):
                     try:
                         found = sorted(connection.execute(text.encode()).fetchall())
@@ -151,7 +151,7 @@ def test_replicasets_are_added_drained_and_expelled_and_no_client_notices(
         for client in (*clients, joins):
             client.join(20)
     assert [error for client in (*clients, joins) for error in client.errors] == []
-    assert joins.statements > 10
+    assert joins.statements > 5
     told = {key: count for client in clients for key, count in client.told.items()}
     found = dict(cluster["i3"].sql("SELECT id, n FROM t"))
     assert found == told
