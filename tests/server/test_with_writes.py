@@ -139,6 +139,14 @@ def test_rows_of_two_replicasets_are_refused_before_anything_is_done(sql: Connec
     assert sql.execute("SELECT count(*) FROM job").fetchone() == (6,)
 
 
+def test_a_statement_of_very_many_parts_is_refused_in_a_moment(sql: Connection) -> None:
+    part = "p{} AS (INSERT INTO job VALUES (1, {}, 0, 'x'))"
+    parts = ", ".join(part.format(at, at + 100) for at in range(5_000))
+    with pytest.raises(psycopg.Error) as found:
+        sql.execute(f"WITH {parts} SELECT 1".encode())
+    assert found.value.sqlstate == "54000"
+
+
 def test_parameters_of_all_parts_are_those_of_the_statement(sql: Connection) -> None:
     text = (
         "WITH i AS (INSERT INTO job VALUES (%(g)s, %(id)s, %(n)s, %(s)s) RETURNING id, n) "

@@ -323,9 +323,9 @@ class Planning:
             text = " " * max(start - len(before), 0) + before + piece
         else:
             text = " " * start + piece
-        return self.compiled(text, words)
+        return self.compiled(tokens(text), text, words)
 
-    def compiled(self, text: str, words: Sequence[Token]) -> Prepared:
+    def compiled(self, found: list[Token], text: str, words: Sequence[Token]) -> Prepared:
         """A statement of the block; `words` are those of it in which parameters may stand."""
         names = BlockNames(
             self.last + len(self.variables),
@@ -334,7 +334,7 @@ class Planning:
             dict(self.given),
         )
         try:
-            made = compile_query(tokens(text), text, self.catalog, (), self.user_name, names)
+            made = compile_query(found, text, self.catalog, (), self.user_name, names)
         except RecursionError:
             raise TooComplex("the statement is nested too deeply") from None
         for word in words:

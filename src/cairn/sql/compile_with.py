@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cairn.model.errors import CairnError, IndeterminateType, Unsupported
+from cairn.model.errors import CairnError, IndeterminateType, LimitExceeded, Unsupported
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import TYPE_OF_OID
 from cairn.sql.bind.dml import BoundChange, BoundInsert
@@ -31,6 +31,8 @@ from cairn.sql.plans import (
 )
 from cairn.sql.statements.with_parts import WithPart, WithParts
 
+MOST_WRITING = 20  # parts; each is planned twice
+
 
 def prepare_with(
     found: Sequence[Token],
@@ -40,6 +42,8 @@ def prepare_with(
     param_oids: Sequence[int],
     user_name: str,
 ) -> Prepared:
+    if sum(part.writes for part in read.parts) > MOST_WRITING:
+        raise LimitExceeded(f"more than {MOST_WRITING} parts of WITH write")
     last = max([len(param_oids), *(int(w.value) for w in found if w.kind == "param")])
     types = {at: TYPE_OF_OID[oid] for at, oid in enumerate(param_oids, 1) if oid in TYPE_OF_OID}
     for _ in range(2):  # the second time with what the first has found out
@@ -81,14 +85,13 @@ def _steps(
             before.append(part)
             continue
         inside = range(part.body, part.end)
-        prepared = planning.compiled(
-            _only(found, text, before, inside), found[part.body : part.end]
-        )
+        words = found[part.body : part.end]
+        prepared = planning.compiled(_only(found, before, inside), text, words)
         _check_write(prepared, found[part.body])
         planning.given[part.name] = _given(number, part, prepared, found[part.start])
         yield BlockStep("with", prepared, number)
     inside = range(read.main, len(found))
-    prepared = planning.compiled(_only(found, text, before, inside), found[read.main :])
+    prepared = planning.compiled(_only(found, before, inside), text, found[read.main :])
     if not isinstance(prepared.plan, (PointRead, ScatterRead)):
         _check_write(prepared, found[read.main])
     yield BlockStep("tell", prepared)
@@ -108,8 +111,8 @@ def _given(number: int, part: WithPart, prepared: Prepared, name: Token) -> Give
     return GivenRows(number, names if columns else None, types, scales)
 
 
-def _only(found: Sequence[Token], text: str, parts: Sequence[WithPart], inside: range) -> str:
-    """The text with blanks instead of all but these: positions in errors stay what they are."""
+def _only(found: Sequence[Token], parts: Sequence[WithPart], inside: range) -> list[Token]:
+    """`WITH` these parts, and what is `inside`. What is left out is blank to who reads them."""
     kept = set(inside)
     for at, part in enumerate(parts):
         kept.update(range(part.start, part.end + 1))
@@ -118,11 +121,7 @@ def _only(found: Sequence[Token], text: str, parts: Sequence[WithPart], inside: 
     if parts:
         kept.add(0)
         kept.update(at for at in (1,) if found[1].is_word("recursive") and parts[0].start != 1)
-    made = [" "] * len(text)
-    for at in kept:
-        token = found[at]
-        made[token.start : token.start + len(token.text)] = token.text
-    return "".join(made)
+    return [found[at] for at in sorted(kept)]
 
 
 def _check_write(prepared: Prepared, first: Token) -> None:
