@@ -211,6 +211,13 @@ class Grammar:
         return text
 
     def _write(self) -> str:
+        text = self._write_one()
+        if self._chance.random() < 0.2:
+            after = self._pick(f"SELECT {self.expr(1)} FROM w", self._write_one())
+            text = f"WITH w AS ({text} RETURNING {self.expr(1)}, *) {after}"
+        return text
+
+    def _write_one(self) -> str:
         chance = self._chance
         table = self._pick("things", "things", "names")
         match chance.randrange(3):

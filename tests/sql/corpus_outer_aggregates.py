@@ -7,6 +7,9 @@ from __future__ import annotations
 QUERIES = """
 SELECT (SELECT count(i.id) FROM kind LIMIT 1) FROM item i
 SELECT (SELECT max(i.n)) FROM item i
+SELECT 'one' FROM item ORDER BY sum(1) DESC
+SELECT 'one' FROM item WHERE id > 100000 ORDER BY count(*) DESC, max(n) LIMIT 1
+SELECT 7 FROM item i HAVING max(i.n) > 0 ORDER BY min(i.n)
 SELECT (SELECT sum(i.n) FROM kind WHERE kind.id = 1) FROM item i
 SELECT (SELECT sum(i.n) FROM part p WHERE p.item_id = 1 AND p.no = 1) FROM item i
 SELECT i.grp, (SELECT sum(i.n) FROM kind k WHERE k.id = i.grp) FROM item i GROUP BY i.grp

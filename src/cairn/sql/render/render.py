@@ -266,8 +266,9 @@ class Renderer:
             parts.append("GROUP BY " + ", ".join(self._sortable(each) for each in node.group))
         if node.having is not None:
             parts.append(f"HAVING {self.expr(node.having)}")
-        if not node.group and not has_aggregates and node.having is not None:
-            # SQLite wants an aggregate outside HAVING; there is one row, so no order is needed.
+        elsewhere = node.having is not None or any(has_aggregate(each.expr) for each in node.order)
+        if not node.group and not has_aggregates and elsewhere:
+            # SQLite wants an aggregate outside HAVING and ORDER BY; one row needs no order.
             names = ", ".join(f"x{at}" for at in range(len(node.items)))
             parts[0] += ", count(*) AS xh"
             limit = self._limit(node.limit, node.offset)
