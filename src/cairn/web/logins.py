@@ -15,13 +15,13 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import sha256
-from ipaddress import ip_address
 from time import time
 
 import msgspec
 from starlette.requests import Request
 
 from cairn.model.errors import AuthenticationFailed, CairnError, InvalidAuthorization
+from cairn.model.settings.auth_rules import is_loopback
 from cairn.pgwire.server.startup import StartupParams
 from cairn.server.audit import Who
 from cairn.server.face import PgFace
@@ -171,10 +171,7 @@ def is_from_here(request: Request) -> bool:
     """The connection comes from this machine, and not through a proxy that serves others."""
     if "x-forwarded-for" in request.headers or "forwarded" in request.headers:
         return False
-    try:
-        return ip_address(address_of(request)).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(address_of(request))
 
 
 def is_local(request: Request) -> bool:

@@ -7,13 +7,21 @@ The first rule that fits decides. Where there are rules and none fits, the answe
 
 from __future__ import annotations
 
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
 from typing import NamedTuple
 
 from cairn.model.errors import InvalidParameter
 
 KINDS = ("host", "hostssl", "hostnossl")
 METHODS = ("scram-sha-256", "reject")
+_MAPPED = IPv6Network("::ffff:0:0/96")  # addresses of IPv4, as IPv6 spells them
 SHAPE = "host|hostssl|hostnossl USER[,USER]|all ADDRESS|all scram-sha-256|reject"
 
 
@@ -42,7 +50,7 @@ def admits(
     rules: tuple[Rule, ...], user: str, address: str, *, is_encrypted: bool, is_admin: bool
 ) -> bool:
     """The admin gets in from the machine itself: nobody can lock out everybody."""
-    if not rules or (is_admin and _is_loopback(address)):
+    if not rules or (is_admin and is_loopback(address)):
         return True
     for rule in rules:
         if rule.fits(user, address, is_encrypted=is_encrypted):
@@ -63,7 +71,11 @@ def _rule(text: str) -> Rule:
         network = None if address == "all" else ip_network(address)
     except ValueError as problem:
         raise _wrong(text, f"{problem}") from None
-    named = () if users == "all" else tuple(name for name in users.split(",") if name)
+    if isinstance(network, IPv6Network) and network.subnet_of(_MAPPED):
+        raise _wrong(text, "write addresses of IPv4 as such: 10.0.0.0/8")  # it would fit nobody
+    named = () if users == "all" else tuple(users.split(","))
+    if "" in named:
+        raise _wrong(text, "a user's name is missing")  # without any it would be for all
     return Rule(kind, named, network, method)
 
 
@@ -72,16 +84,20 @@ def _wrong(rule: str, why: str) -> InvalidParameter:
 
 
 def _is_in(address: str, network: IPv4Network | IPv6Network) -> bool:
+    found = _read(address)
+    return found is not None and found in network
+
+
+def is_loopback(address: str) -> bool:
+    """Whether it is this machine itself."""
+    found = _read(address)
+    return found is not None and found.is_loopback
+
+
+def _read(address: str) -> IPv4Address | IPv6Address | None:
+    """::ffff:10.0.0.1 is 10.0.0.1, as a listener for both kinds tells it."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:
-        return False
-    mapped = getattr(found, "ipv4_mapped", None)  # ::ffff:10.0.0.1 is 10.0.0.1
-    return (mapped or found) in network
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return False
+        return None
+    return getattr(found, "ipv4_mapped", None) or found
