@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -95,9 +96,10 @@ class Watch:
                 while not self._end.is_set():
                     pause = time.monotonic()
                     self._end.wait(0.02)
-                    begun = time.monotonic()
+                    begun, waited = time.monotonic(), _waited_s(self._pid)
                     connection.execute("SELECT 1")
                     took = time.monotonic() - begun
+                    took -= max(_waited_s(self._pid) - waited, 0.0)
                     if begun - pause < 0.2:  # or we ourselves were not let run
                         self.slowest_s = max(self.slowest_s, took)
         except (psycopg.Error, OSError) as problem:
@@ -119,6 +121,15 @@ class Watch:
         grown = _resident_mb(self._pid) - self._size
         if grown > GROWTH_MB:
             raise Broken(f"it has grown by {grown:.0f} MB")
+
+
+def _waited_s(pid: int) -> float:
+    """How long its threads were ready and had no core: a busy machine is not a deaf instance."""
+    total = 0
+    for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with suppress(OSError):  # it has ended meanwhile
+            total += int(task.read_text().split()[1])
+    return total / 1e9
 
 
 def _resident_mb(pid: int) -> float:
