@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import http.client
 import random
+import socket
+import threading
 from struct import pack
 
 import psycopg
 import pytest
 
+from cairn.cli.talking import Talk, TalkProblem, Target
 from cairn.model.errors import CairnError
 from cairn.model.rpc import DiscoverRequest, DiscoverResponse
 from cairn.net.handshake import Identity
@@ -91,3 +94,16 @@ def test_an_instance_that_dials_learns_what_it_has_found() -> None:
         found = who_answers(start)
         assert found is not None
         assert said in found.problem.message
+
+
+def test_a_command_at_a_port_that_says_nothing_asks_whether_it_is_the_right_one() -> None:
+    def hang_up() -> None:
+        connection, _ = silent.accept()
+        connection.recv(100)
+        connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        threading.Thread(target=hang_up, daemon=True).start()
+        dsn = f"postgresql://admin:x@127.0.0.1:{silent.getsockname()[1]}/cairn"
+        with pytest.raises(TalkProblem, match=r"is this the port for PostgreSQL clients"):
+            Talk(Target(dsn, None))

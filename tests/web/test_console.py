@@ -396,6 +396,12 @@ def test_a_bad_body_is_refused(admin: Browser, body: bytes) -> None:
     assert admin.query("SELECT 1")[0] == 200
 
 
+@pytest.mark.parametrize("path", ["/api/v1/login", "/api/v1/logout", "/api/v1/query"])
+def test_a_body_that_is_no_text_is_refused(browser: Browser, path: str) -> None:
+    """Found by fuzzing: it was an internal error, and a long story in the log for each."""
+    assert browser.post(path, b'{"ticket": "\xb3\xff", "sql": "\xb3"}')[0] == 400
+
+
 def test_a_body_has_a_limit(admin: Browser) -> None:
     code, told = admin.query("x" * 2_000_000)
     assert (code, told["error"]["message"]) == (400, "the request is too long")

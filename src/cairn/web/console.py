@@ -181,7 +181,7 @@ class Console:
                 raise InvalidParameter("the request is too long")
         try:
             return msgspec.json.decode(data, type=kind)
-        except msgspec.MsgspecError as problem:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
             raise InvalidParameter(f"the request is no {kind.__name__}: {problem}") from None
 
     async def _log_in(self, request: Request) -> Any:

@@ -176,7 +176,13 @@ class PgClient:
 
     def connection_lost(self) -> CairnError:
         """The bytes ended. What to raise to whoever is waiting."""
+        is_first = self.phase is ClientPhase.TLS_ANSWER
         self.phase = ClientPhase.CLOSED
+        if is_first:
+            return Unreachable(
+                "the server closed the connection before its first word",
+                hint="is this the port for PostgreSQL clients (--pg-listen)?",
+            )
         return self._replies.last_error() or Unreachable("the server closed the connection")
 
     # --- where we are -----------------------------------------------------------------------------
