@@ -68,7 +68,7 @@ def test_a_damaged_master_of_which_nobody_gets_all_rows_is_named_with_the_way_ou
     )
     assert waited_for(view)[-1] == (
         "i3 stays master of r2 although it is damaged: nobody else gets all of its rows; "
-        "cairn expel i3 --force goes on with what the others have"
+        "cairn expel i3 --force gives up what only it has"
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from functools import partial
 
 import pytest
 
 from cairn.governor.actions import SealAndName
 from cairn.model.errors import CairnError
-from cairn.model.rpc import Empty
+from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse
 from cairn.node.instance import Instance
 from cairn.node.lifetime import AGAIN, Ending
 from cairn.sim.cluster.loads.registers import why_unequal
@@ -233,6 +234,42 @@ def test_who_is_named_when_the_damaged_one_has_the_most(
         )
         named = inside(scene.leader).state.cluster.replicasets["default_1"].current_master_name
         assert named in heirs
+
+    played("sync", script)
+
+
+def ways_out(scene: Triple) -> list[str]:
+    """Whom a person is told to expel by force."""
+    leader = scene.world.leader()
+    told = () if leader is None else inside(leader).governor.status.blocked_by
+    return re.findall(r"cairn expel (\w) --force gives up", " ".join(told))
+
+
+async def expelled_by_force(scene: Triple, name: str) -> None:
+    third = inside(scene.third)
+    request = ExpelRequest(third.identity.cluster_uuid, name, force=True)
+    ask = partial(third.leader.ask, "expel", request, ExpelResponse, 10.0)
+    await in_process(scene.third, ask)
+    gone = "it to be gone"
+    await scene.world.until(lambda: name not in third.state.cluster.instances, gone, 60.0)
+
+
+def test_who_gives_up_damaged_masters_by_force_goes_on_with_the_rest() -> None:
+    """Two logs are damaged, and only they have the last row: nobody but a person decides."""
+
+    async def script(scene: Triple) -> None:
+        follow_again = follow_nobody(scene.third)
+        await asyncio.sleep(1.0)  # until pulls that are under way have ended
+        assert await writing(scene, ROW) == 1
+        for node in (scene.master, scene.leader):
+            rots(node, "row_log")
+        follow_again()
+        checksums.noticed()
+        for _ in range(2):
+            await scene.world.until(lambda: bool(ways_out(scene)), "a way out", 90.0)
+            await expelled_by_force(scene, ways_out(scene)[0])
+        assert list(inside(scene.third).state.cluster.instances) == [scene.third.name]
+        await scene.write(50, scene.third)
 
     played("sync", script)
 

@@ -78,7 +78,7 @@ def _all_damaged(view: ClusterView, replicaset: Replicaset) -> list[str]:
     if any(map(view.is_steady, whole)):
         return [
             f"{master} stays master of {replicaset.name} although it is damaged: nobody else gets "
-            f"all of its rows; cairn expel {master} --force goes on with what the others have"
+            f"all of its rows; cairn expel {master} --force gives up what only it has"
         ] * keeps_damaged(view, replicaset)
     away = ", ".join(row.name for row in whole if row.target_state.grade is not Grade.ONLINE)
     damaged = ", ".join(row.name for row in holders if row.name in view.damaged)
