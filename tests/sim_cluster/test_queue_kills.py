@@ -17,7 +17,7 @@ from cairn.model.errors import CairnError, CasRetry, NotLeader
 from cairn.model.log import ops
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.node.statements.asker.global_writes import GlobalWrites
-from cairn.node.statements.owner.execution import Execution
+from cairn.node.statements.owner.writes import OwnerWrites
 from cairn.node.steering import queue_runner
 from cairn.node.steering.governor_steps import Steps
 from cairn.node.steering.queue_runner import QueueRunner
@@ -113,12 +113,12 @@ def status_in_an_entry_of_its_own(patch: Patch) -> None:
 
 
 def rows_without_the_operations_name(patch: Patch) -> None:
-    write = Execution._write
+    write = OwnerWrites._write
 
-    def forgetful(self: Execution, request: WriteRequest, *how: Any) -> WriteResponse:
+    def forgetful(self: OwnerWrites, request: WriteRequest, *how: Any) -> WriteResponse:
         return write(self, msgspec.structs.replace(request, operation=None), *how)
 
-    patch.setattr(Execution, "_write", forgetful)
+    patch.setattr(OwnerWrites, "_write", forgetful)
 
 
 def failed_on_a_timeout(patch: Patch) -> None:

@@ -39,8 +39,7 @@ class Session:
 
 def instance() -> Any:
     return SimpleNamespace(
-        on_applied=[],
-        on_installed=[],
+        news=SimpleNamespace(on_applied=[], on_installed=[]),
         on_close=[],
         runner=SimpleNamespace(applied_term=3, applied_index=40),
         runtime=SimpleNamespace(wall_clock=lambda: 0.0, time=lambda: 0.0),
