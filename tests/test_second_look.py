@@ -30,16 +30,16 @@ MANY = "import pytest\n@pytest.mark.parametrize('n', range(6))\ndef test_c(n):\n
         (UNSTEADY + BROKEN, 1, True, False),
         (MANY, 1, False, False),
         ("def test_d():\n    pass\n", 0, False, False),
-        ("this is no Python", 2, False, False),
+        ("this is no Python", 2, True, False),
     ],
 )
 def test_failures_are_looked_at_twice(
     tmp_path: Path, text: str, code: int, looked_again: bool, told: bool
 ) -> None:
     (tmp_path / "test_it.py").write_text(text)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.second_look", "-q"],
+        [sys.executable, "-m", "tests.second_look", "-q", "-n", "2"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
