@@ -48,11 +48,22 @@ def leader_of(cluster: Cluster, via: str) -> str:
     return str(leader)
 
 
+def all_voters_know(cluster: Cluster) -> None:
+    """That there are three. While the third becomes one, its two fellows cannot do without each
+    other; what is agreed on after that comes behind it in every log.
+    """
+    for node in cluster.nodes.values():
+        eventually(lambda node=node: len(node.status()["raft"]["voters"]) == 3, "three voters")
+    cluster["i1"].sql("CREATE TABLE settled (k INT PRIMARY KEY) DISTRIBUTED GLOBALLY")
+    for node in cluster.nodes.values():
+        eventually(lambda node=node: node.sql("SELECT k FROM settled") == [], "it is known")
+
+
 def three(proxied: Make) -> tuple[ProxiedCluster, str, list[str]]:
     """A cluster of three voters, its leader, the others."""
     cluster = proxied(*TRIPLE)
     cluster.start("i1", "i2", "i3")
-    eventually(lambda: len(cluster["i1"].status()["raft"]["voters"]) == 3, "three voters")
+    all_voters_know(cluster)
     leader = leader_of(cluster, "i1")
     return cluster, leader, [name for name in cluster.nodes if name != leader]
 
