@@ -1,11 +1,15 @@
-"""How an instance waits: for a condition, or for a signal. Every wait has an end."""
+"""How an instance waits: for a condition, for a signal, for what a callback brings."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TypeVar
+
+from cairn.model.errors import CairnError
 
 LOOK_S = 0.02
+T = TypeVar("T")
 
 
 async def until(condition: Callable[[], bool], timeout_s: float, look_s: float = LOOK_S) -> bool:
@@ -27,3 +31,19 @@ async def signalled(event: asyncio.Event, timeout_s: float) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+def as_future(start: Callable[[Callable[[T | CairnError], None]], None]) -> asyncio.Future[T]:
+    """What `start` answers by a callback, once. Who stopped waiting is told nothing."""
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def done(result: T | CairnError) -> None:
+        if future.done():
+            return
+        if isinstance(result, CairnError):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+
+    start(done)
+    return future

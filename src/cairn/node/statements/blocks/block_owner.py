@@ -46,6 +46,7 @@ from cairn.node.statements.blocks.block_runs import (
 from cairn.node.statements.context import ASKED
 from cairn.node.statements.ending import Ticket, to_its_end
 from cairn.node.statements.owner.execution import Execution
+from cairn.node.waiting import as_future
 from cairn.sql import plans
 from cairn.sql.api import prepare
 from cairn.sql.plans import Prepared
@@ -113,9 +114,8 @@ class BlockOwner:
                 continue
             except CairnError as problem:
                 if not request.is_commit and problem.sqlstate.startswith("23"):
-                    await self._execution.guard.check_looked(
-                        epoch
-                    )  # it tells of rows that are there
+                    # It tells of rows that are there.
+                    await self._execution.guard.check_looked(epoch)
                 raise
             if not request.is_commit:
                 await self._execution.guard.check_looked(epoch)
@@ -128,24 +128,15 @@ class BlockOwner:
         is_quick: bool,
         ticket: Ticket,
     ) -> asyncio.Future[BlockResponse]:
-        future: asyncio.Future[BlockResponse] = asyncio.get_running_loop().create_future()
-
-        def done(result: BlockResponse | CairnError) -> None:
-            if future.done():
-                return
-            if isinstance(result, CairnError):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
-
         catalog, now = self._state.catalog, asyncio.get_running_loop().time
-        self._execution.writes.start_block(
-            lambda: self._work(request, planned, catalog, now, is_quick, ticket),
-            is_commit=request.is_commit,
-            is_quick=is_quick,
-            callback=done,
+        return as_future(
+            lambda done: self._execution.writes.start_block(
+                lambda: self._work(request, planned, catalog, now, is_quick, ticket),
+                is_commit=request.is_commit,
+                is_quick=is_quick,
+                callback=done,
+            )
         )
-        return future
 
     # --- planning ---------------------------------------------------------------------------------
 

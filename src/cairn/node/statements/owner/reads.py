@@ -24,6 +24,7 @@ from cairn.node.statements.owner.encoding import rows_encoder
 from cairn.node.statements.owner.fair_threads import FairThreads
 from cairn.node.statements.owner.guard import LOOKS, RowGuard
 from cairn.node.statements.owner.open_reads import HalfTold, OpenReads, Scans, as_told
+from cairn.storage.data_db.data_store import Fence
 from cairn.storage.files.pieces import Piece, Row
 from cairn.storage.readers import CACHE_KIB, Cancelled, RowReader, attach, translated
 
@@ -111,16 +112,21 @@ class OwnerReads:
             return rows
         fence = self.data.fence
 
+        rows = await self.scan(request, cancelled, self._still(request, fence), answer_bytes)
+        self._guard.check_versions(request)
+        await self._guard.check_stays(request, epoch)
+        return rows
+
+    def _still(self, request: ReadRequest, fence: Fence) -> Callable[[], None]:
+        """A check for the thread that reads: buckets may leave meanwhile, and the rows are those
+        of its moment."""
+
         def check() -> None:
-            # Buckets may leave while the rows are read: they are those of this moment.
             if self.data.fence is not fence:
                 raise NoMaster("buckets or masters moved while the read began", hint="try again")
             self._guard.check_read(request)
 
-        rows = await self.scan(request, cancelled, check, answer_bytes)
-        self._guard.check_versions(request)
-        await self._guard.check_stays(request, epoch)
-        return rows
+        return check
 
     async def scan(
         self,
@@ -195,12 +201,7 @@ class OwnerReads:
             await self._guard.check_answer(request, fence.epoch)
             return quick, None
 
-        def check() -> None:
-            # Buckets may leave while the rows are read: they are those of this moment.
-            if self.data.fence is not fence:
-                raise NoMaster("buckets or masters moved while the read began", hint="try again")
-            self._guard.check_read(request)
-
+        check = self._still(request, fence)
         is_bound = request.preference == "leader" and bool(request.tables)
         epoch = fence.epoch if is_bound else None
         scan = None

@@ -32,6 +32,7 @@ from cairn.node.statements.owner.carrying_out import (
     takes_long,
 )
 from cairn.node.statements.owner.write_kinds import WriteKind, WriteKinds
+from cairn.node.waiting import as_future
 from cairn.sql.render.constraints import translate
 from cairn.storage.data_db.data_store import DataStore, Fence
 from cairn.storage.files.pieces import Row
@@ -149,18 +150,7 @@ class OwnerWrites:
     def write(
         self, request: WriteRequest, ticket: Ticket | None = None
     ) -> asyncio.Future[WriteResponse]:
-        future: asyncio.Future[WriteResponse] = asyncio.get_running_loop().create_future()
-
-        def done(result: WriteResponse | CairnError) -> None:
-            if future.done():
-                return
-            if isinstance(result, CairnError):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
-
-        self.start_write(request, done, ticket)
-        return future
+        return as_future(lambda done: self.start_write(request, done, ticket))
 
     def write_or_end(self, request: WriteRequest, stopped: Cancelled) -> Awaitable[WriteResponse]:
         """Who stops waiting ends it, and is told what became of it."""

@@ -21,6 +21,7 @@ from cairn.node.statements.blocks.open_block import OpenBlock
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor, Outcome
 from cairn.sim.cluster.checks import Violation
+from cairn.sim.cluster.loads.heard import heard
 from cairn.sim.cluster.loads.load import Load
 from cairn.sim.cluster.loads.registers import EQUAL_S, table_at, wait_settled
 from cairn.sim.cluster.node import SimNode
@@ -210,17 +211,9 @@ class Lists:
 
     async def _heard(self, node: SimNode, work: Callable[[], Any]) -> tuple[str, Any]:
         """How it ended, and its answer. Of a process that died nothing is heard."""
-        process = node.process
-        assert process is not None
-        until = self._world.loop.time() + PATIENCE_S
-        task = self._world.loop.create_task(work(), context=process.context)
-        while not task.done():
-            if node.process is not process or not node.is_running:
-                return "unknown", None
-            if self._world.loop.time() > until:
-                task.cancel()
-                return "unknown", None
-            await asyncio.wait({task}, timeout=0.1)
+        task = await heard(self._world, node, work, PATIENCE_S)
+        if task is None:
+            return "unknown", None
         try:
             return "done", task.result()
         except asyncio.CancelledError:

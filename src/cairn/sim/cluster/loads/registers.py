@@ -22,6 +22,7 @@ from cairn.model.tables.schema import Table
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor
 from cairn.sim.cluster.checks import Violation
+from cairn.sim.cluster.loads.heard import heard
 from cairn.sim.cluster.loads.load import TABLE, Load
 from cairn.sim.cluster.loads.quiet import Quiet
 from cairn.sim.cluster.loads.register_history import ROWS, Content, History, Operation
@@ -218,21 +219,9 @@ class Registers:
 
     async def _heard(self, node: SimNode, work: Callable[[], Any]) -> tuple[str, Any]:
         """How it ended, and its answer. Of a process that died nothing is heard."""
-        process = node.process
-        assert process is not None
-        until = self._world.loop.time() + PATIENCE_S
-
-        async def run() -> Any:
-            return await work()
-
-        task = self._world.loop.create_task(run(), context=process.context)
-        while not task.done():
-            if node.process is not process or not node.is_running:
-                return "unknown", None
-            if self._world.loop.time() > until:
-                task.cancel()
-                return "unknown", None
-            await asyncio.wait({task}, timeout=0.1)
+        task = await heard(self._world, node, work, PATIENCE_S)
+        if task is None:
+            return "unknown", None
         try:
             return "done", task.result()
         except asyncio.CancelledError:
