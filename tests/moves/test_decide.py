@@ -349,6 +349,14 @@ def test_while_a_range_is_frozen_nobody_looks_at_all_buckets() -> None:
     assert step.say == "buckets 1–5 of default from s to t: handed over"
 
 
+def test_a_map_with_a_hole_is_told_each_time_somebody_looks() -> None:
+    """Kept as an empty plan, it would look as if nothing had to move."""
+    outlook = Outlook(cluster_of(row(1, 10, "s"), row(12, 30, "t")), frozenset({"default"}))
+    for _ in range(2):
+        with pytest.raises(ranges.BrokenCover):
+            outlook.plan()
+
+
 def test_the_view_of_a_leader_without_tables_begins_nothing() -> None:
     cluster = cluster_of()
     found: MovesView = view(cluster, outlook=Outlook(cluster, frozenset()))

@@ -37,9 +37,8 @@ class Outlook:
     def plan(self) -> list[tuple[str, shares.Wanted]]:
         """Every move that is still to be begun, were there no limits."""
         if self._plan is None:
-            self._plan = []
-            for tier in sorted(self._sharded_tiers & self._cluster.tiers.keys()):
-                self._plan += [(tier, each) for each in self.wanted(tier)]
+            tiers = sorted(self._sharded_tiers & self._cluster.tiers.keys())
+            self._plan = [(tier, each) for tier in tiers for each in self.wanted(tier)]
         return self._plan
 
     def wanted(self, tier: str) -> list[shares.Wanted]:
