@@ -20,7 +20,8 @@ export PYTHONDONTWRITEBYTECODE=
 setup: $(VENV)/.dev
 	@$(BIN)/python -m compileall -q src
 
-$(VENV)/.dev: requirements/dev.txt pyproject.toml
+NATIVE := $(wildcard src/cairn/native/*.c src/cairn/native/*.h)
+$(VENV)/.dev: requirements/dev.txt pyproject.toml setup.py $(NATIVE)
 	$(PY) -m venv $(VENV)
 	$(BIN)/pip install -q --require-hashes -r requirements/dev.txt
 	$(BIN)/pip install -q --no-deps --no-build-isolation -e .

@@ -16,10 +16,19 @@ import tempfile
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parent.parent
-SERVER = ("src", "docs", "deploy", "examples", "pyproject.toml", "README.md", "MANIFEST.in")
+SERVER = (
+    "src",
+    "docs",
+    "deploy",
+    "examples",
+    "pyproject.toml",
+    "README.md",
+    "MANIFEST.in",
+    "setup.py",
+)
 CLIENT = ("__init__.py", "py.typed", "client", "model", "pgwire", "topology")
 ALL = ("LICENSE", "CHANGELOG.md")
-LEFT = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.pyc")
+LEFT = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.pyc", "*.so")
 BACKEND = """
 import sys
 from setuptools import build_meta

@@ -40,7 +40,10 @@ for each in (shell, looking, doctor, steering, migrations, copies, data):
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"cairn {cairn.__version__}")
+        from cairn.native import library
+
+        part = "" if library.library() else " (without its compiled part: bulk is slower)"
+        typer.echo(f"cairn {cairn.__version__}{part}")
         raise typer.Exit
 
 

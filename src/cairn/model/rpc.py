@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from cairn.model.log.ops import Op
+from cairn.model.log.packed_rows import split_head
 from cairn.model.log.ranges import Predicate
 from cairn.model.members.moves import MoveSeen
 from cairn.model.members.topology import Instance
@@ -339,6 +340,12 @@ class WriteRequest(msgspec.Struct, frozen=True):
     is_bulk: bool = False  # plain inserts: the record is made from the input, not by the hook
     returning: str = ""  # clause added to those statements whose rows are wanted back
     told: tuple[int, ...] = ()  # which they are: 0 is `sql`, then `more`
+    packed: bytes = b""  # of a bulk without a text: its rows (`model/log/packed_rows.py`)
+
+    @property
+    def count(self) -> int:
+        """Rows that it is run for."""
+        return split_head(self.packed)[1] if self.packed else len(self.rows)
 
 
 class WriteResponse(msgspec.Struct, frozen=True):

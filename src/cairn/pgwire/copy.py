@@ -83,18 +83,34 @@ class CopyParser:
         """The same column by column, which is how a bulk is read quickly; `[]` for no rows."""
         if self.ended:
             return []
+        lines = self._whole(chunk)
+        return self.columns(lines) if lines else []
+
+    @property
+    def is_amid(self) -> bool:
+        """Whether the next line does not begin a row: one has begun, or there are no more."""
+        return self.ended or bool(self._open) or self._header
+
+    def whole_lines(self, chunk: bytes) -> bytes | None:
+        """The lines that `chunk` completes, unread: for who can read them in another way.
+
+        Who does counts them in `line`, and gives `columns` the rest. None: they cannot be.
+        """
+        return None if self.is_amid else self._whole(chunk)
+
+    def _whole(self, chunk: bytes) -> bytes:
         data = self._rest + chunk if self._rest else chunk
         border = data.rfind(b"\n") + 1
         self._rest = data[border:]
         if len(self._rest) > _MAX_ROW_BYTES:
             raise self._bad("a line is longer than 256 MiB")
-        return self._columns(data[:border]) if border else []
+        return data[:border]
 
     def finish_columns(self) -> Columns:
         if self.ended:
             return []
         rest, self._rest = self._rest, b""
-        columns = self._columns(rest + b"\n") if rest else []
+        columns = self.columns(rest + b"\n") if rest else []
         if self._open and self.fmt == "csv":
             raise self._bad("unterminated CSV quoted field", self.line)
         if not self._open:
@@ -105,7 +121,8 @@ class CopyParser:
         self._open = []
         return _turned([*_turned(columns), row])
 
-    def _columns(self, data: bytes) -> Columns:
+    def columns(self, data: bytes) -> Columns:
+        """Of whole lines."""
         text = self._decoded(data)
         if self._header:
             _, _, text = text.partition("\n")
@@ -115,7 +132,8 @@ class CopyParser:
         if mark in text or "\\." in text or self._open:
             return _turned(self._careful_rows(text.split("\n")[:-1], mark))
         if "\r" in text:
-            text = "\n".join([*map(self._without_cr, text.split("\n")[:-1]), ""])
+            numbered = enumerate(text.split("\n")[:-1], self.line + 1)
+            text = "\n".join([*(self._without_cr(line, number) for number, line in numbered), ""])
         return self._plain_columns(text)
 
     def _decoded(self, data: bytes) -> str:
@@ -127,14 +145,14 @@ class CopyParser:
             raise bad_utf8(data, data.index(0))
         return text
 
-    def _without_cr(self, line: str) -> str:
+    def _without_cr(self, line: str, number: int) -> str:
         """Lines end alike throughout; a bare carriage return in text must be written `\\r`."""
         if self._crlf is None:
             self._crlf = line.endswith("\r")
         if self._crlf:
             line = line.removesuffix("\r")
         if "\r" in line and self.fmt == "text":
-            raise self._bad('literal carriage return found in data: use "\\r"')
+            raise self._bad('literal carriage return found in data: use "\\r"', number)
         return line
 
     def _plain_columns(self, text: str) -> Columns:
@@ -166,7 +184,7 @@ class CopyParser:
             if self._goes_on(line, mark):
                 self._open.append(line)
                 continue
-            whole = self._without_cr(line)
+            whole = self._without_cr(line, self.line)
             if self._open:
                 whole, self._open = "\n".join([*self._open, whole]), []
             values = self._csv_row(whole) if self.fmt == "csv" else self._text_row(whole)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from cairn.model.log.packed_rows import as_list, split_head, unpacked
 from cairn.model.members.moves import MovePart
 from cairn.model.tables.schema import Index, Table
 
@@ -79,7 +80,7 @@ class Packed(msgspec.Struct, frozen=True, array_like=True):
     body: bytes
 
 
-Bulk = tuple[int, int, list[tuple[Any, ...]]]  # table, version, rows inserted
+Bulk = tuple[int, int, msgspec.Raw]  # table, version, rows inserted: one packed list
 
 
 class Body(msgspec.Struct, frozen=True, array_like=True):
@@ -94,7 +95,6 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
     move: MovePart | None = None  # of a record of kind MOVE
 
 
-_HEAD_BYTES = {0xDC: 3, 0xDD: 5}  # of an array in MessagePack; one for those up to 15
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Body).decode
 
@@ -108,10 +108,9 @@ def pack_rows(rows: Sequence[Any]) -> bytes:
     return _encode(rows)
 
 
-def join_rows(packed: Sequence[bytes], count: int) -> list[tuple[Any, ...]]:
-    """Blocks as the one list of a body, packed already: only `encode_body` can read it."""
-    bare = [block[_HEAD_BYTES.get(block[0], 1) :] for block in packed]
-    return msgspec.Raw(b"\xdd" + count.to_bytes(4, "big") + b"".join(bare))  # type: ignore[return-value]
+def join_rows(packed: Sequence[bytes], count: int) -> msgspec.Raw:
+    """Blocks as the one list of a body."""
+    return msgspec.Raw(as_list([split_head(block)[0] for block in packed], count))
 
 
 def decode_body(data: bytes) -> Body:
@@ -122,8 +121,9 @@ def decode_body(data: bytes) -> Body:
 def record_of(origin: str, epoch: int, lsn: int, data: bytes) -> Record:
     body = _decode(data)
     if body.bulk is not None:
-        table, version, rows = body.bulk
+        table, version, packed = body.bulk
         insert = int(RowOp.INSERT)
+        rows = unpacked(packed)
         changes = tuple(RowChange(table, version, insert, None, row) for row in rows)
         body = msgspec.structs.replace(body, changes=changes)
     return Record(

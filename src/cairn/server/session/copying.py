@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +15,8 @@ from cairn.model.errors import CairnError, NumbersNeeded, QueryCanceled, Unsuppo
 from cairn.model.tables.schema import Column
 from cairn.model.types.sizes import fitter
 from cairn.model.types.values import OIDS, parse_text
+from cairn.native.batches import RowBatch
+from cairn.native.library import library
 from cairn.node.statements.asker.writing import put_by_bucket
 from cairn.pgwire.copy import CopyFormat, CopyParser
 from cairn.pgwire.copy_out import copy_encoder, header_line
@@ -22,6 +24,7 @@ from cairn.pgwire.server.requests import CopyData, CopyDone, CopyFail
 from cairn.server.scan import arrow, scans
 from cairn.server.scan.chunk_size import SMALL_ROWS, ChunkSize
 from cairn.server.scan.copy_rows import Fields, RowMaker, find_bad_line, insert_sql, is_required
+from cairn.server.scan.packed_in import PackedLines, packed_lines
 from cairn.server.scan.statement import LinesAsked
 from cairn.server.session.states import COPYING, WORKING
 from cairn.sql import plans
@@ -148,7 +151,7 @@ class CopyIn:
     def __init__(self, session: Session, plan: plans.CopyPlan) -> None:
         assert plan.insert is not None and plan.table is not None
         self._session, self._plan, self._table = session, plan, plan.table
-        self._decode: Callable[[bytes], list[Any]] | None = None
+        self._decoder: arrow.BatchDecoder | None = None
         self._parser = CopyParser(
             "text" if _is_arrow(plan.options) else _format(plan.options),
             ncols=len(plan.columns),
@@ -163,7 +166,9 @@ class CopyIn:
             for at, name in enumerate(plan.columns)
             if (column := plan.table.column(name)) is not None and is_required(plan.table, column)
         ]
-        self._rows: defaultdict[int, list[Any]] = defaultdict(list)  # by bucket; 0 if global
+        self._batch: RowBatch | None = None  # rows for the next chunk; None: no compiled part
+        self._lines: PackedLines | None = None  # reads plain lines into it
+        self._rows: defaultdict[int, list[Any]] = defaultdict(list)  # or by bucket; 0 if global
         self._arrived: list[list[Any]] = []  # the same rows as they came
         self._held = 0  # how many they are
         self._bytes = 0  # the same as they came
@@ -175,11 +180,17 @@ class CopyIn:
         self._now = session.face.executor.blocks.wall_clock()  # of all its lines
         catalog = session.face.catalog
         if _is_arrow(plan.options):
-            decoder = arrow.BatchDecoder(plan.table, plan.columns, catalog)
-            self._decode, self._sql = decoder.decode, insert_sql(plan.table)
+            self._decoder = arrow.BatchDecoder(plan.table, plan.columns, catalog)
         elif not plan.table.is_global:
             self._maker = RowMaker(plan.table, plan.columns, catalog)
-            self._sql = insert_sql(plan.table)
+        if plan.table.is_global:
+            return
+        self._sql = insert_sql(plan.table)
+        if library() is not None:
+            self._batch = RowBatch()
+            if self._maker is not None and not self._maker.filled:
+                names = plan.columns
+                self._lines = packed_lines(plan.table, names, catalog, self._parser)
 
     async def run(self) -> int:
         """Until the client is done; the number of rows taken."""
@@ -220,26 +231,52 @@ class CopyIn:
         """Whether the client said that it is done."""
         last = messages[-1]
         data = [message.data for message in messages if isinstance(message, CopyData)]
-        if self._decode is not None:
+        if self._decoder is not None:
             for stream in data:
-                await self._add(await asyncio.to_thread(self._decode, stream), len(stream))
+                await self._take_arrow(self._decoder, stream)
         elif data:
             whole = b"".join(data)
             for at in range(0, len(whole), PIECE_BYTES):
-                piece = whole[at : at + PIECE_BYTES]
-                await self._add(await self._read(self._parser.feed_columns(piece)), len(piece))
+                await self._take_lines(whole[at : at + PIECE_BYTES])
                 await asyncio.sleep(0)  # others want to be answered, the writer to begin
         if isinstance(last, CopyData):
             return False
         if isinstance(last, CopyFail):
             raise QueryCanceled(f"COPY from stdin failed: {last.message}")
-        if self._decode is None:
+        if self._decoder is None:
             await self._add(await self._read(self._parser.finish_columns()), 0)
         await self._write()
         await self._written()
         return True
 
+    async def _take_arrow(self, decoder: arrow.BatchDecoder, stream: bytes) -> None:
+        if self._batch is None:
+            await self._add(await asyncio.to_thread(decoder.decode, stream), len(stream))
+            return
+        await asyncio.to_thread(decoder.pack, self._batch, stream)
+        await self._added(len(stream))
+
+    async def _take_lines(self, piece: bytes) -> None:
+        if self._lines is None or self._batch is None:
+            await self._add(await self._read(self._parser.feed_columns(piece)), len(piece))
+            return
+        for left in self._lines.feed(self._batch, piece):
+            self._batch.add(await self._read(left))
+        await self._added(len(piece))
+
+    async def _added(self, size: int) -> None:
+        """Rows have come into the batch."""
+        assert self._batch is not None
+        self._bytes += size
+        self._held = len(self._batch)
+        if self._size.is_enough(self._held, self._bytes):
+            await self._write()
+
     async def _add(self, rows: list[Any], size: int) -> None:
+        if self._batch is not None:
+            self._batch.add(rows)
+            await self._added(size)
+            return
         self._bytes += size
         for at in range(0, len(rows), SMALL_ROWS):
             part = rows if len(rows) <= SMALL_ROWS else rows[at : at + SMALL_ROWS]
@@ -315,10 +352,15 @@ class CopyIn:
         await self._written()
         if not self._held:
             return
-        chunk, self._rows = self._rows, defaultdict(list)
-        arrived, self._arrived = self._arrived, []
         self._held = self._bytes = 0
-        self._writing = asyncio.get_running_loop().create_task(self._store(chunk, arrived))
+        if self._batch is not None:
+            batch, self._batch = self._batch, RowBatch()
+            work: Coroutine[Any, Any, int] = self._store_packed(batch)
+        else:
+            chunk, self._rows = self._rows, defaultdict(list)
+            arrived, self._arrived = self._arrived, []
+            work = self._store(chunk, arrived)
+        self._writing = asyncio.get_running_loop().create_task(work)
 
     async def _written(self) -> None:
         if self._writing is not None:
@@ -337,18 +379,33 @@ class CopyIn:
         executor, context = self._session.face.executor, self._session.running.context()
         plan = insert.plan
         if isinstance(plan, plans.PointWrite | plans.ShardedInsert | plans.InsertSelect):
-            begun, before = time.monotonic(), self._last_record()
-            count = await executor.writes.insert_rows(
+            stored = executor.writes.insert_rows(
                 plan.table, plan.tier, self._sql, chunk, context, is_bulk=True
             )
-            is_here = len(executor.reads.owners.routes.all_ranges(plan.tier)) == 1
-            is_alone = is_here and self._last_record() == before + 1
-            self._size.stored(count, time.monotonic() - begun, is_alone=is_alone)
-            return count
+            return await self._measured(plan.tier, stored)
         if not isinstance(plan, plans.GlobalWrite):
             raise Unsupported("COPY into this table is not supported")
         rows: list[Sequence[Any]] = [insert.start(values) for values in chunk[0]]
         return await executor.global_writes.insert(plan, rows, context)
+
+    async def _store_packed(self, batch: RowBatch) -> int:
+        executor, context = self._session.face.executor, self._session.running.context()
+        sharding = self._table.sharding
+        assert sharding is not None
+        buckets = self._session.face.catalog.tiers[sharding.tier].bucket_count
+        rows = await asyncio.to_thread(batch.sorted, buckets)
+        del batch  # its memory is wanted for the next one
+        stored = executor.writes.insert_packed(self._table, sharding.tier, rows, context)
+        return await self._measured(sharding.tier, stored)
+
+    async def _measured(self, tier: str, stored: Awaitable[int]) -> int:
+        """How long a chunk takes says how large the next one may be."""
+        begun, before = time.monotonic(), self._last_record()
+        count = await stored
+        is_here = len(self._session.face.executor.reads.owners.routes.all_ranges(tier)) == 1
+        is_alone = is_here and self._last_record() == before + 1
+        self._size.stored(count, time.monotonic() - begun, is_alone=is_alone)
+        return count
 
     def _last_record(self) -> int:
         """Of this instance's own: each statement that changes rows here leaves one."""

@@ -37,6 +37,7 @@ from cairn.model.log.records import (
 from cairn.model.settings import limits
 from cairn.model.sharding.spans import Ranges, merged, without
 from cairn.storage.data_db.log_tables import PUT_RECORD, open_log, place
+from cairn.storage.data_db.packed_insert import PackedInsert
 from cairn.storage.data_db.shapes import RowTables
 from cairn.storage.files.sqlite import PagesDamaged, check_file, damaged, insert_many, open_writer
 
@@ -127,6 +128,7 @@ class DataStore(RowTables):
         self.path, self.origin = path, origin
         self.now, self.lease_held = now_micros, lease_held
         self.connection = open_writer(path)
+        self.packed = PackedInsert(self.connection)
         self.connection.pragma("cache_size", -CACHE_KIB)
         register(self.connection)
         if raft is not None:  # statements that change rows may read global tables
@@ -304,6 +306,13 @@ class DataStore(RowTables):
             insert_many(self.connection, sql, rows, lambda block: packed.append(pack_rows(block)))
         self._bulk = (table, self.versions.get(table, 0), join_rows(packed, len(rows)))
         return len(rows)
+
+    def packed_insert(self, table: int, packed: bytes) -> int:
+        """The same with rows that are packed already."""
+        with self.unobserved():
+            count = self.packed.insert(self.tables[table], packed)
+        self._bulk = (table, self.versions.get(table, 0), msgspec.Raw(packed))
+        return count
 
     def operation(self, operation: str) -> Operation | None:
         """What was carried out before under this id; None: nothing."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from cairn.model.log.records import RowChange, RowOp
 from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.replication.applier import Damaged
@@ -53,6 +55,11 @@ class ExactChanges:
         before = connection.total_changes()
         insert_many(connection, writes.insert, rows)
         self._check_count(place, connection.total_changes() - before, len(rows), table_id)
+
+    def insert_packed(self, place: Place, table_id: int, version: int, packed: msgspec.Raw) -> None:
+        """The rows of a bulk: `DecodeError` when they are not what they should be."""
+        self._writes_for(place, table_id, version)
+        self._store.packed.insert(self._store.tables[table_id], packed)
 
     def change(self, place: Place, change: RowChange) -> None:
         writes = self._writes_for(place, change.table, change.version)

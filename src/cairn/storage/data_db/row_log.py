@@ -222,7 +222,7 @@ class Applier:
             apply_part(store, self._exact, place, body.move, body.changes)
         else:
             if body.bulk is not None:
-                self._exact.insert_all(place, *body.bulk)
+                self._exact.insert_packed(place, *body.bulk)
             for change in body.changes:
                 self._exact.change(place, change)
         store.keep_record(record, body)

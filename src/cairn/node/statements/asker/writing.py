@@ -15,6 +15,7 @@ from cairn.model.errors import (
     Unreachable,
     Unsupported,
 )
+from cairn.model.log.packed_rows import PackedRows
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.sharding.spans import Ranges, contains
 from cairn.model.tables.catalog import Catalog
@@ -73,6 +74,12 @@ class Writes:
         """Physical rows by their buckets, each to the replicaset that owns it."""
         statement = _Statement(self._reads, {}, context)
         return await statement.insert_rows(table, tier, sql, rows, is_bulk)
+
+    async def insert_packed(
+        self, table: Table, tier: str, rows: PackedRows, context: Context
+    ) -> int:
+        """The same with rows that are packed already."""
+        return await _Statement(self._reads, {}, context).insert_packed(table, tier, rows)
 
     def start_here(self, plan: plans.PointWrite, params: Params, callback: Done) -> bool:
         """Start a write whose rows are here; False: go the long way."""
@@ -208,6 +215,26 @@ class _Statement:
             }
 
         return await self._dispatch.write_all(requests, may_end=len(rows) > FEW_BUCKETS)
+
+    async def insert_packed(self, table: Table, tier: str, rows: PackedRows) -> int:
+        def requests(only: Ranges | None) -> dict[str, WriteRequest]:
+            self._check_operable(table)
+            wanted = [each for each in rows.buckets if only is None or contains(only, each)]
+            return {
+                owner: WriteRequest(
+                    table.id,
+                    table.schema_version,
+                    "",
+                    (),
+                    buckets=buckets,
+                    operation=self._operation,
+                    is_bulk=True,
+                    packed=rows.of(buckets),
+                )
+                for owner, buckets in self._owners.routes.group(tier, wanted).items()
+            }
+
+        return await self._dispatch.write_all(requests, may_end=rows.total > FEW_BUCKETS)
 
     async def _scatter_write(self, plan: plans.ScatterWrite, params: Params) -> int:
         values = list(params)

@@ -8,6 +8,7 @@ import apsw
 import msgspec
 
 from cairn.model.errors import CasRetry
+from cairn.model.log.packed_rows import only_of, unpacked
 from cairn.model.log.records import Operation
 from cairn.model.rpc import WriteRequest
 from cairn.model.sharding.spans import contains, merged, of_buckets, subtract
@@ -15,6 +16,7 @@ from cairn.node.statements.owner.write_kinds import WriteKind
 from cairn.sql.render.constraints import row_query
 from cairn.sql.render.slots import with_ranges
 from cairn.storage.data_db.data_store import DataStore
+from cairn.storage.data_db.packed_insert import insert_text
 from cairn.storage.files.pieces import Row
 
 QUICK_BYTES = 65_536  # a longer value is not written on the event loop
@@ -50,6 +52,7 @@ def left_of(request: WriteRequest, done: Operation) -> WriteRequest | None:
         buckets=tuple(bucket for bucket in request.buckets if contains(left, bucket)),
         more=tuple((sql, kept(more)) for sql, more in request.more),
         must_change=None if request.must_change is None else len(rows),
+        packed=only_of(request.packed, left),
     )
 
 
@@ -64,7 +67,7 @@ def is_quick(request: WriteRequest, kind: WriteKind) -> bool:
 
 
 def takes_long(request: WriteRequest, kind: WriteKind) -> bool:
-    return request.ranges is not None or len(request.rows) > 1000 or kind.has_query
+    return request.ranges is not None or request.count > 1000 or kind.has_query
 
 
 def is_plain(request: WriteRequest) -> bool:
@@ -79,7 +82,9 @@ def is_plain(request: WriteRequest) -> bool:
 
 def carry_out(store: DataStore, request: WriteRequest, told: list[Row]) -> int:
     """Rows changed; those that are wanted back are put into `told`."""
-    if request.is_bulk:
+    if request.packed:
+        count = store.packed_insert(request.table, request.packed)
+    elif request.is_bulk:
         count = store.bulk_insert(request.table, request.sql, request.rows)
     else:
         for at, (sql, rows) in enumerate(((request.sql, request.rows), *request.more)):
@@ -103,15 +108,16 @@ def carry_out(store: DataStore, request: WriteRequest, told: list[Row]) -> int:
 
 def refused_row(store: DataStore, request: WriteRequest, is_alone: bool) -> Row | None:
     """The row that could not be inserted, for an error that names its key."""
-    query = row_query(request.sql)
-    if query is None or request.more or len(request.rows) > PROBED_ROWS:
+    sql = insert_text(store.tables[request.table]) if request.packed else request.sql
+    query = row_query(sql)
+    if query is None or request.more or request.count > PROBED_ROWS:
         return None
-    found = list(request.rows)
+    found = [*request.rows, *unpacked(request.packed)]
     if len(found) > 1:  # once more, to see at which one it stops
 
         def probe() -> int:
             while found:
-                store.connection.execute(request.sql, found[0])
+                store.connection.execute(sql, found[0])
                 del found[0]
             raise TakenBack(0)
 

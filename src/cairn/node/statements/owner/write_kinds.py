@@ -47,6 +47,8 @@ class WriteKinds:
 
     def of(self, request: WriteRequest) -> WriteKind:
         """The kind of its first text; every text of it was looked at."""
+        if request.packed:  # rows to insert, and no text at all
+            return WriteKind(f"t{request.table}", only_inserts=True, has_query=False)
         row = request.rows[0] if request.rows else None
         kind = self._allowed(request.sql, row, request.table)
         if request.more or request.returning or request.open_sql:

@@ -1,0 +1,93 @@
+"""Packed rows that are gathered for one transaction."""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cairn.model.errors import LimitExceeded
+from cairn.model.log.packed_rows import HEAD, PackedRows, head_of
+from cairn.native.library import ArrowColumn, CopyPlan, library
+
+ODD = 1
+#: Bytes that nobody has seen yet, and that C fills: an object of 25 MB is not made twice.
+_new_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
+_new_bytes.restype = ctypes.py_object
+_new_bytes.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class RowBatch:
+    """Rows as they come; `sorted` gives them away in the order of their buckets."""
+
+    def __init__(self) -> None:
+        self._library = library()
+        self._batch = self._library.batch_new()
+        if not self._batch:
+            raise _no_memory()
+
+    def __del__(self) -> None:
+        if self._batch:
+            self._library.batch_free(self._batch)
+
+    def __len__(self) -> int:
+        return int(self._batch.contents.rows)
+
+    @property
+    def size(self) -> int:
+        return int(self._batch.contents.size)
+
+    def take_lines(self, plan: CopyPlan, data: bytes, start: int) -> tuple[int, int]:
+        """How many bytes were plain rows, from `start` on, and how many line ends."""
+        used, lines = ctypes.c_size_t(), ctypes.c_size_t()
+        self._check(self._library.copy_take(self._batch, plan, data, start, len(data), used, lines))
+        return used.value, lines.value
+
+    def add(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Rows that begin with their bucket."""
+        packed = [_encode(row) for row in rows]
+        lengths = array("I", map(len, packed))
+        buckets = array("I", [row[0] for row in rows])
+        self._check(
+            self._library.batch_append(
+                self._batch, b"".join(packed), _address(lengths), _address(buckets), len(rows)
+            )
+        )
+
+    def take_columns(
+        self, columns: Sequence[ArrowColumn], buckets: int, first: int, last: int
+    ) -> None:
+        """Rows of Arrow's columns; `buckets` is where their buckets are, as int32."""
+        given = (ArrowColumn * len(columns))(*columns)
+        self._check(
+            self._library.columns_take(self._batch, given, len(columns), buckets, first, last)
+        )
+
+    def sorted(self, bucket_count: int) -> PackedRows:
+        found = self._batch.contents
+        data = _new_bytes(None, HEAD + found.size)
+        state = self._library.batch_sort(self._batch, bucket_count, head_of(len(self)), data)
+        self._check(state)
+        total = found.bucket_total
+        return PackedRows(
+            data,
+            found.bucket_ids[:total],
+            found.bucket_rows[:total],
+            found.bucket_starts[: total + 1],
+        )
+
+    def _check(self, state: int) -> None:
+        if state < 0:
+            raise _no_memory()
+
+
+def _address(values: array[int]) -> int:
+    return values.buffer_info()[0]
+
+
+def _no_memory() -> LimitExceeded:
+    return LimitExceeded("not enough memory for rows in bulk", sqlstate="53200")

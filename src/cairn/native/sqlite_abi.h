@@ -1,0 +1,92 @@
+/* What an extension is given by SQLite, as far as it is used here.
+
+   SQLite hands its functions over as one table of pointers. New ones are only ever added at its
+   end, so places in it are fixed for good. Said here once, by number, so that no header of SQLite
+   has to be installed; `tests/native/test_packed_rows.py` would not live long if one were wrong. */
+
+#ifndef CAIRN_SQLITE_ABI_H
+#define CAIRN_SQLITE_ABI_H
+
+#include <stdint.h>
+
+typedef struct sqlite3 sqlite3;
+typedef struct sqlite3_context sqlite3_context;
+typedef struct sqlite3_value sqlite3_value;
+typedef struct sqlite3_module sqlite3_module;
+typedef void (*Destroy)(void *);
+
+enum { SQLITE_OK = 0, SQLITE_ERROR = 1, SQLITE_NOMEM = 7, SQLITE_CONSTRAINT = 19 };
+enum { SQLITE_INDEX_CONSTRAINT_EQ = 2 };
+
+typedef struct {
+    const sqlite3_module *module;
+    int references;
+    char *message; /* from `mprintf`; SQLite frees it */
+} sqlite3_vtab;
+
+typedef struct {
+    sqlite3_vtab *table;
+} sqlite3_vtab_cursor;
+
+typedef struct {
+    int count;
+    struct {
+        int column;
+        unsigned char op, is_usable;
+        int offset;
+    } *constraints;
+    int order_count;
+    void *order;
+    struct {
+        int argument; /* from 1 on; 0: not an argument of `filter` */
+        unsigned char omit;
+    } *usage;
+    int number;
+    char *text;
+    int is_text_ours;
+    int is_ordered;
+    double cost;
+    int64_t rows;
+} sqlite3_index_info; /* later versions have more behind it */
+
+struct sqlite3_module {
+    int version;
+    int (*create)(sqlite3 *, void *, int, const char *const *, sqlite3_vtab **, char **);
+    int (*connect)(sqlite3 *, void *, int, const char *const *, sqlite3_vtab **, char **);
+    int (*best_index)(sqlite3_vtab *, sqlite3_index_info *);
+    int (*disconnect)(sqlite3_vtab *);
+    int (*destroy)(sqlite3_vtab *);
+    int (*open)(sqlite3_vtab *, sqlite3_vtab_cursor **);
+    int (*close)(sqlite3_vtab_cursor *);
+    int (*filter)(sqlite3_vtab_cursor *, int, const char *, int, sqlite3_value **);
+    int (*next)(sqlite3_vtab_cursor *);
+    int (*eof)(sqlite3_vtab_cursor *);
+    int (*column)(sqlite3_vtab_cursor *, sqlite3_context *, int);
+    int (*rowid)(sqlite3_vtab_cursor *, int64_t *);
+    void *unused[16]; /* writing, names, savepoints: none of them is offered */
+};
+
+typedef void (*Any)(void);
+
+typedef struct {
+    Any before_create_module[47];
+    int (*create_module)(sqlite3 *, const char *, const sqlite3_module *, void *);
+    Any before_declare[2];
+    int (*declare_vtab)(sqlite3 *, const char *);
+    Any before_mprintf[18];
+    char *(*mprintf)(const char *, ...);
+    Any before_result_blob[8];
+    void (*result_blob)(sqlite3_context *, const void *, int, Destroy);
+    void (*result_double)(sqlite3_context *, double);
+    Any before_result_int64[3];
+    void (*result_int64)(sqlite3_context *, int64_t);
+    void (*result_null)(sqlite3_context *);
+    void (*result_text)(sqlite3_context *, const char *, int, Destroy);
+    Any before_value_blob[16];
+    const void *(*value_blob)(sqlite3_value *);
+    int (*value_bytes)(sqlite3_value *);
+    Any before_value_int64[3];
+    int64_t (*value_int64)(sqlite3_value *);
+} sqlite3_api;
+
+#endif

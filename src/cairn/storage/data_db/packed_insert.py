@@ -1,0 +1,74 @@
+"""Packed rows into a table: in one step of SQLite where the compiled part is there."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import apsw
+import msgspec
+
+from cairn.model.log.packed_rows import Buffer, split_head, unpacked
+from cairn.model.tables.schema import Table
+from cairn.native import library
+from cairn.storage.files.sqlite import insert_many
+
+_MODULE = "cairn_packed_rows"  # the function that SQLite calls in the library
+
+
+class PackedInsert:
+    """For the writer's connection alone: no text of a user or a peer is run with this function.
+
+    Texts of peers are judged on a connection that does not have it (`owner/write_kinds.py`).
+    """
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._is_there = _loaded(connection)
+
+    def insert(self, table: Table, packed: Buffer) -> int:
+        """How many. Raises what SQLite raises, or `DecodeError` for what is no list of its rows."""
+        width = len(table.columns) + 1
+        if self._is_there and width <= library.PACKED_WIDTH:
+            return self._insert_in_c(table, packed, width)
+        rows = unpacked(packed)
+        if any(len(row) != width for row in rows):
+            raise _wrong(f"a row has not {width} values")
+        insert_many(self._connection, insert_text(table), rows)
+        return len(rows)
+
+    def _insert_in_c(self, table: Table, packed: Buffer, width: int) -> int:
+        rows, count = split_head(packed)
+        names = ", ".join(f"c{at}" for at in range(width))
+        text = f"INSERT INTO {table.physical_name} SELECT {names} FROM packed_rows(?, {width})"
+        before = self._connection.total_changes()
+        try:
+            self._connection.execute(text, (rows,))
+        except apsw.SQLError as problem:
+            raise _wrong(str(problem)) from None
+        if self._connection.total_changes() - before != count:
+            raise _wrong(f"they are not {count}")
+        return count
+
+
+def insert_text(table: Table) -> str:
+    """One physical row, the bucket first."""
+    marks = ", ".join("?" * (len(table.columns) + 1))
+    return f"INSERT INTO {table.physical_name} VALUES ({marks})"
+
+
+def _wrong(why: str) -> msgspec.DecodeError:
+    return msgspec.DecodeError(f"packed rows cannot be read: {why}")
+
+
+def _loaded(connection: apsw.Connection) -> bool:
+    path = library.path()
+    if path is None or library.library() is None:
+        return False
+    connection.enable_load_extension(True)
+    try:
+        with suppress(apsw.ExtensionLoadingError):
+            connection.load_extension(str(path), _MODULE)
+            return True
+    finally:
+        connection.enable_load_extension(False)
+    return False
