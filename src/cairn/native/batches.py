@@ -11,9 +11,9 @@ import msgspec
 
 from cairn.model.errors import LimitExceeded
 from cairn.model.log.packed_rows import HEAD, PackedRows, head_of
-from cairn.native.library import ArrowColumn, CopyPlan, library
+from cairn.native.library import ArrowColumn, CopyPlan, OutPlan, library
 
-ODD = 1
+ODD, DAMAGED = 1, 2
 #: Bytes that nobody has seen yet, and that C fills: an object of 25 MB is not made twice.
 _new_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
 _new_bytes.restype = ctypes.py_object
@@ -66,6 +66,20 @@ class RowBatch:
         self._check(
             self._library.columns_take(self._batch, given, len(columns), buckets, first, last)
         )
+
+    def write_rows(self, plan: OutPlan, memory: int, length: int, starts: int, count: int) -> int:
+        """Messages of records of SQLite instead of what was here; how it ended."""
+        state: int = self._library.rows_out(self._batch, plan, memory, length, starts, count)
+        self._check(state)
+        return state
+
+    def written(self) -> tuple[memoryview, int]:
+        """What was written, and where the lengths of its messages are: good until the next time."""
+        found = self._batch.contents
+        if not found.size:
+            return memoryview(b""), 0
+        raw = (ctypes.c_char * found.size).from_address(found.data)
+        return memoryview(raw).cast("B"), found.lengths
 
     def sorted(self, bucket_count: int) -> PackedRows:
         found = self._batch.contents

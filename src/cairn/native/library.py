@@ -60,6 +60,24 @@ class ArrowColumn(ctypes.Structure):
     ]
 
 
+class OutColumn(ctypes.Structure):
+    _fields_ = [
+        *((name, Int32) for name in ("kind", "place", "is_binary")),
+        *((name, Pointer) for name in ("valid", "bytes", "places")),
+        ("offset", ctypes.c_int64),
+    ]
+
+
+class OutPlan(ctypes.Structure):
+    _fields_ = [
+        *((name, Int32) for name in ("is_line", "is_csv", "delimiter", "quote", "escape")),
+        ("null", ctypes.c_char_p),
+        *((name, Int32) for name in ("null_length", "columns")),
+        ("column", ctypes.POINTER(OutColumn)),
+        ("care", ctypes.c_uint8 * 256),
+    ]
+
+
 def path() -> Path | None:
     """The compiled library; None: there is none, or it is not wanted."""
     if os.environ.get(OFF) == "off":
@@ -90,4 +108,6 @@ def library() -> Any:
         *(batch, ctypes.POINTER(ArrowColumn), Int32, Pointer),
         *(ctypes.c_int64, ctypes.c_int64),
     )
+    loaded.out_prepare.argtypes = (ctypes.POINTER(OutPlan),)
+    loaded.rows_out.argtypes = (batch, ctypes.POINTER(OutPlan), Pointer, Size, Pointer, Size)
     return loaded

@@ -50,6 +50,12 @@ def _stored_order(scan: Scan, pages: Pages) -> list[str]:
 
 def columns_of(data: Path, scan: Scan, types: Sequence[ColumnType]) -> Iterator[Any]:
     """Batches of columns as SQLite stores them."""
+    for records, at in records_of(data, scan):
+        yield batch_of(records, at, types)
+
+
+def records_of(data: Path, scan: Scan) -> Iterator[tuple[Records, list[int]]]:
+    """Rows as they lie in the pages, and where in a record the scan's columns are."""
     with Pages(data) as pages:
         order = _stored_order(scan, pages)
         if order[0] != BUCKET_COLUMN:
@@ -61,10 +67,10 @@ def columns_of(data: Path, scan: Scan, types: Sequence[ColumnType]) -> Iterator[
         for low, high in _ranges(scan, pages):
             for records in tree.records(low, high):
                 if len(records.starts):
-                    yield _batch(records, at, types)
+                    yield records, at
 
 
-def _batch(records: Records, at: list[int], types: Sequence[ColumnType]) -> Any:
+def batch_of(records: Records, at: Sequence[int], types: Sequence[ColumnType]) -> Any:
     values = records.columns(max(at) + 1)
     arrays = [
         _READERS[SQLITE_TYPES.get(type_, "TEXT")](records.buffer, values[place])

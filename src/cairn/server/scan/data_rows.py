@@ -25,7 +25,7 @@ class MessagesEncoder:
 
     def __init__(self, shape: RowShape, piece_bytes: int) -> None:
         columns = zip(shape.types, shape.scales, shape.formats, strict=True)
-        self._writers = [_writer(*each) for each in columns]
+        self._writers = [column_writer(*each) for each in columns]
         self._most = max(piece_bytes, 1)
 
     def encode_batch(self, batch: Any) -> Iterator[tuple[int, memoryview]]:
@@ -73,7 +73,7 @@ def _fixed(values: Any, valid: Any = None) -> Any:
     return pa.Array.from_buffers(pa.binary(), count, parts)
 
 
-def _writer(type_: ColumnType, scale: int | None, fmt: int) -> _Write:
+def column_writer(type_: ColumnType, scale: int | None, fmt: int) -> _Write:
     if fmt == TEXT_FORMAT or type_ is ColumnType.STRING:
         return text_writer(type_, scale)
     if type_ in WHOLE:

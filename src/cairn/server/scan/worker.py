@@ -27,6 +27,7 @@ import msgspec
 from cairn.model.errors import CairnError
 from cairn.model.rpc import RowShape
 from cairn.model.types.values import ColumnType
+from cairn.native.library import library
 from cairn.server.scan.arrow_types import BATCH_ROWS, BatchEncoder
 from cairn.server.scan.statement import LinesAsked, Scan
 
@@ -65,14 +66,25 @@ def batches(request: ScanRequest, encoder: BatchEncoder) -> Iterator[Piece]:
 
 
 def _by_pages(request: ScanRequest, encode: Callable[[Any], Iterator[Piece]]) -> Iterator[Piece]:
+    def read(pages: Any, scan: Scan) -> Iterator[Piece]:
+        for batch in pages.columns_of(Path(request.data), scan, request.types):
+            yield from encode(batch)
+
+    return _of_pages(request, read)
+
+
+def _of_pages(
+    request: ScanRequest, read: Callable[[Any, Scan], Iterator[Piece]]
+) -> Iterator[Piece]:
+    """What is read from the file's pages; other ways than this one the instance has itself."""
     scan = Scan.of(request.sql, request.args)
     pages = _pages() if scan is not None else None
     if scan is None or pages is None:
         raise CannotRun("more than a scan, or numpy is missing")
     is_begun = False
     try:
-        for batch in pages.columns_of(Path(request.data), scan, request.types):
-            yield from encode(batch)
+        for piece in read(pages, scan):
+            yield piece
             is_begun = True
     except pages.UnknownFile as problem:
         if is_begun:
@@ -80,22 +92,25 @@ def _by_pages(request: ScanRequest, encode: Callable[[Any], Iterator[Piece]]) ->
         raise CannotRun(str(problem)) from None
 
 
-def _lines(request: ScanRequest, asked: LinesAsked) -> Iterator[Piece]:
-    """The answer as messages of text; other ways than this one the instance has itself."""
+def _messages(request: ScanRequest) -> Iterator[Piece]:
+    """The answer as messages of a SELECT or lines of a COPY."""
     try:
-        module = import_module("cairn.server.scan.lines")
+        if library() is not None:
+            writer = import_module("cairn.server.scan.messages_out").writer(request)
+            return _of_pages(
+                request,
+                lambda pages, scan: writer.pieces(pages.records_of(Path(request.data), scan)),
+            )
+        encoder: Any
+        if request.lines is not None:
+            module = import_module("cairn.server.scan.lines")
+            encoder = module.LinesEncoder(request.types, request.lines)
+        else:
+            module = import_module("cairn.server.scan.data_rows")
+            encoder = module.MessagesEncoder(request.shape, request.piece_bytes)
     except ImportError as problem:
         raise CannotRun(str(problem)) from None
-    yield from _by_pages(request, module.LinesEncoder(request.types, asked).encode_batch)
-
-
-def _messages(request: ScanRequest, shape: RowShape) -> Iterator[Piece]:
-    """The answer as messages of a SELECT; other ways than this one the instance has itself."""
-    try:
-        module = import_module("cairn.server.scan.data_rows")
-    except ImportError as problem:
-        raise CannotRun(str(problem)) from None
-    yield from _by_pages(request, module.MessagesEncoder(shape, request.piece_bytes).encode_batch)
+    return _by_pages(request, encoder.encode_batch)
 
 
 def _pages() -> Any:
@@ -141,13 +156,8 @@ def _answer(request: ScanRequest, answers: BinaryIO) -> None:
         answers.write(data)
 
     try:
-        pieces = None
-        if request.lines is not None:
-            pieces = _lines(request, request.lines)
-        elif request.shape is not None:
-            pieces = _messages(request, request.shape)
-        if pieces is not None:
-            for rows, data in pieces:
+        if request.lines is not None or request.shape is not None:
+            for rows, data in _messages(request):
                 put(rows, data)
                 answers.flush()
             put(END, b"")

@@ -1,0 +1,137 @@
+"""Rows from the pages of `data.db` to the messages that clients get, in C: `native/rows_out.c`.
+
+Whole numbers, texts, truth values and most reals are written there. Columns of other types are
+made into texts as `lines.py` and `data_rows.py` do it, and only put into their places in C.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cairn.model.errors import StorageDamaged
+from cairn.model.types.values import ColumnType
+from cairn.native.batches import DAMAGED, ODD, RowBatch
+from cairn.native.library import OutColumn, OutPlan, library
+from cairn.pgwire.copy_out import line_style
+from cairn.pgwire.messages import TEXT_FORMAT
+from cairn.server.scan.columns import batch_of
+from cairn.server.scan.data_rows import column_writer
+from cairn.server.scan.worker import ScanRequest
+from cairn.storage.files.file_tree import Records
+
+_WHOLE, _REAL, _TEXTS, _TRUTH, _GIVEN = range(5)  # as `rows_out.c` numbers them
+_KINDS = {
+    ColumnType.INTEGER: _WHOLE,
+    ColumnType.UNSIGNED: _WHOLE,
+    ColumnType.DOUBLE: _REAL,
+    ColumnType.STRING: _TEXTS,
+}
+Piece = tuple[int, memoryview]
+
+
+def writer(request: ScanRequest) -> MessagesWriter:
+    types = request.types
+    if request.lines is None:
+        assert request.shape is not None
+        shape = request.shape
+        plan = OutPlan(columns=len(types), null=b"")
+        return MessagesWriter(plan, shape.types, shape.scales, shape.formats, request.piece_bytes)
+    asked = request.lines
+    style = line_style(len(types), asked.fmt, **asked.options)
+    null = style.null.encode()
+    quote = asked.options.get("quote") or '"'
+    plan = OutPlan(
+        *(True, asked.fmt == "csv", ord(style.delimiter), ord(quote)),
+        *(ord(asked.options.get("escape") or quote), null, len(null), len(types)),
+    )
+    scales = asked.scales or (None,) * len(types)
+    return MessagesWriter(plan, types, scales, (TEXT_FORMAT,) * len(types), None)
+
+
+class MessagesWriter:
+    """Writes rows as one kind of messages, in pieces of about so many bytes, or as they come."""
+
+    def __init__(
+        self,
+        plan: OutPlan,
+        types: Sequence[ColumnType],
+        scales: Sequence[int | None],
+        formats: Sequence[int],
+        piece_bytes: int | None,
+    ) -> None:
+        self._plan, self._types = plan, types
+        self._columns = (OutColumn * len(types))()
+        plan.column = self._columns
+        library().out_prepare(plan)
+        self._writers: list[Callable[[Any], Any]] = []
+        for column, type_, scale, format_ in zip(
+            self._columns, types, scales, formats, strict=True
+        ):
+            column.kind = _KINDS.get(type_, _GIVEN)
+            if type_ is ColumnType.BOOLEAN and format_ == TEXT_FORMAT:
+                column.kind = _TRUTH
+            column.is_binary = format_ != TEXT_FORMAT
+            self._writers.append(column_writer(type_, scale, format_))
+        self._most = piece_bytes
+        self._out = RowBatch()
+
+    def pieces(self, found: Iterable[tuple[Records, list[int]]]) -> Iterator[Piece]:
+        """Each is good until the next one is asked for."""
+        for records, at in found:
+            yield from self._cut(len(records.starts), *self._written(records, at))
+
+    def _written(self, records: Records, at: list[int]) -> tuple[memoryview, int]:
+        starts = np.ascontiguousarray(records.starts, np.int64)
+        for column, place in zip(self._columns, at, strict=True):
+            column.place = place
+        memory = np.ascontiguousarray(records.buffer)
+        while True:
+            kept = self._give(records, at)
+            state = self._out.write_rows(
+                self._plan, memory.ctypes.data, len(memory), starts.ctypes.data, len(starts)
+            )
+            del kept  # until here: C reads its memory
+            if state == DAMAGED:
+                raise StorageDamaged("a row of data.db cannot be read")
+            if state != ODD:
+                return self._out.written()
+            for column in self._columns:  # reals with many digits: from now on Arrow writes them
+                if column.kind == _REAL and not column.is_binary:
+                    column.kind = _GIVEN
+
+    def _give(self, records: Records, at: list[int]) -> list[Any]:
+        """Columns that C does not write, as texts; they are kept as long as C reads them."""
+        given = [number for number, column in enumerate(self._columns) if column.kind == _GIVEN]
+        if not given:
+            return []
+        places, types = [at[number] for number in given], [self._types[each] for each in given]
+        batch = batch_of(records, places, types)
+        kept = []
+        for number, stored in zip(given, batch.columns, strict=True):
+            texts = self._writers[number](stored).cast(pa.binary())
+            valid, offsets, data = texts.buffers()
+            column = self._columns[number]
+            column.valid = valid.address if texts.null_count else None
+            column.places, column.bytes = offsets.address, 0 if data is None else data.address
+            column.offset = texts.offset
+            kept.append(texts)
+        return kept
+
+    def _cut(self, count: int, data: memoryview, lengths: int) -> Iterator[Piece]:
+        """Between rows, so that each piece has at least one and little more than the asked size."""
+        if self._most is None or len(data) <= self._most:
+            yield count, data
+            return
+        sizes: Any = (ctypes.c_uint32 * count).from_address(lengths)
+        ends = np.cumsum(np.frombuffer(sizes, np.uint32), dtype=np.int64)
+        at = start = 0
+        while at < count:
+            end = int(np.searchsorted(ends, start + max(self._most, 1), "right"))
+            end = min(max(end, at + 1), count)
+            yield end - at, data[start : int(ends[end - 1])]
+            at, start = end, int(ends[end - 1])
