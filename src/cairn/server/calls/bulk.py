@@ -28,7 +28,9 @@ from cairn.model.log.ops import Ddl
 from cairn.model.quoting import identifier, literal
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
+from cairn.native.library import library
 from cairn.node.statements.asker.writing import put_by_bucket
+from cairn.node.statements.context import Context
 from cairn.server.caller import Caller
 from cairn.server.scan.arrow import BatchDecoder
 from cairn.server.scan.copy_rows import insert_sql
@@ -40,6 +42,7 @@ _INSERTS = {
     "replace": "INSERT OR REPLACE",
     "same": "INSERT",  # a row that is there exactly as given is accepted
 }
+_PLAIN = ("error", "same")  # rows are usually new, and then these are the same
 
 
 # --- chunks in ------------------------------------------------------------------------------------
@@ -115,10 +118,54 @@ async def _insert(
         raise InvalidParameter(f"conflict {conflict}: one of {', '.join(_INSERTS)}")
     table, names = sharded_table(caller, name), column_names(columns)
     decoder = decoder_for(caller, table, names, "DO REPLACE" if conflict == "replace" else "")
-    rows = await asyncio.to_thread(lambda: decoder.decode(from_base64(body)))
+    data = from_base64(body)
+    context = msgspec.structs.replace(caller.context, operation=operation)
+    try:
+        if conflict in _PLAIN:
+            return await _insert_new(caller, table, decoder, data, context)
+    except UniqueViolation:
+        if conflict == "error":
+            raise
+    sql = insert_sql(table).replace("INSERT", _INSERTS[conflict], 1)
+    if conflict == "same":
+        sql += _unless_same(table)
+    try:
+        return await _insert_rows(caller, table, sql, decoder, data, context)
+    except NotNullViolation:
+        if conflict != "same":
+            raise
+        raise UniqueViolation(
+            f'Duplicate key exists in unique index "{table.name}_pkey" in space "{table.name}"',
+            detail="a row with this key and other values is there",
+        ) from None
+
+
+async def _insert_new(
+    caller: Caller, table: Table, decoder: BatchDecoder, data: bytes, context: Context
+) -> int:
+    """The quickest way: rows that are all new need not be looked at."""
+    if library() is None:
+        return await _insert_rows(caller, table, insert_sql(table), decoder, data, context, True)
+    assert table.sharding is not None
+    rows = await asyncio.to_thread(decoder.packed, data)
+    return await caller.executor.writes.insert_packed(table, table.sharding.tier, rows, context)
+
+
+async def _insert_rows(
+    caller: Caller,
+    table: Table,
+    sql: str,
+    decoder: BatchDecoder,
+    data: bytes,
+    context: Context,
+    is_bulk: bool = False,
+) -> int:
+    assert table.sharding is not None
     by_bucket: defaultdict[int, list[Any]] = defaultdict(list)
-    put_by_bucket(rows, by_bucket)
-    return await _store(caller, table, conflict, by_bucket, operation)
+    put_by_bucket(await asyncio.to_thread(decoder.decode, data), by_bucket)
+    return await caller.executor.writes.insert_rows(
+        table, table.sharding.tier, sql, by_bucket, context, is_bulk
+    )
 
 
 def decoder_for(caller: Caller, table: Table, names: list[str], conflict: str = "") -> BatchDecoder:
@@ -138,37 +185,6 @@ def column_names(columns: str) -> list[str]:
         if isinstance(found, list) and found and all(isinstance(each, str) for each in found):
             return found
     raise InvalidParameter(f"not a list of columns: {columns}", hint='it is JSON: ["a", "b"]')
-
-
-async def _store(
-    caller: Caller,
-    table: Table,
-    conflict: str,
-    rows: dict[int, list[Any]],
-    operation: str | None,
-) -> int:
-    """By the quickest way that keeps the promise: rows that are all new need not be looked at."""
-    assert table.sharding is not None
-    insert, tier, sql = caller.executor.writes.insert_rows, table.sharding.tier, insert_sql(table)
-    context = msgspec.structs.replace(caller.context, operation=operation)
-    if conflict in ("error", "same"):
-        try:
-            return await insert(table, tier, sql, rows, context, is_bulk=True)
-        except UniqueViolation:
-            if conflict == "error":
-                raise
-    sql = sql.replace("INSERT", _INSERTS[conflict], 1)
-    if conflict == "same":
-        sql += _unless_same(table)
-    try:
-        return await insert(table, tier, sql, rows, context)
-    except NotNullViolation:
-        if conflict != "same":
-            raise
-        raise UniqueViolation(
-            f'Duplicate key exists in unique index "{table.name}_pkey" in space "{table.name}"',
-            detail="a row with this key and other values is there",
-        ) from None
 
 
 def from_base64(body: str) -> bytes:

@@ -13,6 +13,7 @@ from cairn.model.errors import (
     InvalidText,
     Unsupported,
 )
+from cairn.model.log.packed_rows import PackedRows
 from cairn.model.sharding.buckets import bucket_function
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table
@@ -119,6 +120,11 @@ class BatchDecoder(RowDecoder):
         columns, kept = zip(*(arrow_column(self._pa, each) for each in ordered), strict=True)
         batch.take_columns(columns, buckets.ctypes.data, 0, table.num_rows)
         del kept  # until here: C reads its memory
+
+    def packed(self, data: bytes) -> PackedRows:
+        batch = RowBatch()
+        self.pack(batch, data)
+        return batch.sorted(self._tier[0])
 
     def _array(self, at: int, column: Any) -> Any:
         if not isinstance(column, list):
