@@ -101,10 +101,13 @@ class Outbox:
         self.now, self.after_persist = [], []
         self.read_states, self.failed_reads = [], []
         last = self._hard
-        if hard != last:
+        # Who was removed may be gone as soon as all others have heard of it. Who forgets in a power
+        # cut that it is committed would ask for a vote that nobody can give any more.
+        changed = any(entry.type for entry in ready.committed)
+        if hard != last or changed:
             ready.hard_state = self._hard = hard
         voted = hard.term != last.term or hard.vote != last.vote
-        ready.must_sync = bool(ready.entries or voted or ready.snapshot)
+        ready.must_sync = bool(ready.entries or voted or ready.snapshot or changed)
         self._remember(ready, log, hard.term, campaign)
         return ready
 
