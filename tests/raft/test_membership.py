@@ -239,15 +239,3 @@ def test_a_snapshot_carries_the_joint_configuration() -> None:
     script.tick(3)
     assert script[3].conf == ConfState((1, 3), (), (1, 2, 3), (2,))
     assert script[3].log.first_index() > 2
-
-
-def test_who_is_left_after_a_removal_leads_again_after_a_power_cut() -> None:
-    """The other one is gone for good: nobody could give the vote that the old members need."""
-    script = Script(2)
-    script.elect(1)
-    script.change(1, remove=2)
-    assert script[1].conf == ConfState((1,))
-    script.crash(1, 2)
-    script.restart(1)
-    script.elect(1)
-    assert (script[1].role, script[1].conf) == (Role.LEADER, ConfState((1,)))
