@@ -87,6 +87,8 @@ INNER: dict[str, str] = {
     **{f"i_{name}": "I I" for name in ["add", "sub", "mul", "div", "mod", "and", "or", "xor", "shl", "shr"]},
     **{f"d_{name}": "D D" for name in ["add", "sub", "mul", "div"]},
     **{f"n_{name}": "N N" for name in ["add", "sub", "mul", "div", "mod"]},
+    **{f"z_{name}": "N N" for name in ["add", "sub", "mul", "mod"]},
+    "z_neg": "N", "z_abs": "N", "z_round": "N I", "z_trunc": "N I", "n_padded": "N I", "n_key": "N", "i_scale": "N", "store_z": "N",
     "i_neg": "I", "i_not": "I", "n_neg": "N", "store_n": "N", "store_fit": "N S I I", "store_u": "I",
     "d_of_n": "N", "i_of_d": "D", "n_of_i": "I", "n_of_d": "D", "i_of_n": "N",
     "n_scaled": "N I I", "n_sum2": "I I", "n_avg2": "I I I", "n_avg": "N I", "d_avg": "D I",

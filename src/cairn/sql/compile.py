@@ -35,6 +35,7 @@ from cairn.sql.render.row_sql import key_columns, returning_clause
 from cairn.sql.scales import scale_of, scales
 from cairn.sql.statements.quick_insert import quick_insert
 from cairn.sql.typing_rules import S
+from cairn.sql.zeros import keeping_zeros
 
 Bound = Any  # a Query, BoundInsert or BoundChange
 
@@ -84,6 +85,7 @@ def compile_query(
     numbers = Numbers(binder.next_rel(), len(types))
     if binder.uses_now:
         bound = _with_now(bound, numbers.next_param())
+    bound = _changed(bound, keeping_zeros)
     told = metadata(bound) if _is_sharded(bound) else ()
     plan = _plan(bound, catalog, numbers)
     tag, columns, rights = _description(bound)
@@ -164,8 +166,14 @@ def _with_now(bound: Bound, number: int) -> Bound:
             return Param(node.type, number)
         return None
 
+    return _changed(bound, lambda node: rewrite(node, change))
+
+
+def _changed(bound: Bound, change: Callable[[Any], Any]) -> Bound:
+    """The statement with every part of it changed."""
+
     def moved(node: Any) -> Any:
-        return None if node is None else rewrite(node, change)
+        return None if node is None else change(node)
 
     def moved_sets(sets: Any) -> Any:
         return sets and tuple((at, moved(expr)) for at, expr in sets)

@@ -42,6 +42,7 @@ class Col(Expr):
     nullable: bool = True
     place: int | None = field(default=None, compare=False, repr=False)  # in the text
     scale: int | None = field(default=None, compare=False, repr=False)  # of a DECIMAL, if declared
+    is_key: bool = field(default=False, compare=False, repr=False)  # a DECIMAL without its zeros
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from cairn.model.errors import (
     UndefinedObject,
     Unsupported,
 )
+from cairn.model.types.decimals import decode_decimal, key_form
 from cairn.model.types.values import ELEMENTS, LISTS, ColumnType, Physical
 from cairn.sql.functions.functions import HEAVY, SCALARS
 from cairn.sql.functions.lists import LETTERS, caster_name
@@ -179,7 +180,18 @@ def fold(call: Call) -> Expr:
     values = [arg.value for arg in call.args if isinstance(arg, Const)]
     if any(isinstance(value, str) and len(value) > FOLDED for value in values):
         return call  # short texts understood on the event loop can be made to grow
-    return Const(call.type, function(*values), scale=scale_of(call))
+    return constant(call.type, function(*values), scale_of(call))
+
+
+def constant(
+    type_: Type, value: Physical, scale: int | None = None, place: int | None = None
+) -> Const:
+    """A value that is known; of a DECIMAL the key, and how many digits it is shown with."""
+    if type_ is N and isinstance(value, bytes) and scale is None:
+        exponent = decode_decimal(value).as_tuple().exponent
+        scale = -exponent if isinstance(exponent, int) else None
+        value = key_form(value)
+    return Const(type_, value, place, scale)
 
 
 def can_cast(source: Type, to: ColumnType, level: int) -> bool:
@@ -199,7 +211,7 @@ def cast(expr: Expr, to: ColumnType, level: int = IMPLICIT) -> Expr:
         if expr.value is None:
             return Const(to, None)
         try:
-            return Const(to, literal(str(expr.value), to), expr.place)
+            return constant(to, literal(str(expr.value), to), place=expr.place)
         except CairnError as error:
             error.position = error.position or expr.place
             raise

@@ -330,6 +330,7 @@ def table_of_row(row: Sequence[Any]) -> Table:
                 item.get("default"),
                 msgspec.convert(item.get("identity"), Identity | None),
                 bool(item.get("hidden")),
+                bool(item.get("zeros")),
             )
             for item in _FORMAT.decode(row[3])
         ),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
-from cairn.model.types.values import SQLITE_TYPES, ColumnType
+from cairn.model.types.decimals import KEY_SQL, key_form
+from cairn.model.types.values import SQLITE_TYPES, ColumnType, Physical
 
 FIRST_USER_TABLE_ID = 1024  # everything below belongs to the system
 BUCKET_COLUMN = "bucket_id"
@@ -28,6 +30,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     default: str | None = None  # an expression; its text, in SQL
     identity: Identity | None = None
     is_hidden: bool = False  # no part of `*`, of INSERT and COPY without a list, of catalogues
+    keeps_zeros: bool = False  # a DECIMAL in its shown form: see `decimals`
 
     @property
     def scale(self) -> int | None:
@@ -151,8 +154,24 @@ def create_table_sql(table: Table, *, if_not_exists: bool = False) -> str:
     return f"CREATE TABLE {exists}{table.physical_name} ({', '.join(parts)}) STRICT, WITHOUT ROWID"
 
 
+def compared_column(table: Table, at: int, alias: str = "") -> str:
+    """What SQLite compares of a column: of a DECIMAL with its zeros only the key."""
+    name = f"{alias}.{physical_column(at)}" if alias else physical_column(at)
+    return KEY_SQL.format(name) if table.columns[at].keeps_zeros else name
+
+
+def compared_values(
+    table: Table, places: Iterable[int], row: Sequence[Any]
+) -> tuple[Physical, ...]:
+    """The same of physical values."""
+    return tuple(
+        key_form(row[at]) if table.columns[at].keeps_zeros and row[at] is not None else row[at]
+        for at in places
+    )
+
+
 def create_index_sql(table: Table, index: Index) -> str:
-    columns = ", ".join(physical_column(table.position(name)) for name in index.columns)
+    columns = ", ".join(compared_column(table, table.position(name)) for name in index.columns)
     unique = "UNIQUE " if index.unique else ""
     return f"CREATE {unique}INDEX {index.physical_name} ON {table.physical_name} ({columns})"
 
@@ -172,5 +191,6 @@ def format_json(table: Table) -> list[dict[str, Any]]:
         | ({"default": column.default} if column.default is not None else {})
         | ({"identity": msgspec.to_builtins(column.identity)} if column.identity else {})
         | ({"hidden": True} if column.is_hidden else {})
+        | ({"zeros": True} if column.keeps_zeros else {})
         for column in table.columns
     ]

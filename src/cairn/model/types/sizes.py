@@ -12,7 +12,13 @@ from functools import lru_cache
 from typing import Any
 
 from cairn.model.errors import InvalidTableDefinition, InvalidText, OutOfRange
-from cairn.model.types.decimals import CONTEXT, MAX_DIGITS, decode_decimal, encode_decimal
+from cairn.model.types.decimals import (
+    CONTEXT,
+    MAX_DIGITS,
+    decode_decimal,
+    encode_decimal,
+    key_form,
+)
 from cairn.model.types.values import ELEMENTS, ColumnType, Physical, list_text, list_values
 
 Fit = Callable[[Any], Physical]
@@ -44,8 +50,10 @@ def _wrong(message: str) -> InvalidTableDefinition:
 
 
 @lru_cache(maxsize=1024)
-def fitter(type_: ColumnType, sizes: tuple[int, ...]) -> Fit | None:
+def fitter(type_: ColumnType, sizes: tuple[int, ...], keeps_zeros: bool = False) -> Fit | None:
     """Rounds or refuses a value of a column; None: there is nothing to ask."""
+    if type_ is ColumnType.DECIMAL and not sizes:
+        return None if keeps_zeros else lambda data: None if data is None else key_form(data)
     if not sizes:
         return None
     if type_ in ELEMENTS:

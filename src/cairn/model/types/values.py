@@ -10,17 +10,21 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from cairn.model.errors import InvalidText, OutOfRange, TooComplex
 from cairn.model.types.array_text import split_list
-from cairn.model.types.decimals import CONTEXT, decode_decimal, encode_decimal, parse_decimal
+from cairn.model.types.decimals import (
+    decode_decimal,
+    encode_shown,
+    key_form,
+    padder,
+    parse_decimal,
+)
 from cairn.model.types.interval_text import parse_interval
 from cairn.model.types.intervals import Interval, decode_interval, encode_interval, of_timedelta
 
@@ -228,7 +232,7 @@ def _decimal(value: Any) -> bytes:
         except (InvalidOperation, ValueError, TypeError):
             text = str(value)[:200]
             raise InvalidText(f'invalid input syntax for type decimal: "{text}"') from None
-    return encode_decimal(value)
+    return encode_shown(value)
 
 
 def _string(value: Any) -> str:
@@ -348,7 +352,12 @@ def _list_writer(of: ColumnType) -> Callable[[Any], str]:
             raise InvalidText(f'invalid input for type {of}[]: "{values}"')
         if any(isinstance(value, list) for value in values):
             raise InvalidText("arrays of more than one dimension are not supported")
-        return list_text(to_physical(of, value) for value in values)
+        physical = (to_physical(of, value) for value in values)
+        if of is ColumnType.DECIMAL:  # lists are compared as texts: equal values, equal texts
+            return list_text(
+                key_form(each) if isinstance(each, bytes) else each for each in physical
+            )
+        return list_text(physical)
 
     return write
 
@@ -378,29 +387,12 @@ def shown_reader(type_: ColumnType, scale: int | None) -> Callable[[Any], Any] |
     """`physical_reader` for people: a DECIMAL with at least so many digits after the point."""
     if not scale or type_ not in (ColumnType.DECIMAL, ColumnType.DECIMALS):
         return _FROM_PHYSICAL[type_]
-    one = _padder(scale)
+    one = padder(scale)
     if type_ is ColumnType.DECIMAL:
         return one
     return lambda text: [
         None if value is None else one(value) for value in list_values(ColumnType.DECIMAL, text)
     ]
-
-
-@lru_cache(maxsize=64)
-def _padder(scale: int) -> Callable[[Any], Decimal]:
-    step = Decimal(1).scaleb(-scale)
-
-    def read(data: bytes) -> Decimal:
-        value = decode_decimal(data)
-        exponent = value.as_tuple().exponent
-        assert isinstance(exponent, int)
-        if exponent <= -scale:
-            return value
-        with suppress(InvalidOperation):  # more digits than a DECIMAL has: shown as it is
-            return value.quantize(step, context=CONTEXT)
-        return value
-
-    return read
 
 
 def physical_reader(type_: ColumnType) -> Callable[[Any], Any] | None:

@@ -66,7 +66,9 @@ class RowDecoder:
             raise missing(column, self._table)
         try:
             found = _stored(self._pa, column.type, array)
-            fit = fitter(column.type, column.sizes)
+            # Zeros of an Arrow number are those of its type: only a text has zeros of its own.
+            keeps = column.keeps_zeros and not self._pa.types.is_decimal(array.type)
+            fit = fitter(column.type, column.sizes, keeps)
             return found if fit is None else [fit(value) for value in _listed(found)]
         except (self._pa.ArrowException, TypeError) as problem:
             raise DatatypeMismatch(

@@ -149,7 +149,7 @@ def missing(column: Column, table: Table) -> NotNullViolation:
 
 
 def _column_reader(column: Column) -> ReadColumn:
-    read, fit = _type_reader(column.type), fitter(column.type, column.sizes)
+    read, fit = _type_reader(column.type), fitter(column.type, column.sizes, column.keeps_zeros)
     return read if fit is None else lambda fields: [fit(value) for value in read(fields)]
 
 

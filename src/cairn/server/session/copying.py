@@ -323,7 +323,7 @@ class CopyIn:
             if column.identity is not None:
                 found.append(await self._numbers(column.identity.start, count))
                 continue
-            values, fit = next(made, []), fitter(column.type, column.sizes)
+            values, fit = next(made, []), fitter(column.type, column.sizes, column.keeps_zeros)
             found.append(values if fit is None else [v if v is None else fit(v) for v in values])
             self._bytes += sum(len(v) for v in values if isinstance(v, str | bytes))
         return found

@@ -44,6 +44,7 @@ from cairn.sql.ir import (
 )
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import allow, name_of, refuse
+from cairn.sql.scales import scales
 from cairn.sql.typing_rules import S, plain
 
 
@@ -206,12 +207,12 @@ def _arranged(scope: Scope, table: Table, places: list[int], query: Query) -> Qu
     if len(shown) < len(places) and len(places) < len(table.shown_columns):
         raise SyntaxProblem("INSERT has more target columns than expressions")
     simple = isinstance(query, Select) and not query.order and not query.distinct
-    row = _defaults(scope, table, set(places[: len(shown)]))
+    row, known = _defaults(scope, table, set(places[: len(shown)])), scales(query)
     rel = scope.binder.next_rel()
     for at, place in enumerate(places[: len(shown)]):
         column = table.columns[place]
         check_may_be_given(column)
-        expr: Expr = Col(plain(shown[at][1]), rel, at, shown[at][0])
+        expr: Expr = Col(plain(shown[at][1]), rel, at, shown[at][0], scale=known[at])
         if simple and isinstance(query, Select):
             expr = query.items[at].expr
             if isinstance(expr, Const) and expr.type is S and column.type is not ColumnType.STRING:

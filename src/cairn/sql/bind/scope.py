@@ -64,10 +64,12 @@ class Visible:
 
     def column(self, at: int) -> Col:
         scale = self.scales[at] if self.scales else None
+        is_key = False
         if self.table is not None:
             scale = self.table.columns[at].scale
-        nullable = self.nullable[at]
-        return Col(plain(self.types[at]), self.rel, at, self.names[at], nullable, scale=scale)
+            is_key = not self.table.columns[at].keeps_zeros
+        type_, name, nullable = plain(self.types[at]), self.names[at], self.nullable[at]
+        return Col(type_, self.rel, at, name, nullable, scale=scale, is_key=is_key)
 
     def expr(self, at: int) -> Expr:
         return self.filled.get(at) or self.column(at)

@@ -31,7 +31,7 @@ def stored(expr: Expr, column: Column) -> Expr:
         given = (expr, Const(ColumnType.STRING, type_.value), *sizes)
         expr = Call(type_, "store_fit", given)
     if type_ is ColumnType.DECIMAL:
-        return Call(type_, "store_n", (expr,))
+        return Call(type_, "store_z" if column.keeps_zeros else "store_n", (expr,))
     if type_ is ColumnType.UNSIGNED:
         return Call(ColumnType.INTEGER, "store_u", (expr,))
     return expr

@@ -100,6 +100,8 @@ class Words:
             return f"{args[0]} in ({', '.join(args[1:])})"
         if name == "any_of":
             return f"{args[0]} = any({args[1]})"
+        if name == "n_padded":
+            return args[0]
         symbol = _INFIX.get(name[2:]) if name[1:2] == "_" else None
         if symbol and len(args) == 2:
             return f"({args[0]} {symbol} {args[1]})"

@@ -230,7 +230,7 @@ _ROW_FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function
     for module in (numbers, maths, texts, words, times, time_formats)
     for name, function in vars(module).items()
-    if name[:2] in ("i_", "d_", "n_", "c_", "t_", "v_") or name.startswith("store_")
+    if name[:2] in ("i_", "d_", "n_", "z_", "c_", "t_", "v_") or name.startswith("store_")
 }
 
 #: Every scalar function: SQLite calls it by this name, constant folding calls it directly.
@@ -293,6 +293,9 @@ def register(connection: Any) -> None:
         connection.create_scalar_function(name, function, -1, deterministic=True)
     connection.create_window_function(
         "n_sum", _window(numbers.DecimalSum, numbers.DecimalSum.remove), 1
+    )
+    connection.create_window_function(
+        "z_sum", _window(numbers.KeepingSum, numbers.KeepingSum.remove), 1
     )
     connection.create_window_function("a_agg", _window(ListAgg, ListAgg.remove), 1)
     connection.create_aggregate_function("s_agg", _aggregate(PackedConcat), 1)

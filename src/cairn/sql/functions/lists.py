@@ -12,6 +12,7 @@ from typing import Any
 
 from cairn.model.errors import InvalidText, LimitExceeded
 from cairn.model.types.array_text import join_list, split_list
+from cairn.model.types.decimals import key_form
 from cairn.model.types.values import ELEMENTS, ColumnType, list_text, list_values
 from cairn.sql.functions.numbers import strict
 from cairn.sql.functions.times import t_shift
@@ -121,6 +122,7 @@ def time_series(start: int, stop: int, months: int, days: int, rest: int) -> str
 
 def scalars(known: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
     """Every function of lists; `known` has those that read and write single values."""
+    known = {**known, "n_parse": _key_parser(known["n_parse"])}
     found: dict[str, Callable[..., Any]] = {
         "a_make": make_list,
         "a_cat": list_cat,
@@ -147,6 +149,15 @@ def scalars(known: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any
             if name.endswith(f"_of_{letter}") or (letter == "s" and name.endswith("_parse")):
                 found[caster_name(name)] = _caster(ELEMENTS[list_], known[name])
     return found
+
+
+def _key_parser(parse: Callable[[str], Any]) -> Callable[..., Any]:
+    """Numbers in a list have no zeros: lists are compared as texts."""
+
+    def key(text: str | None) -> bytes | None:
+        return None if text is None else key_form(parse(text))
+
+    return key
 
 
 def _truth(value: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal, localcontext
 
 from cairn.model.errors import InvalidParameter, OutOfRange
-from cairn.model.types.decimals import decode_decimal, encode_decimal
+from cairn.model.types.decimals import decode_decimal, encode_shown
 from cairn.model.types.values import INT64_MAX
 from cairn.sql.functions.numbers import divide, i_mul, n_div, n_trunc, rounded, strict
 
@@ -70,7 +70,7 @@ def n_spread(
             exponent = spread.as_tuple().exponent
             digits = -exponent if isinstance(exponent, int) else 0
             spread = rounded(max(spread, Decimal(0)).sqrt(), max(digits, 0))
-        return encode_decimal(spread)
+        return encode_shown(spread)
 
 
 @strict

@@ -13,7 +13,14 @@ from functools import wraps
 from typing import Any
 
 from cairn.model.errors import DivisionByZero, OutOfRange, UndefinedFunction
-from cairn.model.types.decimals import CONTEXT, checked, decode_decimal, encode_decimal
+from cairn.model.types.decimals import (
+    CONTEXT,
+    checked,
+    decode_decimal,
+    encode_decimal,
+    encode_shown,
+    key_form,
+)
 from cairn.model.types.values import INT64_MAX, INT64_MIN
 from cairn.model.unexpected import of_value
 
@@ -209,10 +216,56 @@ def d_power(a: float, b: float) -> float:
 # --- DECIMAL --------------------------------------------------------------------------------------
 
 
-def _encode(value: Decimal) -> bytes:
+def _encode(value: Decimal, form: Callable[[Decimal], bytes] = encode_decimal) -> bytes:
     if value.adjusted() >= _MAX_RESULT_DIGITS // 16:
         raise OutOfRange("value overflows numeric format")
-    return encode_decimal(value)
+    return form(value)
+
+
+def _keeping(name: str, operation: Callable[..., Decimal]) -> Callable[..., Any]:
+    """The function for operands of which only the values tell the scale (`sql/zeros.py`)."""
+
+    @strict
+    def function(*args: bytes) -> bytes:
+        return _encode(operation(*map(decode_decimal, args)), encode_shown)
+
+    function.__name__ = name
+    return function
+
+
+z_add = _keeping("z_add", CONTEXT.add)
+z_sub = _keeping("z_sub", CONTEXT.subtract)
+z_mul = _keeping("z_mul", CONTEXT.multiply)
+z_neg = _keeping("z_neg", Decimal.copy_negate)
+z_abs = _keeping("z_abs", Decimal.copy_abs)
+
+
+@strict
+def z_mod(a: bytes, b: bytes) -> bytes:
+    return _encode(_remainder(decode_decimal(a), decode_decimal(b)), encode_shown)
+
+
+@strict
+def n_padded(data: bytes, scale: int) -> bytes:
+    """With at least so many digits after the point."""
+    value = decode_decimal(data)
+    return data if _scale(value) >= scale else encode_shown(rounded(value, min(scale, _MAX_SCALE)))
+
+
+@strict
+def i_scale(data: bytes) -> int:
+    """`scale`: digits after the point."""
+    return _scale(decode_decimal(data))
+
+
+@strict
+def i_min_scale(data: bytes) -> int:
+    return _scale(decode_decimal(key_form(data)))
+
+
+@strict
+def n_key(data: bytes) -> bytes:
+    return key_form(data)
 
 
 @strict
@@ -260,15 +313,18 @@ def divide(a: Decimal, b: Decimal) -> Decimal:
 
 @strict
 def n_div(a: bytes, b: bytes) -> bytes:
-    return _encode(divide(decode_decimal(a), decode_decimal(b)))
+    return _encode(divide(decode_decimal(a), decode_decimal(b)), encode_shown)
+
+
+def _remainder(a: Decimal, b: Decimal) -> Decimal:
+    if not b:
+        raise DivisionByZero()
+    return CONTEXT.remainder(a, b)
 
 
 @strict
 def n_mod(a: bytes, b: bytes) -> bytes:
-    divisor = decode_decimal(b)
-    if not divisor:
-        raise DivisionByZero()
-    return _encode(CONTEXT.remainder(decode_decimal(a), divisor))
+    return _encode(_remainder(decode_decimal(a), decode_decimal(b)))
 
 
 @strict
@@ -300,7 +356,17 @@ def i_of_n(data: bytes) -> int:
 
 @strict
 def n_round(data: bytes, places: int = 0) -> bytes:
-    return _encode(rounded(decode_decimal(data), max(min(places, _MAX_SCALE), -_MAX_SCALE)))
+    return _encode(_to_places(data, places, _HALF_AWAY))
+
+
+@strict
+def z_round(data: bytes, places: int) -> bytes:
+    return _encode(_to_places(data, places, _HALF_AWAY), encode_shown)
+
+
+def _to_places(data: bytes, places: int, rounding: str) -> Decimal:
+    unit = Decimal(1).scaleb(-max(min(places, _MAX_SCALE), -_MAX_SCALE))
+    return decode_decimal(data).quantize(unit, rounding=rounding, context=CONTEXT)
 
 
 @strict
@@ -315,10 +381,12 @@ def n_ceil(data: bytes) -> bytes:
 
 @strict
 def n_trunc(data: bytes, places: int = 0) -> bytes:
-    unit = Decimal(1).scaleb(-max(min(places, _MAX_SCALE), -_MAX_SCALE))
-    return _encode(
-        decode_decimal(data).quantize(unit, rounding=decimal.ROUND_DOWN, context=CONTEXT)
-    )
+    return _encode(_to_places(data, places, decimal.ROUND_DOWN))
+
+
+@strict
+def z_trunc(data: bytes, places: int) -> bytes:
+    return _encode(_to_places(data, places, decimal.ROUND_DOWN), encode_shown)
 
 
 @strict
@@ -346,6 +414,13 @@ def n_sign(data: bytes) -> bytes:
 @strict
 def store_n(data: bytes) -> bytes:
     checked(decode_decimal(data))
+    return key_form(data)
+
+
+@strict
+def store_z(data: bytes) -> bytes:
+    """Into a column that keeps zeros."""
+    checked(decode_decimal(data))
     return data
 
 
@@ -371,13 +446,13 @@ def n_sum2(high: int | None, low: int | None) -> bytes | None:
 def n_avg2(high: int | None, low: int | None, count: int | None) -> bytes | None:
     if high is None or low is None or not count:
         return None
-    return encode_decimal(divide(Decimal((high << 32) + low), Decimal(count)))
+    return encode_shown(divide(Decimal((high << 32) + low), Decimal(count)))
 
 
 def n_avg(total: bytes | None, count: int | None) -> bytes | None:
     if total is None or not count:
         return None
-    return encode_decimal(divide(decode_decimal(total), Decimal(count)))
+    return encode_shown(divide(decode_decimal(total), Decimal(count)))
 
 
 def d_avg(total: float | None, count: int | None) -> float | None:
@@ -402,3 +477,31 @@ class DecimalSum:
 
     def value(self) -> bytes | None:
         return _encode(self.total) if self.count else None
+
+
+class KeepingSum(DecimalSum):
+    """With as many digits after the point as the longest of the numbers that are in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scales: dict[int, int] = {}  # to how many of them have it
+
+    def add(self, data: bytes | None) -> None:
+        if data is not None:
+            super().add(data)
+            scale = _scale(decode_decimal(data))
+            self.scales[scale] = self.scales.get(scale, 0) + 1
+
+    def remove(self, data: bytes | None) -> None:
+        """A frame moved on: zeros of a number that left it are not shown any more."""
+        if data is None:
+            return
+        super().remove(data)
+        scale = _scale(decode_decimal(data))
+        self.scales[scale] -= 1
+        if not self.scales[scale]:
+            del self.scales[scale]
+            self.total = rounded(self.total, max(self.scales, default=0))
+
+    def value(self) -> bytes | None:
+        return _encode(self.total, encode_shown) if self.count else None

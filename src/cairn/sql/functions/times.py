@@ -19,8 +19,6 @@ from cairn.model.types.intervals import Interval, decode_interval, encode_interv
 from cairn.model.types.values import ColumnType, datetime_to_micros, micros_to_datetime, to_physical
 from cairn.sql.functions.numbers import int64, strict
 
-_MILLION = Decimal(MICROS_PER_SECOND)
-
 
 def _unknown(word: str) -> InvalidText:
     return InvalidText(
@@ -33,6 +31,11 @@ def _ceiled(year: int, size: int) -> int:
     return (year + size - 1) // size
 
 
+def _parts(count: int, digits: int) -> Decimal:
+    """So many parts of one, with that many digits after the point, as PostgreSQL shows them."""
+    return Decimal(count).scaleb(-digits)
+
+
 def field(micros: int, word: str) -> int | Decimal:
     value, unit = micros_to_datetime(micros), unit_of(word)
     in_minute = value.second * MICROS_PER_SECOND + value.microsecond
@@ -43,10 +46,10 @@ def field(micros: int, word: str) -> int | Decimal:
         "day": value.day,
         "hour": value.hour,
         "minute": value.minute,
-        "second": in_minute / _MILLION,
-        "milliseconds": in_minute / Decimal(1000),
+        "second": _parts(in_minute, 6),
+        "milliseconds": _parts(in_minute, 3),
         "microseconds": in_minute,
-        "epoch": micros / _MILLION,
+        "epoch": _parts(micros, 6),
         "dow": value.isoweekday() % 7,
         "isodow": value.isoweekday(),
         "doy": value.timetuple().tm_yday,
@@ -219,10 +222,10 @@ def v_extract(a: bytes, word: str) -> Any:
         "day": value.days,
         "hour": is_late * (clock // SMALL_UNITS["hour"]),
         "minute": is_late * (clock // SMALL_UNITS["minute"] % 60),
-        "second": is_late * minute / _MILLION,
-        "milliseconds": is_late * minute / Decimal(1000),
+        "second": _parts(is_late * minute, 6),
+        "milliseconds": _parts(is_late * minute, 3),
         "microseconds": is_late * minute,
-        "epoch": days * 86_400 + value.micros / _MILLION,
+        "epoch": days * 86_400 + _parts(value.micros, 6),
         "quarter": sign * months // 3 + 1,
         "decade": sign * (years // 10),
         "century": sign * (years // 100),

@@ -24,7 +24,7 @@ _CALLED = re.compile(r"([A-Za-z_]\w*)\s*\(")
 _KNOWN = frozenset(
     (
         *("in", "and", "or", "not", "is", "case", "when", "then", "else", "between", "like"),
-        *("cast", "coalesce", "nullif", "iif"),
+        *("cast", "coalesce", "nullif", "iif", "substr", "length"),
     )
 )
 

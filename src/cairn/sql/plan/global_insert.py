@@ -9,7 +9,13 @@ from cairn.model.errors import CardinalityViolation
 from cairn.model.log.ops import Dml, Insert, Replace, Update
 from cairn.model.log.ranges import KeyRange, one_key, whole_table
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.schema import Index, Table, physical_column
+from cairn.model.tables.schema import (
+    Index,
+    Table,
+    compared_column,
+    compared_values,
+    physical_column,
+)
 from cairn.sql.bind.changes import Conflict
 from cairn.sql.bind.dml import BoundInsert
 from cairn.sql.ir import Col, Expr, Query, Values
@@ -141,14 +147,14 @@ class _Inserting:
         return name, next(tuple(i.columns) for i in self.unique if i.name == name)
 
     def _under(self, index: Index, row: Row) -> Row:
-        return tuple(row[self.table.position(name)] for name in index.columns)
+        return compared_values(self.table, map(self.table.position, index.columns), row)
 
     def _updates(self, row: Row) -> bool:
         """DO UPDATE: whether a row was there, and then changed unless WHERE said no."""
         places = [self.table.position(name) for name in self.conflict.columns or ()]
-        mine = tuple(row[at] for at in places)
+        mine = compared_values(self.table, places, row)
         if None not in mine and any(
-            tuple(other[at] for at in places) == mine for other in self.chosen.values()
+            compared_values(self.table, places, other) == mine for other in self.chosen.values()
         ):
             raise CardinalityViolation(
                 "ON CONFLICT DO UPDATE command cannot affect row a second time"
@@ -187,7 +193,7 @@ def _update_query(
     wanted = renderer.expr(conflict.where) if conflict.where is not None else "1"
     given = ", ".join(f"?{at + 1} AS {physical_column(at)}" for at in range(len(table.columns)))
     same = " AND ".join(
-        f"{old}.{physical_column(at)} = {new}.{physical_column(at)}" for at in places
+        f"{compared_column(table, at, old)} = {compared_column(table, at, new)}" for at in places
     )
     return (
         f"SELECT {wanted}, {shown} FROM {table.physical_name} AS {old}, "

@@ -9,7 +9,15 @@ from cairn.model.errors import UniqueViolation
 from cairn.model.log.ops import Delete, Dml, Update
 from cairn.model.log.ranges import KeyRange, one_key, whole_table
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.schema import Index, Table, physical_column
+from cairn.model.tables.schema import (
+    Index,
+    Table,
+    compared_column,
+    compared_values,
+    physical_column,
+)
+from cairn.model.types.decimals import key_form
+from cairn.model.types.values import ColumnType
 from cairn.sql.bind.dml import BoundChange
 from cairn.sql.ir import Col, Expr, Item, Query, conjuncts, scans_in, walk
 from cairn.sql.plan.buckets import equal_classes
@@ -72,7 +80,7 @@ def check_operable_table(table: Table) -> None:
 
 def find_key(table: Table, places: tuple[int, ...], values: Row, read: ReadLocal) -> Row | None:
     key = ", ".join(physical_column(at) for at in table.key_positions)
-    where = " AND ".join(f"{physical_column(at)} = ?{n}" for n, at in enumerate(places, 1))
+    where = " AND ".join(f"{compared_column(table, at)} = ?{n}" for n, at in enumerate(places, 1))
     found = read(f"SELECT {key} FROM {table.physical_name} WHERE {where}", tuple(values))
     return found[0] if found else None
 
@@ -83,7 +91,7 @@ def clash_in(
     """The unique index in which another row already has these values; NULLs never clash."""
     for index in unique:
         places = tuple(table.position(name) for name in index.columns)
-        values = tuple(row[at] for at in places)
+        values = compared_values(table, places, row)
         if None in values:
             continue
         found = find_key(table, places, values, read)
@@ -91,7 +99,7 @@ def clash_in(
             return index.name
         for other in others:
             same_key = tuple(other[at] for at in table.key_positions) == key
-            if not same_key and tuple(other[at] for at in places) == values:
+            if not same_key and compared_values(table, places, other) == values:
                 return index.name
     return None
 
@@ -176,5 +184,16 @@ def _whole_key(bound: BoundChange) -> list[Callable[[Params], Any]] | None:
                 part = next((e for each in equals if (e := evaluator(each)) is not None), None)
         if part is None:
             return None
-        found.append(part)
+        is_number = table.columns[at].type is ColumnType.DECIMAL
+        found.append(_key_part(part) if is_number else part)
     return found
+
+
+def _key_part(part: Callable[[Params], Any]) -> Callable[[Params], Any]:
+    """A number as keys have it: without its zeros."""
+
+    def key(params: Params) -> Any:
+        value = part(params)
+        return value if value is None else key_form(value)
+
+    return key

@@ -21,7 +21,14 @@ from cairn.sql.ir import (
 from cairn.sql.plan.locality import Local, covers
 from cairn.sql.typing_rules import I
 
-_MERGE = {"count": "sum", "sum": "sum", "n_sum": "n_sum", "min": "min", "max": "max"}
+_MERGE = {
+    "count": "sum",
+    "sum": "sum",
+    "n_sum": "n_sum",
+    "z_sum": "z_sum",
+    "min": "min",
+    "max": "max",
+}
 
 
 def substitute_block(node: Any, mapping: dict[Expr, Expr]) -> Any:

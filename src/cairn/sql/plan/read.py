@@ -58,7 +58,9 @@ from cairn.sql.plan.pieces import (
 from cairn.sql.plans import Fragment, Meeting, PointRead, ReadPlan, ScatterRead, Step
 from cairn.sql.render.render import Renderer
 from cairn.sql.render.slots import Slots
+from cairn.sql.scales import scale_of, scales
 from cairn.sql.typing_rules import B, I
+from cairn.sql.zeros import is_key, padded
 
 MOST_MEETING = 4  # fragments of which one may stay where it is
 
@@ -182,7 +184,8 @@ class Gather:
             type_ = each.type or ColumnType.STRING
             kind = "exists" if each.kind == "exists" else "scalar"
             self.steps.append(Step(kind, plan, type_, number))  # type: ignore[arg-type]
-            return Param(B if kind == "exists" else type_, number)
+            found = Param(B if kind == "exists" else type_, number)
+            return padded(found, scales(each.query)[0] if kind == "scalar" else None)
 
         return rewrite(node, change)
 
@@ -312,7 +315,17 @@ class Gather:
     def gathered(self, block: Select) -> tuple[Gathered, list[Col]]:
         rel = self.next_rel()
         self.blocks.append(block)
-        columns = [Col(item.expr.type, rel, at, item.name) for at, item in enumerate(block.items)]
+        columns = [
+            Col(
+                item.expr.type,
+                rel,
+                at,
+                item.name,
+                scale=scale_of(item.expr),
+                is_key=is_key(item.expr),
+            )
+            for at, item in enumerate(block.items)
+        ]
         return Gathered(rel, len(self.blocks) - 1), columns
 
     def next_rel(self) -> int:

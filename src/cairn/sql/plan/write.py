@@ -62,7 +62,7 @@ from cairn.sql.typing_rules import plain
 
 def unwrapped(expr: Expr) -> Expr:
     """The value without the check that storing adds."""
-    if isinstance(expr, Call) and expr.name in ("store_n", "store_u"):
+    if isinstance(expr, Call) and expr.name in ("store_n", "store_z", "store_u"):
         return expr.args[0]
     return expr
 

@@ -32,6 +32,11 @@ def translate(
                 f'new row for relation "{table.name}" violates check constraint "{check.name}"',
                 detail=f"CHECK ({check.text})",
             )
+    if "UNIQUE" in message and (found := _INDEX.search(message)):  # of DECIMALs: an expression
+        for index in (each for all_ in catalog.indexes.values() for each in all_):
+            table = catalog.table_by_id(index.table_id)
+            if index.physical_name == found[1] and table is not None:
+                return _not_unique(table, list(index.columns), index.name, row)
     places = _PLACE.findall(message)
     if "constraint failed" not in message or not places:
         return None
@@ -48,12 +53,17 @@ def translate(
         )
     if "UNIQUE" in message or "PRIMARY KEY" in message:
         named = [name for name in columns if name != BUCKET_COLUMN]
-        index = _index_name(table, named, catalog)
-        return UniqueViolation(
-            f'Duplicate key exists in unique index "{index}" in space "{table.name}"',
-            detail=_key_detail(table, named, row),
-        )
+        return _not_unique(table, named, _index_name(table, named, catalog), row)
     return None
+
+
+def _not_unique(
+    table: Table, named: list[str], index: str, row: Sequence[Any] | None
+) -> UniqueViolation:
+    return UniqueViolation(
+        f'Duplicate key exists in unique index "{index}" in space "{table.name}"',
+        detail=_key_detail(table, named, row),
+    )
 
 
 def row_query(sql: str) -> str | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from cairn.model import quoting
 from cairn.model.tables.schema import BUCKET_COLUMN, physical_column
-from cairn.model.types.values import SQLITE_TYPES, ColumnType, Physical
+from cairn.model.types.decimals import KEY_SQL, key_form
+from cairn.model.types.values import ELEMENTS, SQLITE_TYPES, ColumnType, Physical
 from cairn.sql.ir import (
     BUCKET_AT,
     Again,
@@ -33,10 +35,14 @@ from cairn.sql.ir import (
     Values,
     Window,
     has_aggregate,
+    output,
 )
 from cairn.sql.render.slots import Slots
+from cairn.sql.scales import scales
+from cairn.sql.zeros import is_key
 
 _INFIX = {"=", "<>", "<", "<=", ">", ">=", ">>", "&"}
+_COMPARES = {"=", "<>", "<", "<=", ">", ">=", "in", "any_of", "is", "is_not"}
 _RENAMED = {"is": "IS", "is_not": "IS NOT"}
 _WRAPPED = {
     "not": "(NOT {})",
@@ -102,6 +108,14 @@ class Renderer:
                 return self._window(node)
         raise AssertionError(node)
 
+    def key(self, node: Expr) -> str:
+        """What is compared, sorted and grouped: of a DECIMAL its key, without the zeros."""
+        if node.type is not ColumnType.DECIMAL or is_key(node):
+            return self.expr(node)
+        if isinstance(node, Const) and isinstance(node.value, bytes):
+            return literal(key_form(node.value))
+        return _key_of(self.expr(node)) if isinstance(node, Col) else f"n_key({self.expr(node)})"
+
     def column(self, node: Col) -> str:
         if node.at == BUCKET_AT:
             return BUCKET_COLUMN
@@ -110,7 +124,12 @@ class Renderer:
     _columns: dict[int, Callable[[int], str]] = {}
 
     def _call(self, node: Call) -> str:
-        name, args = node.name, [self.expr(arg) for arg in node.args]
+        name = node.name
+        compares = name in _COMPARES or name[:3] == "row" or node.type in ELEMENTS
+        if compares or any(arg.type in ELEMENTS for arg in node.args):
+            args = [self.key(arg) for arg in node.args]
+        else:
+            args = [self.expr(arg) for arg in node.args]
         if name in _INFIX:
             return f"({args[0]} {name} {args[1]})"
         if name in ("and", "or"):
@@ -138,7 +157,8 @@ class Renderer:
         if node.kind == "exists":
             return f"(EXISTS ({inner}))"
         if node.kind == "in":
-            left = ", ".join(self.expr(each) for each in node.operands)
+            inner = self._keyed(inner, node.query)
+            left = ", ".join(self.key(each) for each in node.operands)
             left = f"({left})" if len(node.operands) > 1 else left
             return f"({left} IN ({inner}))"
         if _one_row(node.query):
@@ -147,7 +167,8 @@ class Renderer:
 
     def _aggregate(self, node: Agg) -> str:
         name = "group_concat" if node.name == "concat" else node.name
-        args = [self.expr(arg) for arg in node.args]
+        compares = node.distinct or node.type in ELEMENTS
+        args = [self.key(arg) if compares else self.expr(arg) for arg in node.args]
         if node.name == "concat" and not isinstance(node.args[1], Const):
             args[1] = f"coalesce({args[1]}, '')"
         shown = ", ".join(args) or ("*" if name == "count" else "")
@@ -156,12 +177,18 @@ class Renderer:
         text = f"{name}({distinct}{shown}{order})"
         if node.filter is not None:
             text += f" FILTER (WHERE {self.expr(node.filter)})"
+        if node.name == "z_sum" and node.distinct:  # of keys: the zeros are found beside them
+            longest = Agg(ColumnType.INTEGER, "max", (self._scale_of(node),), False, node.filter)
+            return f"n_padded({text}, {self._aggregate(longest)})"
         return text
+
+    def _scale_of(self, node: Agg) -> Expr:
+        return Call(ColumnType.INTEGER, "i_scale", node.args)
 
     def _window(self, node: Window) -> str:
         parts = []
         if node.partition:
-            parts.append("PARTITION BY " + ", ".join(self.expr(each) for each in node.partition))
+            parts.append("PARTITION BY " + ", ".join(self.key(each) for each in node.partition))
         if node.order:
             parts.append("ORDER BY " + self._order(node.order))
         if node.frame:
@@ -191,16 +218,48 @@ class Renderer:
                 return self._recursion(node)
             case SetOp() if node.op in ("EXCEPT ALL", "INTERSECT ALL"):
                 return self._counted(node)
+            case SetOp() if _has_zeros(node):
+                return self._zeros_apart(node)
             case SetOp():
                 left, right = self._operand(node.left, True), self._operand(node.right, False)
                 text = f"{left} {node.op} {right}"
                 return text + self._tail(node)
 
+    def _zeros_apart(self, node: SetOp) -> str:
+        """A set operation on numbers of which SQLite would compare the zeros too."""
+        names = [f"x{at}" for at in range(len(node.names))]
+        if node.op == "UNION ALL":
+            left, right = self._operand(node.left, True), self._operand(node.right, False)
+            return f"SELECT {', '.join(names)} FROM ({left} UNION ALL {right})" + self._tail(node)
+        if node.op == "UNION":
+            left, right = self._operand(node.left, False), self._operand(node.right, False)
+            text = self._once(f"{left} UNION ALL {right}", node)
+            return f"SELECT {', '.join(names)} FROM ({text})" + self._tail(node)
+        shown, keys = ", ".join(names), ", ".join(_keys(node))
+        left, right = self.query(node.left), self.query(node.right)
+        sides = f"SELECT *, 0 AS xs FROM ({left}) UNION ALL SELECT *, 1 AS xs FROM ({right})"
+        # With one min or max SQLite takes the columns from its row: zeros are those of the left.
+        wanted = "max(xs) = 0" if node.op == "EXCEPT" else "min(xs) = 0 AND sum(xs) > 0"
+        text = f"SELECT {shown} FROM ({sides}) GROUP BY {keys} HAVING {wanted}"
+        return f"SELECT {shown} FROM ({text})" + self._tail(node)
+
+    def _once(self, text: str, node: Query) -> str:
+        """Each row once; of equal numbers with other zeros one is shown."""
+        names = [f"x{at}" for at in range(len(output(node)))]
+        return f"SELECT {', '.join(names)} FROM ({text}) GROUP BY {', '.join(_keys(node))}"
+
+    def _keyed(self, text: str, node: Query) -> str:
+        """A query whose numbers are keys."""
+        if not _has_zeros(node):
+            return text
+        columns = ", ".join(f"{key} AS x{at}" for at, key in enumerate(_keys(node)))
+        return f"SELECT {columns} FROM ({text})"
+
     def _counted(self, node: SetOp) -> str:
         """EXCEPT ALL and INTERSECT ALL, which SQLite lacks: equal rows differ by their number."""
         names = ", ".join(f"x{at}" for at in range(len(node.names)))
         numbered = f"SELECT {names}, row_number() OVER (PARTITION BY {names}) AS xn FROM"
-        left, right = self.query(node.left), self.query(node.right)
+        left, right = (self._keyed(self.query(each), each) for each in (node.left, node.right))
         word = node.op.removesuffix(" ALL")
         both = f"{numbered} ({left}) {word} {numbered} ({right})"
         return f"SELECT {names} FROM ({both})" + self._tail(node)
@@ -208,6 +267,8 @@ class Renderer:
     def _recursion(self, node: Recursion) -> str:
         names = ", ".join(f"x{at}" for at in range(len(node.names)))
         first, step = self._operand(node.left, False), self._operand(node.right, False)
+        if node.op == "UNION":
+            first, step = self._keyed(first, node.left), self._keyed(step, node.right)
         own = f"w{node.number}"
         query = f"{first} {node.op} {step}"
         return f"WITH RECURSIVE {own}({names}) AS ({query}) SELECT {names} FROM {own}"
@@ -220,10 +281,11 @@ class Renderer:
         return f"SELECT * FROM ({text})"
 
     def _tail(self, node: SetOp | Values) -> str:
-        parts = []
+        parts, keys = [], _keys(node)
         for at, desc, nulls_first in node.order:
+            column = f"{at + 1}" if keys[at] == f"x{at}" else keys[at]
             parts.append(
-                f"{at + 1}{' DESC' if desc else ''} NULLS {'FIRST' if nulls_first else 'LAST'}"
+                f"{column}{' DESC' if desc else ''} NULLS {'FIRST' if nulls_first else 'LAST'}"
             )
         text = f" ORDER BY {', '.join(parts)}" if parts else ""
         return text + self._limit(node.limit, node.offset)
@@ -251,6 +313,8 @@ class Renderer:
         return f"SELECT {names} FROM (VALUES {rows})" + self._tail(node)
 
     def _select(self, node: Select) -> str:
+        if node.distinct and _has_zeros(node):
+            return self._distinct(node)
         source, narrowed = self._source(node.source, nullable=False)
         items = ", ".join(f"{self.expr(item.expr)} AS x{at}" for at, item in enumerate(node.items))
         parts = [f"SELECT {'DISTINCT ' if node.distinct else ''}{items}"]
@@ -277,13 +341,25 @@ class Renderer:
             parts.append("ORDER BY " + self._order(node.order))
         return " ".join(parts) + self._limit(node.limit, node.offset)
 
+    def _distinct(self, node: Select) -> str:
+        """DISTINCT of numbers of which SQLite would compare the zeros too."""
+        text = self._select(replace(node, distinct=False, order=(), limit=None, offset=None))
+        text, exprs = self._once(text, node), [item.expr for item in node.items]
+        keys, order = _keys(node), []
+        for each in node.order:  # PostgreSQL wants them among the columns
+            desc = " DESC" if each.desc else ""
+            nulls = "NULLS FIRST" if each.nulls_first else "NULLS LAST"
+            order.append(f"{keys[exprs.index(each.expr)]}{desc} {nulls}")
+        tail = f" ORDER BY {', '.join(order)}" if order else ""
+        return text + tail + self._limit(node.limit, node.offset)
+
     def _sortable(self, expr: Expr) -> str:
         """An expression for ORDER BY and GROUP BY.
 
         SQLite takes a number there for a column's place, also one that it folded itself, as it
         does with `x AND false`; a cast keeps it from doing so.
         """
-        text = self.expr(expr)
+        text = self.key(expr)
         if isinstance(expr, (Col, Agg, Window)):
             return text
         if SQLITE_TYPES.get(expr.type or ColumnType.STRING) == "INTEGER":
@@ -335,6 +411,24 @@ class Renderer:
         if nullable:  # in WHERE it would throw away rows that the outer join has to keep
             return f"(SELECT * FROM {named} WHERE {condition}) AS {alias}", []
         return named, [condition]
+
+
+def _key_of(text: str) -> str:
+    return KEY_SQL.format(text)
+
+
+def _keys(node: Query) -> list[str]:
+    """What is compared of the columns x0, x1, … of a query."""
+    kinds = zip(output(node), scales(node), strict=True)
+    return [
+        _key_of(f"x{at}") if type_ is ColumnType.DECIMAL and scale is None else f"x{at}"
+        for at, ((_, type_), scale) in enumerate(kinds)
+    ]
+
+
+def _has_zeros(node: Query) -> bool:
+    kinds = zip(output(node), scales(node), strict=True)
+    return any(type_ is ColumnType.DECIMAL and scale is None for (_, type_), scale in kinds)
 
 
 def named_scan(node: Scan) -> str:

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from cairn.model.errors import CardinalityViolation
-from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
+from cairn.model.tables.schema import (
+    BUCKET_COLUMN,
+    Table,
+    compared_column,
+    compared_values,
+    physical_column,
+)
 from cairn.model.types.values import to_physical
 from cairn.sql.bind.changes import Conflict, OnConflict
 from cairn.sql.ir import Item, Param, walk
@@ -36,7 +42,7 @@ def upsert_sql(
     """INSERT with whatever ON CONFLICT says; `slots` take the parameters of its SET and WHERE."""
     if conflict.columns is None:
         return insert_sql(table, conflict.action, values)
-    names = [physical_column(table.position(name)) for name in conflict.columns]
+    names = [compared_column(table, table.position(name)) for name in conflict.columns]
     if conflict.columns == table.primary_key:
         names = key_columns(table)
     text = f"{insert_sql(table, 'fail', values)} ON CONFLICT ({', '.join(names)})"
@@ -73,7 +79,7 @@ def check_each_once(conflict: Conflict, table: Table, rows: Iterable[Row]) -> No
     places = [table.position(name) for name in conflict.columns or ()]
     seen: set[Any] = set()
     for row in rows:
-        key = tuple(row[at] for at in places)
+        key = compared_values(table, places, row)
         if None not in key and key in seen:
             raise CardinalityViolation(
                 "ON CONFLICT DO UPDATE command cannot affect row a second time",

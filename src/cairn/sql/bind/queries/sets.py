@@ -29,6 +29,7 @@ from cairn.sql.ir import (
 )
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import allow, name_of, refuse
+from cairn.sql.scales import scales
 from cairn.sql.typing_rules import INCOMPARABLE, I, S, common_type, plain
 
 SET_OPERATIONS: dict[type[Any], str] = {
@@ -158,8 +159,10 @@ def retyped(scope: Scope, query: Query, types: list[ColumnType]) -> Query:
         return replace(query, items=items)
     rel = scope.binder.next_rel()
     items = tuple(
-        Item(name, _cast_item(scope, Col(plain(had), rel, at, name), type_))
-        for at, ((name, had), type_) in enumerate(zip(shown, types, strict=True))
+        Item(name, _cast_item(scope, Col(plain(had), rel, at, name, scale=scale), type_))
+        for at, ((name, had), scale, type_) in enumerate(
+            zip(shown, scales(query), types, strict=True)
+        )
     )
     return Select(items, Derived(rel, query, "", tuple(name for name, _ in shown)))
 

@@ -33,7 +33,7 @@ from cairn.sql.statements.schema.common import (
 )
 from cairn.sql.statements.schema.dependents import check_unused
 from cairn.sql.statements.schema.index import add_unique, alter_index, create_index, drop_index
-from cairn.sql.statements.schema.table import Definition, create_table, read_column
+from cairn.sql.statements.schema.table import Definition, create_table, read_column, with_zeros
 
 
 def parse_ddl(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement | None:
@@ -224,7 +224,7 @@ def _add_columns(cursor: Cursor) -> Make:
                     continue
                 raise DuplicateColumn(f"several fields have the same name: {column.name}")
             names.add(column.name)
-            added.append(column)
+            added.append(with_zeros(column))
         check_column_count(len(names))
         return AddColumns(table.id, table.name, tuple(added)) if added else None
 

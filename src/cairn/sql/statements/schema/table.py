@@ -366,7 +366,9 @@ def _check_table(
         )
     _check_key_columns(definition, key, "primary key")
     columns = tuple(
-        replace(each, nullable=each.nullable and each.name not in key)
+        with_zeros(replace(each, nullable=each.nullable and each.name not in key))
+        if each.name not in (*key, *(definition.by or ()))
+        else replace(each, nullable=each.nullable and each.name not in key)
         for each in definition.columns
     )
     if definition.is_global:
@@ -381,6 +383,12 @@ def _check_table(
             "it is unique in each bucket only, not in the whole table"
         )
     return columns, tuple(key), Sharded(tuple(by), _check_tier(definition.tier, catalog))
+
+
+def with_zeros(column: Column) -> Column:
+    """A DECIMAL without a scale keeps its zeros, unless it is part of a key."""
+    keeps = column.type is ColumnType.DECIMAL and not column.sizes
+    return replace(column, keeps_zeros=keeps) if keeps else column
 
 
 def _check_key_columns(definition: Definition, key: list[str], what: str) -> None:
