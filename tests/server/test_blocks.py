@@ -389,3 +389,34 @@ def test_a_lost_block_holds_nobody_up(cluster: Cluster, other: Connection) -> No
         other.execute("UPDATE account SET n = n + 1 WHERE id = 1")
         assert rows(other, "SELECT n FROM account WHERE id = 1") == [(101,)]
         sleeper.rollback()
+
+
+def test_what_was_read_for_update_must_still_be_so_at_commit(
+    sql: Connection, other: Connection
+) -> None:
+    (one, _) = two_owners(other)
+    assert rows(sql, "SELECT n FROM account WHERE id = %s FOR UPDATE", one) == [(100,)]
+    other.execute("UPDATE account SET n = 7 WHERE id = %s", (one,))
+    sql.execute("INSERT INTO entry (account, what) VALUES (%s, 'seen 100')", (one,))
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        sql.commit()
+    assert rows(sql, "SELECT n FROM account WHERE id = %s FOR UPDATE", one) == [(7,)]
+    sql.execute("UPDATE account SET n = n + 1 WHERE id = %s", (one,))
+    sql.commit()
+    assert rows(other, "SELECT n FROM account WHERE id = %s", one) == [(8,)]
+    assert rows(other, "SELECT count(*) FROM entry") == [(0,)]
+
+
+def test_rows_of_two_replicasets_for_update_are_refused_not_half_guarded(
+    sql: Connection, other: Connection
+) -> None:
+    one, two = two_owners(other)
+    rows(sql, "SELECT n FROM account WHERE id = %s FOR UPDATE", one)
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="not serializable"):
+        rows(sql, "SELECT n FROM account WHERE id = %s FOR UPDATE", two)
+    sql.rollback()
+    with connect(sql.info.port) as loose:
+        loose.execute("SET atomic_blocks = off")
+        loose.commit()
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="FOR UPDATE"):
+            rows(loose, "SELECT n FROM account WHERE id = %s FOR UPDATE", one)

@@ -161,6 +161,9 @@ def difference(
     """What differs between two results, or None."""
     if len(ours) != len(theirs):
         return f"{len(ours)} rows, PostgreSQL has {len(theirs)}: {ours[:5]} / {theirs[:5]}"
+    if ordered and zeros:  # of equal numbers either may come first
+        found = difference(ours, theirs, ordered=True, zeros=False)
+        return found or difference(ours, theirs, ordered=False)
     if not ordered:
         ours, theirs = sorted(ours, key=_key), sorted(theirs, key=_key)
     for mine, other in zip(ours, theirs, strict=True):

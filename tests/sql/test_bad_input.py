@@ -45,7 +45,7 @@ def failure(cluster: Cluster, text: str) -> CairnError:
             "could not resolve operator overload for +(text, int)",
         ),
         ("SELECT wibble(1)", "42883", 8, "function wibble(integer) does not exist"),
-        ("SELECT id FROM item FOR UPDATE", "0A000", None, "FOR UPDATE is not supported"),
+        ("SELECT id FROM item FOR UPDATE SKIP LOCKED", "0A000", None, "SKIP LOCKED is not supported: nothing is locked here"),
         (
             "INSERT INTO item (id) VALUES (1) RETURNING (SELECT 1)",
             "0A000",

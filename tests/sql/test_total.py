@@ -80,6 +80,8 @@ _LETTER = {
     ColumnType.DATE: "T",
     ColumnType.INTERVAL: "V",
     ColumnType.BOOLEAN: "B",
+    ColumnType.ANY: "J",
+    ColumnType.STRINGS: "ls",
 }
 
 #: Those that operators and casts call; SQL's own names are in `PLAIN`.
@@ -111,7 +113,16 @@ INNER: dict[str, str] = {
     **{f"s_of_{letter}_items": f"l{letter}" for letter in "bidnutmyv"},
     **{f"{letter}_parse_list": "ls" for letter in "bidnutmyv"},
     "a_cat": "ls ls", "a_append": "li I", "a_prepend": "S ls", "a_place": "ls S", "a_without": "ls S",
-    "a_check": "J",
+    "a_check": "J", "a_split": "S S S", "a_regexp_split": "S S S", "a_regexp_match": "S S S",
+    "i_regexp_count": "S S", "c_hex": "I", "c_format": "S S S",
+    "b_list_contains": "ls ls", "b_list_overlaps": "li li",
+    "d_percentile": "ld D", "i_percentile": "I D", "i_mode": "ls",
+    "j_text": "S", "j_bool": "B", "j_double": "S", "j_time": "S", "j_list": "ls S", "j_object": "S J",
+    "j_array": "J J", "i_json_length": "J", "c_json_typeof": "J", "b_json_contains": "J J",
+    "b_json_has": "J S", "c_json_deep": "J ls", "j_joined": "J J", "j_without": "J K",
+    "j_set": "J ls J B", "c_json_pretty": "J", "j_stripped": "J", "a_json_items": "J",
+    "a_json_texts": "J", "a_json_keys": "J", "a_json_pairs": "J", "a_json_text_pairs": "J",
+    "i_min_scale": "N",
 }  # fmt: skip
 
 CASES: list[tuple[str, tuple[str, ...]]] = sorted(

@@ -106,6 +106,7 @@ def compile_query(
         numbers.param - len(types),
         binder.uses_now,
         bound,
+        locks=binder.locks,
     )
 
 

@@ -194,7 +194,12 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Unnest(Values):
-    """A row for each value of a list; `rows` holds that one expression."""
+    """A row for each value of a list; `rows` holds that one expression.
+
+    A second column is the number of the row (WITH ORDINALITY), or the second of each pair.
+    """
+
+    pairs: bool = False
 
 
 Query = Select | SetOp | Values

@@ -456,6 +456,7 @@ class Prepared:
     uses_now: bool = False
     bound: Any = field(default=None, repr=False)
     param_oids: tuple[int, ...] = ()  # what to tell of parameters, when not what their types say
+    locks: bool = False  # FOR UPDATE
 
     @property
     def only_reads(self) -> bool:

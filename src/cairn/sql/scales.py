@@ -7,7 +7,20 @@ scale of sums and products from that of their operands; so do we, from what the 
 
 from __future__ import annotations
 
-from cairn.sql.ir import Agg, Call, Case, Col, Const, Expr, Query, Select, SetOp, SubQuery, Window
+from cairn.sql.ir import (
+    Agg,
+    Call,
+    Case,
+    Col,
+    Const,
+    Expr,
+    Query,
+    Select,
+    SetOp,
+    SubQuery,
+    Unnest,
+    Window,
+)
 
 _SAME = frozenset(("n_neg", "n_abs", "same", "store_n", "coalesce", "only_row"))
 _WIDER = frozenset(("n_add", "n_sub", "n_mod"))
@@ -87,4 +100,6 @@ def scales(query: Query) -> list[int | None]:
     if isinstance(query, SetOp):
         both = zip(scales(query.left), scales(query.right), strict=True)
         return [left if left == right else None for left, right in both]
+    if isinstance(query, Unnest):
+        return [scale_of(query.rows[0][0]), *([None] * (len(query.types) - 1))]
     return [_common([row[at] for row in query.rows]) for at in range(len(query.types))]

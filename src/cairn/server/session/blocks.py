@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.errors import CairnError, InFailedTransaction
+from cairn.model.errors import CairnError, InFailedTransaction, Unsupported
 from cairn.node.statements.blocks.open_block import OpenBlock
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor, Outcome
 from cairn.server.statements import Cached
-from cairn.sql.plans import Plan, PointRead, SessionPlan
+from cairn.sql.plans import PointRead, Prepared, SessionPlan
 
 #: What ends or mends a block, and so is taken in a failed one too.
 ENDINGS = frozenset({"commit", "rollback", "rollback_to"})
@@ -76,8 +76,14 @@ class Block:
         if self.status == "T":
             self.status = "E"
 
-    def check(self, plan: Plan) -> None:
+    def check(self, prepared: Prepared) -> None:
         """In a failed block only its end is taken, or what goes back before the failure."""
+        plan = prepared.plan
+        if prepared.locks and self.open is None:
+            raise Unsupported(
+                "FOR UPDATE has no meaning while each statement of a block commits by itself",
+                hint="SET atomic_blocks = on",
+            )
         if self.status != "E":
             return
         if isinstance(plan, SessionPlan) and plan.action in ENDINGS:

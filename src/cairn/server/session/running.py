@@ -120,7 +120,7 @@ class Running:
             raise StatementInvalidated(prepared_version=planned, current_version=present)
         cached.check_rights(self._parameters.context.user_id, catalog)
         if self._block.status != "I":
-            self._block.check(cached.prepared.plan)
+            self._block.check(cached.prepared)
 
     def finished(self, rows: int) -> None:
         """What was checked last has come to its end, and its answer is said."""

@@ -78,7 +78,7 @@ class BoundChange:
 
 
 def bind_insert(scope: Scope, tree: exp.Insert) -> BoundInsert:
-    allow(tree, {"this", "expression", "conflict", "with_", "stored", "returning"})
+    allow(tree, {"this", "expression", "conflict", "with_", "stored", "returning", "default"})
     target = tree.this
     names: list[exp.Expr] | None = None
     if isinstance(target, exp.Schema):
@@ -87,10 +87,11 @@ def bind_insert(scope: Scope, tree: exp.Insert) -> BoundInsert:
     alias = target.args.get("alias")
     shown = name_of(alias.this) if alias is not None else table.name
     places = _listed_places(table, names)
-    if tree.args.get("default"):
-        raise refuse(tree, "INSERT DEFAULT VALUES")
     conflict = bind_conflict(scope, table, shown, tree.args.get("conflict"))
     returning = _insert_returning(scope, table, shown, tree)
+    if tree.args.get("default"):
+        row = value_row(scope, table, [], [])
+        return BoundInsert(table, (row,), None, conflict, returning)
     source = tree.expression
     bind_ctes(scope, tree)
     if isinstance(source, exp.Values) and not source.args.get("order"):

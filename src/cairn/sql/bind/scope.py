@@ -138,6 +138,7 @@ class Binder:
         self.loose = False  # a parameter was met before anything told its type
         self.wanted: ColumnType | None = None  # the number that is made of what is bound now
         self.uses_now = False
+        self.locks = False  # FOR UPDATE or its like was said
         self.tables: dict[int, Table] = {}
         self.views: dict[int, int] = {}  # with their versions
         self.selects = 0

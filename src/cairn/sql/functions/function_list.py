@@ -49,6 +49,7 @@ NEXT_NUMBER = "cairn_next_number"
 
 Signature = tuple[str, tuple[ColumnType, ...], ColumnType]
 
+J, L = ColumnType.ANY, ColumnType.STRINGS
 #: Overloads in the order in which they are tried: (our function, argument types, result).
 PLAIN: dict[str, list[Signature]] = {
     "lower": [("c_lower", (S,), S)],
@@ -82,6 +83,20 @@ PLAIN: dict[str, list[Signature]] = {
     "scale": [("i_scale", (N,), I)],
     "min_scale": [("i_min_scale", (N,), I)],
     "trim_scale": [("n_key", (N,), N)],
+    **{name: [("i_json_length", (J,), I)] for name in ("json_array_length", "jsonb_array_length")},
+    **{name: [("c_json_typeof", (J,), S)] for name in ("json_typeof", "jsonb_typeof")},
+    **{name: [("j_stripped", (J,), J)] for name in ("json_strip_nulls", "jsonb_strip_nulls")},
+    "jsonb_pretty": [("c_json_pretty", (J,), S)],
+    "jsonb_exists": [("b_json_has", (J, S), B)],
+    "string_to_array": [("a_split", (S, S), L), ("a_split", (S, S, S), L)],
+    "regexp_split_to_array": [("a_regexp_split", (S, S), L), ("a_regexp_split", (S, S, S), L)],
+    "regexp_match": [("a_regexp_match", (S, S), L), ("a_regexp_match", (S, S, S), L)],
+    "regexp_count": [("i_regexp_count", (S, S), I)],
+    "to_hex": [("c_hex", (I,), S)],
+    "jsonb_set": [
+        ("j_set", (J, L, J), J),
+        ("j_set", (J, L, J, B), J),
+    ],
     "sqrt": [("d_sqrt", (D,), D)],
     "power": [("d_power", (D, D), D)],
     "div": [("n_quotient", (N, N), N)],
@@ -126,12 +141,12 @@ PLAIN: dict[str, list[Signature]] = {
 #: What PostgreSQL has and Cairn has not: refused by name, for it is no slip of the pen.
 _ABSENT = (
     "corr covar_pop "
-    "covar_samp currval decode encode format json_agg json_build_array json_build_object jsonb_agg "
-    "jsonb_build_object json_object_agg lastval localtime make_interval make_timestamp "
-    "make_timestamptz mode nextval percentile_cont percentile_disc pg_sleep regexp_match "
-    "regexp_matches regexp_split_to_array regexp_split_to_table row row_to_json setseed setval "
-    "sha256 statement_timestamp string_to_array string_to_table "
-    "timeofday to_hex to_json to_jsonb to_number transaction_timestamp unistr uuid_generate_v4 "
+    "covar_samp currval decode encode "
+    "lastval localtime make_interval make_timestamp "
+    "make_timestamptz nextval pg_sleep "
+    "regexp_matches row setseed setval "
+    "sha256 statement_timestamp "
+    "timeofday to_number transaction_timestamp unistr uuid_generate_v4 "
     "width_bucket xmlagg pg_backend_pid pg_cancel_backend pg_terminate_backend "
 )
 ABSENT = frozenset(_ABSENT.split())

@@ -27,7 +27,17 @@ from cairn.model.types.values import (
     parse_text,
     to_physical,
 )
-from cairn.sql.functions import lists, maths, numbers, texts, time_formats, times, words
+from cairn.sql.functions import (
+    json_values,
+    lists,
+    maths,
+    numbers,
+    splitting,
+    texts,
+    time_formats,
+    times,
+    words,
+)
 from cairn.sql.functions.numbers import strict, total
 
 
@@ -226,11 +236,12 @@ def c_concat(*parts: str | None) -> str:
     return "".join(part for part in parts if part is not None)
 
 
+_PREFIXES = ("i_", "d_", "n_", "z_", "c_", "t_", "v_", "j_", "b_", "a_")
 _ROW_FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function
-    for module in (numbers, maths, texts, words, times, time_formats)
+    for module in (numbers, maths, texts, words, times, time_formats, json_values, splitting)
     for name, function in vars(module).items()
-    if name[:2] in ("i_", "d_", "n_", "z_", "c_", "t_", "v_") or name.startswith("store_")
+    if name[:2] in _PREFIXES or name.startswith("store_")
 }
 
 #: Every scalar function: SQLite calls it by this name, constant folding calls it directly.
@@ -274,6 +285,7 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "c_reverse": strict(lambda text: text[::-1]),
     "c_concat": c_concat,
 }
+SCALARS["j_list"] = json_values.list_writer(SCALARS)
 SCALARS.update(lists.scalars(SCALARS))
 SCALARS = {  # `strict` is total as well
     name: function if hasattr(function, "__wrapped__") else total(function)
@@ -284,7 +296,10 @@ SCALARS = {  # `strict` is total as well
 #: Those whose work is what their arguments say: never done while others wait for the event loop.
 HEAVY = frozenset({"a_series", "a_times", "c_repeat", "c_lpad", "c_rpad"})
 #: The same with those whose work grows with the text that they are given.
-HEAVY_ON_ROWS = HEAVY | {"c_replace", "c_regexp_replace", "c_translate"}
+HEAVY_ON_ROWS = HEAVY | {
+    *("c_replace", "c_regexp_replace", "c_translate"),
+    *("a_split", "a_regexp_split", "i_regexp_count", "c_format"),
+}
 
 
 def register(connection: Any) -> None:
@@ -298,6 +313,12 @@ def register(connection: Any) -> None:
         "z_sum", _window(numbers.KeepingSum, numbers.KeepingSum.remove), 1
     )
     connection.create_window_function("a_agg", _window(ListAgg, ListAgg.remove), 1)
+    connection.create_window_function(
+        "j_agg", _window(json_values.JsonAgg, json_values.JsonAgg.remove), 1
+    )
+    connection.create_window_function(
+        "j_object_agg", _window(json_values.JsonObjectAgg, json_values.JsonObjectAgg.remove), 2
+    )
     connection.create_aggregate_function("s_agg", _aggregate(PackedConcat), 1)
 
 

@@ -68,6 +68,17 @@ def list_without(text: str | None, value: Any) -> str | None:
     )
 
 
+@strict
+def list_contains(text: str, other: str) -> int:
+    """`@>`: every value of the other is in it; NULL is in none."""
+    return int(None not in (inner := _items(other)) and set(inner) <= set(_items(text)))
+
+
+@strict
+def list_overlaps(text: str, other: str) -> int:
+    return int(bool((set(_items(text)) & set(_items(other))) - {None}))
+
+
 def _items(text: str | None) -> list[Any]:
     """As they are spelled in the text: equal values are spelled alike."""
     return [] if text is None else list(json.loads(text))
@@ -133,6 +144,8 @@ def scalars(known: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any
         "a_length": list_length,
         "a_size": list_size,
         "a_series": series,
+        "b_list_contains": list_contains,
+        "b_list_overlaps": list_overlaps,
         "a_times": time_series,
     }
     for list_, letter in LETTERS.items():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from decimal import Decimal, localcontext
+from itertools import groupby
 
 from cairn.model.errors import InvalidParameter, OutOfRange
 from cairn.model.types.decimals import decode_decimal, encode_shown
-from cairn.model.types.values import INT64_MAX
+from cairn.model.types.values import INT64_MAX, ColumnType, list_values
 from cairn.sql.functions.numbers import divide, i_mul, n_div, n_trunc, rounded, strict
 
 
@@ -71,6 +73,46 @@ def n_spread(
             digits = -exponent if isinstance(exponent, int) else 0
             spread = rounded(max(spread, Decimal(0)).sqrt(), max(digits, 0))
         return encode_shown(spread)
+
+
+@strict
+def d_percentile(text: str, part: float) -> float | None:
+    """`percentile_cont` of values in order: between two of them in proportion."""
+    values = [
+        each for each in list_values(ColumnType.DOUBLE, text) if isinstance(each, float | int)
+    ]
+    _check_part(part)
+    if not values:
+        return None
+    place = part * (len(values) - 1)
+    low = values[math.floor(place)]
+    high = values[math.ceil(place)]
+    return float(low if low == high else low + (place - math.floor(place)) * (high - low))
+
+
+@strict
+def i_percentile(count: int, part: float) -> int:
+    """`percentile_disc`: the place of the first value that is at least so far."""
+    _check_part(part)
+    return max(math.ceil(part * count), 1)
+
+
+def _check_part(part: float) -> None:
+    if not 0 <= part <= 1:
+        raise OutOfRange(f"percentile value {part:g} is not between 0 and 1")
+
+
+@strict
+def i_mode(text: str) -> int:
+    """The place of the most frequent of values in order, the first of several."""
+    best = at = 0
+    most = 0
+    for _, group in groupby(json.loads(text)):
+        size = len(list(group))
+        if size > most:
+            most, best = size, at
+        at += size
+    return best + 1
 
 
 @strict

@@ -131,7 +131,7 @@ def c_overlay(text: str, new: str, start: int, length: int | None = None) -> str
 
 
 @lru_cache(maxsize=256)
-def _flags(flags: str) -> tuple[str, int]:
+def regexp_flags(flags: str) -> tuple[str, int]:
     """(flags of the expression, how many to replace; 0: all)."""
     for flag in flags:
         if flag not in "gicnsx":
@@ -141,7 +141,7 @@ def _flags(flags: str) -> tuple[str, int]:
 
 @strict
 def c_regexp_replace(text: str, pattern: str, new: str, flags: str = "") -> str:
-    how, count = _flags(flags)
+    how, count = regexp_flags(flags)
     expression = regexp(pattern, how)
     groups = int(expression.groups)
     size = len(text)

@@ -125,7 +125,7 @@ def query_text(found: list[Token], text: str, starts: dict[int, int] | None = No
             shown = "'" + token.value.replace("'", "''") + "'"
         elif _in_hint(found, index) or _is_interval(token, following):
             shown = ""
-        elif token.is_op("@"):
+        elif token.is_op("@") and not _is_containment(found, index):
             raise Unsupported(
                 "the operator @ is not supported", hint="use abs()", position=token.start + 1
             )
@@ -138,6 +138,14 @@ def query_text(found: list[Token], text: str, starts: dict[int, int] | None = No
     if marks and numbered:
         raise SyntaxProblem("invalid parameters usage. Got $n and ? parameters in one query!")
     return "".join(parts)
+
+
+def _is_containment(found: list[Token], index: int) -> bool:
+    """`@>` or `<@`, whose signs the lexer tells one by one."""
+    here = found[index].start
+    before = index > 0 and found[index - 1].is_op("<") and found[index - 1].start == here - 1
+    after = index + 1 < len(found) and found[index + 1].is_op(">")
+    return before or (after and found[index + 1].start == here + 1)
 
 
 def _check_place(found: list[Token], index: int, text: str) -> None:

@@ -6,6 +6,7 @@ done there, next to it, or it is gathered as far as its rows meet those of the o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -94,6 +95,7 @@ class Staying:
     def met(self, source: Rel, mapping: dict[Expr, Expr], gather: Gathering) -> list[Expr]:
         """That its rows meet gathered ones, by the equalities of the join."""
         inside = rels_of(self.source)
+        has_outer = any(isinstance(each, Join) and each.kind != "inner" for each in walk(source))
         pairs: dict[int, list[tuple[Expr, Expr]]] = {}
         for part in self.filters:
             if not isinstance(part, Call) or part.name != "=":
@@ -102,12 +104,24 @@ class Staying:
                 columns = columns_in(other)
                 rels = {place.rel for col in columns if isinstance(place := mapping.get(col), Col)}
                 is_other = columns and len(rels) == 1 and all(col in mapping for col in columns)
+                # Rows without a partner have NULL there: coalesce(x, 3) would be 3 for them.
+                is_other = is_other and (not has_outer or _needs_partner(other))
                 if is_other and (own := columns_in(mine)) and {col.rel for col in own} <= inside:
                     pairs.setdefault(rels.pop(), []).append((mine, substitute(other, mapping)))
         found = [each for each in _gathered_in(source) if each.rel in pairs]
         if not found:
             raise NoMeeting
         return [_is_among(each, pairs[each.rel], self.source, gather) for each in found]
+
+
+_OF_NULL_IS_NULL = re.compile(r"same|neg|\|\||[indz]_(add|sub|mul|div|mod|neg|abs|padded|of_\w)")
+
+
+def _needs_partner(expr: Expr) -> bool:
+    """Whether it is NULL when its columns are."""
+    if isinstance(expr, Call):
+        return bool(_OF_NULL_IS_NULL.fullmatch(expr.name)) and any(map(_needs_partner, expr.args))
+    return isinstance(expr, Col)
 
 
 def _is_among(

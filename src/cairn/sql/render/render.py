@@ -306,8 +306,12 @@ class Renderer:
     def _values(self, node: Values) -> str:
         if isinstance(node, Unnest):
             list_ = self.expr(node.rows[0][0])
-            text = f"SELECT {_value_of(node.types[0])} AS x0 FROM json_each({list_})"
-            return text + self._tail(node)
+            columns = f"{_value_of(node.types[0])} AS x0"
+            if node.pairs:
+                columns = "json_extract(value, '$[0]') AS x0, json_extract(value, '$[1]') AS x1"
+            elif len(node.types) == 2:
+                columns += ", key + 1 AS x1"
+            return f"SELECT {columns} FROM json_each({list_})" + self._tail(node)
         rows = ", ".join(f"({', '.join(self.expr(cell) for cell in row)})" for row in node.rows)
         names = ", ".join(f"column{at + 1} AS x{at}" for at in range(len(node.names)))
         return f"SELECT {names} FROM (VALUES {rows})" + self._tail(node)

@@ -105,6 +105,7 @@ class OpenBlock:
         """Any statement but those about the block itself."""
         context = msgspec.structs.replace(context, now=self.now)
         plan = statement.prepared.plan
+        self._heed(statement)
         if plans.carried_out(plan) is not plan:
             return await self._executor.analyze(
                 statement, params, context, lambda inner, noting: self.run(inner, params, noting)
@@ -134,6 +135,11 @@ class OpenBlock:
             if self.has_written or self.is_strict:
                 raise
         return await self._run_alone(statement, params, context)
+
+    def _heed(self, statement: Statement) -> None:
+        """FOR UPDATE holds no lock: all that the block reads has to be so still at its end."""
+        if statement.prepared.locks:
+            self.is_strict = True
 
     def check_writable(self, tag: str) -> None:
         if self.is_read_only:
@@ -183,6 +189,7 @@ class OpenBlock:
         self, statement: Statement, params: Sequence[Any], context: Context, outcome: Outcome
     ) -> None:
         """It was answered as outside of a block; COMMIT will look whether it still holds."""
+        self._heed(statement)
         prepared = statement.prepared
         options = prepared.options
         if calls_late(prepared.bound):

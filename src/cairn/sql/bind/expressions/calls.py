@@ -15,7 +15,14 @@ from cairn.sql.bind.expressions.expr import (
     statement_time,
 )
 from cairn.sql.bind.expressions.functions import AGGREGATES, RANKING, Aggregation, folded, scalar
+from cairn.sql.bind.expressions.json_making import (
+    JSON_MAKERS,
+    OF_ROWS,
+    bind_argument,
+    json_maker,
+)
 from cairn.sql.bind.expressions.lists import LIST_FUNCTIONS, ROW_FUNCTIONS, item_of, list_function
+from cairn.sql.bind.expressions.ordered_sets import ORDERED_SETS, array_of, ordered_set
 from cairn.sql.bind.outer_aggregates import asked_of, owner_of
 from cairn.sql.bind.scope import MAX_ARGUMENTS, Scope
 from cairn.sql.ir import (
@@ -52,6 +59,8 @@ def _call(scope: Scope, node: exp.Anonymous) -> Expr:
         return local_time(scope, node)
     if name == "current_date":
         return statement_date(scope, node)
+    if name == "array":
+        return array_of(scope, node)
     if name in AGGREGATES:
         return _aggregate(scope, node, None)
     if name in RANKING:
@@ -69,7 +78,12 @@ def _call(scope: Scope, node: exp.Anonymous) -> Expr:
             hint=f"write SELECT … FROM {name}(…)",
             position=walk_position(node),
         )
-    bound = [bind_expr(scope, arg) for arg in args]
+    if name in OF_ROWS:
+        bound = [bind_argument(scope, arg, bind_expr) for arg in args]
+    else:
+        bound = [bind_expr(scope, arg) for arg in args]
+    if name in JSON_MAKERS:
+        return json_maker(scope.binder, name, bound, walk_position(node))
     if name in LIST_FUNCTIONS:
         return list_function(scope.binder, name, bound, walk_position(node))
     return scalar(scope.binder, name, bound, walk_position(node))
@@ -86,8 +100,12 @@ def _aggregation(scope: Scope, node: exp.Anonymous) -> Aggregation:
         args = []
     elif not args:
         raise SyntaxProblem(f"{node.this}(*) must be used to call a parameterless aggregate")
-    bound = [bind_expr(scope, arg) for arg in args]
-    found = Aggregation(scope.binder, str(node.this).lower(), bound, distinct=distinct)
+    name = str(node.this).lower()
+    if name in OF_ROWS:
+        bound = [bind_argument(scope, arg, bind_expr) for arg in args]
+    else:
+        bound = [bind_expr(scope, arg) for arg in args]
+    found = Aggregation(scope.binder, name, bound, distinct=distinct)
     if order is not None:
         found.order = bind_order(scope, order)
     return found
@@ -112,7 +130,32 @@ def _aggregate(scope: Scope, node: exp.Anonymous, condition: exp.Expr | None) ->
     return found if owner is scope else asked_of(owner, found)
 
 
+def _within(scope: Scope, node: exp.WithinGroup, condition: exp.Expr | None = None) -> Expr:
+    call = node.this
+    name = str(call.this).lower() if isinstance(call, exp.Anonymous) else ""
+    if name not in ORDERED_SETS:
+        raise refuse(node, "WITHIN GROUP after this")
+    forbidden, windows = scope.no_aggregates, scope.no_windows
+    if forbidden is not None:
+        raise GroupingProblem(
+            f"aggregate functions are not allowed in {forbidden}", position=walk_position(node)
+        )
+    scope.no_aggregates = scope.no_windows = "an aggregate"
+    try:
+        args = [bind_expr(scope, arg) for arg in call.expressions]
+        order = bind_order(scope, node.expression)
+        holds = bind_boolean(scope, condition, "FILTER") if condition is not None else None
+    finally:
+        scope.no_aggregates, scope.no_windows = forbidden, windows
+    values, found = ordered_set(scope.binder, name, args, order, holds, walk_position(node))
+    if owner_of(scope, list(values.args)) is not scope:
+        raise refuse(node, "WITHIN GROUP over columns of an outer query")
+    return found
+
+
 def _filter(scope: Scope, node: exp.Filter) -> Expr:
+    if isinstance(node.this, exp.WithinGroup):
+        return _within(scope, node.this, node.expression.this)
     if not isinstance(node.this, exp.Anonymous) or str(node.this.this).lower() not in AGGREGATES:
         raise refuse(node)
     return _aggregate(scope, node.this, node.expression.this)
@@ -288,6 +331,7 @@ HANDLERS.update(
         exp.Anonymous: _call,
         exp.Filter: _filter,
         exp.Window: _window,
+        exp.WithinGroup: _within,
         exp.Subquery: _subquery,
         exp.Exists: _exists,
         exp.Bracket: _bracket,

@@ -31,6 +31,7 @@ from cairn.sql.typing_rules import (
     ASSIGNMENT,
     EXPLICIT,
     INCOMPARABLE,
+    JSON,
     RANK,
     B,
     D,
@@ -222,6 +223,9 @@ def _arithmetic(scope: Scope, node: exp.Binary) -> Expr:
 
 
 def arithmetic(scope: Scope, symbol: str, word: str, left: Expr, right: Expr) -> Expr:
+    if left.type in JSON and word == "sub":
+        key = right if right.type is I else scope.binder.coerce(right, S)
+        return Call(ColumnType.ANY, "j_without", (left, key))
     wanted = scope.binder.wanted
     if wanted is not None and not (wanted is D and word == "mod"):
         left, right = _as_wanted(scope, left, right, wanted), _as_wanted(scope, right, left, wanted)
@@ -279,6 +283,11 @@ def _concat(scope: Scope, node: exp.Expr) -> Expr:
     parts = [bind_expr(scope, part) for part in node.flatten()]
     if any(part.type in ELEMENTS for part in parts):
         return reduce(partial(join_lists, scope.binder), parts)
+    if any(part.type in JSON for part in parts) and all(
+        part.type in (None, *JSON) for part in parts
+    ):
+        values = [scope.binder.coerce(part, ColumnType.ANY) for part in parts]
+        return reduce(lambda left, right: Call(ColumnType.ANY, "j_joined", (left, right)), values)
     if all(part.type not in (None, S) for part in parts):
         raise no_operator("||", *[part.type for part in parts])
     return Call(S, "||", tuple(scope.binder.coerce(part, S, ASSIGNMENT) for part in parts))

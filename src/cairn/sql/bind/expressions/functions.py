@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from cairn.model.errors import CairnError, DatatypeMismatch, SyntaxProblem, Unsupported
 from cairn.model.types.values import LISTS, ColumnType
+from cairn.sql.bind.expressions.json_making import to_json
 from cairn.sql.bind.scope import Binder, nearest
 from cairn.sql.functions.function_list import ABSENT, INSTEAD, LATE_FUNCTIONS, PLAIN
 from cairn.sql.ir import Agg, Call, Case, Const, Expr, Order, Param, Type
@@ -28,7 +29,7 @@ from cairn.sql.typing_rules import (
 
 _MULTI = {
     *("concat", "concat_ws", "greatest", "least", "coalesce", "nullif", "json_extract_path"),
-    *("btrim", "ltrim", "rtrim", "pg_typeof"),
+    *("btrim", "ltrim", "rtrim", "pg_typeof", "format"),
 }
 _TRIMS = {"btrim": "both", "ltrim": "leading", "rtrim": "trailing"}
 
@@ -85,6 +86,8 @@ def _multi(binder: Binder, name: str, args: Sequence[Expr], position: int | None
     if name == "concat" and args:
         given = tuple(binder.coerce(arg, S, ASSIGNMENT) for arg in args)
         return Call(S, "c_concat", given)
+    if name == "format" and args:
+        return Call(S, "c_format", tuple(binder.coerce(arg, S, ASSIGNMENT) for arg in args))
     if name == "concat_ws" and len(args) > 1:
         given = tuple(binder.coerce(arg, S, ASSIGNMENT) for arg in args)
         return Call(S, "c_concat_ws", given)
@@ -131,6 +134,8 @@ AGGREGATES = {
 }
 _SPREADS = {"stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"}
 AGGREGATES |= _SPREADS
+_ARRAYS, _OBJECTS = {"json_agg", "jsonb_agg"}, {"json_object_agg", "jsonb_object_agg"}
+AGGREGATES |= _ARRAYS | _OBJECTS
 _OF_BOOLEANS = {"bool_and": "min", "every": "min", "bool_or": "max"}
 RANKING: dict[str, ColumnType | None] = {
     "row_number": I,
@@ -171,8 +176,14 @@ class Aggregation:
             return make(self._agg(I, "count", *args))
         if name in ("group_concat", "string_agg"):
             return self._concat(make, position)
+        if name in _OBJECTS and len(args) == 2:
+            key = self.binder.coerce(args[0], S, ASSIGNMENT)
+            value = to_json(self.binder, args[1])
+            return make(self._agg(ColumnType.MAP, "j_object_agg", key, value))
         if len(args) != 1:
             raise no_function(name, [arg.type for arg in args], position)
+        if name in _ARRAYS:
+            return make(self._agg(ColumnType.ANY, "j_agg", to_json(self.binder, args[0])))
         arg = args[0] if args[0].type else self.binder.coerce(args[0], S)
         if name in ("min", "max"):
             if arg.type in (B, *UNORDERED) or arg.type is None:

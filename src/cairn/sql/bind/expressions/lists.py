@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -11,19 +12,29 @@ from cairn.model.types.interval_text import parse_interval
 from cairn.model.types.intervals import Interval
 from cairn.model.types.values import ELEMENTS, LISTS, ColumnType
 from cairn.sql.bind.expressions.expr import HANDLERS, bind_expr, join_lists
-from cairn.sql.bind.expressions.functions import folded
+from cairn.sql.bind.expressions.functions import folded, scalar
 from cairn.sql.bind.scope import Binder, Scope
 from cairn.sql.functions.lists import LETTERS
 from cairn.sql.ir import Call, Const, Expr, Unnest, Values
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import refuse
-from cairn.sql.typing_rules import I, M, S, T, common_type, no_function
+from cairn.sql.typing_rules import JSON, I, M, S, T, common_type, no_function
 
 LIST_FUNCTIONS = (
     *("array_length", "array_upper", "cardinality", "array_to_string"),
     *("array_append", "array_prepend", "array_cat", "array_remove", "array_position"),
 )
-ROW_FUNCTIONS = ("generate_series", "unnest")
+#: Functions in FROM that are a list: its function, and the type of its values.
+_LISTED: dict[str, tuple[str, ColumnType]] = {
+    "string_to_table": ("string_to_array", S),
+    "regexp_split_to_table": ("regexp_split_to_array", S),
+    **{f"{kind}_array_elements": ("a_json_items", ColumnType.ANY) for kind in ("json", "jsonb")},
+    **{f"{kind}_array_elements_text": ("a_json_texts", S) for kind in ("json", "jsonb")},
+    **{f"{kind}_object_keys": ("a_json_keys", S) for kind in ("json", "jsonb")},
+    **{f"{kind}_each": ("a_json_pairs", ColumnType.ANY) for kind in ("json", "jsonb")},
+    **{f"{kind}_each_text": ("a_json_text_pairs", S) for kind in ("json", "jsonb")},
+}
+ROW_FUNCTIONS = ("generate_series", "unnest", *_LISTED)
 
 
 def interval_of(node: exp.Expr) -> Interval | None:
@@ -96,8 +107,32 @@ def list_function(binder: Binder, name: str, args: Sequence[Expr], position: int
     raise no_function(name, [arg.type for arg in args], position)
 
 
-def rows_of(scope: Scope, name: str, nodes: list[exp.Expr], position: int | None) -> Values:
-    """A function in FROM as a query with one column."""
+def rows_of(
+    scope: Scope, name: str, nodes: list[exp.Expr], position: int | None, *, numbered: bool = False
+) -> Values:
+    """A function in FROM as a query."""
+    found = _rows_of(scope, name, nodes, position)
+    if not numbered:
+        return found
+    if not isinstance(found, Unnest) or len(found.types) > 1:
+        raise Unsupported(f"WITH ORDINALITY after {name} is not supported", position=position)
+    return replace(found, names=(*found.names, "ordinality"), types=(*found.types, I))
+
+
+def _listed(binder: Binder, name: str, args: list[Expr], position: int | None) -> Values:
+    function, type_ = _LISTED[name]
+    if type_ is S and not function.startswith("a_"):
+        list_ = scalar(binder, function, args, position)
+        return Unnest(((list_,),), (name,), (S,))
+    if len(args) != 1 or args[0].type not in (None, *JSON):
+        raise no_function(name, [arg.type for arg in args], position)
+    list_ = folded(Call(ColumnType.STRINGS, function, (binder.coerce(args[0], ColumnType.ANY),)))
+    if function.endswith("pairs"):
+        return Unnest(((list_,),), ("key", "value"), (S, type_), pairs=True)
+    return Unnest(((list_,),), ("value" if "elements" in name else name,), (type_,))
+
+
+def _rows_of(scope: Scope, name: str, nodes: list[exp.Expr], position: int | None) -> Values:
     inner = Scope(scope.binder, scope.parent)
     step = interval_of(nodes[2]) if name == "generate_series" and len(nodes) == 3 else None
     if step is not None:
@@ -108,7 +143,11 @@ def rows_of(scope: Scope, name: str, nodes: list[exp.Expr], position: int | None
             *(Const(I, part) for part in step),
         )
         return Unnest(((Call(LISTS[type_], "a_times", given),),), (name,), (type_,))
+    if name == "generate_series" and len(nodes) == 3 and _is_text(nodes[2]):
+        return _rows_of(scope, name, [*nodes[:2], exp.cast(nodes[2].copy(), "interval")], position)
     args = [bind_expr(inner, each) for each in nodes]
+    if name in _LISTED:
+        return _listed(scope.binder, name, args, position)
     if name == "generate_series":
         return _series(scope.binder, args, position)
     if name == "unnest" and len(args) > 1:
@@ -124,6 +163,12 @@ def rows_of(scope: Scope, name: str, nodes: list[exp.Expr], position: int | None
     list_ = args[0]
     assert list_.type is not None
     return Unnest(((list_,),), (name,), (ELEMENTS[list_.type],))
+
+
+def _is_text(node: exp.Expr) -> bool:
+    """`'1 day'`: a text that can only be meant as an interval."""
+    is_text = isinstance(node, exp.Literal) and node.is_string
+    return is_text and not node.name.strip().lstrip("+-").isdigit()
 
 
 def _series(binder: Binder, args: list[Expr], position: int | None) -> Values:

@@ -8,14 +8,14 @@ from typing import Any
 from sqlglot import exp
 
 from cairn.model.errors import CairnError
-from cairn.model.types.values import ColumnType
+from cairn.model.types.values import ELEMENTS, ColumnType
 from cairn.sql.bind.expressions.expr import HANDLERS, bind_expr
 from cairn.sql.bind.expressions.functions import folded, scalar
 from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import Call, Const, Expr
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import refuse
-from cairn.sql.typing_rules import JSON, I, S, no_operator
+from cairn.sql.typing_rules import JSON, B, I, S, common_type, no_operator
 
 _BITS: dict[type[Any], tuple[str, str]] = {
     exp.BitwiseAnd: ("&", "i_and"),
@@ -81,6 +81,40 @@ def _step(scope: Scope, node: exp.Expr) -> Expr:
     return Const(I, key) if isinstance(key, int) else Const(S, str(key))
 
 
+def _deep_arrow(scope: Scope, node: exp.Binary) -> Expr:
+    """`j #> '{a,b}'` and `#>>`, which gives text."""
+    inner = bind_expr(scope, node.this)
+    if inner.type not in JSON:
+        raise no_operator("#>", inner.type, None, position=walk_position(node))
+    path = scope.binder.coerce(bind_expr(scope, node.expression), ColumnType.STRINGS)
+    found = Call(ColumnType.ANY, "c_json_deep", (inner, path))
+    return found if isinstance(node, exp.JSONBExtract) else Call(S, "s_of_j", (found,))
+
+
+def _contains(scope: Scope, node: exp.Binary) -> Expr:
+    """`@>` and `<@` of JSON and of arrays."""
+    sides = [bind_expr(scope, node.this), bind_expr(scope, node.expression)]
+    if isinstance(node, exp.ArrayContainedBy):
+        sides.reverse()
+    left, right = sides
+    if left.type in JSON or right.type in JSON:
+        given = tuple(scope.binder.coerce(each, ColumnType.ANY) for each in sides)
+        return Call(B, "b_json_contains", given)
+    type_ = common_type((left.type, right.type), "@>")
+    if type_ not in ELEMENTS:
+        raise no_operator("@>", left.type, right.type, position=walk_position(node))
+    return Call(B, "b_list_contains", tuple(scope.binder.coerce(each, type_) for each in sides))
+
+
+def _overlaps(scope: Scope, node: exp.Binary) -> Expr:
+    sides = [bind_expr(scope, node.this), bind_expr(scope, node.expression)]
+    type_ = common_type([each.type for each in sides], "&&")
+    if type_ not in ELEMENTS:
+        types = (each.type for each in sides)
+        raise no_operator("&&", *types, position=walk_position(node))
+    return Call(B, "b_list_overlaps", tuple(scope.binder.coerce(each, type_) for each in sides))
+
+
 def _untyped(scope: Scope, node: exp.Expr) -> Expr:
     raise refuse(node, _NO_TYPE[type(node)])
 
@@ -102,6 +136,11 @@ _MORE: dict[type[Any], Callable[[Scope, Any], Expr]] = {
     exp.BitwiseNot: _inverted,
     exp.JSONExtract: _arrow,
     exp.JSONExtractScalar: _arrow,
+    exp.JSONBExtract: _deep_arrow,
+    exp.JSONBExtractScalar: _deep_arrow,
+    exp.ArrayContainsAll: _contains,
+    exp.ArrayContainedBy: _contains,
+    exp.ArrayOverlaps: _overlaps,
     **dict.fromkeys(_NO_TYPE, _untyped),
     exp.Concat: _two_strings,
     exp.SessionUser: lambda scope, _: scalar(scope.binder, "session_user", (), None),

@@ -13,6 +13,7 @@ from cairn.model.errors import (
     GroupingProblem,
     SyntaxProblem,
     UndefinedColumn,
+    Unsupported,
 )
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import ColumnType
@@ -23,6 +24,7 @@ from cairn.sql.bind.outer_aggregates import answered
 from cairn.sql.bind.queries.distinct_on import first_of_each
 from cairn.sql.bind.queries.grouping_sets import bind_grouping_sets, has_sets
 from cairn.sql.bind.queries.relations import bind_ctes, bind_join, bind_relation
+from cairn.sql.bind.queries.rows_in_items import rows_into_from
 from cairn.sql.bind.queries.sets import (
     SET_OPERATIONS,
     bind_limits,
@@ -30,6 +32,7 @@ from cairn.sql.bind.queries.sets import (
     bind_values,
     order_positions,
 )
+from cairn.sql.bind.queries.with_ties import wants_ties, with_ties
 from cairn.sql.bind.scope import Binder, BlockNames, Scope
 from cairn.sql.ir import (
     Agg,
@@ -62,7 +65,7 @@ from cairn.sql.typing_rules import INCOMPARABLE, S, plain
 _SELECT_ARGS = frozenset(
     (
         *("with_", "expressions", "from_", "joins", "where", "group", "having"),
-        *("distinct", "order", "limit", "offset", "windows"),
+        *("distinct", "order", "limit", "offset", "windows", "locks"),
     )
 )
 
@@ -125,6 +128,8 @@ def _bind_select(scope: Scope, tree: exp.Select) -> Select:
         return bind_grouping_sets(scope, tree, _bind_select, _bind_group)
     scope.binder.enter_select(expanded=False)
     allow(tree, _SELECT_ARGS)
+    _note_locks(scope, tree)
+    rows_into_from(tree)
     source: Rel | None = None
     if tree.args.get("from_") is not None:
         source = bind_relation(scope, tree.args["from_"].this)
@@ -164,7 +169,21 @@ def _bind_select(scope: Scope, tree: exp.Select) -> Select:
         if on:
             raise refuse(tree, "DISTINCT ON beside an aggregate of an outer query")
         checked = answered(checked, scope.asked)
-    return first_of_each(scope.binder, checked, on) if on else checked
+    found = first_of_each(scope.binder, checked, on) if on else checked
+    node = tree.args.get("limit")
+    return with_ties(scope.binder, found, node) if node and wants_ties(node) else found
+
+
+def _note_locks(scope: Scope, tree: exp.Select) -> None:
+    """FOR UPDATE and its like: a block compares what it has read when it ends."""
+    for lock in tree.args.get("locks") or ():
+        if lock.args.get("wait") is False:
+            raise Unsupported(
+                "SKIP LOCKED is not supported: nothing is locked here",
+                hint="leave it out; whoever comes second is answered 40001 at COMMIT",
+                position=walk_position(lock),
+            )
+        scope.binder.locks = True
 
 
 def _bind_distinct_on(

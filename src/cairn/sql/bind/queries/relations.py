@@ -108,10 +108,12 @@ def _unnamed(query: Query, named: int) -> dict[str, int]:
 
 
 def _table(scope: Scope, node: exp.Table) -> Rel:
-    allow(node, {"this", "alias", "db", "joins", "only", "indexed"})
+    allow(node, {"this", "alias", "db", "joins", "only", "indexed", "ordinality"})
     if isinstance(node.this, exp.Anonymous):
         name = str(node.this.this).lower()
         return _function(scope, name, list(node.this.expressions), node)
+    if node.args.get("ordinality"):
+        raise refuse(node, "WITH ORDINALITY after a table")
     if not isinstance(node.this, exp.Identifier):
         raise refuse(node, "this in FROM")
     name, position = name_of(node.this), walk_position(node)
@@ -202,11 +204,18 @@ def _view(scope: Scope, view: View, shown: str, columns: list[str]) -> Rel:
 
 def _function(scope: Scope, name: str, args: list[exp.Expr], node: exp.Expr) -> Rel:
     """`generate_series(1, 5) AS g(n)`; an alias of the table is the column's name too."""
-    query = rows_of(scope, name, args, walk_position(node))
+    offset = node.args.get("offset")  # sqlglot's word for the second column of unnest
+    numbered = bool(offset or node.args.get("ordinality"))
+    query = rows_of(scope, name, args, walk_position(node), numbered=numbered)
     alias = node.args.get("alias")
     shown = name_of(alias.this) if alias is not None and alias.this else name
     columns = [name_of(each) for each in (alias.args.get("columns") or ())] if alias else []
-    return _derived(scope, query, shown, columns or [shown])
+    if isinstance(offset, exp.Identifier) and columns:
+        columns.append(name_of(offset))
+    own = [] if len(query.types) > 1 and not numbered else [shown]
+    if name.endswith(("elements", "elements_text")) and not (alias is not None and alias.this):
+        own = []
+    return _derived(scope, query, shown, columns or own)
 
 
 def bind_relation(scope: Scope, node: exp.Expr) -> Rel:
@@ -226,8 +235,6 @@ def bind_relation(scope: Scope, node: exp.Expr) -> Rel:
         shown = name_of(alias.this) if alias is not None else f"*{scope.binder.next_rel()}"
         found = _derived(scope, query, shown, columns)
     elif isinstance(node, exp.Unnest):
-        if node.args.get("offset"):
-            raise refuse(node, "WITH ORDINALITY")
         found = _function(scope, "unnest", list(node.expressions), node)
     elif isinstance(node, exp.Values):
         alias = node.args.get("alias")

@@ -64,8 +64,8 @@ def bind_limits(scope: Scope, tree: exp.Expr) -> tuple[Expr | None, Expr | None]
 def _fetched(node: exp.Fetch) -> exp.Expr:
     """`FETCH FIRST [n] ROWS ONLY`; without a number it is one row."""
     options = node.args.get("limit_options")
-    if options is not None and (options.args.get("with_ties") or options.args.get("percent")):
-        raise refuse(node, "FETCH … WITH TIES or PERCENT")
+    if options is not None and options.args.get("percent"):
+        raise refuse(node, "FETCH … PERCENT")
     found: exp.Expr = node.args.get("count") or exp.Literal.number(1)
     return found
 

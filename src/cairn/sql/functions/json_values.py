@@ -1,0 +1,291 @@
+"""JSON made from rows, and looked into: to_json, json_build_object, json_agg, @>, jsonb_set.
+
+JSON is text here. What is put into it arrives as JSON already (`bind/expressions/json_making`);
+None is JSON's null inside of objects and arrays.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cairn.model.errors import InvalidText
+from cairn.model.types.values import ELEMENTS, ColumnType, list_values
+from cairn.sql.functions.lists import LETTERS
+from cairn.sql.functions.numbers import strict
+from cairn.sql.functions.texts import c_json_path, plain_text, read_json, short
+
+
+def _text(value: Any) -> str:
+    found = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return found if found.isascii() else plain_text(found)
+
+
+@strict
+def j_text(text: str) -> str:
+    return _text(text)
+
+
+@strict
+def j_bool(value: int) -> str:
+    return "true" if value else "false"
+
+
+@strict
+def j_double(text: str) -> str:
+    """JSON has no infinity: it becomes a text, as in PostgreSQL."""
+    return text if text[-1:].isdigit() else _text(text)
+
+
+@strict
+def j_time(text: str) -> str:
+    """ISO 8601: a T between day and time, the zone with its minutes."""
+    found = text.replace(" ", "T", 1)
+    return _text(f"{found}:00" if found.endswith("+00") else found)
+
+
+def j_object(*parts: str | None) -> str:
+    """Names and values in turn."""
+    return "{" + ",".join(map(_member, parts[::2], parts[1::2])) + "}"
+
+
+def _member(name: str | None, value: str | None) -> str:
+    if name is None:
+        raise InvalidText("argument of a key must not be null", sqlstate="22023")
+    return f"{_text(name)}:{'null' if value is None else value}"
+
+
+def j_array(*parts: str | None) -> str:
+    return "[" + ",".join("null" if part is None else part for part in parts) + "]"
+
+
+@strict
+def i_json_length(data: str) -> int:
+    value = read_json(data)
+    if not isinstance(value, list):
+        kind = "a scalar" if not isinstance(value, dict) else "a non-array"
+        raise InvalidText(f"cannot get array length of {kind}", sqlstate="22023")
+    return len(value)
+
+
+_KINDS = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
+
+
+@strict
+def c_json_typeof(data: str) -> str:
+    return _KINDS.get(type(read_json(data)), "number")
+
+
+@strict
+def b_json_contains(data: str, other: str) -> int:
+    """`@>`"""
+    outer, inner = read_json(data), read_json(other)
+    if isinstance(outer, list) and not isinstance(inner, (list, dict)):
+        return int(any(_same(each, inner) for each in outer))
+    return int(_contains(outer, inner))
+
+
+def _contains(outer: Any, inner: Any) -> bool:
+    if isinstance(outer, dict) and isinstance(inner, dict):
+        return all(key in outer and _contains(outer[key], inner[key]) for key in inner)
+    if isinstance(outer, list) and isinstance(inner, list):
+        return all(any(_contains(mine, each) for mine in outer) for each in inner)
+    return _same(outer, inner)
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Python takes true for 1."""
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+
+
+@strict
+def b_json_has(data: str, key: str) -> int:
+    """`?`"""
+    value = read_json(data)
+    return int(isinstance(value, (dict, list, str)) and (value == key if isinstance(value, str)
+               else key in [each for each in value if isinstance(each, str)]))  # fmt: skip
+
+
+def c_json_deep(data: str | None, path: str | None) -> str | None:
+    """`#>`: the path is a list of texts."""
+    if data is None or path is None:
+        return None
+    steps = list_values(ColumnType.STRING, path)
+    return data if not steps else c_json_path(data, *steps)
+
+
+@strict
+def j_joined(left: str, right: str) -> str:
+    """`||` of two values: objects are merged, all else becomes one list."""
+    a, b = read_json(left), read_json(right)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return _text({**a, **b})
+    if isinstance(a, dict) != isinstance(b, dict) and not isinstance(a, list | dict) | isinstance(
+        b, list
+    ):
+        raise InvalidText("invalid concatenation of jsonb objects", sqlstate="22023")
+    return _text([*(a if isinstance(a, list) else [a]), *(b if isinstance(b, list) else [b])])
+
+
+@strict
+def j_without(data: str, key: Any) -> str:
+    """`-`: without a member, or an item by its place or its text."""
+    value = read_json(data)
+    if isinstance(key, int):
+        if not isinstance(value, list):
+            raise InvalidText("cannot delete from object using integer index", sqlstate="22023")
+        at = key if key >= 0 else key + len(value)
+        return _text([each for place, each in enumerate(value) if place != at])
+    if isinstance(value, dict):
+        return _text({name: each for name, each in value.items() if name != key})
+    if isinstance(value, list):
+        return _text([each for each in value if each != key])
+    raise InvalidText("cannot delete from scalar", sqlstate="22023")
+
+
+@strict
+def j_set(data: str, path: str, new: str, create: int = 1) -> str:
+    """`jsonb_set`"""
+    value, fresh = read_json(data), read_json(new)
+    steps = [str(step) for step in list_values(ColumnType.STRING, path) if step is not None]
+    return _text(_put(value, steps, fresh, bool(create))) if steps else data
+
+
+def _put(value: Any, steps: Sequence[str], new: Any, create: bool) -> Any:
+    step, rest = steps[0], steps[1:]
+    if isinstance(value, dict):
+        if step in value:
+            return {**value, step: _put(value[step], rest, new, create) if rest else new}
+        return {**value, step: new} if create and not rest else value
+    if isinstance(value, list):
+        if not step.lstrip("-").isdigit():
+            raise InvalidText(f'path element is not an integer: "{short(step)}"', sqlstate="22P02")
+        at = int(step) if len(step) < 19 else len(value)
+        at = at + len(value) if at < 0 else at
+        if 0 <= at < len(value):
+            changed = _put(value[at], rest, new, create) if rest else new
+            return [*value[:at], changed, *value[at + 1 :]]
+        if create and not rest:
+            return [new, *value] if at < 0 else [*value, new]
+    return value
+
+
+@strict
+def c_json_pretty(data: str) -> str:
+    return plain_text(json.dumps(read_json(data), indent=4, ensure_ascii=False))
+
+
+@strict
+def j_stripped(data: str) -> str:
+    """`jsonb_strip_nulls`"""
+    return _text(_stripped(read_json(data)))
+
+
+def _stripped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _stripped(each) for name, each in value.items() if each is not None}
+    return [_stripped(each) for each in value] if isinstance(value, list) else value
+
+
+@strict
+def a_json_items(data: str) -> str:
+    """The items of an array, each as JSON, as a list that SQLite can take apart."""
+    value = read_json(data)
+    if not isinstance(value, list):
+        raise InvalidText("cannot extract elements from a non-array", sqlstate="22023")
+    return _text([_text(each) for each in value])
+
+
+@strict
+def a_json_texts(data: str) -> str:
+    value = read_json(data)
+    if not isinstance(value, list):
+        raise InvalidText("cannot extract elements from a non-array", sqlstate="22023")
+    return _text([_shown(each) for each in value])
+
+
+@strict
+def a_json_keys(data: str) -> str:
+    value = read_json(data)
+    if not isinstance(value, dict):
+        raise InvalidText("cannot call json_object_keys on a non-object", sqlstate="22023")
+    return _text(list(value))
+
+
+def _members(data: str) -> dict[str, Any]:
+    value = read_json(data)
+    if not isinstance(value, dict):
+        raise InvalidText("cannot deconstruct a non-object", sqlstate="22023")
+    return value
+
+
+@strict
+def a_json_pairs(data: str) -> str:
+    """Names and values, each value as JSON."""
+    return _text([[name, _text(each)] for name, each in _members(data).items()])
+
+
+@strict
+def a_json_text_pairs(data: str) -> str:
+    return _text([[name, _shown(each)] for name, each in _members(data).items()])
+
+
+def _shown(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else _text(value)
+
+
+def list_writer(known: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
+    """`j_list`: a list of any type as JSON."""
+
+    @strict
+    def j_list(text: str, word: str) -> str:
+        type_ = next((each for each in LETTERS if each.value == word), None)
+        if type_ is None:
+            raise InvalidText(f'type "{short(word)}" is no array', sqlstate="42704")
+        letter, of = LETTERS[type_], ELEMENTS[type_]
+        write = known.get(f"s_of_{letter}", str)
+        make = _MAKERS.get(letter, j_text)
+        return j_array(
+            *(
+                None if each is None else make(each if letter == "b" else write(each))
+                for each in list_values(of, text)
+            )
+        )
+
+    return j_list
+
+
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "i": str, "n": str, "d": j_double, "t": j_time, "m": j_time, "b": j_bool,
+}  # fmt: skip
+
+
+class JsonAgg:
+    """`json_agg`: NULLs stay, no rows give NULL."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+
+    def add(self, value: str | None) -> None:
+        self.parts.append("null" if value is None else value)
+
+    def remove(self, value: str | None) -> None:
+        """A frame moved on: rows leave it in the order in which they came."""
+        self.parts.pop(0)
+
+    def value(self) -> str | None:
+        return f"[{','.join(self.parts)}]" if self.parts else None
+
+
+class JsonObjectAgg(JsonAgg):
+    """`json_object_agg`"""
+
+    def add(self, name: str | None, value: str | None = None) -> None:  # type: ignore[override]
+        self.parts.append(_member(name, value))
+
+    def remove(self, name: str | None, value: str | None = None) -> None:  # type: ignore[override]
+        self.parts.pop(0)
+
+    def value(self) -> str | None:
+        return "{" + ",".join(self.parts) + "}" if self.parts else None

@@ -1,0 +1,108 @@
+"""Texts taken apart into lists, and put together from values: string_to_array, format."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from cairn.model import stops
+from cairn.model.errors import InvalidParameter, LimitExceeded
+from cairn.model.types.values import list_text
+from cairn.sql.functions.numbers import strict
+from cairn.sql.functions.patterns import regexp
+from cairn.sql.functions.texts import check_length
+from cairn.sql.functions.words import c_quote_ident, c_quote_literal, regexp_flags
+
+MAX_PARTS = 1_000_000
+_FIELD = re.compile(r"%(?:(\d+)\$)?(-?\d*)(.?)", re.DOTALL)
+
+
+def a_split(text: str | None, delimiter: str | None, null: str | None = None) -> str | None:
+    """`string_to_array`: without a delimiter each character is a part."""
+    if text is None:
+        return None
+    if delimiter is None:
+        _check_parts(len(text))
+        parts = list(text)
+    else:
+        _check_parts(text.count(delimiter) if delimiter else 1)
+        parts = [] if not text else text.split(delimiter) if delimiter else [text]
+    return list_text(None if null is not None and part == null else part for part in parts)
+
+
+def _check_parts(count: int) -> None:
+    if count > MAX_PARTS:
+        raise LimitExceeded(f"a text is split into at most {MAX_PARTS} parts")
+
+
+@strict
+def a_regexp_split(text: str, pattern: str, flags: str = "") -> str:
+    """`regexp_split_to_array`"""
+    expression = regexp(pattern, regexp_flags(flags)[0])
+    parts: list[str] = []
+    start = 0
+    for match in expression.finditer(text):
+        if len(parts) % 10_000 == 0:
+            stops.check()
+        # Nothing is split off where an empty match touches the beginning, the end or the last one.
+        if match.end() == match.start() and match.start() in (0, start, len(text)):
+            continue
+        parts.append(text[start : match.start()])
+        _check_parts(len(parts))
+        start = match.end()
+    return list_text([*parts, text[start:]])
+
+
+@strict
+def a_regexp_match(text: str, pattern: str, flags: str = "") -> str | None:
+    """`regexp_match`: the groups of the first match, or all of it."""
+    expression = regexp(pattern, regexp_flags(flags)[0])
+    match = expression.search(text)
+    if match is None:
+        return None
+    return list_text(match.groups() if expression.groups else (match[0],))
+
+
+@strict
+def i_regexp_count(text: str, pattern: str) -> int:
+    return sum(1 for _ in regexp(pattern).finditer(text))
+
+
+@strict
+def c_hex(value: int) -> str:
+    return f"{value & 0xFFFFFFFFFFFFFFFF:x}"
+
+
+def c_format(pattern: str | None, *values: str | None) -> str | None:
+    """`format`: %s, %I, %L, with a place and a width."""
+    if pattern is None:
+        return None
+    at, size = 0, len(pattern)
+
+    def put(field: re.Match[str]) -> str:
+        nonlocal at, size
+        place, width, kind = field.groups()
+        if kind == "%" and not place and not width:
+            return "%"
+        if kind not in ("s", "I", "L"):
+            raise InvalidParameter(f'unrecognized format() type specifier "{kind}"')
+        at = int(place) if place else at + 1
+        if not 1 <= at <= len(values):
+            raise InvalidParameter("too few arguments for format()")
+        found = _shown(values[at - 1], kind)
+        wanted = int(width) if width not in ("", "-") else 0
+        size += max(abs(wanted), len(found))
+        check_length(size)
+        return found.ljust(-wanted) if wanted < 0 else found.rjust(wanted)
+
+    return _FIELD.sub(put, pattern)
+
+
+def _shown(value: Any, kind: str) -> str:
+    if kind == "I":
+        if value is None:
+            raise InvalidParameter("null values cannot be formatted as an SQL identifier")
+        return str(c_quote_ident(value))
+    if kind == "L":
+        return "NULL" if value is None else str(c_quote_literal(value))
+    return "" if value is None else str(value)
