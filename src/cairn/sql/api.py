@@ -57,6 +57,7 @@ from cairn.sql.statements.other import parse_other
 from cairn.sql.statements.refusals import refuse_by_name
 from cairn.sql.statements.schema.ddl import parse_ddl
 from cairn.sql.statements.schema.routine import parse_routine
+from cairn.sql.statements.schema.table_as import table_as
 from cairn.sql.statements.with_parts import writing_parts
 
 _QUERY_WORDS = ("select", "with", "values", "insert", "update", "delete", "table")
@@ -127,8 +128,11 @@ def _prepare(
     if routine is not None:
         from cairn.sql.compile_block import checked
 
-        made = checked(routine.plan, text, catalog, user_id, _prepare_for)
-        return Prepared(text, routine.tag, made, rights=routine.rights)
+        plan_made = checked(routine.plan, text, catalog, user_id, _prepare_for)
+        return Prepared(text, routine.tag, plan_made, rights=routine.rights)
+    made = table_as(cursor, lambda part: prepare(part, catalog, user_id=user_id))
+    if made is not None:
+        return made
     ddl = parse_ddl(cursor, catalog, user_id)
     if ddl is not None:
         return Prepared(text, ddl.tag, ddl.plan, tables=ddl.tables, rights=ddl.rights)

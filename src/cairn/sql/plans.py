@@ -252,6 +252,8 @@ class DdlPlan:
     notices: tuple[str, ...] = ()
     skipped: str = ""  # what to say when there is nothing to do
     more: tuple[DdlPlan, ...] = ()  # one after the other: DROP TABLE a, b
+    fill: str = ""  # CREATE TABLE AS: what puts the rows into it
+    undo: DdlPlan | None = None  # and what takes it away, if they do not come
 
 
 @dataclass(frozen=True)
@@ -461,7 +463,7 @@ class Prepared:
     @property
     def only_reads(self) -> bool:
         """A query; one whose WITH writes is none."""
-        return self.tag == "SELECT" and not isinstance(self.plan, BlockPlan)
+        return self.tag == "SELECT" and not isinstance(self.plan, (BlockPlan, DdlPlan))
 
     def start(self, params: Sequence[Any], now: datetime | None = None) -> list[Any]:
         """The client's values with room for those that running fills in."""

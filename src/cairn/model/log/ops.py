@@ -98,6 +98,15 @@ class RenameColumn(msgspec.Struct, frozen=True, tag="rename_column"):
     new: str
 
 
+class Restate(msgspec.Struct, frozen=True, tag="restate"):
+    """What the catalogue alone says of a table: comments, and the DEFAULT of rows to come."""
+
+    table_id: int
+    name: str
+    columns: tuple[Column, ...] = ()  # in the place of those with the same names
+    description: str | None = None  # None: as it was
+
+
 class CreateIndex(msgspec.Struct, frozen=True, tag="create_index"):
     index: Index
 
@@ -122,6 +131,7 @@ Ddl = (
     | RenameTable
     | AddColumns
     | RenameColumn
+    | Restate
     | CreateIndex
     | DropIndex
     | RenameIndex

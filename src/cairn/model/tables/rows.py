@@ -331,6 +331,7 @@ def table_of_row(row: Sequence[Any]) -> Table:
                 msgspec.convert(item.get("identity"), Identity | None),
                 bool(item.get("hidden")),
                 bool(item.get("zeros")),
+                str(item.get("comment") or ""),
             )
             for item in _FORMAT.decode(row[3])
         ),

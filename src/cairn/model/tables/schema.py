@@ -31,6 +31,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     identity: Identity | None = None
     is_hidden: bool = False  # no part of `*`, of INSERT and COPY without a list, of catalogues
     keeps_zeros: bool = False  # a DECIMAL in its shown form: see `decimals`
+    comment: str = ""
 
     @property
     def scale(self) -> int | None:
@@ -192,5 +193,6 @@ def format_json(table: Table) -> list[dict[str, Any]]:
         | ({"identity": msgspec.to_builtins(column.identity)} if column.identity else {})
         | ({"hidden": True} if column.is_hidden else {})
         | ({"zeros": True} if column.keeps_zeros else {})
+        | ({"comment": column.comment} if column.comment else {})
         for column in table.columns
     ]

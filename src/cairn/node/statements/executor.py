@@ -31,7 +31,7 @@ from cairn.model.measured import Run
 from cairn.model.members.topology import ConnectionType
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.runtime import Runtime
-from cairn.node.statements.asker.explaining import Explaining
+from cairn.node.statements.asker.explaining import Explaining, Inner
 from cairn.node.statements.asker.forwarding import check_forward
 from cairn.node.statements.asker.global_writes import GlobalWrites
 from cairn.node.statements.asker.hops import HERE, Answered, Hop
@@ -279,7 +279,7 @@ class Executor:
         self, prepared: Prepared, plan: plans.DdlPlan, context: Context
     ) -> Outcome:
         user, queued = context.user_id, context.queued
-        if plan.more and queued is not None:
+        if (plan.more or plan.fill) and queued is not None:
             raise Unsupported("a queued operation changes one table", hint="queue each")
         told: tuple[str, ...] = ()
 
@@ -298,7 +298,29 @@ class Executor:
                 deadline=context.deadline,
             )
             told += one.notices if has_changed else (one.skipped,)
+        if plan.fill and has_changed:
+            count = await self._fill(plan, context)
+            return Outcome(None, count, prepared.complete(count), told)
         return Outcome(None, 0, prepared.complete(0), told, is_queue_told=has_changed)
+
+    async def _fill(self, plan: plans.DdlPlan, context: Context) -> int:
+        """The rows of CREATE TABLE AS; if they do not come, the table goes again."""
+        assert plan.undo is not None
+        try:
+            for left in range(REPLANS, -1, -1):
+                catalog = self._state.catalog
+                insert = prepare(plan.fill, catalog, user_id=context.user_id)
+                insert.check_rights(context.user_id, catalog)
+                statement = Inner(insert, catalog.sharded(insert.tables), ())
+                try:
+                    return (await self._run_with_numbers(statement, (), context)).count
+                except PlanOutdated:
+                    if not left:
+                        raise
+            raise AssertionError("the last round answers or raises")
+        except BaseException:
+            await asyncio.shield(self._schema_changes.run(plan.undo, context.user_id))
+            raise
 
     def _check_still(self, prepared: Prepared, user: int) -> None:
         """A schema change waits for others: its rights are those of the moment at which it is made,

@@ -151,7 +151,7 @@ class Functions:
             "obj_description": lambda oid, *_: (
                 about(self._tables[oid]) if oid in self._tables else None
             ),
-            "col_description": lambda *_: None,
+            "col_description": self._comment,
             "quote_ident": quoted,
             "json_build_object": lambda *pairs: json.dumps(
                 dict(zip(pairs[::2], pairs[1::2], strict=False))
@@ -179,6 +179,13 @@ class Functions:
     def _may_signal(self) -> Signals:
         assert self.signals is not None, "a query is described without being run"
         return self.signals
+
+    def _comment(self, oid: Any, at: Any) -> str | None:
+        """Of a column, by its number from 1."""
+        table = self._tables.get(oid)
+        if table is None or not isinstance(at, int) or not 1 <= at <= len(table.columns):
+            return None
+        return table.columns[at - 1].comment or None
 
     def _user_name(self, oid: Any) -> str:
         user = self._catalog.user_by_id(oid)

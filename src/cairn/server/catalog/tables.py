@@ -35,7 +35,9 @@ def check_oid(table_id: int, at: int) -> int:
 
 
 def about(table: Table) -> str:
-    """What \\d+ and \\dt+ print as the description: how the rows are distributed."""
+    """What \\d+ and \\dt+ print as the description: the comment, or how rows are distributed."""
+    if table.description and not table.is_system:
+        return table.description
     if table.sharding is None:
         how = "local to each instance" if table.local else "global"
     else:
@@ -241,6 +243,9 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
     for at, column in enumerate(table.columns, 1):
         if column.is_hidden:
             continue
+        if column.comment:
+            said = {"objoid": table.id, "classoid": 1259, "objsubid": at}
+            yield "pg_description", {**said, "description": column.comment}
         not_null = column.name in table.primary_key or not column.nullable
         attribute = _attribute(table.id, at, column.name, column.type, not_null)
         if column.default is not None:

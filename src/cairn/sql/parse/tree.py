@@ -11,7 +11,7 @@ from cairn.sql.parse.dialect import walk_position
 
 #: What people call it, where sqlglot's class has another name.
 _SHOWN = {
-    "Lock": "FOR UPDATE",
+    "Into": "SELECT INTO",
     "TableSample": "TABLESAMPLE",
     "WithinGroup": "WITHIN GROUP",
     "GroupingSets": "GROUPING SETS",
@@ -23,7 +23,7 @@ _SHOWN = {
     "Bracket": "a subscript",
 }
 _HINTS = {
-    "Lock": "each statement commits by itself; UPDATE … WHERE says what must still hold",
+    "Into": "write CREATE TABLE name AS SELECT …",
 }
 
 

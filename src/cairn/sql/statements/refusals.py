@@ -33,7 +33,6 @@ REFUSED: tuple[tuple[str, ...], ...] = (
     ("execute",),
     ("checkpoint",),
     ("cluster",),
-    ("comment",),
     ("reindex",),
     ("refresh",),
     ("import",),

@@ -25,6 +25,7 @@ from cairn.model.tables import system_tables as system
 from cairn.model.tables.schema import (
     Index,
     Table,
+    compared_column,
     create_index_sql,
     create_table_sql,
     physical_column,
@@ -158,6 +159,12 @@ def _commit(tables: GlobalTables, ddl: ops.Ddl, version: int) -> list[Change]:
             return _put_table(tables, wider)
         case ops.RenameColumn(old=old, new=new):
             return _rename_column(tables, fresh, old, new)
+        case ops.Restate(columns=columns, description=description):
+            told = {column.name: column for column in columns}
+            stated = tuple(told.get(column.name, column) for column in table.columns)
+            about = table.description if description is None else description
+            changed = msgspec.structs.replace(fresh, columns=stated, description=about)
+            return _put_table(tables, changed)
         case ops.CreateIndex(index=index):
             if table.is_global:
                 tables.connection.execute(create_index_sql(table, index))
@@ -255,7 +262,7 @@ def _check_global(tables: GlobalTables, table: Table, ddl: ops.Ddl) -> None:
         if required and execute(query).fetchone() is not None:
             raise not_addable(required[0], table.name)
     if isinstance(ddl, ops.CreateIndex) and ddl.index.unique:
-        names = [physical_column(table.position(name)) for name in ddl.index.columns]
+        names = [compared_column(table, table.position(name)) for name in ddl.index.columns]
         known = " AND ".join(f"{name} IS NOT NULL" for name in names)
         query = (
             f"SELECT 1 FROM {table.physical_name} WHERE {known} "

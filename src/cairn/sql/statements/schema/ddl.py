@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from cairn.model.errors import (
@@ -25,6 +24,7 @@ from cairn.model.tables.schema import BUCKET_COLUMN, Column, Table
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.schema.common import (
     DdlStatement,
+    Make,
     Tail,
     check_column_count,
     ddl_statement,
@@ -33,6 +33,7 @@ from cairn.sql.statements.schema.common import (
 )
 from cairn.sql.statements.schema.dependents import check_unused
 from cairn.sql.statements.schema.index import add_unique, alter_index, create_index, drop_index
+from cairn.sql.statements.schema.restating import alter_columns, comment_on
 from cairn.sql.statements.schema.table import Definition, create_table, read_column, with_zeros
 
 
@@ -46,6 +47,8 @@ def parse_ddl(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement | 
         return drop_table(cursor, catalog)
     if cursor.accept("alter", "table"):
         return alter_table(cursor, catalog)
+    if cursor.accept("comment", "on"):
+        return comment_on(cursor, catalog)
     if cursor.accept("truncate"):
         cursor.accept("table")
         return truncate(cursor, catalog)
@@ -128,10 +131,10 @@ def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
         return add_unique(cursor, catalog, name, *unique)
     elif cursor.looking_at("add"):
         make = _add_columns(cursor)
-    elif word := cursor.accept_one("drop", "alter"):
-        raise Unsupported(
-            f"unsupported DDL: `ALTER TABLE _ {word.upper()} COLUMN` is not yet supported"
-        )
+    elif cursor.looking_at("alter"):
+        make = alter_columns(cursor)
+    elif cursor.accept("drop"):
+        raise Unsupported("unsupported DDL: `ALTER TABLE _ DROP COLUMN` is not yet supported")
     else:
         raise cursor.error()
     tail = finish(cursor)
@@ -160,9 +163,6 @@ def _added_key(cursor: Cursor) -> tuple[str, bool] | None:
             return name, False
     cursor.at = begun
     return None
-
-
-Make = Callable[[Catalog, Table], Ddl | None]
 
 
 def _rename_table(name: str, new: str) -> Make:

@@ -128,7 +128,7 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
             cursor.accept_one("asc", "desc")
             definition.key.append(name)
         elif cursor.accept("default"):
-            default = _default_text(cursor)
+            default = default_text(cursor)
         elif cursor.accept("generated"):
             identity, nullable = _identity(cursor, name, type_), False
         elif read_check(cursor, definition):
@@ -186,7 +186,7 @@ def _identity(cursor: Cursor, name: str, type_: ColumnType) -> Identity:
     return Identity(always, start)
 
 
-def _default_text(cursor: Cursor) -> str:
+def default_text(cursor: Cursor) -> str:
     """An expression up to the next clause, comma or parenthesis that is not its own."""
     begun, depth = cursor.peek(), 0
     end = 0
@@ -205,8 +205,6 @@ def _default_text(cursor: Cursor) -> str:
 def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement:
     quiet = cursor.accept("if", "not", "exists")
     name = cursor.name()
-    if cursor.looking_at("as"):
-        raise Unsupported("CREATE TABLE AS is not supported")
     definition, tail = Definition(), Tail()
     cursor.expect_op("(")
     while True:

@@ -1,0 +1,105 @@
+"""`CREATE TABLE … AS query`: a table for the columns of the query, then its rows.
+
+Two steps, and no transaction around both: rows that do not come take the table away again, and
+an instance that dies in between leaves it, with some of the rows or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from cairn.model.errors import SyntaxProblem
+from cairn.model.log.ops import Ddl, DropTable
+from cairn.model.quoting import identifier
+from cairn.model.tables.catalog import Catalog
+from cairn.model.types.values import ColumnType
+from cairn.sql.plans import DdlPlan, Prepared
+from cairn.sql.statements.cursor import Cursor
+
+Prepare = Callable[[str], Prepared]
+
+
+def table_as(cursor: Cursor, prepare: Prepare) -> Prepared | None:
+    """None when it is no CREATE TABLE … AS; `prepare` understands the parts of it."""
+    begun = cursor.at
+    if not cursor.accept("create", "table"):
+        return None
+    quiet = "IF NOT EXISTS " if cursor.accept("if", "not", "exists") else ""
+    name = cursor.name()
+    names = cursor.names() if _only_names(cursor) else []
+    clauses = _clauses(cursor)
+    if clauses is None:
+        cursor.at = begun
+        return None
+    start, end, is_filled = _query(cursor)
+    # Blanks instead of the words before it: positions in errors stay those of the whole text.
+    query = prepare(" " * start + cursor.text[start:end])
+    if not query.only_reads or not query.columns:
+        raise SyntaxProblem("CREATE TABLE AS needs a query that only reads")
+    if query.param_types:
+        raise SyntaxProblem("CREATE TABLE AS cannot have parameters", sqlstate="42P02")
+    if len(names) > len(query.columns):
+        raise SyntaxProblem("too many column names were specified")
+    names += [column.name for column in query.columns[len(names) :]]
+    types = [_type_word(column.type) for column in query.columns]
+    columns = ", ".join(f"{identifier(n)} {t}" for n, t in zip(names, types, strict=True))
+    made = prepare(f"CREATE TABLE {quiet}{identifier(name)} ({columns}) {clauses}")
+    assert isinstance(made.plan, DdlPlan)
+    listed = ", ".join(map(identifier, names))
+    fill = f"INSERT INTO {identifier(name)} ({listed}) {cursor.text[start:end]}"
+    undo = DdlPlan(_dropped(name))
+    plan = replace(made.plan, fill=fill if is_filled else "", undo=undo)
+    tag = "SELECT" if is_filled else "CREATE TABLE AS"
+    return Prepared(
+        cursor.text, tag, plan, tables=query.tables, rights=(*made.rights, *query.rights)
+    )
+
+
+def _only_names(cursor: Cursor) -> bool:
+    """`(a, b)`: names without types."""
+    after = cursor.peek(2)
+    is_list = cursor.looking_at_op("(") and after is not None
+    return is_list and after is not None and (after.is_op(",") or after.is_op(")"))
+
+
+def _clauses(cursor: Cursor) -> str | None:
+    """What stands before AS, as CREATE TABLE takes it; None: there is no AS."""
+    begun, depth = cursor.peek(), 0
+    while (token := cursor.peek()) is not None:
+        if depth == 0 and token.is_word("as"):
+            assert begun is not None
+            cursor.at += 1
+            return cursor.text[begun.start : token.start]
+        depth += token.is_op("(") - token.is_op(")")
+        cursor.at += 1
+    return None
+
+
+def _query(cursor: Cursor) -> tuple[int, int, bool]:
+    """Where the query begins and ends, and whether its rows are wanted."""
+    rest = cursor.tokens[cursor.at :]
+    if not rest:
+        raise cursor.error()
+    is_filled, end = True, len(rest)
+    if len(rest) > 2 and rest[-1].is_word("data"):
+        is_filled = not rest[-2].is_word("no")
+        end -= 2 if is_filled else 3
+        if end < 1 or not rest[end].is_word("with"):
+            raise SyntaxProblem('syntax error at or near "DATA"', position=rest[-1].start + 1)
+    last = rest[end - 1]
+    return rest[0].start, last.start + len(last.text), is_filled
+
+
+def _type_word(type_: ColumnType) -> str:
+    if type_ is ColumnType.ANY:
+        return ColumnType.MAP.value  # JSON of any kind
+    return type_.value
+
+
+def _dropped(name: str) -> Callable[[Catalog, int, int], Ddl | None]:
+    def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
+        table = now.table(name)
+        return None if table is None else DropTable(table.id, name)
+
+    return build

@@ -1,0 +1,74 @@
+"""CREATE TABLE … AS query: the table and its rows, or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.cluster.harness import PASSWORD, Cluster
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+@pytest.fixture
+def sql(cluster: Cluster) -> Iterator[Connection]:
+    dsn = f"postgresql://admin:{PASSWORD}@127.0.0.1:{cluster['i2'].pg_port}/cairn"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE source (id INT PRIMARY KEY, d NUMERIC, s TEXT, a INT[])")
+        connection.execute(
+            "INSERT INTO source SELECT k, k * 1.50, 'x' || k::text, ARRAY[k] "
+            "FROM generate_series(1, 50) k"
+        )
+        yield connection
+        connection.execute("DROP TABLE IF EXISTS source, copied")
+
+
+def rows(connection: Connection, text: str) -> list[Any]:
+    return connection.execute(text).fetchall()
+
+
+def test_the_rows_of_a_query_become_a_table(sql: Connection) -> None:
+    told = sql.execute(
+        "CREATE TABLE copied AS SELECT id % 5 AS rest, sum(d) AS total, json_agg(id ORDER BY id), "
+        "max(s) FROM source GROUP BY 1 ORDER BY 1"
+    )
+    assert told.statusmessage == "SELECT 5"
+    assert rows(sql, "SELECT rest, total, json_agg, max FROM copied WHERE rest = 3") == [
+        (3, rows(sql, "SELECT sum(d) FROM source WHERE id % 5 = 3")[0][0],
+         [3, 8, 13, 18, 23, 28, 33, 38, 43, 48], "x8"),
+    ]  # fmt: skip
+
+
+def test_names_keys_and_places_may_be_said(sql: Connection) -> None:
+    sql.execute("CREATE TABLE copied (k, v) DISTRIBUTED BY (k) AS (SELECT id, a FROM source)")
+    assert rows(sql, "SELECT k, v FROM copied WHERE k = 7") == [(7, [7])]
+    assert rows(sql, "SELECT count(*) FROM copied") == [(50,)]
+    again = sql.execute("CREATE TABLE IF NOT EXISTS copied AS SELECT 1 AS k")
+    assert again.statusmessage is not None and rows(sql, "SELECT count(*) FROM copied") == [(50,)]
+    sql.execute("DROP TABLE copied")
+    empty = sql.execute("CREATE TABLE copied AS SELECT * FROM source WITH NO DATA")
+    assert empty.statusmessage == "CREATE TABLE AS"
+    assert rows(sql, "SELECT count(*) FROM copied") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "sqlstate"),
+    [
+        ("CREATE TABLE copied AS SELECT id, 1 / (id - 40) AS x FROM source", "22012"),
+        ("CREATE TABLE copied AS SELECT nothing FROM source", "42703"),
+        ("CREATE TABLE copied AS SELECT id, id FROM source", "42701"),
+        ("CREATE TABLE copied (a, b) AS SELECT 1 AS a", "42601"),
+        ("CREATE TABLE copied AS DELETE FROM source", "42601"),
+        ("CREATE TABLE source AS SELECT 1 AS x", "42P07"),
+        ("SELECT id INTO copied FROM source", "0A000"),
+    ],
+)
+def test_what_fails_leaves_no_table(sql: Connection, text: str, sqlstate: str) -> None:
+    with pytest.raises(psycopg.Error) as found:
+        sql.execute(text)
+    assert found.value.sqlstate == sqlstate
+    assert rows(sql, "SELECT name FROM _pico_table WHERE name = 'copied'") == []
+    assert rows(sql, "SELECT count(*) FROM source") == [(50,)]
