@@ -55,6 +55,8 @@ SELECT id FROM item WHERE id = 1 FOR UPDATE
 SELECT id FROM item ORDER BY id LIMIT 2 FOR SHARE OF item NOWAIT
 SELECT scale(1.50), min_scale(1.50), trim_scale(1.500), scale(d), avg(n) OVER (), n / 4.0 FROM item
 SELECT extract(second FROM at), extract(epoch FROM at), extract(milliseconds FROM at), extract(year FROM at) FROM item
+WITH RECURSIVE r(n) AS (SELECT 1.50 UNION SELECT n + 1.5 FROM r WHERE n < 6) SELECT count(*), sum(n)::int FROM r
+WITH RECURSIVE r(n) AS (SELECT d FROM item WHERE id < 4 UNION ALL SELECT n * 1.0 FROM r WHERE scale(n) < 5) SELECT n FROM r
 SELECT t1.no FROM part t1 RIGHT JOIN pair t2 ON t1.item_id = t2.v AND (t1.item_id <= 2) WHERE (abs(t2.v) = coalesce(t1.no, 3))
 SELECT t2.a, t1.no FROM pair t2 LEFT JOIN part t1 ON t1.item_id = t2.v WHERE t2.v = CASE WHEN t1.no IS NULL THEN 3 ELSE t1.no END
 """

@@ -291,9 +291,12 @@ class RowCursor:
         self._cursor: apsw.Cursor | None = None
         self._pieces: Pieces | None = None
         self._lock = threading.Lock()  # a piece may still be made for somebody who is gone
+        self._is_over = False  # the reader is somebody else's by now
 
     def take(self, most: int, *encode: Encode) -> Piece:
         with self._lock, stops.working_until(self.stopped.is_set):
+            if self._is_over:  # it waited for a thread longer than its asker for the answer
+                raise self._steps.problem()
             return self._take(most, *encode)
 
     def _take(self, most: int, *encode: Encode) -> Piece:
@@ -313,6 +316,7 @@ class RowCursor:
     def end(self) -> None:
         """The reader may be used for something else."""
         with self._lock:
+            self._is_over = True
             if self._cursor is not None:
                 self._cursor.close(True)
             self.reader.end()

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from cairn.model import stops
 from cairn.model.errors import InvalidText
 from cairn.model.types.values import ELEMENTS, ColumnType, list_values
 from cairn.sql.functions.lists import LETTERS
@@ -87,6 +88,7 @@ def b_json_contains(data: str, other: str) -> int:
 
 
 def _contains(outer: Any, inner: Any) -> bool:
+    stops.check()  # every item of one list may be compared with every item of the other
     if isinstance(outer, dict) and isinstance(inner, dict):
         return all(key in outer and _contains(outer[key], inner[key]) for key in inner)
     if isinstance(outer, list) and isinstance(inner, list):

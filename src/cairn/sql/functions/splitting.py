@@ -13,7 +13,8 @@ from cairn.sql.functions.patterns import regexp
 from cairn.sql.functions.texts import check_length
 from cairn.sql.functions.words import c_quote_ident, c_quote_literal, regexp_flags
 
-MAX_PARTS = 1_000_000
+MAX_PARTS = 250_000  # in one go: nothing ends it before it is done
+_CHECKED = 500  # matches between two looks at whether somebody wants an end
 _FIELD = re.compile(r"%(?:(\d+)\$)?(-?\d*)(.?)", re.DOTALL)
 
 
@@ -42,7 +43,7 @@ def a_regexp_split(text: str, pattern: str, flags: str = "") -> str:
     parts: list[str] = []
     start = 0
     for match in expression.finditer(text):
-        if len(parts) % 10_000 == 0:
+        if len(parts) % _CHECKED == 0:
             stops.check()
         # Nothing is split off where an empty match touches the beginning, the end or the last one.
         if match.end() == match.start() and match.start() in (0, start, len(text)):
@@ -65,7 +66,11 @@ def a_regexp_match(text: str, pattern: str, flags: str = "") -> str | None:
 
 @strict
 def i_regexp_count(text: str, pattern: str) -> int:
-    return sum(1 for _ in regexp(pattern).finditer(text))
+    count = 0
+    for count, _ in enumerate(regexp(pattern).finditer(text), 1):
+        if count % _CHECKED == 0:
+            stops.check()
+    return count
 
 
 @strict

@@ -210,7 +210,11 @@ def c_to_date(text: str, pattern: str) -> int:
 
 
 def read_json(data: str) -> Any:
-    """The value of a JSON text, or why it is none."""
+    """The value of a JSON text, or why it is none. Other threads wait meanwhile."""
+    try:
+        return msgspec.json.decode(data)
+    except (ValueError, RecursionError):  # it is stricter about escapes and numbers
+        pass
     try:
         return json.loads(data, parse_constant=_no_constant)
     except RecursionError:

@@ -266,9 +266,10 @@ class Renderer:
 
     def _recursion(self, node: Recursion) -> str:
         names = ", ".join(f"x{at}" for at in range(len(node.names)))
-        first, step = self._operand(node.left, False), self._operand(node.right, False)
-        if node.op == "UNION":
-            first, step = self._keyed(first, node.left), self._keyed(step, node.right)
+        left, right = node.left, node.right
+        if node.op == "UNION" and _has_zeros(node):
+            left, right = _with_keys(left), _with_keys(right)
+        first, step = self._operand(left, False), self._operand(right, False)
         own = f"w{node.number}"
         query = f"{first} {node.op} {step}"
         return f"WITH RECURSIVE {own}({names}) AS ({query}) SELECT {names} FROM {own}"
@@ -428,6 +429,19 @@ def _keys(node: Query) -> list[str]:
         _key_of(f"x{at}") if type_ is ColumnType.DECIMAL and scale is None else f"x{at}"
         for at, ((_, type_), scale) in enumerate(kinds)
     ]
+
+
+def _with_keys(node: Query) -> Query:
+    """The terms of a recursion: SQLite wants them as they are, not inside of another query."""
+    if not isinstance(node, Select):
+        return node
+    items = tuple(
+        replace(item, expr=Call(ColumnType.DECIMAL, "n_key", (item.expr,)))
+        if item.expr.type is ColumnType.DECIMAL and not is_key(item.expr)
+        else item
+        for item in node.items
+    )
+    return replace(node, items=items)
 
 
 def _has_zeros(node: Query) -> bool:

@@ -7,6 +7,7 @@ the owners wait, and nobody holds more than a little.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from sys import getsizeof
 from time import perf_counter
@@ -20,6 +21,7 @@ from cairn.model.errors import (
     LimitExceeded,
     NoMaster,
     NotOwner,
+    QueryCanceled,
     ReadInterrupted,
     TableUnderDdl,
     Unreachable,
@@ -27,7 +29,7 @@ from cairn.model.errors import (
 from cairn.model.rpc import ReadMore, ReadResponse
 from cairn.model.settings import limits
 from cairn.net.peers import Peers
-from cairn.node.statements.context import Context
+from cairn.node.statements.context import ASKED, Context
 from cairn.node.statements.owner.execution import Execution
 from cairn.node.statements.owner.open_reads import HalfTold, OpenReads
 from cairn.storage.files.pieces import (
@@ -205,6 +207,8 @@ class Merge:
         self._stopped = Cancelled()
         self._merger: Merger | None = None
         self._is_over = False
+        self._lock = threading.Lock()  # work may go on for somebody who is gone
+        self._is_given_back = False  # the merger is somebody else's by now
 
     def begin(self, opcode_max: int, spill_max: int) -> Callable[[Merger], None]:
         return lambda merger: merger.begin(self._stopped, opcode_max, spill_max)
@@ -225,11 +229,14 @@ class Merge:
 
     def _run(self, work: Sequence[Callable[[Merger], Any]]) -> Any:
         found: Any = None
-        if self._merger is None:
-            self._merger = self._reads.merger()
-        with self._merger.lock, stops.working_until(self._stopped.is_set):
-            for each in work:
-                found = each(self._merger)
+        with self._lock:
+            if self._is_given_back:  # it waited for a thread longer than its asker for the answer
+                raise QueryCanceled(ASKED)
+            if self._merger is None:
+                self._merger = self._reads.merger()
+            with self._merger.lock, stops.working_until(self._stopped.is_set):
+                for each in work:
+                    found = each(self._merger)
         return found
 
     async def next(self, context: Context) -> Rows | None:
@@ -247,6 +254,8 @@ class Merge:
             self._reads.later(self._give_back)
 
     def _give_back(self) -> None:
+        with self._lock:
+            self._is_given_back = True
         if self._merger is not None:
             self._reads.give_back(self._merger)
 
