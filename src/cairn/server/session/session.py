@@ -172,6 +172,7 @@ class Session(asyncio.Protocol):
         self.face.connections.closed(self._from, self._counted)
         self.close()
         self.running.cancelled.set()
+        self.running.end_trace(0, "client gone")
         self.book.close_portals()
         self._hold(-self._held)
         if self._working is not None:
