@@ -56,6 +56,9 @@ class Target:
         except psycopg.Error:
             return False
 
+    def resident_mb(self) -> float:
+        return _resident_mb(self.node.child_pid)
+
     def story(self) -> str:
         """What the log says of the last mistake."""
         said = self.node.log()
