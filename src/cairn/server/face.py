@@ -49,7 +49,7 @@ class PgFace(Face):
         self.lockouts = Lockouts(config.instance_dir)
         self.audit = AuditLog(config.instance_dir, lambda: self._log_limits("audit"))
         instance.news.on_applied.append(self.audit.applied)
-        self.connections = Connections(lambda name: int(instance.state.setting(name, 0)))
+        self.connections = Connections(self._number)
         self._rules: tuple[str, tuple[Rule, ...]] = ("", ())
         self.statements = StatementCache(self.statistics)
         self.pg_catalog = PgCatalog(

@@ -25,6 +25,8 @@ SETTINGS: dict[str, Any] = {
     "trace_sample_ratio": 0.01,  # of statements whose client does not decide
     "pg_connections_per_user_max": 0,  # of one instance; 0: no limit
     "pg_connections_per_address_max": 0,
+    "pg_logins_max": 1_000,  # connections of one instance that have not logged in; 0: no limit
+    "pg_logins_per_address_max": 500,
     "pg_statement_max": 100_000,
     "pg_portal_max": 100_000,
     "pg_session_bytes_max": 268_435_456,  # of portals and prepared statements; 0: no limit

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 import msgspec
 
 from cairn.model.errors import AccessDenied, CairnError, InvalidParameter
-from cairn.model.settings.parameters import DEFAULTS, PRIVATE, shown
+from cairn.model.settings.parameters import DEFAULTS, PRIVATE, SETTINGS, shown
 from cairn.model.settings.postgres_parameters import NAMES
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tracing import Parent, read_parent
@@ -139,13 +140,14 @@ def _is_on(value: str) -> bool:
     return value.strip("'").lower() in _ON
 
 
-def check_known(name: str, catalog: Catalog) -> None:
+def check_known(name: str, catalog: Catalog, also: Sequence[str] = ()) -> None:
     """Refuse what neither PostgreSQL nor Cairn has; `mine.something` is anybody's own."""
     key = name.lower()
     if "." in key or key in DEFAULTS or key in NAMES or key in _COUNTS or key in CHOICES:
         return
     if catalog.setting(key) is None and key not in _OF_CLIENTS:
-        near = get_close_matches(key, [*DEFAULTS, *NAMES, *CHOICES], n=1, cutoff=0.7)
+        names = [*DEFAULTS, *NAMES, *CHOICES, *SETTINGS, *also]
+        near = get_close_matches(key, names, n=1, cutoff=0.7)
         raise CairnError(
             f'unrecognized configuration parameter "{name}"',
             sqlstate="42704",
