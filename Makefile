@@ -15,7 +15,7 @@ PORT    ?= 4327
 export PYTHONDONTWRITEBYTECODE=
 
 .PHONY: setup demo demo-core demo-check test test-all check sim sim-mutants chaos fuzz bench bench-raft \
-        bench-cluster bench-growing bench-sql bench-clients bench-spark profile dist
+        bench-cluster bench-growing bench-sql bench-clients bench-spark profile dist deb
 
 setup: $(VENV)/.dev
 	@$(BIN)/python -m compileall -q src
@@ -126,3 +126,7 @@ profile: setup $(VENV)/.profile $(VENV)/.spark
 # Sdists and wheels of cairn-db, and of cairn-client: the driver without the server.
 dist: setup
 	$(BIN)/python packages/build.py dist
+
+# A package for Debian 12, with the program and its libraries in /opt/cairn.
+deb: setup
+	$(BIN)/python packages/deb.py dist

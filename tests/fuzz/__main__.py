@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -51,11 +52,13 @@ def main() -> int:
     options.add_argument("--first", type=int, default=0, help="the step to begin with")
     options.add_argument("--go-on", action="store_true", help="count what is found, and go on")
     given = options.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the instance is ended, too
     kinds = given.kind or list(KINDS)
     print(f"seed {given.seed}, {given.minutes:g} minutes, {', '.join(kinds)}", flush=True)
     end = time.monotonic() + given.minutes * 60
     done = dict.fromkeys(kinds, given.first)
     found: list[str] | None = [] if given.go_on else None
+    sizes: list[float] = []  # of the instance, after each round: what grows slowly shows here
     with tempfile.TemporaryDirectory(prefix="cairn-fuzz-") as directory:
         target = Target(Path(directory), deaf_s=1.0)
         try:
@@ -63,6 +66,7 @@ def main() -> int:
                 for kind in kinds:
                     slice_s = min(SLICE_S, max(left, 1.0))
                     done[kind] += run(target, kind, given.seed, done[kind], slice_s, found)
+                sizes.append(target.resident_mb())
         except Broken as problem:
             print(problem, flush=True)
             return 1
@@ -70,6 +74,7 @@ def main() -> int:
             target.close()
     for kind, count in done.items():
         print(f"{kind}: {count - given.first} steps")
+    print("MB after each round:", " ".join(f"{size:.0f}" for size in sizes))
     print(f"{len(found or ())} found")
     return 1 if found else 0
 

@@ -38,9 +38,9 @@ class Target:
         self.cluster = Cluster(directory, "fuzz")
         self.http_port = free_ports(1)[0]
         self.cluster.flags += ["--http-listen", f"127.0.0.1:{self.http_port}"]
-        self.cluster.start("i1")
-        self.node: Node = self.cluster["i1"]
         try:
+            self.cluster.start("i1")
+            self.node: Node = self.cluster["i1"]
             for text in TABLES:
                 self.node.sql(text)
         except BaseException:
@@ -55,6 +55,9 @@ class Target:
             return self.node.sql("SELECT 1") == [(1,)]
         except psycopg.Error:
             return False
+
+    def resident_mb(self) -> float:
+        return _resident_mb(self.node.child_pid)
 
     def story(self) -> str:
         """What the log says of the last mistake."""

@@ -75,7 +75,7 @@ def test_the_name_inside_scram_does_not_change_the_user(port: int) -> None:
         "-c -c -c",
         "--=",
         "\\",
-        "-c a\\",
+        "-c geqo\\",
         ",,,",
         "-" * 500,
         "-c=" * 900,

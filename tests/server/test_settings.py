@@ -191,3 +191,29 @@ def test_several_tables_are_emptied_and_dropped_and_upkeep_says_that_there_is_no
         for name in ("drop_a", "drop_b"):
             with pytest.raises(psycopg.errors.UndefinedTable):
                 sql.execute(f"SELECT 1 FROM {name}")
+
+
+@pytest.mark.parametrize(
+    ("options", "meant"),
+    [
+        ("-c nothing=1", None),
+        ("-c statement_timout=5", "statement_timeout"),
+        ("smart_conector=0.1", "smart_connector"),
+        ("atomic_block=off", "atomic_blocks"),
+    ],
+)
+def test_an_option_of_a_connection_that_is_unknown_is_refused(
+    port: int, options: str, meant: str | None
+) -> None:
+    with pytest.raises(psycopg.OperationalError, match="unrecognized configuration") as refused:
+        connect(port, options=options)
+    assert (meant is None) == ("Perhaps you meant" not in str(refused.value))
+    assert f'"{meant}"' in str(refused.value) or meant is None
+    with pytest.raises(psycopg.OperationalError, match="authentication failed"):
+        connect(port, password="wrong", options=options)  # a stranger learns nothing
+
+
+def test_options_that_drivers_send_are_taken(port: int) -> None:
+    said = "-c search_path=a,b -c geqo=off -c mine.own=1 --extra-float-digits=3"
+    with connect(port, options=said, application_name="x", client_encoding="UTF8") as sql:
+        assert sql.execute("SELECT 1").fetchone() == (1,)

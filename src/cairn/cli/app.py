@@ -133,7 +133,7 @@ def demo(
         typer.echo(f"cairn demo: --replication-mode {replication_mode}: async or sync", err=True)
         raise typer.Exit(2)
     if stop:
-        raise typer.Exit(stop_demo(directory))
+        finish(lambda: stop_demo(directory))
     options = DemoOptions(
         instances,
         replication_factor,
@@ -145,7 +145,7 @@ def demo(
         sample,
         as_json,
     )
-    raise typer.Exit(run_demo(options))
+    finish(lambda: run_demo(options))
 
 
 @app.command(short_help="End lock-outs after wrong passwords, on the machine itself.")
@@ -184,8 +184,11 @@ def simulate(
     """
     from cairn.sim.main import explain, keep_ledger, run_seeds
 
-    if ledger is not None:
-        raise typer.Exit(1 if keep_ledger(ledger, minutes, nodes) else 0)
-    if seed is not None:
-        raise typer.Exit(1 if explain(seed, nodes).failure is not None else 0)
-    raise typer.Exit(1 if run_seeds(first, seeds, workers, nodes=nodes) else 0)
+    def work() -> int:
+        if ledger is not None:
+            return 1 if keep_ledger(ledger, minutes, nodes) else 0
+        if seed is not None:
+            return 1 if explain(seed, nodes).failure is not None else 0
+        return 1 if run_seeds(first, seeds, workers, nodes=nodes) else 0
+
+    finish(work)

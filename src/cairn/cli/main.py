@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 
@@ -10,6 +11,10 @@ def main() -> None:
         from cairn.cli.instance.run import main as run
 
         sys.exit(run(sys.argv[2:]))
+    from cairn.cli.stopping import stop_at_once
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, stop_at_once)
     from cairn.cli.app import app
 
     app(prog_name="cairn")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Annotated
 
 import typer
+
+from cairn.cli.stopping import STOPPED, stop_at_once
 
 Dsn = Annotated[
     str | None,
@@ -26,6 +29,8 @@ def finish(work: Callable[[], int | None]) -> None:
     """Run a command; an error is one sentence and an exit code, and so is Ctrl-C."""
     from cairn.cli.talking import TalkProblem
 
+    if signal.getsignal(signal.SIGINT) is stop_at_once:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         code = work()
     except TalkProblem as problem:
@@ -33,5 +38,5 @@ def finish(work: Callable[[], int | None]) -> None:
         raise typer.Exit(problem.exit_code) from None
     except KeyboardInterrupt:
         typer.echo("cairn: stopped by Ctrl-C", err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(STOPPED) from None
     raise typer.Exit(code or 0)

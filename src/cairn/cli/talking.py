@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from cairn.client.settings import certificate_hash, parse_dsn, split_address
-from cairn.model.errors import CairnError, InvalidParameter
+from cairn.model.errors import CairnError, InvalidParameter, Unreachable
 from cairn.model.settings.dsn import split_dsn
 from cairn.pgwire.client.client import PgClient
 from cairn.pgwire.client.replies import ServerAnswer
@@ -164,7 +164,7 @@ class Talk:
                     return
                 data = self._socket.recv(65536)
                 if not data:
-                    raise self._pg.connection_lost()
+                    raise _gone(self._pg.connection_lost())
                 outgoing = self._pg.receive(data)
         except TimeoutError:
             raise TalkProblem("the cluster did not answer in time; the end is unknown", 4) from None
@@ -245,6 +245,12 @@ class Talk:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _gone(problem: CairnError) -> TalkProblem:
+    """The server hung up; what it said last, if anything, is why."""
+    is_away = isinstance(problem, Unreachable) or problem.sqlstate in _ASK_ANOTHER
+    return _told(problem, 3 if is_away else 1)
 
 
 def _told(problem: CairnError, exit_code: int = 1) -> TalkProblem:

@@ -20,6 +20,7 @@ class Frame(msgspec.Struct, array_like=True, gc=False):
     id: int
     method: str
     body: msgspec.Raw
+    trace: str = ""  # the trace that a request belongs to; most have none, and no such field
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -31,7 +32,9 @@ def pack(payload: bytes) -> bytes:
     return len(payload).to_bytes(4, "big") + payload
 
 
-def pack_frame(kind: int, request_id: int, method: str, body: bytes) -> bytes:
+def pack_frame(kind: int, request_id: int, method: str, body: bytes, trace: str = "") -> bytes:
+    if trace:
+        return pack(_encode((kind, request_id, method, msgspec.Raw(body), trace)))
     return pack(_encode((kind, request_id, method, msgspec.Raw(body))))
 
 

@@ -26,6 +26,7 @@ from cairn.model.settings import limits
 from cairn.model.unexpected import owned
 from cairn.net import frames
 from cairn.net.handshake import DialSide, Identity, ListenSide
+from cairn.net.spans import ACTIVE, CLIENT, Span, sqlstate_of
 from cairn.net.strangers import ENOUGH, who_answers, who_dials
 from cairn.net.tls import binding
 
@@ -44,6 +45,8 @@ _encode = msgspec.msgpack.Encoder().encode
 #: Answers a request: a value at once, or an awaitable of one.
 Handler = Callable[["Link", msgspec.Raw], Any]
 Callback = Callable[[msgspec.Raw | CairnError], None]
+#: The span of a request, by the trace that came with it and its method; None when it has none.
+Traced = Callable[[str, str], Span | None]
 
 
 class Link(asyncio.Protocol):
@@ -55,7 +58,9 @@ class Link(asyncio.Protocol):
         handlers: dict[str, Handler],
         on_ready: Callable[[Link], None],
         on_lost: Callable[[Link, BaseException | None], None],
+        traced: Traced = lambda trace, method: None,
     ) -> None:
+        self._traced = traced
         self._handshake: DialSide | ListenSide | None = handshake
         self._handlers = handlers
         self._on_ready, self._on_lost = on_ready, on_lost
@@ -166,7 +171,10 @@ class Link(asyncio.Protocol):
             problem = NotSent("the connection to the peer is closed")
             asyncio.get_running_loop().call_soon(callback, problem)
             return request_id
-        data = frames.pack_frame(frames.REQUEST, request_id, method, _encode(body))
+        span, trace = ACTIVE.get(), ""
+        if span is not None and (question := span.child(f"ask {method}", CLIENT, self._whom())):
+            trace, callback = question.header, _Asked(question, callback)
+        data = frames.pack_frame(frames.REQUEST, request_id, method, _encode(body), trace)
         if len(data) > frames.MAX_FRAME:  # the peer would hang up, on everybody's calls
             self._loop.call_soon(callback, _too_big("the request", len(data)))
             return request_id
@@ -196,7 +204,12 @@ class Link(asyncio.Protocol):
 
     def forget(self, request_id: int) -> None:
         """Nobody waits for this answer any more."""
-        self._waiting.pop(request_id, None)
+        callback = self._waiting.pop(request_id, None)
+        if type(callback) is _Asked:
+            callback.span.end("given up")
+
+    def _whom(self) -> dict[str, str | int]:
+        return {"cairn.peer": self.peer.instance_name if self.peer else "", "rpc.system": "cairn"}
 
     async def call(
         self,
@@ -279,6 +292,7 @@ class Link(asyncio.Protocol):
     # --- frames in ----------------------------------------------------------------------------
 
     def _receive(self, frame: frames.Frame) -> None:
+        ACTIVE.set(None)  # all frames share one context: what belonged to the last is over
         if frame.kind == frames.RESPONSE or frame.kind == frames.ERROR:
             callback = self._waiting.pop(frame.id, None)
             if callback is None:
@@ -299,7 +313,10 @@ class Link(asyncio.Protocol):
             self._answer_error(frame, UnknownCall(frame.method))
             return
         try:
-            answer = handler(self, frame.body)
+            if frame.trace:
+                answer = self._answered_within(frame, handler)
+            else:
+                answer = handler(self, frame.body)
         except Exception as problem:
             self._answer_error(frame, problem)
             return
@@ -309,6 +326,26 @@ class Link(asyncio.Protocol):
             task.add_done_callback(lambda done: self._finished(frame, done))
         elif frame.kind == frames.REQUEST:
             self._answer(frame, answer)
+
+    def _answered_within(self, frame: frames.Frame, handler: Handler) -> Any:
+        """Inside a span of its own: whatever it asks of others belongs to the same trace."""
+        span = self._traced(frame.trace, frame.method)
+        if span is None:
+            return handler(self, frame.body)
+        before = ACTIVE.set(span)
+        try:
+            answer = handler(self, frame.body)
+            if not isinstance(answer, Awaitable):
+                span.end()
+                return answer
+            task = asyncio.ensure_future(answer)
+            task.add_done_callback(lambda done: span.end(_word_of(done)))
+            return task
+        except Exception as problem:
+            span.end(sqlstate_of(problem))
+            raise
+        finally:
+            ACTIVE.reset(before)
 
     def _finished(self, frame: frames.Frame, task: asyncio.Future[Any]) -> None:
         self._tasks.pop(task, None)
@@ -360,6 +397,26 @@ class Link(asyncio.Protocol):
             self._transport.write(b"".join(self._out))
             self._out.clear()
         self._transport.close()
+
+
+class _Asked:
+    """Whoever waits for an answer, with the span of the question."""
+
+    __slots__ = ("_callback", "span")
+
+    def __init__(self, span: Span, callback: Callback) -> None:
+        self.span, self._callback = span, callback
+
+    def __call__(self, answer: msgspec.Raw | CairnError) -> None:
+        self.span.end(answer.sqlstate if isinstance(answer, CairnError) else "")
+        self._callback(answer)
+
+
+def _word_of(done: asyncio.Future[Any]) -> str:
+    if done.cancelled():
+        return "given up"
+    problem = done.exception()
+    return "" if problem is None else sqlstate_of(problem)
 
 
 def _read_error(body: msgspec.Raw) -> CairnError:

@@ -15,7 +15,8 @@ import msgspec
 
 from cairn.model.errors import CairnError, NotSent, PeerRefused, Unreachable
 from cairn.net.handshake import DialSide, Identity, ListenSide, Refused
-from cairn.net.link import Handler, Link
+from cairn.net.link import Handler, Link, Traced
+from cairn.net.spans import Span
 from cairn.net.tls import PeerTls
 
 log = logging.getLogger("cairn.net")
@@ -118,6 +119,7 @@ class Peers:
         self.handlers, self._chance = handlers, chance
         self._on_refused = on_refused
         self.gatekeeper: Callable[[Identity], Refused | None] = lambda identity: None
+        self._traced: Traced = lambda trace, method: None
         self._links: dict[str, Link] = {}
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._waiters: dict[str, list[asyncio.Future[Link]]] = {}
@@ -130,12 +132,19 @@ class Peers:
         self._said: dict[str, float] = {}
 
     def serve(
-        self, handlers: dict[str, Handler], gatekeeper: Callable[[Identity], Refused | None]
+        self,
+        handlers: dict[str, Handler],
+        gatekeeper: Callable[[Identity], Refused | None],
+        traced: Traced,
     ) -> None:
         """From now on these calls are answered, also by links that are there already."""
         self.handlers.clear()
         self.handlers.update(handlers)
         self.gatekeeper = gatekeeper
+        self._traced = traced
+
+    def _asked_within(self, trace: str, method: str) -> Span | None:
+        return self._traced(trace, method)
 
     async def listen(self, address: str) -> None:
         self._stop_listening = await self._network.listen(address, self._accept)
@@ -305,7 +314,7 @@ class Peers:
 
         def make() -> Link:
             shake = DialSide(self._identity(), self._secret, self._chance.randbytes)
-            return Link(shake, self.handlers, ready, lost)
+            return Link(shake, self.handlers, ready, lost, self._asked_within)
 
         try:
             async with asyncio.timeout(DIAL_TIMEOUT_S):
@@ -358,4 +367,4 @@ class Peers:
         def ready(link: Link) -> None:
             self._incoming[link] = None
 
-        return Link(shake, self.handlers, ready, lost)
+        return Link(shake, self.handlers, ready, lost, self._asked_within)

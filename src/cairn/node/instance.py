@@ -140,7 +140,8 @@ class Instance:
         self.on_close: list[Callable[[], None]] = []
         self.on_goodbye: list[Callable[[], Awaitable[None]]] = []
         self._calls = (*also, *self._peer_calls())
-        peers.serve(handlers(self._calls, self.guard.check), self.guard.admit)
+        calls = handlers(self._calls, self.guard.check)
+        peers.serve(calls, self.guard.admit, self.watching.tracer.asked)
 
     def _make_consensus(self, contacts: list[str]) -> None:
         """Raft, who may propose, and leases: nothing here knows of rows."""

@@ -49,7 +49,7 @@ class PgFace(Face):
         self.lockouts = Lockouts(config.instance_dir)
         self.audit = AuditLog(config.instance_dir, lambda: self._log_limits("audit"))
         instance.news.on_applied.append(self.audit.applied)
-        self.connections = Connections(lambda name: int(instance.state.setting(name, 0)))
+        self.connections = Connections(self._number)
         self._rules: tuple[str, tuple[Rule, ...]] = ("", ())
         self.statements = StatementCache(self.statistics)
         self.pg_catalog = PgCatalog(
@@ -126,6 +126,7 @@ class PgFace(Face):
         self.audit.close()
         self.slow_log.close()
         self.sampler.close()
+        self.instance.watching.tracer.close()
 
     def _user_name(self, user_id: int) -> str:
         user = self.catalog.user_by_id(user_id)
@@ -135,7 +136,7 @@ class PgFace(Face):
         """A user was changed, on whichever instance: its failed logins count no more."""
         touched = {change.table for applied in done for change in applied.changes}
         if PICO_DB_CONFIG.id in touched:
-            self.slow_log.set_threshold(self._number("slow_statement_ms"))
+            self._read_settings()
         if not touched & {PICO_USER.id, PICO_PRIVILEGE.id}:
             return
         for applied in done:
@@ -146,8 +147,17 @@ class PgFace(Face):
             self.statements.forget()
         self._end_sessions()
 
-    def _installed(self) -> None:
+    def _read_settings(self) -> None:
         self.slow_log.set_threshold(self._number("slow_statement_ms"))
+        setting = self.instance.state.setting
+        self.instance.watching.tracer.configure(
+            str(setting("trace_endpoint", "")),
+            float(setting("trace_sample_ratio", SETTINGS["trace_sample_ratio"])),
+            self.config.cluster_name,
+        )
+
+    def _installed(self) -> None:
+        self._read_settings()
         self.statements.forget()
         self._end_sessions()
 

@@ -130,6 +130,10 @@ def _statements(face: PgFace) -> Iterator[Metric]:
     yield _counter(
         "statement_cache_misses", "statements that were parsed and planned", face.statements.misses
     )
+    sent, dropped = face.instance.watching.tracer.counts()
+    yield _counter("trace_spans_sent", "spans of traces that the collector has taken", sent)
+    lost = "spans of traces that were dropped: the collector did not take them in time"
+    yield _counter("trace_spans_dropped", lost, dropped)
     reads = face.executor.reads
     yield _counter("routed_local", "statements run here", reads.owners.local)
     yield _counter(

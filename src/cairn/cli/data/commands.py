@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cairn.cli.options import Dsn, PasswordFile
+from cairn.cli.options import Dsn, PasswordFile, finish
 
 commands = typer.Typer()
 
@@ -42,13 +42,14 @@ def load(
     """
     from cairn.cli.data import pipeline
 
-    code = pipeline.load(
-        files, table, dsn=dsn, password_file=password_file, create=create,
-        key=[word for word in key.split(",") if word], schema=schema, mode=mode,
-        on_conflict=on_conflict, commit=commit, write_id=write_id, bad_file=bad_file,
-        master=master, as_json=as_json,
+    finish(
+        lambda: pipeline.load(
+            files, table, dsn=dsn, password_file=password_file, create=create,
+            key=[word for word in key.split(",") if word], schema=schema, mode=mode,
+            on_conflict=on_conflict, commit=commit, write_id=write_id, bad_file=bad_file,
+            master=master, as_json=as_json,
+        )
     )  # fmt: skip
-    raise typer.Exit(code)
 
 
 @commands.command()
@@ -70,13 +71,14 @@ def dump(
     """
     from cairn.cli.data import pipeline
 
-    code = pipeline.dump(
-        table, to, dsn=dsn, password_file=password_file,
-        partition_by=[word for word in partition_by.split(",") if word],
-        columns=[word for word in columns.split(",") if word], splits=splits, overwrite=overwrite,
-        master=master, as_json=as_json,
+    finish(
+        lambda: pipeline.dump(
+            table, to, dsn=dsn, password_file=password_file,
+            partition_by=[word for word in partition_by.split(",") if word],
+            columns=[word for word in columns.split(",") if word], splits=splits,
+            overwrite=overwrite, master=master, as_json=as_json,
+        )
     )  # fmt: skip
-    raise typer.Exit(code)
 
 
 @commands.command(short_help="Write a table's changes to Parquet files as they come.")
@@ -107,11 +109,12 @@ def follow(
     """
     from cairn.cli.data import pipeline
 
-    code = pipeline.follow(
-        table, to, into=into, kind=kind, dsn=dsn, password_file=password_file, starting=starting,
-        every_s=every, once=once, master=master, as_json=as_json,
+    finish(
+        lambda: pipeline.follow(
+            table, to, into=into, kind=kind, dsn=dsn, password_file=password_file,
+            starting=starting, every_s=every, once=once, master=master, as_json=as_json,
+        )
     )  # fmt: skip
-    raise typer.Exit(code)
 
 
 @commands.command(short_help="Write what happened to the cluster as an HTML page.")
@@ -129,8 +132,9 @@ def report(
     """
     from cairn.cli.data import pipeline
 
-    code = pipeline.report(
-        out, dsn=dsn, password_file=password_file, tables_to=tables_to, master=master,
-        as_json=as_json,
+    finish(
+        lambda: pipeline.report(
+            out, dsn=dsn, password_file=password_file, tables_to=tables_to, master=master,
+            as_json=as_json,
+        )
     )  # fmt: skip
-    raise typer.Exit(code)

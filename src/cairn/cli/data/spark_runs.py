@@ -131,7 +131,7 @@ def run(
                 with _plain_interrupts():
                     facts = work(spark, where, bar)
         except KeyboardInterrupt as problem:
-            say(str(problem) or "interrupted")
+            say(str(problem) or "stopped by Ctrl-C")
             return INTERRUPTED
         except Exception as problem:
             told, is_ours = sentence(problem)

@@ -10,7 +10,7 @@ import msgspec
 from cairn.cli.talking import TalkProblem, Target
 from cairn.client.logic.metadata import Metadata
 from cairn.client.sync_pool import SyncPool
-from cairn.model.errors import CairnError
+from cairn.model.errors import CairnError, Unreachable
 from cairn.model.types.values import TYPE_OF_OID, parse_text
 from cairn.pgwire.values.oids import TYPE_NAMES
 
@@ -44,7 +44,8 @@ def run_explain_route(
             route = pool.explain_route(sql, *values)
             print(msgspec.json.encode(route).decode() if as_json else route)
         except CairnError as problem:
-            raise TalkProblem(_told(problem, sql)) from None
+            code = 3 if isinstance(problem, Unreachable) else 1
+            raise TalkProblem(_told(problem, sql), code) from None
     return 0
 
 

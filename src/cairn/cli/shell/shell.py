@@ -182,8 +182,14 @@ def in_words(problem: CairnError, text: str) -> str:
 
 @contextlib.contextmanager
 def _cancelled_by_ctrl_c(talk: Talk) -> Iterator[None]:
-    """An interrupt in the middle of a message would lose it: the handler only asks the server."""
-    before = signal.signal(signal.SIGINT, lambda *_: talk.cancel())
+    """An interrupt in the middle of a message would lose it: the handler only asks the server. Who
+    interrupts again does not wait for what it says."""
+
+    def ask(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        talk.cancel()
+
+    before = signal.signal(signal.SIGINT, ask)
     try:
         yield
     finally:

@@ -21,8 +21,12 @@ SETTINGS: dict[str, Any] = {
     "slow_statement_ms": 1_000,  # from how long on a statement is noted with its plan; 0: none is
     "slow_log_size_max": 16_777_216,  # bytes of one file; 0: no log of slow statements
     "slow_log_count_max": 4,  # files
+    "trace_endpoint": "",  # of a collector of traces, http://host:4318; "": none
+    "trace_sample_ratio": 0.01,  # of statements whose client does not decide
     "pg_connections_per_user_max": 0,  # of one instance; 0: no limit
     "pg_connections_per_address_max": 0,
+    "pg_logins_max": 1_000,  # connections of one instance that have not logged in; 0: no limit
+    "pg_logins_per_address_max": 500,
     "pg_statement_max": 100_000,
     "pg_portal_max": 100_000,
     "pg_session_bytes_max": 268_435_456,  # of portals and prepared statements; 0: no limit
@@ -88,11 +92,12 @@ DEFAULTS: dict[str, str] = {
     "read_concern": "majority",
     "jit": "off",
     "unsafe_system_writes": "off",
+    "traceparent": "",  # the trace that a client's statements belong to
 }
 
 
 #: Settings that only administrators see: they name users and networks.
-PRIVATE = frozenset(("auth_rules",))
+PRIVATE = frozenset(("auth_rules", "trace_endpoint"))
 
 
 def default(catalog: Catalog, name: str) -> str | None:

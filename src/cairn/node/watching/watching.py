@@ -14,6 +14,7 @@ from cairn.node.watching.activity import Activity, Asker
 from cairn.node.watching.samples import Samples
 from cairn.node.watching.statistics import Statistics
 from cairn.node.watching.table_sizes import TableSizes
+from cairn.node.watching.tracer import Tracer
 
 WATCH_S = 2.0  # an instance that does not answer within this time is left out
 TABLES_S = 30.0  # all pages are read
@@ -35,6 +36,7 @@ class Watching:
         self.activity = Activity(lambda: state.catalog)
         self.statistics = Statistics()
         self.samples = Samples()
+        self.tracer = Tracer(name)
 
     # --- this instance ----------------------------------------------------------------------------
 

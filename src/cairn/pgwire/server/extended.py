@@ -18,6 +18,7 @@ from cairn.model.errors import (
     UndefinedCursor,
     UndefinedStatement,
 )
+from cairn.model.tracing import Parent
 from cairn.pgwire import messages as m
 from cairn.pgwire.server.requests import Bind
 from cairn.pgwire.values.decoders import Decoder
@@ -105,11 +106,12 @@ def _one_each(codes: tuple[int, ...], count: int) -> tuple[int, ...]:
 class Statement(Generic[Plan]):
     """A prepared statement: `plan` is the server's, we only keep it."""
 
-    __slots__ = ("held", "name", "plan", "signature")
+    __slots__ = ("held", "name", "parent", "plan", "signature")
 
     def __init__(self, name: bytes, plan: Plan, signature: Signature, held: int = 0) -> None:
         self.name, self.plan, self.signature = name, plan, signature
         self.held = held  # bytes, about
+        self.parent: Parent | None = None  # the trace that its text named
 
 
 class Portal(msgspec.Struct, Generic[Plan]):

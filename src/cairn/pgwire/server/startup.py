@@ -35,6 +35,10 @@ class StartupParams(msgspec.Struct, frozen=True):
     params: dict[str, str]  # the packet's pairs as they came
     options: dict[str, str]  # pairs of `options`, overridden by direct keys of the same name
 
+    def extensions(self) -> set[str]:
+        """Names of the packet that a server need not know."""
+        return {name[len(_EXTENSION) :] for name in self.params if name.startswith(_EXTENSION)}
+
 
 class Tls(Enum):
     """The client asks whether it may encrypt."""

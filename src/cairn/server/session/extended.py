@@ -38,28 +38,27 @@ class Extended:
 
     def parse(self, request: Parse) -> Coroutine[Any, Any, None] | None:
         self._book.check_name(request.name)
-        face = self._session.face
+        face, text = self._session.face, self._session.running.text(request.sql)
         cached = face.statements.at_once(
-            request.sql, request.param_oids, self._session.user_id, face.catalog
+            text, request.param_oids, self._session.user_id, face.catalog
         )
         if cached is None:
-            return self._parse_later(request)
+            return self._parse_later(request, text)
         self._parsed(request, cached)
         return None
 
-    async def _parse_later(self, request: Parse) -> None:
-        self._parsed(
-            request, await self._session.running.understood(request.sql, request.param_oids)
-        )
+    async def _parse_later(self, request: Parse, text: bytes) -> None:
+        self._parsed(request, await self._session.running.understood(text, request.param_oids))
 
     def _parsed(self, request: Parse, cached: Cached) -> None:
         face = self._session.face
         cached.check_rights(self._session.user_id, face.catalog)
         cached = self._session.running.cursors.shaped(cached)
         if self._session.wants_metadata:
-            self._pg.notice(_metadata_notice(cached, face.catalog))
+            self._pg.notice(_metadata_notice(request.sql, cached, face.catalog))
         size = PLAN_BYTES + PLAN_PER_BYTE * len(cached.text)
-        self._book.parse(request.name, cached, cached.signature, size)
+        statement = self._book.parse(request.name, cached, cached.signature, size)
+        statement.parent = self._session.running.parent
         self._pg.parse_complete()
 
     def bind(self, request: Bind) -> Coroutine[Any, Any, None] | None:
@@ -70,6 +69,7 @@ class Extended:
             if fresh is None:
                 return self._refresh_later(request, statement, catalog)
             statement.plan, statement.signature = fresh, fresh.signature
+        self._session.running.parent = statement.parent
         if not self._at_once.run(request, statement):
             self._bind(request, statement)
         return None
@@ -122,6 +122,7 @@ class Extended:
             name = portal.name.decode(errors="replace")
             raise NotInPrerequisiteState(f'portal "{name}" cannot be run')
         cached = portal.statement.plan
+        self._session.running.parent = portal.statement.parent
         self._session.running.check(cached)
         portal.is_run = bool(cached.prepared.tag)  # an empty one changes nothing
         outcome = self._session.running.now(cached, portal.values)
@@ -261,14 +262,14 @@ class Extended:
         self._session.flush()
 
 
-def _metadata_notice(cached: Cached, catalog: Catalog) -> str:
+def _metadata_notice(text: bytes, cached: Cached, catalog: Catalog) -> str:
     """Which parameters form the distribution key: told after Parse."""
     prepared = cached.prepared
     tier = catalog.tiers.get(prepared.tier) if prepared.tier is not None else None
     return json.dumps(
         {
             "type": "PreparedStatementMetadata",
-            "query": cached.text.decode(),  # byte for byte: it is the client's cache key
+            "query": text.decode(),  # byte for byte: it is the client's cache key
             "tier": prepared.tier,
             "dk_cols": [number - 1 for number, _ in prepared.metadata],
             "dk_meta": [[number, oid] for number, oid in prepared.metadata],

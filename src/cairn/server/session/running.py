@@ -12,6 +12,8 @@ import msgspec
 
 from cairn.model.errors import CairnError, QueryCanceled, StatementInvalidated
 from cairn.model.rpc import RowShape
+from cairn.model.tracing import Parent, without_parent
+from cairn.net.spans import ACTIVE, Attributes, Span
 from cairn.node.statements.asker.streams import Stream
 from cairn.node.statements.context import ASKED, LATE, Context, Travelled
 from cairn.node.statements.executor import Outcome
@@ -58,6 +60,11 @@ class Running:
         self.seen: Seen | None = None  # where what runs is counted
         self._begun_s = 0.0  # when it began, to measure by
         self.hops = self.told_bytes = 0  # of what runs
+        self._tracer = face.instance.watching.tracer
+        self.parent: Parent | None = None  # the trace that the client's text named
+        self._span: Span | None = None  # of what runs, if it is traced
+        self._is_traced = False  # whether that was decided for what runs
+        self._sent = 0  # rows of a longer answer so far
 
     # --- its time and its end ---------------------------------------------------------------------
 
@@ -106,6 +113,14 @@ class Running:
 
     # --- statements -------------------------------------------------------------------------------
 
+    def text(self, told: bytes) -> bytes:
+        """What a client asks, without the comment that names its trace."""
+        self.parent = None
+        if b"*/" not in told[-4:]:
+            return told
+        text, self.parent = without_parent(told)
+        return text
+
     def check(self, cached: Cached, text: bytes = b"") -> None:
         """May it run now, as it was planned, for this user, in this block?
 
@@ -114,6 +129,8 @@ class Running:
         self.query, self.query_at = text or cached.text, time()
         self.seen, self._begun_s = cached.seen, perf_counter()
         self.hops = self.told_bytes = 0
+        if self._tracer.is_on:
+            self._begin_trace(cached)
         catalog = self._face.catalog
         if not cached.is_fresh(catalog):
             planned, present = catalog.first_change(cached.prepared.tables)
@@ -129,14 +146,41 @@ class Running:
             self.seen = None
             took_s = perf_counter() - self._begun_s
             self._face.statistics.ended(seen, took_s, rows, self.hops, self.told_bytes)
+            if self._is_traced:
+                self.end_trace(rows)
 
     def failed(self, problem: CairnError) -> None:
         self._face.statistics.failed(self.seen, problem.sqlstate)
         self.seen = None
+        self.end_trace(0, problem.sqlstate)
+
+    def _begin_trace(self, cached: Cached) -> None:
+        """Whatever runs after this in the same task, or is asked of others by it, is part of it."""
+        self._is_traced, self._sent, self._span = True, 0, None
+        parent = self.parent or self._parameters.parent
+        if self._tracer.wants(parent):
+            who, seen = self._who(), cached.seen
+            about: Attributes = {
+                "db.system.name": "cairn",
+                "db.query.text": seen.query,
+                "user.name": who.user,
+                "client.address": who.address,
+            }
+            self._span = self._tracer.statement(parent, seen.kind.word, about)
+        ACTIVE.set(self._span)
+
+    def end_trace(self, rows: int, problem: str = "") -> None:
+        span, self._span = self._span, None
+        self._is_traced = False
+        if span is not None:
+            span.attributes["db.response.returned_rows"] = rows or self._sent
+            span.attributes["cairn.hops"] = int(self.hops)
+            span.end(problem)
 
     def sent_rows(self, cached: Cached, count: int) -> None:
         """Some rows of a longer answer: they are counted as they leave."""
         cached.seen.rows += count
+        self._sent += count
         self._face.statistics.rows += count
 
     async def understood(self, text: bytes, oids: tuple[int, ...] = ()) -> Cached:
@@ -167,6 +211,8 @@ class Running:
         self, cached: Cached, params: Sequence[Any], formats: tuple[int, ...] | None = None
     ) -> Outcome:
         """With format codes, rows of a long answer may come as messages in these formats."""
+        if self._is_traced:
+            ACTIVE.set(self._span)  # it may be begun anew in the task of somebody's answer
         work = self._run(cached, params, formats)
         return await self._face.audit.noted(self._who(), cached.prepared.plan, cached.text, work)
 

@@ -126,7 +126,7 @@ class Session(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = loop.call_later(LOGIN_S, self._too_slow)
         self._from = self._address()[0]
         try:
-            self.face.connections.opened(self._from)
+            self.face.connections.opened(self._from, self, self.hang_up, loop.time())
         except CairnError as problem:
             self.hang_up(problem)
 
@@ -169,9 +169,10 @@ class Session(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self.face.sessions.pop(self.pid, None)
-        self.face.connections.closed(self._from, self._counted)
+        self.face.connections.closed(self._from, self, self._counted)
         self.close()
         self.running.cancelled.set()
+        self.running.end_trace(0, "client gone")
         self.book.close_portals()
         self._hold(-self._held)
         if self._working is not None:
@@ -322,7 +323,8 @@ class Session(asyncio.Protocol):
     def greeted(self) -> None:
         """Logged in: statements may come."""
         self._counted = self.user
-        self.face.connections.logged_in(self.user, is_limited=self.user_id != ADMIN_ID)
+        is_limited = self.user_id != ADMIN_ID
+        self.face.connections.logged_in(self._from, self, self.user, is_limited=is_limited)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 import msgspec
 
 from cairn.model.errors import AccessDenied, CairnError, InvalidParameter
-from cairn.model.settings.parameters import DEFAULTS, PRIVATE, shown
+from cairn.model.settings.parameters import DEFAULTS, PRIVATE, SETTINGS, shown
 from cairn.model.settings.postgres_parameters import NAMES
 from cairn.model.tables.catalog import Catalog
+from cairn.model.tracing import Parent, read_parent
 from cairn.model.types.values import INT64_MAX
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.statements.context import OF_CLUSTER, Context
@@ -31,6 +33,7 @@ class Parameters:
         self._values: dict[str, str] = {}
         self._preference = self._of_cluster()
         self._base = Context()
+        self.parent: Parent | None = None  # the trace that statements belong to by themselves
         self.context = Context(preference=self._preference)  # of the next statement
 
     def logged_in(self, base: Context) -> None:
@@ -50,6 +53,7 @@ class Parameters:
     def _renew(self) -> None:
         """Whenever a parameter changes: statements only look at the context."""
         told = self._values.get
+        self.parent = read_parent(told("traceparent", "").strip("'"))
         self.context = msgspec.structs.replace(
             self._base,
             preference=self._preference,
@@ -136,13 +140,14 @@ def _is_on(value: str) -> bool:
     return value.strip("'").lower() in _ON
 
 
-def check_known(name: str, catalog: Catalog) -> None:
+def check_known(name: str, catalog: Catalog, also: Sequence[str] = ()) -> None:
     """Refuse what neither PostgreSQL nor Cairn has; `mine.something` is anybody's own."""
     key = name.lower()
     if "." in key or key in DEFAULTS or key in NAMES or key in _COUNTS or key in CHOICES:
         return
     if catalog.setting(key) is None and key not in _OF_CLIENTS:
-        near = get_close_matches(key, [*DEFAULTS, *NAMES, *CHOICES], n=1, cutoff=0.7)
+        names = [*DEFAULTS, *NAMES, *CHOICES, *SETTINGS, *also]
+        near = get_close_matches(key, names, n=1, cutoff=0.7)
         raise CairnError(
             f'unrecognized configuration parameter "{name}"',
             sqlstate="42704",
@@ -169,6 +174,11 @@ def check(name: str, value: str) -> str:
             raise InvalidParameter(f"value for option {key} should be positive")
         if int(value) > INT64_MAX:
             raise InvalidParameter(f"value for option {key} is too large: {value}")
+    if key == "traceparent" and value.strip("'") and read_parent(value.strip("'")) is None:
+        raise InvalidParameter(
+            f'invalid value for parameter "{name}": "{value}"',
+            hint="00-<32 hex digits>-<16 hex digits>-01, as W3C's traceparent",
+        )
     if key == "atomic_blocks" and value.strip("'").lower() not in (*_ON, *_OFF):
         raise InvalidParameter(f'parameter "{name}" requires a Boolean value')
     check_choice(key, value)

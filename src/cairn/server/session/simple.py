@@ -32,7 +32,7 @@ class Simple:
         session = self._session
         session.is_simple = True
         session.book.begin_simple_query()
-        text = request.sql
+        text = session.running.text(request.sql)
         if b";" in text[:-1]:
             return self._run_texts(text)
         found = self._known(text)

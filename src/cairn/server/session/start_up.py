@@ -20,8 +20,10 @@ from cairn.pgwire.server.requests import (
     StartupReceived,
     Terminate,
 )
+from cairn.pgwire.server.startup import StartupParams
 from cairn.server.feed import asked_version
 from cairn.server.session.login import Login, read_flag
+from cairn.server.session.settings import check_known
 
 if TYPE_CHECKING:
     from cairn.server.session.session import Session
@@ -32,8 +34,16 @@ log = logging.getLogger("cairn.pg")
 #: Parameters that a client may give with its startup message.
 _SETTABLE = (
     *("read_preference", "read_concern", "forward", "sql_motion_row_max", "sql_vdbe_opcode_max"),
-    *("statement_timeout", "atomic_blocks"),
+    *("statement_timeout", "atomic_blocks", "traceparent"),
     *("default_transaction_isolation", "default_transaction_read_only"),
+)
+
+
+#: What clients of Cairn and Picodata ask for there, and nowhere else.
+_OF_STARTUP = (
+    *("smart_connector", "smart_connector_after", "smart_connector_hints"),
+    *("picodata_catalog_cdc", "picodata_stmt_invalidation"),
+    *("pico_query_metadata", "pico_stmt_invalidation", "replication"),
 )
 
 
@@ -72,6 +82,7 @@ class StartUp:
         session.pg.sasl_final(login.final(request.data))
         session.user, session.user_id = login.user, login.user_id
         session.pid, session.cancel_key = session.face.new_key()
+        self._check_names(login.params)
         self._read_options(login.params.options)
         version = asked_version(login.params.options, login.params.params)
         session.pg.auth_ok()
@@ -92,6 +103,13 @@ class StartUp:
             session.pg.fatal(problem)
             return
         session.pg.ready("I")
+
+    def _check_names(self, params: StartupParams) -> None:
+        """A slip is refused, as PostgreSQL does it. Extensions (`_pq_.`) were negotiated before."""
+        catalog, ignored = self._session.face.catalog, params.extensions()
+        for name in params.options:
+            if name not in ignored and name not in _OF_STARTUP:
+                check_known(name, catalog, _OF_STARTUP)
 
     def _read_options(self, options: dict[str, str]) -> None:
         session = self._session

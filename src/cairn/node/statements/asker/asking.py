@@ -6,6 +6,7 @@ import msgspec
 
 from cairn.model.errors import NotOwner, Unreachable
 from cairn.model.rpc import ReadRequest, ReadResponse
+from cairn.net import spans
 from cairn.node.statements.asker.measuring import opened, size_of
 from cairn.node.statements.asker.owners import Owners
 from cairn.node.statements.asker.streams import READ_S, Part, PartAway, PartHere, rows_of
@@ -50,7 +51,8 @@ class Asking:
         self, target: int, replicaset: str, request: ReadRequest, context: Context
     ) -> Told:
         if target == self._owners.raft_id:
-            return await self._open_here(request, context)
+            with spans.part("read here"):
+                return await self._open_here(request, context)
         self._owners.forwarded += 1
         context.travelled.hops += 1
         part: PartAway | None = None

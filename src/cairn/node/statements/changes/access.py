@@ -24,6 +24,7 @@ from cairn.model.members.topology import Instance
 from cairn.model.settings.auth_rules import parse_rules
 from cairn.model.settings.nearest import nearest
 from cairn.model.settings.parameters import SETTINGS
+from cairn.model.settings.trace_endpoint import read_endpoint
 from cairn.model.tables import rows
 from cairn.model.tables import system_tables as system
 from cairn.model.tables.catalog import (
@@ -330,6 +331,10 @@ def checked_setting(key: str, value: Any) -> Any:
         raise InvalidParameter(f"invalid value for '{key}': it must be above zero")
     if key == "auth_rules":
         parse_rules(value)
+    if key == "trace_endpoint" and value:
+        read_endpoint(value)
+    if key == "trace_sample_ratio" and value > 1:
+        raise InvalidParameter(f"invalid value for '{key}': it is 0 to 1")
     if key == "read_preference" and value not in ("leader", "replica", "any"):
         raise InvalidParameter(
             f"unknown read_preference value: '{value}', expected one of leader, replica, any"

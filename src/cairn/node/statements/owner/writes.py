@@ -15,6 +15,7 @@ import apsw
 from cairn.model import stops
 from cairn.model.errors import CairnError, OutcomeUnknown, QueryCanceled
 from cairn.model.rpc import BlockResponse, WriteRequest, WriteResponse
+from cairn.net.spans import ACTIVE, INTERNAL, Span
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.leases import LeaseHolder
@@ -64,6 +65,8 @@ class OwnerWrites:
         `ticket` ends one that is long, until it is committed.
         """
         data, fence = self.data, self.data.fence
+        if (active := ACTIVE.get()) is not None:
+            callback = _within(active, "sync" if fence.is_sync else "async", callback)
         try:
             kind = self._kinds.of(request)
             is_long = takes_long(request, kind)
@@ -226,6 +229,19 @@ class OwnerWrites:
         except Exception as problem:  # its savepoint is rolled back: the group goes on without it
             raise translated(problem) from None
         return WriteResponse(count, lsn, tuple(rows)) if rows else WriteResponse(count, lsn)
+
+
+def _within(active: Span, mode: str, callback: Done) -> Done:
+    """Told when the write is durable, in sync mode on a majority: that is its span."""
+    span = active.child("write and commit", INTERNAL, {"cairn.replication": mode})
+    if span is None:
+        return callback
+
+    def done(verdict: WriteResponse | CairnError) -> None:
+        span.end(verdict.sqlstate if isinstance(verdict, CairnError) else "")
+        callback(verdict)
+
+    return done
 
 
 class _OneRow:
