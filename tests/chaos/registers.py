@@ -54,6 +54,14 @@ def outcome_of(problem: psycopg.Error | CairnError) -> Outcome:
     return "refused"
 
 
+def way_to_talk(chance: random.Random) -> tuple[str, dict[str, Any]]:
+    """Values beside the statement, or inside its text as psycopg2 and pgbench send them: these go
+    different ways through a session."""
+    if chance.random() < 0.5:
+        return "simple", {"cursor_factory": psycopg.ClientCursor}
+    return "extended", {"prepare_threshold": chance.choice([0, 5, None])}
+
+
 class Gate:
     """Where clients may write now. A master that nobody writes to tells nothing but what it has:
     it is the reader who sees whether it still may."""
@@ -122,6 +130,7 @@ class Registers:
         self.groups: list[Group] = []
         self.sealed: dict[int, Content] = {}  # groups of earlier rounds: what they hold
         self.outcomes: Counter[str] = Counter()
+        self.ways: Counter[str] = Counter()  # statements by how they were sent
         self.problems: Counter[str] = Counter()  # what clients were told, by SQLSTATE
         self.stop = threading.Event()
         self.failed: BaseException | None = None
@@ -259,10 +268,13 @@ class Client(threading.Thread):
 
     def _with_psycopg(self) -> None:
         node = self._cluster[self._chance.choice(sorted(self._cluster.nodes))]
-        prepare: int | None = self._chance.choice([0, 5, None])
-        with node.connect(prepare_threshold=prepare) as connection:
-            connection.execute(f"SET statement_timeout = {_PATIENCE_MS}")
+        way, options = way_to_talk(self._chance)
+        with node.connect(**options) as connection:
+            if self._chance.random() < 0.5:  # without a limit a session asks by callback
+                way += " with a limit"
+                connection.execute(f"SET statement_timeout = {_PATIENCE_MS}")
             for group in self._statements():
+                self._load.ways[way] += 1
                 with self._load.gate.writing(node.name) as may_write:
                     if not may_write or self._chance.random() < self._reads:
                         self._read(lambda g=group: self._rows_by_psycopg(connection, g), group)  # type: ignore[misc]

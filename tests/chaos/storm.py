@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 
 from tests.chaos.blows import FULL_DISK, LEFT, OF_ALL, OF_ONE, Blows, SmallDisks
-from tests.chaos.registers import CREATE, Gate, Registers
+from tests.chaos.registers import CREATE, Gate, Registers, way_to_talk
 from tests.cluster.harness import Cluster, Node, eventually
 from tests.cluster.proxy import ProxiedCluster
 
@@ -252,9 +252,11 @@ class FreshKeys(threading.Thread):
     def run(self) -> None:
         while not self.stop.is_set():
             node = self._cluster[self._chance.choice(sorted(self._cluster.nodes))]
+            _, options = way_to_talk(self._chance)
             try:
-                with node.connect() as connection:
-                    connection.execute("SET statement_timeout = 3000")
+                with node.connect(**options) as connection:
+                    if self._chance.random() < 0.5:
+                        connection.execute("SET statement_timeout = 3000")
                     for _ in range(self._chance.randint(1, 200)):
                         with self._gate.writing(node.name) as may_write:
                             if not may_write:
