@@ -20,6 +20,7 @@ import psycopg
 from cairn.client import CairnError, OutcomeUnknown, SomeUnknown
 from cairn.client.settings import parse_dsn
 from cairn.client.sync_pool import SyncPool
+from cairn.model.errors import NotSent
 from cairn.sim.cluster.loads.register_history import ROWS, Content, History, Operation
 from cairn.sim.linear import FOREVER
 from tests.cluster.harness import PASSWORD, Cluster, eventually
@@ -46,10 +47,12 @@ def outcome_of(problem: psycopg.Error | CairnError) -> Outcome:
     """
     if isinstance(problem, OutcomeUnknown | SomeUnknown):
         return "unknown"
+    if isinstance(problem, NotSent):
+        return "refused"
     code = problem.sqlstate or ""
     if code == "PC006":
         raise HalfDone(str(problem))
-    if not code or code in ("40003", "57P01", "57P02") or code.startswith("08"):
+    if not code or code in ("40003", "57P01", "57P02", "58000") or code.startswith("08"):
         return "unknown"
     return "refused"
 

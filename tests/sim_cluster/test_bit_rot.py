@@ -176,6 +176,53 @@ def test_who_has_damage_in_its_log_alone_can_give_a_copy() -> None:
     played("async", script)
 
 
+async def with_records_of_its_own(scene: Triple) -> None:
+    """Only the master has most of the rows, and the log that tells them has a damaged page."""
+    again = [follow_nobody(node) for node in (scene.leader, scene.third)]
+    await asyncio.sleep(1.0)  # until pulls that are under way have ended
+    for key in range(2, 200):
+        await scene.write(key)
+    rots(scene.master, "row_log", "leaf")  # one of several: its newest records are read
+    for follow in again:
+        follow()
+
+
+def test_one_replica_takes_a_copy_of_a_master_whose_log_cannot_be_read() -> None:
+    """Async mode: what only the master has is acknowledged. The other replica keeps its file."""
+
+    async def script(scene: Triple) -> None:
+        await with_records_of_its_own(scene)
+        master, heir = scene.master, min(scene.leader, scene.third, key=lambda node: node.name)
+        checksums.noticed()
+        await scene.world.until(lambda: not heir.is_running, "one to take its file anew", 60.0)
+        assert master.is_running
+        heir.start()
+        assert await scene.renamed(90.0) is heir
+        await mended(scene, master)
+        assert sorted(node.lives for node in scene.world.nodes.values()) == [1, 2, 2]
+        await scene.calm()
+
+    played("async", script)
+
+
+def test_a_damaged_master_that_nobody_can_follow_is_left_in_peace() -> None:
+    """Each try to replace it would keep clients from its rows. What to do is told all the time."""
+
+    async def script(scene: Triple) -> None:
+        await with_records_of_its_own(scene)
+        rots(scene.master)
+        checksums.noticed()
+        said = ("a stays master of default_1 although it is damaged", "b stopped following a")
+        await scene.world.until(lambda: governor_says(scene, *said), "the governor to say so", 60.0)
+        applied = inside(scene.leader).runner.applied_index
+        await asyncio.sleep(120.0)
+        assert governor_says(scene, *said)
+        assert inside(scene.leader).runner.applied_index == applied, "somebody was wished for"
+        assert [node.lives for node in scene.world.nodes.values()] == [1, 1, 1]
+
+    played("async", script)
+
+
 def test_a_copy_of_a_damaged_master_is_asked_for_now_and_then_and_told() -> None:
     async def script(scene: Triple) -> None:
         await filled(scene)

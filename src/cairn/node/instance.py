@@ -201,7 +201,14 @@ class Instance:
         )
         self.move_driver = MoveDriver(self.state, self.runner, self.proposer, runtime)
         self.moves_shown = MovesShown(self.state, self.leader, self.local)
-        self.health = Health(self.replication.place, peers, self.data, store.path, self._repair)
+        self.health = Health(
+            self.replication.place,
+            peers,
+            self.data,
+            store.path,
+            self._repair,
+            self.replication.follower.barred_s,
+        )
         self.backups = Backups(self.name, self.state, self.data, runtime.free_bytes)
         self.backup_taker = BackupTaker(
             self.raft_id,

@@ -103,7 +103,7 @@ class Follower:
             try:
                 await self._place.entered.wait()
                 await self._pull(name, uuid, link)
-                pause_s = DAMAGED_PAUSES_S[0]
+                pause_s, link.damaged_since = DAMAGED_PAUSES_S[0], None
             except LogTooShort as problem:
                 if self._place.is_master(name):
                     log.warning("%s: %s", name, problem)
@@ -124,6 +124,8 @@ class Follower:
                 await asyncio.sleep(REFUSED_PAUSE_S)
             except StorageDamaged as problem:
                 self._stopped(link, uuid, problem)
+                if link.damaged_since is None:
+                    link.damaged_since = asyncio.get_running_loop().time()
                 if await signalled(self._epoch_begun, pause_s):
                     pause_s = DAMAGED_PAUSES_S[0]
                 else:
@@ -222,6 +224,18 @@ class Follower:
             for _, link in sorted(self.links.items())
         ]
 
+    def barred_s(self, upstream: str) -> float:
+        """For how long a damaged page has kept us from following the upstream with this uuid.
+
+        Where a copy has brought us and nothing came since, another one would bring us no further.
+        """
+        link = self.links.get(upstream)
+        if link is None or link.damaged_since is None:
+            return 0.0
+        if not self._reader.goes_past_copy(self._data.vclock):
+            return 0.0
+        return asyncio.get_running_loop().time() - link.damaged_since
+
     def stale_s(self) -> float | None:
         """Seconds since this replica last had everything; None for a master, who always has."""
         found = self._place.replicaset()
@@ -255,7 +269,11 @@ class Follower:
         def is_equal() -> bool:
             return not self._place.must_copy and covers(self._data.vclock, there.vclock)
 
-        if not await until(is_equal, request.timeout_s):
+        def is_barred() -> bool:  # by a damaged page: to wait would not help
+            link = self.links.get(master.uuid)
+            return link is not None and link.damaged_since is not None
+
+        if not await until(lambda: is_equal() or is_barred(), request.timeout_s) or not is_equal():
             link = self.links.get(master.uuid, LinkStatus())
             why = link.problem or f"{link.lag_rows} behind"
             raise TimedOut(f"waiting for rows of {master.name}: {why}")

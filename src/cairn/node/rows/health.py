@@ -7,6 +7,7 @@ with the master's. Then:
 - a replica puts `data.db` aside and takes a full copy of its master, once that has read its own
   file and can give one: two damaged files may each have what the other has lost;
 - a master that has a healthy replica hands over to it (the governor does it) and is a replica then;
+- if its log cannot be read, one replica takes a full copy of it, so that somebody has all rows;
 - a master without one goes on with what it can read and says what a person can do;
 - `raft.db` is not mended here: it holds votes and promises that nobody else knows.
 """
@@ -43,6 +44,7 @@ TRIES = 20  # of one piece whose rows change all the time
 AGAIN_S = 0.2
 COMPARE_S = 30.0
 SCHEMA_TREE = "sqlite_schema"
+BARRED_S = 15.0  # a log that cannot be read for so long is not waited for; a copy is taken
 LOOKED_S = 60.0  # how long it counts that all pages were read and found good
 
 
@@ -73,10 +75,12 @@ class Health:
         data: DataPlane,
         raft_path: Path,
         repair: Callable[[str], None],
+        barred_s: Callable[[str], float],
     ) -> None:
         self._place, self._peers, self._data = place, peers, data
         self._name, self._uuid, self._state = place.name, place.uuid, place.state
         self._raft_path, self._repair = raft_path, repair
+        self._barred_s = barred_s  # for how long damage has kept us from following an upstream
         self.damage: dict[str, str] = {}  # file → what is wrong with it
         self.accused: dict[str, str] = {}  # another instance → what its rows are said to be
         self.scrubs = self.compared = self.differences = 0
@@ -286,12 +290,24 @@ class Health:
             if master is not None and name == master.name
         }
         self._waits_for = ""
-        if "data.db" not in self.damage or master is None or master.name == self._name:
+        if master is None or master.name == self._name:
             return
         if master.current_state.grade is not Grade.ONLINE:
             return
-        if await self._is_given_by(master):
-            self._repair(self.damage["data.db"])
+        why = self.damage.get("data.db", "")
+        if not why and self._shall_copy(master):
+            why = f"the log of {master.name} is damaged, all of its rows are to be had by a copy"
+        if why and await self._is_given_by(master):
+            self._repair(why)
+
+    def _shall_copy(self, master: InstanceRow) -> bool:
+        """Whether ours is the file to be given up for what the log of a damaged master cannot tell.
+
+        Of several replicas one does so: the others keep what they have until somebody is whole.
+        """
+        others = [each for each in self._others() if each.name != master.name]
+        there = [each.name for each in others if each.current_state.grade is Grade.ONLINE]
+        return self._barred_s(master.uuid) > BARRED_S and all(self._name < name for name in there)
 
     async def _is_given_by(self, master: InstanceRow) -> bool:
         try:

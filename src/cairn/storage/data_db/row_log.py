@@ -103,6 +103,11 @@ class LogReader:
         found = {origin: self.epoch_at(origin, lsn) for origin, lsn in vclock.items()}
         return {origin: epoch for origin, epoch in found.items() if epoch}
 
+    def goes_past_copy(self, vclock: Vclock) -> bool:
+        """Whether records came after the last full copy, or there was none."""
+        copied = copied_epochs(self.connection)
+        return any(lsn > copied.get(origin, (0, 0))[0] for origin, lsn in vclock.items())
+
     def has_operations(self, before: int) -> bool:
         """Whether operations are remembered that were done before a time in microseconds."""
         query = "SELECT 1 FROM done_operation WHERE at < ? LIMIT 1"
