@@ -205,6 +205,7 @@ class Instance:
             self.replication.place,
             peers,
             self.data,
+            self.replication.copies,
             store.path,
             self._repair,
             self.replication.follower.barred_s,
@@ -425,7 +426,7 @@ class Instance:
             PeerCall("report_move", MoveReport, self.move_driver.note, raft),
             PeerCall("ballot", BallotRequest, replication.ballots.answer, rows),
             PeerCall("subscribe", Subscribe, replication.relay.subscribe, rows),
-            PeerCall("copy_rows", CopyRequest, replication.copies.give, rows),
+            PeerCall("copy_rows", CopyRequest, self.health.handle_copy, rows),
             PeerCall("move_delta", DeltaRequest, self.giving.handle_delta, rows),
             PeerCall(
                 "read_rows", ReadRequest, self.execution.reads.handle_read, rows, sees_link=True

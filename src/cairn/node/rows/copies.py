@@ -16,7 +16,8 @@ from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.links import LinkStatus
 from cairn.node.rows.place import Place
 from cairn.replication.applier import LogRefused
-from cairn.storage.data_db.full_copy import CopyHead, CopySource, CopyTarget
+from cairn.storage.data_db.full_copy import CopyHead, CopySource, CopyTarget, known_head
+from cairn.storage.files.checksums import is_damage
 
 log = logging.getLogger("cairn.replication")
 
@@ -92,7 +93,7 @@ class Copies:
         await self._place.complete()
         now = asyncio.get_running_loop().time()
         if request.copy_id == 0:
-            source = await asyncio.to_thread(CopySource, self._data.store.path)
+            source = await self._opened()
             copy_id = self._next_id
             self._next_id += 1
             self._given[copy_id] = (source, now)
@@ -111,6 +112,16 @@ class Copies:
             del self._given[request.copy_id]
             return CopyPiece(request.copy_id, is_last=True)
         return CopyPiece(request.copy_id, table_id=chunk[0], rows=chunk[1])
+
+    async def _opened(self) -> CopySource:
+        path, store = self._data.store.path, self._data.store
+        try:
+            return await asyncio.to_thread(CopySource, path)
+        except Exception as problem:
+            if not is_damage(problem):
+                raise
+        # A page about the log or the tables: the writer has known it since the start.
+        return await self._data.run(lambda: CopySource(path, known_head(store)), alone=True)
 
     def drop_idle(self) -> None:
         """Who asks no more has gone; its read transaction would keep the log of SQLite for ever."""

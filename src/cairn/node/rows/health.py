@@ -27,6 +27,7 @@ from cairn.model.members.topology import Grade, Replicaset
 from cairn.model.members.topology import Instance as InstanceRow
 from cairn.model.rpc import DamageReport, Empty
 from cairn.net.peers import Peers
+from cairn.node.rows.copies import Copies, CopyPiece, CopyRequest
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.place import Place
 from cairn.storage.data_db.full_copy import can_be_copied
@@ -73,11 +74,12 @@ class Health:
         place: Place,
         peers: Peers,
         data: DataPlane,
+        copies: Copies,
         raft_path: Path,
         repair: Callable[[str], None],
         barred_s: Callable[[str], float],
     ) -> None:
-        self._place, self._peers, self._data = place, peers, data
+        self._place, self._peers, self._data, self._copies = place, peers, data, copies
         self._name, self._uuid, self._state = place.name, place.uuid, place.state
         self._raft_path, self._repair = raft_path, repair
         self._barred_s = barred_s  # for how long damage has kept us from following an upstream
@@ -164,7 +166,7 @@ class Health:
         for path in (self._raft_path, self._data.store.path):
             bad = await self._bad_trees(path)
             if path.name == "data.db":
-                self._can_give = not bad or await asyncio.to_thread(can_be_copied, path, bad)
+                self._can_give = can_be_copied(self._data.store, bad)
             if bad:
                 words = ", ".join(map(self._in_words, bad))
                 self._found(path.name, f"the checksum of a page is wrong in {words}")
@@ -332,6 +334,13 @@ class Health:
             self._is_told.set()
             return GivingResponse(None)
         return GivingResponse(self._can_give)
+
+    async def handle_copy(self, request: CopyRequest) -> CopyPiece:
+        """Whoever begins a copy deletes what it has: one that has no end is not begun."""
+        if request.copy_id == 0 and not self._can_give:
+            self._is_told.set()  # it may have been mended since
+            raise checksums.page_damaged("a page that a full copy needs is damaged")
+        return await self._copies.give(request)
 
     def _is_replica(self) -> bool:
         master = self._master()
