@@ -16,12 +16,11 @@ from cairn.model.errors import CairnError
 from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse
 from cairn.node.instance import Instance
 from cairn.node.lifetime import AGAIN, Ending
-from cairn.node.rows.copies import CopyPiece, CopyRequest
 from cairn.sim.cluster.loads.registers import why_unequal
 from cairn.sim.cluster.node import SimNode
 from cairn.storage.data_db.full_copy import CopyTarget
 from cairn.storage.files import checksums
-from tests.sim_cluster.scenes import Triple, answer_anew, inside, played
+from tests.sim_cluster.scenes import Triple, copies_asked_of, inside, played
 from tests.sim_cluster.test_data_rules import in_process
 from tests.sim_cluster.test_namings import equal
 from tests.sim_cluster.test_sync_answers import ROW, follow_nobody, writing
@@ -304,20 +303,6 @@ def test_who_lacks_records_keeps_its_rows_while_its_master_cannot_give_a_copy() 
         assert third.data.store.connection.execute(query).fetchone() == (39,)
 
     played("sync", script)
-
-
-def copies_asked_of(node: SimNode) -> list[CopyRequest]:
-    """Questions for full copies that come to it from now on."""
-    instance, found = inside(node), []
-    give = instance.health.handle_copy
-
-    async def counted(request: CopyRequest) -> CopyPiece:
-        found.append(request)
-        return await give(request)
-
-    instance.health.handle_copy = counted  # type: ignore[method-assign]
-    answer_anew(instance)
-    return found
 
 
 def test_a_copy_of_a_damaged_master_is_asked_for_now_and_then_and_told() -> None:

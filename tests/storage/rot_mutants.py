@@ -10,6 +10,7 @@ LEAVING, STEPS = "governor/rules/leaving.py", "node/steering/governor_steps.py"
 ROW_LOG, LOG_TABLES = "storage/data_db/row_log.py", "storage/data_db/log_tables.py"
 ROT = "tests/sim_cluster/test_bit_rot.py::test_"
 FILES = "tests/storage/test_bit_rot.py::test_"
+EPOCHS = "tests/sim_cluster/test_epochs.py::test_"
 PLAN = "tests/governor/test_plan.py::test_"
 
 #: (rule, name, file, old, new, test)
@@ -97,6 +98,16 @@ OF_ROT: tuple[tuple[str, str, str, str, str, str], ...] = (
         *("22", "rot: a log is not read without the index of its origins", ROW_LOG),
         *('"SELECT uuid, id FROM origin NOT INDEXED"', '"SELECT uuid, id FROM origin"'),
         FILES + "a_log_whose_list_of_origins_has_a_damaged_index_is_read_to_its_end",
+    ),
+    (
+        *("22", "rot: a file that is being filled takes records", ROW_LOG),
+        *("if not store.is_complete:", "if False:"),
+        "tests/replication/test_row_log.py::test_a_file_that_is_being_filled_takes_no_records",
+    ),
+    (
+        *("22", "rot: a copy of an earlier epoch is taken to its end", COPIES),
+        *("if applier.history.epoch != epoch:", "if False:"),
+        EPOCHS + "a_copy_that_was_begun_in_an_earlier_epoch_is_begun_anew",
     ),
     (
         *("22", "rot: what the writer knows is not told", COPIES),

@@ -66,7 +66,10 @@ class Copies:
         )
         if head is None:
             raise LogRefused(f"{master.name} began a full copy without a head")
-        await self._data.run(_doing(lambda: target.begin(head)), alone=True)
+        applier = self._place.applier
+        epoch = await self._data.run(
+            _doing(lambda: target.begin(head), lambda: applier.history.epoch), alone=True
+        )
         piece = await self._piece(master, following)
         while not piece.is_last:
             # The next piece is read and sent while this one is written.
@@ -80,7 +83,13 @@ class Copies:
                 piece = await coming
             finally:
                 coming.cancel()
-        await self._data.run(_doing(lambda: target.finish(head)), alone=True)
+
+        def finish() -> None:
+            if applier.history.epoch != epoch:  # this may go past the cut of the new one
+                raise NoMaster("a new epoch began during the full copy; it begins anew")
+            target.finish(head)
+
+        await self._data.run(_doing(finish), alone=True)
         self._place.must_copy = False
         link.problem = None
         log.info("the full copy has %d rows and stands at %s", target.count, head.vclock)
@@ -132,9 +141,9 @@ class Copies:
                 del self._given[copy_id]
 
 
-def _doing(work: Callable[[], None]) -> Callable[[], int]:
+def _doing(work: Callable[[], None], told: Callable[[], int] = lambda: 0) -> Callable[[], int]:
     def run() -> int:
         work()
-        return 0
+        return told()
 
     return run

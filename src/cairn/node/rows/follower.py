@@ -43,6 +43,7 @@ PULL_S = 0.5  # how long a relay holds a pull without news: also the heartbeat
 CALL_S = 5.0
 BATCH = 500
 REFUSED_PAUSE_S = 5.0
+WAIT_S = 0.1
 DAMAGED_PAUSES_S = (1.0, 60.0)  # the first, and the longest: a copy reads everything once more
 NEVER_S = 1e6  # how stale a replica is that has never had everything
 
@@ -161,12 +162,15 @@ class Follower:
             return  # the next pull begins with a fresh look at where we stand
         if uuid not in self._ballots.known:
             await self._ballots.ask(row, found[1], link)
+        if self._place.must_copy:  # from the master; what others have goes on from there
+            link.state, link.problem = "off", "a full copy comes first"
+            await asyncio.sleep(WAIT_S)
+            return
         # From here to the question nothing may come in between: it acknowledges what is here, and
         # in an epoch that has begun but was not entered that may be a tail.
         await self._place.entered.wait()
         taken = self._mesh.origins_at(uuid)
         vclock, asked_at = dict(self._data.vclock), self._runtime.boot_clock()
-        epoch = 0 if self._place.must_copy else self._place.history.epoch  # 0: no claim
         request = Subscribe(
             self._place.uuid,
             found[1].uuid,
@@ -175,7 +179,7 @@ class Follower:
             BATCH,
             PULL_S,
             self._acks.vclocks,
-            epoch,
+            self._place.history.epoch,
             self._mesh.seen_of(uuid),
             self._epochs.at(vclock),
         )

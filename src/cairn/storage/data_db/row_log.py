@@ -183,6 +183,8 @@ class Applier:
         What must not be applied raises `LogRefused`; everything before it stays applied.
         """
         store = self._store
+        if not store.is_complete:  # a file that is being filled: records go on from its end
+            return Taken(0, [], "a full copy comes first")
         history = msgspec.structs.replace(history, promised=store.promised)
         done, known, waits_for = 0, [], None
         with store.unobserved():
