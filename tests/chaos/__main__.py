@@ -57,6 +57,7 @@ def main() -> int:
             "seed": asked.seed,
             "blows": dict(storm.done),
             "outcomes": dict(storm.load.outcomes),
+            "ways": dict(storm.load.ways),
             "fresh": storm.count_acked(),
             "seconds": round(time.monotonic() - begun),
             "failure": failure[:2000],

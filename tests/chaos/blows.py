@@ -22,6 +22,9 @@ LEFT = "left to readers"  # a master that nobody writes to is cut off, and read 
 OF_ONE = ("kill", "pause", "isolate", LEFT, "cut from one", "not heard", "slow link", "stop")
 OF_ALL = ("schema", "switch", "forgotten log", "all at once")
 FULL_DISK = "full disk"
+ROT = "bit rot"  # has to be mended before the next one: what rots in two places is lost
+WEIGHTS = "weights"  # of several replicasets: buckets move
+PAGE = 4096
 BALLAST = "ballast"
 
 
@@ -59,6 +62,18 @@ class Blows:
             case "full disk":
                 fill(node.dir)
                 return lambda: (node.dir / BALLAST).unlink(missing_ok=True)
+            case "bit rot":
+                self._try(node, "ALTER SYSTEM SET scrub_interval = 1.0")
+                self._rot(node.dir / "data.db")
+                return lambda: self._try(node, "ALTER SYSTEM SET scrub_interval = 86400.0")
+            case "weights":
+                weight = self._chance.choice([0.25, 0.5, 1.0, 2.0, 4.0])
+                query = "SELECT name FROM _pico_replicaset ORDER BY 1"
+                with contextlib.suppress(psycopg.Error, OSError, IndexError):
+                    [name] = self._chance.choice(node.sql(query))
+                    node.sql(
+                        "UPDATE _pico_replicaset SET weight = %s WHERE name = %s", (weight, name)
+                    )
             case "schema":
                 self._change_schema(node)
             case "switch":
@@ -73,6 +88,15 @@ class Blows:
             case _:
                 raise AssertionError(kind)
         return lambda: None
+
+    def _rot(self, path: Path) -> None:
+        """One bit of some page; the header stays, as a file without one is no damaged file."""
+        with path.open("r+b") as file:
+            at = self._chance.randrange(PAGE, path.stat().st_size)
+            file.seek(at)
+            [byte] = file.read(1)
+            file.seek(at)
+            file.write(bytes([byte ^ 1]))
 
     def _others(self, name: str) -> list[str]:
         return [other for other in self._cluster.nodes if other != name]

@@ -20,6 +20,7 @@ import psycopg
 from cairn.client import CairnError, OutcomeUnknown, SomeUnknown
 from cairn.client.settings import parse_dsn
 from cairn.client.sync_pool import SyncPool
+from cairn.model.errors import NotSent
 from cairn.sim.cluster.loads.register_history import ROWS, Content, History, Operation
 from cairn.sim.linear import FOREVER
 from tests.cluster.harness import PASSWORD, Cluster, eventually
@@ -46,12 +47,22 @@ def outcome_of(problem: psycopg.Error | CairnError) -> Outcome:
     """
     if isinstance(problem, OutcomeUnknown | SomeUnknown):
         return "unknown"
+    if isinstance(problem, NotSent):
+        return "refused"
     code = problem.sqlstate or ""
     if code == "PC006":
         raise HalfDone(str(problem))
-    if not code or code in ("40003", "57P01", "57P02") or code.startswith("08"):
+    if not code or code in ("40003", "57P01", "57P02", "58000") or code.startswith("08"):
         return "unknown"
     return "refused"
+
+
+def way_to_talk(chance: random.Random) -> tuple[str, dict[str, Any]]:
+    """Values beside the statement, or inside its text as psycopg2 and pgbench send them: these go
+    different ways through a session."""
+    if chance.random() < 0.5:
+        return "simple", {"cursor_factory": psycopg.ClientCursor}
+    return "extended", {"prepare_threshold": chance.choice([0, 5, None])}
 
 
 class Gate:
@@ -122,6 +133,7 @@ class Registers:
         self.groups: list[Group] = []
         self.sealed: dict[int, Content] = {}  # groups of earlier rounds: what they hold
         self.outcomes: Counter[str] = Counter()
+        self.ways: Counter[str] = Counter()  # statements by how they were sent
         self.problems: Counter[str] = Counter()  # what clients were told, by SQLSTATE
         self.stop = threading.Event()
         self.failed: BaseException | None = None
@@ -259,10 +271,13 @@ class Client(threading.Thread):
 
     def _with_psycopg(self) -> None:
         node = self._cluster[self._chance.choice(sorted(self._cluster.nodes))]
-        prepare: int | None = self._chance.choice([0, 5, None])
-        with node.connect(prepare_threshold=prepare) as connection:
-            connection.execute(f"SET statement_timeout = {_PATIENCE_MS}")
+        way, options = way_to_talk(self._chance)
+        with node.connect(**options) as connection:
+            if self._chance.random() < 0.5:  # without a limit a session asks by callback
+                way += " with a limit"
+                connection.execute(f"SET statement_timeout = {_PATIENCE_MS}")
             for group in self._statements():
+                self._load.ways[way] += 1
                 with self._load.gate.writing(node.name) as may_write:
                     if not may_write or self._chance.random() < self._reads:
                         self._read(lambda g=group: self._rows_by_psycopg(connection, g), group)  # type: ignore[misc]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psycopg
 
-from tests.chaos.blows import FULL_DISK, LEFT, OF_ALL, OF_ONE, Blows, SmallDisks
-from tests.chaos.registers import CREATE, Gate, Registers
+from tests.chaos.blows import FULL_DISK, LEFT, OF_ALL, OF_ONE, ROT, WEIGHTS, Blows, SmallDisks
+from tests.chaos.registers import CREATE, Gate, Registers, way_to_talk
 from tests.cluster.harness import Cluster, Node, eventually
 from tests.cluster.proxy import ProxiedCluster
 
@@ -45,7 +45,8 @@ class Storm:
         self.registers: Registers | None = None
         self._disks = SmallDisks()
         gate = Gate()
-        self._kinds = (*OF_ONE, *OF_ALL, *((FULL_DISK,) if full_disks else ()))
+        self._kinds = (*OF_ONE, *OF_ALL, ROT, *((FULL_DISK,) if full_disks else ()))
+        self._kinds += (WEIGHTS,) if size > factor else ()
         config = directory / "tiers.yaml"
         config.write_text(
             f"cluster:\n  name: test\n  tier:\n    default:\n      replication_factor: {factor}\n"
@@ -116,7 +117,7 @@ class Storm:
         told, mending = [], []
         for at in range(count):
             kind = self._next(kinds or self._kinds)
-            if at and kind in ("all at once", "stop", LEFT):
+            if at and kind in ("all at once", "stop", ROT, LEFT):
                 kind = "pause"
             master = self.a_master() if not at else ""
             is_hit = kind == LEFT or chance.random() < 0.7
@@ -182,6 +183,9 @@ class Storm:
             self.revive()
             states = self.cluster.states(self.a_living_one())
             assert all(states.get(name) == "Online" for name in self.names), states
+            problems = self.cluster[self.a_living_one()].status()["problems"]
+            damaged = [line for line in problems if "damaged" in line]
+            assert not damaged, damaged
             return True
 
         eventually(online, "all Online", ONLINE_S)
@@ -252,9 +256,11 @@ class FreshKeys(threading.Thread):
     def run(self) -> None:
         while not self.stop.is_set():
             node = self._cluster[self._chance.choice(sorted(self._cluster.nodes))]
+            _, options = way_to_talk(self._chance)
             try:
-                with node.connect() as connection:
-                    connection.execute("SET statement_timeout = 3000")
+                with node.connect(**options) as connection:
+                    if self._chance.random() < 0.5:
+                        connection.execute("SET statement_timeout = 3000")
                     for _ in range(self._chance.randint(1, 200)):
                         with self._gate.writing(node.name) as may_write:
                             if not may_write:

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from cairn.client import OutcomeUnknown
+from cairn.model.errors import NotSent
 from tests.chaos.registers import HalfDone, contents, outcome_of
 from tests.chaos.storm import Storm
 
@@ -79,6 +80,8 @@ def test_a_client_knows_what_an_error_says_of_its_statement() -> None:
 
     assert outcome_of(told("40001")) == outcome_of(told("57014")) == "refused"
     assert outcome_of(told("40003")) == outcome_of(told("57P01")) == "unknown"
+    assert outcome_of(told("58000")) == "unknown"
+    assert outcome_of(NotSent("nobody listens")) == "refused"
     assert outcome_of(psycopg.OperationalError("the connection is lost")) == "unknown"
     assert outcome_of(OutcomeUnknown("nobody answered")) == "unknown"
     with pytest.raises(HalfDone):

@@ -30,6 +30,7 @@ from cairn.governor.rules.leaving import (
 )
 from cairn.governor.rules.voters import wanted_voters
 from cairn.governor.view import ClusterView
+from cairn.governor.waiting import waits
 from cairn.model.members.holders import EXPEL, EXPEL_BY_FORCE
 from cairn.model.members.topology import Grade, State, Tier
 from tests.governor.builders import World, instance, replicaset, view_of
@@ -146,6 +147,23 @@ def test_a_damaged_master_of_which_nobody_gets_all_rows_stays_in_async_mode() ->
     assert action.ops == (put_replicaset(replicaset("r1", "i1", ("i1", "i2", "i3"))),)
     assert list(spare_damaged_master(damaged_master("async", "i1"))) == []
     assert list(spare_damaged_master(damaged_master("async", "i1", tried=False))) != []
+
+
+def test_an_heir_of_a_damaged_master_has_all_of_its_rows_before_anybody_is_deposed() -> None:
+    """A wish that cannot come true would keep clients from the rows, again and again."""
+    view = damaged_master("async", "i1", tried=False)
+    action = plan(view)
+    assert isinstance(action, Propose)
+    assert (action.holders, action.needed) == (("i2",), 1)
+    one_lacks_rows = msgspec.structs.replace(view, waiting=frozenset({(action.step, "i2")}))
+    action = plan(one_lacks_rows)
+    assert isinstance(action, Propose)
+    assert (action.holders, action.needed) == (("i3",), 1)
+    both = frozenset({(action.step, name) for name in ("i2", "i3")})
+    told = " ".join(waits(msgspec.structs.replace(view, waiting=both), []))
+    assert "i1 stays master of r1 although it is damaged" in told
+    action = plan(damaged_master("sync", "i1", tried=False))
+    assert isinstance(action, Propose) and not action.needed
 
 
 def test_a_damaged_master_is_not_named_again_where_a_majority_is_whole() -> None:

@@ -154,6 +154,30 @@ sys.exit(supervise(child, directory))
     assert not any(line.startswith("cairn.pid") and line != "cairn.pid 0o600" for line in told)
 
 
+@pytest.mark.parametrize(("steady_s", "starts"), [(3600, 5), (0, 8)])
+def test_who_mends_its_file_now_and_then_is_always_started_again(
+    tmp_path: Path, steady_s: int, starts: int
+) -> None:
+    """Five repairs in the life of a supervisor were all that it had. In a row they are enough."""
+    program = """
+import sys
+from pathlib import Path
+from cairn.cli.instance import supervisor
+supervisor.STEADY_S = float(sys.argv[2])
+begun = Path(sys.argv[1]) / "begun"
+def child(tell, lifeline):
+    with begun.open("a") as file:
+        file.write(".")
+    if begun.stat().st_size < 8:
+        tell({"again": True})
+    return 75
+supervisor.supervise(child, begun.parent)
+"""
+    command = [sys.executable, "-c", program, str(tmp_path), str(steady_s)]
+    subprocess.run(command, capture_output=True, timeout=30, check=True)
+    assert (tmp_path / "begun").stat().st_size == starts
+
+
 @pytest.mark.parametrize("listen", ["0.0.0.0:3301", "10.1.2.3", "example.org:3301", "[::]:3301"])
 def test_peers_port_that_others_reach_needs_a_service_password(listen: str, tmp_path: Path) -> None:
     flags = {"listen": listen}

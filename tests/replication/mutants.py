@@ -10,6 +10,7 @@ import msgspec
 
 from tests.cluster.backup_mutants import OF_BACKUPS
 from tests.moves.mutants import OF_MOVES
+from tests.storage.rot_mutants import OF_ROT
 from tests.topology.mutants import OF_THE_TOPOLOGY
 
 TOPOLOGY = "model/members/topology.py"
@@ -17,10 +18,6 @@ APPLIER = "replication/applier.py"
 RELAY = "replication/relay.py"
 ROUTING = "replication/routing.py"
 FOLLOWER = "node/rows/follower.py"
-LEAVING = "governor/rules/leaving.py"
-STEPS = "node/steering/governor_steps.py"
-HEALTH = "node/rows/health.py"
-COPIES = "node/rows/copies.py"
 REPLICATION = "node/rows/replication.py"
 PLACE = "node/rows/place.py"
 MESH = "node/rows/mesh.py"
@@ -48,8 +45,6 @@ STORE = "tests/storage/test_raft_store.py::test_"
 SCHEMA = "tests/sim_cluster/test_schema_faults.py::test_"
 PULLS = "tests/sim_cluster/test_pulls.py::test_"
 NAMINGS = "tests/sim_cluster/test_namings.py::test_"
-PLAN = "tests/governor/test_plan.py::test_"
-ROT = "tests/sim_cluster/test_bit_rot.py::test_"
 LINKS = "tests/sim_cluster/test_refused_links.py::test_"
 
 
@@ -547,52 +542,6 @@ MUTANTS = tuple(
             "",
             UNIT + "row_log.py::test_a_full_copy_is_of_one_moment_and_the_log_goes_on_from_there",
         ),
-        (
-            *("rot", "a damaged file is given up for a copy of a damaged master", HEALTH),
-            *("return answer.can_give is True and", "return"),
-            ROT + "a_replica_keeps_the_rows_that_it_can_read_while_its_master_is_damaged_too",
-        ),
-        (
-            *("rot", "a copy of a damaged master is asked for at once", FOLLOWER),
-            *("pause_s = min(2 * pause_s, longest_s)", "pause_s = 0.1"),
-            ROT + "a_copy_of_a_damaged_master_is_asked_for_now_and_then_and_told",
-        ),
-        (
-            *("rot", "a copy that failed stays open", COPIES),
-            *("self._given.pop(request.copy_id, None)", "pass"),
-            ROT + "a_copy_of_a_damaged_master_is_asked_for_now_and_then_and_told",
-        ),
-        (
-            *("rot", "a damaged master is deposed for a whole minority", LEAVING),
-            *(
-                "and not _has_whole_majority(view, replicaset)",
-                "and not _is_sync(view, replicaset)",
-            ),
-            PLAN + "a_damaged_master_stays_where_only_a_minority_is_whole",
-        ),
-        (
-            *("rot", "a damaged master that was told to leave is called back", LEAVING),
-            *(
-                "if keeps_damaged(view, replicaset):\n            continue\n        for heir",
-                "for heir",
-            ),
-            PLAN + "a_damaged_master_that_cannot_hand_over_leaves_only_by_force",
-        ),
-        (
-            *("rot", "a damaged one is named although a majority is whole", STEPS),
-            *("whole if len(whole) >= action.needed else fit", "fit"),
-            ROT + "who_is_named_when_the_damaged_one_has_the_most",
-        ),
-        (
-            *("rot", "a whole minority is enough", STEPS),
-            *("whole if len(whole) >= action.needed else fit", "whole or fit"),
-            ROT + "who_is_named_when_the_damaged_one_has_the_most",
-        ),
-        (
-            *("rot", "one that was given up is named", STEPS),
-            *("sorted(set(answers) - set(action.given_up)) or sorted(answers)", "sorted(answers)"),
-            ROT + "who_is_named_when_the_damaged_one_has_the_most",
-        ),
         # --- what must not be sent or taken -------------------------------------------------------
         (
             *("seed", "a subscriber gets its own rows", RELAY),
@@ -618,5 +567,6 @@ MUTANTS = tuple(
         *OF_THE_TOPOLOGY,
         *OF_MOVES,
         *OF_BACKUPS,
+        *OF_ROT,
     )
 )

@@ -271,6 +271,20 @@ def copied(source: Site, target: Site, max_bytes: int = 1 << 20) -> CopyTarget:
     return writing
 
 
+def test_a_file_that_is_being_filled_takes_no_records(pair: tuple[Site, Site]) -> None:
+    """A row that was deleted since would be in it for good: the copy does not have it."""
+    master, replica = pair
+    master.insert(2)
+    records = master.log_of("A")
+    master.run(f"DELETE FROM {TABLE.physical_name}")
+    reading, writing = CopySource(master.path), CopyTarget(replica.store, "A")
+    replica.group(lambda: writing.begin(reading.head))
+    assert replica.take(records) == 0
+    replica.group(lambda: writing.finish(reading.head))
+    reading.close()
+    assert replica.rows() == master.rows() == []
+
+
 def test_a_copy_without_a_log_still_knows_its_epoch(pair: tuple[Site, Site]) -> None:
     """It was taken of a master with a tail that nobody else has."""
     master, replica = pair

@@ -10,6 +10,7 @@ from typing import Any
 from cairn.model.members.topology import Tier
 from cairn.node.instance import Instance
 from cairn.node.peer_calls import handlers
+from cairn.node.rows.copies import CopyPiece, CopyRequest
 from cairn.sim.cluster.loads.load import Load
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.world import World
@@ -131,3 +132,17 @@ def played(mode: str, script: Callable[[Triple], Awaitable[None]]) -> None:
 def inside(node: SimNode) -> Instance:
     assert node.instance is not None
     return node.instance
+
+
+def copies_asked_of(node: SimNode) -> list[CopyRequest]:
+    """Questions for full copies that come to it from now on."""
+    instance, found = inside(node), []
+    give = instance.health.handle_copy
+
+    async def counted(request: CopyRequest) -> CopyPiece:
+        found.append(request)
+        return await give(request)
+
+    instance.health.handle_copy = counted  # type: ignore[method-assign]
+    answer_anew(instance)
+    return found

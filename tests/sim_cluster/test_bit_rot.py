@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from functools import partial
+from itertools import count
+from typing import Any, NoReturn
 
 import pytest
 
@@ -15,8 +18,9 @@ from cairn.node.instance import Instance
 from cairn.node.lifetime import AGAIN, Ending
 from cairn.sim.cluster.loads.registers import why_unequal
 from cairn.sim.cluster.node import SimNode
+from cairn.storage.data_db.full_copy import CopyTarget
 from cairn.storage.files import checksums
-from tests.sim_cluster.scenes import Triple, inside, played
+from tests.sim_cluster.scenes import Triple, copies_asked_of, inside, played
 from tests.sim_cluster.test_data_rules import in_process
 from tests.sim_cluster.test_namings import equal
 from tests.sim_cluster.test_sync_answers import ROW, follow_nobody, writing
@@ -176,6 +180,131 @@ def test_who_has_damage_in_its_log_alone_can_give_a_copy() -> None:
     played("async", script)
 
 
+async def with_records_of_its_own(scene: Triple) -> None:
+    """Only the master has most of the rows, and the log that tells them has a damaged page."""
+    again = [follow_nobody(node) for node in (scene.leader, scene.third)]
+    await asyncio.sleep(1.0)  # until pulls that are under way have ended
+    for key in range(2, 200):
+        await scene.write(key)
+    rots(scene.master, "row_log", "leaf")  # one of several: its newest records are read
+    for follow in again:
+        follow()
+
+
+def test_one_replica_takes_a_copy_of_a_master_whose_log_cannot_be_read() -> None:
+    """Async mode: what only the master has is acknowledged. The other replica keeps its file."""
+
+    async def script(scene: Triple) -> None:
+        await with_records_of_its_own(scene)
+        master, heir = scene.master, min(scene.leader, scene.third, key=lambda node: node.name)
+        checksums.noticed()
+        await scene.world.until(lambda: not heir.is_running, "one to take its file anew", 60.0)
+        assert master.is_running
+        heir.start()
+        assert await scene.renamed(90.0) is heir
+        await mended(scene, master)
+        assert sorted(node.lives for node in scene.world.nodes.values()) == [1, 2, 2]
+        await scene.calm()
+
+    played("async", script)
+
+
+@pytest.mark.parametrize("tree", ["local_table", "origin", "row_log"])
+def test_what_a_damaged_list_of_tables_says_is_known_to_the_writer(tree: str) -> None:
+    """Only pages about the log and the tables are damaged: a full copy has all rows."""
+
+    async def script(scene: Triple) -> None:
+        await filled(scene)
+        rots(scene.master, tree)
+        master, third = inside(scene.master), inside(scene.third)
+        await in_process(scene.master, master.health.look)
+        assert tree in master.health.damage["data.db"]
+        source = await in_process(scene.master, master.replication.copies._opened)
+        assert (source.head.epoch, source.head.vclock) == (master.data.epoch, master.data.vclock)
+        target = CopyTarget(third.data.store, "a master with damage")
+        target.begin(source.head)
+        while (found := source.chunk(1_000_000)) is not None:
+            target.rows(*found)
+        assert target.count == 39
+
+    played("sync", script)
+
+
+def test_a_copy_after_which_nothing_can_be_followed_is_not_taken_again() -> None:
+    """It would be behind at once, again and again. When writes end, it has all rows."""
+
+    async def script(scene: Triple) -> None:
+        master, heir = scene.master, min(scene.leader, scene.third, key=lambda node: node.name)
+        relay: Any = inside(master).replication.relay
+        relay._read = lambda *_: unreadable()
+        rots(master, "sqlite_autoindex_origin_1")
+        checksums.noticed()
+        keys = count(100)
+
+        async def written(until: Callable[[], bool]) -> None:
+            while not until():
+                await scene.write(next(keys))
+
+        await written(lambda: not heir.is_running)
+        heir.start()
+        enough = scene.world.loop.time() + 40.0
+        await written(lambda: scene.world.loop.time() > enough or not heir.is_running)
+        assert (heir.is_running, heir.lives) == (True, 2)
+        assert scene.load.masters() == [master]
+
+    played("async", script)
+
+
+def unreadable() -> NoReturn:
+    raise checksums.page_damaged()
+
+
+def test_a_damaged_master_that_nobody_can_follow_is_left_in_peace() -> None:
+    """Each try to replace it would keep clients from its rows. What to do is told all the time."""
+
+    async def script(scene: Triple) -> None:
+        await with_records_of_its_own(scene)
+        rots(scene.master)
+        checksums.noticed()
+        said = ("a stays master of default_1 although it is damaged", "b stopped following a")
+        await scene.world.until(lambda: governor_says(scene, *said), "the governor to say so", 60.0)
+        applied = inside(scene.leader).runner.applied_index
+        await asyncio.sleep(120.0)
+        assert governor_says(scene, *said)
+        assert inside(scene.leader).runner.applied_index == applied, "somebody was wished for"
+        assert [node.lives for node in scene.world.nodes.values()] == [1, 1, 1]
+
+    played("async", script)
+
+
+def test_who_lacks_records_keeps_its_rows_while_its_master_cannot_give_a_copy() -> None:
+    """The log is too short for it. To begin a copy that has no end would delete what it has."""
+
+    async def script(scene: Triple) -> None:
+        await filled(scene)
+        again, master, third = follow_nobody(scene.third), inside(scene.master), inside(scene.third)
+        await asyncio.sleep(1.0)  # until pulls that are under way have ended
+        for key in range(100, 110):
+            await scene.write(key)
+        rots(scene.master)
+        await in_process(scene.master, master.health.look)
+        vclock = dict(master.data.vclock)
+        await in_process(
+            scene.master,
+            lambda: master.data.run(
+                lambda: sum(master.data.store.prune(each, lsn) for each, lsn in vclock.items())
+            ),
+        )
+        again()
+        link = third.replication.follower.links[master.replication.place.uuid]
+        await scene.world.until(lambda: link.state == "stopped", "the link to stop", 30.0)
+        [table] = third.data.store.tables.values()
+        query = f"SELECT count(*) FROM {table.physical_name}"
+        assert third.data.store.connection.execute(query).fetchone() == (39,)
+
+    played("sync", script)
+
+
 def test_a_copy_of_a_damaged_master_is_asked_for_now_and_then_and_told() -> None:
     async def script(scene: Triple) -> None:
         await filled(scene)
@@ -184,13 +313,13 @@ def test_a_copy_of_a_damaged_master_is_asked_for_now_and_then_and_told() -> None
         checksums.noticed()
         await scene.world.until(lambda: not scene.leader.is_running, "it to end", 60.0)
         rots(scene.master)
-        copies = inside(scene.master).replication.copies
+        copies, asked = inside(scene.master).replication.copies, copies_asked_of(scene.master)
         scene.leader.start()
         await scene.world.until(lambda: scene.leader.is_leader, "a leader", 30.0)
         said = ("b stopped following a", "damaged", "start c")
         await scene.world.until(lambda: governor_says(scene, *said), "the governor to say so", 60.0)
         await asyncio.sleep(20.0)
-        assert 3 < copies._next_id < 12
+        assert 3 < len(asked) < 12
         assert not copies._given, "reads of copies that failed were left open"
         scene.third.start()
         assert await scene.renamed(90.0) is scene.third
@@ -255,7 +384,7 @@ async def expelled_by_force(scene: Triple, name: str) -> None:
 
 
 def test_who_gives_up_damaged_masters_by_force_goes_on_with_the_rest() -> None:
-    """Two logs are damaged, and only they have the last row: nobody but a person decides."""
+    """Two are damaged, rows and logs, and only they have the last row: a person decides."""
 
     async def script(scene: Triple) -> None:
         follow_again = follow_nobody(scene.third)
@@ -263,6 +392,7 @@ def test_who_gives_up_damaged_masters_by_force_goes_on_with_the_rest() -> None:
         assert await writing(scene, ROW) == 1
         for node in (scene.master, scene.leader):
             rots(node, "row_log")
+            rots(node)
         follow_again()
         checksums.noticed()
         for _ in range(2):

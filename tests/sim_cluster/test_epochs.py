@@ -15,13 +15,15 @@ from cairn.model.members import topology
 from cairn.model.rpc import VclockResponse, WriteRequest
 from cairn.model.tables import rows
 from cairn.model.tables.system_tables import PICO_REPLICASET
+from cairn.node.rows.copies import CopyPiece, CopyRequest
 from cairn.node.rows.mesh import Mesh
 from cairn.replication.relay import Subscribe
 from cairn.sim.cluster.loads.load import INSERT, TABLE
 from cairn.sim.cluster.node import SimNode
 from cairn.storage.data_db.row_log import COPIED_EPOCHS
-from tests.sim_cluster.scenes import Triple, hold, inside, played
+from tests.sim_cluster.scenes import Triple, copies_asked_of, hold, inside, played
 from tests.sim_cluster.test_data_rules import READ, answer_of, in_process
+from tests.sim_cluster.test_namings import equal
 from tests.sim_cluster.test_sync_answers import follow_nobody
 
 NEWEST = "by the second master"
@@ -237,5 +239,71 @@ def test_who_has_lost_records_of_its_own_takes_a_full_copy() -> None:
             lambda: scene.load.rows_of(third) == scene.load.rows_of(first), "the rows", 20.0
         )
         assert scene.load.rows_of(third).keys() == {1, 2, 3}
+
+    played("async", script)
+
+
+DELETE = f"DELETE FROM {TABLE.physical_name} WHERE bucket_id = ? AND c0 = ?"
+
+
+def deleting(key: int) -> WriteRequest:
+    return WriteRequest(TABLE.id, 1, DELETE, ((bucket_of(key), key),), (bucket_of(key),))
+
+
+def copies_slowly(node: SimNode) -> asyncio.Event:
+    """It has begun a full copy, and has not ended it, until the event is set."""
+    copies: Any = inside(node).replication.copies
+    piece, may_end = copies._piece, asyncio.Event()
+
+    async def slow(master: Any, request: CopyRequest) -> CopyPiece:
+        if request.copy_id:
+            await may_end.wait()
+        return await piece(master, request)  # type: ignore[no-any-return]
+
+    copies._piece = slow
+    inside(node).replication.place.must_copy = True
+    return may_end
+
+
+def test_who_takes_a_copy_takes_no_records_of_others_meanwhile() -> None:
+    """The first master's log, from its beginning, brought back a row that the second had deleted:
+    where logs are short, whoever is no master now gave its records to a file that was being filled.
+    """
+
+    async def script(scene: Triple) -> None:
+        first, second, third = scene.master, scene.leader, scene.third
+        await done(scene, first, inserting(50, "to be deleted"))
+        await switch(scene, second)
+        for key in (1, 50):  # all that the first has: no row comes twice
+            await done(scene, second, deleting(key))
+        await equal(scene)
+        may_end = copies_slowly(third)
+        await asyncio.sleep(3.0)
+        may_end.set()
+        place = inside(third).replication.place
+        await scene.world.until(lambda: not place.must_copy, "the copy", 30.0)
+        await equal(scene)
+
+    played("async", script)
+
+
+def test_a_copy_that_was_begun_in_an_earlier_epoch_is_begun_anew() -> None:
+    """Its end may lie past the cut of the new one, and nobody would look at it again."""
+
+    async def script(scene: Triple) -> None:
+        first, second, third = scene.master, scene.leader, scene.third
+        await done(scene, first, inserting(50, "of the first epoch"))
+        await equal(scene)
+        may_end = copies_slowly(third)
+        store = inside(third).data.store
+        await scene.world.until(lambda: not store.is_complete, "the copy to begin", 10.0)
+        asked = copies_asked_of(second)
+        await switch(scene, second)
+        await done(scene, second, updating(50, NEWEST))
+        may_end.set()
+        place = inside(third).replication.place
+        await scene.world.until(lambda: not place.must_copy, "the copy", 30.0)
+        assert [request.copy_id for request in asked][:1] == [0]
+        await equal(scene)
 
     played("async", script)

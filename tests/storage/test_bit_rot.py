@@ -11,10 +11,12 @@ import apsw
 import pytest
 
 from cairn.model.errors import CairnError, StorageDamaged
+from cairn.storage.data_db.log_tables import PUT_BASE, PUT_RECORD, open_log, place
+from cairn.storage.data_db.row_log import LogReader
 from cairn.storage.files.sqlite import check_file, open_writer
 from cairn.storage.files.writer import Job, WriterThread
 from cairn.storage.readers import RowReader, translated
-from tests.storage.rot import flip
+from tests.storage.rot import flip, flip_page
 
 ROWS = 3000
 
@@ -85,6 +87,24 @@ def test_a_file_of_an_older_version_gets_checksums_at_its_next_start(tmp_path: P
     flip(path, text_of(777).encode())
     with pytest.raises(StorageDamaged):
         check_file(path)
+
+
+def test_a_log_whose_list_of_origins_has_a_damaged_index_is_read_to_its_end(tmp_path: Path) -> None:
+    """Nobody has to do without records that can be found without it."""
+    path = tmp_path / "data.db"
+    writer = open_writer(path)
+    open_log(writer)
+    writer.execute(PUT_BASE, ("one", 0))
+    writer.execute(PUT_RECORD, (place(1, 1), 1, b"a body"))
+    query = "SELECT pageno FROM dbstat WHERE name = 'sqlite_autoindex_origin_1'"
+    page = writer.execute(query).fetchone()
+    writer.close()
+    assert page is not None
+    flip_page(path, int(page[0]))
+    reader = LogReader(path)
+    assert [each.body for each in reader.packed("one", 0, 10, 1000)] == [b"a body"]
+    assert (reader.oldest("one"), reader.epoch_at("one", 1)) == (1, 1)
+    reader.close()
 
 
 class Desk:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from cairn.governor.buckets import waiting_for
-from cairn.governor.rules.leaving import keeps_damaged, may_give_up
+from cairn.governor.rules.leaving import lacks_heirs, may_give_up
 from cairn.governor.view import ClusterView
 from cairn.model.members.holders import is_staying, lost_with, ranges_in_words
 from cairn.model.members.topology import Grade, Instance, Replicaset
@@ -79,7 +79,7 @@ def _all_damaged(view: ClusterView, replicaset: Replicaset) -> list[str]:
         return [
             f"{master} stays master of {replicaset.name} although it is damaged: nobody else gets "
             f"all of its rows; cairn expel {master} --force gives up what only it has"
-        ] * keeps_damaged(view, replicaset)
+        ] * lacks_heirs(view, replicaset)
     away = ", ".join(row.name for row in whole if row.target_state.grade is not Grade.ONLINE)
     damaged = ", ".join(row.name for row in holders if row.name in view.damaged)
     way = f"start {away}, or restore a backup" if away else "restore a backup"

@@ -202,7 +202,15 @@ class Instance:
         )
         self.move_driver = MoveDriver(self.state, self.runner, self.proposer, runtime)
         self.moves_shown = MovesShown(self.state, self.leader, self.local)
-        self.health = Health(self.replication.place, peers, self.data, store.path, self._repair)
+        self.health = Health(
+            self.replication.place,
+            peers,
+            self.data,
+            self.replication.copies,
+            store.path,
+            self._repair,
+            self.replication.follower.barred_s,
+        )
         self.backups = Backups(self.name, self.state, self.data, runtime.free_bytes)
         self.backup_taker = BackupTaker(
             self.raft_id,
@@ -419,7 +427,7 @@ class Instance:
             PeerCall("report_move", MoveReport, self.move_driver.note, raft),
             PeerCall("ballot", BallotRequest, replication.ballots.answer, rows),
             PeerCall("subscribe", Subscribe, replication.relay.subscribe, rows),
-            PeerCall("copy_rows", CopyRequest, replication.copies.give, rows),
+            PeerCall("copy_rows", CopyRequest, self.health.handle_copy, rows),
             PeerCall("move_delta", DeltaRequest, self.giving.handle_delta, rows),
             PeerCall(
                 "read_rows", ReadRequest, self.execution.reads.handle_read, rows, sees_link=True

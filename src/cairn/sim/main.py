@@ -111,6 +111,7 @@ def explain(seed: int, nodes: int | None = None) -> Result:
     result = run_seed(seed, nodes=nodes, keep_notes=True)
     for note in result.notes:
         say(note)
+    say(f"seed {seed}: {'FAILED: ' + result.failure if result.failure else 'nothing wrong'}")
     return result
 
 

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from cairn.cli.instance.notifying import READY, STOPPING, notify, status
 Child = Callable[[Callable[[dict[str, Any]], None], int], int]
 
 DATABASE_FILES = ("raft.db", "raft.db-wal", "raft.db-shm", "data.db", "data.db-wal", "data.db-shm")
-MAX_REBOOTSTRAPS = 5
+MAX_IN_VAIN = 5  # starts one after the other, each soon followed by the wish for another
+STEADY_S = 3600.0  # an instance that lived so long was not started in vain
 
 
 def drop_db(directory: Path) -> None:
@@ -90,14 +92,17 @@ def _remove_unused(made: list[Path]) -> None:
 def _supervise(child: Child, directory: Path) -> int:
     signals: list[int] = []  # that came when no child was there to take them
     in_vain = 0
-    while in_vain < MAX_REBOOTSTRAPS:
+    while in_vain < MAX_IN_VAIN:
+        begun = time.monotonic()
         code, messages = _run_once(child, directory, signals)
         if any(message.get("rebootstrap") for message in messages):
             drop_db(directory)
         elif not any(message.get("again") for message in messages) or signals:
             return code
         notify(status("starting anew"))
-        in_vain = 0 if any(message.get("asked") for message in messages) else in_vain + 1
+        is_steady = time.monotonic() - begun >= STEADY_S
+        is_asked = any(message.get("asked") for message in messages)
+        in_vain = 0 if is_asked or is_steady else in_vain + 1
     sys.stderr.write("cairn: the instance asked to be started anew too often\n")
     return 1
 

@@ -29,6 +29,8 @@ from cairn.model.tables import rows
 from cairn.model.tables import system_tables as system
 
 _TRANSFER = "transfer replication leader"
+_WISH = "update target replication leader"
+_HEIR = "find an heir with all rows"
 _INSTANCES = system.PICO_INSTANCE
 _REPLICASETS = system.PICO_REPLICASET
 
@@ -101,8 +103,10 @@ def replace_master(view: ClusterView) -> Iterator[Action]:
             continue  # joined a moment ago and has not come up yet
         if keeps_damaged(view, replicaset):
             continue
-        for heir in _heirs(view, replicaset, replicaset.target_master_name)[:1]:
-            yield _wish(replicaset, heir, f"{replicaset.target_master_name} as master")
+        heirs = _heirs(view, replicaset, replicaset.target_master_name)
+        heirs.sort(key=lambda heir: heir.name in view.damaged)
+        for heir in heirs if holds_more(view, replicaset) else heirs[:1]:
+            yield _wish(view, replicaset, heir, f"{replicaset.target_master_name} as master")
 
 
 def spare_damaged_master(view: ClusterView) -> Iterator[Action]:
@@ -114,19 +118,26 @@ def spare_damaged_master(view: ClusterView) -> Iterator[Action]:
         if keeps_damaged(view, replicaset):
             continue
         heirs = [each for each in _heirs(view, replicaset, master) if each.name not in view.damaged]
-        for heir in heirs[:1]:
-            yield _wish(replicaset, heir, f"{master}: it has damaged rows")
+        for heir in heirs:
+            yield _wish(view, replicaset, heir, f"{master}: it has damaged rows")
 
 
-def _wish(replicaset: Replicaset, heir: Instance, whom: str) -> Propose:
-    """An entry that announces another master; `switch_master` carries it out."""
+def _wish(view: ClusterView, replicaset: Replicaset, heir: Instance, whom: str) -> Propose:
+    """An entry that announces another master; `switch_master` carries it out.
+
+    From then on nobody is served until one is named, so an heir that may not get all rows of a
+    damaged master is asked for them before: who has none waits, and each heir by itself.
+    """
     changed = msgspec.structs.replace(replicaset, target_master_name=heir.name)
+    must_have = holds_more(view, replicaset)
     return Propose(
-        step="update target replication leader",
-        subject=replicaset.name,
+        step=_HEIR if must_have else _WISH,
+        subject=heir.name if must_have else replicaset.name,
         ops=(put_replicaset(changed),),
         ranges=(whole_table(_INSTANCES.id), replicaset_range(replicaset)),
         say=f"{replicaset.name}: {heir.name} shall replace {whom}",
+        holders=(heir.name,) if must_have else (),
+        needed=int(must_have),
     )
 
 
@@ -165,15 +176,30 @@ def switch_master(view: ClusterView) -> Iterator[Action]:
 
 
 def keeps_damaged(view: ClusterView, replicaset: Replicaset) -> bool:
-    """Whether its damaged master goes on: a moment ago nobody else could get all of its rows.
+    """Whether its damaged master goes on: a moment ago nobody else could get all of its rows."""
+    return (_TRANSFER, replicaset.name) in view.waiting and holds_more(view, replicaset)
 
-    Unless they have all that was acknowledged, or a person has given up what only it has.
+
+def lacks_heirs(view: ClusterView, replicaset: Replicaset) -> bool:
+    """Whether its damaged master has to stay: it could not hand over, or nobody had all rows."""
+    if not holds_more(view, replicaset):
+        return False
+    heirs = _heirs(view, replicaset, replicaset.current_master_name)
+    whole = [heir.name for heir in heirs if heir.name not in view.damaged]
+    return (_TRANSFER, replicaset.name) in view.waiting or (
+        bool(whole) and all((_HEIR, name) in view.waiting for name in whole)
+    )
+
+
+def holds_more(view: ClusterView, replicaset: Replicaset) -> bool:
+    """Whether its damaged master may have rows that nobody else has, and can still tell them.
+
+    Unless the others have all that was acknowledged, or a person has given up what only it has.
     """
     master = view.cluster.instances.get(replicaset.current_master_name)
     return (
         master is not None
         and master.name in view.damaged
-        and (_TRANSFER, replicaset.name) in view.waiting
         and _may_promise(view, master)
         and master.target_state_reason != EXPEL_BY_FORCE
         and not _has_whole_majority(view, replicaset)
@@ -184,7 +210,7 @@ def _stay(replicaset: Replicaset) -> Propose:
     """The wish is taken back. To name another one would lose rows that the damaged one can read."""
     master = replicaset.current_master_name
     return Propose(
-        step="update target replication leader",
+        step=_WISH,
         subject=replicaset.name,
         ops=(put_replicaset(msgspec.structs.replace(replicaset, target_master_name=master)),),
         ranges=(whole_table(_INSTANCES.id), replicaset_range(replicaset)),

@@ -16,7 +16,8 @@ from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.links import LinkStatus
 from cairn.node.rows.place import Place
 from cairn.replication.applier import LogRefused
-from cairn.storage.data_db.full_copy import CopyHead, CopySource, CopyTarget
+from cairn.storage.data_db.full_copy import CopyHead, CopySource, CopyTarget, known_head
+from cairn.storage.files.checksums import is_damage
 
 log = logging.getLogger("cairn.replication")
 
@@ -65,7 +66,10 @@ class Copies:
         )
         if head is None:
             raise LogRefused(f"{master.name} began a full copy without a head")
-        await self._data.run(_doing(lambda: target.begin(head)), alone=True)
+        applier = self._place.applier
+        epoch = await self._data.run(
+            _doing(lambda: target.begin(head), lambda: applier.history.epoch), alone=True
+        )
         piece = await self._piece(master, following)
         while not piece.is_last:
             # The next piece is read and sent while this one is written.
@@ -79,7 +83,13 @@ class Copies:
                 piece = await coming
             finally:
                 coming.cancel()
-        await self._data.run(_doing(lambda: target.finish(head)), alone=True)
+
+        def finish() -> None:
+            if applier.history.epoch != epoch:  # this may go past the cut of the new one
+                raise NoMaster("a new epoch began during the full copy; it begins anew")
+            target.finish(head)
+
+        await self._data.run(_doing(finish), alone=True)
         self._place.must_copy = False
         link.problem = None
         log.info("the full copy has %d rows and stands at %s", target.count, head.vclock)
@@ -92,7 +102,7 @@ class Copies:
         await self._place.complete()
         now = asyncio.get_running_loop().time()
         if request.copy_id == 0:
-            source = await asyncio.to_thread(CopySource, self._data.store.path)
+            source = await self._opened()
             copy_id = self._next_id
             self._next_id += 1
             self._given[copy_id] = (source, now)
@@ -112,6 +122,16 @@ class Copies:
             return CopyPiece(request.copy_id, is_last=True)
         return CopyPiece(request.copy_id, table_id=chunk[0], rows=chunk[1])
 
+    async def _opened(self) -> CopySource:
+        path, store = self._data.store.path, self._data.store
+        try:
+            return await asyncio.to_thread(CopySource, path)
+        except Exception as problem:
+            if not is_damage(problem):
+                raise
+        # A page about the log or the tables: the writer has known it since the start.
+        return await self._data.run(lambda: CopySource(path, known_head(store)), alone=True)
+
     def drop_idle(self) -> None:
         """Who asks no more has gone; its read transaction would keep the log of SQLite for ever."""
         now = asyncio.get_running_loop().time()
@@ -121,9 +141,9 @@ class Copies:
                 del self._given[copy_id]
 
 
-def _doing(work: Callable[[], None]) -> Callable[[], int]:
+def _doing(work: Callable[[], None], told: Callable[[], int] = lambda: 0) -> Callable[[], int]:
     def run() -> int:
         work()
-        return 0
+        return told()
 
     return run

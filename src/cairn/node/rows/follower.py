@@ -43,6 +43,7 @@ PULL_S = 0.5  # how long a relay holds a pull without news: also the heartbeat
 CALL_S = 5.0
 BATCH = 500
 REFUSED_PAUSE_S = 5.0
+WAIT_S = 0.1
 DAMAGED_PAUSES_S = (1.0, 60.0)  # the first, and the longest: a copy reads everything once more
 NEVER_S = 1e6  # how stale a replica is that has never had everything
 
@@ -103,7 +104,7 @@ class Follower:
             try:
                 await self._place.entered.wait()
                 await self._pull(name, uuid, link)
-                pause_s = DAMAGED_PAUSES_S[0]
+                pause_s, link.damaged_since = DAMAGED_PAUSES_S[0], None
             except LogTooShort as problem:
                 if self._place.is_master(name):
                     log.warning("%s: %s", name, problem)
@@ -124,6 +125,8 @@ class Follower:
                 await asyncio.sleep(REFUSED_PAUSE_S)
             except StorageDamaged as problem:
                 self._stopped(link, uuid, problem)
+                if link.damaged_since is None:
+                    link.damaged_since = asyncio.get_running_loop().time()
                 if await signalled(self._epoch_begun, pause_s):
                     pause_s = DAMAGED_PAUSES_S[0]
                 else:
@@ -159,12 +162,15 @@ class Follower:
             return  # the next pull begins with a fresh look at where we stand
         if uuid not in self._ballots.known:
             await self._ballots.ask(row, found[1], link)
+        if self._place.must_copy:  # from the master; what others have goes on from there
+            link.state, link.problem = "off", "a full copy comes first"
+            await asyncio.sleep(WAIT_S)
+            return
         # From here to the question nothing may come in between: it acknowledges what is here, and
         # in an epoch that has begun but was not entered that may be a tail.
         await self._place.entered.wait()
         taken = self._mesh.origins_at(uuid)
         vclock, asked_at = dict(self._data.vclock), self._runtime.boot_clock()
-        epoch = 0 if self._place.must_copy else self._place.history.epoch  # 0: no claim
         request = Subscribe(
             self._place.uuid,
             found[1].uuid,
@@ -173,7 +179,7 @@ class Follower:
             BATCH,
             PULL_S,
             self._acks.vclocks,
-            epoch,
+            self._place.history.epoch,
             self._mesh.seen_of(uuid),
             self._epochs.at(vclock),
         )
@@ -222,6 +228,18 @@ class Follower:
             for _, link in sorted(self.links.items())
         ]
 
+    def barred_s(self, upstream: str) -> float:
+        """For how long a damaged page has kept us from following the upstream with this uuid.
+
+        Where a copy has brought us and nothing came since, another one would bring us no further.
+        """
+        link = self.links.get(upstream)
+        if link is None or link.damaged_since is None:
+            return 0.0
+        if not self._reader.goes_past_copy(self._data.vclock):
+            return 0.0
+        return asyncio.get_running_loop().time() - link.damaged_since
+
     def stale_s(self) -> float | None:
         """Seconds since this replica last had everything; None for a master, who always has."""
         found = self._place.replicaset()
@@ -255,7 +273,11 @@ class Follower:
         def is_equal() -> bool:
             return not self._place.must_copy and covers(self._data.vclock, there.vclock)
 
-        if not await until(is_equal, request.timeout_s):
+        def is_barred() -> bool:  # by a damaged page: to wait would not help
+            link = self.links.get(master.uuid)
+            return link is not None and link.damaged_since is not None
+
+        if not await until(lambda: is_equal() or is_barred(), request.timeout_s) or not is_equal():
             link = self.links.get(master.uuid, LinkStatus())
             why = link.problem or f"{link.lag_rows} behind"
             raise TimedOut(f"waiting for rows of {master.name}: {why}")

@@ -7,6 +7,7 @@ with the master's. Then:
 - a replica puts `data.db` aside and takes a full copy of its master, once that has read its own
   file and can give one: two damaged files may each have what the other has lost;
 - a master that has a healthy replica hands over to it (the governor does it) and is a replica then;
+- if its log cannot be read, one replica takes a full copy of it, so that somebody has all rows;
 - a master without one goes on with what it can read and says what a person can do;
 - `raft.db` is not mended here: it holds votes and promises that nobody else knows.
 """
@@ -26,6 +27,7 @@ from cairn.model.members.topology import Grade, Replicaset
 from cairn.model.members.topology import Instance as InstanceRow
 from cairn.model.rpc import DamageReport, Empty
 from cairn.net.peers import Peers
+from cairn.node.rows.copies import Copies, CopyPiece, CopyRequest
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.place import Place
 from cairn.storage.data_db.full_copy import can_be_copied
@@ -43,6 +45,7 @@ TRIES = 20  # of one piece whose rows change all the time
 AGAIN_S = 0.2
 COMPARE_S = 30.0
 SCHEMA_TREE = "sqlite_schema"
+BARRED_S = 15.0  # a log that cannot be read for so long is not waited for; a copy is taken
 LOOKED_S = 60.0  # how long it counts that all pages were read and found good
 
 
@@ -71,12 +74,15 @@ class Health:
         place: Place,
         peers: Peers,
         data: DataPlane,
+        copies: Copies,
         raft_path: Path,
         repair: Callable[[str], None],
+        barred_s: Callable[[str], float],
     ) -> None:
-        self._place, self._peers, self._data = place, peers, data
+        self._place, self._peers, self._data, self._copies = place, peers, data, copies
         self._name, self._uuid, self._state = place.name, place.uuid, place.state
         self._raft_path, self._repair = raft_path, repair
+        self._barred_s = barred_s  # for how long damage has kept us from following an upstream
         self.damage: dict[str, str] = {}  # file → what is wrong with it
         self.accused: dict[str, str] = {}  # another instance → what its rows are said to be
         self.scrubs = self.compared = self.differences = 0
@@ -160,7 +166,7 @@ class Health:
         for path in (self._raft_path, self._data.store.path):
             bad = await self._bad_trees(path)
             if path.name == "data.db":
-                self._can_give = not bad or await asyncio.to_thread(can_be_copied, path, bad)
+                self._can_give = can_be_copied(self._data.store, bad)
             if bad:
                 words = ", ".join(map(self._in_words, bad))
                 self._found(path.name, f"the checksum of a page is wrong in {words}")
@@ -286,12 +292,24 @@ class Health:
             if master is not None and name == master.name
         }
         self._waits_for = ""
-        if "data.db" not in self.damage or master is None or master.name == self._name:
+        if master is None or master.name == self._name:
             return
         if master.current_state.grade is not Grade.ONLINE:
             return
-        if await self._is_given_by(master):
-            self._repair(self.damage["data.db"])
+        why = self.damage.get("data.db", "")
+        if not why and self._shall_copy(master):
+            why = f"the log of {master.name} is damaged, all of its rows are to be had by a copy"
+        if why and await self._is_given_by(master):
+            self._repair(why)
+
+    def _shall_copy(self, master: InstanceRow) -> bool:
+        """Whether ours is the file to be given up for what the log of a damaged master cannot tell.
+
+        Of several replicas one does so: the others keep what they have until somebody is whole.
+        """
+        others = [each for each in self._others() if each.name != master.name]
+        there = [each.name for each in others if each.current_state.grade is Grade.ONLINE]
+        return self._barred_s(master.uuid) > BARRED_S and all(self._name < name for name in there)
 
     async def _is_given_by(self, master: InstanceRow) -> bool:
         try:
@@ -316,6 +334,13 @@ class Health:
             self._is_told.set()
             return GivingResponse(None)
         return GivingResponse(self._can_give)
+
+    async def handle_copy(self, request: CopyRequest) -> CopyPiece:
+        """Whoever begins a copy deletes what it has: one that has no end is not begun."""
+        if request.copy_id == 0 and not self._can_give:
+            self._is_told.set()  # it may have been mended since
+            raise checksums.page_damaged("a page that a full copy needs is damaged")
+        return await self._copies.give(request)
 
     def _is_replica(self) -> bool:
         master = self._master()

@@ -31,6 +31,7 @@ class LinkStatus(msgspec.Struct):
     knows_lists: bool = True  # an older peer sends everything, and we drop what others give
     origins: dict[str, Traffic] = {}
     equal_at: float | None = None  # when we were last known to have all that the upstream had
+    damaged_since: float | None = None  # since when a page of somebody keeps us from following
 
     @property
     def records(self) -> int:

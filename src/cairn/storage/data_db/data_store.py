@@ -157,9 +157,8 @@ class DataStore(RowTables):
 
     def reload_origins(self) -> None:
         """As the open transaction sees them: a number that was taken back must not be used."""
-        self._origins: dict[str, int] = {
-            uuid: number for number, uuid in self.connection.execute("SELECT id, uuid FROM origin")
-        }
+        query = "SELECT uuid, id FROM origin NOT INDEXED"
+        self._origins: dict[str, int] = dict(self.connection.execute(query))
 
     def get(self, key: str, default: Any = None) -> Any:
         row = self.connection.execute(

@@ -19,11 +19,11 @@ from cairn.replication.applier import LogRefused
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.log_tables import PUT_BASE
 from cairn.storage.data_db.row_log import COPIED_EPOCHS, newest_epochs
-from cairn.storage.files.checksums import is_damage
 
 BLOCK_ROWS = 64  # encoded together; the size of a piece is looked at after each
 OPERATIONS = 0  # instead of a table id: ids of operations that were done, which are rows as well
 PROGRESS = -1  # likewise: how far buckets on their way to this replicaset are copied
+_NEEDED = frozenset(("sqlite_schema", "done_operation", "move_progress"))
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_block = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
@@ -42,23 +42,14 @@ class CopyHead(msgspec.Struct, frozen=True):
 class CopySource:
     """One full copy being read, in one read transaction. Belongs to one thread at a time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, head: CopyHead | None = None) -> None:
+        """`head`: what the writer knows, where pages that tell it are damaged."""
         self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         self._connection.set_busy_timeout(10_000)
         self._connection.execute("BEGIN")
-        execute = self._connection.execute
-        facts: dict[str, Any] = dict(execute("SELECT key, value FROM local_state"))
-        shapes: list[Shape] = []
-        known: list[Any] = execute("SELECT id, body FROM local_table").fetchall()
-        for table_id, body in known:
-            table, indexes = _decode_shape(body)
-            shapes.append(Shape(table_id, table, indexes))
-        self.head = CopyHead(
-            int(facts.get("last_epoch", 0)),
-            dict(execute("SELECT origin, lsn FROM vclock")),
-            shapes,
-            newest_epochs(self._connection),
-        )
+        self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # from here on
+        self.head = head or self._read_head()
+        shapes = self.head.shapes
         self._left = [
             (OPERATIONS, "SELECT id, rows, at, buckets FROM done_operation"),
             (PROGRESS, "SELECT move, body FROM move_progress"),
@@ -68,11 +59,23 @@ class CopySource:
             for shape in shapes
             if shape.table is not None
         ]
-        self.trees = {"done_operation", "move_progress"} | {
-            shape.table.physical_name for shape in shapes if shape.table is not None
-        }
         self._cursor: Any = None
         self._table_id = OPERATIONS
+
+    def _read_head(self) -> CopyHead:
+        execute = self._connection.execute
+        facts: dict[str, Any] = dict(execute("SELECT key, value FROM local_state"))
+        shapes: list[Shape] = []
+        known: list[Any] = execute("SELECT id, body FROM local_table").fetchall()
+        for table_id, body in known:
+            table, indexes = _decode_shape(body)
+            shapes.append(Shape(table_id, table, indexes))
+        return CopyHead(
+            int(facts.get("last_epoch", 0)),
+            dict(execute("SELECT origin, lsn FROM vclock")),
+            shapes,
+            newest_epochs(self._connection),
+        )
 
     def chunk(self, max_bytes: int) -> tuple[int, list[bytes]] | None:
         """The next rows of one table, in blocks; None when all have been read."""
@@ -96,16 +99,21 @@ class CopySource:
         self._connection.close()
 
 
-def can_be_copied(path: Path, damaged: Collection[str]) -> bool:
-    """Whether all that a full copy reads can be read; its log and its indexes may be damaged."""
-    try:
-        source = CopySource(path)
-    except Exception as problem:
-        if not is_damage(problem):
-            raise
-        return False
-    source.close()
-    return source.trees.isdisjoint(damaged)
+def known_head(store: DataStore) -> CopyHead:
+    """On the writer's thread, between two groups: what its file says, from memory.
+
+    Epochs of the newest records are not known, and whoever follows is not asked for them.
+    """
+    shapes = [
+        Shape(table_id, table, store.indexes[table_id]) for table_id, table in store.tables.items()
+    ]
+    return CopyHead(store.last_epoch, dict(store.vclock), shapes)
+
+
+def can_be_copied(store: DataStore, damaged: Collection[str]) -> bool:
+    """Whether all rows can be read. The log, indexes and what the writer knows may be damaged."""
+    rows = {table.physical_name for table in store.tables.values()}
+    return rows.isdisjoint(damaged) and _NEEDED.isdisjoint(damaged)
 
 
 class CopyTarget:

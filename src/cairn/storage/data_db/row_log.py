@@ -34,16 +34,17 @@ from cairn.replication.applier import (
 )
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.exact_changes import ExactChanges
-from cairn.storage.data_db.log_tables import AFTER, AT, OF_ORIGIN
+from cairn.storage.data_db.log_tables import AFTER, AT, OF_ORIGIN, by_number
 from cairn.storage.data_db.moving_in import NotYet, apply_part
 
 _READ = f"SELECT epoch, lsn, body {AFTER} ORDER BY place LIMIT ?3"
-_EPOCH = f"SELECT epoch {AT}"
+_READ_OF = by_number(_READ)
+_EPOCH_OF = by_number(f"SELECT epoch {AT}")
 _NEWEST = f"SELECT epoch {OF_ORIGIN} ORDER BY place DESC LIMIT 1"
-_MEAN = (
+_MEAN_OF = by_number(
     f"SELECT avg(size) FROM (SELECT length(body) AS size {OF_ORIGIN} ORDER BY place DESC LIMIT 500)"
 )
-_OLDEST = f"SELECT lsn {OF_ORIGIN} ORDER BY place LIMIT 1"
+_OLDEST_OF = by_number(f"SELECT lsn {OF_ORIGIN} ORDER BY place LIMIT 1")
 
 #: What SQLite or its binding says of values that do not fit; anything else is a fault of ours or
 #: of the disk, and stops the instance.
@@ -67,9 +68,20 @@ class LogReader:
     def __init__(self, path: Path) -> None:
         self.connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         self.connection.set_busy_timeout(10_000)
+        self._numbers: dict[str, int] = {}
+
+    def _number(self, origin: str) -> int:
+        """An origin keeps its number for ever; it is known even when the list is damaged later."""
+        found = self._numbers.get(origin)
+        if found is None:
+            query = "SELECT uuid, id FROM origin NOT INDEXED"
+            self._numbers = dict(self.connection.execute(query))
+            found = self._numbers.get(origin, 0)  # 0 is nobody's
+        return found
 
     def read(self, origin: str, after: int, limit: int) -> list[Record]:
-        rows: list[Any] = self.connection.execute(_READ, (origin, after, limit)).fetchall()
+        place = (self._number(origin), after, limit)
+        rows: list[Any] = self.connection.execute(_READ_OF, place).fetchall()
         return [record_of(origin, *row) for row in rows]
 
     def packed(self, origin: str, after: int, limit: int, max_bytes: int) -> list[Packed]:
@@ -77,7 +89,8 @@ class LogReader:
         found: list[Packed] = []
         size = 0
         cursor: Any = self.connection.cursor()
-        for epoch, lsn, body in cursor.execute(_READ, (origin, after, limit)):
+        place = (self._number(origin), after, limit)
+        for epoch, lsn, body in cursor.execute(_READ_OF, place):
             size += len(body)
             if found and size > max_bytes:
                 break
@@ -87,12 +100,12 @@ class LogReader:
 
     def mean_bytes(self, origin: str) -> float:
         """Size of the newest records, on average; only their headers are read."""
-        found: Any = self.connection.execute(_MEAN, (origin,)).fetchone()
+        found: Any = self.connection.execute(_MEAN_OF, (self._number(origin),)).fetchone()
         return found[0] or 0.0
 
     def epoch_at(self, origin: str, lsn: int) -> int:
         """0: the record is not here any more. A full copy brings none, but the epoch of its end."""
-        row: Any = self.connection.execute(_EPOCH, (origin, lsn)).fetchone()
+        row: Any = self.connection.execute(_EPOCH_OF, (self._number(origin), lsn)).fetchone()
         if row is not None:
             return int(row[0])
         end, epoch = copied_epochs(self.connection).get(origin, (0, 0))
@@ -103,13 +116,18 @@ class LogReader:
         found = {origin: self.epoch_at(origin, lsn) for origin, lsn in vclock.items()}
         return {origin: epoch for origin, epoch in found.items() if epoch}
 
+    def goes_past_copy(self, vclock: Vclock) -> bool:
+        """Whether records came after the last full copy, or there was none."""
+        copied = copied_epochs(self.connection)
+        return any(lsn > copied.get(origin, (0, 0))[0] for origin, lsn in vclock.items())
+
     def has_operations(self, before: int) -> bool:
         """Whether operations are remembered that were done before a time in microseconds."""
         query = "SELECT 1 FROM done_operation WHERE at < ? LIMIT 1"
         return self.connection.execute(query, (before,)).fetchone() is not None
 
     def oldest(self, origin: str) -> int:
-        found: Any = self.connection.execute(_OLDEST, (origin,)).fetchone()
+        found: Any = self.connection.execute(_OLDEST_OF, (self._number(origin),)).fetchone()
         return 0 if found is None else found[0]
 
     def close(self) -> None:
@@ -132,7 +150,7 @@ def copied_epochs(connection: apsw.Connection) -> dict[str, tuple[int, int]]:
 def newest_epochs(connection: apsw.Connection) -> Vclock:
     """The epoch of the newest record held of each origin."""
     found = {origin: epoch for origin, (_, epoch) in copied_epochs(connection).items()}
-    known: list[Any] = connection.execute("SELECT uuid FROM origin").fetchall()
+    known: list[Any] = connection.execute("SELECT uuid FROM origin NOT INDEXED").fetchall()
     for (origin,) in known:
         row: Any = connection.execute(_NEWEST, (origin,)).fetchone()
         if row is not None:
@@ -165,6 +183,8 @@ class Applier:
         What must not be applied raises `LogRefused`; everything before it stays applied.
         """
         store = self._store
+        if not store.is_complete:  # a file that is being filled: records go on from its end
+            return Taken(0, [], "a full copy comes first")
         history = msgspec.structs.replace(history, promised=store.promised)
         done, known, waits_for = 0, [], None
         with store.unobserved():
