@@ -26,6 +26,7 @@ setup(
             sources=sorted(map(str, HERE.glob("*.c"))),
             depends=sorted(map(str, HERE.glob("*.h"))),
             extra_compile_args=["-std=c11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"],
+            libraries=["m"],
             optional=True,
         )
     ],

@@ -121,7 +121,7 @@ def test_node_pg_runs_a_session(run: Run, node_modules: Path, fresh: str) -> Non
     program.write_text(NODE)
     shown = run("node", str(program), fresh, cwd=node_modules)
     assert shown.splitlines() == [
-        '[{"name":"one","price":"1.5"}]',
+        '[{"name":"one","price":"1.50"}]',
         '[{"name":"two","price":null}]',
         "42601 1",
         '[{"b":true,"d":1.5}]',
@@ -141,4 +141,4 @@ def test_pgjdbc_runs_a_session(run: Run, dsn: str, fresh: str, mode: str, tmp_pa
     user, _, password = login.partition(":")
     url = f"jdbc:postgresql://{address}?user={user}&password={password}&preferQueryMode={mode}"
     shown = run("java", "-Xmx128m", "-cp", str(jars[-1]), str(program), url, fresh)
-    assert shown.splitlines() == ["batch 20", "n10 1.5", "42601", "count 20", "fetched 20"]
+    assert shown.splitlines() == ["batch 20", "n10 1.50", "42601", "count 20", "fetched 20"]

@@ -14,6 +14,7 @@ typedef struct sqlite3_context sqlite3_context;
 typedef struct sqlite3_value sqlite3_value;
 typedef struct sqlite3_module sqlite3_module;
 typedef void (*Destroy)(void *);
+typedef void (*Function)(sqlite3_context *, int, sqlite3_value **);
 
 enum { SQLITE_OK = 0, SQLITE_ERROR = 1, SQLITE_NOMEM = 7, SQLITE_CONSTRAINT = 19 };
 enum { SQLITE_INDEX_CONSTRAINT_EQ = 2 };
@@ -69,7 +70,9 @@ struct sqlite3_module {
 typedef void (*Any)(void);
 
 typedef struct {
-    Any before_create_module[47];
+    Any before_create_function[45];
+    int (*create_function)(sqlite3 *, const char *, int, int, void *, Function, Function, Destroy);
+    Any before_create_module[1];
     int (*create_module)(sqlite3 *, const char *, const sqlite3_module *, void *);
     Any before_declare[2];
     int (*declare_vtab)(sqlite3 *, const char *);
@@ -78,15 +81,22 @@ typedef struct {
     Any before_result_blob[8];
     void (*result_blob)(sqlite3_context *, const void *, int, Destroy);
     void (*result_double)(sqlite3_context *, double);
-    Any before_result_int64[3];
+    void (*result_error)(sqlite3_context *, const char *, int);
+    Any before_result_int64[2];
     void (*result_int64)(sqlite3_context *, int64_t);
     void (*result_null)(sqlite3_context *);
     void (*result_text)(sqlite3_context *, const char *, int, Destroy);
     Any before_value_blob[16];
     const void *(*value_blob)(sqlite3_value *);
     int (*value_bytes)(sqlite3_value *);
-    Any before_value_int64[3];
+    Any before_value_double[1];
+    double (*value_double)(sqlite3_value *);
+    Any before_value_int64[1];
     int64_t (*value_int64)(sqlite3_value *);
+    Any before_value_text[1];
+    const unsigned char *(*value_text)(sqlite3_value *);
+    Any before_value_type[3];
+    int (*value_type)(sqlite3_value *);
 } sqlite3_api;
 
 #endif

@@ -9,6 +9,7 @@ from typing import Any
 
 import apsw
 
+from cairn.native.loading import FUNCTIONS, load
 from cairn.storage.files.pieces import Encode, Piece, Pieces, Row
 from cairn.storage.files.spill import SpillFiles
 from cairn.storage.readers import Cancelled, Register, Steps, attach, translated
@@ -29,6 +30,7 @@ class Merger:
         self.connection.pragma("journal_mode", "memory")
         attach(self.connection, raft, "raft", apsw.vfs_names()[0])
         register(self.connection)
+        load(self.connection, FUNCTIONS)
         self._steps: Steps | None = None
         self._cursor: apsw.Cursor | None = None
         self._pieces: Pieces | None = None

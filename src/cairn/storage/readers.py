@@ -10,6 +10,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from sys import getsizeof
@@ -19,9 +20,16 @@ from typing import Any
 import apsw
 
 from cairn.model import stops
-from cairn.model.errors import CairnError, LimitExceeded, QueryCanceled
+from cairn.model.errors import (
+    CairnError,
+    DivisionByZero,
+    LimitExceeded,
+    OutOfRange,
+    QueryCanceled,
+)
 from cairn.model.settings import limits
 from cairn.model.unexpected import of_value
+from cairn.native.loading import FUNCTIONS, load
 from cairn.storage.files.checksums import is_damage, page_damaged
 from cairn.storage.files.pieces import Encode, Piece, Pieces, Row, too_many
 from cairn.storage.files.writer import Disk
@@ -88,6 +96,7 @@ class RowReader:
         self.connection.set_busy_timeout(10_000)
         attach(self.connection, raft, "raft")
         register(self.connection)
+        load(self.connection, FUNCTIONS)
         self.connection.limit(apsw.SQLITE_LIMIT_LENGTH, value_bytes)
         self.connection.pragma("cache_size", -cache_kib)
         self._is_opening = False  # a transaction of our own, not of some text
@@ -377,13 +386,30 @@ def translated(problem: Exception) -> CairnError:
         if isinstance(problem, kind):
             return CairnError(f"{type(problem).__name__}: {problem}", sqlstate=sqlstate)
     if isinstance(problem, apsw.SQLError):
+        if (make := _CALCULATED.get(str(problem))) is not None:
+            return make()
         for words, sqlstate in _SAID:
             if words in str(problem):
                 return CairnError(str(problem), sqlstate=sqlstate)
     return of_value(problem, "a statement")
 
 
-#: What SQLite tells by a code of its own …
+#: What arithmetic in C says (`native/functions.c`), as `sql/functions/numbers.py` would say it …
+_CALCULATED: dict[str, Callable[[], CairnError]] = {
+    "division by zero": DivisionByZero,
+    "NaN is not a value here": lambda: OutOfRange(
+        "NaN is not a value here", hint="DOUBLE has no NaN in Cairn"
+    ),
+    **{
+        words: partial(OutOfRange, words)
+        for words in (
+            "integer out of range",
+            "value out of range: overflow",
+            "value out of range: underflow",
+        )
+    },
+}
+#: … what SQLite tells by a code of its own …
 _TOLD: dict[type[apsw.Error], str] = {
     apsw.TooBigError: "54000",
     apsw.NoMemError: "53200",

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import apsw
 import msgspec
 
 from cairn.model.log.packed_rows import Buffer, split_head, unpacked
 from cairn.model.tables.schema import Table
-from cairn.native import library
+from cairn.native.library import PACKED_WIDTH
+from cairn.native.loading import PACKED_ROWS, load
 from cairn.storage.files.sqlite import insert_many
-
-_MODULE = "cairn_packed_rows"  # the function that SQLite calls in the library
 
 
 class PackedInsert:
@@ -23,12 +20,12 @@ class PackedInsert:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self._is_there = _loaded(connection)
+        self._is_there = load(connection, PACKED_ROWS)
 
     def insert(self, table: Table, packed: Buffer) -> int:
         """How many. Raises what SQLite raises, or `DecodeError` for what is no list of its rows."""
         width = len(table.columns) + 1
-        if self._is_there and width <= library.PACKED_WIDTH:
+        if self._is_there and width <= PACKED_WIDTH:
             return self._insert_in_c(table, packed, width)
         rows = unpacked(packed)
         if any(len(row) != width for row in rows):
@@ -58,17 +55,3 @@ def insert_text(table: Table) -> str:
 
 def _wrong(why: str) -> msgspec.DecodeError:
     return msgspec.DecodeError(f"packed rows cannot be read: {why}")
-
-
-def _loaded(connection: apsw.Connection) -> bool:
-    path = library.path()
-    if path is None or library.library() is None:
-        return False
-    connection.enable_load_extension(True)
-    try:
-        with suppress(apsw.ExtensionLoadingError):
-            connection.load_extension(str(path), _MODULE)
-            return True
-    finally:
-        connection.enable_load_extension(False)
-    return False
