@@ -66,6 +66,18 @@ def _port(connection: psycopg.Connection[Any]) -> int:
         return int(same.getsockname()[1])
 
 
+def test_times_of_sessions_are_gathered_as_lists_of_times(cluster: Cluster) -> None:
+    """Lists of whole numbers and texts only were known: these were an internal error."""
+    with cluster["i1"].connect() as one:
+        text = (
+            "SELECT array_agg(query_start), array_agg(query_start - backend_start), "
+            "min(query_start) FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+        )
+        [(starts, ages, start)] = one.execute(text).fetchall()
+        assert starts == [start]
+        assert [type(age) for age in ages] == [timedelta]
+
+
 def test_others_see_that_a_session_is_there_but_not_what_it_does(cluster: Cluster) -> None:
     node = cluster["i1"]
     with users(node, "ann"), node.connect() as admin, session(node, "ann") as ann:

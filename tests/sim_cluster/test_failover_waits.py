@@ -61,9 +61,7 @@ TIER = Tier("default", len(NAMES), bucket_count=BUCKETS, is_default=True)
 
 @pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "frozen"])
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
-def test_a_client_waits_about_two_seconds_for_the_next_master(
-    leads: bool, is_killed: bool
-) -> None:
+def test_a_client_waits_about_two_seconds_for_the_next_master(leads: bool, is_killed: bool) -> None:
     scene = Scene(leads=leads)
 
     async def live() -> None:

@@ -280,6 +280,10 @@ def _fraction(value: Any) -> float:
         raise InvalidText(text) from None
 
 
+def _interval(value: Any) -> bytes:
+    return encode_interval(of_timedelta(timedelta(0, 0, _whole(value))))
+
+
 #: SQLite's values in the form that the columns' types ask for.
 _SHAPES: dict[ColumnType, Callable[[Any], Any]] = {
     ColumnType.STRING: str,
@@ -287,11 +291,12 @@ _SHAPES: dict[ColumnType, Callable[[Any], Any]] = {
     ColumnType.DOUBLE: _fraction,
     ColumnType.DATETIME: _whole,
     ColumnType.STRINGS: _list(str),
-    ColumnType.INTEGERS: _list(int),
-    ColumnType.BOOLEANS: _list(int),
-    ColumnType.INTERVAL: lambda value: encode_interval(
-        of_timedelta(timedelta(0, 0, _whole(value)))
-    ),
+    ColumnType.INTEGERS: _list(_whole),
+    ColumnType.BOOLEANS: _list(_whole),
+    ColumnType.DOUBLES: _list(_fraction),
+    ColumnType.DATETIMES: _list(_whole),
+    ColumnType.INTERVAL: _interval,
+    ColumnType.INTERVALS: _list(lambda value: _interval(value).hex()),
 }
 
 
