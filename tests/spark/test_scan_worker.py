@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from cairn.client.sync_pool import SyncPool
+from cairn.model.settings import limits
 from cairn.model.types.values import ColumnType
 from cairn.server.scan import worker as scan_worker
 from cairn.server.scan.worker import END, FAILED, HEAD, ScanRequest
@@ -109,3 +110,19 @@ def test_messages_that_arrive_together_are_all_taken(
         copy.send(to_stream(batch))
     assert copy.finish() == 3000
     assert pool.fetch(f"SELECT count(*), sum(id) FROM {name}") == [(3000, 4498500)]
+
+
+def test_one_stream_of_more_than_a_record_can_hold_is_stored_in_parts(
+    dsn: str, pool: SyncPool, table: Callable[[str], str]
+) -> None:
+    name = table("id INTEGER PRIMARY KEY, s TEXT")
+    count = limits.RECORD_BYTES // 1_000 + 10_000
+    text = "x" * 1_000
+    columns = [pa.array(range(count)), pa.array([text] * count)]
+    copy = cluster.CopyIn(
+        dsn, cluster.any_address(dsn), f"COPY {name} (id, s) FROM STDIN (FORMAT arrow)", 60
+    )
+    copy.send(to_stream(pa.record_batch(columns, names=["id", "s"])))
+    assert copy.finish() == count
+    asked = f"SELECT count(*), sum(id), sum(length(s)) FROM {name}"
+    assert pool.fetch(asked) == [(count, count * (count - 1) // 2, count * 1_000)]

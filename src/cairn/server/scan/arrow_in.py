@@ -24,7 +24,7 @@ from cairn.native.batches import RowBatch
 from cairn.server.scan.arrow_limits import read_table
 from cairn.server.scan.arrow_types import Row, load_pyarrow
 from cairn.server.scan.copy_rows import check_filled, is_required, missing
-from cairn.server.scan.packed_in import arrow_column
+from cairn.server.scan.packed_in import ArrowRows
 
 #: What a column of a key is brought to before it is hashed.
 _KEY_TYPES: dict[ColumnType, Callable[[Any], Any]] = {
@@ -111,21 +111,19 @@ class BatchDecoder(RowDecoder):
             )
         )
 
-    def pack(self, batch: RowBatch, data: bytes) -> None:
-        """The same rows, packed in C."""
+    def arrow_rows(self, data: bytes) -> ArrowRows:
+        """The same rows, to be packed in C."""
         import numpy as np
 
         table, found = self.checked(data)
         arrays = [self._array(at, column) for at, column in enumerate(found)]
         buckets = np.asarray(self.buckets(table, found), np.int32)
         ordered = [None if at is None else arrays[at] for at in self._order]
-        columns, kept = zip(*(arrow_column(self._pa, each) for each in ordered), strict=True)
-        batch.take_columns(columns, buckets.ctypes.data, 0, table.num_rows)
-        del kept  # until here: C reads its memory
+        return ArrowRows(self._pa, ordered, buckets)
 
     def packed(self, data: bytes) -> PackedRows:
-        batch = RowBatch()
-        self.pack(batch, data)
+        batch, rows = RowBatch(), self.arrow_rows(data)
+        rows.put(batch, 0, rows.count)
         return batch.sorted(self._tier[0])
 
     def _array(self, at: int, column: Any) -> Any:

@@ -16,6 +16,7 @@ from cairn.native.batches import ODD, RowBatch
 from cairn.native.library import ArrowColumn, CopyPlan, Int32, library
 from cairn.native.library import Column as PlanColumn
 from cairn.pgwire.copy import Columns, CopyParser
+from cairn.server.scan.chunk_size import SMALL_BYTES, SMALL_ROWS
 from cairn.server.scan.copy_rows import is_required
 
 #: As `fields.h` numbers them. Whatever is missing here is read in Python.
@@ -118,7 +119,27 @@ def _is_plain(column: Column) -> bool:
 _WHOLE, _REAL, _TEXTS, _BLOBS, _NOTHING = range(5)  # as `columns_in.c` numbers them
 
 
-def arrow_column(pa: Any, array: Any) -> tuple[ArrowColumn, Any]:
+class ArrowRows:
+    """Checked columns of one stream, with the bucket of each row."""
+
+    def __init__(self, pa: Any, arrays: Sequence[Any], buckets: Any) -> None:
+        described = [_described(pa, array) for array in arrays]
+        self._columns = [column for column, _ in described]
+        self._kept = [array for _, array in described]  # C reads their memory
+        self._buckets, self.count = buckets, len(buckets)
+
+    def put(self, batch: RowBatch, first: int, last: int) -> None:
+        batch.take_columns(self._columns, self._buckets.ctypes.data, first, last)
+
+    def parts(self, stream_bytes: int) -> Iterator[tuple[int, int]]:
+        """Rows from, up to: so many at a time as make a small chunk."""
+        each = max(stream_bytes // max(self.count, 1), 1)
+        few = max(min(SMALL_ROWS, SMALL_BYTES // each), 1)
+        for first in range(0, self.count, few):
+            yield first, min(first + few, self.count)
+
+
+def _described(pa: Any, array: Any) -> tuple[ArrowColumn, Any]:
     """A column for C, and what has to be kept as long as it is used."""
     if array is None:
         return ArrowColumn(_NOTHING), None

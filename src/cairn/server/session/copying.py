@@ -253,8 +253,10 @@ class CopyIn:
         if self._batch is None:
             await self._add(await asyncio.to_thread(decoder.decode, stream), len(stream))
             return
-        await asyncio.to_thread(decoder.pack, self._batch, stream)
-        await self._added(len(stream))
+        rows = await asyncio.to_thread(decoder.arrow_rows, stream)
+        for first, last in rows.parts(len(stream)):
+            await asyncio.to_thread(rows.put, self._batch, first, last)
+            await self._added(len(stream) * (last - first) // rows.count)
 
     async def _take_lines(self, piece: bytes) -> None:
         if self._lines is None or self._batch is None:
