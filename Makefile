@@ -121,7 +121,7 @@ bench-spark: setup $(VENV)/.spark
 
 # Where the CPU of reads, writes, COPY and scans goes: SECONDS and ROWS change the loads.
 profile: setup $(VENV)/.profile $(VENV)/.spark
-	$(BIN)/python bench/profile.py
+	$(BIN)/python bench/cpu_profile.py
 
 # Sdists and wheels of cairn-db, and of cairn-client: the driver without the server.
 dist: setup

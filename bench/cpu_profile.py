@@ -1,6 +1,6 @@
 """Where the CPU of one operation goes, layer by layer.
 
-    make profile              (SECONDS=4 ROWS=500000 python bench/profile.py [--only "COPY in"])
+    make profile              (SECONDS=4 ROWS=500000 python bench/cpu_profile.py [--only "COPY in"])
 
 Each load runs twice. Once alone: CPU per operation, user and kernel apart, as the system counts it,
 so a busy machine matters less. Once under py-spy, which looks at the instance's stacks 100 times a
