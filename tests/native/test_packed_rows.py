@@ -129,6 +129,14 @@ def test_a_batch_without_rows_is_an_empty_list() -> None:
     assert (unpacked(found.of([])), found.buckets, len(found.of([]))) == ([], [], HEAD)
 
 
+@pytest.mark.skipif(library() is None, reason="there was no compiler")
+def test_a_bucket_that_the_tier_does_not_have_is_refused() -> None:
+    batch = RowBatch()
+    batch.add([(50, 1), (51, 2)])
+    with pytest.raises(ValueError, match="beyond 50"):
+        batch.sorted(50)
+
+
 def test_only_rows_of_some_buckets_are_kept() -> None:
     kept = only_of(encode(ROWS), ((1, 1), (3, 4)))
     assert unpacked(kept) == [row for row in ROWS if row[0] in (1, 3)]

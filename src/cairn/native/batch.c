@@ -94,6 +94,10 @@ EXPORT int batch_sort(Batch *batch, uint32_t bucket_count, const uint8_t *head, 
     if (!bytes || !rows)
         goto end;
     for (size_t at = 0; at < batch->rows; at++) {
+        if (batch->buckets[at] > bucket_count) {
+            state = ODD; /* nothing outside the two tables is touched */
+            goto end;
+        }
         bytes[batch->buckets[at]] += batch->lengths[at];
         rows[batch->buckets[at]]++;
     }

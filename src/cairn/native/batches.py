@@ -37,10 +37,6 @@ class RowBatch:
     def __len__(self) -> int:
         return int(self._batch.contents.rows)
 
-    @property
-    def size(self) -> int:
-        return int(self._batch.contents.size)
-
     def take_lines(self, plan: CopyPlan, data: bytes, start: int) -> tuple[int, int]:
         """How many bytes were plain rows, from `start` on, and how many line ends."""
         used, lines = ctypes.c_size_t(), ctypes.c_size_t()
@@ -86,6 +82,8 @@ class RowBatch:
         data = _new_bytes(None, HEAD + found.size)
         state = self._library.batch_sort(self._batch, bucket_count, head_of(len(self)), data)
         self._check(state)
+        if state == ODD:
+            raise ValueError(f"a row has a bucket beyond {bucket_count}")
         total = found.bucket_total
         return PackedRows(
             data,

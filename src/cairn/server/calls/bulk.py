@@ -33,8 +33,8 @@ from cairn.node.statements.asker.writing import put_by_bucket
 from cairn.node.statements.context import Context
 from cairn.server.caller import Caller
 from cairn.server.scan.arrow import BatchDecoder
-from cairn.server.scan.copy_rows import insert_sql
 from cairn.sql.plans import DdlPlan
+from cairn.storage.data_db.packed_insert import insert_text
 
 _INSERTS = {
     "error": "INSERT",
@@ -126,7 +126,7 @@ async def _insert(
     except UniqueViolation:
         if conflict == "error":
             raise
-    sql = insert_sql(table).replace("INSERT", _INSERTS[conflict], 1)
+    sql = insert_text(table).replace("INSERT", _INSERTS[conflict], 1)
     if conflict == "same":
         sql += _unless_same(table)
     try:
@@ -145,7 +145,7 @@ async def _insert_new(
 ) -> int:
     """The quickest way: rows that are all new need not be looked at."""
     if library() is None:
-        return await _insert_rows(caller, table, insert_sql(table), decoder, data, context, True)
+        return await _insert_rows(caller, table, insert_text(table), decoder, data, context, True)
     assert table.sharding is not None
     rows = await asyncio.to_thread(decoder.packed, data)
     return await caller.executor.writes.insert_packed(table, table.sharding.tier, rows, context)

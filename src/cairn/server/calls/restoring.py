@@ -27,8 +27,8 @@ from cairn.node.statements.asker.writing import put_by_bucket
 from cairn.node.statements.changes.access import LAST_USER_ID
 from cairn.server.caller import Caller
 from cairn.server.calls.bulk import from_base64
-from cairn.server.scan.copy_rows import insert_sql
 from cairn.sql.plans import DdlPlan
+from cairn.storage.data_db.packed_insert import insert_text
 
 LAST_BUILT_IN = 32  # ids of users that every cluster has
 FIRST_OWN = 1000  # ids of the queue that are not the cluster's own
@@ -73,7 +73,7 @@ async def rows(caller: Caller, name: str, piece: str, body: str) -> Any:
     # With the table's id: after an undo the same pieces come again, for another table.
     context = msgspec.structs.replace(caller.context, operation=f"restore:{table.id}:{piece}")
     count = await caller.executor.writes.insert_rows(
-        table, table.sharding.tier, insert_sql(table), by_bucket, context, is_bulk=True
+        table, table.sharding.tier, insert_text(table), by_bucket, context, is_bulk=True
     )
     return {"rows": count}
 

@@ -106,12 +106,6 @@ def find_bad_line(
     return None
 
 
-def insert_sql(table: Table) -> str:
-    """One physical row, the bucket first."""
-    marks = ", ".join("?" * (len(table.columns) + 1))
-    return f"INSERT INTO {table.physical_name} VALUES ({marks})"
-
-
 def check_filled(table: Table, names: Sequence[str]) -> None:
     """COPY has no defaults: what must not be NULL, or has one, has to be among its columns."""
     hashed = () if table.sharding is None else table.sharding.columns

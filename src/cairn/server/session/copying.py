@@ -23,12 +23,13 @@ from cairn.pgwire.copy_out import copy_encoder, header_line
 from cairn.pgwire.server.requests import CopyData, CopyDone, CopyFail
 from cairn.server.scan import arrow, scans
 from cairn.server.scan.chunk_size import SMALL_ROWS, ChunkSize
-from cairn.server.scan.copy_rows import Fields, RowMaker, find_bad_line, insert_sql, is_required
+from cairn.server.scan.copy_rows import Fields, RowMaker, find_bad_line, is_required
 from cairn.server.scan.packed_in import PackedLines, packed_lines
 from cairn.server.scan.statement import LinesAsked
 from cairn.server.session.states import COPYING, WORKING
 from cairn.sql import plans
 from cairn.sql.typing_rules import POSTGRES_NAMES
+from cairn.storage.data_db.packed_insert import insert_text
 
 if TYPE_CHECKING:
     from cairn.server.session.session import Session
@@ -185,7 +186,7 @@ class CopyIn:
             self._maker = RowMaker(plan.table, plan.columns, catalog)
         if plan.table.is_global:
             return
-        self._sql = insert_sql(plan.table)
+        self._sql = insert_text(plan.table)
         if library() is not None:
             self._batch = RowBatch()
             if self._maker is not None and not self._maker.filled:

@@ -10,6 +10,7 @@ from cairn.model.log.records import RowChange, RowOp
 from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.replication.applier import Damaged
 from cairn.storage.data_db.data_store import DataStore
+from cairn.storage.data_db.packed_insert import insert_text
 from cairn.storage.files.sqlite import insert_many
 
 Place = tuple[str, int]  # origin and lsn of the record that says so
@@ -24,7 +25,7 @@ class _Writes:
         where = " AND ".join(f"{name} = ?" for name in key)
         self.key_at = [0, *(at + 1 for at in table.key_positions)]
         self.width = len(names)
-        self.insert = f"INSERT INTO {table.physical_name} VALUES ({', '.join('?' * len(names))})"
+        self.insert = insert_text(table)
         assignments = ", ".join(f"{name} = ?" for name in names)
         self.update = f"UPDATE {table.physical_name} SET {assignments} WHERE {where}"
         self.delete = f"DELETE FROM {table.physical_name} WHERE {where}"

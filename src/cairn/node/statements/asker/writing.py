@@ -234,7 +234,7 @@ class _Statement:
                 for owner, buckets in self._owners.routes.group(tier, wanted).items()
             }
 
-        return await self._dispatch.write_all(requests, may_end=rows.total > FEW_BUCKETS)
+        return await self._dispatch.write_all(requests, may_end=len(rows.buckets) > FEW_BUCKETS)
 
     async def _scatter_write(self, plan: plans.ScatterWrite, params: Params) -> int:
         values = list(params)
