@@ -36,6 +36,12 @@ async def signalled(event: asyncio.Event, timeout_s: float) -> bool:
 def as_future(start: Callable[[Callable[[T | CairnError], None]], None]) -> asyncio.Future[T]:
     """What `start` answers by a callback, once. Who stopped waiting is told nothing."""
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    start(teller(future))
+    return future
+
+
+def teller(future: asyncio.Future[T]) -> Callable[[T | CairnError], None]:
+    """A callback that ends a future, unless it has ended."""
 
     def done(result: T | CairnError) -> None:
         if future.done():
@@ -45,5 +51,4 @@ def as_future(start: Callable[[Callable[[T | CairnError], None]], None]) -> asyn
         else:
             future.set_result(result)
 
-    start(done)
-    return future
+    return done

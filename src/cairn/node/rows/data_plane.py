@@ -35,6 +35,7 @@ from cairn.model.tables.schema import Table
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.runtime import spawn
+from cairn.node.waiting import teller
 from cairn.storage.data_db.data_store import DataStore, Fence
 from cairn.storage.data_db.row_log import ENTERED_EPOCH
 from cairn.storage.files.checksums import is_damage, page_damaged
@@ -81,15 +82,7 @@ class DataPlane:
         urgent: bool = False,
         alone: bool = False,
     ) -> None:
-        def done(result: T | CairnError) -> None:
-            if future.done():
-                return
-            if isinstance(result, CairnError):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
-
-        self.submit_call(work, done, urgent=urgent, alone=alone)
+        self.submit_call(work, teller(future), urgent=urgent, alone=alone)
 
     def submit_call(
         self,
