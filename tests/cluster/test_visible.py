@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from cairn.native.library import library
 from tests.cluster.harness import PASSWORD, Cluster, eventually, free_ports
 from tests.cluster.proxy import ProxiedCluster
 
@@ -57,6 +58,11 @@ def test_links_and_what_crossed_them_can_be_read_by_sql_and_as_metrics(
         lambda: master.sql(traffic) == [("out", "i2", "i1", 21, received[4], 0)],
         "the same, sent",
     )
+    with replica.connect() as connection:
+        for _ in range(4):  # the first one goes the long way
+            connection.execute(
+                "SELECT name FROM _pico_instance WHERE name = %s", ["i1"], prepare=True
+            )
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
         text = answer.read().decode()
     assert 'cairn_replication_lag_rows{upstream="i1"} 0' in text
@@ -64,6 +70,7 @@ def test_links_and_what_crossed_them_can_be_read_by_sql_and_as_metrics(
     assert (
         f'cairn_replication_received_bytes_total{{origin="i1",upstream="i1"}} {received[4]}' in text
     )
+    assert f"cairn_reads_compiled_total {3.0 if library() else 0.0}\n" in text
     assert text.count("# TYPE cairn_replication_lag_rows gauge") == 1
     rows = {
         row["name"]: (row["lag_rows"], len(row["links"])) for row in master.status()["instances"]

@@ -13,8 +13,6 @@
 #define DETERMINISTIC_UTF8 0x801
 #define COPIED ((Destroy)-1) /* SQLite makes its own copy */
 
-enum { SQLITE_INTEGER = 1, SQLITE_FLOAT = 2, SQLITE_TEXT = 3, SQLITE_NULL = 5 };
-
 static const sqlite3_api *sqlite;
 
 static const char OUT_OF_RANGE[] = "integer out of range";

@@ -10,6 +10,7 @@ from typing import Any
 
 OFF = "CAIRN_NATIVE"  # in the environment: `off` leaves all to Python
 PACKED_WIDTH = 256  # columns that `packed_rows` can give
+POINT_PARTS = 32  # parameters and bindings of a point read
 _BUILT = "_rows*.so"
 
 Int32, Size = ctypes.c_int32, ctypes.c_size_t
@@ -78,6 +79,22 @@ class OutPlan(ctypes.Structure):
     ]
 
 
+class PointPlan(ctypes.Structure):
+    """`point_read.c` says what it is; only it knows what stands behind the statement."""
+
+    _fields_ = [
+        *((name, Pointer) for name in ("parameters", "bindings", "key", "columns")),
+        *((name, ctypes.c_char_p) for name in ("formats", "bound", "described")),
+        *((name, Int32) for name in ("formats_length", "bound_length", "described_length")),
+        *((name, Int32) for name in ("parameter_count", "binding_count", "key_count")),
+        *((name, Int32) for name in ("column_count", "bucket_count")),
+        ("statement", Pointer),
+        ("given", ctypes.c_uint64 * (3 * POINT_PARTS)),
+        ("bucket", ctypes.c_int64),
+        ("is_described", Int32),
+    ]
+
+
 def path() -> Path | None:
     """The compiled library; None: there is none, or it is not wanted."""
     if os.environ.get(OFF) == "off":
@@ -110,4 +127,21 @@ def library() -> Any:
     )
     loaded.out_prepare.argtypes = (ctypes.POINTER(OutPlan),)
     loaded.rows_out.argtypes = (batch, ctypes.POINTER(OutPlan), Pointer, Size, Pointer, Size)
+    return loaded
+
+
+@cache
+def at_once() -> Any:
+    """Functions that keep Python's lock: they take a moment, and SQLite may call back from them."""
+    found = path()
+    if found is None or library() is None:
+        return None
+    loaded = ctypes.PyDLL(str(found))
+    plan = ctypes.POINTER(PointPlan)
+    loaded.point_prepare.argtypes = (plan, Pointer, ctypes.c_char_p, Int32)
+    loaded.point_free.argtypes = (plan,)
+    loaded.point_free.restype = None
+    loaded.point_bind.argtypes = (Pointer, ctypes.c_char_p, Size, Size)
+    loaded.point_bind.restype = ctypes.c_int64
+    loaded.point_answer.argtypes = (Pointer, Pointer)
     return loaded

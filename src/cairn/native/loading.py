@@ -7,6 +7,7 @@ from typing import Any
 from cairn.native.library import library, path
 
 PACKED_ROWS = "cairn_packed_rows"  # a table function, for the writer alone
+POINT_READS = "cairn_point_reads"  # rows by their keys, for the event loop's reader
 FUNCTIONS = "cairn_functions"  # arithmetic, in the place of Python's
 
 

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 typedef struct sqlite3 sqlite3;
+typedef struct sqlite3_stmt sqlite3_stmt;
 typedef struct sqlite3_context sqlite3_context;
 typedef struct sqlite3_value sqlite3_value;
 typedef struct sqlite3_module sqlite3_module;
@@ -17,6 +18,9 @@ typedef void (*Destroy)(void *);
 typedef void (*Function)(sqlite3_context *, int, sqlite3_value **);
 
 enum { SQLITE_OK = 0, SQLITE_ERROR = 1, SQLITE_NOMEM = 7, SQLITE_CONSTRAINT = 19 };
+enum { SQLITE_ROW = 100, SQLITE_DONE = 101 };
+enum { SQLITE_INTEGER = 1, SQLITE_FLOAT = 2, SQLITE_TEXT = 3, SQLITE_NULL = 5 };
+enum { SQLITE_PREPARE_PERSISTENT = 1 };
 enum { SQLITE_INDEX_CONSTRAINT_EQ = 2 };
 
 typedef struct {
@@ -70,15 +74,33 @@ struct sqlite3_module {
 typedef void (*Any)(void);
 
 typedef struct {
-    Any before_create_function[45];
+    Any before_bind_int64[5];
+    int (*bind_int64)(sqlite3_stmt *, int, int64_t);
+    int (*bind_null)(sqlite3_stmt *, int);
+    Any before_bind_text[3];
+    int (*bind_text)(sqlite3_stmt *, int, const char *, int, Destroy);
+    Any before_column_bytes[9];
+    int (*column_bytes)(sqlite3_stmt *, int);
+    Any before_column_double[6];
+    double (*column_double)(sqlite3_stmt *, int);
+    Any before_column_int64[1];
+    int64_t (*column_int64)(sqlite3_stmt *, int);
+    Any before_column_text[6];
+    const unsigned char *(*column_text)(sqlite3_stmt *, int);
+    Any before_column_type[1];
+    int (*column_type)(sqlite3_stmt *, int);
+    Any before_create_function[6];
     int (*create_function)(sqlite3 *, const char *, int, int, void *, Function, Function, Destroy);
     Any before_create_module[1];
     int (*create_module)(sqlite3 *, const char *, const sqlite3_module *, void *);
     Any before_declare[2];
     int (*declare_vtab)(sqlite3 *, const char *);
-    Any before_mprintf[18];
+    Any before_finalize[6];
+    int (*finalize)(sqlite3_stmt *);
+    Any before_mprintf[11];
     char *(*mprintf)(const char *, ...);
-    Any before_result_blob[8];
+    Any before_reset[7];
+    int (*reset)(sqlite3_stmt *);
     void (*result_blob)(sqlite3_context *, const void *, int, Destroy);
     void (*result_double)(sqlite3_context *, double);
     void (*result_error)(sqlite3_context *, const char *, int);
@@ -86,7 +108,9 @@ typedef struct {
     void (*result_int64)(sqlite3_context *, int64_t);
     void (*result_null)(sqlite3_context *);
     void (*result_text)(sqlite3_context *, const char *, int, Destroy);
-    Any before_value_blob[16];
+    Any before_step[8];
+    int (*step)(sqlite3_stmt *);
+    Any before_value_blob[7];
     const void *(*value_blob)(sqlite3_value *);
     int (*value_bytes)(sqlite3_value *);
     Any before_value_double[1];
@@ -97,6 +121,8 @@ typedef struct {
     const unsigned char *(*value_text)(sqlite3_value *);
     Any before_value_type[3];
     int (*value_type)(sqlite3_value *);
-} sqlite3_api;
+    Any before_prepare[103];
+    int (*prepare)(sqlite3 *, const char *, int, unsigned, sqlite3_stmt **, const char **);
+} sqlite3_api; /* the last one is `prepare_v3` */
 
 #endif

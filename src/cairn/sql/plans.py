@@ -34,6 +34,16 @@ class OutColumn:
 
 
 @dataclass(frozen=True)
+class Places:
+    """Where the bindings of a point read come from, when each is a parameter or the bucket."""
+
+    bindings: tuple[int, ...]  # numbers of parameters; 0: the bucket
+    types: dict[int, ColumnType]  # of those parameters
+    key: tuple[int, ...] = ()  # parameters that make the bucket
+    bucket_count: int = 0
+
+
+@dataclass(frozen=True)
 class PointRead:
     """One SQLite statement: at the owner of `bucket`, or anywhere when `bucket` is None."""
 
@@ -42,6 +52,7 @@ class PointRead:
     bucket: Callable[[Params], int] | None = None
     tier: str | None = None
     query: Query | None = field(default=None, compare=False, repr=False)  # for EXPLAIN
+    places: Places | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

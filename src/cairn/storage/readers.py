@@ -16,6 +16,7 @@ from pathlib import Path
 from sys import getsizeof
 from time import monotonic
 from typing import Any
+from weakref import WeakSet
 
 import apsw
 
@@ -29,7 +30,8 @@ from cairn.model.errors import (
 )
 from cairn.model.settings import limits
 from cairn.model.unexpected import of_value
-from cairn.native.loading import FUNCTIONS, load
+from cairn.native.loading import FUNCTIONS, POINT_READS, load
+from cairn.native.point_reads import Answers, Layout, PointRead
 from cairn.storage.files.checksums import is_damage, page_damaged
 from cairn.storage.files.pieces import Encode, Piece, Pieces, Row, too_many
 from cairn.storage.files.writer import Disk
@@ -40,6 +42,7 @@ QUICK_S = 0.002  # what a read may take on the event loop
 ANSWER_BYTES = limits.ANSWER_BYTES
 TAKEN_ROWS = 1_000  # between two looks at their size
 QUICK_TEXT = 16_384  # characters that SQLite understands in a moment
+POINT_READS_MOST = 1_000  # statements that a reader has in C
 NOTED = 5_000  # statements that a reader remembers
 LOOK_EVERY = 2_000  # steps of SQLite's machine between two looks at the clock
 
@@ -105,6 +108,8 @@ class RowReader:
         self._begun = 0.0
         self.count = 0  # of quick reads
         self._at_work: set[Disk] = set()
+        self._answers = Answers() if load(self.connection, POINT_READS) else None
+        self._point_reads: WeakSet[PointRead] = WeakSet()
         self._may_stand = False  # whether nothing can be committed meanwhile
         self._was_read = self._stands = False  # since something was committed
 
@@ -123,12 +128,7 @@ class RowReader:
             is_heavy = self._note(sql)
         if is_heavy:
             return None
-        if not self._is_quick:
-            self._look_at_the_clock()
-        self._begun = monotonic()
-        self.count += 1
-        if self._may_stand and not self._stands:
-            self._stand()
+        self._begin_quickly()
         try:
             return self.connection.execute(sql, args).fetchall()
         except (apsw.InterruptError, apsw.TooBigError):
@@ -136,6 +136,36 @@ class RowReader:
         except Exception as problem:
             self._leave()
             raise translated(problem) from None
+
+    def _begin_quickly(self) -> None:
+        if not self._is_quick:
+            self._look_at_the_clock()
+        self._begun = monotonic()
+        self.count += 1
+        if self._may_stand and not self._stands:
+            self._stand()
+
+    def point_read(self, sql: str, layout: Layout) -> PointRead | None:
+        """The same statement for `answer`; None: it is left to Python."""
+        if self._answers is None or self._note(sql) or len(self._point_reads) >= POINT_READS_MOST:
+            return None
+        try:
+            made = PointRead(self.connection, sql, layout)
+        except ValueError:
+            return None
+        self._point_reads.add(made)
+        return made
+
+    def bucket(self, read: PointRead, data: bytes, at: int) -> int:
+        """Of the row that a request asks for; 0: ask Python."""
+        return 0 if self._answers is None else self._answers.bucket(read, data, at)
+
+    def answer(self, read: PointRead) -> tuple[bytes, int] | None:
+        """`quick` for what was asked last, as messages. None: also when there is an error."""
+        if self._answers is None:
+            return None
+        self._begin_quickly()
+        return self._answers.answer(read)
 
     # --- one moment for many quick reads --------------------------------------------------------
 
@@ -275,6 +305,9 @@ class RowReader:
 
     def close(self) -> None:
         self._stands = False
+        self._answers = None
+        for read in self._point_reads:
+            read.close()
         self.connection.close()
 
 

@@ -136,6 +136,8 @@ def _statements(face: PgFace) -> Iterator[Metric]:
     yield _counter("trace_spans_dropped", lost, dropped)
     reads = face.executor.reads
     yield _counter("routed_local", "statements run here", reads.owners.local)
+    answered = "reads of one row that the compiled part answered alone"
+    yield _counter("reads_compiled", answered, reads.owners.compiled)
     yield _counter(
         "routed_forwarded", "statements sent one hop to the owner", reads.owners.forwarded
     )

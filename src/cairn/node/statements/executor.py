@@ -29,6 +29,7 @@ from cairn.model.errors import (
 )
 from cairn.model.measured import Run
 from cairn.model.members.topology import ConnectionType
+from cairn.native.point_reads import PointRead
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.runtime import Runtime
 from cairn.node.statements.asker.explaining import Explaining, Inner
@@ -109,7 +110,9 @@ class Executor:
                 params = prepared.start(params, context.now or self._now())
             args = plan.bind(params)
             bucket: Any = None if plan.bucket is None else args[0]
-            rows = self.execution.reads.quick_read(plan.sql, args, bucket, statement.sharded)
+            reads = self.execution.reads
+            sharded, quick = statement.sharded, reads.reader.quick
+            rows = reads.quick_read(bucket, sharded, quick, plan.sql, args)
             if rows is None:
                 return None
             self.reads.owners.local += 1
@@ -118,6 +121,20 @@ class Executor:
         if type(plan) is plans.EmptyPlan:
             return Outcome(None, 0, "")
         return None
+
+    def answer(
+        self, statement: Statement, context: Context, bucket: int, read: PointRead
+    ) -> tuple[bytes, int] | None:
+        """The same for a row of a known bucket: the messages that tell it, and how many rows."""
+        if not self._reads_plainly(statement.prepared, context):
+            return None
+        reads = self.execution.reads
+        at = bucket if read.is_keyed else None
+        found = reads.quick_read(at, statement.sharded, reads.reader.answer, read)
+        if found is not None:
+            self.reads.owners.local += 1
+            self.reads.owners.compiled += 1
+        return found
 
     def _reads_plainly(self, prepared: Prepared, context: Context) -> bool:
         """Whether a point read is just that: from the master, without options and limits."""

@@ -34,7 +34,7 @@ _MAX_SHAPES: Final = 64  # combinations of format codes remembered per statement
 class Shape:
     """A signature under given format codes: ready-made decoders, encoder and description."""
 
-    __slots__ = ("bound", "decoders", "description", "encode_row", "result_formats")
+    __slots__ = ("bound", "decoders", "description", "encode_row", "lane", "result_formats")
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class Shape:
         self.decoders, self.result_formats = decoders, result_formats
         self.encode_row, self.description = encode_row, description
         self.bound = m.BIND_COMPLETE + description  # the answer to Bind and Describe
+        self.lane: Any = None  # what the server keeps for it
 
 
 class Signature:
@@ -106,12 +107,13 @@ def _one_each(codes: tuple[int, ...], count: int) -> tuple[int, ...]:
 class Statement(Generic[Plan]):
     """A prepared statement: `plan` is the server's, we only keep it."""
 
-    __slots__ = ("held", "name", "parent", "plan", "signature")
+    __slots__ = ("held", "lane", "name", "parent", "plan", "signature")
 
     def __init__(self, name: bytes, plan: Plan, signature: Signature, held: int = 0) -> None:
         self.name, self.plan, self.signature = name, plan, signature
         self.held = held  # bytes, about
         self.parent: Parent | None = None  # the trace that its text named
+        self.lane: Any = None  # a shorter way to its answer, if the server found one
 
 
 class Portal(msgspec.Struct, Generic[Plan]):
@@ -184,6 +186,9 @@ class StatementBook(Generic[Plan]):
             self._hold(held)
         statement = self._statements[name] = Statement(name, plan, signature, held)
         return statement
+
+    def known(self, name: bytes) -> Statement[Plan] | None:
+        return self._statements.get(name)
 
     def statement(self, name: bytes) -> Statement[Plan]:
         statement = self._statements.get(name)

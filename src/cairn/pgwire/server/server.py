@@ -121,6 +121,10 @@ class PgServer(Answers):
             self._refuse_early_bytes()
         return self.requests
 
+    def is_between(self) -> bool:
+        """Whether nothing is half read, asked or being skipped: what comes is a new request."""
+        return not (self.requests or self._unread or self._skipping or self._copying)
+
     def _joined(self, data: bytes | bytearray | memoryview) -> bytes | None:
         """What was left and `data`, or None while one large message is still on its way."""
         unread = self._unread

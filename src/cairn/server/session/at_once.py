@@ -17,6 +17,7 @@ from cairn.pgwire.server.extended import Shape, Statement
 from cairn.pgwire.server.frontend import DESCRIBE_UNNAMED, EXECUTE_UNNAMED
 from cairn.pgwire.server.requests import SYNC, Bind
 from cairn.pgwire.values.formats import decode_params
+from cairn.server.session.lanes import Lanes
 from cairn.server.statements import Cached
 from cairn.sql import plans
 
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
 class AtOnce:
     """Reads and writes of one row."""
 
-    __slots__ = ("_pg", "_session")
+    __slots__ = ("_pg", "_session", "lanes")
 
     def __init__(self, session: Session) -> None:
         self._session, self._pg = session, session.pg
+        self.lanes = Lanes(session)
 
     def run(self, request: Bind, statement: Statement[Cached]) -> bool:
         """False leaves everything to the ordinary handlers."""
@@ -54,7 +56,11 @@ class AtOnce:
         shape = signature.shape(request.param_formats, request.result_formats)
         values = decode_params(shape.decoders, request.params) if request.params else []
         if kind is plans.PointRead:
-            return self._read_at_once(cached, shape, values, described)
+            if not self._read_at_once(cached, shape, values, described):
+                return False
+            if statement.lane is None or statement.lane.shape is not shape:
+                statement.lane = self.lanes.made(request, statement, shape)
+            return True
         if signature.columns is not None:
             return False
         return self._write_at_once(request, cached, shape, values, described)

@@ -30,11 +30,12 @@ AT_ONCE_ROWS = 500  # that are encoded in one turn of the loop
 class Extended:
     """Statements and portals of one session."""
 
-    __slots__ = ("_at_once", "_book", "_pg", "_session")
+    __slots__ = ("_at_once", "_book", "_pg", "_session", "lanes")
 
     def __init__(self, session: Session) -> None:
         self._session, self._pg, self._book = session, session.pg, session.book
         self._at_once = AtOnce(session)
+        self.lanes = self._at_once.lanes
 
     def parse(self, request: Parse) -> Coroutine[Any, Any, None] | None:
         self._book.check_name(request.name)

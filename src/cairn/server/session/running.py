@@ -139,6 +139,14 @@ class Running:
         if self._block.status != "I":
             self._block.check(cached.prepared)
 
+    def is_traced(self) -> bool:
+        """Whether some statement may be: it takes the ordinary way, which tells its parts."""
+        return self._tracer.is_on
+
+    def asking(self) -> Context:
+        """What an answer of this turn needs: it has no time to be late or cancelled."""
+        return self._parameters.context
+
     def finished(self, rows: int) -> None:
         """What was checked last has come to its end, and its answer is said."""
         seen = self.seen

@@ -142,6 +142,8 @@ class Session(asyncio.Protocol):
             else:
                 self.transport.abort()  # in clear, to be taken for the client's (CVE-2021-23214)
             return
+        if state is IDLE and self.extended.lanes.take(data):
+            return
         self.pg.feed(data)
         if TAKES[state] and not self.sending.is_full:
             self.pump()
@@ -202,6 +204,21 @@ class Session(asyncio.Protocol):
         self._is_leaving = True
         if self._is_resting():
             self.shut_down()
+
+    def say(self, answer: bytes) -> None:
+        """A whole answer, to whoever is at rest."""
+        self._changed_at = time()
+        self.transport.write(answer)
+
+    def may_take_lane(self) -> bool:
+        """Whether a request that comes now is alone: nothing before it, and no block around it."""
+        return (
+            self.block.status == "I"
+            and not self._is_leaving
+            and not self.sending.is_full
+            and self.pg.is_between()
+            and not self.transport.is_closing()
+        )
 
     def _is_resting(self) -> bool:
         """Nothing runs and nothing was asked."""

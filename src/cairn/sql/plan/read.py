@@ -43,7 +43,7 @@ from cairn.sql.ir import (
     scans_in,
     substitute,
 )
-from cairn.sql.plan.buckets import bucket_set, check_one_tier, key_bucket, reads, single_key
+from cairn.sql.plan.buckets import bucket_set, check_one_tier, reads, single_key
 from cairn.sql.plan.links import linked
 from cairn.sql.plan.locality import Local, covers, is_sharded, remote_ok, source_locality
 from cairn.sql.plan.merging import aggregates_in, can_merge, merged_aggregate, substitute_block
@@ -55,7 +55,8 @@ from cairn.sql.plan.pieces import (
     sent_with,
     with_buckets,
 )
-from cairn.sql.plans import Fragment, Meeting, PointRead, ReadPlan, ScatterRead, Step
+from cairn.sql.plan.point import read_anywhere, read_by_key
+from cairn.sql.plans import Fragment, Meeting, ReadPlan, ScatterRead, Step
 from cairn.sql.render.render import Renderer
 from cairn.sql.render.slots import Slots
 from cairn.sql.scales import scale_of, scales
@@ -86,17 +87,11 @@ def plan_read(query: Query, catalog: Catalog, numbers: Numbers) -> ReadPlan:
     tier = check_one_tier(scans)
     is_given = has_given(query)
     if not scans and not is_given:
-        slots = Slots()
-        sql = Renderer(slots).query(query)
-        return PointRead(sql, slots.bind(), query=query)
+        return read_anywhere(query)
     check_operable(scans)
     key = None if is_given or calls_late(query) else single_key(query)
     if key is not None:
-        slots = Slots()
-        bucket = key_bucket(catalog, key)
-        mark = slots.computed("bucket", bucket)
-        sql = Renderer(slots, bucket=mark).query(query)
-        return PointRead(sql, slots.bind(), bucket, tier, query)
+        return read_by_key(query, catalog, key, tier)
     return Gather(catalog, numbers).plan(query)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cairn.model.tables.schema import BUCKET_COLUMN
-from cairn.model.types.values import Physical, to_physical
+from cairn.model.types.values import ColumnType, Physical, to_physical
 from cairn.sql.ir import Param
 
 Params = Sequence[Any]
@@ -40,6 +40,21 @@ class Slots:
         self._sources.append(source)
         self._numbers[key] = number = self._first + len(self._sources)
         return number
+
+    def numbers(self, computed: object = None) -> tuple[list[int], dict[int, ColumnType]] | None:
+        """The parameters behind `?1`, `?2`, … with their types; 0 is the value `computed`. None:
+        there are others."""
+        bindings: list[int] = []
+        types: dict[int, ColumnType] = {}
+        for key in self._numbers:
+            if isinstance(key, Param) and key.type is not None:
+                bindings.append(key.number)
+                types[key.number] = key.type
+            elif computed is not None and key == computed:
+                bindings.append(0)
+            else:
+                return None
+        return bindings, types
 
     @property
     def count(self) -> int:

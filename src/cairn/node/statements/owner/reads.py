@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,14 +77,14 @@ class OwnerReads:
         return await context.watched(done())
 
     def quick_read(
-        self, sql: str, args: Sequence[Any], bucket: int | None, tables: dict[int, int]
-    ) -> list[Row] | None:
+        self, bucket: int | None, tables: dict[int, int], read: Callable[..., T | None], *args: Any
+    ) -> T | None:
         """A master's rows of one bucket, or those of global tables, without waiting.
 
-        None: they are not here, are not to be told yet, or it takes long. `read` knows which.
+        None: they are not here, are not to be told yet, or it takes long. The long way knows which.
         """
         if bucket is None:
-            return self.reader.quick(sql, args)
+            return read(*args)
         data, is_held = self.data, self._lease.is_held
         fence = data.fence
         if not fence.is_master or fence.is_sync or not is_held(fence.epoch):
@@ -95,10 +95,10 @@ class OwnerReads:
         for table, version in tables.items():
             if have.get(table) != version:
                 return None
-        rows = self.reader.quick(sql, args)
+        found = read(*args)
         if not is_held(fence.epoch) or data.fence is not fence:
             return None
-        return rows
+        return found
 
     async def read(
         self, request: ReadRequest, cancelled: Cancelled | None = None, answer_bytes: int = 0
@@ -248,7 +248,9 @@ class OwnerReads:
     ) -> ReadResponse | Awaitable[ReadResponse | ReadPiece]:
         """For another instance: at once if it is quick, or later."""
         if request.bucket is not None and request.preference == "leader" and not request.opcode_max:
-            rows = self.quick_read(request.sql, request.args, request.bucket, request.tables)
+            rows = self.quick_read(
+                request.bucket, request.tables, self.reader.quick, request.sql, request.args
+            )
             if rows is not None and (len(rows) <= 1 or not request.piece_bytes):
                 return ReadResponse(rows)
         if request.piece_bytes:

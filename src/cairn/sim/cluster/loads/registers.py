@@ -195,7 +195,8 @@ class Registers:
         params: tuple[Any, ...],
         versions: dict[int, int],
     ) -> Any:
-        rows = ways.execution.reads.quick_read(plan.sql, params, params[0], versions)
+        reads = ways.execution.reads
+        rows = reads.quick_read(params[0], versions, reads.reader.quick, plan.sql, params)
         if rows is not None:
             self._went("read here")
             return rows
