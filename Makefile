@@ -109,6 +109,7 @@ bench-growing: setup $(VENV)/.spark
 bench-sql: setup
 	$(BIN)/python bench/sql.py
 	$(BIN)/python bench/sql_more.py
+	$(BIN)/python bench/sql_two.py
 
 bench-clients: setup
 	$(BIN)/python bench/clients_driver.py

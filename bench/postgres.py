@@ -36,7 +36,7 @@ class Postgres:
         self.dir = Path(tempfile.mkdtemp(prefix="cairn-pg-"))
         if os.getuid() == 0:
             shutil.chown(self.dir, "postgres", "postgres")
-        self._run(
+        self.run(
             "initdb",
             "-D",
             f"{self.dir}/data",
@@ -52,7 +52,7 @@ class Postgres:
             f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.dir} "
             "-c shared_buffers=512MB -c max_connections=200"
         )
-        self._run(
+        self.run(
             "pg_ctl",
             "-D",
             f"{self.dir}/data",
@@ -64,7 +64,7 @@ class Postgres:
             "start",
         )
 
-    def _run(self, program: str, *arguments: str) -> None:
+    def run(self, program: str, *arguments: str) -> None:
         command = [str(self._bin / program), *arguments]
         if self._cpu is not None:
             command = ["taskset", "-c", str(self._cpu), *command]
@@ -90,6 +90,31 @@ class Postgres:
 
     def stop(self) -> None:
         try:
-            self._run("pg_ctl", "-D", f"{self.dir}/data", "-m", "fast", "-w", "stop")
+            self.run("pg_ctl", "-D", f"{self.dir}/data", "-m", "fast", "-w", "stop")
         finally:
             shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class Standby:
+    """A copy of `primary` that every commit of it waits for."""
+
+    def __init__(self, primary: Postgres) -> None:
+        self._primary = primary
+        self.port, self._data = free_port(), f"{primary.dir}/standby"
+        take = ("-h", "127.0.0.1", "-p", str(primary.port), "-U", "admin", "-D", self._data, "-R")
+        primary.run("pg_basebackup", *take, "-X", "stream", "-c", "fast")
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1"
+        options += f" -c unix_socket_directories={primary.dir} -c max_connections=200"
+        log = f"{primary.dir}/standby.log"
+        primary.run("pg_ctl", "-D", self._data, "-w", "-o", options, "-l", log, "start")
+        for statement in (
+            "ALTER SYSTEM SET synchronous_standby_names = '*'",
+            "SELECT pg_reload_conf()",
+        ):
+            primary.run(
+                *("psql", "-X", "-q", "-h", "127.0.0.1", "-p", str(primary.port), "-U", "admin"),
+                *("-d", "postgres", "-c", statement),
+            )
+
+    def stop(self) -> None:
+        self._primary.run("pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
