@@ -133,10 +133,10 @@ def library() -> Any:
 @cache
 def at_once() -> Any:
     """Functions that keep Python's lock: they take a moment, and SQLite may call back from them."""
-    found = path()
-    if found is None or library() is None:
+    found = library()
+    if found is None:
         return None
-    loaded = ctypes.PyDLL(str(found))
+    loaded = ctypes.PyDLL(found._name)
     plan = ctypes.POINTER(PointPlan)
     loaded.point_prepare.argtypes = (plan, Pointer, ctypes.c_char_p, Int32)
     loaded.point_free.argtypes = (plan,)

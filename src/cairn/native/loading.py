@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cairn.native.library import library, path
+from cairn.native.library import library
 
 PACKED_ROWS = "cairn_packed_rows"  # a table function, for the writer alone
 POINT_READS = "cairn_point_reads"  # rows by their keys, for the event loop's reader
@@ -13,12 +13,12 @@ FUNCTIONS = "cairn_functions"  # arithmetic, in the place of Python's
 
 def load(connection: Any, entry: str) -> bool:
     """Whether it has it now. No text can load anything, neither before nor after."""
-    found = path()
-    if found is None or library() is None:
+    found = library()
+    if found is None:
         return False
     connection.enable_load_extension(True)
     try:
-        connection.load_extension(str(found), entry)
+        connection.load_extension(found._name, entry)
     except Exception:  # of the binding, which is not known here: Python does the work
         return False
     finally:
