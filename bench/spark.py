@@ -1,12 +1,13 @@
 """Spark on Cairn against Spark JDBC on PostgreSQL, in the same run on the same machine.
 
-    python bench/spark.py [--rows 2000000] [--big 10000000] [--no-postgres]
+    python bench/spark.py [--rows 2000000] [--big 10000000] [--no-postgres] [--where]
 
-Read: rows of (bigint, 32 characters, double) into `noop`, 4 partitions. Write: the same rows,
-4 partitions, into an empty table. JDBC is tuned: fetchsize 10000, batchsize 10000 and
+Read: rows of six columns into `noop`, 4 partitions, all of them and one in a hundred. Write: the
+same rows, 4 partitions, into an empty table. JDBC is tuned: fetchsize 10000, batchsize 10000 and
 reWriteBatchedInserts. Each takes its turn, several times. Ratios are what to look at: the machine
 is shared. Then hashing end to end, the latency of streams, and the memory of the instances while
-many more rows are read.
+many more rows are read. `--where` tells instead where the time of each goes: CPU by process, bytes
+over loopback and to the disk.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,7 +32,10 @@ from postgres import Postgres, binaries
 
 JARS = ("/usr/share/java/postgresql.jar", os.environ.get("PGJDBC", ""))
 CAIRN = [sys.executable, "-m", "cairn.cli.main"]
-COLUMNS = "id INTEGER PRIMARY KEY, name TEXT, v DOUBLE"
+COLUMNS = (
+    "id BIGINT PRIMARY KEY, customer BIGINT, name TEXT, state TEXT, price DOUBLE, at TIMESTAMPTZ"
+)
+STATE = "state = 'state 7'"  # of one row in a hundred
 PARTITIONS, CORES = 4, 2
 WRITE_ROUNDS, READ_ROUNDS = 3, 8  # reads are short: the JVM compiles for the first few
 
@@ -88,8 +93,10 @@ class Cairn:
         writer = frame.write.format("cairn").option("dsn", self.dsn).option("table", "bench")
         return timed(lambda: writer.option("commit", commit).mode("append").save())
 
-    def read(self, spark: Any) -> float:
+    def read(self, spark: Any, where: str = "") -> float:
         reader = spark.read.format("cairn").option("dsn", self.dsn).option("table", "bench")
+        if where:
+            reader = reader.option("where", where)
         frame = reader.option("splits", PARTITIONS // 2).load()
         return timed(lambda: frame.write.format("noop").mode("overwrite").save())
 
@@ -103,9 +110,7 @@ class Jdbc:
         with psycopg.connect(
             host="127.0.0.1", port=server.port, user="admin", dbname="postgres", autocommit=True
         ) as plain:
-            plain.execute(
-                "CREATE TABLE bench (id bigint PRIMARY KEY, name text, v double precision)"
-            )
+            plain.execute(f"CREATE TABLE bench ({COLUMNS.replace('DOUBLE', 'DOUBLE PRECISION')})")
         self._url = f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"
         self._options = {
             "user": "admin", "dbtable": "bench", "driver": "org.postgresql.Driver",
@@ -117,11 +122,27 @@ class Jdbc:
         writer = writer.option("url", f"{self._url}?reWriteBatchedInserts=true")
         return timed(lambda: writer.mode("overwrite").save())
 
-    def read(self, spark: Any, rows: int) -> float:
+    def read(self, spark: Any, rows: int, where: str = "") -> float:
         reader = spark.read.format("jdbc").options(**self._options).option("url", self._url)
         reader = reader.option("partitionColumn", "id").option("numPartitions", PARTITIONS)
         frame = reader.option("lowerBound", 0).option("upperBound", rows).load()
+        if where:
+            frame = frame.where(where)
         return timed(lambda: frame.write.format("noop").mode("overwrite").save())
+
+
+def made(spark: Any, rows: int) -> Any:
+    """Rows as an application has them."""
+    from pyspark.sql import functions as f
+
+    return spark.range(0, rows, 1, PARTITIONS).select(
+        "id",
+        (f.col("id") % 10_007).alias("customer"),
+        f.md5(f.col("id").cast("string")).alias("name"),
+        f.concat(f.lit("state "), f.col("id") % 100).alias("state"),
+        (f.col("id") * 0.25).alias("price"),
+        f.timestamp_seconds(f.col("id") + 1_700_000_000).alias("at"),
+    )
 
 
 def in_turn(rounds: int, works: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
@@ -148,25 +169,23 @@ def line(name: str, rows: int, seconds: float) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--where", action="store_true", help="where the time goes, and no more")
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--big", type=int, default=10_000_000, help="rows read for memory; 0: none")
     parser.add_argument("--port", type=int, default=28_327)
     parser.add_argument("--no-postgres", action="store_true")
     wanted = parser.parse_args()
-    from pyspark.sql import functions as f
-
     from cairn.spark import cluster, session
 
     jar = next((path for path in JARS if path and Path(path).exists()), None)
     settings = {"spark.log.level": "OFF", "spark.driver.memory": "3g"}
+    settings["spark.ui.showConsoleProgress"] = "false"
     if jar:
         settings["spark.jars"] = jar
     spark = session("local[2,4]", settings=settings)
     rows = wanted.rows
-    frame = spark.range(0, rows, 1, PARTITIONS).select(
-        "id", f.md5(f.col("id").cast("string")).alias("name"), (f.col("id") * 0.5).alias("v")
-    )
+    frame = made(spark, rows)
     frame = frame.cache()
     frame.count()
     cairn = Cairn(wanted.port)
@@ -177,6 +196,9 @@ def main() -> None:
             server = Postgres()
             jdbc = Jdbc(server)
         cairn.run(f"CREATE TABLE bench ({COLUMNS})")
+        if wanted.where:
+            measure_where(spark, frame, rows, cairn, jdbc, server)
+            return
         measure(spark, frame, rows, cairn, jdbc)
         frame.unpersist()
         if wanted.big:
@@ -193,7 +215,7 @@ def main() -> None:
 
 def measure(spark: Any, frame: Any, rows: int, cairn: Cairn, jdbc: Jdbc | None) -> None:
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
-    print(f"{rows:,} rows (bigint, 32 characters, double), {PARTITIONS} partitions, local[2]")
+    print(f"{rows:,} rows of six columns ({COLUMNS}), {PARTITIONS} partitions, local[2]")
     print(f"load average before: {load}")
     warm = frame.limit(20_000)
     cairn.write(warm, "direct")
@@ -203,12 +225,15 @@ def measure(spark: Any, frame: Any, rows: int, cairn: Cairn, jdbc: Jdbc | None) 
         "write  cairn, direct": lambda: cairn.write(frame, "direct"),
     }
     reads: dict[str, Callable[[], float]] = {"read   cairn": lambda: cairn.read(spark)}
+    some: dict[str, Callable[[], float]] = {"1 %    cairn": lambda: cairn.read(spark, STATE)}
     if jdbc is not None:
         jdbc.write(warm)
         writes = {"write  JDBC, tuned": lambda: jdbc.write(frame), **writes}
         reads = {"read   JDBC, fetchsize 10000": lambda: jdbc.read(spark, rows), **reads}
+        some = {"1 %    JDBC": lambda: jdbc.read(spark, rows, STATE), **some}
     table(rows, in_turn(WRITE_ROUNDS, writes), "write  JDBC, tuned")
     table(rows, in_turn(READ_ROUNDS, reads), "read   JDBC, fetchsize 10000")
+    table(rows // 100, in_turn(READ_ROUNDS, some), "1 %    JDBC")
     hashed = min(hash_all(frame, cairn) for _ in range(3))
     line("hash   bucket_id() in Spark, per core", rows // CORES, hashed)
 
@@ -218,6 +243,68 @@ def hash_all(frame: Any, cairn: Cairn) -> float:
 
     chosen = frame.select(bucket_id(cairn.dsn, "bench")("id").alias("bucket"))
     return timed(lambda: chosen.write.format("noop").mode("overwrite").save())
+
+
+# --- where the time goes --------------------------------------------------------------------------
+
+
+def cpu_s(pids: list[int]) -> float:
+    """Of processes, all that they started, and what of these has ended."""
+    total, waiting = 0, list(pids)
+    while waiting:
+        pid = waiting.pop()
+        try:
+            words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += sum(map(int, words[11:15]))
+        waiting += children(pid)
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def written_mb(pids: list[int]) -> float:
+    found = [Path(f"/proc/{pid}/io").read_text() for pid in pids]
+    return sum(int(text.split("write_bytes: ")[1].split()[0]) for text in found) / 1e6
+
+
+def sent_mb() -> float:
+    """All over loopback: clients with instances, and Spark's own processes among themselves."""
+    lines = Path("/proc/net/dev").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.strip().startswith("lo:")) / 1e6
+
+
+def measure_where(
+    spark: Any, frame: Any, rows: int, cairn: Cairn, jdbc: Jdbc | None, server: Postgres | None
+) -> None:
+    java = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    works: dict[str, tuple[list[int], Callable[[], float]]] = {
+        "cairn, staged write": (cairn.pids, lambda: cairn.write(frame, "staged")),
+        "cairn, direct write": (cairn.pids, lambda: cairn.write(frame, "direct")),
+        "cairn, read": (cairn.pids, lambda: cairn.read(spark)),
+        "cairn, read of 1 %": (cairn.pids, lambda: cairn.read(spark, STATE)),
+    }
+    if jdbc is not None and server is not None:
+        works["JDBC, write"] = (server.pids[:1], lambda: jdbc.write(frame))
+        works["JDBC, read"] = (server.pids[:1], lambda: jdbc.read(spark, rows))
+        works["JDBC, read of 1 %"] = (server.pids[:1], lambda: jdbc.read(spark, rows, STATE))
+    print(f"{rows:,} rows, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}\n")
+    names = ("seconds", "CPU server", "CPU JVM", "CPU Python", "MB over loopback", "MB to disk")
+    print("| | " + " | ".join(names) + " |\n|---|" + "---|" * len(names))
+
+    def now(pids: list[int]) -> tuple[float, ...]:
+        workers = cpu_s(children(java))
+        of_java = cpu_s([java]) - workers
+        here = sum(os.times()[:2])  # the driver's Python
+        written = written_mb([each for pid in pids for each in (pid, *children(pid))])
+        return cpu_s(pids), of_java, workers + here, sent_mb(), written
+
+    for name, (pids, work) in works.items():
+        work()  # once for the caches and the JVM's compiler
+        before = now(pids)
+        seconds = work()
+        after = now(pids)
+        told = [f"{seconds:.2f}", *(f"{b - a:.1f}" for a, b in zip(before, after, strict=True))]
+        print(f"| {name} | " + " | ".join(told) + " |", flush=True)
 
 
 # --- streams --------------------------------------------------------------------------------------
@@ -272,11 +359,7 @@ def wait_for_event(cairn: Cairn, seen: list[float], at: int) -> float:
 
 
 def measure_memory(spark: Any, rows: int, cairn: Cairn) -> None:
-    from pyspark.sql import functions as f
-
-    frame = spark.range(0, rows, 1, PARTITIONS).select(
-        "id", f.md5(f.col("id").cast("string")).alias("name"), (f.col("id") * 0.5).alias("v")
-    )
+    frame = made(spark, rows)
     line("write  cairn, direct", rows, cairn.write(frame, "direct"))
     with Sampler(cairn.pids) as sampler:
         took = cairn.read(spark)
@@ -312,8 +395,12 @@ class Sampler:
 
 
 def children(pid: int) -> list[int]:
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(word) for word in path.read_text().split()] if path.exists() else []
+    """Any thread may have started them."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, path.read_text().split())
+    return found
 
 
 if __name__ == "__main__":
