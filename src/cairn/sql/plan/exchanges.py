@@ -1,7 +1,7 @@
 """Joins of rows that are many on several sides: dealt out by the hash of what has to be equal.
 
-Gathered rows that were dealt out by a key are like a table that is distributed by it (`Gathered.key`),
-so what can be done where they meet is told by the same rules as for tables (`locality`).
+Gathered rows that were dealt out by a key are like a table that is distributed by it
+(`Gathered.key`), so what can be done where they meet is told by the rules for tables (`locality`).
 """
 
 from __future__ import annotations
