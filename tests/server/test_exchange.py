@@ -89,7 +89,11 @@ TAILS = {
     0: ["", " WHERE l.v > 10", " HAVING count(*) > 3"],
     1: [" GROUP BY 1", " WHERE l.v IS DISTINCT FROM r.v GROUP BY l.v HAVING count(*) > 2"],
     2: ["", " WHERE coalesce(l.v, 1) < 5", " ORDER BY 2, 1 LIMIT 7"],
-    3: [" ORDER BY l.id, r.id LIMIT 20", " WHERE l.id < 200", " ORDER BY 2 DESC, 1 LIMIT 9 OFFSET 3"],
+    3: [
+        " ORDER BY l.id, r.id LIMIT 20",
+        " WHERE l.id < 200",
+        " ORDER BY 2 DESC, 1 LIMIT 9 OFFSET 3",
+    ],
     4: [" GROUP BY l.i, r.i", " GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 5"],
 }
 
@@ -117,7 +121,7 @@ SELECT l.v, rank() OVER (ORDER BY count(*)) FROM l JOIN r ON l.i = r.i GROUP BY 
 SELECT count(*), (SELECT max(id) FROM small) FROM l JOIN r ON l.u = r.u WHERE l.v > (SELECT avg(v) FROM r)
 SELECT string_agg(l.s, ',' ORDER BY l.id, r.id) FROM l JOIN r ON l.i = r.i WHERE l.v = 1 AND r.v = 2
 SELECT avg(l.d), stddev(r.v) FROM l JOIN r ON l.i = r.i
-"""
+"""  # noqa: E501
 
 
 def told(connection: Connection, text: str, how: str) -> Counter[str]:
@@ -142,3 +146,109 @@ def test_what_cannot_be_dealt_out_is_gathered_and_the_answer_is_the_same(
     sql: Connection, text: str
 ) -> None:
     assert told(sql, text, "on") == told(sql, text, "off")
+
+
+# --- what travels ---------------------------------------------------------------------------------
+
+MANY = 40_000
+BY_KIND = (
+    "SELECT a.kind, count(*), sum(b.amount) FROM many a JOIN more b ON a.ref = b.ref "
+    "GROUP BY a.kind ORDER BY 1"
+)
+
+
+@pytest.fixture(scope="module")
+def large(cluster: Cluster) -> Iterator[Connection]:
+    """Two tables of 6 MB each, half of them at each owner."""
+    with connect(cluster) as connection:
+        connection.execute("CREATE TABLE many (id INT PRIMARY KEY, ref INT, kind INT, note TEXT)")
+        connection.execute("CREATE TABLE more (id INT PRIMARY KEY, ref INT, amount INT, note TEXT)")
+        for name in ("many", "more"):
+            text = (
+                f"INSERT INTO {name} SELECT k, k * 7 % {MANY}, k % 5, repeat('x', 120) "
+                f"FROM generate_series(0, {MANY - 1}) k"
+            )
+            connection.execute(text.encode())
+        yield connection
+        connection.execute("DROP TABLE many, more")
+
+
+def wide(text: str) -> str:
+    """With columns that make both sides too large to be sent along with a fragment."""
+    return text.replace("count(*)", "count(*), max(a.note), min(b.note)")
+
+
+def test_only_the_groups_of_a_join_of_two_large_sides_come_to_the_asker(large: Connection) -> None:
+    text = wide(BY_KIND)
+    expected = [
+        (kind, MANY // 5, "x" * 120, "x" * 120, sum(k % 5 for k in range(MANY) if k % 5 == kind))
+        for kind in range(5)
+    ]
+    large.execute("SET sql_repartition = off")
+    gathered = stages(large, text)
+    assert large.execute(text.encode()).fetchall() == expected
+    large.execute("RESET sql_repartition")
+    first = stages(large, text)
+    assert large.execute(text.encode()).fetchall() == expected
+    found = stages(large, text)
+    both = gathered["motion 1"]["Bytes"] + gathered["motion 2"]["Bytes"]
+    assert both > 5_000_000  # of the other owner
+    assert "join in parts" not in gathered
+    assert "motion 1" in first  # it was found out that they are large …
+    assert "motion 1" not in found  # … and need not be found out again
+    assert 0 < found["join in parts"]["Bytes"] < 5_000
+    for each in ("motion 1, dealt out", "motion 2, dealt out"):
+        assert found[each]["Rows"] == MANY  # each row once …
+        moved = found[each]["Bytes"]
+        assert both / 2 * 0.9 < moved < both / 2 * 1.1  # … and half of them to the other owner
+
+
+def test_explain_tells_what_may_be_dealt_out_and_analyze_what_was(large: Connection) -> None:
+    text = wide(BY_KIND)
+    lines = [line.strip() for (line,) in large.execute(f"EXPLAIN {text}".encode()).fetchall()]
+    way = next(line for line in lines if line.startswith("or in parts at i"))
+    assert 'the rows of "many" and "more" are dealt out by hash of ("ref"::int)' in way
+    large.execute(text.encode())
+    analyze = f"EXPLAIN (ANALYZE, TIMING off) {text}".encode()
+    lines = [line.strip() for (line,) in large.execute(analyze).fetchall()]
+    motions = [line for line in lines if line.startswith("motion [")]
+    assert [line.split(" from ")[0] for line in motions] == [
+        "motion [policy: full]",
+        *["motion [policy: segment]"] * 2,
+    ]
+    assert all(line.endswith('dealt out by hash of ("ref"::int)') for line in motions[1:])
+    assert any(line.startswith("join in parts: rows=10 ") for line in lines)
+    assert any(line.startswith("motion 2, dealt out: rows=40000 bytes=") for line in lines)
+
+
+def test_a_join_that_gives_as_many_rows_as_it_takes_is_gathered(large: Connection) -> None:
+    found = stages(large, "SELECT a.note, b.note FROM many a JOIN more b ON a.ref = b.ref")
+    assert found["motion 1"]["Rows"] == found["motion 2"]["Rows"] == MANY
+    assert "join in parts" not in found
+
+
+def test_a_side_that_is_small_goes_to_the_owners_of_the_other_as_before(large: Connection) -> None:
+    found = stages(large, BY_KIND.replace("GROUP", "WHERE b.ref < 50 GROUP"))
+    assert "motion 1, met by the others" in found
+    assert "join in parts" not in found
+
+
+def test_the_limit_on_rows_counts_all_parts_together(large: Connection) -> None:
+    large.execute(wide(BY_KIND).encode())
+    text = f"{wide(BY_KIND)} OPTION (sql_repartition = on, sql_motion_row_max = %s)"
+    assert len(large.execute((text % MANY).encode()).fetchall()) == 5
+    with pytest.raises(psycopg.Error) as problem:
+        large.execute((text % (MANY - 1)).encode())
+    assert problem.value.sqlstate == "54000"
+
+
+def test_the_limit_on_temporary_files_holds_for_each_part(large: Connection) -> None:
+    text = f"{wide(BY_KIND)} OPTION (sql_repartition = on)".encode()
+    large.execute("ALTER SYSTEM SET sql_spill_max_bytes = 1000")
+    try:
+        with pytest.raises(psycopg.Error) as problem:
+            large.execute(text.replace(b"max(a.note)", b"max(a.note || repeat('y', 500))"))
+        assert problem.value.sqlstate == "53400"
+    finally:
+        large.execute("ALTER SYSTEM RESET sql_spill_max_bytes")
+    assert len(large.execute(text).fetchall()) == 5

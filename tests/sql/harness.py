@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -222,7 +221,7 @@ class Cluster:
         tables: list[list[list[Any]]] = [[rows] * len(self.nodes) for rows in gathered]
         for split in fragment.splits:
             self.nodes[0].execute(f"DELETE FROM temp.m{split.table}")
-            source = replace(plan.fragments[split.table], sql=split.sql)
+            source = split.fragment
             parts = tables[split.table] = [[] for _ in self.nodes]
             deal = dealer(len(parts), split.places, keeps_null=split.keeps_null)
             for at, bounds in self._targets(source, values):

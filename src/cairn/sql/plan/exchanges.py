@@ -7,6 +7,7 @@ Gathered rows that were dealt out by a key are like a table that is distributed 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cairn.model.types.values import ColumnType
@@ -25,6 +26,7 @@ from cairn.sql.ir import (
     walk,
 )
 from cairn.sql.plan.locality import bare_classes
+from cairn.sql.plans import Fragment
 from cairn.sql.render.render import Renderer
 from cairn.sql.render.sent import Split
 from cairn.sql.render.slots import Slots
@@ -91,27 +93,27 @@ def dealt_out(node: Any) -> list[Gathered]:
     return [each for each in walk(node) if isinstance(each, Gathered) and each.key]
 
 
-def splits(block: Select, texts: Sequence[tuple[str, int]]) -> tuple[Split, ...]:
-    """How the rows of each fragment that the block joins are dealt out; `texts` are those of the
-    fragments, with how many columns they have."""
+def splits(block: Select, fragments: Sequence[Fragment]) -> tuple[Split, ...]:
+    """How the rows of each fragment that the block joins are dealt out."""
     is_inner = not any(isinstance(each, Join) and each.kind != "inner" for each in walk(block))
     return tuple(
-        _split(each, *texts[each.index], keeps_null=not is_inner)
+        _split(each, fragments[each.index], keeps_null=not is_inner)
         for each in sorted(dealt_out(block), key=lambda each: each.index)
     )
 
 
-def _split(rows: Gathered, text: str, width: int, *, keeps_null: bool) -> Split:
-    renderer = Renderer(Slots())
-    renderer._name_columns(rows.rel)
+def _split(rows: Gathered, fragment: Fragment, *, keeps_null: bool) -> Split:
+    renderer, width = Renderer(Slots()), len(fragment.types)
+    renderer.name_columns(rows.rel)
     plain = [f"r{rows.rel}.x{at}" for at in range(width)]
     shown = [renderer.key(each) for each in rows.key]
+    sql, places = fragment.sql, tuple(range(width, width + len(shown)))
     if all(each in plain for each in shown):
         places = tuple(plain.index(each) for each in shown)
-        return Split(rows.index, text, width, places, keeps_null, rows.key)
-    text = f"SELECT {', '.join([*plain, *shown])} FROM ({text}) AS r{rows.rel}"
-    places = tuple(range(width, width + len(shown)))
-    return Split(rows.index, text, width, places, keeps_null, rows.key)
+    else:
+        sql = f"SELECT {', '.join([*plain, *shown])} FROM ({sql}) AS r{rows.rel}"
+    source = replace(fragment, sql=sql)  # not the same: what it does is measured apart
+    return Split(rows.index, source, width, places, keeps_null, rows.key)
 
 
 def reduces(block: Select) -> bool:

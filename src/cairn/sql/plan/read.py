@@ -181,7 +181,7 @@ class Gather:
         slots = Slots()
         sql = Renderer(slots).query(block)
         types = tuple(type_ for _, type_ in output(block))
-        found = splits(block, [(each.sql, len(each.types)) for each in fragments])
+        found = splits(block, fragments)
         tier = fragments[found[0].table].tier
         return Fragment(sql, slots.bind(), types, tier, (), None, block, (), found)
 

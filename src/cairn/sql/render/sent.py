@@ -85,11 +85,11 @@ class Sent:
 
 @dataclass(frozen=True)
 class Split:
-    """How the rows of table `m<table>` are dealt out by their owners: `sql` gives them, and behind
-    its first `width` columns what of the key is none of these."""
+    """How the rows of table `m<table>` are dealt out by their owners: `fragment` gives them, and
+    behind its first `width` columns what of the key is none of these."""
 
     table: int
-    sql: str
+    fragment: Any
     width: int
     places: tuple[int, ...]  # of the key
     keeps_null: bool  # else a row whose key is NULL meets nothing, and stays where it is

@@ -117,7 +117,6 @@ class Exchange:
             dealt: dict[int, list[SplitPart]] = {}
             for split in fragment.splits:
                 dealt[split.table] = await self._gathering.deal(
-                    plan.fragments[split.table],
                     split,
                     values,
                     tables,
@@ -226,7 +225,7 @@ class Exchange:
             return
         for split in fragment.splits:
             owners = {part.owner[0]: part.replicaset for part in dealt[split.table]}
-            stage = context.stage.of(split)
+            stage = context.stage.of(split.fragment)
             for table, owner, rows, size in fetched:
                 if table == split.table:
                     is_here = owner == self._owners.raft_id

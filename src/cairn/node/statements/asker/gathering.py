@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -81,7 +80,6 @@ class Gathering:
 
     async def deal(
         self,
-        fragment: plans.Fragment,
         split: Split,
         params: Params,
         tables: dict[int, int],
@@ -91,7 +89,7 @@ class Gathering:
         spill_max: int,
     ) -> list[SplitPart]:
         """Its rows as they are dealt out by every owner: begun, and to be fetched from there."""
-        fragment = replace(fragment, sql=split.sql)
+        fragment: plans.Fragment = split.fragment
         request = self._request(fragment, params, tables, context)
 
         def ask(replicaset: str, ranges: Ranges, count: int) -> Coroutine[Any, Any, Told]:
