@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from struct import pack, unpack
 
@@ -233,12 +234,103 @@ def test_buckets_that_move_meanwhile_are_told_once(
     eventually(lambda: set(buckets(pair.ask)) == {1500}, "half of them to come back", 60.0)
 
 
+#: Without an end at either of the two: each row meets a quarter of all others.
+ENDLESS = (
+    b"SELECT count(*), max(a.s || b.s) FROM (SELECT id % 4 AS n, s FROM big WHERE id < 80000) a "
+    b"JOIN (SELECT id % 4 AS n, s FROM big WHERE id < 80000) b ON a.n = b.n "
+    b"OPTION (sql_repartition = on)"
+)
+
+
+def temporary(*nodes: Node) -> int:
+    """Files without a name that these have open."""
+    links = [link for node in nodes for link in Path(f"/proc/{node.child_pid}/fd").iterdir()]
+    found = 0
+    for link in links:
+        with suppress(FileNotFoundError):
+            found += "(deleted)" in str(link.readlink())
+    return found
+
+
+def begin_to_join(pair: Pair, client: Raw, text: bytes = ENDLESS) -> None:
+    assert temporary(pair.ask, pair.other) == 0
+    client.send(message(b"Q", text + b"\0"))
+    eventually(lambda: temporary(pair.ask, pair.other) > 0, "rows to be joined", 60.0)
+
+
+def nothing_is_left(pair: Pair) -> bool:
+    return pair.half_told() == [0, 0] and temporary(pair.ask, pair.other) == 0
+
+
+def test_a_join_in_parts_ends_everywhere_at_a_cancel(pair: Pair, client: Raw) -> None:
+    begin_to_join(pair, client)
+    with Raw(pair.ask.pg_port) as other:
+        other.send(pack("!II", 8 + len(client.cancel_key), 80877102) + client.cancel_key)
+    *_, (kind, body), ready = client.until(b"Z")
+    assert (kind, fields(body)["C"], ready[0]) == (b"E", "57014", b"Z")
+    eventually(lambda: nothing_is_left(pair), "owners and joiners to stop")
+
+
+def test_a_join_in_parts_ends_everywhere_at_its_timeout(pair: Pair, client: Raw) -> None:
+    client.query("SET statement_timeout = 1500")
+    begun = client.query(ENDLESS)
+    assert fields(begun[-2][1])["C"] == "57014"
+    eventually(lambda: nothing_is_left(pair), "owners and joiners to stop")
+
+
+def test_a_join_in_parts_ends_everywhere_when_the_client_goes_away(pair: Pair) -> None:
+    with Raw(pair.ask.pg_port, 60.0) as client:
+        begin_to_join(pair, client.log_in())
+    eventually(lambda: nothing_is_left(pair), "owners and joiners to stop")
+
+
+@pytest.mark.slow
+def test_buckets_that_move_meanwhile_are_joined_once(pair: Pair, client: Raw) -> None:
+    """Keys are joined while all buckets go to one owner and come back."""
+    key = "SELECT count(*), count(DISTINCT a.n), sum(b.n) FROM (SELECT id + 0 AS n FROM big) a "
+    text = f"{key} JOIN (SELECT id + 0 AS n FROM big) b ON a.n = b.n OPTION (sql_repartition = on)"
+    pair.ask.sql("ALTER SYSTEM SET rebalance_drop_delay = 0")
+    pair.ask.sql("ALTER SYSTEM SET rebalance_rows_per_s = 0")
+    query = "SELECT DISTINCT current_replicaset_name FROM _pico_bucket"
+    expected = (ROWS, ROWS, ROWS * (ROWS - 1) // 2)
+    rounds = 0
+    with pair.ask.connect() as sql:
+        plan = sql.execute(f"EXPLAIN (ANALYZE) {text}").fetchall()
+        assert any("join in parts" in line for (line,) in plan)
+        pair.ask.sql("CALL cairn_rebalance('drain', 'default_2')")
+        while pair.ask.sql(query) != [("default_1",)]:
+            assert sql.execute(text).fetchone() == expected
+            rounds += 1
+        assert sql.execute(text).fetchone() == expected
+        pair.ask.sql("CALL cairn_rebalance('weight', 'default_2', 1.0)")
+        while set(buckets(pair.ask)) != {1500}:
+            assert sql.execute(text).fetchone() == expected
+            rounds += 1
+    assert rounds > 0
+
+
+def test_an_asker_that_dies_leaves_nothing_of_its_join(pair: Pair) -> None:
+    with Raw(pair.other.pg_port, 60.0) as client:
+        begin_to_join(pair, client.log_in())
+        pair.other.kill()
+    eventually(lambda: pair._half_told("i1") == 0 and not temporary(pair.ask), "the rest to end")
+    pair.start("i2")
+    pair.cluster.wait_online("i1", "i2")
+    eventually(lambda: pair.ask.sql("SELECT count(*) FROM big") == [(ROWS,)], "all rows again")
+
+
 def test_an_owner_that_dies_meanwhile_is_told_and_never_left_out(
     pair: Pair, client: Raw, other_client: Raw, idle_workers: None
 ) -> None:
     begun = [(client, begin_to_read(client)), (other_client, begin_to_read(other_client, ALL))]
     eventually(lambda: pair.half_told() == [2, 2], "both owners to be half told")
-    pair.other.kill()
+    with Raw(pair.ask.pg_port, 60.0) as joining:
+        begin_to_join(pair, joining.log_in())
+        pair.other.kill()
+        # No rows are told yet: it is begun anew, for as long as a read waits for a new master.
+        *_, (kind, body), _ = joining.until(b"Z")
+        assert (kind, fields(body)["C"]) == (b"E", "PC003"), fields(body)
+        eventually(lambda: not temporary(pair.ask), "the join to end")
     for reader, found in begun:
         *rows, (kind, body), _ = reader.until(b"Z")
         problem = fields(body)

@@ -13,6 +13,7 @@ import msgspec
 from cairn.model.errors import CairnError
 from cairn.model.log import ops
 from cairn.model.members.topology import Tier
+from cairn.model.sharding.parts import dealer
 from cairn.model.tables import system_tables
 from cairn.model.tables.catalog import Catalog, User
 from cairn.model.tables.schema import (
@@ -104,7 +105,7 @@ class Cluster:
     def execute(self, prepared: Prepared, params: Sequence[Any] = ()) -> Any:
         self.asked, self.moved = [], 0
         plan = prepared.plan
-        self.ways = len(plan.meetings) if isinstance(plan, plans.ScatterRead) else 0
+        self.ways = len(_ways(plan)) if isinstance(plan, plans.ScatterRead) else 0
         values = prepared.start(params, NOW)
         try:
             result = self._execute(prepared.plan, values)
@@ -176,8 +177,8 @@ class Cluster:
                 self.asked.append(at)
             return self.nodes[at].execute(plan.sql, plan.bind(values)).fetchall()
         self._steps(plan.steps, values)
-        if plan.meetings and self.way is not None:
-            plan = plan.meetings[self.way % len(plan.meetings)].plan
+        if (ways := _ways(plan)) and self.way is not None:
+            plan = ways[self.way % len(ways)].plan
         merge = self.nodes[0]
         gathered: list[list[Any]] = []
         try:
@@ -187,6 +188,10 @@ class Cluster:
                 names = ", ".join(f"x{at}" for at in range(len(fragment.types)))
                 merge.execute(f"CREATE TEMP TABLE m{k} ({names})")
                 marks = ", ".join("?" * len(fragment.types))
+                if fragment.splits:
+                    gathered[-1] = self._joined(plan, fragment, gathered, values)
+                    merge.executemany(f"INSERT INTO m{k} VALUES ({marks})", gathered[-1])
+                    continue
                 for at, bounds in self._targets(fragment, values):
                     if any(not _reaches(each, bounds) for each in parcels):
                         continue
@@ -204,6 +209,41 @@ class Cluster:
         finally:
             for k in range(len(plan.fragments)):
                 merge.execute(f"DROP TABLE IF EXISTS temp.m{k}")
+
+    def _joined(
+        self,
+        plan: plans.ScatterRead,
+        fragment: plans.Fragment,
+        gathered: list[list[Any]],
+        values: list[Any],
+    ) -> list[Any]:
+        """The rows that were dealt out, joined by each instance; the merge may have no others."""
+        tables: list[list[list[Any]]] = [[rows] * len(self.nodes) for rows in gathered]
+        for split in fragment.splits:
+            self.nodes[0].execute(f"DELETE FROM temp.m{split.table}")
+            source = split.fragment
+            parts = tables[split.table] = [[] for _ in self.nodes]
+            deal = dealer(len(parts), split.places, keeps_null=split.keeps_null)
+            for at, bounds in self._targets(source, values):
+                text = source.with_ranges([bounds])
+                for row in self.nodes[at].execute(text, source.bind(values)):
+                    part = deal(row)
+                    if part is not None:
+                        parts[part].append(row[: split.width])
+        found: list[Any] = []
+        for at in range(len(self.nodes)):
+            place = connection()
+            for table in (each for each in self.catalog.tables.values() if each.is_global):
+                place.execute(create_table_sql(table))
+                rows = self.nodes[at].execute(f"SELECT * FROM {table.physical_name}").fetchall()
+                marks = ", ".join("?" * len(table.columns))
+                place.executemany(f"INSERT INTO {table.physical_name} VALUES ({marks})", rows)
+            for k, each in enumerate(tables[:-1]):
+                width = len(plan.fragments[k].types)
+                place.execute(f"CREATE TABLE m{k} ({', '.join(f'x{n}' for n in range(width))})")
+                place.executemany(f"INSERT INTO m{k} VALUES ({', '.join('?' * width)})", each[at])
+            found += place.execute(fragment.sql, fragment.bind(values)).fetchall()
+        return found
 
     def _write(self, work: list[Any]) -> int:
         """All or nothing over the replicasets, as the check round makes it; the oracle follows."""
@@ -337,6 +377,11 @@ class Cluster:
             physical += [None] * (len(table.columns) - len(physical))
             for node in self.everyone():
                 node.execute(f"INSERT INTO {table.physical_name} VALUES ({marks})", physical)
+
+
+def _ways(plan: plans.ScatterRead) -> Sequence[plans.Meeting | plans.Exchange]:
+    """Other than to gather all: one fragment's rows stay, or some are dealt out."""
+    return (*plan.meetings, *plan.exchanges)
 
 
 def _reaches(parcel: Parcel, bounds: tuple[int, int]) -> bool:

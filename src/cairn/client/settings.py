@@ -104,7 +104,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 _STARTUP = (
     *("application_name", "client_encoding", "forward", "options", "read_concern"),
     *("read_preference", "search_path", "smart_connector_hints", "sql_motion_row_max"),
-    *("sql_vdbe_opcode_max", "statement_timeout", "timezone", "pico_query_metadata"),
+    *("sql_repartition", "sql_vdbe_opcode_max", "statement_timeout", "timezone"),
+    "pico_query_metadata",
     *("pico_stmt_invalidation", "picodata_stmt_invalidation"),
 )
 

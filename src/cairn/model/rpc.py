@@ -323,6 +323,67 @@ class ReadMore(msgspec.Struct, frozen=True, omit_defaults=True):
     is_end: bool = False
 
 
+class SplitRequest(msgspec.Struct, frozen=True):
+    """A read whose rows are dealt out by their values at `places` (`model/sharding/parts.py`), and
+    fetched part by part under the cursor of `read`."""
+
+    read: ReadRequest
+    parts: Annotated[int, msgspec.Meta(ge=1, le=10_000)]
+    places: tuple[Count, ...]
+    width: Count  # of the rows as they are told
+    keeps_null: bool  # else rows with NULL at one of the places are left out
+    spill_max: Count = 0  # bytes of what waits to be fetched; 0: no limit
+
+
+class SplitResponse(msgspec.Struct, frozen=True, omit_defaults=True):
+    stale_s: float | None = None  # as of a ReadResponse
+
+
+class ReadPart(msgspec.Struct, frozen=True):
+    """The next piece of one part."""
+
+    cursor: int
+    part: Count
+
+
+class PartTable(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A table for a join: its rows, or where they are to be fetched from."""
+
+    width: Count
+    rows: list[tuple[Any, ...]] = []
+    owners: tuple[tuple[int, int], ...] = ()  # raft_id and cursor of each
+
+
+class PartJoin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Fetch one part of what was dealt out into tables m0, m1, …, and answer a SELECT over them."""
+
+    sql: str
+    args: tuple[Any, ...]
+    tables: tuple[PartTable, ...]
+    part: Count
+    piece_bytes: Count
+    timeout_s: Seconds
+    cursor: int = 0
+    row_max: Count = 0
+    opcode_max: Count = 0
+    spill_max: Count = 0
+    user: int = 0
+    is_measured: bool = False  # for EXPLAIN ANALYZE
+
+
+Fetched = tuple[int, int, int, int]  # of which table, from whom, rows, bytes if they are measured
+
+
+class PartJoined(ReadResponse, frozen=True, omit_defaults=True):
+    fetched: tuple[Fetched, ...] = ()
+
+
+class PartJoinedPiece(ReadPiece, frozen=True, omit_defaults=True):
+    """A `PartJoined` whose rows were encoded on a thread."""
+
+    fetched: tuple[Fetched, ...] = ()
+
+
 class WriteRequest(msgspec.Struct, frozen=True):
     """A statement that changes rows of one table on one replicaset, atomically."""
 

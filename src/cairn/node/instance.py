@@ -26,14 +26,17 @@ from cairn.model.rpc import (
     LastWordRequest,
     LeaseRequest,
     LinkReport,
+    PartJoin,
     PromiseRequest,
     ReachRequest,
     ReadMore,
+    ReadPart,
     ReadRequest,
     ReplicatedRequest,
     RestartRequest,
     SchemaChangeRequest,
     SnapshotChunkRequest,
+    SplitRequest,
     StatusResponse,
     UpdateInstanceRequest,
     VclockRequest,
@@ -405,6 +408,7 @@ class Instance:
         """What peers may ask: the request's type, who answers it, and the right it takes."""
         raft, rows, admin = Right.RAFT, Right.ROWS, Right.ADMIN
         replication, data, runner = self.replication, self.data, self.runner
+        reads, joins = self.execution.reads, self.executor.reads.joins
         return (
             PeerCall("raft", bytes, runner.handle_message, raft, sees_link=True),
             PeerCall("snapshot_chunk", SnapshotChunkRequest, self._chunk, raft, sees_link=True),
@@ -429,10 +433,11 @@ class Instance:
             PeerCall("subscribe", Subscribe, replication.relay.subscribe, rows),
             PeerCall("copy_rows", CopyRequest, self.health.handle_copy, rows),
             PeerCall("move_delta", DeltaRequest, self.giving.handle_delta, rows),
-            PeerCall(
-                "read_rows", ReadRequest, self.execution.reads.handle_read, rows, sees_link=True
-            ),
-            PeerCall("read_more", ReadMore, self.execution.reads.handle_more, rows),
+            PeerCall("read_rows", ReadRequest, reads.handle_read, rows, sees_link=True),
+            PeerCall("read_more", ReadMore, reads.handle_more, rows),
+            PeerCall("split_rows", SplitRequest, reads.handle_split, rows, sees_link=True),
+            PeerCall("read_part", ReadPart, reads.handle_part, rows),
+            PeerCall("join_rows", PartJoin, joins.handle, rows, sees_link=True),
             PeerCall("write_rows", WriteRequest, self.execution.writes.handle_write, rows),
             PeerCall("run_block", BlockRequest, self.block_owner.run, rows),
             PeerCall("backup_hold", backups.HoldRequest, self.backups.hold, rows),

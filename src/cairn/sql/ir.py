@@ -126,10 +126,14 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Rows of a fragment, at the coordinator: table `m<index>` with columns x0, x1, …"""
+    """Rows of a fragment, at the coordinator: table `m<index>` with columns x0, x1, …
+
+    With a `key` each of several instances has those rows of which it hashes to that instance.
+    """
 
     rel: int
     index: int
+    key: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from cairn.model.log.ranges import KeyRange
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table
 from cairn.model.types.values import ColumnType, Physical, from_physical
-from cairn.sql.render.sent import Sent
+from cairn.sql.render.sent import Sent, Split
 from cairn.sql.render.slots import Bind, Params, Ranges, with_ranges
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Fragment:
     buckets: Callable[[Params], frozenset[int] | None] | None = None
     block: Any = field(default=None, compare=False, repr=False)  # likewise; or a change
     sent: tuple[Sent, ...] = ()  # its last values: rows of fragments that were gathered before
+    splits: tuple[Split, ...] = ()  # or it is done by parts, wherever their rows are dealt out to
 
     def bucket_set(self, params: Params) -> frozenset[int] | None:
         """Buckets to ask; None: all of the tier."""
@@ -106,6 +107,7 @@ class ScatterRead:
     bind: Bind
     merged: Query | None = field(default=None, compare=False, repr=False)  # likewise
     meetings: tuple[Meeting, ...] = ()
+    exchanges: tuple[Exchange, ...] = ()
 
     def meeting_at(self, fragment: int) -> Meeting | None:
         return next((each for each in self.meetings if each.stays == fragment), None)
@@ -119,6 +121,16 @@ class Meeting:
 
     stays: int
     plan: ScatterRead
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A third way: the rows of fragments `apart` are dealt out by what the join makes equal. `plan`
+    has the same fragments, and then the one that joins their parts."""
+
+    apart: frozenset[int]
+    plan: ScatterRead
+    reduces: bool  # the join gives fewer rows than it is given
 
 
 ReadPlan = PointRead | ScatterRead

@@ -12,7 +12,7 @@ import apsw
 from cairn.native.loading import FUNCTIONS, load
 from cairn.storage.files.pieces import Encode, Piece, Pieces, Row
 from cairn.storage.files.spill import SpillFiles
-from cairn.storage.readers import Cancelled, Register, Steps, attach, translated
+from cairn.storage.readers import Cancelled, Register, Steps, attach, only_reading, translated
 
 CACHE_KIB = 16_000  # of the gathered rows, and again of a sort: the rest goes to files
 
@@ -66,11 +66,16 @@ class Merger:
         except Exception as problem:
             raise self._told(problem) from None
 
-    def start(self, sql: str, args: Sequence[Any]) -> None:
+    def start(self, sql: str, args: Sequence[Any], *, is_foreign: bool = False) -> None:
+        """A text of another instance is a SELECT and no more."""
         try:
-            self._cursor = self.connection.execute(sql, args)
+            if is_foreign:
+                self.connection.authorizer = only_reading
+            self._cursor = self.connection.execute(sql, args, can_cache=not is_foreign)
         except Exception as problem:
             raise self._told(problem) from None
+        finally:
+            self.connection.authorizer = None
         self._pieces = Pieces(self._cursor)
 
     def take(self, most: int, *encode: Encode) -> Piece:

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from sys import getsizeof
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import apsw
@@ -36,6 +36,7 @@ from cairn.storage.files.checksums import is_damage, page_damaged
 from cairn.storage.files.pieces import Encode, Piece, Pieces, Row, too_many
 from cairn.storage.files.writer import Disk
 
+T = TypeVar("T")
 Register = Callable[[apsw.Connection], None]
 CACHE_KIB = 32_000  # pages that one connection keeps
 QUICK_S = 0.002  # what a read may take on the event loop
@@ -63,7 +64,7 @@ _READING = {
 _OURS = f"/* {secrets.token_hex(8)} */"
 
 
-def _only_reading(
+def only_reading(
     action: int, first: str | None, second: str | None, database: str | None, trigger: str | None
 ) -> int:
     """Asked when a text is compiled: a question of another instance is a SELECT and no more."""
@@ -116,7 +117,7 @@ class RowReader:
     def _may(self, action: int, first: str | None, second: str | None, *more: str | None) -> int:
         if action == apsw.SQLITE_TRANSACTION and self._is_opening:
             return apsw.SQLITE_OK
-        return _only_reading(action, first, second, *more)
+        return only_reading(action, first, second, *more)
 
     def _is_late(self) -> bool:
         return monotonic() - self._begun > QUICK_S
@@ -336,24 +337,30 @@ class RowCursor:
         self._is_over = False  # the reader is somebody else's by now
 
     def take(self, most: int, *encode: Encode) -> Piece:
+        return self._working(lambda pieces: pieces.take(most, *encode))
+
+    def rows(self, count: int) -> list[Row]:
+        """The next rows as they are; fewer than `count` at the end."""
+        return self._working(lambda pieces: pieces.read(count))
+
+    def _working(self, work: Callable[[Pieces], T]) -> T:
         with self._lock, stops.working_until(self.stopped.is_set):
             if self._is_over:  # it waited for a thread longer than its asker for the answer
                 raise self._steps.problem()
-            return self._take(most, *encode)
+            try:
+                return work(self._pieces or self._begun())
+            except apsw.InterruptError:
+                raise self._steps.problem() from None
+            except Exception as problem:
+                raise translated(problem) from None
 
-    def _take(self, most: int, *encode: Encode) -> Piece:
-        try:
-            if self._pieces is None:
-                connection = self.reader.connection
-                connection.set_progress_handler(self._steps, self._steps.every)
-                self.reader.begin(self._check)
-                self._cursor = connection.execute(self._sql, self._args)
-                self._pieces = Pieces(self._cursor, self._row_max)
-            return self._pieces.take(most, *encode)
-        except apsw.InterruptError:
-            raise self._steps.problem() from None
-        except Exception as problem:
-            raise translated(problem) from None
+    def _begun(self) -> Pieces:
+        connection = self.reader.connection
+        connection.set_progress_handler(self._steps, self._steps.every)
+        self.reader.begin(self._check)
+        self._cursor = connection.execute(self._sql, self._args)
+        self._pieces = Pieces(self._cursor, self._row_max)
+        return self._pieces
 
     def end(self) -> None:
         """The reader may be used for something else."""

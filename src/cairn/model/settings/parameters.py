@@ -89,6 +89,7 @@ DEFAULTS: dict[str, str] = {
     "in_hot_standby": "off",
     "client_min_messages": "notice",
     "forward": "on",
+    "sql_repartition": "auto",  # joins of two large sides, by parts: auto, on, off
     "read_concern": "majority",
     "jit": "off",
     "unsafe_system_writes": "off",

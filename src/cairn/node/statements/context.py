@@ -23,6 +23,7 @@ from cairn.storage.readers import Cancelled
 
 T = TypeVar("T")
 OF_CLUSTER = -1  # a limit that is the cluster's setting
+ON, OFF = "on", "off"  # of `sql_repartition`; else it is "auto"
 LATE = "canceling statement due to statement timeout"
 ASKED = "canceling statement due to user request"
 
@@ -89,6 +90,7 @@ class Context(msgspec.Struct, frozen=True):
     is_local: bool = False  # the master's own rows, whether a majority has them or not
     row_max: int = 0
     opcode_max: int = 0
+    repartition: str = "auto"  # whether large sides of a join are dealt out
     forward: str = "on"
     wants_hints: bool = False  # who owns the row, for a client that asked the wrong instance
     wants_invalidation: bool = False  # an error instead of a new plan when the schema moved

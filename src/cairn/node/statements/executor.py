@@ -361,6 +361,7 @@ class Executor:
             is_local=context.is_local if concern is None else concern == "local",
             row_max=self._limit("sql_motion_row_max", context.row_max, prepared, values),
             opcode_max=self._limit("sql_vdbe_opcode_max", context.opcode_max, prepared, values),
+            repartition=str(options.get("sql_repartition", context.repartition)),
             told=Told(),
         )
 

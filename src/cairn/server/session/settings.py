@@ -61,6 +61,7 @@ class Parameters:
             row_max=int(told("sql_motion_row_max", OF_CLUSTER)),
             opcode_max=int(told("sql_vdbe_opcode_max", OF_CLUSTER)),
             forward=told("forward", "on"),
+            repartition=told("sql_repartition", "auto"),
             is_unsafe=_is_on(told("unsafe_system_writes", "off")),
             has_atomic_blocks=self._has_atomic_blocks(),
             timeout_s=read_duration_s("statement_timeout", told("statement_timeout", "0")),

@@ -34,7 +34,7 @@ log = logging.getLogger("cairn.pg")
 #: Parameters that a client may give with its startup message.
 _SETTABLE = (
     *("read_preference", "read_concern", "forward", "sql_motion_row_max", "sql_vdbe_opcode_max"),
-    *("statement_timeout", "atomic_blocks", "traceparent"),
+    *("sql_repartition", "statement_timeout", "atomic_blocks", "traceparent"),
     *("default_transaction_isolation", "default_transaction_read_only"),
 )
 

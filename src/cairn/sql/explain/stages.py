@@ -28,13 +28,16 @@ def stages_lines(plan: Plan, run: Run, asked: ExplainOptions) -> list[str]:
 def _work(work: Work, asked: ExplainOptions) -> str:
     place = f"{work.instance} ({work.replicaset})" if work.replicaset else work.instance
     if work.is_here:
-        return f"{place}, here: rows={work.rows}{_time(work.time_s, asked)}"
-    said = f"rows={work.rows} bytes={work.bytes} requests={work.asked}"
+        moved = f" bytes={work.bytes}" if work.bytes else ""  # rows that went to others
+        return f"{place}, here: rows={work.rows}{moved}{_time(work.time_s, asked)}"
+    said = f"rows={work.rows} bytes={work.bytes}"
+    said += f" requests={work.asked}" if work.asked else ""
     return f"{place}: {said}{_time(work.time_s, asked)}"
 
 
 def _time(time_s: float, asked: ExplainOptions) -> str:
-    return f" time={time_s * 1e3:.3f} ms" if asked.has_times else ""
+    """Nothing where the asker did not wait itself: rows that went from one owner to another."""
+    return f" time={time_s * 1e3:.3f} ms" if asked.has_times and time_s else ""
 
 
 def measured(stage: Stage | None, asked: ExplainOptions) -> tuple[str, dict[str, Any]]:
@@ -102,6 +105,11 @@ def _of(plan: Any, stage: Stage, prefix: str) -> Iterator[tuple[str, Stage]]:
         for fragment in meeting.plan.fragments:
             if fragment.sent:
                 yield label, stage.of(fragment)
+    for exchange in getattr(plan, "exchanges", ()):
+        joining = exchange.plan.fragments[-1]
+        for split in joining.splits:
+            yield f"{prefix}motion {split.table + 1}, dealt out", stage.of(split.fragment)
+        yield f"{prefix}join in parts", stage.of(joining)
     yield f"{prefix}read", stage
 
 
@@ -112,6 +120,10 @@ def as_run(plan: ScatterRead, stage: Stage) -> ScatterRead:
             found = stage.found(fragment) if fragment.sent else None
             if found is not None and found.works:
                 return meeting.plan
+    for exchange in plan.exchanges:
+        found = stage.found(exchange.plan.fragments[-1])
+        if found is not None and found.works:
+            return exchange.plan
     return plan
 
 

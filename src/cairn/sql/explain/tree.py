@@ -24,6 +24,7 @@ from cairn.sql.ir import (
     scans_in,
 )
 from cairn.sql.plans import (
+    Exchange,
     Fragment,
     GlobalWrite,
     InsertSelect,
@@ -37,6 +38,7 @@ from cairn.sql.plans import (
     ScatterWrite,
     Step,
 )
+from cairn.sql.render.sent import Split
 
 #: Where a part of a plan is done: words for the text, facts for JSON.
 Where = tuple[str, dict[str, Any]]
@@ -96,16 +98,38 @@ class Tree:
         root.below += [self._step(step) for step in plan.steps]
         if self._ran is None:
             root.below += [_may_meet(plan, each) for each in plan.meetings]
+            root.below += [self._may_deal(plan, each) for each in plan.exchanges if each.reduces]
         return root
 
     def _step(self, step: Step) -> Node:
         return Node(f"subquery first (${step.number}):", {}, [self.read(step.plan)])
 
-    def _motion(self, fragment: Fragment) -> Node:
-        words, facts = self._where(fragment)
+    def _may_deal(self, plan: ScatterRead, exchange: Exchange) -> Node:
+        names = " and ".join(_tables(plan.fragments[at]) for at in sorted(exchange.apart))
+        where, facts = self._where(exchange.plan.fragments[-1])
+        text = f"or in parts{where.replace(' from ', ' at ', 1)}: the rows of {names} are dealt out"
+        split = exchange.plan.fragments[-1].splits[0]
+        return Node(f"{text} by hash of ({self._key(split)}), if all of them are many", facts)
+
+    def _key(self, split: Split) -> str:
+        return ", ".join(map(self._words.expr, split.key))
+
+    def _motion(self, index: int) -> Node:
+        fragment, around = self._fragments[index], self._at_owners
+        split = (
+            next((each for each in around.splits if each.table == index), None) if around else None
+        )
+        words, facts = self._where(fragment if split is None else split.fragment)
         policy = "full"
-        if (around := self._at_owners) is not None:
-            sent = next(each for each in around.sent if self._fragments[each.table] is fragment)
+        if split is not None:
+            policy, key = "segment", self._key(split)
+            words += f" dealt out by hash of ({key})"
+            facts = facts | {"Dealt Out By": key}
+        elif around is not None and around.splits:
+            words += " to all parts"
+            facts = facts | {"To": "all parts"}
+        elif around is not None:
+            sent = next(each for each in around.sent if each.table == index)
             policy = "full" if sent.bucket is None else "segment"
             words += f" to the owners of {_tables(around)}"
             facts = facts | {"To": _tables(around)}
@@ -168,7 +192,7 @@ class Tree:
                 facts = {"Relation Name": table.name, "Alias": alias}
                 return Node(f'scan "{table.name}"{shown}{way}', facts | _path(way))
             case Gathered(index=index):
-                return self._motion(self._fragments[index])
+                return self._motion(index)
             case Derived(query=query, alias=alias):
                 return Node(f'scan "{alias}"', {"Alias": alias}, [self._query(query)])
             case Again(alias=alias):

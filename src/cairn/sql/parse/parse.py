@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 OPTION_NAMES = (
     *("sql_motion_row_max", "sql_vdbe_opcode_max", "read_preference", "read_concern", "forward"),
+    "sql_repartition",
 )
 _NO_COMMA_BEFORE = frozenset(
     (
@@ -72,6 +73,7 @@ CHOICES = {
     "read_preference": ("leader", "replica", "any"),
     "read_concern": ("majority", "local"),
     "forward": ("on", "off", "ro_to_rw"),
+    "sql_repartition": ("auto", "on", "off"),
 }
 
 
@@ -91,7 +93,7 @@ def _check_option(name: str, value: str | int) -> None:
         raise SyntaxProblem(f"option {name} cannot be a parameter")
     check_choice(name, str(value))
     is_count = isinstance(value, int) or (value.isascii() and value.isdigit())
-    if name.startswith("sql_") and not is_count:
+    if name not in CHOICES and not is_count:
         raise CairnError(
             f"expected option {name} to be a non-negative integer, got: {value}",
             sqlstate="22023",

@@ -48,6 +48,9 @@ class Local:
 
 
 REPLICATED = Local(None)
+BY_PARTS = (
+    "/parts"  # the tier of gathered rows that were dealt out by their key; no name of a real one
+)
 
 
 def is_sharded(node: Any) -> bool:
@@ -59,6 +62,7 @@ def is_sharded(node: Any) -> bool:
     return any(
         isinstance(each, (Recursion, Given))
         or (isinstance(each, Scan) and not each.table.is_global)
+        or (isinstance(each, Gathered) and each.key != ())
         for each in walk(node)
     )
 
@@ -66,8 +70,11 @@ def is_sharded(node: Any) -> bool:
 def source_locality(source: Rel | None, holds: list[Expr]) -> Local | None:
     """Where a FROM tree can be computed; None: only where all of its rows have been gathered."""
     match source:
-        case None | Gathered():
+        case None | Gathered(key=()):
             return REPLICATED
+        case Gathered(key=parts):
+            types = tuple(plain(each.type) for each in parts if each.type is not None)
+            return Local(BY_PARTS, types, frozenset({tuple(map(_bare, parts))}))
         case Scan(rel=rel, table=table):
             if table.sharding is None:
                 return REPLICATED
@@ -130,7 +137,10 @@ def _join_locality(source: Join, holds: list[Expr]) -> Local | None:
     if is_sharded(source.on):
         return None
     if source.kind == "full":
-        return None
+        # Rows without a partner have NULL in place of its key: no key tells where rows are.
+        ours = not left.is_replicated and not right.is_replicated
+        is_met = ours and colocated(left, right, bare_classes(on))
+        return Local(left.tier, left.types) if is_met else None
     if right.is_replicated:
         return left
     if left.is_replicated:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 from cairn.model.errors import TableUnderDdl
@@ -44,6 +45,7 @@ from cairn.sql.ir import (
     substitute,
 )
 from cairn.sql.plan.buckets import bucket_set, check_one_tier, reads, single_key
+from cairn.sql.plan.exchanges import dealt_out, marked, reduces, splits
 from cairn.sql.plan.links import linked
 from cairn.sql.plan.locality import Local, covers, is_sharded, remote_ok, source_locality
 from cairn.sql.plan.merging import aggregates_in, can_merge, merged_aggregate, substitute_block
@@ -56,7 +58,7 @@ from cairn.sql.plan.pieces import (
     with_buckets,
 )
 from cairn.sql.plan.point import read_anywhere, read_by_key
-from cairn.sql.plans import Fragment, Meeting, ReadPlan, ScatterRead, Step
+from cairn.sql.plans import Exchange, Fragment, Meeting, ReadPlan, ScatterRead, Step
 from cairn.sql.render.render import Renderer
 from cairn.sql.render.slots import Slots
 from cairn.sql.scales import scale_of, scales
@@ -117,7 +119,8 @@ class Gather:
     def plan(self, query: Query) -> ScatterRead:
         query = self.take_steps(query)
         plan = replace(self.over_gathered(query), steps=tuple(self.steps))
-        return replace(plan, meetings=tuple(self._meetings(query, plan)))
+        meetings, exchanges = self._meetings(query, plan), self._exchanges(plan)
+        return replace(plan, meetings=tuple(meetings), exchanges=tuple(exchanges))
 
     def over_gathered(self, query: Query, known: Sequence[Fragment] = ()) -> ScatterRead:
         """`known` fragments are taken as they are."""
@@ -144,6 +147,38 @@ class Gather:
             new = [each for each in found.fragments if each not in plan.fragments]
             if sent and len(new) == 1 and plan.fragments[stays] not in found.fragments:
                 yield Meeting(stays, found)
+
+    def _exchanges(self, plan: ScatterRead) -> Iterator[Exchange]:
+        """For each choice of fragments with many rows: the plan in which these are dealt out."""
+        count = len(plan.fragments)
+        if 2 <= count <= MOST_MEETING:
+            for size in range(count, 1, -1):
+                for apart in map(frozenset, combinations(range(count), size)):
+                    yield from self._exchange(plan, apart)
+
+    def _exchange(self, plan: ScatterRead, apart: frozenset[int]) -> Iterator[Exchange]:
+        assert plan.merged is not None
+        for query in marked(plan.merged, apart):
+            gather = Gather(self.catalog, self.numbers)
+            gather.blocks = [each.block for each in plan.fragments]
+            merged = gather.query(query)
+            new = gather.blocks[len(plan.fragments) :]
+            if len(new) == 1 and len(dealt_out(new[0])) == len(apart):
+                slots = Slots()
+                sql = Renderer(slots).query(merged)
+                fragments = (*plan.fragments, self._joining(new[0], plan.fragments))
+                found = ScatterRead((), fragments, sql, slots.bind(), merged)
+                yield Exchange(apart, found, reduces(new[0]))
+                return
+
+    def _joining(self, block: Select, fragments: Sequence[Fragment]) -> Fragment:
+        """What each instance does with the parts that it is given."""
+        slots = Slots()
+        sql = Renderer(slots).query(block)
+        types = tuple(type_ for _, type_ in output(block))
+        found = splits(block, fragments)
+        tier = fragments[found[0].table].tier
+        return Fragment(sql, slots.bind(), types, tier, (), None, block, (), found)
 
     def fragment(self, block: Select) -> Fragment:
         slots = Slots()

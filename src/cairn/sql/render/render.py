@@ -379,14 +379,14 @@ class Renderer:
             case Scan():
                 return self.scan(node, nullable=nullable)
             case Gathered(rel=rel, index=index):
-                self._name_columns(rel)
+                self.name_columns(rel)
                 return f"m{index} AS r{rel}", []
             case Again(rel=rel, number=number):
-                self._name_columns(rel)
+                self.name_columns(rel)
                 return f"{'g' if isinstance(node, Given) else 'w'}{number} AS r{rel}", []
             case Derived(rel=rel, query=query):
                 text = self.query(query)
-                self._name_columns(rel)
+                self.name_columns(rel)
                 return f"({text}) AS r{rel}", []
             case Join(kind=kind, left=left, right=right, on=on):
                 first, narrowed = self._source(left, nullable=nullable or kind == "full")
@@ -401,7 +401,7 @@ class Renderer:
                 word = {"inner": "JOIN", "left": "LEFT JOIN", "full": "FULL JOIN"}[kind]
                 return f"{first} {word} {second} ON {condition}", narrowed + more
 
-    def _name_columns(self, rel: int) -> None:
+    def name_columns(self, rel: int) -> None:
         self._columns = {**self._columns, rel: lambda at: f"x{at}"}
 
     def scan(self, node: Scan, *, nullable: bool) -> tuple[str, list[str]]:

@@ -84,6 +84,19 @@ class Sent:
 
 
 @dataclass(frozen=True)
+class Split:
+    """How the rows of table `m<table>` are dealt out by their owners: `fragment` gives them, and
+    behind its first `width` columns what of the key is none of these."""
+
+    table: int
+    fragment: Any
+    width: int
+    places: tuple[int, ...]  # of the key
+    keeps_null: bool  # else a row whose key is NULL meets nothing, and stays where it is
+    key: tuple[Any, ...] = field(default=(), compare=False, repr=False)  # for EXPLAIN
+
+
+@dataclass(frozen=True)
 class Parcel:
     """Rows that are ready to be sent, by their bucket where they have one."""
 

@@ -73,7 +73,7 @@ class Pieces:
             size += len(data)
             parts.append(data if not is_packed else data[1:] if len(batch) < 16 else data[3:])
         if self._ahead is None:
-            self._ahead = self._read()
+            self._ahead = self.read(self._step)
         if not is_packed:
             return Piece(Encoded(len(found), b"".join(parts)), b"", not self._ahead)
         head = b"\xdd" + len(found).to_bytes(4, "big")
@@ -81,13 +81,13 @@ class Pieces:
 
     def _batch(self) -> list[Row]:
         if self._ahead is None:
-            return self._read()
+            return self.read(self._step)
         batch, step = self._ahead, self._step
         self._ahead = batch[step:] or None
         return batch[:step]
 
-    def _read(self) -> list[Row]:
-        batch = list(islice(self._rows, self._step))
+    def read(self, count: int) -> list[Row]:
+        batch = list(islice(self._rows, count))
         self._count += len(batch)
         if 0 < self._row_max < self._count:
             raise too_many(self._row_max)

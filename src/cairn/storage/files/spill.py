@@ -16,14 +16,23 @@ import apsw
 
 from cairn.model.errors import CairnError
 
-_PREFIX = "spill-"
+PREFIX = "spill-"
 _numbers = itertools.count(1)
 
 
 def remove_left(directory: Path) -> None:
     """Files of a process that ended between making one and taking its name away."""
-    for path in directory.glob(f"{_PREFIX}*"):
+    for path in directory.glob(f"{PREFIX}*"):
         path.unlink(missing_ok=True)
+
+
+def spilled_too_much(max_bytes: int) -> CairnError:
+    return CairnError(
+        f"the statement needs more than {max_bytes} bytes of temporary files",
+        hint="narrow the statement, or allow more: ALTER SYSTEM SET sql_spill_max_bytes "
+        "(0: no limit)",
+        sqlstate="53400",
+    )
 
 
 class SpillFiles(apsw.VFS):
@@ -38,7 +47,7 @@ class SpillFiles(apsw.VFS):
         super().__init__(self.name, "unix")
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
-        path = name or str(self._directory / f"{_PREFIX}{os.getpid()}-{next(_numbers)}")
+        path = name or str(self._directory / f"{PREFIX}{os.getpid()}-{next(_numbers)}")
         return _SpillFile(self, path, flags)
 
     def grow(self, size: int) -> None:
@@ -48,12 +57,7 @@ class SpillFiles(apsw.VFS):
         self.bytes += size
 
     def problem(self) -> CairnError:
-        return CairnError(
-            f"the statement needs more than {self.max_bytes} bytes of temporary files",
-            hint="narrow the statement, or allow more: ALTER SYSTEM SET sql_spill_max_bytes "
-            "(0: no limit)",
-            sqlstate="53400",
-        )
+        return spilled_too_much(self.max_bytes)
 
 
 class _SpillFile(apsw.VFSFile):

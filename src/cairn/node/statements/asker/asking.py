@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
 from cairn.model.errors import NotOwner, Unreachable
-from cairn.model.rpc import ReadRequest, ReadResponse
+from cairn.model.rpc import ReadRequest, ReadResponse, SplitRequest, SplitResponse
 from cairn.net import spans
 from cairn.node.statements.asker.measuring import opened, size_of
 from cairn.node.statements.asker.owners import Owners
@@ -16,6 +18,24 @@ from cairn.storage.files.pieces import Rows
 Told = tuple[Rows, Part | None]  # some rows of one owner, and where the rest comes from
 
 
+class SplitPart(PartAway):
+    """A read whose rows others fetch; it is open until they have them all, or it is closed."""
+
+    def __init__(self, owners: Owners, target: int, number: int, replicaset: str) -> None:
+        super().__init__(owners.peers, target, number)
+        self._owners, self.replicaset = owners, replicaset
+        self.owner = (target, number)
+
+    async def take(self, context: Context) -> Rows:
+        raise AssertionError("these rows are for others")
+
+    def close(self) -> None:
+        if self.owner[0] == self._owners.raft_id:
+            self._owners.execution.reads.open_reads.drop(self.owner[1])
+        else:
+            super().close()
+
+
 class Asking:
     def __init__(self, owners: Owners) -> None:
         self._owners = owners
@@ -24,16 +44,36 @@ class Asking:
     async def open_at(self, replicaset: str, request: ReadRequest, context: Context) -> Told:
         if context.overlay is not None and context.overlay.is_at(replicaset):
             return await context.overlay.read(request), None
-        target = self._owners.routes.reader(replicaset, request.preference, self._owners.raft_id)
+
+        def ask(target: int) -> Awaitable[Told]:
+            return self._open_from(target, replicaset, request, context)
+
+        return await self._of_reader(replicaset, request.preference, ask)
+
+    async def split_at(self, replicaset: str, request: SplitRequest, context: Context) -> Told:
+        """Rows that are dealt out there: none of them is told here."""
+
+        def ask(target: int) -> Awaitable[Told]:
+            return self._split_from(target, replicaset, request, context)
+
+        return await self._of_reader(replicaset, request.read.preference, ask)
+
+    async def _of_reader(
+        self, replicaset: str, preference: str, ask: Callable[[int], Awaitable[Told]]
+    ) -> Told:
+        target = self._owners.routes.reader(replicaset, preference, self._owners.raft_id)
         try:
-            return await self._open_from(target, replicaset, request, context)
+            return await ask(target)
         except NotOwner:
-            if request.preference != "any" or target == self._owners.routes.master(replicaset):
+            if preference != "any" or target == self._owners.routes.master(replicaset):
                 raise
         # A replica may know of a hand-over before it has the rows; the master has them.
-        return await self._open_from(
-            self._owners.routes.master(replicaset), replicaset, request, context
-        )
+        return await ask(self._owners.routes.master(replicaset))
+
+    def next_cursor(self) -> int:
+        """A number that no other read of any instance has."""
+        self._cursors += 1
+        return self._owners.raft_id << 40 | self._cursors
 
     async def _open_from(
         self, target: int, replicaset: str, request: ReadRequest, context: Context
@@ -57,8 +97,7 @@ class Asking:
         context.travelled.hops += 1
         part: PartAway | None = None
         if request.piece_bytes:
-            self._cursors += 1
-            number = self._owners.raft_id << 40 | self._cursors
+            number = self.next_cursor()
             request = msgspec.structs.replace(request, cursor=number)
             part = PartAway(self._owners.peers, target, number)
         try:
@@ -78,6 +117,35 @@ class Asking:
             raise
         context.told.came(answer.stale_s)
         return rows_of(answer), part if answer.cursor else None
+
+    async def _split_from(
+        self, target: int, replicaset: str, request: SplitRequest, context: Context
+    ) -> Told:
+        number = self.next_cursor()
+        read = msgspec.structs.replace(request.read, cursor=number)
+        request = msgspec.structs.replace(request, read=read)
+        part = SplitPart(self._owners, target, number, replicaset)
+        if target == self._owners.raft_id:
+            self._owners.local += 1
+            reads = self._owners.execution.reads
+            reads.open_reads.keep(await reads.split(request), number, None)
+            context.told.came(reads.stale_s(read))
+            return [], part
+        self._owners.forwarded += 1
+        context.travelled.hops += 1
+        left_s = context.left_s(READ_S)
+        try:
+            answer = await self._owners.peers.call(
+                target, "split_rows", request, SplitResponse, left_s, must_end=True
+            )
+        except BaseException as problem:
+            if not isinstance(problem, NotOwner):
+                part.close()  # its answer may be on the way
+            if isinstance(problem, Unreachable):
+                raise self._owners.no_answer(replicaset, target, problem) from None
+            raise
+        context.told.came(answer.stale_s)
+        return [], part
 
     async def _open_here(self, request: ReadRequest, context: Context) -> Told:
         self._owners.local += 1

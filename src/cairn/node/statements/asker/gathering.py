@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from cairn.model.rpc import ReadRequest, RowShape
+import msgspec
+
+from cairn.model.rpc import ReadRequest, RowShape, SplitRequest
 from cairn.model.sharding.spans import Ranges
-from cairn.node.statements.asker.asking import Asking
+from cairn.node.statements.asker.asking import Asking, SplitPart, Told
 from cairn.node.statements.asker.meetings import Sending
 from cairn.node.statements.asker.owners import MOVING, REPLAN_S, Owners, Params
-from cairn.node.statements.asker.streams import Gathered, Part, Stream, piece_bytes
+from cairn.node.statements.asker.streams import Gathered, Stream, piece_bytes
 from cairn.node.statements.context import Context
 from cairn.sql import plans
+from cairn.sql.render.sent import Split
 from cairn.storage.files.pieces import Encoded, Row, Rows, too_many
 
 Answer = tuple[list[Row], Stream | None]  # some rows, and where the rest comes from
+#: Asks a replicaset about its ranges, as one of so many.
+Ask = Callable[[str, Ranges, int], Coroutine[Any, Any, Told]]
+Narrow = Callable[[dict[str, Ranges]], dict[str, Ranges]]
 
 
 class Gathering:
@@ -41,77 +47,133 @@ class Gathering:
         context = context.within(fragment)
         if context.stage is not None:
             context.stage.sends = len(fragment.sent)
-        args = fragment.bind(params)
-        asked = {table: tables[table] for table in fragment.tables if table in tables}
+        request = self._request(fragment, params, tables, context)
+
+        def ask(replicaset: str, ranges: Ranges, count: int) -> Coroutine[Any, Any, Told]:
+            later = piece_bytes(count)
+            piece = min(first or later, later)
+            asked = msgspec.structs.replace(
+                request,
+                sql=fragment.with_ranges(list(ranges)),
+                args=request.args if sending is None else (*request.args, *sending.args(ranges)),
+                ranges=ranges,
+                piece_bytes=piece,
+                shape=shape,
+                later_bytes=later if piece < later else 0,
+            )
+            return self._asking.open_at(replicaset, asked, context)
+
+        narrowed = None if sending is None else sending.narrowed
+        answers = await self._from_all(fragment, params, context, ask, narrowed)
         rows: list[Row] = []
-        parts: list[Part] = []
         encoded: list[Rows] = []
-        count = 0
+        for told, _ in answers:
+            if isinstance(told, Encoded):
+                encoded.append(told)
+            else:
+                rows = rows + told if rows else told
+        parts = [part for _, part in answers if part is not None]
+        if not parts and not encoded:
+            return rows, None
+        count = sum(len(told) for told, _ in answers)
+        return rows, Gathered(parts, context.row_max, count, encoded)
+
+    async def deal(
+        self,
+        split: Split,
+        params: Params,
+        tables: dict[int, int],
+        context: Context,
+        *,
+        parts: int,
+        spill_max: int,
+    ) -> list[SplitPart]:
+        """Its rows as they are dealt out by every owner: begun, and to be fetched from there."""
+        fragment: plans.Fragment = split.fragment
+        request = self._request(fragment, params, tables, context)
+
+        def ask(replicaset: str, ranges: Ranges, count: int) -> Coroutine[Any, Any, Told]:
+            read = msgspec.structs.replace(
+                request,
+                sql=fragment.with_ranges(list(ranges)),
+                ranges=ranges,
+                piece_bytes=piece_bytes(count),
+            )
+            asked = SplitRequest(
+                read, parts, split.places, split.width, split.keeps_null, spill_max
+            )
+            return self._asking.split_at(replicaset, asked, context)
+
+        answers = await self._from_all(fragment, params, context, ask)
+        return [part for _, part in answers if isinstance(part, SplitPart)]
+
+    def _request(
+        self,
+        fragment: plans.Fragment,
+        params: Params,
+        tables: dict[int, int],
+        context: Context,
+    ) -> ReadRequest:
+        """What is the same for all owners."""
+        return ReadRequest(
+            fragment.sql,
+            fragment.bind(params),
+            {table: tables[table] for table in fragment.tables if table in tables},
+            preference=context.preference,
+            row_max=context.row_max,
+            opcode_max=context.opcode_max,
+            is_local=context.is_local,
+            user=context.user_id,
+        )
+
+    async def _from_all(
+        self,
+        fragment: plans.Fragment,
+        params: Params,
+        context: Context,
+        ask: Ask,
+        narrowed: Narrow | None = None,
+    ) -> list[Told]:
+        """What all owners told. Ranges that moved are asked again, of who has them now."""
+        found: list[Told] = []
         left: Ranges | None = None
         deadline = asyncio.get_running_loop().time() + REPLAN_S
         try:
             while True:
                 targets = self._owners.targets(fragment, params, left)
-                if sending is not None:
-                    targets = sending.narrowed(targets)
-                later = piece_bytes(len(targets))
-                piece = min(first or later, later)
+                if narrowed is not None:
+                    targets = narrowed(targets)
                 calls = [
-                    self._asking.open_at(
-                        replicaset,
-                        ReadRequest(
-                            fragment.with_ranges(list(ranges)),
-                            args if sending is None else (*args, *sending.args(ranges)),
-                            asked,
-                            ranges=ranges,
-                            preference=context.preference,
-                            row_max=context.row_max,
-                            opcode_max=context.opcode_max,
-                            is_local=context.is_local,
-                            piece_bytes=piece,
-                            user=context.user_id,
-                            shape=shape,
-                            later_bytes=later if piece < later else 0,
-                        ),
-                        context,
-                    )
-                    for replicaset, ranges in targets.items()
+                    ask(replicaset, ranges, len(targets)) for replicaset, ranges in targets.items()
                 ]
                 if len(calls) == 1 and left is None:
                     answers: list[Any] = [await calls[0]]
                 else:
-                    answers = await _all_told(calls)
+                    answers = await all_told(calls)
                 left = ()
                 problem: BaseException | None = None
                 for ranges, answer in zip(targets.values(), answers, strict=True):
                     if isinstance(answer, MOVING) and asyncio.get_running_loop().time() < deadline:
-                        left += ranges  # only these, of whoever owns them now: others were read
+                        left += ranges  # only these: others were read
                     elif isinstance(answer, BaseException):
                         problem = problem or answer
                     else:
-                        count += len(answer[0])
-                        if isinstance(answer[0], Encoded):
-                            encoded.append(answer[0])
-                        else:
-                            rows = rows + answer[0] if rows else answer[0]
-                        parts += [answer[1]] if answer[1] is not None else []
+                        found.append(answer)
                 if problem is not None:
                     raise problem
-                if context.row_max and count > context.row_max:
+                if 0 < context.row_max < sum(len(told) for told, _ in found):
                     raise too_many(context.row_max)
                 if not left:
-                    break
+                    return found
                 await self._owners.moved()
         except BaseException:
-            for part in parts:
-                part.close()
+            for _, part in found:
+                if part is not None:
+                    part.close()
             raise
-        if not parts and not encoded:
-            return rows, None
-        return rows, Gathered(parts, context.row_max, count, encoded)
 
 
-async def _all_told(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+async def all_told(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
     """The answers and errors of all. Who stops waiting ends those that are told already, too."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     try:

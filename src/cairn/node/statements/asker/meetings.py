@@ -74,15 +74,16 @@ class Begun:
         self._coming[id(fragment)] = Coming(rows, more)
 
     def is_open(self, fragment: plans.Fragment) -> bool:
-        return self._coming[id(fragment)].more is not None
+        found = self._coming.get(id(fragment))
+        return found is not None and found.more is not None
 
-    def behind(self, fragments: Sequence[plans.Fragment]) -> Coming | None:
-        """Whose turn it is; None: it is known who stays, or that nobody does."""
-        left = [self._coming[id(each)] for each in fragments if self.is_open(each)]
-        if len(left) < 2:
+    def behind(self, least: int = 2) -> Coming | None:
+        """Whose turn it is; None: fewer than `least` are left, or all that are left are large."""
+        left = [each for each in self._coming.values() if each.more is not None]
+        if len(left) < least:
             return None
-        least = min(left, key=lambda each: each.size)
-        return least if least.size <= SENT_BYTES else None
+        found = min(left, key=lambda each: each.size)
+        return found if found.size <= SENT_BYTES else None
 
     def take(self, fragment: plans.Fragment) -> tuple[list[Row], Stream | None] | None:
         found = self._coming.pop(id(fragment), None)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
 
-from cairn.model.errors import (
-    PlanOutdated,
-)
+from cairn.model.errors import PlanOutdated, UnknownCall
 from cairn.model.rpc import ReadRequest, ReadResponse
 from cairn.model.settings import limits
 from cairn.node.statements.asker.asking import Asking, Told
+from cairn.node.statements.asker.exchange import Exchange, dealt_out
 from cairn.node.statements.asker.gathering import Answer, Gathering
 from cairn.node.statements.asker.hops import Answered, Hop, Hops
+from cairn.node.statements.asker.joins import Joins
 from cairn.node.statements.asker.measuring import opened
 from cairn.node.statements.asker.meetings import FIRST_BYTES, Begun
 from cairn.node.statements.asker.owners import Owners, Params
@@ -29,11 +28,10 @@ from cairn.node.statements.asker.streams import (
     Stream,
     all_of,
 )
-from cairn.node.statements.context import Context
+from cairn.node.statements.context import OFF, Context
 from cairn.node.statements.owner.encoding import rows_encoder
 from cairn.sql import plans
 from cairn.storage.files.pieces import PIECE_BYTES, Row, plain
-from cairn.storage.merging import Merger
 
 #: A merge that would only hand the gathered rows through.
 PLAIN_MERGE = re.compile(r"SELECT (r\d+)\.x0 AS x0(?:, \1\.x(\d+) AS x\2)* FROM m0 AS \1")
@@ -47,6 +45,8 @@ class Reads:
         self.owners = owners
         self._asking = Asking(owners)
         self._gathering = Gathering(owners, self._asking)
+        self.joins = Joins(owners)
+        self._exchange = Exchange(owners, self._asking, self._gathering, self.joins)
         self._away = Hops("read_rows", ReadResponse, READ_S)
 
     def start_away(
@@ -169,11 +169,18 @@ class Reads:
         self, plan: plans.ScatterRead, values: Params, tables: dict[int, int], context: Context
     ) -> Answer:
         begun = Begun()
+        way: plans.ScatterRead | None = None
+        may_deal = plan.exchanges and context.repartition != OFF
         try:
-            met = None
-            if plan.meetings and context.overlay is None:
-                met = await self._begin(plan, values, tables, context, begun)
-            return await self._merged(met or plan, values, tables, context, begun)
+            if context.overlay is None and (plan.meetings or may_deal):
+                way = await self._begin(plan, values, tables, context, begun)
+            return await self._merged(way or plan, values, tables, context, begun)
+        except UnknownCall:  # somebody is of a version that deals out nothing
+            if way is None or not dealt_out(way):
+                raise
+            begun.close()
+            context = msgspec.structs.replace(context, repartition=OFF)
+            return await self._merge(plan, values, tables, context)
         finally:
             begun.close()
 
@@ -185,23 +192,40 @@ class Reads:
         context: Context,
         begun: Begun,
     ) -> plans.ScatterRead | None:
-        """Begin its fragments. A plan, if one of them is to stay where its rows are."""
-        for fragment in plan.fragments:
+        """Begin its fragments. A plan, if one of them is to stay where its rows are, or if several
+        are to be dealt out."""
+        exchange = self._exchange.foreseen(plan, values, context)
+        apart = frozenset() if exchange is None else exchange.apart
+        for fragment in (each for at, each in enumerate(plan.fragments) if at not in apart):
             begun.keep(
                 fragment,
                 *await self._gathering.gather(fragment, values, tables, context, first=FIRST_BYTES),
             )
-        while (behind := begun.behind(plan.fragments)) is not None:
+        while (behind := begun.behind(least=1 if exchange else 2)) is not None:
             await behind.go_on(context)
-        left = [at for at, each in enumerate(plan.fragments) if begun.is_open(each)]
-        meeting = plan.meeting_at(left[0]) if len(left) == 1 else None
+        left = frozenset(at for at, each in enumerate(plan.fragments) if begun.is_open(each))
+        if exchange is not None:
+            return None if left else exchange.plan
+        exchange = self._exchange.of(plan, left, context)
+        if exchange is not None:
+            self._exchange.note(plan, exchange, values)
+            for at in left:
+                begun.drop(plan.fragments[at])
+            return exchange.plan
+        return await self._meet(plan, left, context, begun)
+
+    async def _meet(
+        self, plan: plans.ScatterRead, left: frozenset[int], context: Context, begun: Begun
+    ) -> plans.ScatterRead | None:
+        stays = min(left, default=0)
+        meeting = plan.meeting_at(stays) if len(left) == 1 else None
         if meeting is None:
             return None
         prepare = self.owners.execution.reads.open_reads.run
         begun.sending = await prepare(context.user_id, begun.parcels, meeting.plan)
         if begun.sending is None:
             return None
-        begun.drop(plan.fragments[left[0]])
+        begun.drop(plan.fragments[stays])
         return meeting.plan
 
     async def _merged(
@@ -216,32 +240,33 @@ class Reads:
         encode = () if context.shape is None else (rows_encoder(context.shape),)
         merge = Merge(self.owners.execution.reads.open_reads, context, *encode)
         spill_max = int(self.owners.state.setting("sql_spill_max_bytes", limits.SPILL_BYTES))
-        work: list[Callable[[Any], Any]] = [merge.begin(context.opcode_max, spill_max)]
+        merge.begin(context.opcode_max, spill_max)
+        apart = dealt_out(plan)
+        whole: dict[int, list[Row]] = {}
         try:
-            for fragment in plan.fragments:
-                sending = begun.sending if fragment.sent else None
-                rows, more = begun.take(fragment) or await self._gathering.gather(
-                    fragment, values, tables, context, sending=sending
-                )
-                work.append(partial(_table, len(fragment.types), rows))
+            for at, fragment in enumerate(plan.fragments):
+                rows: list[Row] = []
+                more: Stream | None = None
+                if fragment.splits:
+                    rows, more = await self._exchange.gather(
+                        plan, fragment, whole, values, tables, context, spill_max
+                    )
+                elif at not in apart:
+                    sending = begun.sending if fragment.sent else None
+                    rows, more = begun.take(fragment) or await self._gathering.gather(
+                        fragment, values, tables, context, sending=sending
+                    )
                 if more is None:
-                    continue
-                try:
-                    while part := await more.next(context):
-                        await merge.run(*work, partial(_add, plain(part)))
-                        work = []
-                finally:
-                    more.close()
-            args = plan.bind(values)
-            work += [lambda merger: merger.start(plan.sql, args)]
-            piece = await merge.run(*work, lambda merger: merger.take(PIECE_BYTES))
+                    whole[at] = rows
+                await merge.table(len(fragment.types), rows, more, context)
+            piece = await merge.start(plan.sql, plan.bind(values))
         except BaseException:
             merge.close()
             raise
         if not piece.is_last:
-            return piece.rows, merge
+            return plain(piece.rows), merge
         merge.close()
-        return piece.rows, None
+        return plain(piece.rows), None
 
     async def _point_read(
         self,
@@ -297,11 +322,3 @@ def _first(answer: Answer, limit: int) -> Answer:
         return rows, First(more, limit - len(rows))
     more.close()
     return rows[:limit], None
-
-
-def _table(width: int, rows: list[Row], merger: Merger) -> None:
-    merger.table(width, rows)
-
-
-def _add(rows: list[Row], merger: Merger) -> None:
-    merger.add(rows)

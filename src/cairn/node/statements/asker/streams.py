@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from sys import getsizeof
 from time import perf_counter
 from typing import Any, Protocol
@@ -206,12 +207,39 @@ class Merge:
         self._encode = encode  # for the client, from the second piece on
         self._stopped = Cancelled()
         self._merger: Merger | None = None
+        self._work: list[Callable[[Merger], Any]] = []  # for the next time on a thread
         self._is_over = False
         self._lock = threading.Lock()  # work may go on for somebody who is gone
         self._is_given_back = False  # the merger is somebody else's by now
 
-    def begin(self, opcode_max: int, spill_max: int) -> Callable[[Merger], None]:
-        return lambda merger: merger.begin(self._stopped, opcode_max, spill_max)
+    def begin(self, opcode_max: int, spill_max: int) -> None:
+        self._work = [lambda merger: merger.begin(self._stopped, opcode_max, spill_max)]
+
+    async def table(
+        self, width: int, rows: list[Row], more: Stream | None, context: Context
+    ) -> None:
+        """The next table: rows that are here, and what is still to come."""
+        self._work.append(lambda merger: merger.table(width, rows))
+        if more is None:
+            return
+        try:
+            while part := await more.next(context):
+                await self._after(partial(_add, plain(part)))
+        finally:
+            more.close()
+
+    async def start(
+        self, sql: str, args: Sequence[Any], most: int = PIECE_BYTES, *, is_foreign: bool = False
+    ) -> Piece:
+        """The first rows of the statement over all tables."""
+        self._work.append(lambda merger: merger.start(sql, args, is_foreign=is_foreign))
+        piece: Piece = await self._after(lambda merger: merger.take(most))
+        return piece
+
+    async def _after(self, work: Callable[[Merger], Any]) -> Any:
+        """After what has been put off until something has to wait for it."""
+        before, self._work = self._work, []
+        return await self.run(*before, work)
 
     async def run(self, *work: Callable[[Merger], Any]) -> Any:
         """One after the other on a thread; what the last one gave."""
@@ -258,6 +286,10 @@ class Merge:
             self._is_given_back = True
         if self._merger is not None:
             self._reads.give_back(self._merger)
+
+
+def _add(rows: list[Row], merger: Merger) -> None:
+    merger.add(rows)
 
 
 async def all_of(rows: list[Row], more: Stream | None, context: Context) -> list[Row]:

@@ -129,6 +129,11 @@ class OpenReads:
         self._sweep: asyncio.TimerHandle | None = None
         self.count = 0  # of all that are open
 
+    @property
+    def directory(self) -> Path:
+        """Where temporary files go."""
+        return self._raft.parent
+
     def close(self) -> None:
         for each in self._open.values():
             each.close()
@@ -155,6 +160,18 @@ class OpenReads:
         encode: tuple[Encode, ...] = (),
         later: int = 0,
     ) -> OpenRead:
+        cursor = self.cursor(sql, args, row_max, opcode_max, check)
+        return OpenRead(self, cursor, epoch, most, whose, encode, later)
+
+    def cursor(
+        self,
+        sql: str,
+        args: Sequence[Any],
+        row_max: int,
+        opcode_max: int,
+        check: Callable[[], None],
+    ) -> RowCursor:
+        """Whoever has it says when it is `over`."""
         if self.count >= MOST_OPEN:
             raise CairnError(
                 f"{self.count} answers are being read from this instance already",
@@ -163,24 +180,25 @@ class OpenReads:
             )
         self.count += 1
         reader = self._spare.pop() if self._spare else self._reader()
-        cursor = RowCursor(reader, sql, args, row_max, opcode_max, Cancelled(), check)
-        return OpenRead(self, cursor, epoch, most, whose, encode, later)
+        return RowCursor(reader, sql, args, row_max, opcode_max, Cancelled(), check)
 
     def _reader(self) -> RowReader:
         return RowReader(self._data, self._raft, self._register, cache_kib=CACHE_KIB)
 
-    def over(self, cursor: RowCursor) -> None:
+    def over(self, cursor: RowCursor, *also: Callable[[], None]) -> None:
         self.count -= 1
-        self.later(lambda: self._give_back(cursor))
+        self.later(lambda: self._give_back(cursor, *also))
 
     def later(self, work: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the instance is ending
             self._pool.submit(SYSTEM, work)
 
-    def _give_back(self, cursor: RowCursor) -> None:
+    def _give_back(self, cursor: RowCursor, *also: Callable[[], None]) -> None:
         reader = cursor.reader
         try:
             cursor.end()
+            for each in also:
+                each()
         except Exception:
             reader.close()
             return
@@ -191,8 +209,8 @@ class OpenReads:
 
     # --- for other instances ----------------------------------------------------------------------
 
-    def keep(self, read: HalfTold, number: int, link: Link) -> None:
-        """Under the number by which the asker calls it."""
+    def keep(self, read: HalfTold, number: int, link: Link | None) -> None:
+        """Under the number by which the asker calls it; without a link it is this instance."""
         self.drop(number)
         self._open[number] = read
         read.link, read.used_at = link, asyncio.get_running_loop().time()
@@ -216,7 +234,7 @@ class OpenReads:
         loop = asyncio.get_running_loop()
         old = loop.time() - IDLE_S
         for number, read in list(self._open.items()):
-            if read.used_at < old or read.link is None or not read.link.is_open:
+            if read.used_at < old or (read.link is not None and not read.link.is_open):
                 self.drop(number)
         if self._open:
             self._sweep = loop.call_later(SWEEP_S, self._look)

@@ -13,7 +13,15 @@ import apsw
 
 from cairn.model import stops
 from cairn.model.errors import NoMaster, ProtocolViolation
-from cairn.model.rpc import ReadMore, ReadPiece, ReadRequest, ReadResponse
+from cairn.model.rpc import (
+    ReadMore,
+    ReadPart,
+    ReadPiece,
+    ReadRequest,
+    ReadResponse,
+    SplitRequest,
+    SplitResponse,
+)
 from cairn.model.settings import limits
 from cairn.net.link import Link
 from cairn.node.rows.data_plane import DataPlane
@@ -23,7 +31,8 @@ from cairn.node.statements.context import Context
 from cairn.node.statements.owner.encoding import rows_encoder
 from cairn.node.statements.owner.fair_threads import FairThreads
 from cairn.node.statements.owner.guard import LOOKS, RowGuard
-from cairn.node.statements.owner.open_reads import HalfTold, OpenReads, Scans, as_told
+from cairn.node.statements.owner.open_reads import HalfTold, OpenReads, Scans, as_told, gone
+from cairn.node.statements.owner.splits import SplitRead
 from cairn.storage.data_db.data_store import Fence
 from cairn.storage.files.pieces import Piece, Row
 from cairn.storage.readers import CACHE_KIB, Cancelled, RowReader, attach, translated
@@ -224,20 +233,45 @@ class OwnerReads:
             )
         else:
             read, read.epoch = scan, epoch
+        piece = await self._begun(read, request, fence, check if scan is not None else None)
+        return piece, None if piece.is_last else read
+
+    async def _begun(
+        self,
+        read: HalfTold,
+        request: ReadRequest,
+        fence: Fence,
+        check: Callable[[], None] | None = None,
+    ) -> Piece:
         try:
             piece = await read.take()
-            if scan is not None:
+            if check is not None:
                 check()  # its moment was between this one and when it was asked
             self._guard.check_versions(request)
             await self._guard.check_stays(request, fence.epoch)
         except BaseException:
             read.close()
             raise
-        return piece, None if piece.is_last else read
+        return piece
+
+    async def split(self, request: SplitRequest) -> SplitRead:
+        """The same for rows that are dealt out: all of them are to be fetched."""
+        read = request.read
+        self._guard.check_read(read)
+        fence = self.data.fence
+        epoch = fence.epoch if read.preference == "leader" and read.tables else None
+        cursor = self.open_reads.cursor(
+            read.sql, read.args, read.row_max, read.opcode_max, self._still(read, fence)
+        )
+        found = SplitRead(self.open_reads, cursor, request, epoch)
+        await self._begun(found, read, fence)
+        return found
 
     async def next_piece(self, read: HalfTold) -> Piece:
+        return self._of_its_epoch(read, await read.take())
+
+    def _of_its_epoch(self, read: HalfTold, piece: Piece) -> Piece:
         """In a later epoch this master may have undone rows that the read has seen."""
-        piece = await read.take()
         if read.epoch is not None and self.data.fence.epoch != read.epoch:
             read.close()
             raise NoMaster("another master was named while the rows were read", hint="try again")
@@ -263,6 +297,28 @@ class OwnerReads:
             self.open_reads.keep(read, request.cursor, link)
         number = 0 if read is None else request.cursor
         return as_told(piece, number, self.stale_s(request))
+
+    async def handle_split(self, link: Link, request: SplitRequest) -> SplitResponse:
+        self.open_reads.keep(await self.split(request), request.read.cursor, link)
+        return SplitResponse(self.stale_s(request.read))
+
+    async def handle_part(self, request: ReadPart) -> ReadPiece:
+        piece = await self.part(request)
+        return as_told(piece, 0 if piece.is_last else request.cursor)
+
+    async def part(self, request: ReadPart) -> Piece:
+        """For whoever joins it, another instance or this one."""
+        read = self.open_reads.kept(request.cursor)
+        if not isinstance(read, SplitRead):
+            raise gone()
+        try:
+            piece = self._of_its_epoch(read, await read.take_part(request.part))
+        except BaseException:
+            self.open_reads.drop(request.cursor)
+            raise
+        if read.is_told:
+            self.open_reads.drop(request.cursor)
+        return piece
 
     def handle_more(self, request: ReadMore) -> Awaitable[ReadPiece] | None:
         if not request.is_end:
