@@ -366,6 +366,17 @@ class CursorPlan:
 
 
 @dataclass(frozen=True)
+class NamedPlan:
+    """PREPARE and EXECUTE: a statement that the session keeps under a name, as by Parse."""
+
+    action: Literal["prepare", "execute"]
+    name: str
+    query: Prepared | None = None
+    oids: tuple[int, ...] = ()  # of the parameters that PREPARE declares
+    arguments: tuple[str, ...] = ()  # expressions
+
+
+@dataclass(frozen=True)
 class Placed:
     """A parameter among the arguments of CALL, counted from 1."""
 
@@ -431,6 +442,7 @@ Plan = (
     | ExplainPlan
     | CopyPlan
     | CursorPlan
+    | NamedPlan
     | CallPlan
     | BlockPlan
     | CatalogRead

@@ -254,7 +254,9 @@ class Executor:
                 return Outcome(given, block.row_count, prepared.complete(block.row_count))
             case plans.EmptyPlan():
                 return Outcome(None, 0, "")
-            case plans.SessionPlan() | plans.CopyPlan() | plans.CallPlan() | plans.CursorPlan():
+            case plans.SessionPlan() | plans.CursorPlan() | plans.NamedPlan():
+                raise Unsupported(f"{prepared.tag} needs a session, it cannot be run here")
+            case plans.CopyPlan() | plans.CallPlan():
                 raise Unsupported(f"{prepared.tag or 'this statement'} cannot be run here")
             case _:
                 count = await self.writes.run(plan, values, tables, context.at_masters())
