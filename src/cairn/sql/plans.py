@@ -253,7 +253,6 @@ class DdlPlan:
     skipped: str = ""  # what to say when there is nothing to do
     more: tuple[DdlPlan, ...] = ()  # one after the other: DROP TABLE a, b
     fill: str = ""  # CREATE TABLE AS: what puts the rows into it
-    undo: DdlPlan | None = None  # and what takes it away, if they do not come
 
 
 @dataclass(frozen=True)
