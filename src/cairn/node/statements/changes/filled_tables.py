@@ -68,7 +68,7 @@ class FilledTables:
             making = replace(plan, build=build)
             if not await self._schema_changes.run(making, context.user_id, claim=claim):
                 return None
-        except TimedOut as problem:
+        except (TimedOut, OutcomeUnknown) as problem:
             if not made:
                 raise
             raise _left_behind(made[-1], problem) from None
