@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import psycopg
 import pytest
 
-from tests.cluster.harness import PASSWORD, Cluster
+from tests.cluster.harness import PASSWORD, Cluster, eventually
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -63,7 +67,6 @@ def test_names_keys_and_places_may_be_said(sql: Connection) -> None:
         ("CREATE TABLE copied (a, b) AS SELECT 1 AS a", "42601"),
         ("CREATE TABLE copied AS DELETE FROM source", "42601"),
         ("CREATE TABLE source AS SELECT 1 AS x", "42P07"),
-        ("SELECT id INTO copied FROM source", "0A000"),
     ],
 )
 def test_what_fails_leaves_no_table(sql: Connection, text: str, sqlstate: str) -> None:
@@ -72,3 +75,42 @@ def test_what_fails_leaves_no_table(sql: Connection, text: str, sqlstate: str) -
     assert found.value.sqlstate == sqlstate
     assert rows(sql, "SELECT name FROM _pico_table WHERE name = 'copied'") == []
     assert rows(sql, "SELECT count(*) FROM source") == [(50,)]
+
+
+@pytest.mark.parametrize("limit_ms", [1, 5, 20, 60, 150])
+def test_a_statement_that_runs_out_of_time_leaves_no_table(sql: Connection, limit_ms: int) -> None:
+    """Before the table is made, while it is, and while its rows are read."""
+    sql.execute(f"SET statement_timeout = {limit_ms}")
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        sql.execute(
+            "CREATE TABLE copied AS SELECT count(*) AS n FROM source a, source b, source c, "
+            "source d, source e WHERE a.s || b.s || c.s || d.s || e.s LIKE '%nothing%'"
+        )
+    sql.execute("SET statement_timeout = 0")
+    assert rows(sql, "SELECT name FROM _pico_table WHERE name = 'copied'") == []
+    sql.execute("CREATE TABLE copied AS SELECT id FROM source")
+    assert rows(sql, "SELECT count(*) FROM copied") == [(50,)]
+
+
+def test_a_client_that_goes_leaves_no_table(sql: Connection, cluster: Cluster) -> None:
+    dsn = f"postgresql://admin:{PASSWORD}@127.0.0.1:{cluster['i2'].pg_port}/cairn"
+    other = psycopg.connect(dsn, autocommit=True)
+    begun = threading.Event()
+
+    def make() -> None:
+        begun.set()
+        with suppress(psycopg.Error):
+            other.execute(
+                "CREATE TABLE copied AS SELECT count(*) AS n FROM source a, source b, source c, "
+                "source d, source e WHERE a.s || b.s || c.s || d.s || e.s LIKE '%nothing%'"
+            )
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    begun.wait()
+    made = "SELECT count(*) FROM _pico_table WHERE name = 'copied'"
+    eventually(lambda: rows(sql, made) == [(1,)], "the table")
+    with socket.socket(fileno=os.dup(other.fileno())) as wire:
+        wire.shutdown(socket.SHUT_RDWR)  # as a process that was killed: nothing is said any more
+    eventually(lambda: rows(sql, made) == [(0,)], "the table to go again")
+    thread.join()

@@ -15,9 +15,11 @@ from cairn.model.log import ops
 from cairn.model.members.topology import Tier
 from cairn.model.sharding.parts import dealer
 from cairn.model.tables import system_tables
+from cairn.model.tables.altering import with_renamed
 from cairn.model.tables.catalog import Catalog, User
 from cairn.model.tables.schema import (
     FIRST_USER_TABLE_ID,
+    Index,
     Table,
     create_index_sql,
     create_table_sql,
@@ -32,6 +34,7 @@ from cairn.sql.render.constraints import translate
 from cairn.sql.render.render import Renderer
 from cairn.sql.render.sent import Parcel
 from cairn.sql.render.slots import Slots
+from cairn.storage.files.reshaping import check_rows, reshape
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LATE = {
@@ -321,9 +324,24 @@ class Cluster:
     def _apply_ddl(self, ddl: ops.Ddl, version: int) -> None:
         tables, indexes = dict(self.catalog.tables), dict(self.catalog.indexes)
         match ddl:
-            case ops.CreateTable(table=table):
+            case ops.CreateTable(table=table, indexes=made):
                 tables[table.name] = msgspec.structs.replace(table, operable=True)
+                indexes[table.id] = made
                 self._create(table)
+                for node in self.everyone():
+                    for index in made:
+                        node.execute(create_index_sql(table, index))
+            case ops.AlterTable(table=table, indexes=left):
+                [have] = [each for each in tables.values() if each.id == table.id]
+                self._reshape(have, table, [i for i in indexes.get(table.id, ()) if i not in left])
+                del tables[have.name]
+                tables[table.name] = msgspec.structs.replace(table, schema_version=version)
+                indexes[table.id] = left
+            case ops.RenameColumn(table_id=table_id, old=old, new=new):
+                [have] = [each for each in tables.values() if each.id == table_id]
+                tables[have.name], indexes[table_id] = with_renamed(
+                    have, indexes.get(table_id, ()), old, new
+                )
             case ops.DropTable(name=name):
                 table = tables.pop(name)
                 for node in self.everyone():
@@ -344,6 +362,24 @@ class Cluster:
         self.catalog = msgspec.structs.replace(
             self.catalog, version=version, tables=tables, indexes=indexes
         )
+
+    def _reshape(self, have: Table, want: Table, gone: list[Index]) -> None:
+        """As the masters do it: all of them, or none when rows of one do not fit."""
+        for node in self.everyone():
+            node.execute("SAVEPOINT shape")
+        try:
+            for node in self.everyone():
+                for index in gone:
+                    node.execute(f"DROP INDEX {index.physical_name}")
+                reshape(node, have, want)
+                check_rows(node, have, want)
+        except BaseException:
+            for node in self.everyone():
+                node.execute("ROLLBACK TO shape")
+            raise
+        finally:
+            for node in self.everyone():
+                node.execute("RELEASE shape")
 
     # --- the oracle ---
 

@@ -6,7 +6,7 @@ import pytest
 
 from cairn.model.errors import CairnError
 from cairn.model.log.ops import (
-    AddColumns,
+    AlterTable,
     CreateIndex,
     CreateTable,
     DropIndex,
@@ -167,8 +167,25 @@ def test_a_key_without_the_distribution_key_is_noticed(cluster: Cluster) -> None
         ),
         (
             "ALTER TABLE t DROP COLUMN b",
+            "2BP01",
+            "cannot drop column b of table t because other objects depend on it",
+        ),
+        (
+            "ALTER TABLE t DROP COLUMN a",
+            "2BP01",
+            "cannot drop column a of table t: it is part of its primary key",
+        ),
+        ("ALTER TABLE t DROP CONSTRAINT t_pkey", "0A000", "a primary key cannot be dropped"),
+        (
+            "ALTER TABLE t ADD COLUMN u UUID DEFAULT gen_random_uuid()",
             "0A000",
-            "unsupported DDL: `ALTER TABLE _ DROP COLUMN` is not yet supported",
+            'the DEFAULT of column "u" is no constant: rows that are there would have to be '
+            "written anew",
+        ),
+        (
+            "CREATE TABLE u (a INT PRIMARY KEY, b INT UNIQUE)",
+            "42P16",
+            "unique index for the sharded table must include all sharding key columns as a prefix",
         ),
         ("ALTER TABLE t ADD COLUMN a INT", "42701", "several fields have the same name: a"),
         ("ALTER TABLE t RENAME COLUMN z TO y", "42703", 'column with name "z" not found'),
@@ -210,9 +227,14 @@ def test_other_changes_build_their_operation(cluster: Cluster) -> None:
     assert built(cluster, "ALTER TABLE t RENAME COLUMN b TO z") == RenameColumn(
         table, "t", "b", "z"
     )
-    assert built(cluster, "ALTER TABLE t ADD COLUMN x INT, ADD y TEXT NOT NULL") == AddColumns(
-        table, "t", (Column("x", ColumnType.INTEGER), Column("y", ColumnType.STRING, False))
+    wide = built(cluster, "ALTER TABLE t ADD COLUMN x INT, ADD y TEXT NOT NULL, DROP c")
+    assert isinstance(wide, AlterTable)
+    assert wide.table.columns[2:] == (
+        Column("........dropped.2........", ColumnType.DECIMAL, is_hidden=True, is_dropped=True),
+        Column("x", ColumnType.INTEGER),
+        Column("y", ColumnType.STRING, False, is_judged=True),
     )
+    assert wide.indexes == cluster.catalog.indexes[table]
     assert built(cluster, "CREATE UNIQUE INDEX u ON t (a, b) WAIT APPLIED GLOBALLY") == CreateIndex(
         Index(table, 2, "u", ("a", "b"), True, False, 77)
     )

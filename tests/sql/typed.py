@@ -53,7 +53,8 @@ class Pair:
             return str(error.sqlstate), [], []
         result = cursor.pgresult
         if not cursor.description:
-            return "", [], [result.command_status.decode()] if result.command_tuples else []
+            counted = result.command_tuples is not None
+            return "", [], [result.command_status.decode()] if counted else []
         types = [_WIDER.get(each.type_code, each.type_code) for each in cursor.description]
         shown = [
             [result.get_value(row, at) for at in range(len(types))] for row in range(result.ntuples)

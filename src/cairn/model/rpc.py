@@ -264,6 +264,8 @@ class SchemaChangeResponse(msgspec.Struct, frozen=True):
     """Done, or why it cannot be done here: then it is aborted everywhere."""
 
     refusal: str | None = None
+    sqlstate: str = ""
+    hint: str | None = None
 
 
 class RowShape(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ import msgspec
 from cairn.model.errors import CairnError
 from cairn.model.log.records import RowChange, RowOp
 from cairn.model.members.moves import END, Amount, DoneIn, Mark, Stamp
+from cairn.model.tables.schema import Table, filled_row
 
 Row = tuple[object, ...]
 Rows = tuple[tuple[int, int, list[Row]], ...]  # (table, schema version, rows)
@@ -116,19 +117,14 @@ def fits(progress: Progress | None, move: int, attempt: int, at: Stamp, after: M
     )
 
 
-def adapted(change: RowChange, version: int, width: int, truncated_at: int) -> RowChange | None:
+def adapted(change: RowChange, table: Table, truncated_at: int) -> RowChange | None:
     """A change of an older schema version as the target's table takes it; None: of no use.
 
     Columns are only ever added at the end, and what was before a TRUNCATE is gone.
     """
-    if change.version == version:
+    if change.version == table.schema_version:
         return change
     if change.version < truncated_at:
         return None
-    return RowChange(
-        change.table, version, change.op, _wide(change.old, width), _wide(change.new, width)
-    )
-
-
-def _wide(row: Row | None, width: int) -> Row | None:
-    return None if row is None else (*row, *[None] * (width - len(row)))
+    old, new = (None if row is None else filled_row(table, row) for row in (change.old, change.new))
+    return RowChange(change.table, table.schema_version, change.op, old, new)

@@ -70,9 +70,10 @@ class Cached:
         self._catalog = catalog
         self._allowed: set[int] = set()
 
-    def of(self, prepared: Prepared) -> Cached:
+    def of(self, prepared: Prepared, oids: tuple[int, ...] | None = None) -> Cached:
         """Another statement that is counted as this one."""
-        made = Cached(prepared.text.encode(), self.oids, prepared, self._catalog)
+        told = self.oids if oids is None else oids
+        made = Cached(prepared.text.encode(), told, prepared, self._catalog)
         made.seen = self.seen
         return made
 

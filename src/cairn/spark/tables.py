@@ -64,6 +64,7 @@ def describe(dsn: str, name: str) -> TableInfo:
     columns = tuple(
         ColumnInfo(each["name"], ColumnType(each["field_type"]), bool(each["is_nullable"]))
         for each in row[0]
+        if not each.get("dropped")
     )
     sharded = row[1].get("ShardedImplicitly")
     if sharded is None:

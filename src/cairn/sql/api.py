@@ -45,6 +45,7 @@ from cairn.sql.plans import (
     CursorPlan,
     EmptyPlan,
     ExplainPlan,
+    NamedPlan,
     OutColumn,
     Prepared,
 )
@@ -53,6 +54,7 @@ from cairn.sql.statements.copy import CopyStatement, parse_copy
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.explain import parse_explain
 from cairn.sql.statements.fetching import parse_declare, parse_fetching
+from cairn.sql.statements.named import parse_arguments, parse_named
 from cairn.sql.statements.other import parse_other
 from cairn.sql.statements.refusals import refuse_by_name
 from cairn.sql.statements.schema.ddl import parse_ddl
@@ -108,6 +110,13 @@ def _prepare(
         return _explain(cursor, catalog, param_oids, user_id)
     if cursor.accept("declare"):
         return _declare(cursor, catalog, param_oids, user_id)
+    if not cursor.looking_at("prepare", "transaction") and cursor.accept("prepare"):
+        return _named(cursor, catalog, user_id)
+    if cursor.accept("execute"):
+        name = cursor.name()
+        return Prepared(
+            text, "EXECUTE", NamedPlan("execute", name, arguments=parse_arguments(cursor))
+        )
     fetching = parse_fetching(cursor)
     if fetching is not None:
         return Prepared(text, *fetching)
@@ -168,6 +177,16 @@ def _declare(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_i
         rights=query.rights,
         param_oids=query.param_oids,
     )
+
+
+def _named(cursor: Cursor, catalog: Catalog, user_id: int) -> Prepared:
+    name, oids = parse_named(cursor)
+    token = cursor.peek()
+    if token is None or not (token.is_word(*_QUERY_WORDS) or token.is_op("(")):
+        raise cursor.error()
+    query = _inner(cursor, catalog, oids, user_id)
+    plan = NamedPlan("prepare", name, query, oids)
+    return Prepared(cursor.text, "PREPARE", plan, tables=query.tables, rights=query.rights)
 
 
 def _prepare_for(text: str, catalog: Catalog, user_id: int) -> Prepared:

@@ -276,7 +276,6 @@ class DdlPlan:
     skipped: str = ""  # what to say when there is nothing to do
     more: tuple[DdlPlan, ...] = ()  # one after the other: DROP TABLE a, b
     fill: str = ""  # CREATE TABLE AS: what puts the rows into it
-    undo: DdlPlan | None = None  # and what takes it away, if they do not come
 
 
 @dataclass(frozen=True)
@@ -389,6 +388,17 @@ class CursorPlan:
 
 
 @dataclass(frozen=True)
+class NamedPlan:
+    """PREPARE and EXECUTE: a statement that the session keeps under a name, as by Parse."""
+
+    action: Literal["prepare", "execute"]
+    name: str
+    query: Prepared | None = None
+    oids: tuple[int, ...] = ()  # of the parameters that PREPARE declares
+    arguments: tuple[str, ...] = ()  # expressions
+
+
+@dataclass(frozen=True)
 class Placed:
     """A parameter among the arguments of CALL, counted from 1."""
 
@@ -454,6 +464,7 @@ Plan = (
     | ExplainPlan
     | CopyPlan
     | CursorPlan
+    | NamedPlan
     | CallPlan
     | BlockPlan
     | CatalogRead

@@ -29,6 +29,7 @@ MOST_BYTES = 4 * 1024 * 1024
 TIMEOUT_S = 30.0
 TOGETHER = 8  # statements of all consoles of this instance
 SAFE = 2**53  # JavaScript knows no larger whole number
+_OF_A_SESSION = (plans.SessionPlan, plans.CopyPlan, plans.CursorPlan, plans.NamedPlan)
 
 
 class Running:
@@ -86,7 +87,7 @@ class Asking:
         try:
             cached = await self._understood(text, user)
             plan = cached.prepared.plan
-            if isinstance(plan, plans.SessionPlan | plans.CopyPlan | plans.CursorPlan):
+            if isinstance(plan, _OF_A_SESSION):
                 raise Unsupported(
                     f"{cached.prepared.tag} needs a session of its own",
                     hint="use psql or a driver for it",

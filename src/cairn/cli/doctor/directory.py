@@ -18,7 +18,7 @@ from cairn.node.boot import restoring
 from cairn.storage.files import setting_aside
 from cairn.storage.files.checksums import has_checksums
 from cairn.storage.files.scrub import is_whole, trees_of
-from cairn.storage.files.sqlite import open_reader
+from cairn.storage.files.sqlite import open_reader, quick_check
 
 FREE_SHARE, FREE_BYTES = 0.1, 256 * 1024 * 1024
 FILES = ("raft.db", "data.db")
@@ -112,7 +112,7 @@ def _file(path: Path) -> list[Finding]:
         return [Finding(BAD, where, f"pages are damaged, of: {', '.join(torn)}", ANEW)]
     connection = open_reader(path)
     try:
-        verdict = connection.execute("PRAGMA quick_check(1)").fetchall()
+        verdict = quick_check(connection)
     finally:
         connection.close()
     if verdict != [("ok",)]:  # pages that only the end of a long value is in are met here

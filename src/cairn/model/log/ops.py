@@ -67,6 +67,7 @@ class Batch(msgspec.Struct, frozen=True, tag="batch"):
 
 class CreateTable(msgspec.Struct, frozen=True, tag="create_table"):
     table: Table
+    indexes: tuple[Index, ...] = ()  # unique ones: what UNIQUE says in it
 
 
 class DropTable(msgspec.Struct, frozen=True, tag="drop_table"):
@@ -107,6 +108,13 @@ class Restate(msgspec.Struct, frozen=True, tag="restate"):
     description: str | None = None  # None: as it was
 
 
+class AlterTable(msgspec.Struct, frozen=True, tag="alter_table"):
+    """Any number of changes of columns and constraints at once: how the table shall look then."""
+
+    table: Table
+    indexes: tuple[Index, ...]  # all but the primary key
+
+
 class CreateIndex(msgspec.Struct, frozen=True, tag="create_index"):
     index: Index
 
@@ -132,6 +140,7 @@ Ddl = (
     | AddColumns
     | RenameColumn
     | Restate
+    | AlterTable
     | CreateIndex
     | DropIndex
     | RenameIndex
@@ -141,7 +150,7 @@ Ddl = (
 def table_of(ddl: Ddl) -> int:
     """The table a schema change is about."""
     match ddl:
-        case CreateTable(table=table):
+        case CreateTable(table=table) | AlterTable(table=table):
             return table.id
         case CreateIndex(index=index):
             return index.table_id
@@ -164,6 +173,8 @@ class DdlAbort(msgspec.Struct, frozen=True, tag="ddl_abort"):
     reason: str
     instance: str = ""
     is_verdict: bool = True  # False: a master was silent, the statement itself may be good
+    sqlstate: str = ""  # of the refusal; likewise its hint
+    hint: str | None = None
 
 
 Op = Nop | Insert | Replace | Update | Delete | Batch | DdlPrepare | DdlCommit | DdlAbort

@@ -332,6 +332,9 @@ def table_of_row(row: Sequence[Any]) -> Table:
                 bool(item.get("hidden")),
                 bool(item.get("zeros")),
                 str(item.get("comment") or ""),
+                str(item.get("missing") or ""),
+                bool(item.get("judged")),
+                bool(item.get("dropped")),
             )
             for item in _FORMAT.decode(row[3])
         ),

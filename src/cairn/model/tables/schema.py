@@ -32,6 +32,9 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     is_hidden: bool = False  # no part of `*`, of INSERT and COPY without a list, of catalogues
     keeps_zeros: bool = False  # a DECIMAL in its shown form: see `decimals`
     comment: str = ""
+    missing: str = ""  # of one that was added: SQLite's literal, for rows written before
+    is_judged: bool = False  # NOT NULL that came later: see `column_sql`
+    is_dropped: bool = False  # its place stays taken: rows and records keep their width
 
     @property
     def scale(self) -> int | None:
@@ -85,7 +88,7 @@ class Table(msgspec.Struct, frozen=True):
 
     def column(self, name: str) -> Column | None:
         for column in self.columns:
-            if column.name == name:
+            if column.name == name and not column.is_dropped:
                 return column
         return None
 
@@ -141,10 +144,7 @@ def create_table_sql(table: Table, *, if_not_exists: bool = False) -> str:
     parts = []
     if not table.is_global:
         parts.append(f"{BUCKET_COLUMN} INTEGER NOT NULL")
-    for at, column in enumerate(table.columns):
-        must = column.name in table.primary_key or not column.nullable
-        declared = f"{physical_column(at)} {SQLITE_TYPES[column.type]}"
-        parts.append(declared + (" NOT NULL" if must else ""))
+    parts += [column_sql(table, at, column) for at, column in enumerate(table.columns)]
     key = [physical_column(at) for at in table.key_positions]
     if not table.is_global:
         key.insert(0, BUCKET_COLUMN)
@@ -153,6 +153,42 @@ def create_table_sql(table: Table, *, if_not_exists: bool = False) -> str:
         parts.append(f'CONSTRAINT "{table.physical_name}/{at}" CHECK ({check.rule})')
     exists = "IF NOT EXISTS " if if_not_exists else ""
     return f"CREATE TABLE {exists}{table.physical_name} ({', '.join(parts)}) STRICT, WITHOUT ROWID"
+
+
+def column_sql(table: Table, at: int, column: Column) -> str:
+    """A column as the table declares it.
+
+    A NOT NULL that came later is a check, which judges what clients write and nothing else
+    (`RowTables.judge`): rows on their way from the time before may still be NULL here for a while,
+    in buckets that come or go. Its name is that of a column, so that its error can be told alike.
+    """
+    name = physical_column(at)
+    text = f"{name} {SQLITE_TYPES[column.type]}"
+    if column.missing:
+        text += f" DEFAULT {column.missing}"
+    if column.name in table.primary_key or not (column.nullable or column.is_judged):
+        return f"{text} NOT NULL"
+    if column.is_judged and not column.nullable:
+        text += f' CONSTRAINT "{table.physical_name}.{name}" CHECK ({name} IS NOT NULL)'
+    return text
+
+
+def missing_value(column: Column) -> Physical:
+    """What a row has that was written before the column was added."""
+    text = column.missing
+    if not text:
+        return None
+    if text.startswith("'"):
+        return text[1:-1].replace("''", "'")
+    if text.startswith("x'"):
+        return bytes.fromhex(text[2:-1])
+    text = text.strip("()")
+    return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+def filled_row(table: Table, row: Sequence[Any]) -> tuple[Any, ...]:
+    """A physical row of an older version, the bucket first, as it reads now."""
+    return (*row, *(missing_value(column) for column in table.columns[len(row) - 1 :]))
 
 
 def compared_column(table: Table, at: int, alias: str = "") -> str:
@@ -194,5 +230,8 @@ def format_json(table: Table) -> list[dict[str, Any]]:
         | ({"hidden": True} if column.is_hidden else {})
         | ({"zeros": True} if column.keeps_zeros else {})
         | ({"comment": column.comment} if column.comment else {})
+        | ({"missing": column.missing} if column.missing else {})
+        | ({"judged": True} if column.is_judged else {})
+        | ({"dropped": True} if column.is_dropped else {})
         for column in table.columns
     ]

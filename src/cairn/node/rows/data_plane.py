@@ -14,7 +14,6 @@ from cairn.model.errors import (
     CairnError,
     NoMaster,
     NotInPrerequisiteState,
-    NotNullViolation,
     TimedOut,
     UniqueViolation,
 )
@@ -30,8 +29,9 @@ from cairn.model.rpc import (
     VclockResponse,
 )
 from cairn.model.sharding.spans import Ranges, merged, spliced
+from cairn.model.tables.altering import as_added
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.schema import Table
+from cairn.model.tables.schema import BUCKET_COLUMN, Table
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.runtime import spawn
@@ -39,6 +39,7 @@ from cairn.node.waiting import teller
 from cairn.storage.data_db.data_store import DataStore, Fence
 from cairn.storage.data_db.row_log import ENTERED_EPOCH
 from cairn.storage.files.checksums import is_damage, page_damaged
+from cairn.storage.files.reshaping import check_rows
 from cairn.storage.files.writer import Disk, Job
 
 log = logging.getLogger("cairn.data")
@@ -228,7 +229,7 @@ class DataPlane:
         except CairnError as problem:
             if problem.sqlstate.startswith("PC"):
                 raise  # not the master just now: the governor asks again
-            return SchemaChangeResponse(str(problem))
+            return SchemaChangeResponse(str(problem), problem.sqlstate, problem.hint)
         return SchemaChangeResponse()
 
     def _make_pending(self, version: int) -> None:
@@ -239,22 +240,30 @@ class DataPlane:
         self.store.check_master()
         shape = shape_after(pending, self._state.catalog)
         if shape is not None:
-            self._reshape(shape)
+            self._reshape(shape, self._check_rows)
 
-    def _reshape(self, shape: Shape) -> None:
+    def _check_rows(self, have: Table, want: Table) -> None:
+        """From here on the table itself judges what clients write. Rows of buckets that are on
+        their way are their owner's to judge; after a failover that lost rows nobody does."""
+        where = f"{BUCKET_COLUMN} BETWEEN ? AND ?"
+        for span in self.store.fence.owned:
+            check_rows(self.store.connection, have, want, where, span)
+
+    def _reshape(
+        self, shape: Shape, check: Callable[[Table, Table], None] = lambda have, want: None
+    ) -> None:
+        have = self.store.tables.get(shape.table_id)
+
         def change() -> int:
-            self.store.reshape(shape)
+            if self.store.reshape(shape) and have is not None and shape.table is not None:
+                check(have, shape.table)
             return 0
 
-        adds_required = _adds_required(shape, self.store.tables.get(shape.table_id))
         try:
             self.store.statement(change, alone=True)
-        except apsw.SQLError as problem:
-            if adds_required:  # all that SQLite can have against it
-                raise NotNullViolation(
-                    "a NOT NULL column can be added to an empty table only"
-                ) from None
-            raise _refusal(problem) from None
+        except CairnError:
+            self.store.reload_tables()
+            raise
         except apsw.Error as problem:
             raise _refusal(problem) from None
 
@@ -373,13 +382,6 @@ def _fence(name: str, cluster: Cluster, ranges: Ranges, owned: Ranges) -> Fence:
     )
 
 
-def _adds_required(shape: Shape, have: Table | None) -> bool:
-    """Whether it adds a column that every row must have a value for."""
-    if shape.table is None or have is None:
-        return False
-    return any(not column.nullable for column in shape.table.columns[len(have.columns) :])
-
-
 def _refusal(problem: apsw.Error) -> CairnError:
     """Why a schema change cannot be made here, in words that a client may see."""
     if isinstance(problem, apsw.ConstraintError):
@@ -395,13 +397,16 @@ def shape_after(pending: ops.DdlPrepare, catalog: Catalog) -> Shape | None:
     indexes = catalog.indexes.get(table.id, ())
     want = msgspec.structs.replace(table, schema_version=pending.schema_version, operable=True)
     match pending.ddl:
-        case ops.CreateTable():
-            return Shape(table.id, want)
         case ops.AddColumns(columns=columns):
-            wider = msgspec.structs.replace(want, columns=table.columns + columns)
+            wider = msgspec.structs.replace(want, columns=table.columns + as_added(columns))
             return Shape(table.id, wider, indexes)
-        case ops.CreateIndex():
-            return Shape(table.id, want, indexes)  # the prepared index is among them
+        case ops.AlterTable(table=altered, indexes=left):
+            wanted = msgspec.structs.replace(
+                altered, schema_version=pending.schema_version, operable=True
+            )
+            return Shape(table.id, wanted, left)
+        case ops.CreateTable() | ops.CreateIndex():
+            return Shape(table.id, want, indexes)  # prepared indexes are among them
         case _:
             return None
 

@@ -41,6 +41,7 @@ from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.asker.streams import Stream
 from cairn.node.statements.asker.writing import Writes
 from cairn.node.statements.blocks.asking import Blocks, Statement
+from cairn.node.statements.changes.filled_tables import FilledTables
 from cairn.node.statements.changes.schema_changes import SchemaChanges
 from cairn.node.statements.context import ASKED, OF_CLUSTER, Context, Told
 from cairn.sql import plans
@@ -91,6 +92,7 @@ class Executor:
         self._state, self._now = state, runtime.wall_clock
         self.execution, self.reads, self.writes = reads.owners.execution, reads, writes
         self.global_writes, self._schema_changes = global_writes, schema_changes
+        self._filled_tables = FilledTables(schema_changes, self._fill)
         self._explaining = Explaining(state, reads)
         self.opcode_max = 0
         self.read_settings()
@@ -271,7 +273,9 @@ class Executor:
                 return Outcome(given, block.row_count, prepared.complete(block.row_count))
             case plans.EmptyPlan():
                 return Outcome(None, 0, "")
-            case plans.SessionPlan() | plans.CopyPlan() | plans.CallPlan() | plans.CursorPlan():
+            case plans.SessionPlan() | plans.CursorPlan() | plans.NamedPlan():
+                raise Unsupported(f"{prepared.tag} needs a session, it cannot be run here")
+            case plans.CopyPlan() | plans.CallPlan():
                 raise Unsupported(f"{prepared.tag or 'this statement'} cannot be run here")
             case _:
                 count = await self.writes.run(plan, values, tables, context.at_masters())
@@ -305,6 +309,10 @@ class Executor:
             if queued is not None:
                 queued.end()
 
+        if plan.fill:
+            count = await self._filled_tables.make(plan, claim, context)
+            said = plan.notices if count is not None else (plan.skipped,)
+            return Outcome(None, count or 0, prepared.complete(count or 0), said)
         for one in (plan, *plan.more):
             has_changed = await self._schema_changes.run(
                 one,
@@ -315,29 +323,21 @@ class Executor:
                 deadline=context.deadline,
             )
             told += one.notices if has_changed else (one.skipped,)
-        if plan.fill and has_changed:
-            count = await self._fill(plan, context)
-            return Outcome(None, count, prepared.complete(count), told)
         return Outcome(None, 0, prepared.complete(0), told, is_queue_told=has_changed)
 
     async def _fill(self, plan: plans.DdlPlan, context: Context) -> int:
-        """The rows of CREATE TABLE AS; if they do not come, the table goes again."""
-        assert plan.undo is not None
-        try:
-            for left in range(REPLANS, -1, -1):
-                catalog = self._state.catalog
-                insert = prepare(plan.fill, catalog, user_id=context.user_id)
-                insert.check_rights(context.user_id, catalog)
-                statement = Inner(insert, catalog.sharded(insert.tables), ())
-                try:
-                    return (await self._run_with_numbers(statement, (), context)).count
-                except PlanOutdated:
-                    if not left:
-                        raise
-            raise AssertionError("the last round answers or raises")
-        except BaseException:
-            await asyncio.shield(self._schema_changes.run(plan.undo, context.user_id))
-            raise
+        """The rows of CREATE TABLE AS."""
+        for left in range(REPLANS, -1, -1):
+            catalog = self._state.catalog
+            insert = prepare(plan.fill, catalog, user_id=context.user_id)
+            insert.check_rights(context.user_id, catalog)
+            statement = Inner(insert, catalog.sharded(insert.tables), ())
+            try:
+                return (await self._run_with_numbers(statement, (), context)).count
+            except PlanOutdated:
+                if not left:
+                    raise
+        raise AssertionError("the last round answers or raises")
 
     def _check_still(self, prepared: Prepared, user: int) -> None:
         """A schema change waits for others: its rights are those of the moment at which it is made,

@@ -253,14 +253,15 @@ class Steps:
                 if isinstance(answer, CairnError):
                     problems[name] = answer
                 elif answer.refusal is not None:
-                    await self._abort(action.schema_version, answer.refusal, name)
+                    why = (answer.sqlstate, answer.hint)
+                    await self._abort(action.schema_version, answer.refusal, name, why=why)
                     return
             left = tuple(
                 name for name in left if isinstance(found.get(name, TimedOut("late")), CairnError)
             )
             if left and asyncio.get_running_loop().time() > deadline:
-                why = f"{left[0]}: {problems.get(left[0], TimedOut('no answer'))}"
-                await self._abort(action.schema_version, why, left[0], is_verdict=False)
+                reason = f"{left[0]}: {problems.get(left[0], TimedOut('no answer'))}"
+                await self._abort(action.schema_version, reason, left[0], is_verdict=False)
                 return
             if left and not self._are_masters(masters):
                 raise NoMaster("masters are changing: the schema change waits for the new ones")
@@ -277,7 +278,8 @@ class Steps:
             if not problem.sqlstate.startswith("23"):
                 raise
             # The rows of a global table forbid it, on every instance: it must not stay for ever.
-            await self._abort(action.schema_version, problem.message, "")
+            why = (problem.sqlstate, problem.hint)
+            await self._abort(action.schema_version, problem.message, "", why=why)
             return
         log.info("schema version %d is committed", action.schema_version)
 
@@ -302,10 +304,16 @@ class Steps:
         return True
 
     async def _abort(
-        self, version: int, reason: str, instance: str, *, is_verdict: bool = True
+        self,
+        version: int,
+        reason: str,
+        instance: str,
+        *,
+        is_verdict: bool = True,
+        why: tuple[str, str | None] = ("", None),
     ) -> None:
         log.warning("schema version %d is aborted: %s", version, reason)
-        op = ops.DdlAbort(version, reason, instance, is_verdict)
+        op = ops.DdlAbort(version, reason, instance, is_verdict, *why)
         await self.proposer.cas(op, self.proposer.predicate(()), timeout_s=self.op_s)
 
 

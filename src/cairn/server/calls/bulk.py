@@ -201,7 +201,11 @@ def _unless_same(table: Table) -> str:
     """
     keys = set(table.key_positions)
     target = ", ".join([BUCKET_COLUMN, *(physical_column(at) for at in table.key_positions)])
-    values = [physical_column(at) for at in range(len(table.columns)) if at not in keys]
+    values = [
+        physical_column(at)
+        for at, column in enumerate(table.columns)
+        if at not in keys and not column.is_dropped
+    ]
     if not values:
         return f" ON CONFLICT ({target}) DO NOTHING"
     same = " AND ".join(f"{name} IS excluded.{name}" for name in values)

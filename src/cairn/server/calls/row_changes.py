@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from datetime import date
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from cairn.model.errors import InvalidParameter, LimitExceeded, NotOwner, Positi
 from cairn.model.log.records import Kind, Record, RowChange, RowOp, Vclock
 from cairn.model.members.moves import Phase
 from cairn.model.quoting import identifier
-from cairn.model.tables.schema import BUCKET_COLUMN, Table
+from cairn.model.tables.schema import BUCKET_COLUMN, Table, missing_value
 from cairn.model.types.values import ColumnType, from_physical
 from cairn.node.instance import Instance
 from cairn.server.caller import Caller
@@ -385,9 +386,13 @@ def _event(
 
 
 def told_row(table: Table, stored: Row) -> dict[str, Any]:
-    """A row as JSON values; a column added later is missing in older records."""
+    """A row as JSON values. A column that was added later with a DEFAULT has it, as a query tells
+    it; else it is missing in older records."""
     found: dict[str, Any] = {}
-    for column, value in zip(table.columns, stored, strict=False):
+    late = ((each, missing_value(each)) for each in table.columns[len(stored) :] if each.missing)
+    for column, value in chain(zip(table.columns, stored, strict=False), late):
+        if column.is_dropped:
+            continue
         plain = from_physical(column.type, value)
         if plain is not None and column.type in _AS_TEXT:
             plain = str(plain)

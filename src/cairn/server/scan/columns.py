@@ -43,8 +43,9 @@ def _stored_order(scan: Scan, pages: Pages) -> list[str]:
     """Columns as records have them: those of the key first."""
     execute = pages.connection.execute
     [index] = [row[1] for row in execute(f"PRAGMA index_list({scan.table})") if row[3] == "pk"]
-    if any(row[4] is not None for row in execute(f"PRAGMA table_info({scan.table})")):
-        raise UnknownFile("a column with a default")
+    defaults = {row[1] for row in execute(f"PRAGMA table_info({scan.table})") if row[4] is not None}
+    if not defaults.isdisjoint(scan.columns):
+        raise UnknownFile("a column with a default, which older rows do not have in them")
     return [row[2] for row in execute(f"PRAGMA index_xinfo({index})")]
 
 

@@ -12,7 +12,7 @@ from cairn.node.statements.executor import Outcome
 from cairn.pgwire.server.extended import Portal, Statement, StatementBook
 from cairn.server.session.blocks import Block
 from cairn.server.statements import Cached
-from cairn.sql.plans import CursorPlan
+from cairn.sql.plans import CursorPlan, NamedPlan
 from cairn.storage.files.pieces import Rows, plain
 
 Run = Callable[[Cached, Sequence[Any]], Awaitable[Outcome]]
@@ -24,8 +24,12 @@ class Cursors:
         self._book, self._block = book, block
 
     def shaped(self, cached: Cached) -> Cached:
-        """FETCH gives the columns of its cursor, which is another one in each session."""
+        """FETCH gives the columns of its cursor, which is another one in each session; so does
+        EXECUTE those of its statement."""
         plan = cached.prepared.plan
+        if type(plan) is NamedPlan and plan.action == "execute":
+            inner = self._book.statement(plan.name.encode()).plan.prepared
+            return cached.of(replace(cached.prepared, columns=inner.columns, tag=inner.tag))
         if type(plan) is not CursorPlan or plan.action != "fetch":
             return cached
         columns = self._portal(plan).statement.plan.prepared.columns

@@ -16,6 +16,7 @@ from cairn.pgwire.server.extended import Portal, Statement
 from cairn.pgwire.server.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
 from cairn.server.session.at_once import AtOnce
 from cairn.server.session.copying import copy_rows
+from cairn.server.session.named import PLAN_BYTES, PLAN_PER_BYTE
 from cairn.server.statements import Cached
 from cairn.sql import plans
 from cairn.storage.files.pieces import Encoded
@@ -23,7 +24,6 @@ from cairn.storage.files.pieces import Encoded
 if TYPE_CHECKING:
     from cairn.server.session.session import Session
 
-PLAN_BYTES, PLAN_PER_BYTE = 2_000, 3  # that a prepared statement keeps, about
 AT_ONCE_ROWS = 500  # that are encoded in one turn of the loop
 
 

@@ -26,6 +26,7 @@ from cairn.server.calls import calls
 from cairn.server.face import PgFace
 from cairn.server.session.blocks import ACTIONS, Block, Modes
 from cairn.server.session.cursors import Cursors
+from cairn.server.session.named import Named
 from cairn.server.session.settings import Parameters, check_known
 from cairn.server.statements import Cached
 from cairn.sql import plans
@@ -50,7 +51,7 @@ class Running:
     ) -> None:
         self._face, self._pg, self._book, self._block = face, pg, book, block
         self._parameters, self._who, self._end = parameters, who, end
-        self.cursors = Cursors(book, block)
+        self.cursors, self.named = Cursors(book, block), Named(face, book)
         self.cancelled = threading.Event()
         self._cancel_reason = ""
         self._deadline: float | None = None  # of what is running, by the loop's clock
@@ -208,7 +209,7 @@ class Running:
             if self._block.waits_to_commit(plan):
                 return None
             return self._own(plan, cached.prepared.complete(0))
-        if type(plan) is plans.CursorPlan:
+        if type(plan) is plans.CursorPlan or type(plan) is plans.NamedPlan:
             return None
         context = self._parameters.context
         if self._block.open is not None:
@@ -237,6 +238,13 @@ class Running:
             return Outcome([(answer,)], 1, cached.prepared.tag)
         if isinstance(plan, plans.CursorPlan):
             return await self.cursors.run(cached, plan, params, self._run, self.following)
+        if isinstance(plan, plans.NamedPlan):
+            if plan.action == "prepare":
+                self.named.keep(cached, plan)
+                return Outcome(None, 0, cached.prepared.tag)
+            inner, values = await self.named.executed(plan, context, self.understood)
+            self.check(inner, cached.text)
+            return self.now(inner, values) or await self._run(inner, values, formats)
         travelled = Travelled()
         shape = None
         if formats is not None and type(cached.prepared.plan) is plans.ScatterRead:

@@ -7,12 +7,16 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from msgspec.structs import replace
+
 from cairn.model.log import ops
 from cairn.model.log.ranges import whole_table
 from cairn.model.tables import system_tables as system
+from cairn.model.tables.altering import as_added, without_column
 from cairn.model.tables.schema import Column, Index, Sharded, Table
 from cairn.model.types.values import ColumnType
 from cairn.sim.cluster.loads.load import TABLE
+from cairn.sim.cluster.loads.marks import UNWRITTEN, WRITTEN, is_of
 
 SCHEMA = (ops.SCHEMA_RANGE, whole_table(system.PICO_TABLE.id), whole_table(system.PICO_INDEX.id))
 GLOBAL = Table(
@@ -33,7 +37,10 @@ OTHER = Table(
     primary_key=("id",),
     sharding=Sharded(("id",), "default"),
 )
-KINDS = ("column", "column name", "index", "no index", "index name", "table name")
+KINDS = (
+    *("column", "column name", "index", "no index", "index name", "table name"),
+    *("default", "written default", "not null", "null", "no column", "several"),
+)
 
 
 def prepared(instance: Any, ddl: ops.Ddl) -> ops.Op:
@@ -52,11 +59,16 @@ class SchemaChange:
         table = catalog.table_by_id(self._wanted.id)
         if table is None:
             return None
-        indexes = [index for index in catalog.indexes.get(table.id, ()) if index.id > 1]
-        return prepared(instance, _change(self._kind, table, indexes))
+        known, own = catalog.indexes.get(table.id, ()), len(self._wanted.columns)
+        return prepared(instance, _change(self._kind, table, known, own))
 
 
-def _change(kind: str, table: Table, indexes: list[Index]) -> ops.Ddl:
+def _change(kind: str, table: Table, known: tuple[Index, ...], own: int) -> ops.Ddl:
+    """`own` columns are what the load writes, and stay."""
+    altered = _altered(kind, table, own, known)
+    if altered is not None:
+        return ops.AlterTable(altered, known)
+    indexes = [index for index in known if index.id > 1]
     number = max([1, *(index.id for index in indexes)]) + 1
     if kind == "no index" and indexes:
         return ops.DropIndex(table.id, indexes[0].id, indexes[0].name)
@@ -67,13 +79,60 @@ def _change(kind: str, table: Table, indexes: list[Index]) -> ops.Ddl:
         column = table.columns[1].name
         return ops.CreateIndex(Index(table.id, number, f"i{table.id}_{number}", (column,)))
     if kind == "column name":
-        old = table.columns[-1].name
-        return ops.RenameColumn(table.id, table.name, old, f"r{table.schema_version}")
+        last = [column for column in table.columns if not column.is_dropped][-1]
+        kept = last.name[0] if is_of(UNWRITTEN, last) or is_of(WRITTEN, last) else "r"
+        new = f"{kept}{table.schema_version}"
+        return ops.RenameColumn(table.id, table.name, last.name, new)
     if kind == "table name":
         new = f"{table.name[0]}{table.schema_version}"
         return ops.RenameTable(table.id, table.name, new)
     added = Column(f"n{table.schema_version}", ColumnType.INTEGER)
     return ops.AddColumns(table.id, table.name, (added,))
+
+
+def _altered(kind: str, table: Table, own: int, indexes: tuple[Index, ...]) -> Table | None:
+    match kind:
+        case "default":
+            return _widened(table, UNWRITTEN)
+        case "written default":
+            return _widened(table, WRITTEN)
+        case "not null" | "null":
+            return _stated(table, own, nullable=kind == "null")
+        case "no column":
+            return _without(table, own, indexes)
+        case "several":
+            left = _without(_stated(table, own, nullable=False), own, indexes)
+            return _widened(left, UNWRITTEN)
+    return None
+
+
+def _widened(table: Table, name: str) -> Table:
+    """With one more column, whose DEFAULT rows of before have too."""
+    number = table.schema_version
+    nullable = name == WRITTEN or number % 2 == 0
+    added = Column(
+        f"{name}{number}", ColumnType.INTEGER, nullable, default=str(number), missing=str(number)
+    )
+    return replace(table, columns=table.columns + as_added((added,)))
+
+
+def _stated(table: Table, own: int, *, nullable: bool) -> Table:
+    """The last column that clients write, with or without NOT NULL."""
+    columns = list(table.columns)
+    for at in reversed(range(own, len(columns))):
+        if is_of(WRITTEN, columns[at]):
+            columns[at] = replace(columns[at], nullable=nullable, is_judged=not nullable)
+            break
+    return replace(table, columns=tuple(columns))
+
+
+def _without(table: Table, own: int, indexes: tuple[Index, ...]) -> Table:
+    """Without the first column that was added and is still there, unless an index is on it."""
+    for column in table.columns[own:]:
+        used = any(column.name in index.columns for index in indexes)
+        if not column.is_dropped and not used:
+            return without_column(table, column.name)
+    return table
 
 
 def other_change(instance: Any) -> ops.Op:

@@ -15,11 +15,13 @@ import msgspec
 
 from cairn.model.log import ops
 from cairn.model.members.topology import Tier
+from cairn.model.tables.schema import missing_value
 from cairn.node.lifetime import AGAIN
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.history import BUCKETS, Result
 from cairn.sim.cluster.loads.block_lists import Lists
 from cairn.sim.cluster.loads.load import Load
+from cairn.sim.cluster.loads.marks import Marks
 from cairn.sim.cluster.loads.registers import Registers
 from cairn.sim.cluster.nemesis import Nemesis
 from cairn.sim.cluster.schema_blows import GLOBAL, GLOBAL_INDEX, SCHEMA, prepared
@@ -89,10 +91,12 @@ class Trial:
         self.world = World(seed, (tier,))
         self.world.wire.delay_s = chance.choice((0.0005, 0.001, 0.005))
         self.load = Load(self.world)
-        is_strict = not self.kind.loses and (self.mode == "sync" or self.kind.is_planned)
+        self.is_strict = not self.kind.loses and (self.mode == "sync" or self.kind.is_planned)
         groups = 4 * self.kind.replicasets
-        registers = Registers(self.load, chance, groups=groups, is_strict=is_strict)
+        registers = Registers(self.load, chance, groups=groups, is_strict=self.is_strict)
         self.registers: Registers | Lists = registers
+        may_write = registers.quiet.may_write
+        self.marks = Marks(self.load, random.Random(seed), registers.groups, may_write)
         self.nemesis = Nemesis(self.world, chance, registers.quiet)
         names = [f"n{number}" for number in range(1, size * self.kind.replicasets + 1)]
         for each in names:
@@ -121,7 +125,8 @@ class Trial:
         for change in (ops.CreateTable(GLOBAL), ops.CreateIndex(GLOBAL_INDEX)):
             await self._change(change)
         keeper = asyncio.ensure_future(self._supervise()) if self.kind.scrubs else None
-        work = asyncio.ensure_future(self.registers.run(3.0 + 3.0 * self.rounds))
+        seconds = 3.0 + 3.0 * self.rounds
+        work = asyncio.gather(self.registers.run(seconds), self.marks.run(seconds))
         for _ in range(self.rounds):
             await asyncio.sleep(self.chance.uniform(0.2, 1.0))
             await self._round()
@@ -134,6 +139,7 @@ class Trial:
             keeper.cancel()
         await world.settled()
         await self.registers.check()
+        self.marks.check(is_strict=self.is_strict)
         self._check_tables()
 
     async def _supervise(self) -> None:
@@ -184,7 +190,8 @@ class Trial:
 
         def make(instance: Any) -> ops.Op:
             table = instance.state.catalog.table_by_id(GLOBAL.id)
-            return ops.Replace(GLOBAL.id, (key, word, *(None,) * (len(table.columns) - 2)))
+            more = (None if each.is_dropped else missing_value(each) for each in table.columns[2:])
+            return ops.Replace(GLOBAL.id, (key, word, *more))
 
         await self.nemesis.propose(make)
 

@@ -18,6 +18,8 @@ from cairn.model.errors import (
 from cairn.model.tables.schema import BUCKET_COLUMN, Table
 from cairn.sql.bind.defaults import default_of
 from cairn.sql.bind.expressions.expr import bind_boolean, bind_wanted
+from cairn.sql.bind.expressions.functions import AGGREGATES
+from cairn.sql.bind.expressions.predicates import row_parts
 from cairn.sql.bind.queries.bind import bind_items
 from cairn.sql.bind.scope import Scope, Visible, no_column
 from cairn.sql.bind.storing import assign, stored
@@ -74,12 +76,51 @@ def _pairs(nodes: list[exp.Expr]) -> Iterator[tuple[exp.Expr, exp.Expr]]:
             yield node.this, node.expression
             continue
         targets = node.this.expressions
-        values = node.expression.expressions if isinstance(node.expression, exp.Tuple) else ()
+        values = row_parts(node.expression) or _columns_of(node.expression, len(targets))
         if not values:
             raise refuse(node, "SET of several columns to anything but a list of values")
         if len(targets) != len(values):
             raise SyntaxProblem("number of columns does not match number of values")
         yield from zip(targets, values, strict=True)
+
+
+def _columns_of(node: exp.Expr, count: int) -> list[exp.Expr]:
+    """`(a, b) = (SELECT x, y …)`: a sub-query for each column, all of the same row."""
+    query = node
+    while isinstance(query, (exp.Subquery, exp.Paren)):
+        query = query.this
+    if not isinstance(query, exp.Select):
+        return []
+    if query.args.get("limit") or query.args.get("offset") or query.args.get("distinct"):
+        raise Unsupported(
+            "SET of several columns to a sub-query with LIMIT, OFFSET or DISTINCT is not supported",
+            hint="UPDATE … FROM (SELECT …)",
+            position=walk_position(query),
+        )
+    if query.is_star:
+        raise refuse(query, "SET of several columns to a sub-query with *")
+    if len(query.selects) != count:
+        raise SyntaxProblem("number of columns does not match number of values")
+    totals = [any(_aggregates(each)) for each in query.selects]
+    if any(totals) and not all(totals):  # alone, a constant beside sum(x) would be of every row
+        names = [exp.to_identifier(f"c{at}") for at in range(count)]
+        alias = exp.TableAlias(this=exp.to_identifier("q"), columns=names)
+        whole = exp.Subquery(this=query, alias=alias)
+        return [
+            exp.Subquery(this=exp.select(exp.column(f"c{at}")).from_(whole.copy()))
+            for at in range(count)
+        ]
+    found: list[exp.Expr] = []
+    for at in range(count):
+        one = query.copy()
+        one.set("expressions", [one.selects[at]])
+        found.append(exp.Subquery(this=one))
+    return found
+
+
+def _aggregates(node: exp.Expr) -> Iterator[bool]:
+    for call in node.find_all(exp.Anonymous):
+        yield str(call.this).lower() in AGGREGATES
 
 
 def _assignment(scope: Scope, table: Table, target: exp.Expr, value: exp.Expr) -> tuple[int, Expr]:

@@ -134,7 +134,7 @@ def target_places(table: Table, names: list[tuple[str, int | None]] | None) -> l
     for name, position in names:
         column = table.column(name)
         if column is None:
-            raise no_column(name, [each.name for each in table.columns], position, table)
+            raise no_column(name, [each.name for each in table.shown_columns], position, table)
         place = table.position(name)
         if place in found:
             raise DuplicateColumn(f'column "{name}" specified more than once', position=position)

@@ -31,12 +31,14 @@ from cairn.sql.functions import (
     json_values,
     lists,
     maths,
+    number_formats,
     numbers,
     splitting,
     texts,
     time_formats,
     times,
     words,
+    zones,
 )
 from cairn.sql.functions.numbers import strict, total
 
@@ -237,9 +239,13 @@ def c_concat(*parts: str | None) -> str:
 
 
 _PREFIXES = ("i_", "d_", "n_", "z_", "c_", "t_", "v_", "j_", "b_", "a_")
+_MODULES = (
+    *(numbers, number_formats, maths, texts, words, times, time_formats, zones),
+    *(json_values, splitting),
+)
 _ROW_FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function
-    for module in (numbers, maths, texts, words, times, time_formats, json_values, splitting)
+    for module in _MODULES
     for name, function in vars(module).items()
     if name[:2] in _PREFIXES or name.startswith("store_")
 }

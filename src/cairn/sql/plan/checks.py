@@ -34,12 +34,13 @@ def checks_of(
     table: str,
     columns: Sequence[Column],
     given: Sequence[tuple[str, str]],
+    others: Sequence[Check] = (),
 ) -> tuple[Check, ...]:
     """Refused when the table is made, not when the first row comes."""
     found: list[Check] = []
     for name, text in given:
         rule = _rule(catalog, table, columns, text)
-        found.append(Check(name or _free_name(table, found), text, rule))
+        found.append(Check(name or _free_name(table, [*others, *found]), text, rule))
     names = [check.name for check in found]
     for at, name in enumerate(names):
         if name in names[:at]:
@@ -66,7 +67,7 @@ def _rule(catalog: Catalog, table: str, columns: Sequence[Column], text: str) ->
         Visible(
             table,
             0,
-            [column.name for column in columns],
+            ["" if column.is_dropped else column.name for column in columns],
             [column.type for column in columns],
             [True] * len(columns),
         )

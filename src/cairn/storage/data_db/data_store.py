@@ -218,6 +218,7 @@ class DataStore(RowTables):
     def insert_row(self, sql: str, row: Sequence[Any]) -> tuple[int, int]:
         """One short new row. SQLite takes a failed one back by itself: no savepoint is needed."""
         self._changes.clear()
+        self.judge(clients=True)
         self.connection.execute(sql, row)
         if not self._changes:
             return 0, 0
@@ -240,6 +241,7 @@ class DataStore(RowTables):
         self._operation: Operation | None = None
         self._bulk: Bulk | None = None
         before = self.vclock.get(self.origin, 0)
+        self.judge(clients=True)
         if not alone:
             self.connection.execute("SAVEPOINT statement")
         try:

@@ -143,6 +143,7 @@ class CopyTarget:
     def rows(self, table_id: int, blocks: list[bytes]) -> None:
         connection = self._store.connection
         text = self._insert(table_id)
+        self._store.judge(clients=False)
         try:
             with self._store.unobserved():
                 for block in blocks:

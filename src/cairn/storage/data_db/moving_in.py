@@ -16,7 +16,7 @@ from cairn.model.errors import NotOwner
 from cairn.model.log.records import Body, Kind, Operation, RowChange, Vclock
 from cairn.model.members.moves import Amount, Mark, Move, MovePart, Stamp
 from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
-from cairn.moves.delta import Delta, MoveRefused, Progress, Rows, adapted, fits
+from cairn.moves.delta import Delta, MoveMustRestart, MoveRefused, Progress, Rows, adapted, fits
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.exact_changes import ExactChanges, Place
 
@@ -49,6 +49,7 @@ def write_part(store: DataStore, part: MovePart, changes: tuple[RowChange, ...] 
     exact = ExactChanges(store)
     execute = store.connection.execute
     before = store.vclock.get(store.origin, 0)
+    store.judge(clients=False)
     execute("SAVEPOINT move")
     try:
         with store.unobserved():
@@ -176,7 +177,11 @@ def take(
         (known.done[0] + delta.count, known.done[1] + delta.bytes),
         known.total,
     )
-    return write_part(store, part, changes)
+    try:
+        return write_part(store, part, changes)
+    except apsw.ConstraintError as problem:
+        # What was done before a unique index was made need not fit it; the rows of now do.
+        raise MoveMustRestart(f"older changes do not fit the table as it is: {problem}") from None
 
 
 def _as_here(
@@ -190,10 +195,7 @@ def _as_here(
     for change in delta.changes:
         if change.table not in truncated:
             continue  # dropped: nothing of it is taken
-        mine = store.tables[change.table]
-        found = adapted(
-            change, mine.schema_version, len(mine.physical_columns), truncated[change.table]
-        )
+        found = adapted(change, store.tables[change.table], truncated[change.table])
         if found is not None:
             changes.append(found)
     return tuple(changes), tuple(each for each in delta.rows if each[0] in truncated)

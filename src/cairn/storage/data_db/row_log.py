@@ -187,6 +187,7 @@ class Applier:
             return Taken(0, [], "a full copy comes first")
         history = msgspec.structs.replace(history, promised=store.promised)
         done, known, waits_for = 0, [], None
+        store.judge(clients=False)
         with store.unobserved():
             for record in records:
                 verdict = judge(record, store.vclock, history)
@@ -249,6 +250,7 @@ class Applier:
 
     def repeat(self, record: Packed) -> None:
         """A record that is known to be history and next: a backup's, into a copy of its rows."""
+        self._store.judge(clients=False)
         with self._store.unobserved():
             self._apply_whole(record)
 
@@ -284,6 +286,7 @@ class Applier:
             # there, this instance must not be asked for its vclock, after a restart neither.
             store.must_copy()
             return None
+        store.judge(clients=False)
         store.connection.execute("SAVEPOINT tail")
         try:
             with store.unobserved():

@@ -18,9 +18,8 @@ from cairn.model.tables.schema import (
     Table,
     create_index_sql,
     create_table_sql,
-    physical_column,
 )
-from cairn.storage.raft_db.ddl import add_columns_sql
+from cairn.storage.files.reshaping import reshape
 
 _OPS = {"INSERT": RowOp.INSERT, "UPDATE": RowOp.UPDATE, "DELETE": RowOp.DELETE}
 _decode_shape = msgspec.msgpack.Decoder(tuple[Table, tuple[Index, ...]]).decode
@@ -33,6 +32,7 @@ class RowTables:
 
     def __init__(self) -> None:
         self._changes: list[RowChange] = []
+        self._judges = True
         self.versions: dict[int, int] = {}  # replaced, never changed: readers keep what they saw
 
     def reload_tables(self) -> None:
@@ -69,6 +69,15 @@ class RowTables:
             yield
         finally:
             self.connection.preupdate_hook(self._on_change)
+
+    def judge(self, *, clients: bool) -> None:
+        """Whether checks are made: of what clients write, not of what a master took already.
+
+        Rows that come by the log, a full copy or a move may be of a time before a check.
+        """
+        if self._judges is not clients:
+            self.connection.execute(f"PRAGMA ignore_check_constraints = {int(not clients)}")
+            self._judges = clients
 
     def take_changes(self) -> tuple[RowChange, ...]:
         found = tuple(self._changes)
@@ -109,37 +118,33 @@ class RowTables:
                 self.versions = {key: v for key, v in self.versions.items() if key != have.id}
                 self.indexes.pop(have.id, None)
             return
+        known = self._index_texts(have)
+        # A number may have been given to another index since.
+        wanted = {each.physical_name: create_index_sql(want, each) for each in shape.indexes}
+        for name, text in known.items():
+            if wanted.get(name) != text:
+                execute(f"DROP INDEX IF EXISTS {name}")
         if have is None:
             execute(create_table_sql(want))
         else:
-            self._match_columns(have, want)
+            reshape(self.connection, have, want)
             if shape.truncate:
                 with self.unobserved():  # page by page, not row by row
                     execute(f"DELETE FROM {want.physical_name}")
-        self._match_indexes(want, shape.indexes)
+        for name, text in wanted.items():
+            if known.get(name) != text:
+                execute(text)
         body = msgspec.msgpack.encode((want, shape.indexes))
         execute("INSERT OR REPLACE INTO local_table VALUES (?, ?)", (want.id, body))
         self.tables[want.id] = want
         self.versions = {**self.versions, want.id: want.schema_version}
         self.indexes[want.id] = shape.indexes
 
-    def _match_columns(self, have: Table, want: Table) -> None:
-        """Columns are added at the end; taking one away only undoes an aborted change."""
-        for text in add_columns_sql(have, want.columns[len(have.columns) :]):
-            self.connection.execute(text)
-        for at in range(len(want.columns), len(have.columns)):
-            name = physical_column(at)
-            self.connection.execute(f"ALTER TABLE {want.physical_name} DROP COLUMN {name}")
-
-    def _match_indexes(self, table: Table, wanted: tuple[Index, ...]) -> None:
-        have = {index.id: index for index in self.indexes.get(table.id, ())}
-        keep = {index.id for index in wanted}
-        for index in have.values():
-            if index.id not in keep:
-                self.connection.execute(f"DROP INDEX IF EXISTS {index.physical_name}")
-        for index in wanted:
-            if index.id not in have:
-                self.connection.execute(create_index_sql(table, index))
+    def _index_texts(self, table: Table | None) -> dict[str, str]:
+        if table is None:
+            return {}
+        indexes = self.indexes.get(table.id, ())
+        return {index.physical_name: create_index_sql(table, index) for index in indexes}
 
     def build_indexes(self, shape: Shape) -> None:
         """After a full copy: indexes are made once, over all rows."""

@@ -17,7 +17,7 @@ from cairn.model.log.records import Vclock
 from cairn.storage.data_db.log_tables import AFTER
 from cairn.storage.data_db.row_log import LogReader, newest_epochs
 from cairn.storage.files.checksums import CHECKSUM_BYTES, IS_LOADED, is_damage
-from cairn.storage.files.sqlite import open_reader
+from cairn.storage.files.sqlite import open_reader, quick_check
 
 READ_COPY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI  # nobody writes to it any more
 PAGES = 64  # of one step
@@ -36,7 +36,7 @@ def check_pages(path: Path) -> str | None:
     try:
         connection = apsw.Connection(f"file:{path}?immutable=1", flags=READ_COPY)
         try:
-            found: Any = connection.execute("PRAGMA quick_check(1)").fetchall()
+            found: Any = quick_check(connection)
             if found == [("ok",)]:
                 return None
             connection.execute("SELECT count(*) FROM dbstat").fetchall()  # says why

@@ -14,7 +14,6 @@ import msgspec
 from cairn.model.errors import (
     DuplicateTable,
     NotInPrerequisiteState,
-    NotNullViolation,
     UndefinedTable,
     UniqueViolation,
 )
@@ -22,15 +21,15 @@ from cairn.model.log import ops
 from cairn.model.log.applied import Change
 from cairn.model.tables import rows
 from cairn.model.tables import system_tables as system
+from cairn.model.tables.altering import as_added, with_renamed
 from cairn.model.tables.schema import (
     Index,
     Table,
     compared_column,
     create_index_sql,
     create_table_sql,
-    physical_column,
 )
-from cairn.model.types.values import SQLITE_TYPES
+from cairn.storage.files.reshaping import check_rows, reshape
 from cairn.storage.raft_db.global_tables import GlobalTables
 
 PENDING = "pending_schema_change"
@@ -92,6 +91,9 @@ def _prepare(tables: GlobalTables, op: ops.DdlPrepare) -> list[Change]:
             ops.Insert(system.PICO_INDEX.id, rows.index_row(rows.primary_index(table)))
         )
         changes += _put_property(tables, "last_table_id", table.id)
+        for made in ddl.indexes:
+            index = msgspec.structs.replace(made, operable=False, schema_version=op.schema_version)
+            changes += tables.dml(ops.Insert(system.PICO_INDEX.id, rows.index_row(index)))
     else:
         table = _table(tables, ops.table_of(ddl))
         if table.is_global:
@@ -140,10 +142,13 @@ def _commit(tables: GlobalTables, ddl: ops.Ddl, version: int) -> list[Change]:
     table = _table(tables, ops.table_of(ddl))
     fresh = msgspec.structs.replace(table, operable=True, schema_version=version)
     match ddl:
-        case ops.CreateTable():
+        case ops.CreateTable(indexes=indexes):
             if table.is_global:
                 tables.connection.execute(create_table_sql(table))
-            return _put_table(tables, fresh)
+            changes = []
+            for made in indexes:
+                changes += _make_index(tables, table, made, version)
+            return changes + _put_table(tables, fresh)
         case ops.DropTable():
             return _drop_table(tables, table)
         case ops.TruncateTable():
@@ -151,11 +156,10 @@ def _commit(tables: GlobalTables, ddl: ops.Ddl, version: int) -> list[Change]:
             return changes + tables.empty(table) if table.is_global else changes
         case ops.RenameTable(new_name=name):
             return _put_table(tables, msgspec.structs.replace(fresh, name=name))
-        case ops.AddColumns(columns=columns):
+        case ops.AddColumns():
+            wider = _altered(fresh, ddl)
             if table.is_global:
-                for text in add_columns_sql(table, columns):
-                    tables.connection.execute(text)
-            wider = msgspec.structs.replace(fresh, columns=table.columns + columns)
+                reshape(tables.connection, table, wider)
             return _put_table(tables, wider)
         case ops.RenameColumn(old=old, new=new):
             return _rename_column(tables, fresh, old, new)
@@ -165,12 +169,13 @@ def _commit(tables: GlobalTables, ddl: ops.Ddl, version: int) -> list[Change]:
             about = table.description if description is None else description
             changed = msgspec.structs.replace(fresh, columns=stated, description=about)
             return _put_table(tables, changed)
-        case ops.CreateIndex(index=index):
+        case ops.AlterTable(table=wanted, indexes=indexes):
             if table.is_global:
-                tables.connection.execute(create_index_sql(table, index))
-            ready = msgspec.structs.replace(index, operable=True, schema_version=version)
-            changes = tables.dml(ops.Replace(system.PICO_INDEX.id, rows.index_row(ready)))
-            return changes + _put_table(tables, fresh)
+                reshape(tables.connection, table, wanted)
+            altered = msgspec.structs.replace(wanted, operable=True, schema_version=version)
+            return _put_altered(tables, altered, indexes)
+        case ops.CreateIndex(index=index):
+            return _make_index(tables, table, index, version) + _put_table(tables, fresh)
         case ops.DropIndex(index_id=index_id):
             if table.is_global:
                 tables.connection.execute(f"DROP INDEX IF EXISTS i{table.id}_{index_id}")
@@ -180,6 +185,33 @@ def _commit(tables: GlobalTables, ddl: ops.Ddl, version: int) -> list[Change]:
             assign = ((system.PICO_INDEX.position("name"), name),)
             changes = tables.dml(ops.Update(system.PICO_INDEX.id, (table.id, index_id), assign))
             return changes + _put_table(tables, fresh)
+
+
+def _altered(table: Table, ddl: ops.AddColumns | ops.AlterTable) -> Table:
+    if isinstance(ddl, ops.AlterTable):
+        return ddl.table
+    return msgspec.structs.replace(table, columns=table.columns + as_added(ddl.columns))
+
+
+def _make_index(tables: GlobalTables, table: Table, index: Index, version: int) -> list[Change]:
+    if table.is_global:
+        tables.connection.execute(create_index_sql(table, index))
+    ready = msgspec.structs.replace(index, operable=True, schema_version=version)
+    return tables.dml(ops.Replace(system.PICO_INDEX.id, rows.index_row(ready)))
+
+
+def _put_altered(tables: GlobalTables, table: Table, indexes: tuple[Index, ...]) -> list[Change]:
+    """The table, its key and its indexes; those that are not among them are gone."""
+    changes = _put_table(tables, table)
+    wanted = {index.id: index for index in (rows.primary_index(table), *indexes)}
+    for index in _indexes(tables, table.id):
+        if index.id not in wanted:
+            if table.is_global:
+                tables.connection.execute(f"DROP INDEX IF EXISTS {index.physical_name}")
+            changes += tables.dml(ops.Delete(system.PICO_INDEX.id, (table.id, index.id)))
+    for index in wanted.values():
+        changes += tables.dml(ops.Replace(system.PICO_INDEX.id, rows.index_row(index)))
+    return changes
 
 
 def _abort(tables: GlobalTables, ddl: ops.Ddl) -> list[Change]:
@@ -208,46 +240,13 @@ def _drop_table(tables: GlobalTables, table: Table) -> list[Change]:
     return changes
 
 
-def _renamed(names: tuple[str, ...], old: str, new: str) -> tuple[str, ...]:
-    return tuple(new if name == old else name for name in names)
-
-
 def _rename_column(tables: GlobalTables, table: Table, old: str, new: str) -> list[Change]:
-    sharding = table.sharding
-    if sharding is not None:
-        columns = _renamed(sharding.columns, old, new)
-        sharding = msgspec.structs.replace(sharding, columns=columns)
-    changed = msgspec.structs.replace(
-        table,
-        columns=tuple(
-            msgspec.structs.replace(column, name=new) if column.name == old else column
-            for column in table.columns
-        ),
-        primary_key=_renamed(table.primary_key, old, new),
-        sharding=sharding,
-    )
+    indexes = tuple(_indexes(tables, table.id))
+    changed, moved = with_renamed(table, indexes, old, new)
     changes = _put_table(tables, changed)
-    for index in _indexes(tables, table.id):
-        columns = _renamed(index.columns, old, new)
-        moved = msgspec.structs.replace(index, columns=columns)
-        changes += tables.dml(ops.Replace(system.PICO_INDEX.id, rows.index_row(moved)))
+    for index in moved:
+        changes += tables.dml(ops.Replace(system.PICO_INDEX.id, rows.index_row(index)))
     return changes
-
-
-def add_columns_sql(table: Table, columns: tuple[Any, ...]) -> list[str]:
-    """NOT NULL as a check: SQLite adds such a column only with a default, whatever rows there are.
-
-    The check fails on a table that has rows, as it should, and is named so that its error can be
-    told like that of a column that was there from the beginning.
-    """
-    found = []
-    for at, column in enumerate(columns, len(table.columns)):
-        name = physical_column(at)
-        text = f"ALTER TABLE {table.physical_name} ADD COLUMN {name} {SQLITE_TYPES[column.type]}"
-        if not column.nullable:
-            text += f' CONSTRAINT "{table.physical_name}.{name}" CHECK ({name} IS NOT NULL)'
-        found.append(text)
-    return found
 
 
 def _check_global(tables: GlobalTables, table: Table, ddl: ops.Ddl) -> None:
@@ -256,11 +255,15 @@ def _check_global(tables: GlobalTables, table: Table, ddl: ops.Ddl) -> None:
     No row comes in between, since the table takes none until the change has ended.
     """
     execute = tables.connection.execute
-    if isinstance(ddl, ops.AddColumns):
-        required = [column.name for column in ddl.columns if not column.nullable]
-        query = f"SELECT 1 FROM {table.physical_name} LIMIT 1"
-        if required and execute(query).fetchone() is not None:
-            raise not_addable(required[0], table.name)
+    if isinstance(ddl, ops.AddColumns | ops.AlterTable):
+        execute("SAVEPOINT tried")
+        try:
+            want = _altered(table, ddl)
+            reshape(tables.connection, table, want)
+            check_rows(tables.connection, table, want)
+        finally:
+            execute("ROLLBACK TO tried")
+            execute("RELEASE tried")
     if isinstance(ddl, ops.CreateIndex) and ddl.index.unique:
         names = [compared_column(table, table.position(name)) for name in ddl.index.columns]
         known = " AND ".join(f"{name} IS NOT NULL" for name in names)
@@ -272,13 +275,6 @@ def _check_global(tables: GlobalTables, table: Table, ddl: ops.Ddl) -> None:
             raise UniqueViolation(
                 f'could not create unique index "{ddl.index.name}": some rows have the same key'
             )
-
-
-def not_addable(column: str, table: str) -> NotNullViolation:
-    return NotNullViolation(
-        f'column "{column}" of relation "{table}" contains null values',
-        hint="a NOT NULL column can be added to an empty table only",
-    )
 
 
 def _put_table(tables: GlobalTables, table: Table) -> list[Change]:

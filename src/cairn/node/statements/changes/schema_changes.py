@@ -269,8 +269,13 @@ class SchemaChanges:
                 case ops.DdlCommit(schema_version=version) if applied.error is None:
                     self._outcomes[version] = None
                     news = True
-                case ops.DdlAbort(schema_version=version, reason=reason):
-                    self._outcomes[version] = DdlAborted(f"ddl operation was aborted: {reason}")
+                case ops.DdlAbort(schema_version=version, reason=reason) as aborted:
+                    problem = DdlAborted(
+                        f"ddl operation was aborted: {reason}",
+                        sqlstate=aborted.sqlstate or None,
+                        hint=aborted.hint,
+                    )
+                    self._outcomes[version] = problem
                     news = True
         if news:
             while len(self._outcomes) > 1000:

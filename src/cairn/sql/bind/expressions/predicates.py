@@ -10,6 +10,7 @@ from sqlglot import exp
 from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
 from cairn.model.types.values import ELEMENTS, LISTS, ColumnType
 from cairn.sql.bind.expressions.expr import HANDLERS, bind_boolean, bind_expr, bind_wanted, compare
+from cairn.sql.bind.expressions.quantified import compared_with_all
 from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import (
     Call,
@@ -90,7 +91,8 @@ def _row_comparison(scope: Scope, name: str, node: exp.Binary) -> Expr:
 
 
 def _quantified(scope: Scope, name: str, node: exp.Binary) -> Expr:
-    """`= ANY (…)` is IN, `<> ALL (…)` is NOT IN, whether of a query or of an array."""
+    """`= ANY (…)` is IN, `<> ALL (…)` is NOT IN, whether of a query or of an array; the others
+    are told by the extreme of it."""
     query = node.right.this
     while isinstance(query, (exp.Subquery, exp.Paren)):
         query = query.this
@@ -104,12 +106,22 @@ def _quantified(scope: Scope, name: str, node: exp.Binary) -> Expr:
             ]
             return Call(B, "or" if is_any else "and", tuple(parts))
         found = bind_expr(scope, exp.In(this=node.left, expressions=query.expressions))
+    elif not is_in and isinstance(query, exp.Query):
+        return compared_with_all(scope, node, query, is_any=is_any)
     elif not is_in:
-        raise Unsupported(
-            f"{name} {type(node.right).__name__.upper()} is not supported",
-            hint="compare with the min() or max() of it",
-            position=walk_position(node),
+        if any(True for _ in query.find_all(exp.Column)):
+            raise Unsupported(
+                f"{name} {type(node.right).__name__.upper()} of an array in a column is not "
+                "supported",
+                hint="compare with the elements one by one, or with a sub-query",
+                position=walk_position(node),
+            )
+        listed = exp.Table(
+            this=exp.Anonymous(this="unnest", expressions=[query.copy()]),
+            alias=exp.TableAlias(this=exp.to_identifier("q"), columns=[exp.to_identifier("c")]),
         )
+        elements = exp.select("c").from_(listed)
+        return compared_with_all(scope, node, elements, is_any=is_any)
     elif isinstance(query, exp.Query):
         found = _in_query(scope, [node.left], query)
     else:

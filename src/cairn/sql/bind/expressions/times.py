@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlglot import exp
 
-from cairn.model.errors import Unsupported
 from cairn.model.types.intervals import decode_interval, encode_interval
 from cairn.sql.bind.expressions.expr import HANDLERS, arithmetic, bind_expr
 from cairn.sql.bind.expressions.functions import folded
@@ -15,7 +14,7 @@ from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import Call, Const, Expr
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import refuse
-from cairn.sql.typing_rules import RANK, TIMES, D, I, M, T, V, Y, common_type, no_operator
+from cairn.sql.typing_rules import RANK, TIMES, D, I, M, S, T, V, Y, common_type, no_operator
 
 _WORDS: dict[type[Any], tuple[str, str]] = {
     exp.Add: ("+", "add"),
@@ -106,17 +105,16 @@ def _interval(scope: Scope, node: exp.Interval) -> Expr:
 
 def _zone(scope: Scope, node: exp.AtTimeZone) -> Expr:
     """From a moment to what the clock shows there, or back: in UTC that is the same number."""
-    zone = node.args["zone"]
-    if not isinstance(zone, exp.Literal) or zone.name.upper() not in ("UTC", "GMT", "ETC/UTC", "Z"):
-        raise Unsupported(
-            "AT TIME ZONE of anything but 'UTC' is not supported",
-            hint="times are kept and shown in UTC",
-            position=walk_position(node),
-        )
-    time = bind_expr(scope, node.this)
-    if time.type is M:
-        return Call(T, "same", (time,))
-    return Call(M, "same", (scope.binder.coerce(time, T),))
+    zone, time = node.args["zone"], bind_expr(scope, node.this)
+    is_shown = time.type is M
+    time = time if is_shown else scope.binder.coerce(time, T)
+    if isinstance(zone, exp.Literal) and zone.name.upper() in ("UTC", "GMT", "ETC/UTC", "Z"):
+        return Call(T if is_shown else M, "same", (time,))
+    where = bind_expr(scope, zone)
+    if where.type is not V:
+        where = scope.binder.coerce(where, S)
+    found = Call(T, "t_moment", (where, time)) if is_shown else Call(M, "t_clock", (where, time))
+    return folded(found)
 
 
 HANDLERS.update(dict.fromkeys(_WORDS, _operation))

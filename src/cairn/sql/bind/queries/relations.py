@@ -142,6 +142,10 @@ def _table(scope: Scope, node: exp.Table) -> Rel:
     rel = scope.binder.next_rel()
     aliases = iter(columns)
     names = [each.name if each.is_hidden else next(aliases, each.name) for each in table.columns]
+    names = [
+        "" if each.is_dropped else name  # no identifier is empty: nobody can name it
+        for each, name in zip(table.columns, names, strict=True)
+    ]
     key = set(table.primary_key)
     nullable = [each.nullable and each.name not in key for each in table.columns]
     types = [each.type for each in table.columns]

@@ -22,7 +22,6 @@ from cairn.sql.statements.cursor import Cursor
 
 MAX_TABLES, MAX_INDEXES = 65000, 128
 MAX_COLUMNS = 1600  # as in PostgreSQL
-Make = Callable[[Catalog, Table], Ddl | None]
 Build = Callable[[Catalog, int, int], Ddl | None]
 
 

@@ -12,7 +12,7 @@ def check_unused(
     catalog: Catalog, what: str, name: str, column: str | None = None, *, verb: str = "drop"
 ) -> None:
     """Refuse to change a table or a view, or a column of it, that a view names."""
-    users = [view for view in sorted(catalog.views) if _uses(catalog, view, name, column)]
+    users = [view for view in sorted(catalog.views) if _uses(catalog, view, name, column, verb)]
     if not users:
         return
     whole = f"{what} {name}" if column is None else f"column {column} of {what} {name}"
@@ -24,7 +24,7 @@ def check_unused(
     )
 
 
-def _uses(catalog: Catalog, view: str, name: str, column: str | None) -> bool:
+def _uses(catalog: Catalog, view: str, name: str, column: str | None, verb: str) -> bool:
     from sqlglot import exp  # here, or every start of an instance would wait for it
 
     from cairn.sql.parse.tree import name_of
@@ -35,4 +35,11 @@ def _uses(catalog: Catalog, view: str, name: str, column: str | None) -> bool:
     named = {name_of(each.this) for each in tree.find_all(exp.Table)} - own
     if name not in named:
         return False
-    return column is None or any(name_of(each.this) == column for each in tree.find_all(exp.Column))
+    if column is None or any(name_of(each.this) == column for each in tree.find_all(exp.Column)):
+        return True
+    joins = list(tree.find_all(exp.Join))
+    if any(name_of(each) == column for join in joins for each in join.args.get("using") or ()):
+        return True
+    # `*` and NATURAL name columns too. A new name changes nothing in what `*` tells: see `View`.
+    is_star = any(True for _ in tree.find_all(exp.Star))
+    return verb == "drop" and (is_star or any(join.method == "NATURAL" for join in joins))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from cairn.model.errors import (
     DuplicateColumn,
@@ -56,7 +56,7 @@ def create_index(cursor: Cursor, catalog: Catalog, *, unique: bool) -> DdlStatem
     if cursor.looking_at("where"):
         raise Unsupported("an index of some rows (WHERE) is not supported")
     tail = finish(cursor)
-    name = name or _free_name(catalog, f"{table_name}_{'_'.join(columns)}_idx")
+    name = name or free_name(catalog, f"{table_name}_{'_'.join(columns)}_idx")
     tail.skipped = f'relation "{name}" already exists, skipping'
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
@@ -102,10 +102,13 @@ def add_unique(
     table that was made without one."""
     columns = cursor.names()
     tail = finish(cursor)
+    found = existing_table(catalog, table_name)
+    assert found is not None
     wanted = f"{table_name}_pkey" if is_key else f"{table_name}_{'_'.join(columns)}_key"
     if is_key and name not in ("", wanted):
         tail.notices.append(f'the name "{name}" is not kept: the primary key is called "{wanted}"')
-    name = wanted if is_key else name or _free_name(catalog, wanted)
+    name = wanted if is_key else name or free_name(catalog, wanted)
+    columns = columns if is_key else unique_columns(found, columns)
 
     def check(now: Catalog) -> Table:
         table = existing_table(now, table_name)
@@ -118,7 +121,7 @@ def add_unique(
             if column is not None and column.nullable:
                 raise Unsupported(
                     f'column "{each}" of a primary key that is added must be declared NOT NULL',
-                    hint="make the table anew with NOT NULL, or with the primary key",
+                    hint=f"ALTER TABLE {table_name} ALTER COLUMN {each} SET NOT NULL",
                 )
         return table
 
@@ -141,10 +144,10 @@ def _columns(cursor: Cursor) -> list[str]:
     return cursor.names()
 
 
-def _free_name(catalog: Catalog, wanted: str) -> str:
+def free_name(catalog: Catalog, wanted: str, taken: Collection[str] = ()) -> str:
     """As PostgreSQL names an index that nobody named: t_a_b_idx, then t_a_b_idx1."""
     name, number = wanted, 0
-    while find_index(catalog, name) is not None:
+    while name in taken or find_index(catalog, name) is not None:
         number += 1
         name = f"{wanted}{number}"
     return name
@@ -162,10 +165,22 @@ def _check_index(table: Table, columns: list[str], unique: bool) -> None:
     if unique and table.sharding is not None:
         size = len(table.sharding.columns)
         if set(columns[:size]) != set(table.sharding.columns):
+            key = ", ".join(table.sharding.columns)
             raise InvalidTableDefinition(
                 "unique index for the sharded table must include all sharding key columns as a "
-                "prefix"
+                "prefix",
+                hint=f"begin it with {key}, by which the rows of {table.name} are distributed, or "
+                "make the table DISTRIBUTED GLOBALLY or BY columns of the index",
             )
+
+
+def unique_columns(table: Table, columns: list[str]) -> list[str]:
+    """Those of a UNIQUE, in any order: the distribution key goes first."""
+    key = () if table.sharding is None else table.sharding.columns
+    first = [name for name in key if name in columns]
+    ordered = [*first, *(name for name in columns if name not in first)]
+    _check_index(table, ordered if len(set(columns)) == len(columns) else columns, unique=True)
+    return ordered
 
 
 def _index_statement(

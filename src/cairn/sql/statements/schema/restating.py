@@ -1,11 +1,10 @@
-"""Changes that only the catalogue knows of: COMMENT ON, ALTER COLUMN … SET DEFAULT."""
+"""COMMENT ON: a change that only the catalogue knows of."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
 from cairn.model.errors import (
-    InvalidTableDefinition,
     LimitExceeded,
     UndefinedColumn,
     Unsupported,
@@ -16,12 +15,10 @@ from cairn.model.tables.schema import Column, Table
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.schema.common import (
     DdlStatement,
-    Make,
     ddl_statement,
     existing_table,
     finish,
 )
-from cairn.sql.statements.schema.table import default_text
 
 MAX_COMMENT = 4_096  # characters; every instance keeps the catalogue in memory
 
@@ -46,7 +43,7 @@ def comment_on(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     def make(table: Table) -> Ddl:
         if column is None:
             return Restate(table.id, table.name, description=text)
-        return Restate(table.id, table.name, (replace(_of(table, column), comment=text),))
+        return Restate(table.id, table.name, (replace(column_of(table, column), comment=text),))
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         table = existing_table(now, name)
@@ -77,52 +74,15 @@ def _column_path(cursor: Cursor) -> tuple[str, str]:
     return parts[0], parts[1]
 
 
-def _of(table: Table, name: str) -> Column:
+def column_of(table: Table, name: str) -> Column:
     column = table.column(name)
     if column is None or column.is_hidden:
         raise UndefinedColumn(f'column "{name}" of relation "{table.name}" does not exist')
     return column
 
 
-def alter_columns(cursor: Cursor) -> Make:
-    """`ALTER [COLUMN] c {SET DEFAULT expression | DROP DEFAULT} [, …]`: of rows to come."""
-    wanted: dict[str, str | None] = {}
-    while cursor.accept("alter"):
-        cursor.accept("column")
-        name = cursor.name()
-        if cursor.accept("set", "default"):
-            wanted[name] = default_text(cursor)
-        elif cursor.accept("drop", "default"):
-            wanted[name] = None
-        else:
-            raise Unsupported(
-                "unsupported DDL: `ALTER TABLE _ ALTER COLUMN` knows SET DEFAULT and DROP DEFAULT",
-                hint="add a column with the other type, UPDATE it, and rename both",
-            )
-        if not cursor.accept_op(","):
-            break
-        if not cursor.looking_at("alter"):
-            raise Unsupported(
-                "ALTER COLUMN beside other changes in one ALTER TABLE is not supported"
-            )
-
-    def make(catalog: Catalog, table: Table) -> Ddl | None:
-        columns = []
-        for name, text in wanted.items():
-            column = replace(_of(table, name), default=text)
-            if column.identity is not None:
-                raise InvalidTableDefinition(
-                    f'column "{name}" of relation "{table.name}" is an identity column',
-                    sqlstate="42601",
-                )
-            _check(catalog, column)
-            columns.append(column)
-        return Restate(table.id, table.name, tuple(columns))
-
-    return make
-
-
-def _check(catalog: Catalog, column: Column) -> None:
+def checked_default(catalog: Catalog, column: Column) -> None:
+    """Refused when it is declared, not when the first row comes."""
     if column.default is None:
         return
     from cairn.sql.bind.defaults import check_default  # brings sqlglot along

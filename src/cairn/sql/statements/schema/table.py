@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from cairn.model.errors import (
     DuplicateColumn,
+    DuplicateObject,
     DuplicateTable,
     InvalidTableDefinition,
     InvalidText,
@@ -27,6 +28,7 @@ from cairn.model.tables.schema import (
     Check,
     Column,
     Identity,
+    Index,
     Sharded,
     Table,
 )
@@ -34,12 +36,14 @@ from cairn.model.types.sizes import checked_sizes
 from cairn.model.types.values import LISTS, ColumnType
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.schema.common import (
+    MAX_INDEXES,
     MAX_TABLES,
     DdlStatement,
     Tail,
     check_column_count,
     read_tail,
 )
+from cairn.sql.statements.schema.index import find_index, free_name, unique_columns
 from cairn.sql.typing_rules import plain, type_word
 
 
@@ -51,10 +55,12 @@ class Definition:
     is_global: bool = False
     tier: str | None = None
     checks: list[tuple[str, str]] = field(default_factory=list)  # name, or "", and text
+    uniques: list[tuple[str, list[str]]] = field(default_factory=list)  # name, or "", and columns
 
 
 _NO_SIZES: tuple[int, ...] = ()
 _SERIALS = ("serial", "bigserial", "smallserial", "serial2", "serial4", "serial8")
+_NAMED = ("not", "null", "primary", "unique", "references")  # what CONSTRAINT gives a name to
 #: What may follow a DEFAULT.
 _CLAUSES = (
     *("not", "null", "primary", "unique", "references", "check", "collate", "constraint"),
@@ -119,6 +125,7 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
     else:
         type_, sizes = read_type(cursor)
     default: str | None = None
+    named = ""  # what CONSTRAINT calls the clause that follows
     while True:
         if cursor.accept("not", "null"):
             nullable = False
@@ -133,7 +140,14 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
             identity, nullable = _identity(cursor, name, type_), False
         elif read_check(cursor, definition):
             continue
-        elif word := cursor.accept_one("unique", "references", "collate", "constraint"):
+        elif cursor.accept("unique"):
+            definition.uniques.append((named, [name]))
+        elif cursor.accept("constraint"):
+            named = cursor.name()
+            following = cursor.peek()
+            if following is None or not following.is_word(*_NAMED):
+                raise cursor.error()
+        elif word := cursor.accept_one("references", "collate"):
             raise Unsupported(f"{word.upper()} in a column definition is not supported")
         else:
             if identity is not None and default is not None:
@@ -157,6 +171,36 @@ def read_check(cursor: Cursor, definition: Definition) -> bool:
     assert begun is not None
     definition.checks.append((name, cursor.text[begun.start + 1 : last.start].strip()))
     return True
+
+
+def _read_unique(cursor: Cursor, definition: Definition) -> bool:
+    """`[CONSTRAINT name] UNIQUE (columns)`; False when it is something else."""
+    name, following = "", cursor.peek(2)
+    if cursor.looking_at("constraint") and following is not None and following.is_word("unique"):
+        cursor.take()
+        name = cursor.name()
+    if not cursor.accept("unique"):
+        return False
+    definition.uniques.append((name, cursor.names()))
+    return True
+
+
+def _uniques(catalog: Catalog, table: Table, definition: Definition) -> tuple[Index, ...]:
+    """An index for each UNIQUE; one that repeats another is left out, as PostgreSQL does."""
+    found: list[Index] = []
+    for name, columns in definition.uniques:
+        ordered = tuple(unique_columns(table, columns))
+        if set(ordered) in (set(table.primary_key), *(set(index.columns) for index in found)):
+            continue
+        taken = {index.name for index in found} | {table.key_name}
+        wanted = name or free_name(catalog, f"{table.name}_{'_'.join(columns)}_key", taken)
+        if wanted in taken or find_index(catalog, wanted) is not None:
+            raise DuplicateObject(f'relation "{wanted}" already exists', sqlstate="42P07")
+        made = Index(table.id, len(found) + 1, wanted, ordered, True, False, table.schema_version)
+        found.append(made)
+    if len(found) >= MAX_INDEXES:
+        raise LimitExceeded(f"a table cannot have more than {MAX_INDEXES} indexes")
+    return tuple(found)
 
 
 def _identity(cursor: Cursor, name: str, type_: ColumnType) -> Identity:
@@ -213,9 +257,9 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
             if definition.key:
                 raise InvalidTableDefinition(f'multiple primary keys for table "{name}"')
             definition.key = cursor.names()
-        elif read_check(cursor, definition):
+        elif read_check(cursor, definition) or _read_unique(cursor, definition):
             pass
-        elif word := cursor.accept_one("constraint", "foreign", "unique", "like"):
+        elif word := cursor.accept_one("constraint", "foreign", "like"):
             raise Unsupported(f"{word.upper()} in CREATE TABLE is not supported")
         else:
             definition.columns.append(read_column(cursor, definition))
@@ -243,6 +287,7 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
 
         checks = checks_of(catalog, name, columns, definition.checks)
     tail.skipped = f'relation "{name}" already exists, skipping'
+    _uniques(catalog, Table(0, name, columns, key, sharding), definition)
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         if name in now.tables:
@@ -253,19 +298,18 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
             raise DuplicateTable(f"view {name} already exists")
         if len(now.tables) >= MAX_TABLES:
             raise LimitExceeded(f"a limit on the total number of tables: {MAX_TABLES}")
-        return CreateTable(
-            Table(
-                id=table_id,
-                name=name,
-                columns=columns,
-                primary_key=key,
-                sharding=sharding,
-                schema_version=schema_version,
-                operable=False,
-                owner=user_id,
-                checks=checks,
-            )
+        table = Table(
+            id=table_id,
+            name=name,
+            columns=columns,
+            primary_key=key,
+            sharding=sharding,
+            schema_version=schema_version,
+            operable=False,
+            owner=user_id,
+            checks=checks,
         )
+        return CreateTable(table, _uniques(now, table, definition))
 
     rights = (("create", "table", ALL_OBJECTS, name),)
     return DdlStatement("CREATE TABLE", tail.plan(build), rights)

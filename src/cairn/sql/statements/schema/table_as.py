@@ -10,9 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from cairn.model.errors import SyntaxProblem
-from cairn.model.log.ops import Ddl, DropTable
 from cairn.model.quoting import identifier
-from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import ColumnType
 from cairn.sql.plans import DdlPlan, Prepared
 from cairn.sql.statements.cursor import Cursor
@@ -48,8 +46,7 @@ def table_as(cursor: Cursor, prepare: Prepare) -> Prepared | None:
     assert isinstance(made.plan, DdlPlan)
     listed = ", ".join(map(identifier, names))
     fill = f"INSERT INTO {identifier(name)} ({listed}) {cursor.text[start:end]}"
-    undo = DdlPlan(_dropped(name))
-    plan = replace(made.plan, fill=fill if is_filled else "", undo=undo)
+    plan = replace(made.plan, fill=fill if is_filled else "")
     tag = "SELECT" if is_filled else "CREATE TABLE AS"
     return Prepared(
         cursor.text, tag, plan, tables=query.tables, rights=(*made.rights, *query.rights)
@@ -95,11 +92,3 @@ def _type_word(type_: ColumnType) -> str:
     if type_ is ColumnType.ANY:
         return ColumnType.MAP.value  # JSON of any kind
     return type_.value
-
-
-def _dropped(name: str) -> Callable[[Catalog, int, int], Ddl | None]:
-    def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
-        table = now.table(name)
-        return None if table is None else DropTable(table.id, name)
-
-    return build

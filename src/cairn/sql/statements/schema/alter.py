@@ -1,0 +1,384 @@
+"""ALTER TABLE: any number of actions, all of them in one change of the schema or none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from cairn.model.errors import (
+    CairnError,
+    DuplicateColumn,
+    DuplicateObject,
+    DuplicateTable,
+    InvalidTableDefinition,
+    UndefinedColumn,
+    UndefinedObject,
+    Unsupported,
+)
+from cairn.model.log.ops import AlterTable, Ddl, RenameColumn, RenameTable
+from cairn.model.tables.altering import as_added, with_renamed, without_column
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import BUCKET_COLUMN, ROW_COLUMN, Check, Column, Index, Table
+from cairn.sql.statements.cursor import Cursor
+from cairn.sql.statements.schema.common import (
+    DdlStatement,
+    check_column_count,
+    ddl_statement,
+    existing_table,
+    finish,
+)
+from cairn.sql.statements.schema.dependents import check_unused
+from cairn.sql.statements.schema.index import add_unique
+from cairn.sql.statements.schema.restating import checked_default, column_of
+from cairn.sql.statements.schema.table import (
+    Definition,
+    default_text,
+    read_check,
+    read_column,
+    with_zeros,
+)
+
+Draft = tuple[Table, tuple[Index, ...]]  # the indexes without the primary key
+Step = Callable[[Catalog, Draft], Draft]
+
+_PLACES = re.compile(r"'[^']*(?:''[^']*)*'|\bc(\d+)\b")  # of columns in the rule of a CHECK
+
+
+def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
+    quiet = cursor.accept("if", "exists")
+    cursor.accept("only")  # no table inherits from another
+    name = cursor.name()
+    if unique := _added_key(cursor):
+        return add_unique(cursor, catalog, name, *unique)
+    renamed = _renamed_alone(cursor, name)
+    steps = [] if renamed is not None else _steps(cursor)
+    tail = finish(cursor)
+
+    def make(now: Catalog, table: Table) -> Ddl | None:
+        if renamed is not None:
+            return renamed(now, table)
+        before = table, now.indexes.get(table.id, ())
+        after = before
+        for step in steps:
+            after = step(now, after)
+        return AlterTable(*after) if after != before else None
+
+    def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
+        table = existing_table(now, name, quiet=quiet)
+        return None if table is None else make(now, table)
+
+    found = existing_table(catalog, name, quiet=quiet)
+    tail.skipped = f'relation "{name}" does not exist, skipping'
+    if found is not None:
+        make(catalog, found)
+        tail.skipped = f'relation "{name}" is so already, skipping'
+    return ddl_statement("ALTER TABLE", tail, build, found, "alter")
+
+
+def _added_key(cursor: Cursor) -> tuple[str, bool] | None:
+    """`ADD [CONSTRAINT name] {PRIMARY KEY | UNIQUE}`: the name, and whether it is the first."""
+    begun, name = cursor.at, ""
+    if cursor.accept("add"):
+        if cursor.accept("constraint"):
+            name = cursor.name()
+        if cursor.accept("primary", "key"):
+            return name, True
+        if cursor.accept("unique"):
+            return name, False
+    cursor.at = begun
+    return None
+
+
+def _renamed_alone(cursor: Cursor, name: str) -> Callable[[Catalog, Table], Ddl] | None:
+    """RENAME as the only action: its entry says what is renamed, not how all looks."""
+    begun = cursor.at
+    if not cursor.accept("rename"):
+        return None
+    what = _names_renamed(cursor)
+    if cursor.looking_at_op(","):
+        cursor.at = begun
+        return None
+
+    def make(catalog: Catalog, table: Table) -> Ddl:
+        _rename(*what)(catalog, (table, ()))
+        old, new = what
+        if old is None:
+            return RenameTable(table.id, name, new)
+        return RenameColumn(table.id, name, old, new)
+
+    return make
+
+
+def _steps(cursor: Cursor) -> list[Step]:
+    """In PostgreSQL's order: first what takes away, then columns, then what is asked of them.
+
+    Beside RENAME, which PostgreSQL has only alone, as they are written.
+    """
+    found: list[tuple[int, Step]] = []
+    has_rename = False
+    while True:
+        if cursor.accept("rename"):
+            has_rename = True
+            found.append((0, _rename(*_names_renamed(cursor))))
+        elif cursor.accept("add"):
+            found.append(_add(cursor))
+        elif cursor.accept("drop", "constraint"):
+            found.append((0, _drop_constraint(cursor)))
+        elif cursor.accept("drop"):
+            found.append((0, _drop_column(cursor)))
+        elif cursor.accept("alter"):
+            found.append(_alter_column(cursor))
+        else:
+            raise cursor.error()
+        if not cursor.accept_op(","):
+            break
+    if not has_rename:
+        found.sort(key=lambda each: each[0])
+    return [step for _, step in found]
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def _names_renamed(cursor: Cursor) -> tuple[str | None, str]:
+    """What follows RENAME: the column, or None for the table, and its new name."""
+    if cursor.accept("to"):
+        return None, cursor.name()
+    if cursor.looking_at("constraint"):
+        raise Unsupported(
+            "RENAME CONSTRAINT is not supported", hint="ALTER INDEX … RENAME TO renames a unique"
+        )
+    cursor.accept("column")
+    old = cursor.name()
+    cursor.expect("to")
+    return old, cursor.name()
+
+
+def _rename(old: str | None, new: str) -> Step:
+    def step(catalog: Catalog, draft: Draft) -> Draft:
+        table, indexes = draft
+        if old is None:
+            if new in catalog.tables or new in catalog.views:
+                raise DuplicateTable(f"table {new} already exists")
+            check_unused(catalog, "table", table.name, verb="rename")
+            return replace(table, name=new), indexes
+        column = table.column(old)
+        if column is None or column.is_hidden:
+            raise UndefinedColumn(f'column with name "{old}" not found')
+        _check_free(table, new)
+        check_unused(catalog, "table", table.name, old, verb="rename")
+        return with_renamed(table, indexes, old, new)
+
+    return step
+
+
+def _check_free(table: Table, name: str) -> None:
+    if name in (BUCKET_COLUMN, ROW_COLUMN):
+        raise InvalidTableDefinition(f'the column name "{name}" is reserved')
+    if table.column(name) is not None:
+        raise DuplicateColumn(f"several fields have the same name: {name}")
+
+
+# --- columns ------------------------------------------------------------------------------------
+
+
+def _add(cursor: Cursor) -> tuple[int, Step]:
+    definition = Definition()
+    if read_check(cursor, definition):
+        return 3, _add_checks(definition)
+    word = cursor.accept_one("constraint", "primary", "unique", "foreign")
+    if word is not None:
+        is_key = word in ("primary", "unique")
+        raise Unsupported(
+            f"ALTER TABLE _ ADD {word.upper()} {'beside other actions ' * is_key}is not supported",
+            hint="a statement of its own for each constraint" if is_key else None,
+        )
+    cursor.accept("column")
+    quiet = cursor.accept("if", "not", "exists")
+    column = read_column(cursor, definition)
+    if definition.key:
+        raise Unsupported("a primary key cannot be added to a table")
+    if definition.uniques:
+        raise Unsupported(
+            "UNIQUE of a column that is added is not supported",
+            hint="ALTER TABLE … ADD UNIQUE (…) as a statement of its own",
+        )
+    if column.identity is not None:
+        raise Unsupported("an identity column cannot be added to a table")
+    checks = _add_checks(definition)
+
+    def step(catalog: Catalog, draft: Draft) -> Draft:
+        table, indexes = draft
+        if quiet and table.column(column.name) is not None:
+            return draft
+        _check_free(table, column.name)
+        check_column_count(len(table.columns) + 1)
+        added = _with_missing(catalog, with_zeros(column))
+        wider = replace(table, columns=table.columns + as_added((added,)))
+        return checks(catalog, (wider, indexes))
+
+    return 1, step
+
+
+def _with_missing(catalog: Catalog, column: Column) -> Column:
+    """With the one value that all rows have that were written before."""
+    if column.default is None:
+        return column
+    from cairn.sql.plan.added import constant_default  # brings sqlglot along
+
+    return replace(column, missing=constant_default(catalog, column))
+
+
+def _drop_column(cursor: Cursor) -> Step:
+    cursor.accept("column")
+    quiet = cursor.accept("if", "exists")
+    name = cursor.name()
+    is_cascade = cursor.accept_one("cascade", "restrict") == "cascade"
+
+    def step(catalog: Catalog, draft: Draft) -> Draft:
+        table, indexes = draft
+        column = table.column(name)
+        if column is None or column.is_hidden:
+            if quiet:
+                return draft
+            raise UndefinedColumn(f'column "{name}" of relation "{table.name}" does not exist')
+        _check_no_key(table, name)
+        check_unused(catalog, "table", table.name, name)
+        at = table.position(name)
+        own_indexes = [index for index in indexes if name in index.columns]
+        own_checks = [check for check in table.checks if at in _places(check)]
+        if not is_cascade:
+            _check_free_of(table, name, own_indexes, own_checks)
+        left = tuple(check for check in table.checks if check not in own_checks)
+        return (
+            without_column(replace(table, checks=left), name),
+            tuple(index for index in indexes if index not in own_indexes),
+        )
+
+    return step
+
+
+def _check_no_key(table: Table, name: str) -> None:
+    keys = [("primary key", table.primary_key)]
+    if table.sharding is not None:
+        keys.append(("distribution key", table.sharding.columns))
+    for what, columns in keys:
+        if name in columns:
+            raise CairnError(
+                f"cannot drop column {name} of table {table.name}: it is part of its {what}",
+                hint="make another table with CREATE TABLE … AS, and rename both",
+                sqlstate="2BP01",
+            )
+
+
+def _places(check: Check) -> set[int]:
+    return {int(found[1]) for found in _PLACES.finditer(check.rule) if found[1]}
+
+
+def _check_free_of(table: Table, name: str, indexes: list[Index], checks: list[Check]) -> None:
+    users = [f"index {index.name}" for index in indexes]
+    users += [f"constraint {check.name} on table {table.name}" for check in checks]
+    if users:
+        whole = f"column {name} of table {table.name}"
+        raise CairnError(
+            f"cannot drop {whole} because other objects depend on it",
+            detail="\n".join(f"{user} depends on {whole}" for user in users),
+            hint="Use DROP … CASCADE to drop the dependent objects too.",
+            sqlstate="2BP01",
+        )
+
+
+def _alter_column(cursor: Cursor) -> tuple[int, Step]:
+    """`[COLUMN] c {SET | DROP} {DEFAULT … | NOT NULL}`"""
+    cursor.accept("column")
+    name = cursor.name()
+    if cursor.accept("set", "default"):
+        default: str | None = default_text(cursor)
+        return 2, _of_column(
+            name, lambda catalog, _, column: _set_default(catalog, column, default)
+        )
+    if cursor.accept("drop", "default"):
+        return 0, _of_column(name, lambda catalog, _, column: _set_default(catalog, column, None))
+    if cursor.accept("set", "not", "null"):
+        return 2, _of_column(
+            name,
+            lambda _, __, column: (
+                replace(column, nullable=False, is_judged=True) if column.nullable else column
+            ),
+        )
+    if cursor.accept("drop", "not", "null"):
+        return 0, _of_column(name, lambda _, table, column: _with_nulls(table, column))
+    raise Unsupported(
+        "unsupported DDL: `ALTER TABLE _ ALTER COLUMN` knows DEFAULT and NOT NULL",
+        hint="add a column with the other type, UPDATE it, and rename both",
+    )
+
+
+def _of_column(name: str, change: Callable[[Catalog, Table, Column], Column]) -> Step:
+    def step(catalog: Catalog, draft: Draft) -> Draft:
+        table, indexes = draft
+        column = change(catalog, table, column_of(table, name))
+        columns = tuple(column if each.name == name else each for each in table.columns)
+        return replace(table, columns=columns), indexes
+
+    return step
+
+
+def _set_default(catalog: Catalog, column: Column, text: str | None) -> Column:
+    if column.identity is not None:
+        raise InvalidTableDefinition(f'column "{column.name}" is an identity column')
+    changed = replace(column, default=text)
+    checked_default(catalog, changed)
+    return changed
+
+
+def _with_nulls(table: Table, column: Column) -> Column:
+    if column.name in table.primary_key:
+        raise InvalidTableDefinition(f'column "{column.name}" is in a primary key')
+    if column.identity is not None:
+        raise InvalidTableDefinition(f'column "{column.name}" is an identity column')
+    return replace(column, nullable=True, is_judged=False)
+
+
+# --- constraints --------------------------------------------------------------------------------
+
+
+def _add_checks(definition: Definition) -> Step:
+    def step(catalog: Catalog, draft: Draft) -> Draft:
+        table, indexes = draft
+        if not definition.checks:
+            return draft
+        from cairn.sql.plan.checks import checks_of  # brings sqlglot along
+
+        names = {check.name for check in table.checks}
+        for name, _ in definition.checks:
+            if name in names:
+                raise DuplicateObject(
+                    f'constraint "{name}" for relation "{table.name}" already exists'
+                )
+        added = checks_of(catalog, table.name, table.columns, definition.checks, table.checks)
+        return replace(table, checks=table.checks + added), indexes
+
+    return step
+
+
+def _drop_constraint(cursor: Cursor) -> Step:
+    quiet = cursor.accept("if", "exists")
+    name = cursor.name()
+    cursor.accept_one("cascade", "restrict")
+
+    def step(catalog: Catalog, draft: Draft) -> Draft:
+        table, indexes = draft
+        if name == table.key_name and not table.has_hidden_key:
+            raise Unsupported("a primary key cannot be dropped", hint="make the table anew")
+        checks = tuple(check for check in table.checks if check.name != name)
+        left = tuple(index for index in indexes if index.name != name or not index.unique)
+        if len(checks) == len(table.checks) and len(left) == len(indexes) and not quiet:
+            raise UndefinedObject(
+                f'constraint "{name}" of relation "{table.name}" does not exist', sqlstate="42704"
+            )
+        return replace(table, checks=checks), left
+
+    return step
