@@ -14,7 +14,7 @@ PORT    ?= 4327
 # Bytecode is compiled at set-up; an instance that has to compile its imports starts slowly.
 export PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup demo demo-core demo-check test test-all check sim sim-mutants chaos fuzz bench bench-raft \
+.PHONY: setup demo demo-core demo-check test test-all check sim sim-mutants chaos fuzz sanitize bench bench-raft \
         bench-cluster bench-growing bench-sql bench-clients bench-spark profile dist deb
 
 setup: $(VENV)/.dev
@@ -90,6 +90,10 @@ chaos: setup
 fuzz: setup $(VENV)/.spark
 	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(KIND),--kind $(KIND))
+
+# The compiled part under gcc's sanitizers, beside the normal build: its tests, then hostile input.
+sanitize: setup $(VENV)/.spark
+	$(BIN)/python -m tests.native.sanitized --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 bench: bench-raft bench-cluster bench-sql bench-clients
 

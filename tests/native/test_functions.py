@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import re
 import struct
@@ -75,6 +76,23 @@ def test_each_says_the_same(connection: Any, name: str) -> None:
     drawn = (tuple(random_value(chance, kind) for kind in kinds) for _ in range(2_000))
     for args in itertools.chain(itertools.product(*known), drawn):
         assert in_c(connection, name, args) == in_python(name, args), (name, args)
+
+
+@pytest.mark.parametrize("value", [2.0**63, -(2.0**63), math.nextafter(2.0**63, 0), 0.5, -1.5])
+def test_a_real_at_the_edge_becomes_a_whole_number_or_is_refused(
+    connection: Any, value: float
+) -> None:
+    assert in_c(connection, "i_of_d", (value,)) == in_python("i_of_d", (value,))
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+@pytest.mark.parametrize("wrong", [b"\xff", "1"])
+def test_a_value_of_another_type_is_refused(connection: Any, name: str, wrong: Any) -> None:
+    args = (*(random_value(random.Random(1), kind) for kind in KINDS[name][1:]), wrong)
+    if KINDS[name][-1] == "S" and isinstance(wrong, str):
+        return  # of the right type
+    with pytest.raises(apsw.SQLError, match="of another type"):
+        connection.execute(f"SELECT {name}({', '.join('?' * len(args))})", args).fetchall()
 
 
 def test_they_take_the_place_of_those_in_python(connection: Any) -> None:

@@ -222,6 +222,67 @@ def test_whatever_is_copied_has_the_same_rows_or_the_same_error(seed: int) -> No
         assert sum(isinstance(each, tuple) for each in alone) > 1, told
 
 
+#: Spellings that stand at the edge of what C takes; alone, for one mistake hides another.
+EDGES: dict[ColumnType, tuple[str, ...]] = {
+    ColumnType.INTEGER: (
+        *("9" * 18, "9" * 19, "9" * 20, "1" + "0" * 19, "18446744073709551617", "-" + "9" * 20),
+        *("-129", "-32769", "-2147483649", "-33", "-128"),
+    ),
+    ColumnType.DOUBLE: ("9" * 15, "9" * 16, "0." + "1" * 15, "1e22", "1e23", "-0.0", "1e-320"),
+    ColumnType.STRING: ("é" * 31, "é" * 32, "x" * 32, "\u07ff", "\uffff", "\U0010ffff"),
+    ColumnType.DATETIME: (
+        *("2000-02-29 00:00:00", "1900-02-29 00:00:00", "2024-02-29", "2023-02-29", "2024-04-31"),
+        *("2024-01-02 03:04:05+02", "2024-01-02 03:04:05-02:30", "2024-01-02 03:04:05.1234567"),
+        *("0001-01-01 00:00:00+01", "9999-12-31 23:59:59-01", "2024-01-02 03:04:60"),
+        *("2024-01-02 24:00:00", "2024-01-02 03:04:05+16", "2024-01-02 03:04:05+15:59"),
+    ),
+}
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_each_spelling_alone_means_the_same(type_: ColumnType) -> None:
+    edges = EDGES.get(type_, EDGES[ColumnType.DATETIME] if type_ in TYPES[-2:] else ())
+    sizes = (31,) if type_ is ColumnType.STRING else ()
+    for nullable in (True, False):
+        columns = Column("c0", ColumnType.INTEGER), Column("c1", type_, nullable, sizes=sizes)
+        table = Table(600, "t", columns, ("c0",), Sharded(("c0",), TIER))
+        for text in ("\\N", *TEXTS[type_], *edges):
+            line = f"7\t{text}\n".encode()
+            c, python = (Reading(table, ["c0", "c1"], "text", False, in_c=c) for c in (True, False))
+            assert c.read([line]) == python.read([line]), (type_, nullable, text)
+
+
+@pytest.mark.parametrize("mark", ["\\b", "\\f", "\\n", "\\r", "\\t", "\\v", "\\\\", "\\q"])
+def test_each_escape_is_undone(mark: str) -> None:
+    columns = Column("c0", ColumnType.INTEGER), Column("c1", ColumnType.STRING)
+    table = Table(600, "t", columns, ("c0",), Sharded(("c0",), TIER))
+    line = f"7\tbefore{mark}after\n".encode()
+    c, python = (Reading(table, ["c0", "c1"], "text", False, in_c=c) for c in (True, False))
+    assert (c.read([line]), c.left) == (python.read([line]), 0)
+
+
+def test_bytes_that_are_no_text_are_never_taken() -> None:
+    columns = Column("c0", ColumnType.INTEGER), Column("c1", ColumnType.STRING)
+    table = Table(600, "t", columns, ("c0",), Sharded(("c0",), TIER))
+    for bad in (b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"):
+        reading = Reading(table, ["c0", "c1"], "text", False, in_c=True)
+        assert reading.read([b"1\tgood\n2\t" + bad + b"\n"])[0] == "InvalidText", bad
+
+
+def test_odd_lines_among_plain_ones_are_read_in_few_goes() -> None:
+    """One by one they cost many times what they cost together, and others wait meanwhile."""
+    columns = Column("c0", ColumnType.INTEGER), Column("c1", ColumnType.INTEGER)
+    table = Table(600, "t", columns, ("c0",), Sharded(("c0",), TIER))
+    reading = Reading(table, ["c0", "c1"], "text", False, in_c=True)
+    assert reading.lines is not None
+    data = b"".join(b"%d\t1\n%d\t+1\n" % (2 * at, 2 * at + 1) for at in range(2_000))
+    goes = 0
+    for left in reading.lines.feed(reading.batch, data):
+        reading.columns(left)
+        goes += 1
+    assert (len(reading.batch), goes < 10) == (4_000, True), goes
+
+
 def test_plain_lines_are_left_to_nobody() -> None:
     """Else the test above would say nothing of C."""
     columns = tuple(Column(f"c{at}", type_) for at, type_ in enumerate(TYPES))

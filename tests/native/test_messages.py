@@ -6,6 +6,7 @@ import math
 import random
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -34,6 +35,7 @@ TYPES = (
 TEXTS = (
     *("", "plain", "a,b", "tab\there", "back\\slash", 'say "hi"', "two\nlines", "cr\rcr", "\\."),
     *("\\N", "NULL", "é€😀", "x" * 200, "y" * 9_000, "a'b", "\b\f\v", ";", "t"),
+    *("'\\,;", "\\'"),
 )
 OPTIONS: tuple[tuple[str, dict[str, str]], ...] = (
     ("text", {}),
@@ -168,6 +170,29 @@ def test_rows_of_a_select_are_the_same_and_cut_alike(seed: int, tmp_path: Path) 
     found = file.in_c(shape=shape, piece_bytes=size)
     wanted = file.by_columns(MessagesEncoder(shape, size))
     assert found == wanted, seed
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_place_that_a_damaged_page_tells_is_believed(seed: int, tmp_path: Path) -> None:
+    """Neither C nor Arrow reads outside of the pages; pages of a log have no checksums here."""
+    from cairn.server.scan.lines import LinesEncoder
+    from cairn.storage.files.file_pages import UnknownFile
+
+    chance = random.Random(seed)
+    file = random_file(chance, tmp_path / "data.db")
+    whole, asked = file.path.read_bytes(), LinesAsked("text", {})
+    told = (UnknownFile, StorageDamaged, ValueError, OverflowError, apsw.Error)  # or other rows
+    for _ in range(15):
+        damaged = bytearray(whole)
+        for _ in range(chance.randint(1, 6)):
+            page = chance.randrange(1, len(whole) // 4096) * 4096
+            at = page + chance.randrange(chance.choice((40, 4096)))
+            damaged[at] = chance.choice((0, 127, 128, 255, chance.randrange(256)))
+        file.path.write_bytes(damaged)
+        with suppress(*told):
+            file.in_c(lines=asked)
+        with suppress(*told):
+            file.by_columns(LinesEncoder(file.types, asked))
 
 
 def bodies(data: bytes) -> Iterator[bytes]:

@@ -17,6 +17,7 @@ from cairn.model.tables.schema import Column, Sharded, Table
 from cairn.model.types.values import ColumnType
 from cairn.native.batches import RowBatch
 from cairn.native.library import library
+from cairn.native.loading import PACKED_ROWS, load
 from cairn.storage.data_db.packed_insert import PackedInsert
 
 COLUMNS = tuple(Column(f"c{at}", ColumnType.ANY) for at in range(3))
@@ -101,6 +102,17 @@ def test_damaged_bytes_are_refused_or_are_other_rows(insert: PackedInsert, seed:
             insert.insert(TABLE, bytes(damaged))
         insert._connection.execute("ROLLBACK TO s")
     assert stored(insert) == set()
+
+
+@pytest.mark.skipif(library() is None, reason="there was no compiler")
+@pytest.mark.parametrize("width", [0, -1, 257, 300, 2**40])
+def test_a_width_that_no_table_has_is_refused(width: int) -> None:
+    connection = apsw.Connection(":memory:")
+    assert load(connection, PACKED_ROWS)
+    wide = encode(tuple(range(300)))
+    with pytest.raises(apsw.SQLError, match="two arguments"):
+        connection.execute("SELECT c0 FROM packed_rows(?, ?)", (wide, width)).fetchall()
+    connection.close()
 
 
 def test_no_text_can_load_another_library(insert: PackedInsert) -> None:

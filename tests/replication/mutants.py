@@ -10,6 +10,7 @@ import msgspec
 
 from tests.cluster.backup_mutants import OF_BACKUPS
 from tests.moves.mutants import OF_MOVES
+from tests.native.mutants import OF_C
 from tests.storage.rot_mutants import OF_ROT
 from tests.topology.mutants import OF_THE_TOPOLOGY
 
@@ -568,5 +569,6 @@ MUTANTS = tuple(
         *OF_MOVES,
         *OF_BACKUPS,
         *OF_ROT,
+        *OF_C,
     )
 )

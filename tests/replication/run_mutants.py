@@ -10,9 +10,15 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.native import sanitized
+from tests.native.building import copy_source
 from tests.replication.mutants import MUTANTS, Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def is_of_c(mutant: Mutant) -> bool:
+    return mutant.file.startswith("native/")
 
 
 def is_caught(mutant: Mutant, source: Path) -> bool | None:
@@ -22,11 +28,15 @@ def is_caught(mutant: Mutant, source: Path) -> bool | None:
     if text.count(mutant.old) != 1:
         raise SystemExit(f"{mutant.name}: {mutant.file} has {mutant.old!r} not once")
     path.write_text(text.replace(mutant.old, mutant.new))
+    environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
+        if is_of_c(mutant):
+            sanitized.build_into(source)
+            environment = sanitized.environment(source)
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-x", "-q", "--timeout=120", mutant.test],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"},
+            env=environment,
             capture_output=True,
         )
     finally:
@@ -53,9 +63,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         source = Path(directory) / "src"
         shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        to_build = copy_source(Path(directory) / "c")
         for mutant in chosen:
             begun = time.monotonic()
-            caught = is_caught(mutant, source)
+            caught = is_caught(mutant, to_build if is_of_c(mutant) else source)
             escaped += not caught
             how = {True: "caught", False: "NOT CAUGHT", None: "BROKEN"}[caught]
             took = time.monotonic() - begun

@@ -8,14 +8,22 @@ enum { WHOLE = 0, REAL = 1, TEXTS = 2, BLOBS = 3, NOTHING = 4 };
 typedef struct {
     int32_t kind;
     const uint8_t *valid; /* one bit for each value; NULL: all are there */
-    const void *values;   /* numbers, or the bytes of texts */
-    const int32_t *places; /* where texts begin and end among them */
+    const uint8_t *values; /* numbers, or the bytes of texts */
+    const uint8_t *places; /* where texts begin and end among them, as int32_t */
     int64_t offset;       /* of the first value, in all three */
 } ArrowColumn;
 
 static int is_there(const ArrowColumn *column, int64_t at)
 {
     return !column->valid || column->valid[at >> 3] >> (at & 7) & 1;
+}
+
+/* Buffers lie where the client's stream has them: at any address, not only at one for numbers. */
+static int32_t place(const ArrowColumn *column, int64_t at)
+{
+    int32_t found;
+    memcpy(&found, column->places + at * (int64_t)sizeof found, sizeof found);
+    return found;
 }
 
 static size_t packed_most(const ArrowColumn *columns, int32_t width, int64_t row)
@@ -25,7 +33,7 @@ static size_t packed_most(const ArrowColumn *columns, int32_t width, int64_t row
         const ArrowColumn *column = &columns[number];
         if (column->kind == TEXTS || column->kind == BLOBS) {
             int64_t at = column->offset + row;
-            most += (size_t)(column->places[at + 1] - column->places[at]);
+            most += (size_t)(place(column, at + 1) - place(column, at));
         }
     }
     return most;
@@ -35,13 +43,20 @@ static uint8_t *pack_value(uint8_t *to, const ArrowColumn *column, int64_t at)
 {
     if (column->kind == NOTHING || !is_there(column, at))
         return *to = 0xc0, to + 1;
-    if (column->kind == WHOLE)
-        return pack_integer(to, ((const int64_t *)column->values)[at]);
-    if (column->kind == REAL)
-        return pack_double(to, ((const double *)column->values)[at]);
-    const int32_t *place = &column->places[at];
-    const uint8_t *bytes = (const uint8_t *)column->values + place[0];
-    return pack_bytes(to, bytes, (uint32_t)(place[1] - place[0]), column->kind == TEXTS);
+    if (column->kind == WHOLE) {
+        int64_t whole;
+        memcpy(&whole, column->values + at * (int64_t)sizeof whole, sizeof whole);
+        return pack_integer(to, whole);
+    }
+    if (column->kind == REAL) {
+        double real;
+        memcpy(&real, column->values + at * (int64_t)sizeof real, sizeof real);
+        return pack_double(to, real);
+    }
+    int32_t begin = place(column, at), end = place(column, at + 1);
+    if (begin == end)
+        return pack_bytes(to, (const uint8_t *)"", 0, column->kind == TEXTS); /* there may be no buffer */
+    return pack_bytes(to, column->values + begin, (uint32_t)(end - begin), column->kind == TEXTS);
 }
 
 /* Rows `first` to `last` of columns that Arrow itself has checked; `buckets` has one for each row. */

@@ -163,13 +163,13 @@ EXPORT int copy_take(Batch *batch, const CopyPlan *plan, const uint8_t *data, si
     Field fields[COLUMNS_MOST];
     const uint8_t *begun = data + start, *at = begun, *end = data + length;
     *used = *lines = 0;
-    if (!is_utf8(begun, length - start))
-        return ODD;
     while (at < end) {
         if (!batch_scratch(batch, (size_t)(end - at)))
             return NO_MEMORY;
         const uint8_t *next = cut(plan, at, end, batch->scratch, fields);
-        uint32_t bucket = next ? find_bucket(plan, fields) : 0;
+        if (!next || !is_utf8(at, (size_t)(next - at)))
+            return ODD;
+        uint32_t bucket = find_bucket(plan, fields);
         if (!bucket)
             return ODD;
         size_t most = (size_t)(next - at) + (size_t)(plan->width + 2) * PACKED_MOST + 36;

@@ -79,6 +79,7 @@ from cairn.node.statements.blocks.asking import Blocks
 from cairn.node.statements.blocks.block_owner import BlockOwner
 from cairn.node.statements.changes.schema_changes import SchemaChanges
 from cairn.node.statements.executor import Executor
+from cairn.node.statements.owner.calls_apart import CallsApart
 from cairn.node.statements.owner.execution import Execution
 from cairn.node.statements.owner.functions_here import FunctionsHere
 from cairn.node.steering.backup_taker import BackupTaker
@@ -249,7 +250,10 @@ class Instance:
         state, runner, proposer, peers = self.state, self.runner, self.proposer, self.peers
         voters, chance = self.voters, self.runtime.chance
         numbers = Numbers(state, proposer)
-        functions = FunctionsHere(self.name, self.runtime.directory(), state, runner, numbers)
+        self._calls_apart = CallsApart()
+        functions = FunctionsHere(
+            self.name, self.runtime.directory(), state, runner, numbers, self._calls_apart.call
+        )
         self.execution = Execution(
             state,
             self.data,
@@ -385,6 +389,7 @@ class Instance:
         self.runner.close()
         self.execution.close()
         self.block_owner.close()
+        self._calls_apart.close()
         self._raft_disk.close()
         self.backups.close()
         self.data.close()

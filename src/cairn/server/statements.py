@@ -10,6 +10,7 @@ import weakref
 from collections import OrderedDict
 from typing import Any
 
+from cairn.model import stops
 from cairn.model.errors import CairnError, Unsupported
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import OIDS
@@ -116,15 +117,6 @@ def _understood(text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog)
     return Cached(text, oids, prepared, catalog)
 
 
-def _understood_apart(text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog) -> Cached:
-    """On a thread. A refusal keeps no frames: these have all words of the text."""
-    try:
-        return _understood(text, oids, user, catalog)
-    except CairnError as problem:
-        problem.__cause__ = problem.__context__ = None
-        raise problem.with_traceback(None)  # noqa: B904
-
-
 class StatementCache:
     """Plans by text. What takes long to understand is understood on a thread."""
 
@@ -201,10 +193,18 @@ class StatementCache:
         return cached, values
 
     async def later(
-        self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog
+        self,
+        text: bytes,
+        oids: tuple[int, ...],
+        user: int,
+        catalog: Catalog,
+        is_stopped: stops.Asked = lambda: False,
     ) -> Cached:
-        made = await self._pool.run(user, _understood_apart, text, oids, user, catalog)
-        return self._keep(made, user)
+        def work() -> Cached:
+            with stops.working_until(is_stopped):
+                return _understood(text, oids, user, catalog)
+
+        return self._keep(await self._pool.run(user, work), user)
 
     def _keep(self, made: Cached, user: int) -> Cached:
         size = len(made.text)

@@ -16,7 +16,7 @@ from cairn.model.tables.schema import BUCKET_COLUMN
 from cairn.model.types.values import SQLITE_TYPES, ColumnType
 from cairn.server.scan.statement import Scan
 from cairn.storage.files.file_pages import Pages, UnknownFile
-from cairn.storage.files.file_tree import Records, Tree, Values, integers
+from cairn.storage.files.file_tree import Records, Tree, Values, check_inside, integers
 
 _REAL = 7  # the type of a value with a fraction; whole ones are kept as integers
 
@@ -89,6 +89,7 @@ def _integers(buffer: Any, values: Values) -> Any:
 
 
 def _reals(buffer: Any, values: Values) -> Any:
+    check_inside(buffer[7:], values.starts)
     wide = np.ndarray((len(buffer) - 7,), ">f8", buffer, 0, (1,))
     found = wide[values.starts].astype(np.float64)
     if values.types.min() != _REAL or values.types.max() != _REAL:
@@ -102,9 +103,12 @@ def _slices(of: Any) -> Callable[[Any, Values], Any]:
 
     def read(buffer: Any, values: Values) -> Any:
         count = len(values.starts)
+        ends = values.starts + values.sizes
+        if count and not 0 <= int(values.starts.min()) <= int(ends.max()) <= len(buffer):
+            raise UnknownFile("a text outside of its page")  # Arrow would read what lies there
         places = np.empty(2 * count + 1, np.int32)
         places[0:-1:2] = values.starts
-        places[1:-1:2] = values.starts + values.sizes
+        places[1:-1:2] = ends
         places[-1] = places[-2]
         parts = [None, pa.py_buffer(places), pa.py_buffer(buffer)]
         both = pa.Array.from_buffers(of, 2 * count, parts)

@@ -57,7 +57,8 @@ class PackedLines:
         while at < len(lines):
             used, count = batch.take_lines(self._plan, lines, at)
             parser.line += count
-            few = 1 if count else few * _MORE  # odd lines often have neighbours of their kind
+            # Odd lines often have neighbours of their kind, and one by one they cost most.
+            few = 1 if count > few * _MORE else few * _MORE
             at += used
             if at < len(lines):
                 end = _behind(lines, at, few)

@@ -30,6 +30,7 @@ from cairn.model.types.values import ColumnType
 from cairn.native.library import library
 from cairn.server.scan.arrow_types import BATCH_ROWS, BatchEncoder
 from cairn.server.scan.statement import LinesAsked, Scan
+from cairn.storage.files.sqlite import damaged
 
 HEAD = struct.Struct("<iI")  # rows or one of the kinds below; bytes that follow
 PIPE_BYTES = 1024 * 1024
@@ -87,8 +88,8 @@ def _of_pages(
             yield piece
             is_begun = True
     except pages.UnknownFile as problem:
-        if is_begun:
-            raise
+        if is_begun:  # pages that SQLite can read are all alike
+            raise damaged(Path(request.data), str(problem)) from None
         raise CannotRun(str(problem)) from None
 
 

@@ -199,7 +199,9 @@ class Running:
         if cached is not None:
             return cached
         self.query, self.query_at = text, time()
-        work = face.statements.later(text, oids, self._parameters.context.user_id, face.catalog)
+        work = face.statements.later(
+            *(text, oids, self._parameters.context.user_id, face.catalog), self.cancelled.is_set
+        )
         return await self.context().watched(work)
 
     def now(self, cached: Cached, values: Sequence[Any]) -> Outcome | None:

@@ -308,9 +308,41 @@ HEAVY_ON_ROWS = HEAVY | {
 }
 
 
-def register(connection: Any) -> None:
-    """Make all functions known to an apsw connection."""
+#: Characters of an argument from which on a call is not made on one of the instance's threads.
+GIANT = 400_000
+#: Those that only copy a text or a part of it, and those that are given none.
+_LIGHT = frozenset(
+    (
+        *("c_left", "c_right", "c_substr", "c_overlay", "c_ascii", "c_starts_with", "c_position"),
+        *("c_concat", "c_concat_ws", "c_length", "c_octets", "c_bits", "c_limit"),
+        *("a_cat", "a_append", "a_prepend", "j_array", "j_object", "j_bool", "only_row"),
+        *("c_hex", "c_chr", "a_series", "a_times", "t_date", "b_of_i", "i_of_b", "d_of_i"),
+        *(f"s_of_{letter}" for letter in "bidnutmyv"),
+    )
+)
+_OF_NUMBERS = frozenset(module.__name__ for module in (numbers, maths, times, time_formats))
+_WORKS_ON_TEXTS = frozenset(
+    name for name, function in SCALARS.items() if function.__module__ not in _OF_NUMBERS
+) - _LIGHT | {"c_lower", "c_upper", "c_to_char", "d_percentile", "i_mode"}
+#: The value of a function of this name, called with these arguments: here or elsewhere.
+Apart = Callable[[str, Callable[..., Any], tuple[Any, ...]], Any]
+
+
+def _guarded(name: str, function: Callable[..., Any], apart: Apart) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        for arg in args:
+            if arg.__class__ is str and len(arg) > GIANT:
+                return apart(name, function, args)
+        return function(*args)
+
+    return call
+
+
+def register(connection: Any, apart: Apart | None = None) -> None:
+    """Make all functions known to an apsw connection. `apart`: where calls on giants are made."""
     for name, function in SCALARS.items():
+        if apart is not None and name in _WORKS_ON_TEXTS:
+            function = _guarded(name, function, apart)
         connection.create_scalar_function(name, function, -1, deterministic=True)
     connection.create_window_function(
         "n_sum", _window(numbers.DecimalSum, numbers.DecimalSum.remove), 1

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from cairn.model import stops
 from cairn.model.errors import InvalidText, LimitExceeded
 from cairn.model.types.array_text import join_list, split_list
 from cairn.model.types.decimals import key_form
@@ -98,10 +99,10 @@ def list_size(text: str) -> int:
 
 def _joined(numbers: Sequence[int]) -> str:
     """Piece by piece: other threads get their turn in between."""
-    parts = [
-        ",".join(map(str, numbers[at : at + SERIES_PIECE]))
-        for at in range(0, len(numbers), SERIES_PIECE)
-    ]
+    parts = []
+    for at in range(0, len(numbers), SERIES_PIECE):
+        stops.check()
+        parts.append(",".join(map(str, numbers[at : at + SERIES_PIECE])))
     return f"[{','.join(parts)}]"
 
 
@@ -125,6 +126,8 @@ def time_series(start: int, stop: int, months: int, days: int, rest: int) -> str
     found, at = [], start
     while at <= stop if forward > start else at >= stop:
         found.append(at)
+        if len(found) % SERIES_PIECE == 0:
+            stops.check()
         if len(found) > MAX_SERIES:
             raise LimitExceeded(f"generate_series gives at most {MAX_SERIES} rows")
         at = t_shift(at, months, days, rest)

@@ -9,6 +9,8 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import TokenType
 
+from cairn.model import stops
+
 
 class Cairn(Postgres):
     """Functions stay as written (`Anonymous`): what they mean is decided in `bind`."""
@@ -49,6 +51,11 @@ class Cairn(Postgres):
         CONFLICT_ACTIONS = {
             "DO": [("NOTHING",), ("REPLACE",), ("FAIL",), ("UPDATE",)],
         }
+
+        def _parse_bitwise(self) -> exp.Expr | None:
+            """Part of every expression: whoever has a long text may want an end."""
+            stops.check()
+            return super()._parse_bitwise()
 
         def _parse_cairn_overlay(self) -> exp.Expr:
             """`(s PLACING t FROM 1 FOR 2)` or a list of arguments."""

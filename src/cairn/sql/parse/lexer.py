@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from cairn.model import stops
 from cairn.model.errors import LimitExceeded, SyntaxProblem
 from cairn.model.settings import limits
 
@@ -27,6 +28,7 @@ class Token(NamedTuple):
         return self.kind == "op" and self.text in ops
 
 
+OFTEN = 0xFFF  # words between two looks at whether somebody wants an end
 MAX_TOKENS = 2_000_000  # of rows in VALUES; other statements have fewer (`compile`)
 _COMMENT_MARK = re.compile(r"/\*|\*/")
 _PATTERN = re.compile(
@@ -123,6 +125,8 @@ def tokens(text: str) -> list[Token]:
             value, at = _dollar_quoted(text, body, start)
             kind, body = "string", text[start:at]
         found.append(Token(kind, body, value, start))
+        if len(found) & OFTEN == 0:
+            stops.check()
         if len(found) > MAX_TOKENS:
             raise LimitExceeded(
                 f"the statement has more than {MAX_TOKENS} words and signs",

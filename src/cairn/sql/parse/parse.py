@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from cairn.model import stops
 from cairn.model.errors import (
     CairnError,
     InvalidParameter,
@@ -15,7 +16,7 @@ from cairn.model.errors import (
     UndefinedFunction,
     Unsupported,
 )
-from cairn.sql.parse.lexer import Token, syntax_error
+from cairn.sql.parse.lexer import OFTEN, Token, syntax_error
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -109,6 +110,8 @@ def query_text(found: list[Token], text: str, starts: dict[int, int] | None = No
     parts, at, marks, numbered = [], 0, 0, False
     size = 0
     for index, token in enumerate(found):
+        if index & OFTEN == 0:
+            stops.check()
         following = found[index + 1] if index + 1 < len(found) else None
         _check_place(found, index, text)
         gap = text[at : token.start]

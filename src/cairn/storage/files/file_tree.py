@@ -20,6 +20,7 @@ LONG_BYTES = 64 * 1024 * 1024
 INTERIOR, LEAF = 2, 10
 _LINK = 4  # bytes of a page's number
 _LONGEST_VARINT = 5
+_LONGEST_ROW = 10**9  # of SQLite
 _DEEPEST = 20
 _SHIFTS = np.array([63, 56, 48, 40, 32, 16, 0, 0, 63, 63, 63, 63], np.int64)
 #: Bytes of a value by its type in the record; longer types are texts and blobs.
@@ -63,8 +64,15 @@ class Records(NamedTuple):
         return Records(self.buffer, self.starts[(bucket >= low) & (bucket <= high)])
 
 
+def check_inside(buffer: Any, places: Any) -> None:
+    """Places that a page told are believed only inside of what was read."""
+    if places.size and not 0 <= int(places.min()) <= int(places.max()) < len(buffer):
+        raise UnknownFile("a place outside of its page")
+
+
 def varints(buffer: Any, at: Any) -> tuple[Any, Any]:
     """Numbers of one to nine bytes, and the places after them."""
+    check_inside(buffer, at)
     byte = buffer.take(at)
     following = at + 1
     if not byte.size or byte.max() < 128:
@@ -72,6 +80,7 @@ def varints(buffer: Any, at: Any) -> tuple[Any, Any]:
     open_ = np.flatnonzero(byte >= 128)
     value = (byte & 127).astype(np.int64)
     for _ in range(_LONGEST_VARINT):
+        check_inside(buffer, following[open_])
         byte = buffer.take(following[open_]).astype(np.int64)
         value[open_] = (value[open_] << 7) | (byte & 127)
         following[open_] += 1
@@ -95,6 +104,7 @@ def _sizes(types: Any) -> Any:
 def integers(buffer: Any, values: Values) -> Any:
     """Whole numbers of all widths; whatever stands for NULL means nothing."""
     types = values.types
+    check_inside(buffer[7:], values.starts)
     found = np.ndarray((len(buffer) - 7,), np.int64, buffer, 0, (1,))[values.starts]
     if sys.byteorder == "little":
         found.byteswap(inplace=True)
@@ -200,6 +210,8 @@ class Tree:
     def _records(self, buffer: Any, lengths: Any, starts: Any) -> Records:
         if lengths.dtype == np.uint8:
             return Records(buffer, starts)
+        if lengths.size and int(lengths.max()) > _LONGEST_ROW:
+            raise UnknownFile("a row that is longer than any")
         if (spilled := np.flatnonzero(lengths > self._local[0])).size:
             buffer = buffer.copy()  # reading more pages would overwrite it
             extra = [

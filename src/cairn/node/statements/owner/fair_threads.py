@@ -14,6 +14,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from cairn.model.errors import CairnError
+
 T = TypeVar("T")
 SYSTEM = 0  # whose work it is when no user asked for it
 _Work = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
@@ -70,6 +72,10 @@ class FairThreads:
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(function(*args))
+                except CairnError as problem:
+                    # Its frames have the values that it was about, which may be giants.
+                    problem.__cause__ = problem.__context__ = None
+                    future.set_exception(problem.with_traceback(None))
                 except BaseException as problem:
                     future.set_exception(problem)
         finally:

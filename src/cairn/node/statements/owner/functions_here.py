@@ -35,16 +35,17 @@ class FunctionsHere:
         state: GlobalState,
         runner: RaftRunner,
         numbers: Numbers,
+        apart: functions.Apart,
     ) -> None:
         self._name, self._directory, self._numbers = name, directory, numbers
-        self._state, self._runner = state, runner
+        self._state, self._runner, self._apart = state, runner, apart
 
     def register(
         self, connection: apsw.Connection, through: Callable[[Any], Any] = lambda function: function
     ) -> None:
         """All functions, those that need no instance too. `through` changes those that tell of this
         instance and this moment: a block notes what they gave."""
-        functions.register(connection)
+        functions.register(connection, self._apart)
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, limits.VALUE_BYTES)
         for name, function in self._known().items():
             connection.create_scalar_function(name, known_by_name(name, through(function)), -1)

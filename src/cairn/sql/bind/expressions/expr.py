@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from cairn.model import stops
 from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
 from cairn.model.types.decimals import decode_decimal, encode_decimal
 from cairn.model.types.values import ELEMENTS, INT64_MAX, INT64_MIN, LISTS, ColumnType
@@ -64,6 +65,7 @@ _PREFIX = {I: "i", N: "n", D: "d"}
 
 def bind_expr(scope: Scope, node: exp.Expr) -> Expr:
     """The typed form of an expression; what Cairn does not know is refused by name."""
+    stops.check()
     binder = scope.binder
     binder.deeper()
     wanted = binder.wanted

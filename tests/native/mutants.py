@@ -1,0 +1,185 @@
+"""The compiled part with one rule taken out at a time; each is built with the sanitizers.
+
+`python -m tests.replication.run_mutants C:` plants them.
+"""
+
+from __future__ import annotations
+
+BATCH, COLUMNS, COPY = "native/batch.c", "native/columns_in.c", "native/copy_in.c"
+FIELDS, FUNCTIONS, KEYS = "native/fields.c", "native/functions.c", "native/keys.c"
+PACKED, PACKING, REALS = "native/packed_rows.c", "native/packing.h", "native/reals.c"
+OUT, UTF8 = "native/rows_out.c", "native/utf8.h"
+LINES, HOSTILE = "tests/native/test_lines.py", "tests/native/test_hostile.py"
+ROWS, MESSAGES = "tests/native/test_packed_rows.py", "tests/native/test_messages.py"
+SUMS, STREAMS = "tests/native/test_functions.py", "tests/native/test_columns.py"
+
+#: (rule, name, file, old, new, test)
+OF_C: tuple[tuple[str, str, str, str, str, str], ...] = (
+    (
+        *("C", "C: a number of twenty digits wraps", FIELDS),
+        *("end - text > DIGITS_MOST + 1", "end - text > DIGITS_MOST + 2"),
+        LINES,
+    ),
+    (
+        *("C", "C: a NULL in a required column is taken", FIELDS),
+        *("return column->required ? NULL : to + 1;", "return to + 1;"),
+        LINES,
+    ),
+    (
+        *("C", "C: a byte of a key is hashed twice", KEYS),
+        *("(uint32_t)key[at + 3] << 24", "(uint32_t)key[at + 2] << 24"),
+        LINES,
+    ),
+    (
+        *("C", "C: the sign of a byte is lost", PACKING),
+        *("value >= -0x80)", "value >= -0x81)"),
+        LINES,
+    ),
+    (
+        *("C", "C: the last row of a stream is lost", COLUMNS),
+        *("row < last;", "row + 1 < last;"),
+        STREAMS,
+    ),
+    (
+        *("C", "C: an escape is not undone", COPY),
+        *("case 't': *to++ = '\\t'; break;", "case 't': *to++ = 't'; break;"),
+        LINES,
+    ),
+    (
+        *("C", "C: any bucket is counted", BATCH),
+        *("if (batch->buckets[at] > bucket_count) {", "if (0) {"),
+        ROWS,
+    ),
+    (
+        *("C", "C: a value may end a byte behind the end", PACKED),
+        *(
+            "(uint64_t)(end - at) < (uint64_t)head + body",
+            "(uint64_t)(end - at) + 1 < (uint64_t)head + body",
+        ),
+        ROWS,
+    ),
+    (
+        *("C", "C: a head is as long as it says", OUT),
+        *("size > (uint64_t)(end - begun) || size", "size"),
+        HOSTILE,
+    ),
+    (
+        *("C", "C: a value of a record ends where it says", OUT),
+        *("if (!at || size_of(found[number].type) > (uint64_t)(end - body))", "if (!at)"),
+        HOSTILE,
+    ),
+    (
+        *("C", "C: an escape inside of quotes is not escaped", OUT),
+        *("text[at] == plan->quote || text[at] == plan->escape", "text[at] == plan->quote"),
+        MESSAGES,
+    ),
+    (
+        *("C", "C: the neighbours of a power of two are equally far", REALS),
+        *("digits == HIDDEN_BIT || shift < 1", "shift < 1"),
+        MESSAGES,
+    ),
+    (
+        *("C", "C: a subtraction wraps", FUNCTIONS),
+        *(
+            "int is_outside = __builtin_sub_overflow(a[0], a[1], &found);",
+            "int is_outside = 0; found = (int64_t)((uint64_t)a[0] - (uint64_t)a[1]);",
+        ),
+        SUMS,
+    ),
+    (
+        *("C", "C: a product that vanishes is nought", FUNCTIONS),
+        *("if (found == 0 && a[0] != 0 && a[1] != 0)", "if (0)"),
+        SUMS,
+    ),
+    (
+        *("C", "C: the first number that is too large fits", FUNCTIONS),
+        *("found < 9223372036854775808.0;", "found <= 9223372036854775808.0;"),
+        SUMS,
+    ),
+    (
+        *("C", "C: a text is counted as a number", FUNCTIONS),
+        *("if (sqlite->value_type(values[at]) != SQLITE_INTEGER)", "if (0)"),
+        SUMS,
+    ),
+    (
+        *("C", "C: half of a pair is UTF-8", UTF8),
+        *("(*at == 0xed && at[1] > 0x9f) ||", "0 ||"),
+        ROWS,
+    ),
+    (
+        *("C", "C: lines of any bytes are texts", COPY),
+        *("if (!next || !is_utf8(at, (size_t)(next - at)))", "if (!next)"),
+        LINES,
+    ),
+    (
+        *("C", "C: every hundredth year is a leap year", FIELDS),
+        *("(year % 100 != 0 || year % 400 == 0)", "1"),
+        LINES,
+    ),
+    (
+        *("C", "C: zones to the east are in the west", FIELDS),
+        *("*at == '-' ? 1 : -1", "*at == '-' ? -1 : 1"),
+        LINES,
+    ),
+    (
+        *("C", "C: bytes are counted as characters", FIELDS),
+        *("characters += (field.text[at] & 0xc0) != 0x80;", "characters++;"),
+        LINES,
+    ),
+    (
+        *("C", "C: there is room for the text alone", COPY),
+        *(
+            "size_t most = (size_t)(next - at) + (size_t)(plan->width + 2) * PACKED_MOST + 36;",
+            "size_t most = (size_t)(next - at);",
+        ),
+        LINES,
+    ),
+    (
+        *("C", "C: half the room for what is unescaped", COPY),
+        *(
+            "if (!batch_scratch(batch, (size_t)(end - at)))",
+            "if (!batch_scratch(batch, (size_t)(end - at) / 2))",
+        ),
+        HOSTILE,
+    ),
+    (
+        *("C", "C: a number beyond SQLite's is taken", PACKED),
+        *("return end - at > 1 && at[1] < 0x80;", "return 1;"),
+        ROWS,
+    ),
+    (
+        *("C", "C: NULLs of a slice are those of the whole", COLUMNS),
+        *("!is_there(column, at))", "!is_there(column, at - column->offset))"),
+        HOSTILE,
+    ),
+    (
+        *("C", "C: one row more than there is room for", BATCH),
+        *("if (batch->rows < room)", "if (batch->rows <= room)"),
+        ROWS,
+    ),
+    (
+        *("C", "C: more columns than there are places", PACKED),
+        *(" || cursor->wanted > WIDTH", ""),
+        ROWS,
+    ),
+    (
+        *("C", "C: memory that is not there is used", BATCH),
+        *("    if (!found)\n        return 0;\n", ""),
+        HOSTILE,
+    ),
+    (
+        *("C", "C: a copy that was not made is read", PACKED),
+        *("        if (!cursor->data)\n            return SQLITE_NOMEM;\n", ""),
+        HOSTILE,
+    ),
+    (
+        *("C", "C: a key of several parts is as long as it likes", COPY),
+        *("if (!to || to - key > KEY_MOST)", "if (!to)"),
+        HOSTILE,
+    ),
+    (
+        *("C", "C: a place among columns is believed", OUT),
+        *("starts[row] < 0 || (uint64_t)starts[row] >= length ||", ""),
+        HOSTILE,
+    ),
+)

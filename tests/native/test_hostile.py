@@ -1,0 +1,21 @@
+"""Hostile input for the compiled part, for a moment; `make sanitize` does it under sanitizers."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from cairn.native.library import library
+
+pytestmark = pytest.mark.skipif(library() is None, reason="there was no compiler")
+
+
+@pytest.mark.parametrize(
+    "name", ["lines", "columns", "packed", "pages", "reals", "functions", "no_memory"]
+)
+def test_nothing_that_c_is_given_ends_the_process_or_is_misread(name: str) -> None:
+    from tests.native.hostile import STEPS
+
+    for number in range(10 if name == "functions" else 150):
+        STEPS[name](random.Random(f"1.{name}.{number}"))
