@@ -91,8 +91,11 @@ class Blows:
 
     def _rot(self, path: Path) -> None:
         """One bit of some page; the header stays, as a file without one is no damaged file."""
+        size = path.stat().st_size
+        if size <= PAGE:
+            return  # all of it is still in the write-ahead log
         with path.open("r+b") as file:
-            at = self._chance.randrange(PAGE, path.stat().st_size)
+            at = self._chance.randrange(PAGE, size)
             file.seek(at)
             [byte] = file.read(1)
             file.seek(at)

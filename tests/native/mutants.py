@@ -8,9 +8,10 @@ from __future__ import annotations
 BATCH, COLUMNS, COPY = "native/batch.c", "native/columns_in.c", "native/copy_in.c"
 FIELDS, FUNCTIONS, KEYS = "native/fields.c", "native/functions.c", "native/keys.c"
 PACKED, PACKING, REALS = "native/packed_rows.c", "native/packing.h", "native/reals.c"
-OUT, UTF8 = "native/rows_out.c", "native/utf8.h"
+OUT, UTF8, POINT = "native/rows_out.c", "native/utf8.h", "native/point_read.c"
 LINES, HOSTILE = "tests/native/test_lines.py", "tests/native/test_hostile.py"
 ROWS, MESSAGES = "tests/native/test_packed_rows.py", "tests/native/test_messages.py"
+ONE_ROW = "tests/native/test_point_reads.py"
 SUMS, STREAMS = "tests/native/test_functions.py", "tests/native/test_columns.py"
 
 #: (rule, name, file, old, new, test)
@@ -181,5 +182,68 @@ OF_C: tuple[tuple[str, str, str, str, str, str], ...] = (
         *("C", "C: a place among columns is believed", OUT),
         *("starts[row] < 0 || (uint64_t)starts[row] >= length ||", ""),
         HOSTILE,
+    ),
+    (
+        *("C", "C: a parameter may be longer than its message", POINT),
+        *("size > end - at)", "size > end - at + 64)"),
+        ONE_ROW,
+    ),
+    (
+        *("C", "C: a missing part of a key is hashed as a zero", POINT),
+        *("*to++ = 0xc0;", "*to++ = 0;"),
+        ONE_ROW,
+    ),
+    (
+        *("C", "C: a zero byte is part of a text", POINT),
+        *("return !memchr(at, 0, length) && is_utf8(at, length);", "return is_utf8(at, length);"),
+        ONE_ROW,
+    ),
+    (
+        *("C", "C: a number in digits is any number", POINT),
+        *("size == 8 ? 18", "size == 8 ? 20"),
+        ONE_ROW,
+    ),
+    (
+        *("C", "C: nobody is told the columns", POINT),
+        *("plan->is_described = rest == ALL;", "plan->is_described = 0;"),
+        ONE_ROW,
+    ),
+    (
+        *("C", "C: whatever is asked behind a Bind is answered", POINT),
+        *("if (memcmp(data + end, ASKED + (ALL - rest), rest))", "if (0)"),
+        ONE_ROW,
+    ),
+    (
+        *("C", "C: the wanted formats are not looked at", POINT),
+        *(" || memcmp(data + at, plan->formats, end - at))", ")"),
+        ONE_ROW,
+    ),
+    (
+        *("C", "C: a reading is not ended", POINT),
+        *(
+            "    sqlite->reset(plan->statement);\n",
+            "    if (rows < 0)\n        sqlite->reset(plan->statement);\n",
+        ),
+        ONE_ROW,
+    ),
+    (
+        *("C", "C: a row is looked for in another bucket", POINT),
+        *("at + 1, plan->bucket);", "at + 1, plan->bucket + 1);"),
+        ONE_ROW,
+    ),
+    (
+        *("C", "C: a parameter in binary has no sign", POINT),
+        *("int64_t found = (int8_t)at[0];", "int64_t found = at[0];"),
+        ONE_ROW,
+    ),
+    (
+        *("C", "C: a parameter in digits has no sign", POINT),
+        *("is_negative ? -found : found", "found"),
+        ONE_ROW,
+    ),
+    (
+        *("C", "C: a long key is written behind the end", POINT),
+        *("> KEY_MOST)\n            return 0;", "> 8 * KEY_MOST)\n            return 0;"),
+        ONE_ROW,
     ),
 )

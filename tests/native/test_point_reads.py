@@ -238,6 +238,8 @@ def test_damaged_bytes_are_refused_or_read_as_python_reads_them(
     chance = random.Random(5)
     one = Asked(tables, reader, "SELECT * FROM pair WHERE id = $1 AND name = $2")
     whole = one.request([b"12", b"a"], EXECUTE_SYNC)
+    long = one.request([b"12", b"x" * 5_000], EXECUTE_SYNC)
+    assert one.in_c(long) is None  # more than the room for a key
     for _ in range(4_000):
         data = bytearray(whole)
         for _ in range(chance.randint(1, 3)):
@@ -253,6 +255,7 @@ def test_damaged_bytes_are_refused_or_read_as_python_reads_them(
             end = 1 + int.from_bytes(given[1:5])
             bind = decode_bind(given, 5, end, decode_bind_head(given, 5, end))
             assert given[end:] == EXECUTE_SYNC
+            assert (bind.param_formats, bind.result_formats) == one.formats
             assert found == one.in_python(bind, is_described=False)
 
 
