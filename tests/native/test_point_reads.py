@@ -279,3 +279,16 @@ def test_a_table_that_is_made_anew_is_read_anew(tables: Cluster, tmp_path: Path)
     assert one.in_c(asked) == before
     reader.close()
     one.read = None  # and nothing is freed twice
+
+
+def test_a_request_may_end_anywhere(tables: Cluster, reader: RowReader) -> None:
+    """What it says of its own length is true, and a value in it is cut off: nothing is read behind
+    the end, which only `make sanitize` can see."""
+    text = "SELECT id, name, x, is_so FROM t WHERE id = $1"
+    one = Asked(tables, reader, text, (oids.INT8,), (1,))
+    bind = one.request([(7).to_bytes(8)], b"")
+    assert one.in_c(bind + EXECUTE_SYNC) is not None
+    for end in range(one.parameters_at, len(bind)):
+        cut = bind[:1] + pack("!I", end - 1) + bind[5:end]
+        assert one.in_c(cut) is None
+        assert one.in_c(cut + EXECUTE_SYNC) is None
