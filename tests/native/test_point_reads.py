@@ -292,3 +292,13 @@ def test_a_request_may_end_anywhere(tables: Cluster, reader: RowReader) -> None:
         cut = bind[:1] + pack("!I", end - 1) + bind[5:end]
         assert one.in_c(cut) is None
         assert one.in_c(cut + EXECUTE_SYNC) is None
+
+
+def test_each_reading_is_ended_before_the_next(tables: Cluster, reader: RowReader) -> None:
+    one = Asked(tables, reader, TAKEN[0])
+    assert one.read is not None
+    told = []
+    for _ in range(20):
+        reader.bucket(one.read, one.request([b"7"], EXECUTE_SYNC), one.parameters_at)
+        told.append(reader.answer(one.read))
+    assert len([answer for answer in told if answer is not None]) > 15  # pauses may spoil some
