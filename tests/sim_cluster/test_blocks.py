@@ -52,6 +52,7 @@ def test_blocks_are_serial_in_many_ways(kind: str) -> None:
 # --- planted bugs: what judges blocks must see them -----------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_commit_that_compares_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_owner, "digest", lambda told, ordered: b"same")
     monkeypatch.setattr(open_block, "digest", lambda told, ordered: b"same")

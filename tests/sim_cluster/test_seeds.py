@@ -14,7 +14,9 @@ def silence(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("CRITICAL", logger="cairn")
 
 
-@pytest.mark.parametrize("first", [1, 7, 13, 19])
+@pytest.mark.parametrize(
+    "first", [1, 13, *(pytest.param(first, marks=pytest.mark.slow) for first in (7, 19))]
+)
 def test_any_history_ends_in_the_wished_topology(first: int) -> None:
     for seed in range(first, first + 6):
         result = run_checked(("cluster", seed))
