@@ -229,9 +229,12 @@ def _body(chance: random.Random, name: str) -> Any:
     if name == "expel":  # a member may do that
         return {"instance": any_text(chance) + "?"}
     body = valued(chance, msgspec.inspect.type_info(kind))
-    if name in ("read_rows", "write_rows") and isinstance(body, dict):
+    if name in ("read_rows", "write_rows", "join_rows", "split_rows") and isinstance(body, dict):
         # Between members a text that SQLite cannot read is a mistake of ours, and told as one.
-        body |= {"sql": chance.choice(("SELECT 1", "SELECT 1 LIMIT 1")), "args": [], "rows": []}
+        known = {"sql": chance.choice(("SELECT 1", "SELECT 1 LIMIT 1")), "args": [], "rows": []}
+        body |= known | ({"tables": []} if name == "join_rows" else {})
+        if isinstance(read := body.get("read"), dict):
+            read |= known
     return body
 
 

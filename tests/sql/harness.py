@@ -13,7 +13,7 @@ import msgspec
 from cairn.model.errors import CairnError
 from cairn.model.log import ops
 from cairn.model.members.topology import Tier
-from cairn.model.sharding.parts import dealer
+from cairn.model.sharding.parts import ByBuckets, bucket_dealer, dealer
 from cairn.model.tables import system_tables
 from cairn.model.tables.altering import with_renamed
 from cairn.model.tables.catalog import Catalog, User
@@ -227,10 +227,18 @@ class Cluster:
             source = split.fragment
             parts = tables[split.table] = [[] for _ in self.nodes]
             deal = dealer(len(parts), split.places, keeps_null=split.keeps_null)
+            if (by := split.by) is not None:
+                lows, all_ = tuple(low for low, _ in self.ranges), tuple(range(len(parts)))
+                places = ByBuckets(by.types, by.bucket_count, by.hash_version, lows, all_)
+                deal = bucket_dealer(places, split.places, keeps_null=split.keeps_null)
             for at, bounds in self._targets(source, values):
                 text = source.with_ranges([bounds])
                 for row in self.nodes[at].execute(text, source.bind(values)):
                     part = deal(row)
+                    if by is not None and split.table == by.stays:
+                        assert part == at  # it is there already
+                    elif part not in (None, at):
+                        self.moved += 1
                     if part is not None:
                         parts[part].append(row[: split.width])
         found: list[Any] = []

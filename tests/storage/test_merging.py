@@ -138,3 +138,28 @@ def test_a_limit_on_rows_counts_all_pieces() -> None:
         while not pieces.take(100).is_last:
             pass
     assert Pieces(iter([(1,)] * 500), row_max=500).take(MIB).is_last
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM m0",
+        "CREATE TABLE m1 (x0)",
+        "SELECT 1; DELETE FROM m0",
+        "ATTACH ':memory:' AS other",
+        "ROLLBACK",
+        "SELECT load_extension('x')",
+        "SELECT name FROM sqlite_master",
+    ],
+)
+def test_a_text_of_another_instance_only_reads(merger: Merger, sql: str) -> None:
+    merger.begin(threading.Event(), 0, 0)
+    merger.table(1, [(1,)])
+    merger.connection.execute("CREATE TABLE m9 (x0)")  # texts of ours are remembered
+    with pytest.raises(CairnError) as problem:
+        merger.start(sql, (), is_foreign=True)
+        merger.take(MIB)
+    assert problem.value.sqlstate == "42501"
+    merger.start("SELECT x0 FROM m0", (), is_foreign=True)
+    assert merger.take(MIB).rows == [(1,)]
+    merger.start("DELETE FROM m0", ())  # what is ours may still be done

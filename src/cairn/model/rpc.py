@@ -11,6 +11,7 @@ from cairn.model.log.packed_rows import split_head
 from cairn.model.log.ranges import Predicate
 from cairn.model.members.moves import MoveSeen
 from cairn.model.members.topology import Instance
+from cairn.model.sharding.parts import ByBuckets
 from cairn.model.types.values import ColumnType
 
 #: A time to wait that a timer can take: NaN and infinity are refused with the request.
@@ -335,6 +336,12 @@ class SplitRequest(msgspec.Struct, frozen=True):
     width: Count  # of the rows as they are told
     keeps_null: bool  # else rows with NULL at one of the places are left out
     spill_max: Count = 0  # bytes of what waits to be fetched; 0: no limit
+    buckets: ByBuckets | None = None  # else by the hash of the values
+
+    def __post_init__(self) -> None:
+        by = self.buckets
+        if by and (len(by.types) != len(self.places) or max(by.parts) >= self.parts):
+            raise ValueError("a type for each place, and no more parts than there are")
 
 
 class SplitResponse(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -351,7 +358,7 @@ class ReadPart(msgspec.Struct, frozen=True):
 class PartTable(msgspec.Struct, frozen=True, omit_defaults=True):
     """A table for a join: its rows, or where they are to be fetched from."""
 
-    width: Count
+    width: Annotated[int, msgspec.Meta(ge=1, le=2_000)]
     rows: list[tuple[Any, ...]] = []
     owners: tuple[tuple[int, int], ...] = ()  # raft_id and cursor of each
 

@@ -67,15 +67,12 @@ class Merger:
             raise self._told(problem) from None
 
     def start(self, sql: str, args: Sequence[Any], *, is_foreign: bool = False) -> None:
-        """A text of another instance is a SELECT and no more."""
+        """A text of another instance is a SELECT and no more, to its end."""
+        self.connection.authorizer = only_reading if is_foreign else None
         try:
-            if is_foreign:
-                self.connection.authorizer = only_reading
             self._cursor = self.connection.execute(sql, args, can_cache=not is_foreign)
         except Exception as problem:
             raise self._told(problem) from None
-        finally:
-            self.connection.authorizer = None
         self._pieces = Pieces(self._cursor)
 
     def take(self, most: int, *encode: Encode) -> Piece:
@@ -103,6 +100,7 @@ class Merger:
             self._cursor.close(True)
         self._cursor = self._pieces = self._steps = None
         self.connection.set_progress_handler(None)
+        self.connection.authorizer = None
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
         self._widths.clear()

@@ -105,14 +105,21 @@ class Tree:
         return Node(f"subquery first (${step.number}):", {}, [self.read(step.plan)])
 
     def _may_deal(self, plan: ScatterRead, exchange: Exchange) -> Node:
-        names = " and ".join(_tables(plan.fragments[at]) for at in sorted(exchange.apart))
         where, facts = self._where(exchange.plan.fragments[-1])
-        text = f"or in parts{where.replace(' from ', ' at ', 1)}: the rows of {names} are dealt out"
-        split = exchange.plan.fragments[-1].splits[0]
-        return Node(f"{text} by hash of ({self._key(split)}), if all of them are many", facts)
+        where = where.replace(" from ", " at ", 1)
+        how = " and ".join(
+            f"the rows of {_tables(plan.fragments[each.table])} {self._key(each)}"
+            for each in exchange.plan.fragments[-1].splits
+        )
+        return Node(f"or in parts{where}: {how}, if all of them are many", facts)
 
     def _key(self, split: Split) -> str:
-        return ", ".join(map(self._words.expr, split.key))
+        shown = ", ".join(map(self._words.expr, split.key))
+        if split.by is None:
+            return f"dealt out by hash of ({shown})"
+        if split.by.stays == split.table:
+            return f"staying in the bucket of ({shown})"
+        return f"dealt out by bucket of ({shown})"
 
     def _motion(self, index: int) -> Node:
         fragment, around = self._fragments[index], self._at_owners
@@ -123,8 +130,8 @@ class Tree:
         policy = "full"
         if split is not None:
             policy, key = "segment", self._key(split)
-            words += f" dealt out by hash of ({key})"
-            facts = facts | {"Dealt Out By": key}
+            words += f" {key}"
+            facts = facts | {"Dealt Out": key}
         elif around is not None and around.splits:
             words += " to all parts"
             facts = facts | {"To": "all parts"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,6 +123,19 @@ def _derived_locality(source: Derived) -> Local | None:
                 tuple(Col(part.type, source.rel, places[part], "", nullable=False) for part in key)
             )
     return Local(inner.tier, inner.types, frozenset(keys))
+
+
+def distributed_by(query: Any) -> Iterator[tuple[tuple[ColumnType, ...], tuple[int, ...]]]:
+    """Types and places of columns of a block by which its rows are where they are."""
+    if not isinstance(query, Select):
+        return
+    local = source_locality(query.source, conjuncts(query.where))
+    if local is None or local.is_replicated:
+        return
+    places = {_bare(item.expr): at for at, item in enumerate(query.items)}
+    for key in local.keys:
+        if all(part in places for part in key):
+            yield local.types, tuple(places[part] for part in key)
 
 
 def _join_locality(source: Join, holds: list[Expr]) -> Local | None:

@@ -60,6 +60,7 @@ from cairn.sql.plan.pieces import (
 from cairn.sql.plan.point import read_anywhere, read_by_key
 from cairn.sql.plans import Exchange, Fragment, Meeting, ReadPlan, ScatterRead, Step
 from cairn.sql.render.render import Renderer
+from cairn.sql.render.sent import ByBucket
 from cairn.sql.render.slots import Slots
 from cairn.sql.scales import scale_of, scales
 from cairn.sql.typing_rules import B, I
@@ -158,7 +159,7 @@ class Gather:
 
     def _exchange(self, plan: ScatterRead, apart: frozenset[int]) -> Iterator[Exchange]:
         assert plan.merged is not None
-        for query in marked(plan.merged, apart):
+        for query, by in marked(plan.merged, apart, plan.fragments, self.catalog):
             gather = Gather(self.catalog, self.numbers)
             gather.blocks = [each.block for each in plan.fragments]
             merged = gather.query(query)
@@ -166,17 +167,19 @@ class Gather:
             if len(new) == 1 and len(dealt_out(new[0])) == len(apart):
                 slots = Slots()
                 sql = Renderer(slots).query(merged)
-                fragments = (*plan.fragments, self._joining(new[0], plan.fragments))
+                fragments = (*plan.fragments, self._joining(new[0], plan.fragments, by))
                 found = ScatterRead((), fragments, sql, slots.bind(), merged)
                 yield Exchange(apart, found, reduces(new[0]))
                 return
 
-    def _joining(self, block: Select, fragments: Sequence[Fragment]) -> Fragment:
+    def _joining(
+        self, block: Select, fragments: Sequence[Fragment], by: ByBucket | None
+    ) -> Fragment:
         """What each instance does with the parts that it is given."""
         slots = Slots()
         sql = Renderer(slots).query(block)
         types = tuple(type_ for _, type_ in output(block))
-        found = splits(block, fragments)
+        found = splits(block, fragments, by)
         tier = fragments[found[0].table].tier
         return Fragment(sql, slots.bind(), types, tier, (), None, block, (), found)
 

@@ -84,6 +84,16 @@ class Sent:
 
 
 @dataclass(frozen=True)
+class ByBucket:
+    """Dealt out as the rows of a table are: those of table `m<stays>` are there already."""
+
+    stays: int
+    types: tuple[ColumnType, ...]
+    bucket_count: int
+    hash_version: int
+
+
+@dataclass(frozen=True)
 class Split:
     """How the rows of table `m<table>` are dealt out by their owners: `fragment` gives them, and
     behind its first `width` columns what of the key is none of these."""
@@ -94,6 +104,7 @@ class Split:
     places: tuple[int, ...]  # of the key
     keeps_null: bool  # else a row whose key is NULL meets nothing, and stays where it is
     key: tuple[Any, ...] = field(default=(), compare=False, repr=False)  # for EXPLAIN
+    by: ByBucket | None = None  # else by the hash of its values
 
 
 @dataclass(frozen=True)

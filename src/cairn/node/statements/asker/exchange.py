@@ -17,6 +17,7 @@ import msgspec
 
 from cairn.model.errors import Unreachable
 from cairn.model.rpc import Fetched, PartJoin, PartJoined, PartTable
+from cairn.model.sharding.parts import ByBuckets
 from cairn.node.statements.asker.asking import Asking, SplitPart
 from cairn.node.statements.asker.gathering import Answer, Gathering, all_told
 from cairn.node.statements.asker.joins import Joins
@@ -25,6 +26,7 @@ from cairn.node.statements.asker.owners import Owners, Params
 from cairn.node.statements.asker.streams import Gathered, Part, PartAway, PartHere, piece_bytes
 from cairn.node.statements.context import OFF, ON, Context
 from cairn.sql import plans
+from cairn.sql.render.sent import ByBucket
 from cairn.storage.files.pieces import Row, Rows, too_many
 
 KNOWN = 200  # statements whose sides are known to be large
@@ -122,6 +124,7 @@ class Exchange:
                     tables,
                     context,
                     parts=len(places),
+                    buckets=self._buckets(split.by, fragment.tier, places),
                     spill_max=spill_max,
                 )
                 for each in dealt[split.table]:
@@ -154,6 +157,23 @@ class Exchange:
         if min(counts[split.table] for split in fragment.splits) < FEW:
             self._large.pop(_statement(plan, values), None)
         return answer
+
+    def _buckets(self, by: ByBucket | None, tier: str, places: Sequence[Place]) -> ByBuckets | None:
+        """Each place is given what its replicaset owns: these rows need not travel. It is no
+        matter of right answers whether it still owns them."""
+        if by is None:
+            return None
+        owned = self._owners.routes.all_ranges(tier)
+        starts = sorted(
+            (low, part) for part, place in enumerate(places) for low, _ in owned[place.replicaset]
+        )
+        return ByBuckets(
+            by.types,
+            by.bucket_count,
+            by.hash_version,
+            tuple(low for low, _ in starts),
+            tuple(part for _, part in starts),
+        )
 
     async def _joined(
         self,

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from cairn.model.rpc import ReadRequest, RowShape, SplitRequest
+from cairn.model.sharding.parts import ByBuckets
 from cairn.model.sharding.spans import Ranges
 from cairn.node.statements.asker.asking import Asking, SplitPart, Told
 from cairn.node.statements.asker.meetings import Sending
@@ -86,6 +87,7 @@ class Gathering:
         context: Context,
         *,
         parts: int,
+        buckets: ByBuckets | None,
         spill_max: int,
     ) -> list[SplitPart]:
         """Its rows as they are dealt out by every owner: begun, and to be fetched from there."""
@@ -100,7 +102,7 @@ class Gathering:
                 piece_bytes=piece_bytes(count),
             )
             asked = SplitRequest(
-                read, parts, split.places, split.width, split.keeps_null, spill_max
+                read, parts, split.places, split.width, split.keeps_null, spill_max, buckets
             )
             return self._asking.split_at(replicaset, asked, context)
 

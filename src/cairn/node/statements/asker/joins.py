@@ -42,7 +42,7 @@ class Fetching:
                 self.owner, "read_part", request, ReadResponse, left_s, must_end=True
             )
             self.is_over, rows = not answer.cursor, answer.rows
-            self.bytes += size_of(rows) if self._sized else 0
+            self.bytes += size_of(rows) if self._sized and rows else 0
         self.rows += len(rows)
         return rows
 

@@ -10,8 +10,9 @@ import asyncio
 import threading
 from collections.abc import Callable
 
+from cairn.model.errors import ProtocolViolation
 from cairn.model.rpc import SplitRequest
-from cairn.model.sharding.parts import dealer
+from cairn.model.sharding.parts import bucket_dealer, dealer
 from cairn.net.link import Link
 from cairn.node.statements.owner.open_reads import OpenReads, gone
 from cairn.storage.files.dealt import Dealt
@@ -30,7 +31,11 @@ class SplitRead:
         self._reads, self._cursor, self.epoch = reads, cursor, epoch
         self._whose, self._most = request.read.user, request.read.piece_bytes
         self._width = request.width
-        self._deal = dealer(request.parts, request.places, keeps_null=request.keeps_null)
+        places, keeps_null = request.places, request.keeps_null
+        if request.buckets is not None:
+            self._deal = bucket_dealer(request.buckets, places, keeps_null=keeps_null)
+        else:
+            self._deal = dealer(request.parts, places, keeps_null=keeps_null)
         self._dealt = Dealt(reads.directory, request.parts, request.spill_max)
         self._left = set(range(request.parts))  # whose last piece is not told yet
         self._is_read = False  # all rows are dealt out
@@ -97,8 +102,11 @@ class SplitRead:
         self._is_read = len(rows) < self._step
         width, deal = self._width, self._deal
         parts: dict[int | None, list[Row]] = {}
-        for row in rows:
-            parts.setdefault(deal(row), []).append(row[:width])
+        try:
+            for row in rows:
+                parts.setdefault(deal(row), []).append(row[:width])
+        except IndexError:
+            raise ProtocolViolation("a peer's rows do not have the columns of their key") from None
         size = sum(
             self._dealt.add(part, found) for part, found in parts.items() if part is not None
         )
