@@ -55,6 +55,8 @@ def test_a_part_may_be_whoever_owns_the_bucket() -> None:
         row = (to_physical(ColumnType.DECIMAL, Decimal(at)), "x", at)
         assert deal(row) == (2, 0, 1)[(bucket - 1) // 10]
     assert deal((None, "x", 1)) is None
+    kept = bucket_dealer(by, (2, 0), keeps_null=True)
+    assert kept((None, "x", 1)) == (2, 0, 1)[(bucket_of(types, (1, None), 30) - 1) // 10]
 
 
 def test_a_time_beyond_all_calendars_has_a_part_too() -> None:

@@ -51,10 +51,12 @@ def bucket_dealer(by: ByBuckets, places: Sequence[int], *, keeps_null: bool) -> 
     starts, parts = by.starts, by.parts
 
     def deal(row: Sequence[Physical]) -> int | None:
-        if any(row[at] is None for at in places):
-            return parts[0] if keeps_null else None
+        if not keeps_null and any(row[at] is None for at in places):
+            return None
         try:
-            key = [row[at] if read is None else read(row[at]) for at, read in values]
+            key = [
+                row[at] if read is None or row[at] is None else read(row[at]) for at, read in values
+            ]
         except (ValueError, OverflowError):  # a time that no table can have as a key
             return parts[0]
         return parts[bisect_right(starts, hashed(key)) - 1]
