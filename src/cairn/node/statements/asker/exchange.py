@@ -70,7 +70,9 @@ class Exchange:
         self, plan: plans.ScatterRead, values: Params, context: Context
     ) -> plans.Exchange | None:
         """Before anything is read: it was asked for, or the same fragments were large before."""
-        if not plan.exchanges or context.repartition == OFF:
+        if context.repartition == OFF or not (self._large or context.repartition == ON):
+            return None
+        if not plan.exchanges:
             return None
         apart = self._large.get(_statement(plan, values))
         if apart is None and context.repartition == ON:
