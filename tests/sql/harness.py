@@ -242,19 +242,19 @@ class Cluster:
                     if part is not None:
                         parts[part].append(row[: split.width])
         found: list[Any] = []
-        for at in range(len(self.nodes)):
-            place = connection()
-            for table in (each for each in self.catalog.tables.values() if each.is_global):
-                place.execute(create_table_sql(table))
-                rows = self.nodes[at].execute(f"SELECT * FROM {table.physical_name}").fetchall()
-                marks = ", ".join("?" * len(table.columns))
-                place.executemany(f"INSERT INTO {table.physical_name} VALUES ({marks})", rows)
+        for at, node in reversed(list(enumerate(self.nodes))):  # the first one merges after that
             for k, each in enumerate(tables[:-1]):
-                width = len(plan.fragments[k].types)
-                place.execute(f"CREATE TABLE m{k} ({', '.join(f'x{n}' for n in range(width))})")
-                place.executemany(f"INSERT INTO m{k} VALUES ({', '.join('?' * width)})", each[at])
-            found += place.execute(fragment.sql, fragment.bind(values)).fetchall()
+                self._hold(node, k, len(plan.fragments[k].types), each[at])
+            found += node.execute(fragment.sql, fragment.bind(values)).fetchall()
+            for k in range(len(tables) - 1) if at else (each.table for each in fragment.splits):
+                node.execute(f"DELETE FROM temp.m{k}" if not at else f"DROP TABLE temp.m{k}")
         return found
+
+    def _hold(self, node: apsw.Connection, number: int, width: int, rows: list[Any]) -> None:
+        names = ", ".join(f"x{at}" for at in range(width))
+        node.execute(f"DROP TABLE IF EXISTS temp.m{number}")
+        node.execute(f"CREATE TEMP TABLE m{number} ({names})")
+        node.executemany(f"INSERT INTO m{number} VALUES ({', '.join('?' * width)})", rows)
 
     def _write(self, work: list[Any]) -> int:
         """All or nothing over the replicasets, as the check round makes it; the oracle follows."""
