@@ -95,6 +95,20 @@ SETS = [
     "SELECT id, v, n, w FROM p ORDER BY id",
 ]
 
+KEYS = [
+    "DROP TABLE IF EXISTS js",
+    "CREATE TABLE js (id BIGINT PRIMARY KEY, j JSONB, k TEXT)",
+    """INSERT INTO js VALUES (1, '{"a": 1, "b": {"c": null}}', 'a'), (2, '["a", "b", 3]', 'b'), (3, '"a"', 'c'), (4, '5', 'x'), (5, NULL, 'a'), (6, '{}', NULL)""",
+    "SELECT id, j ? 'a', j ?| array['a', 'z'], j ?& array['a', 'b'] FROM js ORDER BY id",
+    "SELECT id, j -> 'b' ? 'c', NOT j ? 'b' FROM js ORDER BY id",
+    "SELECT id FROM js WHERE j ? 'a' AND id < 3 OR j ? 'zz' ORDER BY id",
+    "SELECT id, j ?| '{a,b}', j ?& '{}', j ?& array[NULL, 'a'], j ?| array[NULL]::text[] FROM js ORDER BY id",
+    "SELECT id, j ? ('a' || '') FROM js ORDER BY id",
+    "SELECT id FROM js WHERE k ? 'a'",
+    """SELECT id FROM js WHERE j @> '{"a": 1}' ORDER BY id""",
+    "DROP TABLE js",
+]
+
 NUMBERS = (
     "0",
     "1",
@@ -180,7 +194,7 @@ def pair(postgres: Any) -> Pair:  # noqa: F811 (the fixture)
     return made
 
 
-@pytest.mark.parametrize("texts", [QUANTIFIED, ZONES, SETS])
+@pytest.mark.parametrize("texts", [QUANTIFIED, ZONES, SETS, KEYS])
 def test_the_answers_are_those_of_postgresql(pair: Pair, texts: list[str]) -> None:
     for text in texts:
         pair.one(text)

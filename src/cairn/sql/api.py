@@ -59,7 +59,7 @@ from cairn.sql.statements.other import parse_other
 from cairn.sql.statements.refusals import refuse_by_name
 from cairn.sql.statements.schema.ddl import parse_ddl
 from cairn.sql.statements.schema.routine import parse_routine
-from cairn.sql.statements.schema.table_as import table_as
+from cairn.sql.statements.schema.table_as import select_into, table_as
 from cairn.sql.statements.with_parts import writing_parts
 
 _QUERY_WORDS = ("select", "with", "values", "insert", "update", "delete", "table")
@@ -100,6 +100,10 @@ def _prepare(
 
         user = catalog.user_by_id(user_id)
         name = "" if user is None else user.name
+        if first.is_word("select", "with"):
+            into = select_into(found, text, lambda part: prepare(part, catalog, user_id=user_id))
+            if into is not None:
+                return into
         if (parts := writing_parts(found, text)) is not None:
             from cairn.sql.compile_with import prepare_with
 
