@@ -58,6 +58,11 @@ KINDS: dict[str, Kind] = {
     "rot": Kind((N.rot, N.rot, N.switch, N.forget_logs), scrubs=True),
     "snapshots": Kind((N.short_logs, N.forget_logs, N.kill_replica, N.alter), is_planned=True),
     "schema": Kind((N.alter, N.alter, N.other_table, N.switch, N.kill)),
+    "columns": Kind(
+        (N.alter_columns, N.alter_columns, N.alter_columns, N.weigh, N.switch, N.kill_replica),
+        replicasets=2,
+        is_planned=True,
+    ),
     "members": Kind((N.replace, N.switch, N.kill), replicasets=2),
     "moves": Kind((N.weigh, N.weigh, N.switch, N.alter), replicasets=2, is_planned=True),
     "moves-strikes": Kind((N.weigh, N.weigh, N.switch, N.kill, N.pause, N.cut), replicasets=2),
