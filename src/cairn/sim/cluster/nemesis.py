@@ -207,6 +207,12 @@ class Nemesis:
         if await self.propose(make, SCHEMA):
             self.note(f"change {make.what}")
 
+    async def alter_while_moving(self) -> None:
+        """Buckets are on their way when the columns change."""
+        await self.weigh()
+        await asyncio.sleep(self.drawn.choice((0.05, 0.2, 0.4)))
+        await self.alter_columns()
+
     async def other_table(self) -> None:
         """A table that nobody writes comes, is emptied, and goes."""
         if await self.propose(other_change, SCHEMA):

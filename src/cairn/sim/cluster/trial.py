@@ -59,7 +59,7 @@ KINDS: dict[str, Kind] = {
     "snapshots": Kind((N.short_logs, N.forget_logs, N.kill_replica, N.alter), is_planned=True),
     "schema": Kind((N.alter, N.alter, N.other_table, N.switch, N.kill)),
     "columns": Kind(
-        (N.alter_columns, N.alter_columns, N.alter_columns, N.weigh, N.switch, N.kill_replica),
+        (N.alter_columns, N.alter_columns, N.alter_while_moving, N.switch, N.kill_replica),
         replicasets=2,
         is_planned=True,
     ),
@@ -102,6 +102,7 @@ class Trial:
         self.registers: Registers | Lists = registers
         may_write = registers.quiet.may_write
         self.marks = Marks(self.load, random.Random(seed), registers.groups, may_write)
+        self.marks.is_strict = self.is_strict
         self.nemesis = Nemesis(self.world, chance, registers.quiet)
         names = [f"n{number}" for number in range(1, size * self.kind.replicasets + 1)]
         for each in names:
@@ -144,7 +145,7 @@ class Trial:
             keeper.cancel()
         await world.settled()
         await self.registers.check()
-        self.marks.check(is_strict=self.is_strict)
+        self.marks.check()
         self._check_tables()
 
     async def _supervise(self) -> None:
