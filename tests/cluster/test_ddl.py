@@ -167,3 +167,39 @@ def test_duplicates_keep_a_global_table_from_a_unique_index_and_nothing_else(
         assert node.sql("SELECT count(*) FROM twins WHERE b = 7") == [(2,)]
     finally:
         node.sql("DROP TABLE twins")
+
+
+@pytest.mark.slow
+def test_columns_change_while_a_replica_is_away_and_a_master_dies(new_cluster: Make) -> None:
+    """Who comes back and who becomes master read the same."""
+    cluster = new_cluster("--init-replication-factor", "3").start("i1", "i2", "i3")
+    node = cluster["i1"]
+    node.sql("CREATE TABLE a (id INT PRIMARY KEY, s TEXT NOT NULL, n INT)")
+    values = ", ".join(f"({at}, 's{at}', {at})" for at in range(200))
+    node.sql(f"INSERT INTO a VALUES {values}")
+    query = "SELECT current_master_name FROM _pico_replicaset"
+    [(master,)] = node.sql(query)
+    away, stays = (name for name in cluster.nodes if name != master)
+    cluster[away].kill()
+    asked = cluster[stays]
+    asked.sql("ALTER TABLE a ADD COLUMN c INT NOT NULL DEFAULT 5, DROP COLUMN s")
+    asked.sql("UPDATE a SET n = NULL WHERE id = 7")
+    with pytest.raises(psycopg.errors.NotNullViolation):
+        asked.sql("ALTER TABLE a ALTER COLUMN n SET NOT NULL")
+    asked.sql("UPDATE a SET n = 0 WHERE n IS NULL")
+    asked.sql("ALTER TABLE a ALTER COLUMN n SET NOT NULL, ADD COLUMN s INT DEFAULT 6")
+    asked.sql("INSERT INTO a VALUES (200, 200)")
+    wanted = asked.sql("SELECT * FROM a ORDER BY id")
+    assert (wanted[7], wanted[200]) == ((7, 0, 5, 6), (200, 200, 5, 6))
+    cluster[away].start()
+    cluster.wait_online(*cluster.nodes, via=stays)
+    count = "SELECT count(*), sum(c) FROM a OPTION (read_preference = replica)"
+    eventually(lambda: cluster[away].sql(count) == [(201, 1005)], "the one that was away has all")
+    cluster[master].kill()
+    eventually(lambda: asked.sql(query)[0][0] not in (master, ""), "another master", 60.0)
+    for name in (away, stays):
+        eventually(
+            lambda at=name: cluster[at].sql("SELECT * FROM a ORDER BY id") == wanted, "the rows"
+        )
+    with pytest.raises(psycopg.errors.NotNullViolation):
+        asked.sql("INSERT INTO a (id) VALUES (300)")

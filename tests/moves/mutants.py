@@ -10,6 +10,8 @@ TOPOLOGY = "model/members/topology.py"
 STEPS, DECIDE, DELTA = "moves/steps.py", "moves/decide.py", "moves/delta.py"
 IN, OUT = "storage/data_db/moving_in.py", "storage/data_db/moving_out.py"
 STORE, COPY = "storage/data_db/data_store.py", "storage/data_db/full_copy.py"
+SCHEMA, SHAPES = "model/tables/schema.py", "storage/data_db/shapes.py"
+RESHAPING = "storage/files/reshaping.py"
 MOVING, GUARD, CARRYING_OUT, DISPATCH = (
     "node/rows/moves/moving.py",
     "node/statements/owner/guard.py",
@@ -17,9 +19,11 @@ MOVING, GUARD, CARRYING_OUT, DISPATCH = (
     "node/statements/asker/dispatch.py",
 )
 
+_IF_NEWER = "if want.schema_version > have.schema_version:"
 AS_STEP = "tests/moves/test_steps.py::test_"
 DECIDED = "tests/moves/test_decide.py::test_"
 DELTAS = "tests/moves/test_deltas.py::test_"
+ALTERED = "tests/moves/test_altered.py::test_"
 REPLICAS = "tests/moves/test_replicas.py::test_"
 ONCE = "tests/moves/test_once.py::test_"
 PARTS = "tests/moves/test_parts.py::test_"
@@ -188,6 +192,39 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
         *("schema", "moves: what was truncated comes back", DELTA),
         *("if change.version < truncated_at:", "if False:"),
         DELTAS + "what_was_truncated_does_not_come_back",
+    ),
+    (
+        *("schema", "moves: rows of before a column come without its default", SCHEMA),
+        *("(missing_value(column) for column in table", "(None for column in table"),
+        ALTERED + "rows_of_before_have_the_default_wherever_they_go",
+    ),
+    (
+        *("schema", "moves: NOT NULL judges what was written before it", IN),
+        *('    store.judge(clients=False)\n    execute("SAVEPOINT', '    execute("SAVEPOINT'),
+        ALTERED + "a_row_that_was_null_once_moves_although_it_must_not_be_now",
+    ),
+    (
+        *("schema", "moves: NOT NULL judges nobody", SHAPES),
+        *("if self._judges is not clients:", "clients = False\n        if self._judges:"),
+        ALTERED + "a_row_that_was_null_once_moves_although_it_must_not_be_now",
+    ),
+    (
+        *("schema", "moves: NOT NULL judges rows of a full copy", COPY),
+        *(
+            "        self._store.judge(clients=False)\n",
+            "        self._store.judge(clients=True)\n",
+        ),
+        ALTERED + "rows_that_left_and_are_null_do_not_make_a_copy_or_a_check_fail",
+    ),
+    (
+        *("schema", "moves: a unique index that older changes do not fit ends the move", IN),
+        *("except apsw.ConstraintError as problem:", "except ZeroDivisionError as problem:"),
+        ALTERED + "what_a_unique_index_would_refuse_begins_anew",
+    ),
+    (
+        *("schema", "moves: an aborted change leaves its NOT NULL", RESHAPING),
+        *("if create_table_sql(have) != create_table_sql(want):", _IF_NEWER),
+        ALTERED + "a_change_that_is_aborted_leaves_the_table_as_it_was",
     ),
     # --- operations ---------------------------------------------------------------------------
     (

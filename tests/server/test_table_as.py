@@ -58,6 +58,18 @@ def test_names_keys_and_places_may_be_said(sql: Connection) -> None:
     assert rows(sql, "SELECT count(*) FROM copied") == [(0,)]
 
 
+def test_select_into_makes_a_table_too(sql: Connection) -> None:
+    told = sql.execute("SELECT id, s AS word INTO copied FROM source WHERE id <= 5")
+    assert told.statusmessage == "SELECT 5"
+    assert rows(sql, "SELECT word FROM copied WHERE id = 3") == [("x3",)]
+    sql.execute("DROP TABLE copied")
+    sql.execute(
+        "WITH few AS (SELECT id FROM source WHERE id < 4) "
+        "SELECT count(*) INTO TABLE copied FROM few"
+    )
+    assert rows(sql, "SELECT * FROM copied") == [(3,)]
+
+
 @pytest.mark.parametrize(
     ("text", "sqlstate"),
     [
@@ -67,6 +79,10 @@ def test_names_keys_and_places_may_be_said(sql: Connection) -> None:
         ("CREATE TABLE copied (a, b) AS SELECT 1 AS a", "42601"),
         ("CREATE TABLE copied AS DELETE FROM source", "42601"),
         ("CREATE TABLE source AS SELECT 1 AS x", "42P07"),
+        ("SELECT id INTO source FROM source", "42P07"),
+        ("SELECT id, nothing INTO copied FROM source", "42703"),
+        ("SELECT id INTO TEMP copied FROM source", "0A000"),
+        ("SELECT id FROM (SELECT 1 AS id INTO copied) x", "0A000"),
     ],
 )
 def test_what_fails_leaves_no_table(sql: Connection, text: str, sqlstate: str) -> None:

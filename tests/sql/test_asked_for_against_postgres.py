@@ -19,6 +19,9 @@ DROP TABLE IF EXISTS q
 CREATE TABLE p (id BIGINT PRIMARY KEY, v BIGINT, n NUMERIC, m TIMESTAMP, z TIMESTAMPTZ, w TEXT)
 CREATE TABLE q (id BIGINT PRIMARY KEY, x BIGINT, y BIGINT, g BIGINT)
 INSERT INTO p VALUES (1, 10, 1.5, '2024-01-01 10:00', '2024-01-01 10:00+00', 'a'), (2, 20, -2, '2024-06-30 23:30', '2024-06-30 23:30+00', 'b'), (3, NULL, NULL, NULL, NULL, NULL), (4, 40, 0, '2024-03-31 02:30', '2024-03-31 01:00+00', 'c'), (5, 15, 1234.567, '2024-10-27 02:30', '2024-10-27 00:59:59.5+00', 'd')
+DROP TABLE IF EXISTS f
+CREATE TABLE f (id BIGINT PRIMARY KEY, i BIGINT, d DOUBLE PRECISION, m TIMESTAMP, y DATE)
+INSERT INTO f VALUES (1, 1, 1, '2024-01-01 10:00', '2024-01-01'), (2, 2, 1.5, '2024-01-01 10:30', '2024-01-02'), (3, 2, 2, '2024-01-02 09:00', '2024-01-02'), (4, 5, 3.5, '2024-01-05 00:00', '2024-01-05'), (5, NULL, NULL, NULL, NULL), (6, 8, -1, '2023-12-31 23:59', '2023-12-31'), (7, NULL, 0.25, '2024-01-01 11:00', NULL)
 INSERT INTO q VALUES (1, 10, 100, 1), (2, 20, 200, 1), (3, 30, 300, 2), (4, NULL, 400, 2), (5, 15, 500, 3)
 """
 
@@ -93,6 +96,43 @@ SETS = [
     "UPDATE p SET (v, v) = (1, 2)",
     "UPDATE p SET (v, n) = (1, 2, 3)",
     "SELECT id, v, n, w FROM p ORDER BY id",
+]
+
+KEYS = [
+    "DROP TABLE IF EXISTS js",
+    "CREATE TABLE js (id BIGINT PRIMARY KEY, j JSONB, k TEXT)",
+    """INSERT INTO js VALUES (1, '{"a": 1, "b": {"c": null}}', 'a'), (2, '["a", "b", 3]', 'b'), (3, '"a"', 'c'), (4, '5', 'x'), (5, NULL, 'a'), (6, '{}', NULL)""",
+    "SELECT id, j ? 'a', j ?| array['a', 'z'], j ?& array['a', 'b'] FROM js ORDER BY id",
+    "SELECT id, j -> 'b' ? 'c', NOT j ? 'b' FROM js ORDER BY id",
+    "SELECT id FROM js WHERE j ? 'a' AND id < 3 OR j ? 'zz' ORDER BY id",
+    "SELECT id, j ?| '{a,b}', j ?& '{}', j ?& array[NULL, 'a'], j ?| array[NULL]::text[] FROM js ORDER BY id",
+    "SELECT id, j ? ('a' || '') FROM js ORDER BY id",
+    "SELECT id FROM js WHERE k ? 'a'",
+    """SELECT id FROM js WHERE j @> '{"a": 1}' ORDER BY id""",
+    "DROP TABLE js",
+]
+
+FRAMES = [
+    f"SELECT id, {what} OVER ({part} ORDER BY {by} {turn} RANGE BETWEEN {start} AND {end}) FROM f ORDER BY id"
+    for what in ("count(*)", "sum(i)::bigint", "min(id)")
+    for part in ("", "PARTITION BY id % 2")
+    for turn in ("", "DESC", "NULLS FIRST", "DESC NULLS LAST")
+    for by, near, far in (
+        ("i", "1", "3"),
+        ("d", "0.5", "2"),
+        ("m", "INTERVAL '1 hour'", "'2 days'"),
+        ("y", "INTERVAL '1 day'", "'3 days'"),
+    )
+    for start, end in (
+        (f"{near} PRECEDING", "CURRENT ROW"),
+        (f"{far} PRECEDING", f"{near} FOLLOWING"),
+        (f"{near} FOLLOWING", f"{far} FOLLOWING"),
+        ("UNBOUNDED PRECEDING", f"{near} PRECEDING"),
+    )
+] + [
+    "SELECT count(*) OVER (ORDER BY i, d RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) FROM f",
+    "SELECT count(*) OVER (RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) FROM f",
+    "SELECT count(*) OVER (ORDER BY i RANGE BETWEEN -1 PRECEDING AND CURRENT ROW) FROM f",
 ]
 
 NUMBERS = (
@@ -180,7 +220,7 @@ def pair(postgres: Any) -> Pair:  # noqa: F811 (the fixture)
     return made
 
 
-@pytest.mark.parametrize("texts", [QUANTIFIED, ZONES, SETS])
+@pytest.mark.parametrize("texts", [QUANTIFIED, ZONES, SETS, KEYS, FRAMES])
 def test_the_answers_are_those_of_postgresql(pair: Pair, texts: list[str]) -> None:
     for text in texts:
         pair.one(text)

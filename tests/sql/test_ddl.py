@@ -260,3 +260,45 @@ def test_rights_name_what_the_caller_has_to_check(cluster: Cluster) -> None:
     assert ("read", "table", 523, "_pico_tier") in rights(
         "INSERT INTO t (b, a) SELECT name, 1 FROM _pico_tier"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (
+            "CREATE TABLE n (id INT PRIMARY KEY, x INT, UNIQUE (id, x))",
+            ["create table n, sharded by (id) in tier", "    unique index n_id_x_key (id, x)"],
+        ),
+        ("DROP TABLE t", ["drop table t with its rows"]),
+        ("DROP TABLE IF EXISTS nope", ["nothing to do: table nope does not exist"]),
+        ("CREATE INDEX i ON t (c)", ["create index i (c) on t: every owner reads all its rows"]),
+        (
+            "ALTER TABLE t ADD x INT DEFAULT 5, DROP c, ALTER b SET NOT NULL, ADD CHECK (b <> '')",
+            [
+                "alter table t",
+                "    drop column c: its place stays",
+                "    add column x integer: rows that are there read it",
+                "    column b not null: every owner reads",
+                "    check t_check: every owner reads",
+            ],
+        ),
+        ("ALTER TABLE t RENAME TO u", ["rename in the catalogue of t: u"]),
+        ("CREATE TABLE n AS SELECT 1 AS a", ["create table n, ", "then: INSERT INTO n (a)"]),
+    ],
+)
+def test_explain_says_what_a_change_would_do_and_does_nothing(
+    cluster: Cluster, text: str, lines: list[str]
+) -> None:
+    before = cluster.catalog
+    told = [line.replace('"', "") for (line,) in cluster.run(f"EXPLAIN {text}")]
+    for line in lines:
+        assert any(each.startswith(line) for each in told), told
+    assert cluster.catalog is before
+    for wrong in (f"EXPLAIN ANALYZE {text}", f"EXPLAIN (FORMAT JSON) {text}"):
+        assert problem_of(cluster, wrong) == "0A000"
+
+
+def problem_of(cluster: Cluster, text: str) -> str:
+    with pytest.raises(CairnError) as error:
+        cluster.run(text)
+    return error.value.sqlstate

@@ -119,6 +119,7 @@ INNER: dict[str, str] = {
     "d_percentile": "ld D", "i_percentile": "I D", "i_mode": "ls",
     "j_text": "S", "j_bool": "B", "j_double": "S", "j_time": "S", "j_list": "ls S", "j_object": "S J",
     "j_array": "J J", "i_json_length": "J", "c_json_typeof": "J", "b_json_contains": "J J",
+    "b_json_has_any": "J ls", "b_json_has_all": "J ls",
     "b_json_has": "J S", "c_json_deep": "J ls", "j_joined": "J J", "j_without": "J K",
     "j_set": "J ls J B", "c_json_pretty": "J", "j_stripped": "J", "a_json_items": "J",
     "a_json_texts": "J", "a_json_keys": "J", "a_json_pairs": "J", "a_json_text_pairs": "J",

@@ -33,9 +33,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cairn.model.errors import CairnError, SyntaxProblem, TooComplex, Unsupported
-from cairn.model.quoting import identifier
+from cairn.model.quoting import identifier, literal
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import ColumnType
 from cairn.sql.parse.lexer import Token, tokens
@@ -43,7 +44,9 @@ from cairn.sql.plans import (
     BlockPlan,
     CopyPlan,
     CursorPlan,
+    DdlPlan,
     EmptyPlan,
+    ExplainOptions,
     ExplainPlan,
     NamedPlan,
     OutColumn,
@@ -59,7 +62,7 @@ from cairn.sql.statements.other import parse_other
 from cairn.sql.statements.refusals import refuse_by_name
 from cairn.sql.statements.schema.ddl import parse_ddl
 from cairn.sql.statements.schema.routine import parse_routine
-from cairn.sql.statements.schema.table_as import table_as
+from cairn.sql.statements.schema.table_as import select_into, table_as
 from cairn.sql.statements.with_parts import writing_parts
 
 _QUERY_WORDS = ("select", "with", "values", "insert", "update", "delete", "table")
@@ -100,6 +103,10 @@ def _prepare(
 
         user = catalog.user_by_id(user_id)
         name = "" if user is None else user.name
+        if first.is_word("select", "with"):
+            into = select_into(found, text, lambda part: prepare(part, catalog, user_id=user_id))
+            if into is not None:
+                return into
         if (parts := writing_parts(found, text)) is not None:
             from cairn.sql.compile_with import prepare_with
 
@@ -199,6 +206,8 @@ def _explain(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_i
     if token is not None and token.is_word("analyze", "analyse", "verbose", "explain"):
         raise cursor.error()
     inner = _inner(cursor, catalog, param_oids, user_id)
+    if isinstance(inner.plan, DdlPlan):
+        return _explain_schema(cursor.text, inner, inner.plan, options, catalog)
     if inner.bound is None:
         if isinstance(inner.plan, BlockPlan):
             raise Unsupported(
@@ -219,6 +228,23 @@ def _explain(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_i
         hidden=inner.hidden,
         uses_now=inner.uses_now,
     )
+
+
+def _explain_schema(
+    text: str, inner: Prepared, plan: DdlPlan, options: ExplainOptions, catalog: Catalog
+) -> Prepared:
+    """Known without asking anybody: its lines are the rows of a query without tables."""
+    from cairn.sql.explain.schema import schema_lines
+
+    if options.is_run or options.is_json or options.facets:
+        raise Unsupported(
+            f"EXPLAIN of {inner.tag} with options is not supported",
+            hint=f"EXPLAIN {inner.tag} … says what would be done, and does nothing",
+        )
+    lines = ", ".join(f"({literal(line)})" for line in schema_lines(plan, catalog))
+    name = identifier(EXPLAIN_COLUMN)
+    told = prepare(f"SELECT {name} FROM (VALUES {lines}) AS told ({name})", catalog)
+    return replace(told, text=text, tag="EXPLAIN", tables=inner.tables, rights=inner.rights)
 
 
 def _copy(found: CopyStatement, text: str, catalog: Catalog, user_id: int) -> Prepared:

@@ -21,9 +21,10 @@ from cairn.model.members.topology import Grade, Replicaset
 from cairn.model.rpc import ExpelRequest, ExpelResponse
 from cairn.model.tables import rows
 from cairn.model.tables import system_tables as system
+from cairn.sim.cluster.loads.load import TABLE
 from cairn.sim.cluster.loads.quiet import Quiet
 from cairn.sim.cluster.node import SimNode
-from cairn.sim.cluster.schema_blows import SCHEMA, SchemaChange, other_change
+from cairn.sim.cluster.schema_blows import OF_COLUMNS, SCHEMA, SchemaChange, other_change
 from cairn.sim.cluster.world import World
 
 Make = Callable[[Any], ops.Op | None]
@@ -199,6 +200,18 @@ class Nemesis:
         make = SchemaChange(self.drawn)
         if await self.propose(make, SCHEMA):
             self.note(f"change {make.what}")
+
+    async def alter_columns(self) -> None:
+        """Columns of the table under load: they come, go, and must or may be NULL."""
+        make = SchemaChange(self.drawn, (TABLE,), OF_COLUMNS)
+        if await self.propose(make, SCHEMA):
+            self.note(f"change {make.what}")
+
+    async def alter_while_moving(self) -> None:
+        """Buckets are on their way when the columns change."""
+        await self.weigh()
+        await asyncio.sleep(self.drawn.choice((0.05, 0.2, 0.4)))
+        await self.alter_columns()
 
     async def other_table(self) -> None:
         """A table that nobody writes comes, is emptied, and goes."""

@@ -37,9 +37,10 @@ OTHER = Table(
     primary_key=("id",),
     sharding=Sharded(("id",), "default"),
 )
+OF_COLUMNS = ("default", "written default", "not null", "not null", "null", "no column", "several")
 KINDS = (
     *("column", "column name", "index", "no index", "index name", "table name"),
-    *("default", "written default", "not null", "null", "no column", "several"),
+    *dict.fromkeys(OF_COLUMNS),
 )
 
 
@@ -50,8 +51,13 @@ def prepared(instance: Any, ddl: ops.Ddl) -> ops.Op:
 class SchemaChange:
     """A change that is drawn before the table is looked at, so that a seed draws the same."""
 
-    def __init__(self, drawn: random.Random) -> None:
-        self._wanted, self._kind = drawn.choice((TABLE, GLOBAL)), drawn.choice(KINDS)
+    def __init__(
+        self,
+        drawn: random.Random,
+        tables: tuple[Table, ...] = (TABLE, GLOBAL),
+        kinds: tuple[str, ...] = KINDS,
+    ) -> None:
+        self._wanted, self._kind = drawn.choice(tables), drawn.choice(kinds)
         self.what = f"{self._kind} of {self._wanted.name}"
 
     def __call__(self, instance: Any) -> ops.Op | None:
@@ -96,8 +102,10 @@ def _altered(kind: str, table: Table, own: int, indexes: tuple[Index, ...]) -> T
             return _widened(table, UNWRITTEN)
         case "written default":
             return _widened(table, WRITTEN)
-        case "not null" | "null":
+        case "not null" | "null" if any(is_of(WRITTEN, column) for column in table.columns):
             return _stated(table, own, nullable=kind == "null")
+        case "not null" | "null":
+            return _widened(table, WRITTEN)
         case "no column":
             return _without(table, own, indexes)
         case "several":
@@ -127,10 +135,13 @@ def _stated(table: Table, own: int, *, nullable: bool) -> Table:
 
 
 def _without(table: Table, own: int, indexes: tuple[Index, ...]) -> Table:
-    """Without the first column that was added and is still there, unless an index is on it."""
-    for column in table.columns[own:]:
-        used = any(column.name in index.columns for index in indexes)
-        if not column.is_dropped and not used:
+    """Without the first column that was added and is still there, unless an index is on it.
+
+    Those that clients write go last: there has to be something to be wrong about.
+    """
+    left = [column for column in table.columns[own:] if not column.is_dropped]
+    for column in sorted(left, key=lambda each: is_of(WRITTEN, each)):
+        if not any(column.name in index.columns for index in indexes):
             return without_column(table, column.name)
     return table
 

@@ -58,6 +58,11 @@ KINDS: dict[str, Kind] = {
     "rot": Kind((N.rot, N.rot, N.switch, N.forget_logs), scrubs=True),
     "snapshots": Kind((N.short_logs, N.forget_logs, N.kill_replica, N.alter), is_planned=True),
     "schema": Kind((N.alter, N.alter, N.other_table, N.switch, N.kill)),
+    "columns": Kind(
+        (N.alter_columns, N.alter_columns, N.alter_while_moving, N.switch, N.kill_replica),
+        replicasets=2,
+        is_planned=True,
+    ),
     "members": Kind((N.replace, N.switch, N.kill), replicasets=2),
     "moves": Kind((N.weigh, N.weigh, N.switch, N.alter), replicasets=2, is_planned=True),
     "moves-strikes": Kind((N.weigh, N.weigh, N.switch, N.kill, N.pause, N.cut), replicasets=2),
@@ -97,6 +102,7 @@ class Trial:
         self.registers: Registers | Lists = registers
         may_write = registers.quiet.may_write
         self.marks = Marks(self.load, random.Random(seed), registers.groups, may_write)
+        self.marks.is_strict = self.is_strict
         self.nemesis = Nemesis(self.world, chance, registers.quiet)
         names = [f"n{number}" for number in range(1, size * self.kind.replicasets + 1)]
         for each in names:
@@ -139,7 +145,7 @@ class Trial:
             keeper.cancel()
         await world.settled()
         await self.registers.check()
-        self.marks.check(is_strict=self.is_strict)
+        self.marks.check()
         self._check_tables()
 
     async def _supervise(self) -> None:

@@ -104,9 +104,29 @@ def _same(left: Any, right: Any) -> bool:
 @strict
 def b_json_has(data: str, key: str) -> int:
     """`?`"""
+    return int(key in _keys(data))
+
+
+@strict
+def b_json_has_any(data: str, keys: str) -> int:
+    """`?|`"""
+    return int(not _keys(data).isdisjoint(list_values(ColumnType.STRING, keys)))
+
+
+@strict
+def b_json_has_all(data: str, keys: str) -> int:
+    """`?&`; of no keys it is true, and NULL is none."""
+    wanted = {key for key in list_values(ColumnType.STRING, keys) if key is not None}
+    return int(wanted <= _keys(data))
+
+
+def _keys(data: str) -> set[str]:
+    """Of an object; the texts of an array; a text itself."""
     value = read_json(data)
-    return int(isinstance(value, (dict, list, str)) and (value == key if isinstance(value, str)
-               else key in [each for each in value if isinstance(each, str)]))  # fmt: skip
+    if isinstance(value, str):
+        return {value}
+    found = value if isinstance(value, (dict, list)) else ()
+    return {each for each in found if isinstance(each, str)}
 
 
 def c_json_deep(data: str | None, path: str | None) -> str | None:

@@ -121,7 +121,7 @@ def query_text(found: list[Token], text: str, starts: dict[int, int] | None = No
         if starts is not None:
             starts[size] = index
         shown = token.text
-        if token.is_op("?"):
+        if token.is_op("?") and not _is_key_operator(found, index):
             marks += 1
             shown = f"${marks}"
         elif token.kind == "param":
@@ -151,6 +151,19 @@ def _is_containment(found: list[Token], index: int) -> bool:
     before = index > 0 and found[index - 1].is_op("<") and found[index - 1].start == here - 1
     after = index + 1 < len(found) and found[index + 1].is_op(">")
     return before or (after and found[index + 1].start == here + 1)
+
+
+def _is_key_operator(found: list[Token], index: int) -> bool:
+    """`j ? 'key'`, `j ?| array[…]`, `j ?& …`, and no mark of a parameter: no value follows one."""
+    at = index + 1
+    following = found[at] if at < len(found) else None
+    if following is not None and following.is_op("|", "&"):
+        if following.start != found[index].start + 1:
+            return False
+        following = found[at + 1] if at + 1 < len(found) else None
+        return following is not None and not following.is_op(")", ",")
+    is_value = following is not None and following.kind in ("string", "param")
+    return is_value or (following is not None and following.is_op("("))
 
 
 def _check_place(found: list[Token], index: int, text: str) -> None:

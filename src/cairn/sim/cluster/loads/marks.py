@@ -13,9 +13,17 @@ from collections.abc import Callable
 from typing import Any
 
 import apsw
+import msgspec
 
 from cairn.model.errors import CairnError
-from cairn.model.tables.schema import Column, missing_value, physical_column
+from cairn.model.tables.schema import (
+    BUCKET_COLUMN,
+    Column,
+    Index,
+    Table,
+    missing_value,
+    physical_column,
+)
 from cairn.node.statements.context import Context
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.loads.heard import heard
@@ -25,6 +33,7 @@ from cairn.sim.cluster.node import SimNode
 from cairn.sql import plans
 
 PAUSE_S = 0.15
+_decode_shape = msgspec.msgpack.Decoder(tuple[Table, tuple[Index, ...]]).decode
 UNWRITTEN, WRITTEN = "d", "m"  # how names of such columns begin
 
 
@@ -38,7 +47,8 @@ class Marks:
     ) -> None:
         self._load, self._world, self._drawn = load, load.world, drawn
         self._groups, self._may = groups, may
-        self.done = self.refused = 0
+        self.is_strict = True
+        self.done = self.refused = self.looks = 0
 
     async def run(self, seconds: float) -> None:
         until = self._world.loop.time() + seconds
@@ -47,6 +57,29 @@ class Marks:
             nodes = [node for node in self._world.running() if node.instance is not None]
             if nodes:
                 await self._mark(self._drawn.choice(nodes), self._drawn.choice(self._groups))
+            for node in self._load.masters() if self.is_strict else ():
+                self._look(node)
+
+    def _look(self, node: SimNode) -> None:
+        """While it happens, since rows are written anew: where a master's own file says NOT NULL,
+        no row of its buckets is NULL."""
+        assert node.instance is not None
+        owned = node.instance.data.fence.owned
+        data = apsw.Connection(str(node.dir / "data.db"), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            data.execute("BEGIN")
+            for at, column in _required(data):
+                for span in owned:
+                    self.looks += 1
+                    text = (
+                        f"SELECT * FROM {TABLE.physical_name} WHERE {BUCKET_COLUMN} BETWEEN ? "
+                        f"AND ? AND {physical_column(at)} IS NULL LIMIT 1"
+                    )
+                    wrong = data.execute(text, span).fetchone()
+                    if wrong is not None:
+                        raise Violation(f"{node} has {wrong}, and {column.name} is not null")
+        finally:
+            data.close()
 
     async def _mark(self, node: SimNode, group: Group) -> None:
         table = table_at(node)
@@ -77,7 +110,7 @@ class Marks:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def check(self, *, is_strict: bool) -> None:
+    def check(self) -> None:
         """After calm. What is lost with a master may have been what made a NOT NULL true."""
         for node in self._world.running():
             table = table_at(node)
@@ -85,7 +118,7 @@ class Marks:
             for at, column in enumerate(table.columns):
                 if is_of(UNWRITTEN, column):
                     self._none(node, f"{physical_column(at)} IS NOT {column.missing}", column)
-                if is_strict and not column.nullable:
+                if self.is_strict and not column.nullable:
                     self._none(node, f"{physical_column(at)} IS NULL", column)
 
     def _none(self, node: SimNode, condition: str, column: Column) -> None:
@@ -97,3 +130,15 @@ class Marks:
             connection.close()
         if row is not None:
             raise Violation(f"{node} has {row}, and the column {column.name} is {column}")
+
+
+def _required(data: apsw.Connection) -> list[tuple[int, Column]]:
+    """Columns that clients write and that must not be NULL, as the file says."""
+    query = "SELECT body FROM local_table WHERE id = ?"
+    row: Any = data.execute(query, (TABLE.id,)).fetchone()
+    columns = () if row is None else _decode_shape(row[0])[0].columns
+    return [
+        (at, column)
+        for at, column in enumerate(columns)
+        if not column.nullable and is_of(WRITTEN, column)
+    ]

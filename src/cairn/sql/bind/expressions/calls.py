@@ -5,6 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from cairn.model.errors import CairnError, GroupingProblem, SyntaxProblem, Unsupported
+from cairn.model.types.interval_text import MICROS_PER_DAY
+from cairn.model.types.intervals import decode_interval
 from cairn.model.types.values import ELEMENTS, ColumnType
 from cairn.sql.bind.expressions.expr import (
     HANDLERS,
@@ -41,11 +43,15 @@ from cairn.sql.typing_rules import (
     JSON,
     UNORDERED,
     B,
+    D,
     I,
+    M,
     N,
     S,
     T,
     V,
+    Y,
+    cast,
     fold,
     plain,
 )
@@ -243,15 +249,49 @@ def _frame(scope: Scope, spec: exp.Expr | None, order: tuple[Order, ...]) -> str
         if isinstance(value, str):
             return f"{value} {side}".strip().upper()
         size = bind_expr(scope, value)
-        if not isinstance(size, Const) or not isinstance(size.value, int) or kind == "RANGE":
+        if kind == "RANGE":
+            far = _distance(scope, size, order)
+        elif isinstance(size, Const) and isinstance(size.value, int):
+            far = size.value
+        else:
             raise Unsupported(f"a {kind} frame with this distance is not supported")
-        if size.value < 0:
-            raise CairnError("frame starting offset must not be negative", sqlstate="22013")
-        return f"{size.value} {side}".upper()
+        if far < 0:
+            which = "starting" if which == "start" else "ending"
+            what = "preceding or following size in window function" if kind == "RANGE" else ""
+            raise CairnError(
+                f"invalid {what}" if what else f"frame {which} offset must not be negative",
+                sqlstate="22013",
+            )
+        return f"{far} {side}".upper()
 
     start, end = bound("start", "UNBOUNDED PRECEDING"), bound("end", "CURRENT ROW")
     without = spec.args.get("exclude")
     return f"{kind} BETWEEN {start} AND {end}" + (f" EXCLUDE {without.name}" if without else "")
+
+
+def _distance(scope: Scope, size: Expr, order: tuple[Order, ...]) -> int | float:
+    """Of a RANGE frame: as far as the values by which it is ordered are apart, as they are kept."""
+    if len(order) != 1:
+        raise CairnError(
+            "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column",
+            sqlstate="42P20",
+        )
+    by = order[0].expr.type
+    if by in (T, M, Y) and size.type in (V, None):
+        far = scope.binder.coerce(size, V)
+        if isinstance(far, Const) and isinstance(far.value, bytes):
+            months, days, micros = decode_interval(far.value)
+            if not months:
+                return days * MICROS_PER_DAY + micros
+            raise Unsupported("a RANGE frame of months is not supported", hint="give it in days")
+    elif by in (I, D) and isinstance(size, Const) and size.type in (I, N, D):
+        far = cast(size, D) if by is D else size
+        if isinstance(far, Const) and isinstance(far.value, (int, float)):
+            return far.value
+    raise Unsupported(
+        "a RANGE frame with this distance is not supported",
+        hint="order by whole numbers, doubles or times, and give the distance as a constant",
+    )
 
 
 def bind_order(scope: Scope, node: exp.Expr) -> tuple[Order, ...]:

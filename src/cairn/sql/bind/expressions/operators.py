@@ -106,6 +106,25 @@ def _contains(scope: Scope, node: exp.Binary) -> Expr:
     return Call(B, "b_list_contains", tuple(scope.binder.coerce(each, type_) for each in sides))
 
 
+def _has_keys(scope: Scope, node: exp.Binary) -> Expr:
+    """`?`, `?|` and `?&`: keys of an object, texts of an array."""
+    inner, symbol = bind_expr(scope, node.this), _KEYS[type(node)]
+    if inner.type not in JSON:
+        raise no_operator(symbol, inner.type, None, position=walk_position(node))
+    keys = bind_expr(scope, node.expression)
+    if symbol == "?":
+        return Call(B, "b_json_has", (inner, scope.binder.coerce(keys, S)))
+    name = "b_json_has_any" if symbol == "?|" else "b_json_has_all"
+    return Call(B, name, (inner, scope.binder.coerce(keys, ColumnType.STRINGS)))
+
+
+_KEYS: dict[type[Any], str] = {
+    exp.JSONBContainsTopKey: "?",
+    exp.JSONBContainsAnyTopKeys: "?|",
+    exp.JSONBContainsAllTopKeys: "?&",
+}
+
+
 def _overlaps(scope: Scope, node: exp.Binary) -> Expr:
     sides = [bind_expr(scope, node.this), bind_expr(scope, node.expression)]
     type_ = common_type([each.type for each in sides], "&&")
@@ -141,6 +160,7 @@ _MORE: dict[type[Any], Callable[[Scope, Any], Expr]] = {
     exp.ArrayContainsAll: _contains,
     exp.ArrayContainedBy: _contains,
     exp.ArrayOverlaps: _overlaps,
+    **dict.fromkeys(_KEYS, _has_keys),
     **dict.fromkeys(_NO_TYPE, _untyped),
     exp.Concat: _two_strings,
     exp.SessionUser: lambda scope, _: scalar(scope.binder, "session_user", (), None),

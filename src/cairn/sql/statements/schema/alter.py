@@ -53,7 +53,7 @@ def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     if unique := _added_key(cursor):
         return add_unique(cursor, catalog, name, *unique)
     renamed = _renamed_alone(cursor, name)
-    steps = [] if renamed is not None else _steps(cursor)
+    passes, steps = ((), []) if renamed is not None else _steps(cursor)
     tail = finish(cursor)
 
     def make(now: Catalog, table: Table) -> Ddl | None:
@@ -74,6 +74,8 @@ def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     if found is not None:
         make(catalog, found)
         tail.skipped = f'relation "{name}" is so already, skipping'
+        if set(passes) == {1}:
+            tail.skipped = f'the columns of relation "{name}" already exist, skipping'
     return ddl_statement("ALTER TABLE", tail, build, found, "alter")
 
 
@@ -111,7 +113,7 @@ def _renamed_alone(cursor: Cursor, name: str) -> Callable[[Catalog, Table], Ddl]
     return make
 
 
-def _steps(cursor: Cursor) -> list[Step]:
+def _steps(cursor: Cursor) -> tuple[tuple[int, ...], list[Step]]:
     """In PostgreSQL's order: first what takes away, then columns, then what is asked of them.
 
     Beside RENAME, which PostgreSQL has only alone, as they are written.
@@ -136,7 +138,7 @@ def _steps(cursor: Cursor) -> list[Step]:
             break
     if not has_rename:
         found.sort(key=lambda each: each[0])
-    return [step for _, step in found]
+    return tuple(when for when, _ in found), [step for _, step in found]
 
 
 # --- names --------------------------------------------------------------------------------------

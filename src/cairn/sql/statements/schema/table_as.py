@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from cairn.model.errors import SyntaxProblem
+from cairn.model.errors import SyntaxProblem, Unsupported
 from cairn.model.quoting import identifier
 from cairn.model.types.values import ColumnType
+from cairn.sql.parse.lexer import Token
 from cairn.sql.plans import DdlPlan, Prepared
 from cairn.sql.statements.cursor import Cursor
 
@@ -32,25 +33,67 @@ def table_as(cursor: Cursor, prepare: Prepare) -> Prepared | None:
         return None
     start, end, is_filled = _query(cursor)
     # Blanks instead of the words before it: positions in errors stay those of the whole text.
-    query = prepare(" " * start + cursor.text[start:end])
+    query = " " * start + cursor.text[start:end]
+    return _filled(cursor.text, prepare, query, name, names, f"{quiet}|{clauses}", is_filled)
+
+
+def select_into(found: list[Token], text: str, prepare: Prepare) -> Prepared | None:
+    """`SELECT … INTO [TABLE] name …`, which is the same; None when it is something else."""
+    at = _into(found)
+    if at is None:
+        return None
+    cursor = Cursor(found, text)
+    cursor.at = at + 1
+    if word := cursor.accept_one("temporary", "temp", "unlogged"):
+        raise Unsupported(f"{word.upper()} tables are not supported", hint="leave the word out")
+    cursor.accept("table")
+    name = cursor.name()
+    last = found[cursor.at - 1]
+    end = last.start + len(last.text)
+    query = text[: found[at].start] + " " * (end - found[at].start) + text[end:]
+    return _filled(text, prepare, query, name, [], "|", is_filled=True)
+
+
+def _into(found: list[Token]) -> int | None:
+    """Where INTO stands in a query, outside of all parentheses."""
+    depth = 0
+    for at, token in enumerate(found):
+        if depth == 0 and token.is_word("into") and not found[at - 1].is_word("insert"):
+            return at
+        if depth == 0 and token.is_word("from", "insert", "update", "delete"):
+            return None
+        depth += token.is_op("(") - token.is_op(")")
+    return None
+
+
+def _filled(
+    text: str,
+    prepare: Prepare,
+    query_text: str,
+    name: str,
+    names: list[str],
+    clauses: str,
+    is_filled: bool,
+) -> Prepared:
+    """`clauses` are what stands before the name and after the columns."""
+    query = prepare(query_text)
     if not query.only_reads or not query.columns:
         raise SyntaxProblem("CREATE TABLE AS needs a query that only reads")
     if query.param_types:
         raise SyntaxProblem("CREATE TABLE AS cannot have parameters", sqlstate="42P02")
     if len(names) > len(query.columns):
         raise SyntaxProblem("too many column names were specified")
-    names += [column.name for column in query.columns[len(names) :]]
+    names = names + [column.name for column in query.columns[len(names) :]]
     types = [_type_word(column.type) for column in query.columns]
     columns = ", ".join(f"{identifier(n)} {t}" for n, t in zip(names, types, strict=True))
-    made = prepare(f"CREATE TABLE {quiet}{identifier(name)} ({columns}) {clauses}")
+    quiet, _, after = clauses.partition("|")
+    made = prepare(f"CREATE TABLE {quiet}{identifier(name)} ({columns}) {after}")
     assert isinstance(made.plan, DdlPlan)
     listed = ", ".join(map(identifier, names))
-    fill = f"INSERT INTO {identifier(name)} ({listed}) {cursor.text[start:end]}"
+    fill = f"INSERT INTO {identifier(name)} ({listed}) {query_text.strip()}"
     plan = replace(made.plan, fill=fill if is_filled else "")
     tag = "SELECT" if is_filled else "CREATE TABLE AS"
-    return Prepared(
-        cursor.text, tag, plan, tables=query.tables, rights=(*made.rights, *query.rights)
-    )
+    return Prepared(text, tag, plan, tables=query.tables, rights=(*made.rights, *query.rights))
 
 
 def _only_names(cursor: Cursor) -> bool:
