@@ -53,6 +53,7 @@ def failure(cluster: Cluster, text: str) -> CairnError:
             "a sub-query in RETURNING is not supported",
         ),
         ("SELECT * FROM (WITH x AS (DELETE FROM item) SELECT 1) s", "0A000", None, "WITH clause containing a data-modifying statement must be at the top level"),
+        ("INSERT INTO item VALUES (1, 2), (3)", "42601", 34, "VALUES lists must all be the same length"),
         ("SELECT 1; SELECT 2", "42601", 9, "cannot insert multiple commands into a prepared statement"),
         ("SELECT count(*) FROM item GROUP BY", "42601", None, "syntax error: GROUP BY names nothing"),
         ("SELECT interval 'a day'", "22007", 17, 'invalid input syntax for type interval: "a day"'),

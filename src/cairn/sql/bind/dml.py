@@ -95,6 +95,7 @@ def bind_insert(scope: Scope, tree: exp.Insert) -> BoundInsert:
     source = tree.expression
     bind_ctes(scope, tree)
     if isinstance(source, exp.Values) and not source.args.get("order"):
+        check_even([[walk_position(cell) for cell in _cells(row)] for row in source.expressions])
         rows = tuple(_value_row(scope, table, places, row, names) for row in source.expressions)
         return BoundInsert(table, rows, None, conflict, returning)
     if source is None:
@@ -149,7 +150,7 @@ def _value_row(
     node: exp.Expr,
     names: list[exp.Expr] | None,
 ) -> tuple[Expr, ...]:
-    cells = node.expressions if isinstance(node, exp.Tuple) else [node]
+    cells = _cells(node)
     listed = None if names is None else [walk_position(each) for each in names]
     check_width(len(places), [walk_position(cell) for cell in cells], listed)
     bound = [
@@ -159,6 +160,18 @@ def _value_row(
         for cell, place in zip(cells, places, strict=False)
     ]
     return value_row(scope, table, places, bound)
+
+
+def _cells(row: exp.Expr) -> list[exp.Expr]:
+    return row.expressions if isinstance(row, exp.Tuple) else [row]
+
+
+def check_even(rows: Sequence[Sequence[int | None]]) -> None:
+    """All rows have as many values as the first; of each value its place in the text."""
+    for cells in rows:
+        if len(cells) != len(rows[0]):
+            what = "VALUES lists must all be the same length"
+            raise SyntaxProblem(what, position=cells[0] if cells else None)
 
 
 def check_width(

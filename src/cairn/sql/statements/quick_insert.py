@@ -7,7 +7,7 @@ Whatever looks different in any way is left to sqlglot, errors included.
 from __future__ import annotations
 
 from cairn.sql.bind.changes import Conflict, OnConflict
-from cairn.sql.bind.dml import BoundInsert, check_width, target_places, value_row
+from cairn.sql.bind.dml import BoundInsert, check_even, check_width, target_places, value_row
 from cairn.sql.bind.expressions.expr import number, string
 from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import FALSE, NULL, TRUE, Expr
@@ -37,6 +37,8 @@ def quick_insert(found: list[Token], scope: Scope) -> BoundInsert | None:
     table = scope.binder.table(target.value, target.start + 1)
     places = target_places(table, names)
     listed = None if names is None else [place for _, place in names]
+    if any(len(row) != len(rows[0]) for row in rows):
+        check_even([[cell.start + 1 for cell in row] for row in rows])
     for row in rows:
         if len(row) != len(places):
             check_width(len(places), [cell.start + 1 for cell in row], listed)
