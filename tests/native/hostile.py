@@ -304,7 +304,7 @@ def no_memory(chance: random.Random) -> None:
     connection = apsw.Connection(":memory:")
     connection.execute("CREATE TABLE t600(b, c1, c2, c3)")
     insert = PackedInsert(connection)
-    fail_after(chance.randrange(12))
+    fail_after(chance.randrange(30))
     try:
         batch = RowBatch()
         with suppress(LimitExceeded):

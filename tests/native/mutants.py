@@ -75,8 +75,8 @@ OF_C: tuple[tuple[str, str, str, str, str, str], ...] = (
         MESSAGES,
     ),
     (
-        *("C", "C: the neighbours of a power of two are equally far", REALS),
-        *("digits == HIDDEN_BIT || shift < 1", "shift < 1"),
+        *("C", "C: the zeros of a whole number are dropped", REALS),
+        *("while (after > 0 && digits % 10 == 0)", "while (digits % 10 == 0)"),
         MESSAGES,
     ),
     (

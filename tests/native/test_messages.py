@@ -158,6 +158,19 @@ def test_lines_of_copy_are_the_same(seed: int, tmp_path: Path) -> None:
     assert file.in_c(lines=asked) == file.by_columns(LinesEncoder(file.types, asked)), seed
 
 
+@pytest.mark.parametrize(("fmt", "options"), OPTIONS)
+@pytest.mark.parametrize("columns", [1, 2])
+def test_each_text_is_written_in_each_style_as_arrow_writes_it(
+    fmt: str, options: dict[str, str], columns: int, tmp_path: Path
+) -> None:
+    from cairn.server.scan.lines import LinesEncoder
+
+    rows = [(1, key, *[text] * columns) for key, text in enumerate(TEXTS)]
+    file = File(tmp_path / "data.db", [ColumnType.STRING] * columns, rows, 0)
+    asked = LinesAsked(fmt, options)  # type: ignore[arg-type]
+    assert file.in_c(lines=asked) == file.by_columns(LinesEncoder(file.types, asked))
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_rows_of_a_select_are_the_same_and_cut_alike(seed: int, tmp_path: Path) -> None:
     from cairn.server.scan.data_rows import MessagesEncoder

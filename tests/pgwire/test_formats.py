@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 
 from cairn.model.errors import CairnError, InvalidBinary, InvalidText, OutOfRange, Unsupported
 from cairn.model.types.intervals import Interval
+from cairn.model.types.values import ColumnType, to_physical
 from cairn.pgwire.values import oids
-from cairn.pgwire.values.formats import binary_encoder, decode_param, encoder, text_encoder
+from cairn.pgwire.values.decoders import LONG_JSON
+from cairn.pgwire.values.formats import (
+    binary_encoder,
+    decode_param,
+    decoder,
+    encoder,
+    text_encoder,
+)
 from cairn.pgwire.values.rows import row_decoder, row_encoder
 
 from .golden import GOLDEN
@@ -237,3 +245,26 @@ def test_a_row_goes_out_as_one_message_and_comes_back(fmt: int) -> None:
 
 def test_a_row_of_no_columns_is_a_row() -> None:
     assert row_encoder([], [])(()) == b"D\0\0\0\6\0\0"
+
+
+@pytest.mark.parametrize(
+    "text", ["{1,2,NULL}", "{-5}", "{1, 2}", '{"1",2}', "{}", "{1,,2}", "{1,x}"]
+)
+def test_a_list_without_quotes_is_read_as_with_them(text: str) -> None:
+    def found(written: str) -> Any:
+        try:
+            return decoder(oids.INT8_ARRAY, 0)(written.encode())
+        except CairnError as problem:
+            return type(problem)
+
+    assert found(text) == found(f" {text}")  # blanks lead the long way
+
+
+def test_a_long_json_is_looked_at_and_stays_a_text() -> None:
+    decode = decoder(oids.JSON, 0)
+    good = b"[" + b"1, " * LONG_JSON + b"2]"
+    assert to_physical(ColumnType.ANY, decode(good)) == good.decode()
+    assert to_physical(ColumnType.ARRAY, decode(good)) == good.decode()
+    for bad in (good[:-1], good + b"]", b"[" + b"\xff" * LONG_JSON + b"]"):
+        with pytest.raises(InvalidText):
+            decode(bad)

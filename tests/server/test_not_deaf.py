@@ -51,6 +51,15 @@ HOSTILE = {
 }
 
 
+PARAMETERS = {
+    "a long json": ("SELECT json_array_length(%s::json)", f"[{'1,' * 6_000_000}1]"),
+    "a long list": (
+        "SELECT cardinality(%s::int[])",
+        "{" + ",".join(map(str, range(200_000))) + "}",
+    ),
+}
+
+
 @pytest.fixture(scope="module")
 def deaf(cluster: Cluster) -> Iterator[Cluster]:
     node = cluster["i1"]
@@ -70,7 +79,16 @@ def test_others_are_answered_while_a_hostile_statement_runs(deaf: Cluster, what:
     assert set(deaf.states("i2").values()) == {"Online"}
 
 
-def longest_silence_s(deaf: Cluster, hostile: str) -> float:
+@pytest.mark.parametrize("what", PARAMETERS)
+def test_others_are_answered_while_a_giant_parameter_is_read(deaf: Cluster, what: str) -> None:
+    text, value = PARAMETERS[what]
+    silences_s: list[float] = []
+    while len(silences_s) < TRIES and min(silences_s, default=PATIENCE_S) >= PATIENCE_S:
+        silences_s.append(longest_silence_s(deaf, text, (value,)))
+    assert min(silences_s) < PATIENCE_S, silences_s
+
+
+def longest_silence_s(deaf: Cluster, hostile: str, params: tuple[str, ...] | None = None) -> float:
     """Of another session, while the statement runs."""
     node = deaf["i1"]
     ended = threading.Event()
@@ -79,7 +97,7 @@ def longest_silence_s(deaf: Cluster, hostile: str) -> float:
         try:
             with node.connect() as connection:
                 connection.execute(LIMIT)
-                connection.execute(hostile)
+                connection.execute(hostile, params)
         except psycopg.Error as problem:
             wrong.append(problem.sqlstate)
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 
 class CairnError(Exception):
@@ -28,6 +28,13 @@ class CairnError(Exception):
             self.hint = hint
         if sqlstate is not None:
             self.sqlstate = sqlstate
+
+    def without_frames(self) -> Self:
+        """For who hands it on from one thread to another: frames hold the values that it was about,
+        which may be giants, and often it themselves, so that they stay until garbage is collected.
+        """
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)
 
     def to_wire(self) -> dict[str, Any]:
         """What crosses to another instance; `from_wire` is its other end."""

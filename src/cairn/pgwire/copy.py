@@ -59,7 +59,8 @@ class CopyParser:
         check_options(fmt, self.delimiter, self.null, self.quote, self.escape)
         self.line = 0  # of the last row given out, from 1
         self.ended = False  # by `\.`: what comes after it is ignored
-        self._rest = b""
+        self._rest: list[bytes] = []  # the parts of a line that has not ended yet
+        self._rest_bytes = 0
         self._open: list[str] = []  # lines of a row that goes on in the next line
         self._open_chars = 0
         self._in_quotes = False
@@ -99,17 +100,30 @@ class CopyParser:
         return None if self.is_amid else self._whole(chunk)
 
     def _whole(self, chunk: bytes) -> bytes:
-        data = self._rest + chunk if self._rest else chunk
-        border = data.rfind(b"\n") + 1
-        self._rest = data[border:]
-        if len(self._rest) > _MAX_ROW_BYTES:
+        """A long line is put together once, when its end has come."""
+        border = chunk.rfind(b"\n") + 1
+        if not border:
+            self._keep(chunk)
+            return b""
+        if not self._rest:
+            lines = chunk[:border]
+        else:
+            lines = b"".join((*self._rest, chunk[:border]))
+            self._rest, self._rest_bytes = [], 0
+        self._keep(chunk[border:])
+        return lines
+
+    def _keep(self, part: bytes) -> None:
+        if part:
+            self._rest.append(part)
+            self._rest_bytes += len(part)
+        if self._rest_bytes > _MAX_ROW_BYTES:
             raise self._bad("a line is longer than 256 MiB")
-        return data[:border]
 
     def finish_columns(self) -> Columns:
         if self.ended:
             return []
-        rest, self._rest = self._rest, b""
+        rest, self._rest = b"".join(self._rest), []
         columns = self.columns(rest + b"\n") if rest else []
         if self._open and self.fmt == "csv":
             raise self._bad("unterminated CSV quoted field", self.line)

@@ -27,6 +27,7 @@ from cairn.model.types.decimals import (
 )
 from cairn.model.types.interval_text import parse_interval
 from cairn.model.types.intervals import Interval, decode_interval, encode_interval, of_timedelta
+from cairn.model.types.json_text import JsonText
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -275,14 +276,16 @@ def _interval(value: Any) -> bytes:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    is_text = isinstance(value, JsonText)
+    return str(value) if is_text else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def _array(value: Any) -> str:
     """JSON; `{}` is what drivers send for an empty list when they are not told of which type."""
     if value == {}:
         return "[]"
-    if not isinstance(value, list):
+    is_list = value.lstrip()[:1] == "[" if isinstance(value, JsonText) else isinstance(value, list)
+    if not is_list:
         raise InvalidText(f'invalid input for type array: "{str(value)[:200]}"')
     return _json(value)
 
@@ -350,6 +353,9 @@ def _list_writer(of: ColumnType) -> Callable[[Any], str]:
     def write(values: Any) -> str:
         if not isinstance(values, list):
             raise InvalidText(f'invalid input for type {of}[]: "{values}"')
+        if of is ColumnType.INTEGER and values and set(map(type, values)) == {int}:
+            _integer(min(values)), _integer(max(values))  # a list of keys may be long
+            return json.dumps(values, separators=(",", ":"))
         if any(isinstance(value, list) for value in values):
             raise InvalidText("arrays of more than one dimension are not supported")
         physical = (to_physical(of, value) for value in values)

@@ -102,7 +102,7 @@ class DataPlane:
             try:
                 return work(), store.last_epoch, store.vclock.copy(), store.versions
             except CairnError as problem:
-                return problem
+                return problem.without_frames()
             except apsw.Error as problem:
                 if not is_damage(problem):
                     raise

@@ -75,6 +75,11 @@ class Signature:
                 self._shapes[param_formats, result_formats] = shape
         return shape
 
+    def decoded(self, request: Bind) -> list[Any]:
+        """The parameters of a Bind, for who does that elsewhere."""
+        shape = self.shape(request.param_formats, request.result_formats)
+        return decode_params(shape.decoders, request.params)
+
     def _make(self, param_formats: tuple[int, ...], result_formats: tuple[int, ...]) -> Shape:
         inputs = _one_each(param_formats, len(self.param_oids))
         decoders = [decoder(oid, fmt) for oid, fmt in zip(self.param_oids, inputs, strict=True)]
@@ -198,8 +203,8 @@ class StatementBook(Generic[Plan]):
             raise UndefinedStatement(f'prepared statement "{_shown(name)}" does not exist')
         return statement
 
-    def bind(self, request: Bind) -> Portal[Plan]:
-        """A portal with its parameters decoded."""
+    def bind(self, request: Bind, values: list[Any] | None = None) -> Portal[Plan]:
+        """A portal with its parameters decoded; `values`: they were, elsewhere."""
         statement = self._statements.get(request.statement) or self.statement(request.statement)
         signature, params = statement.signature, request.params
         if len(params) != len(signature.param_oids):
@@ -209,7 +214,8 @@ class StatementBook(Generic[Plan]):
                 sqlstate="42P02",  # bad requests are never class 08: pools would drop the server
             )
         shape = signature.shape(request.param_formats, request.result_formats)
-        values = decode_params(shape.decoders, params) if params else []
+        if values is None:
+            values = decode_params(shape.decoders, params) if params else []
         name = request.portal
         if name:
             self.check_portal(name)

@@ -20,6 +20,8 @@ _NEEDS_QUOTES: Final = re.compile(rb'[\s"\\{},]|^$|^null$', re.IGNORECASE)
 _TOKEN: Final = re.compile(
     rb'\s*(?:([{},])|"((?:[^"\\]|\\.)*)"|((?:[^\s{},"\\]|\\.|\s(?!\s*[{},]))+))\s*', re.DOTALL
 )
+#: Items without quotes and escapes, in one list.
+_PLAIN: Final = re.compile(rb'\{[^\s{},"\\]++(?:,[^\s{},"\\]++)*+\}')
 
 
 def text_encoder(element: Encoder) -> Encoder:
@@ -42,6 +44,8 @@ def text_encoder(element: Encoder) -> Encoder:
 
 def text_decoder(element: Decoder, oid: int) -> Decoder:
     def decode(data: bytes) -> list[Any]:
+        if _PLAIN.fullmatch(data):
+            return [value(None, part) for part in data[1:-1].split(b",")]
         open_lists: list[list[Any]] = []
         at, expect_value = 0, True  # whether a value or `{` may come here
         while match := _TOKEN.match(data, at):
@@ -73,7 +77,9 @@ def text_decoder(element: Decoder, oid: int) -> Decoder:
             if plain.upper() == b"NULL":
                 return None
             quoted = plain
-        return element(re.sub(rb"\\(.)", rb"\1", quoted, flags=re.DOTALL))
+        if b"\\" in quoted:
+            quoted = re.sub(rb"\\(.)", rb"\1", quoted, flags=re.DOTALL)
+        return element(quoted)
 
     def _even(values: list[Any], data: bytes) -> list[Any]:
         if not _is_even(values):

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from cairn.model.types.json_text import JsonText
 from cairn.pgwire.values import numeric, oids, timestamps
 from cairn.pgwire.values.encoders import to_single
 from cairn.pgwire.values.problems import bad_binary, bad_text, bad_utf8, out_of_range
@@ -95,8 +96,14 @@ def _decode_uuid(data: bytes) -> uuid.UUID:
     return uuid.UUID(match[2].decode())
 
 
+LONG_JSON = 400_000  # bytes that are looked at and stay a text
+
+
 def _decode_json(data: bytes) -> Any:
     try:
+        if len(data) > LONG_JSON:
+            msgspec.json.decode(data, type=msgspec.Raw)
+            return JsonText(data, "utf-8")
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise bad_text(data, oids.JSON) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cairn.model.errors import (
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from cairn.server.session.session import Session
 
 AT_ONCE_ROWS = 500  # that are encoded in one turn of the loop
+
+LONG_PARAM = 64 * 1024  # bytes of a parameter that is not read on the event loop
 
 
 class Extended:
@@ -71,15 +74,27 @@ class Extended:
                 return self._refresh_later(request, statement, catalog)
             statement.plan, statement.signature = fresh, fresh.signature
         self._session.running.parent = statement.parent
+        if _are_long(request) and len(request.params) == len(statement.signature.param_oids):
+            return self._bind_later(request, statement)
         if not self._at_once.run(request, statement):
             self._bind(request, statement)
         return None
 
-    def _bind(self, request: Bind, statement: Statement[Cached]) -> None:
+    async def _bind_later(self, request: Bind, statement: Statement[Cached]) -> None:
+        """Long parameters are read on a thread."""
+        session = self._session
+        reads = session.face.instance.execution.reads
+        decoded = partial(statement.signature.decoded, request)
+        values = await reads.apart(session.running.context(), decoded)
+        self._bind(request, statement, values)
+
+    def _bind(
+        self, request: Bind, statement: Statement[Cached], values: list[Any] | None = None
+    ) -> None:
         shaped = self._session.running.cursors.shaped(statement.plan)
         if shaped is not statement.plan:
             statement.plan, statement.signature = shaped, shaped.signature
-        self._book.bind(request)
+        self._book.bind(request, values)
         self._pg.bind_complete()
 
     def _refreshed(self, statement: Statement[Cached], catalog: Catalog) -> Cached | None:
@@ -278,3 +293,7 @@ def _metadata_notice(text: bytes, cached: Cached, catalog: Catalog) -> str:
         },
         ensure_ascii=False,
     )
+
+
+def _are_long(request: Bind) -> bool:
+    return any(param is not None and len(param) > LONG_PARAM for param in request.params)

@@ -83,7 +83,7 @@ class CallsApart:
             return _Worker()
         except OSError as problem:
             raise LimitExceeded(
-                f"no process for a giant value: {problem}", sqlstate="53000"
+                f"no process for a giant value: {problem}", sqlstate="53200"
             ) from None
 
     def _keep(self, worker: _Worker) -> None:

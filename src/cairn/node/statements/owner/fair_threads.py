@@ -73,9 +73,7 @@ class FairThreads:
                 try:
                     future.set_result(function(*args))
                 except CairnError as problem:
-                    # Its frames have the values that it was about, which may be giants.
-                    problem.__cause__ = problem.__context__ = None
-                    future.set_exception(problem.with_traceback(None))
+                    future.set_exception(problem.without_frames())
                 except BaseException as problem:
                     future.set_exception(problem)
         finally:

@@ -266,7 +266,7 @@ class _OneRow:
         try:
             response = self._writes.write_row(self._request, self._kind)
         except CairnError as problem:
-            return problem
+            return problem.without_frames()
         return response, store.last_epoch, store.vclock.copy(), store.versions
 
     def done(self, result: Any) -> None:

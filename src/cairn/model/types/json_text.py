@@ -1,0 +1,9 @@
+"""JSON that came as a text and stays one."""
+
+from __future__ import annotations
+
+
+class JsonText(str):
+    """Somebody has looked at it: its values would take many times its memory."""
+
+    __slots__ = ()
