@@ -261,6 +261,14 @@ def test_each_escape_is_undone(mark: str) -> None:
     assert (c.read([line]), c.left) == (python.read([line]), 0)
 
 
+def test_a_text_is_measured_in_characters() -> None:
+    columns = Column("c0", ColumnType.INTEGER), Column("c1", ColumnType.STRING, sizes=(31,))
+    table = Table(600, "t", columns, ("c0",), Sharded(("c0",), TIER))
+    reading = Reading(table, ["c0", "c1"], "text", False, in_c=True)
+    found = reading.read([("7\t" + "é" * 31 + "\n").encode()])
+    assert ([row[2] for row in found], reading.left) == (["é" * 31], 0)
+
+
 def test_bytes_that_are_no_text_are_never_taken() -> None:
     columns = Column("c0", ColumnType.INTEGER), Column("c1", ColumnType.STRING)
     table = Table(600, "t", columns, ("c0",), Sharded(("c0",), TIER))

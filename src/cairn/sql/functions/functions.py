@@ -27,6 +27,7 @@ from cairn.model.types.values import (
     parse_text,
     to_physical,
 )
+from cairn.model.unexpected import of_value
 from cairn.sql.functions import (
     json_values,
     lists,
@@ -328,12 +329,24 @@ _WORKS_ON_TEXTS = frozenset(
 Apart = Callable[[str, Callable[..., Any], tuple[Any, ...]], Any]
 
 
+_STRICT = strict(len).__code__  # all that `strict` makes have it in common
+
+
 def _guarded(name: str, function: Callable[..., Any], apart: Apart) -> Callable[..., Any]:
+    """With `strict` or `total` in the same call: one more for every row would be felt."""
+    is_strict = getattr(function, "__code__", None) is _STRICT
+    inner: Callable[..., Any] = function.__wrapped__  # type: ignore[attr-defined]
+
     def call(*args: Any) -> Any:
+        if is_strict and None in args:
+            return None
         for arg in args:
             if arg.__class__ is str and len(arg) > GIANT:
                 return apart(name, function, args)
-        return function(*args)
+        try:
+            return inner(*args)
+        except Exception as problem:
+            raise of_value(problem, name) from None
 
     return call
 
