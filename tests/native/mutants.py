@@ -176,7 +176,7 @@ OF_C: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
         *("C", "C: a key of several parts is as long as it likes", COPY),
         *("if (!to || to - key > KEY_MOST)", "if (!to)"),
-        HOSTILE,
+        LINES,
     ),
     (
         *("C", "C: a place among columns is believed", OUT),

@@ -261,6 +261,15 @@ def test_each_escape_is_undone(mark: str) -> None:
     assert (c.read([line]), c.left) == (python.read([line]), 0)
 
 
+def test_a_key_of_several_long_parts_is_left_to_python() -> None:
+    columns = tuple(Column(f"c{at}", ColumnType.STRING) for at in range(4))
+    names = [column.name for column in columns]
+    table = Table(600, "t", columns, ("c0",), Sharded(tuple(names), TIER))
+    line = b"\t".join([b"x" * 4_000] * 4) + b"\n"
+    c, python = (Reading(table, names, "text", False, in_c=in_c) for in_c in (True, False))
+    assert (c.read([line]), c.left) == (python.read([line]), 1)
+
+
 def test_a_text_is_measured_in_characters() -> None:
     columns = Column("c0", ColumnType.INTEGER), Column("c1", ColumnType.STRING, sizes=(31,))
     table = Table(600, "t", columns, ("c0",), Sharded(("c0",), TIER))

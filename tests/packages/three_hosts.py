@@ -26,6 +26,7 @@ from packages.build import HOME, build_all
 PAGE = HOME / "docs" / "how-to-install.md"
 HOSTS = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
 _BLOCK = re.compile(r"```sh\n# on ([^\n]+)\n(.*?)```", re.DOTALL)
+_PROGRAM = re.compile(r"/opt/cairn(/|$)", re.MULTILINE)  # not the files beside it
 _DIRECTORIES = ("etc", "opt", "root", "var/lib", "run")
 
 #: Reads the unit as systemd would: user, environment file, state directory, command, READY=1.
@@ -190,8 +191,8 @@ def follow(hosts: Hosts, where: str, text: str, before: str) -> str:
         assert (ended.returncode != 0) == where.endswith("fails"), ended.stdout
         return ended.stdout
     lines = text.splitlines(keepends=True)
-    install = "".join(line for line in lines if "/opt/cairn" in line)
-    rest = "".join(line for line in lines if "/opt/cairn" not in line)
+    install = "".join(line for line in lines if _PROGRAM.search(line))
+    rest = "".join(line for line in lines if not _PROGRAM.search(line))
     told = []
     for address, host in hosts.hosts.items():
         if where in ("every host", address):
