@@ -26,11 +26,16 @@ MANY = "import pytest\n@pytest.mark.parametrize('n', range(6))\ndef test_c(n):\n
     ("text", "code", "looked_again", "told"),
     [
         (UNSTEADY, 0, True, True),
-        (BROKEN, 1, True, False),
         (UNSTEADY + BROKEN, 1, True, False),
-        (MANY, 1, False, False),
-        ("def test_d():\n    pass\n", 0, False, False),
-        ("this is no Python", 2, True, False),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                (BROKEN, 1, True, False),
+                (MANY, 1, False, False),
+                ("def test_d():\n    pass\n", 0, False, False),
+                ("this is no Python", 2, True, False),
+            )
+        ),
     ],
 )
 def test_failures_are_looked_at_twice(

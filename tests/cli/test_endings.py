@@ -209,6 +209,7 @@ def test_a_cluster_that_goes_away_ends_every_command_with_a_sentence(
     assert scene is not gone_before_a_word or code == UNREACHABLE  # nothing was asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ASKS)
 def test_ctrl_c_ends_every_command_that_waits_for_a_cluster(
     name: str,
@@ -239,6 +240,7 @@ def test_ctrl_c_ends_every_command_that_waits_for_a_cluster(
 
 
 @pytest.mark.cluster
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, line in ALONE.items() if line])
 def test_ctrl_c_ends_every_command_that_works_by_itself(
     name: str, words: Callable[[str], list[str]], tmp_path: Path

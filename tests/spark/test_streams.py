@@ -23,6 +23,7 @@ def test_topology_events_come_once_in_raft_order(
     assert run("topology") == []  # nothing new: the checkpoint holds
 
 
+@pytest.mark.slow
 def test_an_entry_is_never_cut_in_two(run: Callable[..., list[Any]]) -> None:
     batches = run("topology", maxRowsPerTrigger=1)
     entries = [{(row.term, row["index"]) for row in batch} for batch in batches]
