@@ -253,17 +253,23 @@ def test_ctrl_c_ends_every_command_that_works_by_itself(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # as at a terminal
     )
-    assert process.stdout is not None
-    if name == "simulate":  # which says nothing before its end
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        eventually(lambda: children.read_text().split(), "its workers")
-    else:
-        assert process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert "Traceback" not in err
-    assert process.returncode == (0 if name == "demo" else STOPPED)  # a demo is ended so
+    try:
+        assert process.stdout is not None
+        if name == "simulate":  # which says nothing before its end
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            eventually(lambda: children.read_text().split(), "its workers")
+        else:
+            assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert "Traceback" not in err
+        assert process.returncode == (0 if name == "demo" else STOPPED)  # a demo is ended so
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_ctrl_c_before_a_command_has_begun_is_no_traceback() -> None:
