@@ -229,6 +229,7 @@ ELSEWHERE = {
     plans.AlterSystemPlan: "below: the queue",
     plans.RoutinePlan: "below: views and procedures",
     plans.SessionPlan: "a session's own",
+    plans.NamedPlan: "what it prepares, executes and reads: tests/server/test_named_statements.py",
     plans.CallPlan: "each call for itself: tests/server/test_calls.py",
     plans.CatalogRead: "everybody's",
     plans.EmptyPlan: "nothing",

@@ -103,3 +103,24 @@ def test_it_runs_inside_a_block_as_what_it_is(sql: Connection) -> None:
     sql.execute("BEGIN READ ONLY")
     assert refused(sql, "EXECUTE put (20)") == "25006"
     sql.execute("ROLLBACK")
+
+
+def test_what_an_argument_reads_needs_its_rights(cluster: Cluster) -> None:
+    one = cluster["i1"]
+    one.sql("CREATE TABLE kept_secret (id INT PRIMARY KEY, word TEXT) DISTRIBUTED BY (id)")
+    one.sql("INSERT INTO kept_secret VALUES (1, 'sesame')")
+    one.sql(f"CREATE USER nosy WITH PASSWORD '{PASSWORD}'")
+    try:
+        with one.connect(user="nosy") as connection:
+            connection.execute("PREPARE told (TEXT) AS SELECT $1")
+            for text in (
+                "EXECUTE told((SELECT word FROM kept_secret WHERE id = 1))",
+                "EXECUTE told((SELECT max(word) FROM kept_secret))",
+            ):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(text)
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute("PREPARE more AS SELECT word FROM kept_secret")
+    finally:
+        one.sql("DROP USER nosy")
+        one.sql("DROP TABLE kept_secret")

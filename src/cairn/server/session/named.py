@@ -31,6 +31,7 @@ class Named:
         plan: NamedPlan,
         context: Context,
         understood: Callable[[bytes], Awaitable[Cached]],
+        check: Callable[[Cached], None],
     ) -> tuple[Cached, list[Any]]:
         """The statement as it is planned now, and the values of its parameters."""
         statement = self._book.statement(plan.name.encode())
@@ -52,6 +53,7 @@ class Named:
         each = zip(plan.arguments, types, strict=True)
         texts = [f"({text})::{POSTGRES_NAMES[type_]}" for text, type_ in each]
         cached = await understood(f"SELECT {', '.join(texts)}".encode())
+        check(cached)  # an argument may read tables
         outcome = await self._face.executor.run(cached, (), context)
         rows = outcome.rows or []
         [values] = rows if cached.convert is None else cached.convert(rows)

@@ -244,7 +244,7 @@ class Running:
             if plan.action == "prepare":
                 self.named.keep(cached, plan)
                 return Outcome(None, 0, cached.prepared.tag)
-            inner, values = await self.named.executed(plan, context, self.understood)
+            inner, values = await self.named.executed(plan, context, self.understood, self.check)
             self.check(inner, cached.text)
             return self.now(inner, values) or await self._run(inner, values, formats)
         travelled = Travelled()
