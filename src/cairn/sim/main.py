@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from cairn.sim.ledger import Ended, Ledger, continue_ledger
 from cairn.sim.profile import SECOND
+from cairn.sim.workers import processes
 from cairn.sim.world import Result, run_seed
 
 CHECK_TWICE_EVERY = 50  # seeds that are run twice, to prove that a seed says it all
@@ -33,7 +33,7 @@ def results_of(first: int, count: int, workers: int, nodes: int | None) -> Itera
     if workers <= 1 or count == 1:
         yield from map(run_checked, jobs)
         return
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+    with processes(workers) as pool:
         yield from pool.imap_unordered(run_checked, jobs, chunksize=4)
 
 

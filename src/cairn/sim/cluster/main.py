@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import multiprocessing
 import os
 import sys
 import time
@@ -20,6 +19,7 @@ from cairn.sim.cluster.trial import BLOCK_KINDS, run_block_trial, run_trial
 from cairn.sim.cluster.trial import KINDS as TRIALS
 from cairn.sim.ledger import Ended, Ledger, continue_ledger
 from cairn.sim.main import parse_seeds, say
+from cairn.sim.workers import processes
 
 KINDS: dict[str, Callable[[int], Result]] = {
     "cluster": run_seed,
@@ -57,7 +57,7 @@ def results_of(kind: str, first: int, count: int, workers: int) -> Iterator[Resu
     if workers <= 1 or count == 1:
         yield from map(run_checked, jobs)
         return
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+    with processes(workers) as pool:
         yield from pool.imap_unordered(run_checked, jobs)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import multiprocessing
 import time
 import traceback
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.queue.queue_scene import QueueScene
 from cairn.sim.main import say
+from cairn.sim.workers import processes
 
 RESTART_S = (0.0, 6.0)  # after its death: before and after others have noticed it
 CUT_S = 4.0  # long enough for another leader
@@ -178,7 +178,7 @@ def _outcomes(wanted: list[Blow], workers: int) -> Iterator[Struck]:
     if workers <= 1:
         yield from map(_strike_quietly, wanted)
         return
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+    with processes(workers) as pool:
         yield from pool.imap_unordered(_strike_quietly, wanted)
 
 
