@@ -268,3 +268,11 @@ def test_a_long_json_is_looked_at_and_stays_a_text() -> None:
     for bad in (good[:-1], good + b"]", b"[" + b"\xff" * LONG_JSON + b"]"):
         with pytest.raises(InvalidText):
             decode(bad)
+
+
+@pytest.mark.parametrize("fmt", [0, 1])
+def test_a_client_has_the_values_of_a_json_however_long_it_is(fmt: int) -> None:
+    """A server keeps a long one as its text."""
+    long = {"changes": [{"lsn": at, "new": "x" * 50} for at in range(10_000)]}
+    message = row_encoder([oids.JSON], [fmt])((long,))
+    assert row_decoder([oids.JSON], [fmt])(message, 5, len(message)) == (long,)

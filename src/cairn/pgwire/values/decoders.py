@@ -100,10 +100,19 @@ LONG_JSON = 400_000  # bytes that are looked at and stay a text
 
 
 def _decode_json(data: bytes) -> Any:
+    """Of a parameter: the server stores what is long, and need not know its values."""
+    if len(data) <= LONG_JSON:
+        return decode_whole_json(data)
     try:
-        if len(data) > LONG_JSON:
-            msgspec.json.decode(data, type=msgspec.Raw)
-            return JsonText(data, "utf-8")
+        msgspec.json.decode(data, type=msgspec.Raw)
+        return JsonText(data, "utf-8")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise bad_text(data, oids.JSON) from None
+
+
+def decode_whole_json(data: bytes) -> Any:
+    """Of a row: a client wants its values, however long it is."""
+    try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise bad_text(data, oids.JSON) from None

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from cairn.model.errors import ProtocolViolation
 from cairn.pgwire.messages import TEXT_FORMAT
 from cairn.pgwire.values import oids
-from cairn.pgwire.values.decoders import Decoder
+from cairn.pgwire.values.decoders import Decoder, decode_whole_json
 from cairn.pgwire.values.formats import decoder, encoder
 
 RowEncoder: TypeAlias = Callable[[Sequence[Any]], bytes]
@@ -97,6 +97,8 @@ def _reader(oid: int, fmt: int) -> Decoder:
     """A client meets types that it does not know: their text is shown, their binary kept."""
     if fmt == TEXT_FORMAT and not _is_known(oid):
         return decoder(oids.TEXT, TEXT_FORMAT)
+    if oid == oids.JSON:
+        return decode_whole_json
     return decoder(oid, fmt) if _is_known(oid) else bytes
 
 
