@@ -40,11 +40,11 @@ def sql(cluster: Cluster) -> Iterator[Connection]:
         connection.execute("CREATE TABLE small (id INT PRIMARY KEY, name TEXT)")
         connection.execute("INSERT INTO small SELECT k, 'n' || k FROM generate_series(0, 9) k")
         connection.execute(
-            "CREATE TABLE everywhere (id INT PRIMARY KEY, name TEXT) DISTRIBUTED GLOBALLY"
+            "CREATE TABLE dealt_nowhere (id INT PRIMARY KEY, name TEXT) DISTRIBUTED GLOBALLY"
         )
-        connection.execute("INSERT INTO everywhere SELECT id, name FROM small WHERE id < 5")
+        connection.execute("INSERT INTO dealt_nowhere SELECT id, name FROM small WHERE id < 5")
         yield connection
-        connection.execute("DROP TABLE l, r, small, everywhere")
+        connection.execute("DROP TABLE l, r, small, dealt_nowhere")
 
 
 def rows_of(name: str) -> Iterator[tuple[Any, ...]]:
@@ -111,7 +111,7 @@ SEVERAL = """
 SELECT count(*), sum(r.v) FROM l, r WHERE l.i = r.i AND l.v = 3
 SELECT s.name, count(*) FROM l JOIN r ON l.i = r.i JOIN small s ON s.id = l.v GROUP BY s.name
 SELECT s.name, count(*) FROM l LEFT JOIN r ON l.i = r.i LEFT JOIN small s ON s.id = r.v GROUP BY 1
-SELECT e.name, count(*) FROM l JOIN r ON l.s = r.s JOIN everywhere e ON e.id = r.v GROUP BY e.name
+SELECT e.name, count(*) FROM l JOIN r ON l.s = r.s JOIN dealt_nowhere e ON e.id = r.v GROUP BY e.name
 SELECT count(*), sum(x.v) FROM l JOIN r ON l.i = r.i JOIN l x ON x.i = r.i WHERE l.v < 4 AND x.v < 4
 SELECT count(*) FROM l JOIN r ON l.i = r.i JOIN l x ON x.s = r.s WHERE l.v < 3 AND x.v < 3
 SELECT x.v, x.n FROM (SELECT l.v, count(*) AS n FROM l JOIN r ON l.n = r.n GROUP BY 1) x WHERE x.n > 9
