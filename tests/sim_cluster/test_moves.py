@@ -121,6 +121,7 @@ def test_a_source_that_applies_a_freeze_a_little_late_hands_over_in_it() -> None
     scene.world.run(script)
 
 
+@pytest.mark.slow
 def test_a_target_whose_disk_fills_gives_the_range_back_and_goes_on_when_there_is_space() -> None:
     scene = Growing("async")
 
@@ -254,6 +255,7 @@ def play(mode: str, seed: int, faults: Callable[[Growing, random.Random], Awaita
     scene.world.run(script)
 
 
+@pytest.mark.slow
 def test_moves_survive_masters_that_change_back_and_forth() -> None:
     play("async", 3, _switches)
 

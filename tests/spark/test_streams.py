@@ -30,6 +30,7 @@ def test_an_entry_is_never_cut_in_two(run: Callable[..., list[Any]]) -> None:
     assert all(not one & other for at, one in enumerate(entries) for other in entries[at + 1 :])
 
 
+@pytest.mark.slow
 def test_a_stream_starts_where_it_is_told(run: Callable[..., list[Any]], pool: SyncPool) -> None:
     [(term, index)] = pool.fetch("SELECT term, index FROM _cairn_event ORDER BY index LIMIT 1")
     assert run("topology", "latest", startingOffset="latest") == []

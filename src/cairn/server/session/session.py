@@ -173,7 +173,7 @@ class Session(asyncio.Protocol):
         self.face.sessions.pop(self.pid, None)
         self.face.connections.closed(self._from, self, self._counted)
         self.close()
-        self.running.cancelled.set()
+        self.running.cancel()
         self.running.end_trace(0, "client gone")
         self.book.close_portals()
         self._hold(-self._held)
