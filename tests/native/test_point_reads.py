@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from struct import pack
@@ -302,3 +303,22 @@ def test_each_reading_is_ended_before_the_next(tables: Cluster, reader: RowReade
         reader.bucket(one.read, one.request([b"7"], EXECUTE_SYNC), one.parameters_at)
         told.append(reader.answer(one.read))
     assert len([answer for answer in told if answer is not None]) > 15  # pauses may spoil some
+
+
+def test_one_that_is_forgotten_on_another_thread_is_ended_on_its_own(
+    tables: Cluster, tmp_path: Path
+) -> None:
+    """A thread that held Python's lock and waited for SQLite's would stop the instance."""
+    for file in ("data.db", "raft.db"):
+        apsw.Connection(str(tmp_path / file)).execute("CREATE TABLE unused (x)")
+    apsw.Connection(str(tmp_path / "data.db")).execute(create_table_sql(tables.catalog.tables["t"]))
+    reader = RowReader(tmp_path / "data.db", tmp_path / "raft.db", lambda _: None)
+    forgotten = [Asked(tables, reader, TAKEN[0])]
+    thread = threading.Thread(target=forgotten.clear)
+    thread.start()
+    thread.join()
+    assert len(reader._given_up) == 1
+    following = Asked(tables, reader, TAKEN[1])
+    assert following.read is not None
+    assert not reader._given_up
+    reader.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -31,13 +32,14 @@ class PointRead:
     """A statement that is prepared on one connection. Two calls in one turn of the event loop:
     `bucket`, then `answer`."""
 
-    def __init__(self, connection: Any, sql: str, layout: Layout) -> None:
-        """ValueError: it is not for here."""
+    def __init__(self, connection: Any, sql: str, layout: Layout, given_up: deque[Any]) -> None:
+        """ValueError: it is not for here. `given_up` has what `free` ends: this may be forgotten on
+        any thread, and SQLite's lock must not be waited for there while Python's is held."""
         library_ = at_once()
         most = max(len(layout.parameters), len(layout.bindings), len(layout.key))
         if library_ is None or most > POINT_PARTS:
             raise ValueError("it is left to Python")
-        self._free = library_.point_free
+        self._given_up = given_up
         self.is_keyed = bool(layout.key)  # else its rows are everywhere
         text = sql.encode()
         numbers = [
@@ -64,11 +66,17 @@ class PointRead:
 
     def close(self) -> None:
         """Before its connection is closed."""
-        self._free(self._plan)
+        at_once().point_free(self._plan)
 
     def __del__(self) -> None:
-        if hasattr(self, "_plan"):
-            self.close()
+        if hasattr(self, "address"):
+            self._given_up.append(self._plan)
+
+
+def free(given_up: deque[Any]) -> None:
+    """On the thread of their connection."""
+    while given_up:
+        at_once().point_free(given_up.popleft())
 
 
 class Answers:

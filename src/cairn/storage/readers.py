@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -31,7 +32,7 @@ from cairn.model.errors import (
 from cairn.model.settings import limits
 from cairn.model.unexpected import of_value
 from cairn.native.loading import FUNCTIONS, POINT_READS, load
-from cairn.native.point_reads import Answers, Layout, PointRead
+from cairn.native.point_reads import Answers, Layout, PointRead, free
 from cairn.storage.files.checksums import is_damage, page_damaged
 from cairn.storage.files.pieces import Encode, Piece, Pieces, Row, too_many
 from cairn.storage.files.writer import Disk
@@ -111,6 +112,7 @@ class RowReader:
         self._at_work: set[Disk] = set()
         self._answers = Answers() if load(self.connection, POINT_READS) else None
         self._point_reads: WeakSet[PointRead] = WeakSet()
+        self._given_up: deque[Any] = deque()  # statements of those that are gone
         self._may_stand = False  # whether nothing can be committed meanwhile
         self._was_read = self._stands = False  # since something was committed
 
@@ -150,8 +152,9 @@ class RowReader:
         """The same statement for `answer`; None: it is left to Python."""
         if self._answers is None or self._note(sql) or len(self._point_reads) >= POINT_READS_MOST:
             return None
+        free(self._given_up)
         try:
-            made = PointRead(self.connection, sql, layout)
+            made = PointRead(self.connection, sql, layout, self._given_up)
         except ValueError:
             return None
         self._point_reads.add(made)
@@ -309,6 +312,7 @@ class RowReader:
         self._answers = None
         for read in self._point_reads:
             read.close()
+        free(self._given_up)
         self.connection.close()
 
 

@@ -42,6 +42,7 @@ _COLUMNS: Final = {
     ColumnType.BOOLEAN: TRUTH,
 }
 _NOT_PLAIN: Final = "not plain"
+_BIND: Final = ord("B")
 _PARAMETERS_AT: Final = 5  # behind the kind and the length of a Bind
 
 
@@ -61,6 +62,8 @@ class Lanes:
 
     def take(self, data: bytes) -> bool:
         """Whether it was answered. `data` is what just came from the client."""
+        if data[0] != _BIND:
+            return False
         statement = self._book.known(data[6 : data.find(0, 6)])
         if statement is None:
             return False
@@ -68,7 +71,7 @@ class Lanes:
         if lane is None or lane.read is None or lane.cached is not statement.plan:
             return False
         head, cached = lane.head, lane.cached
-        if not data.startswith(head, _PARAMETERS_AT) or data[0] != 66:  # "B"
+        if not data.startswith(head, _PARAMETERS_AT):
             return False
         if type(data) is not bytes or not self._session.may_take_lane():
             return False
