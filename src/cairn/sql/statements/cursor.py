@@ -123,3 +123,17 @@ class Cursor:
         while depth:
             token = self.take()
             depth += 1 if token.is_op("(") else -1 if token.is_op(")") else 0
+
+    def expression(self, *clauses: str) -> str:
+        """The text of one, up to a comma or parenthesis that is not its own, or a clause."""
+        begun, depth, end = self.peek(), 0, 0
+        while (token := self.peek()) is not None:
+            is_clause = bool(end) and token.is_word(*clauses)  # `DEFAULT NULL` is an expression
+            if depth == 0 and (token.is_op(",") or token.is_op(")") or is_clause):
+                break
+            depth += token.is_op("(") + token.is_op("[") - token.is_op(")") - token.is_op("]")
+            end = token.start + len(token.text)
+            self.at += 1
+        if begun is None or not end:
+            raise self.error()
+        return self.text[begun.start : end]

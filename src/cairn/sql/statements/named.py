@@ -26,22 +26,9 @@ def parse_arguments(cursor: Cursor) -> tuple[str, ...]:
     found: list[str] = []
     if cursor.accept_op("("):
         while True:
-            found.append(_expression(cursor))
+            found.append(cursor.expression())
             if not cursor.accept_op(","):
                 break
         cursor.expect_op(")")
     cursor.end()
     return tuple(found)
-
-
-def _expression(cursor: Cursor) -> str:
-    begun, depth, end = cursor.peek(), 0, 0
-    while (token := cursor.peek()) is not None:
-        if depth == 0 and (token.is_op(",") or token.is_op(")")):
-            break
-        depth += token.is_op("(") + token.is_op("[") - token.is_op(")") - token.is_op("]")
-        end = token.start + len(token.text)
-        cursor.at += 1
-    if begun is None or not end:
-        raise cursor.error()
-    return cursor.text[begun.start : end]

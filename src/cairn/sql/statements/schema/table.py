@@ -157,13 +157,19 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
             return Column(name, type_, nullable, sizes, default, identity)
 
 
-def read_check(cursor: Cursor, definition: Definition) -> bool:
-    """`[CONSTRAINT name] CHECK (expression)`; False when it is something else."""
+def _named(cursor: Cursor, word: str) -> str | None:
+    """The name of `[CONSTRAINT name] word`, "" without one; None: something else comes."""
     name, following = "", cursor.peek(2)
-    if cursor.looking_at("constraint") and following is not None and following.is_word("check"):
+    if cursor.looking_at("constraint") and following is not None and following.is_word(word):
         cursor.take()
         name = cursor.name()
-    if not cursor.accept("check"):
+    return name if cursor.accept(word) else None
+
+
+def read_check(cursor: Cursor, definition: Definition) -> bool:
+    """`[CONSTRAINT name] CHECK (expression)`; False when it is something else."""
+    name = _named(cursor, "check")
+    if name is None:
         return False
     begun = cursor.peek()
     cursor.skip_parens()
@@ -175,11 +181,8 @@ def read_check(cursor: Cursor, definition: Definition) -> bool:
 
 def _read_unique(cursor: Cursor, definition: Definition) -> bool:
     """`[CONSTRAINT name] UNIQUE (columns)`; False when it is something else."""
-    name, following = "", cursor.peek(2)
-    if cursor.looking_at("constraint") and following is not None and following.is_word("unique"):
-        cursor.take()
-        name = cursor.name()
-    if not cursor.accept("unique"):
+    name = _named(cursor, "unique")
+    if name is None:
         return False
     definition.uniques.append((name, cursor.names()))
     return True
@@ -231,19 +234,8 @@ def _identity(cursor: Cursor, name: str, type_: ColumnType) -> Identity:
 
 
 def default_text(cursor: Cursor) -> str:
-    """An expression up to the next clause, comma or parenthesis that is not its own."""
-    begun, depth = cursor.peek(), 0
-    end = 0
-    while (token := cursor.peek()) is not None:
-        is_clause = bool(end) and token.is_word(*_CLAUSES)  # `DEFAULT NULL` is an expression
-        if depth == 0 and (token.is_op(",") or token.is_op(")") or is_clause):
-            break
-        depth += token.is_op("(") + token.is_op("[") - token.is_op(")") - token.is_op("]")
-        end = token.start + len(token.text)
-        cursor.at += 1
-    if begun is None or not end:
-        raise cursor.error()
-    return cursor.text[begun.start : end]
+    """An expression up to the next clause of a column."""
+    return cursor.expression(*_CLAUSES)
 
 
 def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement:
