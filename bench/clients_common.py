@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import platform
 import random
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -118,3 +119,27 @@ def table(rows: list[tuple[str, ...]]) -> None:
 def percentile(values: list[float], share: float) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def together(count: int, client: Callable[..., None], *arguments: Any) -> int:
+    """So many clients, each a process, that begin at one moment; what all of them did.
+
+    A client is given its number and a pipe last: it says that it is ready, waits for the word, and
+    tells how much it has done.
+    """
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = [], []
+    for seed in range(count):
+        here, there = multiprocessing.Pipe()
+        given = (*arguments, seed, there)
+        processes.append(context.Process(target=client, args=given, daemon=True))
+        pipes.append(here)
+        processes[-1].start()
+    for pipe in pipes:
+        pipe.recv()
+    for pipe in pipes:
+        pipe.send("go")
+    total = sum(int(pipe.recv()) for pipe in pipes)
+    for process in processes:
+        process.join(10)
+    return total

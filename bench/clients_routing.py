@@ -10,7 +10,6 @@ both alike.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import statistics
 import time
@@ -19,7 +18,16 @@ from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
 import psycopg
-from clients_common import PASSWORD, cpu_s, demo, head, instance_pids, load, table
+from clients_common import (
+    PASSWORD,
+    cpu_s,
+    demo,
+    head,
+    instance_pids,
+    load,
+    table,
+    together,
+)
 
 from cairn.client.settings import parse_dsn
 from cairn.client.sync_pool import SyncPool
@@ -108,22 +116,7 @@ def client(dsn: str, smart: bool, name: str, seconds: float, seed: int, pipe: Pi
 
 
 def throughput(dsn: str, smart: bool, name: str, seconds: float, clients: int = 8) -> float:
-    context = multiprocessing.get_context("spawn")
-    pipes, processes = [], []
-    for seed in range(clients):
-        here, there = multiprocessing.Pipe()
-        arguments = (dsn, smart, name, seconds, seed, there)
-        processes.append(context.Process(target=client, args=arguments, daemon=True))
-        pipes.append(here)
-        processes[-1].start()
-    for pipe in pipes:
-        pipe.recv()
-    for pipe in pipes:
-        pipe.send("go")
-    total = sum(pipe.recv() for pipe in pipes)
-    for process in processes:
-        process.join(10)
-    return total / seconds
+    return together(clients, client, dsn, smart, name, seconds) / seconds
 
 
 def eight_clients(dsn: str, seconds: float) -> list[tuple[str, ...]]:

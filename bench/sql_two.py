@@ -10,7 +10,6 @@ driver, each a process, against the same number of psycopg clients of one Postgr
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import re
 import statistics
@@ -18,12 +17,11 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any
 
 import psycopg
-from clients_common import PASSWORD, demo, head, load
+from clients_common import PASSWORD, demo, head, load, together
 from postgres import Postgres, Standby
 
 from cairn.client.settings import parse_dsn
@@ -137,23 +135,7 @@ def client(
 
 
 def throughput(way: Callable[..., Any], dsn: str, name: str) -> float:
-    context = multiprocessing.get_context("spawn")
-    pipes: list[Pipe] = []
-    processes = []
-    for seed in range(CLIENTS):
-        here, there = multiprocessing.Pipe()
-        process = context.Process(target=client, args=(way, dsn, name, seed, there), daemon=True)
-        process.start()
-        pipes.append(here)
-        processes.append(process)
-    for pipe in pipes:
-        pipe.recv()
-    for pipe in pipes:
-        pipe.send("go")
-    total = sum(pipe.recv() for pipe in pipes)
-    for process in processes:
-        process.join(10)
-    return float(total / SECONDS)
+    return together(CLIENTS, client, way, dsn, name) / SECONDS
 
 
 def with_two_owners() -> None:
