@@ -61,12 +61,11 @@ class Node:
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster, self.name = cluster, name
-        self.peer_port, self.pg_port = free_ports(2)
+        self.peer_port, self.pg_port, self.http_port = free_ports(3)
         self.host = "127.0.0.1"
         self.advertise: str | None = None  # where a proxy stands for it
         self.dir = cluster.dir / name
         self.process: subprocess.Popen[bytes] | None = None
-        self.extra: list[str] = []
 
     @property
     def peer(self) -> str:
@@ -89,6 +88,7 @@ class Node:
             *("--pg-listen", f"127.0.0.1:{self.pg_port}"),
             *("--peer", peers or self.cluster.peers),
             *self.cluster.flags,
+            *(("--http-listen", f"127.0.0.1:{self.http_port}") if self.cluster.has_pages else ()),
             *extra,
         ]
         self.process = subprocess.Popen(
@@ -169,6 +169,7 @@ class Cluster:
 
     def __init__(self, directory: Path, name: str = "test", *flags: str) -> None:
         self.dir, self.name, self.flags = directory, name, list(flags)
+        self.has_pages = False  # whether instances listen for HTTP
         self.nodes: dict[str, Node] = {}
         self.peers = ""
 

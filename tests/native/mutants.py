@@ -8,10 +8,11 @@ from __future__ import annotations
 BATCH, COLUMNS, COPY = "native/batch.c", "native/columns_in.c", "native/copy_in.c"
 FIELDS, FUNCTIONS, KEYS = "native/fields.c", "native/functions.c", "native/keys.c"
 PACKED, PACKING, REALS = "native/packed_rows.c", "native/packing.h", "native/reals.c"
-OUT, UTF8, POINT = "native/rows_out.c", "native/utf8.h", "native/point_read.c"
+OUT, UTF8 = "native/rows_out.c", "native/utf8.h"
+READ, POINT, NEW = "native/point_read.c", "native/point_bind.c", "native/point_insert.c"
 LINES, HOSTILE = "tests/native/test_lines.py", "tests/native/test_hostile.py"
 ROWS, MESSAGES = "tests/native/test_packed_rows.py", "tests/native/test_messages.py"
-ONE_ROW = "tests/native/test_point_reads.py"
+ONE_ROW, NEW_ROW = "tests/native/test_point_reads.py", "tests/native/test_point_inserts.py"
 SUMS, STREAMS = "tests/native/test_functions.py", "tests/native/test_columns.py"
 
 #: (rule, name, file, old, new, test)
@@ -205,7 +206,7 @@ OF_C: tuple[tuple[str, str, str, str, str, str], ...] = (
     ),
     (
         *("C", "C: nobody is told the columns", POINT),
-        *("plan->is_described = rest == ALL;", "plan->is_described = 0;"),
+        *("point->is_described = rest == ALL;", "point->is_described = 0;"),
         ONE_ROW,
     ),
     (
@@ -215,20 +216,20 @@ OF_C: tuple[tuple[str, str, str, str, str, str], ...] = (
     ),
     (
         *("C", "C: the wanted formats are not looked at", POINT),
-        *(" || memcmp(data + at, plan->formats, end - at))", ")"),
+        *(" || memcmp(data + at, point->formats, end - at))", ")"),
         ONE_ROW,
     ),
     (
-        *("C", "C: a reading is not ended", POINT),
+        *("C", "C: a reading is not ended", READ),
         *(
-            "    sqlite->reset(plan->statement);\n",
-            "    if (rows < 0)\n        sqlite->reset(plan->statement);\n",
+            "    point_sqlite->reset(plan->point.statement);\n",
+            "    if (rows < 0)\n        point_sqlite->reset(plan->point.statement);\n",
         ),
         ONE_ROW,
     ),
     (
         *("C", "C: a row is looked for in another bucket", POINT),
-        *("at + 1, plan->bucket);", "at + 1, plan->bucket + 1);"),
+        *("at + 1, point->bucket);", "at + 1, point->bucket + 1);"),
         ONE_ROW,
     ),
     (
@@ -245,5 +246,50 @@ OF_C: tuple[tuple[str, str, str, str, str, str], ...] = (
         *("C", "C: a long key is written behind the end", POINT),
         *("> KEY_MOST)\n            return 0;", "> 8 * KEY_MOST)\n            return 0;"),
         ONE_ROW,
+    ),
+    (
+        *("C", "C: a real that is no number is stored", POINT),
+        *("return found - found == 0 && ", "return "),
+        NEW_ROW,
+    ),
+    (
+        *("C", "C: a time has any year", POINT),
+        *("if (*number < -999 * year || *number > 7998 * year)", "if (0)"),
+        NEW_ROW,
+    ),
+    (
+        *("C", "C: any byte is a truth", POINT),
+        *("return *number < 2;", "return 1;"),
+        NEW_ROW,
+    ),
+    (
+        *("C", "C: a row that was there is told to replicas as new", NEW),
+        *("if (!point_sqlite->changes(db))", "if (0)"),
+        NEW_ROW,
+    ),
+    (
+        *("C", "C: a row that is refused is told to replicas", NEW),
+        *("if (state != SQLITE_DONE)", "if (0)"),
+        NEW_ROW,
+    ),
+    (
+        *("C", "C: a row without its record is as good as another", NEW),
+        *("return plan->state == SQLITE_DONE ? 1 : RECORD_LOST;", "return 1;"),
+        NEW_ROW,
+    ),
+    (
+        *("C", "C: replicas get NULL for a missing value only by luck", NEW),
+        *("*to++ = NIL;", "*to++ = 0;"),
+        NEW_ROW,
+    ),
+    (
+        *("C", "C: a record has another bucket than its row", NEW),
+        *("plan->point.bucket);", "plan->point.bucket + 1);"),
+        NEW_ROW,
+    ),
+    (
+        *("C", "C: a record is written behind its room", NEW),
+        *("batch_reserve(out, length + PACKED_MOST)", "batch_reserve(out, 1)"),
+        NEW_ROW,
     ),
 )

@@ -26,7 +26,7 @@ from cairn.pgwire.server.frontend import (
 from cairn.pgwire.server.requests import Bind
 from cairn.pgwire.values import oids
 from cairn.pgwire.values.formats import decode_params
-from cairn.server.session.lanes import layout
+from cairn.server.lane_layouts import read_of
 from cairn.server.statements import Cached
 from cairn.sql import plans
 from cairn.sql.api import prepare
@@ -132,7 +132,7 @@ class Asked:
         self.reader = reader
         self.formats = param_formats, result_formats
         self.shape: Shape = self.cached.signature.shape(param_formats, result_formats)
-        found = layout(self.cached, self.shape, param_formats, result_formats)
+        found = read_of(self.cached, self.shape, param_formats, result_formats)
         self.read: PointRead | None = None
         if found is not None and isinstance(self.plan, plans.PointRead):
             self.read = reader.point_read(self.plan.sql, found)
@@ -317,8 +317,8 @@ def test_one_that_is_forgotten_on_another_thread_is_ended_on_its_own(
     thread = threading.Thread(target=forgotten.clear)
     thread.start()
     thread.join()
-    assert len(reader._given_up) == 1
+    assert len(reader._given_up._waiting) == 1
     following = Asked(tables, reader, TAKEN[1])
     assert following.read is not None
-    assert not reader._given_up
+    assert not reader._given_up._waiting
     reader.close()

@@ -46,6 +46,7 @@ STORE = "tests/storage/test_raft_store.py::test_"
 SCHEMA = "tests/sim_cluster/test_schema_faults.py::test_"
 PULLS = "tests/sim_cluster/test_pulls.py::test_"
 NAMINGS = "tests/sim_cluster/test_namings.py::test_"
+NEW_ROWS = "tests/native/test_point_inserts.py::test_"
 LINKS = "tests/sim_cluster/test_refused_links.py::test_"
 
 
@@ -106,6 +107,32 @@ MUTANTS = tuple(
             *("23", "operations that were done are remembered for ever", REPLICATION),
             *("            await self._forget_operations()\n", ""),
             SIM + "operations_that_were_done_long_ago_are_forgotten_everywhere",
+        ),
+        (
+            *("4", "changes behind a row that C stored are not seen", DATA_STORE),
+            *(
+                "            hook(self._on_change)\n        if count",
+                "            pass\n        if count",
+            ),
+            NEW_ROWS + "changes_of_others_are_seen_again_after_it",
+        ),
+        (
+            *("2", "two rows that C stored have one place in the log", DATA_STORE),
+            *(
+                "            self.vclock[origin] = lsn\n            return 1, lsn",
+                "            return 1, lsn",
+            ),
+            NEW_ROWS + "changes_of_others_are_seen_again_after_it",
+        ),
+        (
+            *("5", "a row that C stores needs no master", OWNER_WRITES),
+            *("store.check_write(insert.table, insert.version, (insert.bucket,), None)", "pass"),
+            SIM + "a_write_without_a_lease_is_not_executed",
+        ),
+        (
+            *("2", "the first row of an epoch does not say so when C stores it", DATA_STORE),
+            *("or epoch != self.last_epoch or", "or"),
+            NEW_ROWS + "what_else_has_to_be_written_is_left_to_python",
         ),
         # --- who is master ------------------------------------------------------------------------
         (
@@ -270,10 +297,10 @@ MUTANTS = tuple(
         ),
         # --- the writer decides -------------------------------------------------------------------
         (
-            *("5", "mastership is not checked by the writer", OWNER_WRITES),
+            *("5", "mastership is not checked by the writer", DATA_STORE),
             *(
-                "        store.check_master()\n        store.check_version",
-                "        store.check_version",
+                "        self.check_master()\n        self.check_version",
+                "        self.check_version",
             ),
             SIM + "a_write_that_was_queued_before_the_demotion_is_refused_after_it",
         ),

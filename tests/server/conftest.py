@@ -11,7 +11,9 @@ from tests.cluster.harness import Cluster, eventually
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(tmp_path_factory.mktemp("server"), "server").start("i1", "i2")
+    made = Cluster(tmp_path_factory.mktemp("server"), "server")
+    made.has_pages = True
+    made.start("i1", "i2")
     try:
         query = "SELECT DISTINCT current_replicaset_name FROM _pico_bucket"
         eventually(lambda: len(made["i1"].sql(query)) == 2, "buckets on both instances")

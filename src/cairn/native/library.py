@@ -10,7 +10,7 @@ from typing import Any
 
 OFF = "CAIRN_NATIVE"  # in the environment: `off` leaves all to Python
 PACKED_WIDTH = 256  # columns that `packed_rows` can give
-POINT_PARTS = 32  # parameters and bindings of a point read
+POINT_PARTS = 32  # parameters and bindings of what is asked by a key
 _BUILT = "_rows*.so"
 
 Int32, Size = ctypes.c_int32, ctypes.c_size_t
@@ -79,19 +79,46 @@ class OutPlan(ctypes.Structure):
     ]
 
 
-class PointPlan(ctypes.Structure):
-    """`point_read.c` says what it is; only it knows what stands behind the statement."""
+class Point(ctypes.Structure):
+    """`point.h` says what it is; only C knows what stands behind the statement."""
 
     _fields_ = [
-        *((name, Pointer) for name in ("parameters", "bindings", "key", "columns")),
-        *((name, ctypes.c_char_p) for name in ("formats", "bound", "described")),
-        *((name, Int32) for name in ("formats_length", "bound_length", "described_length")),
-        *((name, Int32) for name in ("parameter_count", "binding_count", "key_count")),
-        *((name, Int32) for name in ("column_count", "bucket_count")),
+        *((name, Pointer) for name in ("parameters", "bindings", "key")),
+        ("formats", ctypes.c_char_p),
+        *((name, Int32) for name in ("formats_length", "parameter_count", "binding_count")),
+        *((name, Int32) for name in ("key_count", "bucket_count")),
         ("statement", Pointer),
         ("given", ctypes.c_uint64 * (3 * POINT_PARTS)),
         ("bucket", ctypes.c_int64),
         ("is_described", Int32),
+    ]
+
+
+class ReadPlan(ctypes.Structure):
+    """`point_read.c` says what it is."""
+
+    _fields_ = [
+        ("point", Point),
+        ("columns", Pointer),
+        *((name, ctypes.c_char_p) for name in ("bound", "described")),
+        *((name, Int32) for name in ("bound_length", "described_length", "column_count")),
+    ]
+
+
+class Cell(ctypes.Structure):
+    _fields_ = [("number", Int32), ("length", Int32), ("packed", ctypes.c_char_p)]
+
+
+class InsertPlan(ctypes.Structure):
+    """`point_insert.c` says what it is."""
+
+    _fields_ = [
+        ("point", Point),
+        ("cells", ctypes.POINTER(Cell)),
+        ("head", ctypes.c_char_p),
+        *((name, Int32) for name in ("cell_count", "head_length")),
+        ("log", Pointer),
+        ("state", Int32),
     ]
 
 
@@ -137,10 +164,17 @@ def at_once() -> Any:
     if found is None:
         return None
     loaded = ctypes.PyDLL(found._name)
-    plan = ctypes.POINTER(PointPlan)
-    loaded.point_prepare.argtypes = (plan, Pointer, ctypes.c_char_p, Int32)
-    loaded.point_free.argtypes = (plan,)
+    read, insert, text = ctypes.POINTER(ReadPlan), ctypes.POINTER(InsertPlan), ctypes.c_char_p
+    loaded.point_prepare.argtypes = (read, Pointer, text, Int32)
+    loaded.point_free.argtypes = (read,)
     loaded.point_free.restype = None
+    loaded.insert_prepare.argtypes = (insert, Pointer, text, Int32, text, Int32)
+    loaded.insert_free.argtypes = (insert,)
+    loaded.insert_free.restype = None
+    loaded.insert_row.argtypes = (
+        *(Pointer, Pointer, text, Size, Size),
+        *(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, Pointer),
+    )
     loaded.point_bind.argtypes = (Pointer, ctypes.c_char_p, Size, Size)
     loaded.point_bind.restype = ctypes.c_int64
     loaded.point_answer.argtypes = (Pointer, Pointer)

@@ -7,7 +7,7 @@ from typing import Any
 from cairn.native.library import library
 
 PACKED_ROWS = "cairn_packed_rows"  # a table function, for the writer alone
-POINT_READS = "cairn_point_reads"  # rows by their keys, for the event loop's reader
+POINTS = "cairn_points"  # rows by their keys, for the event loop's reader and for the writer
 FUNCTIONS = "cairn_functions"  # arithmetic, in the place of Python's
 
 

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cairn.native.library import POINT_PARTS, PointPlan, at_once, library
+from cairn.native.library import ReadPlan, at_once, library
+from cairn.native.points import Asked, GivenUp, described, flat
 
-TEXT_WHOLE, BINARY_WHOLE, TEXTS = range(3)  # parameters
 WHOLE, REAL, OUT_TEXTS, TRUTH = range(4)  # columns
-BUCKET = 0  # among bindings: the row's bucket instead of a parameter
 
 
 class Layout(NamedTuple):
     """What a request looks like, and what its answer."""
 
-    parameters: Sequence[tuple[int, int]]  # kind, and bytes of a number
-    bindings: Sequence[int]  # numbers of parameters, or BUCKET
-    key: Sequence[int]  # likewise; none: rows are everywhere
-    bucket_count: int
+    asked: Asked
     columns: Sequence[tuple[int, int]]  # kind, and whether it is told in binary
-    formats: bytes  # the end of a Bind
     bound: bytes  # told before the rows
     described: bytes  # the same when Describe is asked
 
@@ -32,35 +26,19 @@ class PointRead:
     """A statement that is prepared on one connection. Two calls in one turn of the event loop:
     `bucket`, then `answer`."""
 
-    def __init__(self, connection: Any, sql: str, layout: Layout, given_up: deque[Any]) -> None:
-        """ValueError: it is not for here. `given_up` has what `free` ends: this may be forgotten on
-        any thread, and SQLite's lock must not be waited for there while Python's is held."""
-        library_ = at_once()
-        most = max(len(layout.parameters), len(layout.bindings), len(layout.key))
-        if library_ is None or most > POINT_PARTS:
-            raise ValueError("it is left to Python")
+    def __init__(self, connection: Any, sql: str, layout: Layout, given_up: GivenUp) -> None:
+        """ValueError: it is not for here."""
+        point, kept = described(layout.asked)
         self._given_up = given_up
-        self.is_keyed = bool(layout.key)  # else its rows are everywhere
-        text = sql.encode()
-        numbers = [
-            array("i", values)
-            for values in (
-                _flat(layout.parameters),
-                layout.bindings,
-                layout.key,
-                _flat(layout.columns),
-            )
-        ]
-        self._kept = (numbers, layout)  # C looks at them
-        self._plan = PointPlan(
-            *(each.buffer_info()[0] for each in numbers),
-            *(layout.formats, layout.bound, layout.described),
-            *(len(layout.formats), len(layout.bound), len(layout.described)),
-            *(len(layout.parameters), len(layout.bindings), len(layout.key)),
-            *(len(layout.columns), layout.bucket_count if layout.key else 0),
+        self.is_keyed = bool(layout.asked.key)  # else its rows are everywhere
+        text, columns = sql.encode(), array("i", flat(layout.columns))
+        self._kept = (kept, columns, layout)  # C looks at them
+        self._plan = ReadPlan(
+            *(point, columns.buffer_info()[0], layout.bound, layout.described),
+            *(len(layout.bound), len(layout.described), len(layout.columns)),
         )
         pointer = connection.sqlite3_pointer()
-        if library_.point_prepare(self._plan, pointer, text, len(text)):
+        if at_once().point_prepare(self._plan, pointer, text, len(text)):
             raise ValueError("SQLite does not know it")
         self.address = ctypes.addressof(self._plan)
 
@@ -70,13 +48,7 @@ class PointRead:
 
     def __del__(self) -> None:
         if hasattr(self, "address"):
-            self._given_up.append(self._plan)
-
-
-def free(given_up: deque[Any]) -> None:
-    """On the thread of their connection."""
-    while given_up:
-        at_once().point_free(given_up.popleft())
+            self._given_up.add(at_once().point_free, self._plan)
 
 
 class Answers:
@@ -105,7 +77,3 @@ class Answers:
         if rows < 0:
             return None
         return ctypes.string_at(self._found.data, self._found.size), rows
-
-
-def _flat(pairs: Iterable[tuple[int, int]]) -> list[int]:
-    return [value for pair in pairs for value in pair]

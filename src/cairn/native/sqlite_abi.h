@@ -74,12 +74,17 @@ struct sqlite3_module {
 typedef void (*Any)(void);
 
 typedef struct {
-    Any before_bind_int64[5];
+    Any before_bind_blob[2];
+    int (*bind_blob)(sqlite3_stmt *, int, const void *, int, Destroy);
+    int (*bind_double)(sqlite3_stmt *, int, double);
+    Any before_bind_int64[1];
     int (*bind_int64)(sqlite3_stmt *, int, int64_t);
     int (*bind_null)(sqlite3_stmt *, int);
     Any before_bind_text[3];
     int (*bind_text)(sqlite3_stmt *, int, const char *, int, Destroy);
-    Any before_column_bytes[9];
+    Any before_changes[4];
+    int (*changes)(sqlite3 *);
+    Any before_column_bytes[4];
     int (*column_bytes)(sqlite3_stmt *, int);
     Any before_column_double[6];
     double (*column_double)(sqlite3_stmt *, int);

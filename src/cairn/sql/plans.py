@@ -38,7 +38,7 @@ class OutColumn:
 
 @dataclass(frozen=True)
 class Places:
-    """Where the bindings of a point read come from, when each is a parameter or the bucket."""
+    """Where the bindings of a statement come from, when each is a parameter or the bucket."""
 
     bindings: tuple[int, ...]  # numbers of parameters; 0: the bucket
     types: dict[int, ColumnType]  # of those parameters
@@ -141,6 +141,15 @@ OnConflict = Literal["fail", "nothing", "replace", "update"]
 
 
 @dataclass(frozen=True)
+class PlainRow:
+    """The one row of an INSERT that leaves other rows alone, when each of its values is a parameter
+    or a constant."""
+
+    places: Places
+    cells: tuple[tuple[int, Physical], ...]  # number of a parameter; or 0, and the constant
+
+
+@dataclass(frozen=True)
 class PointWrite:
     """One SQLite statement at the owner of `bucket`."""
 
@@ -149,6 +158,7 @@ class PointWrite:
     bucket: Callable[[Params], int]
     tier: str
     table: Table
+    row: PlainRow | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

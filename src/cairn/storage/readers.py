@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -31,8 +30,9 @@ from cairn.model.errors import (
 )
 from cairn.model.settings import limits
 from cairn.model.unexpected import of_value
-from cairn.native.loading import FUNCTIONS, POINT_READS, load
-from cairn.native.point_reads import Answers, Layout, PointRead, free
+from cairn.native.loading import FUNCTIONS, POINTS, load
+from cairn.native.point_reads import Answers, Layout, PointRead
+from cairn.native.points import GivenUp
 from cairn.storage.files.checksums import is_damage, page_damaged
 from cairn.storage.files.pieces import Encode, Piece, Pieces, Row, too_many
 from cairn.storage.files.writer import Disk
@@ -110,9 +110,9 @@ class RowReader:
         self._begun = 0.0
         self.count = 0  # of quick reads
         self._at_work: set[Disk] = set()
-        self._answers = Answers() if load(self.connection, POINT_READS) else None
+        self._answers = Answers() if load(self.connection, POINTS) else None
         self._point_reads: WeakSet[PointRead] = WeakSet()
-        self._given_up: deque[Any] = deque()  # statements of those that are gone
+        self._given_up = GivenUp()
         self._may_stand = False  # whether nothing can be committed meanwhile
         self._was_read = self._stands = False  # since something was committed
 
@@ -152,7 +152,7 @@ class RowReader:
         """The same statement for `answer`; None: it is left to Python."""
         if self._answers is None or self._note(sql) or len(self._point_reads) >= POINT_READS_MOST:
             return None
-        free(self._given_up)
+        self._given_up.free()
         try:
             made = PointRead(self.connection, sql, layout, self._given_up)
         except ValueError:
@@ -312,7 +312,7 @@ class RowReader:
         self._answers = None
         for read in self._point_reads:
             read.close()
-        free(self._given_up)
+        self._given_up.free()
         self.connection.close()
 
 

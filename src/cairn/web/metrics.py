@@ -138,6 +138,8 @@ def _statements(face: PgFace) -> Iterator[Metric]:
     yield _counter("routed_local", "statements run here", reads.owners.local)
     answered = "reads of one row that the compiled part answered alone"
     yield _counter("reads_compiled", answered, reads.owners.compiled)
+    written = "new rows that the compiled part wrote from their request"
+    yield _counter("writes_compiled", written, reads.owners.compiled_writes)
     yield _counter(
         "routed_forwarded", "statements sent one hop to the owner", reads.owners.forwarded
     )

@@ -103,6 +103,17 @@ def encode_body(body: Body) -> bytes:
     return _encode(body)
 
 
+def head_of_insert(table: int, version: int, columns: int) -> bytes:
+    """Of a body that has one new row of so many columns: from its changes to the row's bucket."""
+    row = (0,) * (columns + 1)
+    whole = _encode((RowChange(table, version, RowOp.INSERT, None, row),))
+    return whole[: -len(row)]
+
+
+def pack_value(value: Any) -> bytes:
+    return _encode(value)
+
+
 def pack_rows(rows: Sequence[Any]) -> bytes:
     """A block of the rows of a bulk, for `join_rows`."""
     return _encode(rows)

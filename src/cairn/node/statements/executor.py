@@ -29,6 +29,7 @@ from cairn.model.errors import (
 )
 from cairn.model.measured import Run
 from cairn.model.members.topology import ConnectionType
+from cairn.native.point_inserts import PointInsert
 from cairn.native.point_reads import PointRead
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.runtime import Runtime
@@ -39,7 +40,7 @@ from cairn.node.statements.asker.hops import HERE, Answered, Hop
 from cairn.node.statements.asker.numbers import Numbers
 from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.asker.streams import Stream
-from cairn.node.statements.asker.writing import Writes
+from cairn.node.statements.asker.writing import Asked, Writes
 from cairn.node.statements.blocks.asking import Blocks, Statement
 from cairn.node.statements.changes.filled_tables import FilledTables
 from cairn.node.statements.changes.schema_changes import SchemaChanges
@@ -174,6 +175,22 @@ class Executor:
             user = context.user_id
             return self.reads.start_away(plan, values, statement.sharded, callback, user)
         return None
+
+    def start_insert(
+        self,
+        statement: Statement,
+        context: Context,
+        what: PointInsert,
+        asked: Asked,
+        callback: Answered[Any],
+    ) -> bool:
+        """A new row here, which C reads from its request. The callback has a WriteResponse or an
+        error. `NotPlain`, and False: nothing was done, and `start` is the way."""
+        prepared = statement.prepared
+        plan = prepared.plan
+        if context.timeout_s or prepared.options or type(plan) is not plans.PointWrite:
+            return False
+        return self.writes.start_insert(plan, what, asked, callback)
 
     def _may_hop(self, prepared: Prepared, context: Context) -> bool:
         """Whether nothing has to be looked at before the owner is asked."""

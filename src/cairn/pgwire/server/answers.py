@@ -73,13 +73,17 @@ class Answers:
         self._out.append(made)
 
     def complete_and_ready(self, head: bytes, tag: str) -> None:
-        """What came before, CommandComplete, and ReadyForQuery outside of a transaction."""
+        """What came before, and how it ends outside of a transaction."""
+        self._out.append(head + self.ending(tag))
+
+    def ending(self, tag: str) -> bytes:
+        """CommandComplete, and ReadyForQuery outside of a transaction."""
         made = _ENDS.get(tag)
         if made is None:
             made = m.command_complete(tag) + m.READY["I"]
             if len(_ENDS) < _MAX_TAGS:
                 _ENDS[tag] = made
-        self._out.append(head + made)
+        return made
 
     def copy_in_response(self, fmt: int, ncols: int) -> None:
         self._out.append(_copy_response(b"G", fmt, ncols))

@@ -48,6 +48,10 @@ class Shape:
         self.bound = m.BIND_COMPLETE + description  # the answer to Bind and Describe
         self.lane: Any = None  # what the server keeps for it
 
+    def told_first(self, is_described: object) -> bytes:
+        """The answer to Bind, and to Describe when that is asked."""
+        return self.bound if is_described else m.BIND_COMPLETE
+
 
 class Signature:
     """What a statement takes and gives. Belongs to the plan: connections share it.

@@ -121,6 +121,16 @@ class PgServer(Answers):
             self._refuse_early_bytes()
         return self.requests
 
+    def feed_first(self, data: bytes) -> None:
+        """Whole messages that came before all that waits: they were kept from the line."""
+        requests = self.requests
+        later, unread = list(requests), self._unread
+        requests.clear()
+        self._unread = b""
+        self._decode(data)
+        requests.extend(later)
+        self._unread = unread
+
     def is_between(self) -> bool:
         """Whether nothing is half read, asked or being skipped: what comes is a new request."""
         return not (self.requests or self._unread or self._skipping or self._copying)

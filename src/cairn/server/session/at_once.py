@@ -12,7 +12,6 @@ from cairn.model.errors import CairnError
 from cairn.model.rpc import WriteResponse
 from cairn.model.unexpected import owned
 from cairn.node.statements.asker.owners import MOVING
-from cairn.pgwire.messages import BIND_COMPLETE
 from cairn.pgwire.server.extended import Shape, Statement
 from cairn.pgwire.server.frontend import DESCRIBE_UNNAMED, EXECUTE_UNNAMED
 from cairn.pgwire.server.requests import SYNC, Bind
@@ -56,14 +55,16 @@ class AtOnce:
         shape = signature.shape(request.param_formats, request.result_formats)
         values = decode_params(shape.decoders, request.params) if request.params else []
         if kind is plans.PointRead:
-            if not self._read_at_once(cached, shape, values, described):
-                return False
-            if statement.lane is None or statement.lane.shape is not shape:
-                statement.lane = self.lanes.made(request, statement, shape)
-            return True
-        if signature.columns is not None:
+            is_taken = self._read_at_once(cached, shape, values, described)
+        else:
+            is_taken = signature.columns is None and self._write_at_once(
+                request, cached, shape, values, described
+            )
+        if not is_taken:
             return False
-        return self._write_at_once(request, cached, shape, values, described)
+        if statement.lane is None or statement.lane.shape is not shape:
+            statement.lane = self.lanes.made(request, statement, shape)
+        return True
 
     def _read_at_once(
         self, cached: Cached, shape: Shape, values: list[object], described: int
@@ -74,7 +75,7 @@ class AtOnce:
             return False
         found = outcome.rows
         rows = found if cached.convert is None else cached.convert(found)
-        head = shape.bound if described else BIND_COMPLETE
+        head = shape.told_first(described)
         encode = shape.encode_row
         data = encode(rows[0]) if len(rows) == 1 else b"".join(map(encode, rows))
         self._session.running.told_bytes = len(data)
@@ -97,7 +98,7 @@ class AtOnce:
                     self._session.book.bind(request)
                     self._pg.bind_complete()
                 else:
-                    head = shape.bound if described else BIND_COMPLETE
+                    head = shape.told_first(described)
                     if isinstance(result, CairnError):
                         self._pg.raw(head)
                         session.fail(result)

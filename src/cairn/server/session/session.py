@@ -210,6 +210,15 @@ class Session(asyncio.Protocol):
         self._changed_at = time()
         self.transport.write(answer)
 
+    def wait(self) -> None:
+        """A callback brings the answer."""
+        self.state = WAITING
+
+    def go_on(self) -> None:
+        """With whatever came while an answer was waited for."""
+        if self.pg.requests or self._ahead or self._is_leaving:
+            self.pump()
+
     def may_take_lane(self) -> bool:
         """Whether a request that comes now is alone: nothing before it, and no block around it."""
         return (

@@ -19,6 +19,8 @@ from typing import Any
 
 import apsw
 
+from cairn.native.point_inserts import end_inserts
+
 
 class Process:
     """One life of an instance. `crash` is a kill -9: nothing of it runs afterwards."""
@@ -42,6 +44,7 @@ class Process:
     def close_files(self) -> None:
         """What the kernel does for a dead process; every transaction was ended or is undone."""
         for connection in self.connections:
+            end_inserts(connection)
             connection.close(True)
         self.connections.clear()
 

@@ -11,7 +11,7 @@ from cairn.sql.render.render import Renderer
 from cairn.sql.render.slots import Slots
 from cairn.sql.typing_rules import I, S
 
-_BUCKET = "bucket"
+BUCKET = "bucket"  # among the values that are computed
 
 
 def read_anywhere(query: Query) -> PointRead:
@@ -25,14 +25,14 @@ def read_anywhere(query: Query) -> PointRead:
 def read_by_key(query: Query, catalog: Catalog, key: Key, tier: str | None) -> PointRead:
     slots = Slots()
     bucket = key_bucket(catalog, key)
-    mark = slots.computed(_BUCKET, bucket)
+    mark = slots.computed(BUCKET, bucket)
     sql = Renderer(slots, bucket=mark).query(query)
-    return PointRead(sql, slots.bind(), bucket, tier, query, _places(slots, catalog, key))
+    return PointRead(sql, slots.bind(), bucket, tier, query, places_of(slots, catalog, key))
 
 
-def _places(slots: Slots, catalog: Catalog, key: Key) -> Places | None:
+def places_of(slots: Slots, catalog: Catalog, key: Key) -> Places | None:
     """None: some value has to be calculated, or is hashed in a way that is not plain."""
-    found = slots.numbers(_BUCKET)
+    found = slots.numbers(BUCKET)
     assert key.table.sharding is not None
     if found is None:
         return None

@@ -41,12 +41,14 @@ from cairn.sql.plan.buckets import (
 from cairn.sql.plan.closed import evaluator
 from cairn.sql.plan.links import linked_change
 from cairn.sql.plan.locality import remote_ok, source_locality
+from cairn.sql.plan.point import BUCKET, places_of
 from cairn.sql.plan.read import Gather, Numbers, check_operable, plan_read
 from cairn.sql.plans import (
     Change,
     Fragment,
     InsertSelect,
     KeyedWrite,
+    PlainRow,
     Plan,
     PointWrite,
     Row,
@@ -167,7 +169,7 @@ def _point_insert(bound: BoundInsert, catalog: Catalog, key: Key) -> PointWrite:
     assert bound.rows is not None and bound.table.sharding is not None
     slots = Slots()
     bucket = key_bucket(catalog, key)
-    values = [slots.computed("bucket", bucket)]
+    values = [slots.computed(BUCKET, bucket)]
     renderer = Renderer(slots)
     for at, cell in enumerate(bound.rows[0]):
         if isinstance(cell, (Const, Param)):
@@ -177,7 +179,24 @@ def _point_insert(bound: BoundInsert, catalog: Catalog, key: Key) -> PointWrite:
             assert source is not None
             values.append(slots.computed(("cell", at), source))
     sql = upsert_sql(bound.table, bound.conflict, slots, values)
-    return PointWrite(sql, slots.bind(), bucket, bound.table.sharding.tier, bound.table)
+    tier, row = bound.table.sharding.tier, _plain_row(bound, catalog, key, slots)
+    return PointWrite(sql, slots.bind(), bucket, tier, bound.table, row)
+
+
+def _plain_row(bound: BoundInsert, catalog: Catalog, key: Key, slots: Slots) -> PlainRow | None:
+    assert bound.rows is not None
+    places = places_of(slots, catalog, key)
+    if places is None or bound.on_conflict not in ("fail", "nothing"):
+        return None
+    cells: list[tuple[int, Any]] = []
+    for cell, column in zip(bound.rows[0], bound.table.columns, strict=True):
+        if isinstance(cell, Param) and cell.type is plain(column.type):
+            cells.append((cell.number, None))
+        elif isinstance(cell, Const) and (cell.value is None or cell.type is plain(column.type)):
+            cells.append((0, cell.value))
+        else:
+            return None
+    return PlainRow(places, tuple(cells))
 
 
 def _sharded_insert(

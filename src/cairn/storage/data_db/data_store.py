@@ -36,6 +36,8 @@ from cairn.model.log.records import (
 )
 from cairn.model.settings import limits
 from cairn.model.sharding.spans import Ranges, merged, without
+from cairn.native.loading import POINTS, load
+from cairn.native.point_inserts import RECORD_LOST, InsertRoom, PointInsert
 from cairn.storage.data_db.log_tables import PUT_RECORD, open_log, place
 from cairn.storage.data_db.packed_insert import PackedInsert
 from cairn.storage.data_db.shapes import RowTables
@@ -129,6 +131,8 @@ class DataStore(RowTables):
         self.now, self.lease_held = now_micros, lease_held
         self.connection = open_writer(path)
         self.packed = PackedInsert(self.connection)
+        is_loaded = load(self.connection, POINTS)
+        self._inserts = InsertRoom(self.connection, PUT_RECORD) if is_loaded else None
         self.connection.pragma("cache_size", -CACHE_KIB)
         register(self.connection)
         if raft is not None:  # statements that change rows may read global tables
@@ -145,6 +149,8 @@ class DataStore(RowTables):
         self.connection.preupdate_hook(self._on_change)
 
     def close(self) -> None:
+        if self._inserts is not None:
+            self._inserts.close()
         self.connection.close()
 
     def reload(self) -> None:
@@ -185,6 +191,16 @@ class DataStore(RowTables):
                 "this master has lost contact with the cluster's leader",
                 hint="the statement was not executed; try again",
             )
+
+    def check_write(
+        self, table: int, version: int, buckets: Iterable[int], ranges: Ranges | None
+    ) -> None:
+        """All that guards a client's write, in the transaction that makes it."""
+        self.check_master()
+        self.check_version(table, version)
+        if ranges is not None:
+            self.check_ranges(ranges)
+        self.check_buckets(buckets)
 
     def check_buckets(self, buckets: Iterable[int]) -> None:
         # The newest fence is on its way here. It counts for what it takes away: the lease may
@@ -228,6 +244,32 @@ class DataStore(RowTables):
             if not self.connection.in_transaction:
                 raise  # the row is gone as well
             raise RecordLost from problem
+
+    def insert_asked(self, what: PointInsert, data: bytes, at: int) -> tuple[int, int] | None:
+        """The same in C, from a request whose parameters begin at `at`. None: nothing was done, and
+        Python has to do it."""
+        origin, epoch = self.origin, self.fence.epoch
+        number = self._origins.get(origin)
+        if number is None or epoch != self.last_epoch or self._inserts is None:
+            return None  # more has to be written than a row and a record
+        self.judge(clients=True)
+        lsn = self.vclock.get(origin, 0) + 1
+        hook = self.connection.preupdate_hook
+        hook(None)  # the record is made there
+        try:
+            count = self._inserts.insert(what, data, at, place(number, lsn), epoch, self.now())
+        finally:
+            hook(self._on_change)
+        if count == 1:
+            self.vclock[origin] = lsn
+            return 1, lsn
+        if count == 0:
+            return 0, 0
+        if not self.connection.in_transaction:
+            raise apsw.exception_for(what.plan.state)
+        if count == RECORD_LOST:
+            raise RecordLost
+        return None
 
     def statement(
         self, run: Callable[[], int], *, kind: Kind = Kind.ROWS, alone: bool = False

@@ -49,6 +49,7 @@ class Owners:
         self._routes = Routes(state.cluster)
         self.local = 0  # statements whose rows were here
         self.compiled = 0  # of these, answered by the compiled part alone
+        self.compiled_writes = 0  # likewise, new rows
         self.forwarded = 0  # statements that went one hop to the owner
 
     @property

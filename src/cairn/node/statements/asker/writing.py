@@ -20,17 +20,19 @@ from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.sharding.spans import Ranges, contains
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table
+from cairn.native.point_inserts import PointInsert
 from cairn.node.rows.routes import Routes
 from cairn.node.statements.asker.dispatch import WRITE_S, Back, Dispatch, unknown
 from cairn.node.statements.asker.hops import Answered, Hop, Hops
 from cairn.node.statements.asker.owners import Params
 from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.context import Context
-from cairn.node.statements.owner.writes import Done
+from cairn.node.statements.owner.writes import Done, Insert
 from cairn.sql import plans
 from cairn.storage.files.pieces import Row
 
 KEYED_ATTEMPTS = 5
+Asked = tuple[bytes, int, int]  # a request, where its parameters begin, and its row's bucket
 FEW_BUCKETS = 100  # rows of no more are written in a moment
 
 
@@ -86,16 +88,35 @@ class Writes:
         if _ASKS in plan.sql:  # it may have to be ended
             return False
         args = plan.bind(params)
-        table = plan.table
-        fence = self._owners.execution.data.fence
-        if not fence.is_master or not fence.owns(args[0]):  # type: ignore[arg-type]
-            return False
-        known = self._owners.state.catalog.tables.get(table.name)
-        if known is None or not known.operable or known.schema_version != table.schema_version:
+        if not self._is_here(plan.table, args[0]):
             return False
         self._owners.local += 1
         self._owners.execution.writes.start_write(_point_request(plan, args), callback)
         return True
+
+    def start_insert(
+        self, plan: plans.PointWrite, what: PointInsert, asked: Asked, callback: Done
+    ) -> bool:
+        """Start a new row that C reads from its request; False: go the ordinary way."""
+        data, at, bucket = asked
+        table = plan.table
+        if not self._is_here(table, bucket):
+            return False
+        self._owners.local += 1
+        self._owners.compiled_writes += 1
+        insert = Insert(what, data, at, bucket, table.id, table.schema_version)
+        self._owners.execution.writes.start_insert(insert, callback)
+        return True
+
+    def _is_here(self, table: Table, bucket: Any) -> bool:
+        """A first look: the writer asks again, inside its transaction."""
+        fence = self._owners.execution.data.fence
+        if not fence.is_master or not fence.owns(bucket):
+            return False
+        known = self._owners.state.catalog.tables.get(table.name)
+        if known is None or not known.operable:
+            return False
+        return known.schema_version == table.schema_version
 
     def start_away(
         self, plan: plans.PointWrite, params: Params, callback: Answered[WriteResponse]

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
 from cairn.model import stops
 from cairn.model.errors import CairnError, OutcomeUnknown, QueryCanceled
 from cairn.model.rpc import BlockResponse, WriteRequest, WriteResponse
+from cairn.native.point_inserts import PointInsert
 from cairn.net.spans import ACTIVE, INTERNAL, Span
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.data_plane import DataPlane
@@ -43,6 +44,13 @@ from cairn.storage.readers import Cancelled, Steps, translated
 
 Answer = WriteResponse | BlockResponse
 Done = Callable[[WriteResponse | CairnError], None]
+
+
+class NotPlain(CairnError):
+    """Nothing was done: the same request has to go the ordinary way, which says what is wrong."""
+
+
+_NOT_PLAIN = NotPlain("a new row is not plain")
 
 
 class OwnerWrites:
@@ -85,6 +93,11 @@ class OwnerWrites:
             lambda done: self.settle(done, fence, request.check_only, callback),
             alone=is_long,
         )
+
+    def start_insert(self, insert: Insert, callback: Done) -> None:
+        """Queue a new row that C reads from its request. `callback` may have `NotPlain`."""
+        write = _AskedRow(self, self.data.store, self.data.fence, insert, callback)
+        self.data.submit_job(Job(write.run, write.done, is_quick=True))
 
     def settle(
         self,
@@ -200,11 +213,7 @@ class OwnerWrites:
         self, request: WriteRequest, kind: WriteKind, is_quick: bool, is_alone: bool
     ) -> WriteResponse:
         store = self.data.store
-        store.check_master()
-        store.check_version(request.table, request.version)
-        if request.ranges is not None:
-            store.check_ranges(request.ranges)
-        store.check_buckets(request.buckets)
+        store.check_write(request.table, request.version, request.buckets, request.ranges)
         if request.operation is not None and (done := store.operation(request.operation)):
             left = left_of(request, done)
             if left is None:
@@ -242,6 +251,50 @@ def _within(active: Span, mode: str, callback: Done) -> Done:
         callback(verdict)
 
     return done
+
+
+class Insert(NamedTuple):
+    """A new row as it was asked for."""
+
+    what: PointInsert
+    data: bytes  # of the request
+    at: int  # where its parameters begin
+    bucket: int
+    table: int
+    version: int
+
+
+class _AskedRow:
+    """The same as `_OneRow` for a row that C reads from its request."""
+
+    __slots__ = ("_callback", "_fence", "_insert", "_store", "_writes")
+
+    def __init__(
+        self, writes: OwnerWrites, store: DataStore, fence: Fence, insert: Insert, callback: Done
+    ) -> None:
+        self._writes, self._store, self._fence = writes, store, fence
+        self._insert, self._callback = insert, callback
+
+    def run(self) -> Any:
+        store, insert = self._store, self._insert
+        try:
+            store.check_write(insert.table, insert.version, (insert.bucket,), None)
+            found = store.insert_asked(insert.what, insert.data, insert.at)
+        except CairnError:
+            return _NOT_PLAIN
+        except apsw.Error as problem:  # it has ended the transaction: others are run once more
+            return translated(problem).without_frames()
+        if found is None:
+            return _NOT_PLAIN
+        return WriteResponse(*found), store.last_epoch, store.vclock.copy(), store.versions
+
+    def done(self, result: Any) -> None:
+        writes = self._writes
+        if isinstance(result, CairnError):
+            self._callback(result)
+            return
+        writes.data.arrived(*result[1:])
+        writes.settle(result[0], self._fence, False, self._callback)
 
 
 class _OneRow:

@@ -7,6 +7,7 @@ when it stands still so do they.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import apsw
@@ -15,12 +16,15 @@ from cairn.model.errors import CairnError
 from cairn.model.log import ops
 from cairn.model.log.ranges import whole_table
 from cairn.model.rpc import ReadRequest, WriteRequest
+from cairn.model.sharding.buckets import bucket_of
 from cairn.model.tables import system_tables as system
 from cairn.model.tables.schema import FIRST_USER_TABLE_ID, Column, Sharded, Table
 from cairn.model.types.values import ColumnType
 from cairn.node.statements.executor import Executor
 from cairn.node.statements.owner.execution import Execution
+from cairn.node.statements.owner.writes import NotPlain
 from cairn.sim.cluster.checks import Violation
+from cairn.sim.cluster.loads.asked_rows import has_lane, insert_asked
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.world import World
 
@@ -36,6 +40,7 @@ TABLE = Table(
     schema_version=1,
 )
 INSERT = f"INSERT INTO {TABLE.physical_name} VALUES (?, ?, ?)"
+BUCKETS = 30
 COUNT = f"SELECT count(*) FROM {TABLE.physical_name}"
 _SCHEMA = (ops.SCHEMA_RANGE, whole_table(system.PICO_TABLE.id), whole_table(system.PICO_INDEX.id))
 
@@ -100,14 +105,19 @@ class Load:
         assert node.process is not None
         execution = self.execution(node)
         self.sent.add(key)
-        bucket = key % 30 + 1
-        request = WriteRequest(
-            TABLE.id, 1, INSERT, ((bucket, key, f"row {key} of {node.process}"),), (bucket,)
-        )
+        bucket = bucket_of([ColumnType.INTEGER], [key], BUCKETS) if has_lane(key) else key % 30 + 1
+        text = f"row {key} of {node.process}"
+        request = WriteRequest(TABLE.id, 1, INSERT, ((bucket, key, text),), (bucket,))
+        writes = execution.writes
 
         async def work() -> None:
             try:
-                await execution.writes.write(request)
+                if has_lane(key):
+                    with suppress(NotPlain):
+                        await insert_asked(writes, TABLE, INSERT, BUCKETS, key, text)
+                        self.acked[key] = self.world.loop.time()
+                        return
+                await writes.write(request)
             except CairnError as problem:
                 is_unknown = problem.sqlstate == "40003"
                 (self.unknown if is_unknown else self.refused).add(key)
