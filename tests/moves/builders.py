@@ -12,7 +12,7 @@ from cairn.model.log.records import Operation, Shape, Vclock
 from cairn.model.members.moves import END, Move
 from cairn.model.tables.schema import Table
 from cairn.moves.delta import Delta, Progress
-from cairn.storage.data_db.data_store import Fence
+from cairn.storage.data_db.fence import Fence
 from cairn.storage.data_db.moving_in import begin, drop_some, progress_of, sweep_some, take
 from cairn.storage.data_db.moving_out import MoveReader
 from tests.replication.builders import TABLE, Site

@@ -35,7 +35,7 @@ from cairn.moves.outlook import Outlook
 from cairn.moves.steps import Step
 from cairn.node.rows.data_plane import fence_of
 from cairn.raft.cas import Accepted, CasLog, LogRecord, Standing
-from cairn.storage.data_db.data_store import Fence
+from cairn.storage.data_db.fence import Fence
 from tests.moves.maps import applied as picture_after
 from tests.moves.maps import begun, cluster_of, owner_of, row, view
 

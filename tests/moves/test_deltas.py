@@ -13,7 +13,7 @@ from cairn.model.members.moves import END
 from cairn.model.tables.schema import FIRST_USER_TABLE_ID
 from cairn.moves.delta import MoveMustRestart, MoveRefused, Progress
 from cairn.storage.data_db import moving_out
-from cairn.storage.data_db.data_store import Fence
+from cairn.storage.data_db.fence import Fence
 from cairn.storage.data_db.moving_out import MoveReader
 from tests.moves.builders import MOVE, Pair, filled, wider
 from tests.replication.builders import TABLE, WIDER

@@ -12,7 +12,7 @@ from cairn.model.errors import NoMaster, NotOwner
 from cairn.model.members.moves import Move
 from cairn.moves.delta import MoveRefused
 from cairn.storage.data_db import moving_out
-from cairn.storage.data_db.data_store import Fence
+from cairn.storage.data_db.fence import Fence
 from cairn.storage.data_db.full_copy import CopySource, CopyTarget
 from cairn.storage.data_db.moving_in import behind
 from tests.moves.builders import MOVE, MoveSite, Pair, filled

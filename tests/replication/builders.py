@@ -21,7 +21,8 @@ from cairn.model.log.records import (
 from cairn.model.tables.schema import FIRST_USER_TABLE_ID, Column, Index, Sharded, Table
 from cairn.model.types.values import ColumnType
 from cairn.replication.applier import History
-from cairn.storage.data_db.data_store import DataStore, Fence
+from cairn.storage.data_db.data_store import DataStore
+from cairn.storage.data_db.fence import Fence
 from cairn.storage.data_db.row_log import Applier, LogReader, Taken
 
 TABLE = Table(

@@ -23,7 +23,8 @@ from cairn.model.tables import system_tables as system
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.pictures import catalog_of, cluster_of
 from cairn.model.tables.schema import BUCKET_COLUMN, Table
-from cairn.storage.data_db.data_store import DataStore, Fence
+from cairn.storage.data_db.data_store import DataStore
+from cairn.storage.data_db.fence import Fence
 from cairn.storage.data_db.row_log import Applier
 from cairn.storage.files.page_copy import READ_COPY
 from cairn.storage.raft_db.global_tables import TableDump

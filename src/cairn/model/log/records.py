@@ -95,6 +95,8 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
     move: MovePart | None = None  # of a record of kind MOVE
 
 
+QUICK_RECORDS, QUICK_BYTES = 16, 16_384
+_ROWS = bytes([Kind.ROWS])
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Body).decode
 
@@ -112,6 +114,13 @@ def head_of_insert(table: int, version: int, columns: int) -> bytes:
 
 def pack_value(value: Any) -> bytes:
     return _encode(value)
+
+
+def is_one_row(body: Body) -> bool:
+    """Whether a change of one row is all that it says."""
+    if body.kind != Kind.ROWS or len(body.changes) != 1:
+        return False
+    return body.operation is None and body.bulk is None and body.move is None
 
 
 def pack_rows(rows: Sequence[Any]) -> bytes:
@@ -147,6 +156,14 @@ def record_of(origin: str, epoch: int, lsn: int, data: bytes) -> Record:
         body.shape,
         body.operation,
     )
+
+
+def are_quick(records: Sequence[Packed]) -> bool:
+    """Whether they are applied in a moment: a few rows. A change of the schema is as short, and may
+    take long; so its kind is looked at, which is the second byte."""
+    if len(records) > QUICK_RECORDS or sum(len(record.body) for record in records) > QUICK_BYTES:
+        return False
+    return all(record.body[1:2] == _ROWS for record in records)
 
 
 def covers(mine: Vclock, theirs: Vclock) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
-from cairn.model.errors import NoMaster, OutcomeUnknown
+from cairn.model.errors import CairnError, NoMaster, OutcomeUnknown
 from cairn.model.log.records import Vclock, covers
+from cairn.model.unexpected import owned
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.place import Place
+from cairn.node.waiting import as_future
 from cairn.replication.relay import Subscribe
 
 SYNC_S = 5.0
@@ -22,7 +25,7 @@ class AckWaiter(NamedTuple):
 
     lsn: int
     epoch: int
-    future: asyncio.Future[None]
+    callback: Callable[[CairnError | None], None]
     since: float
 
 
@@ -32,14 +35,14 @@ class Acknowledgements:
     def __init__(self, place: Place, data: DataPlane) -> None:
         self._place, self._data = place, data
         self.vclocks: dict[str, Vclock] = {}  # subscriber uuid → what it has durably
-        self._waiters: list[AckWaiter] = []
+        self._waiters: list[AckWaiter] = []  # the oldest first
+        self._clock: asyncio.TimerHandle | None = None  # which rings when its time is over
 
     def begin_anew(self) -> None:
         """A new epoch began: what it left out is confirmed by nobody any more."""
         self.vclocks.clear()
-        for waiter in self._waiters:
-            if not waiter.future.done() and not self._is_history(waiter.lsn, waiter.epoch):
-                waiter.future.set_exception(self._left_out())
+        left_out = [each for each in self._waiters if not self._is_history(each.lsn, each.epoch)]
+        self._tell(left_out, self._left_out())
 
     def take(self, request: Subscribe) -> None:
         if request.epoch != self._place.history.epoch:
@@ -84,22 +87,50 @@ class Acknowledgements:
 
     async def wait_safe(self, lsn: int, epoch: int) -> None:
         """Until a majority has the record `lsn` of `epoch`; never a silent change to async."""
+        safe: asyncio.Future[None] = as_future(lambda done: self.when_safe(lsn, epoch, done))
+        await safe
+
+    def when_safe(
+        self, lsn: int, epoch: int, callback: Callable[[CairnError | None], None]
+    ) -> None:
+        """The same without a task; the callback gets None, or why nobody knows."""
         if not self._is_history(lsn, epoch):
-            raise self._left_out()
-        if self.safe_lsn() >= lsn:
-            return
+            callback(self._left_out())
+        elif self.safe_lsn() >= lsn:
+            callback(None)
+        else:
+            loop = asyncio.get_running_loop()
+            self._waiters.append(AckWaiter(lsn, epoch, callback, loop.time()))
+            if self._clock is None:
+                self._clock = loop.call_later(SYNC_S, self._give_up)
+
+    def _give_up(self) -> None:
+        """On those who have waited long enough. All wait equally long."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        self._waiters.append(AckWaiter(lsn, epoch, future, loop.time()))
-        try:
-            async with asyncio.timeout(SYNC_S):
-                await future
-        except TimeoutError:
-            raise OutcomeUnknown(
+        now = loop.time()
+        late = [each for each in self._waiters if each.since + SYNC_S <= now]
+        for waiter in late:
+            problem = OutcomeUnknown(
                 "the row is durable here, but a majority of the replicaset has not confirmed it",
-                detail=f"missing: {', '.join(self.missing_members(lsn))}",
+                detail=f"missing: {', '.join(self.missing_members(waiter.lsn))}",
                 hint="look whether the row is there before trying again",
-            ) from None
+            )
+            self._tell([waiter], problem)
+        self._clock = None
+        if self._waiters:
+            self._clock = loop.call_at(self._waiters[0].since + SYNC_S, self._give_up)
+
+    def _tell(self, waiters: list[AckWaiter], problem: CairnError | None) -> None:
+        """Who is told waits no more; who cannot take it keeps nobody from theirs."""
+        if not waiters:
+            return
+        told = set(map(id, waiters))
+        self._waiters = [each for each in self._waiters if id(each) not in told]
+        for waiter in waiters:
+            try:
+                waiter.callback(problem)
+            except Exception as unexpected:
+                owned(unexpected, "whoever waited for a majority")
 
     def _is_history(self, lsn: int, epoch: int) -> bool:
         """Whether no cut since `epoch` has left the record out: its lsn may be another's now."""
@@ -136,18 +167,9 @@ class Acknowledgements:
         ]
 
     def release(self) -> None:
-        if not self._waiters:
-            return
-        safe = self.safe_lsn()
-        still = []
-        for waiter in self._waiters:
-            if waiter.future.done():
-                continue
-            if waiter.lsn <= safe:
-                waiter.future.set_result(None)
-            else:
-                still.append(waiter)
-        self._waiters = still
+        if self._waiters:
+            safe = self.safe_lsn()
+            self._tell([each for each in self._waiters if each.lsn <= safe], None)
 
     def prunable(self, origin: str, lsn: int, mean_bytes: float) -> int:
         """The last lsn that need not be kept: all members have it and streams had their time.

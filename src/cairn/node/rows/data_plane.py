@@ -36,7 +36,8 @@ from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.runtime import spawn
 from cairn.node.waiting import teller
-from cairn.storage.data_db.data_store import DataStore, Fence
+from cairn.storage.data_db.data_store import DataStore
+from cairn.storage.data_db.fence import Fence
 from cairn.storage.data_db.row_log import ENTERED_EPOCH
 from cairn.storage.files.checksums import is_damage, page_damaged
 from cairn.storage.files.reshaping import check_rows
@@ -69,10 +70,17 @@ class DataPlane:
 
     # --- queueing -------------------------------------------------------------------------------
 
-    async def run(self, work: Callable[[], T], *, urgent: bool = False, alone: bool = False) -> T:
-        """Run `work` on the writer's thread; its errors come back here and harm nobody else."""
+    async def run(
+        self,
+        work: Callable[[], T],
+        *,
+        urgent: bool = False,
+        alone: bool = False,
+        quick: bool = False,
+    ) -> T:
+        """Run `work` in the writer's turn; its errors come back here and harm nobody else."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self.submit(work, future, urgent=urgent, alone=alone)
+        self.submit(work, future, urgent=urgent, alone=alone, quick=quick)
         return await future
 
     def submit(
@@ -82,8 +90,9 @@ class DataPlane:
         *,
         urgent: bool = False,
         alone: bool = False,
+        quick: bool = False,
     ) -> None:
-        self.submit_call(work, teller(future), urgent=urgent, alone=alone)
+        self.submit_call(work, teller(future), urgent=urgent, alone=alone, quick=quick)
 
     def submit_call(
         self,

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from cairn.model.errors import CairnError, NoMaster, StorageDamaged, TimedOut
-from cairn.model.log.records import covers
+from cairn.model.log.records import are_quick, covers
 from cairn.model.rpc import Empty, ReplicatedRequest, VclockRequest, VclockResponse
 from cairn.net.peers import Peers
 from cairn.node.consensus.raft_runner import RaftRunner
@@ -198,7 +198,10 @@ class Follower:
         link.took(answer.records)
         try:
             # Judged by the epoch that the writer has entered when it gets there, not by today's.
-            done = await self._data.run(lambda: applier.apply(answer.records, applier.history))
+            done = await self._data.run(
+                lambda: applier.apply(answer.records, applier.history),
+                quick=are_quick(answer.records),
+            )
             link.dropped(done.known)
             applied, waits_for = done.applied, done.waits_for
         except LogRefused as problem:

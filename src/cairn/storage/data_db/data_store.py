@@ -7,7 +7,6 @@ made by the preupdate hook from what SQLite really changed.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,7 @@ from cairn.model.settings import limits
 from cairn.model.sharding.spans import Ranges, merged, without
 from cairn.native.loading import POINTS, load
 from cairn.native.point_inserts import RECORD_LOST, InsertRoom, PointInsert
+from cairn.storage.data_db.fence import Fence
 from cairn.storage.data_db.log_tables import PUT_RECORD, open_log, place
 from cairn.storage.data_db.packed_insert import PackedInsert
 from cairn.storage.data_db.shapes import RowTables
@@ -62,47 +62,7 @@ CACHE_KIB = 64 * 1024
 RECORD_MAX_BYTES = limits.RECORD_BYTES
 
 
-Incoming = tuple[int, int, int]  # a move and its buckets, first and last
-_LAST = 1 << 62
 _decode_ranges = msgspec.msgpack.Decoder(Ranges).decode
-
-
-class Fence(msgspec.Struct, frozen=True):
-    """What the writer may do, as of a Raft position; it changes in the writer's own queue."""
-
-    epoch: int = 0
-    is_master: bool = False
-    is_sync: bool = False
-    master: str = ""
-    ranges: Ranges = ()  # buckets this replicaset may read and write: owned and not frozen
-    owned: Ranges = ()  # the same with frozen ones
-    incoming: tuple[Incoming, ...] = ()  # what it may copy
-    frozen: tuple[tuple[int, int], ...] = ()  # (move, which freeze) of what it gives away
-    giving: tuple[int, ...] = ()  # moves that are not handed over yet
-    last_move: int = 0  # the newest move that is known here
-
-    def owns(self, bucket: int) -> bool:
-        at = bisect_right(self.ranges, (bucket, _LAST)) - 1
-        return at >= 0 and bucket <= self.ranges[at][1]
-
-    def owns_all(self, ranges: Iterable[tuple[int, int]]) -> bool:
-        return all(self._has(low, high) for low, high in ranges)
-
-    def _has(self, low: int, high: int) -> bool:
-        at = bisect_right(self.ranges, (low, _LAST)) - 1
-        return at >= 0 and high <= self.ranges[at][1]
-
-    def touches(self, low: int, high: int) -> bool:
-        """Whether any of these buckets is ours, frozen or not."""
-        at = bisect_right(self.owned, (high, _LAST)) - 1
-        return at >= 0 and self.owned[at][1] >= low
-
-    def has_given(self, move: int) -> bool:
-        """Whether the hand-over is known here, also when the buckets came back since."""
-        return move <= self.last_move and move not in self.giving
-
-    def takes(self, move: int) -> bool:
-        return any(each[0] == move for each in self.incoming)
 
 
 class RecordLost(BaseException):
@@ -478,6 +438,16 @@ class DataStore(RowTables):
         row = (place(number, record.lsn), record.epoch, record.body)
         self.connection.execute(PUT_RECORD, row)
         self._advance(record.origin, record.epoch, record.lsn)
+
+    def may_just_add(self, record: Packed) -> bool:
+        """Whether keeping a record writes nothing but the record."""
+        return record.origin in self._origins and record.epoch == self.last_epoch
+
+    def take_back_newest(self, record: Packed) -> None:
+        """A record that was just added, and nothing else."""
+        where = (place(self._origins[record.origin], record.lsn),)
+        self.connection.execute("DELETE FROM row_log WHERE place = ?", where)
+        self.vclock[record.origin] = record.lsn - 1
 
     def set_aside(self, record: Record) -> None:
         """Note a record that belongs to no history in `_cairn_diverged`; nothing is lost."""

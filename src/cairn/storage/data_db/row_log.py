@@ -21,6 +21,7 @@ from cairn.model.log.records import (
     RowOp,
     Vclock,
     decode_body,
+    is_one_row,
     record_of,
 )
 from cairn.replication.applier import (
@@ -208,27 +209,50 @@ class Applier:
     def _apply_whole(self, record: Packed) -> None:
         """All of a record or nothing of it."""
         store = self._store
-        before = store.vclock.get(record.origin, 0)
-        is_ddl = False
-        store.connection.execute("SAVEPOINT record")
         try:
             body = decode_body(record.body)
-            is_ddl = body.kind == Kind.DDL
+        except msgspec.DecodeError as problem:
+            raise Damaged(record.origin, record.lsn, f"cannot be read: {problem}") from None
+        try:
+            if is_one_row(body) and store.may_just_add(record):
+                self._apply_one(record, body)
+            else:
+                self._apply_many(record, body)
+        except msgspec.DecodeError as problem:  # of rows that are packed
+            raise Damaged(record.origin, record.lsn, f"cannot be read: {problem}") from None
+        except _MISFITS as problem:
+            if not store.connection.in_transaction:
+                raise  # the whole group was taken back
+            why = f"does not fit: {type(problem).__name__}: {problem}"
+            raise Damaged(record.origin, record.lsn, why) from None
+
+    def _apply_one(self, record: Packed, body: Body) -> None:
+        """A savepoint costs more than the row: what SQLite refuses it takes back by itself, and the
+        record alone is easily taken back."""
+        store = self._store
+        store.keep_record(record, body)
+        try:
+            self._exact.change((record.origin, record.lsn), body.changes[0])
+        except BaseException:
+            if store.connection.in_transaction:
+                store.take_back_newest(record)
+            raise
+
+    def _apply_many(self, record: Packed, body: Body) -> None:
+        store = self._store
+        before, epoch = store.vclock.get(record.origin, 0), store.last_epoch
+        store.connection.execute("SAVEPOINT record")
+        try:
             self._apply(record, body)
-        except BaseException as problem:
+        except BaseException:
             if not store.connection.in_transaction:
                 raise  # a damaged page: the whole group was taken back
             store.connection.execute("ROLLBACK TO record")
             store.connection.execute("RELEASE record")
-            store.vclock[record.origin] = before
+            store.vclock[record.origin], store.last_epoch = before, epoch
             store.reload_origins()
-            if is_ddl:
+            if body.kind == Kind.DDL:
                 store.reload_tables()
-            if isinstance(problem, msgspec.DecodeError):
-                raise Damaged(record.origin, record.lsn, f"cannot be read: {problem}") from None
-            if isinstance(problem, _MISFITS):
-                why = f"does not fit: {type(problem).__name__}: {problem}"
-                raise Damaged(record.origin, record.lsn, why) from None
             raise
         store.connection.execute("RELEASE record")
 

@@ -15,7 +15,7 @@ from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.leases import LeaseHolder
 from cairn.node.rows.moves.moving import Moving
 from cairn.node.rows.replication import Replication
-from cairn.storage.data_db.data_store import Fence
+from cairn.storage.data_db.fence import Fence
 from cairn.storage.readers import RowReader
 
 LOOKS = 100  # at something short: on a busy machine even that may seem to take too long

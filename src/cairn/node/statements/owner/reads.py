@@ -33,7 +33,7 @@ from cairn.node.statements.owner.fair_threads import FairThreads
 from cairn.node.statements.owner.guard import LOOKS, RowGuard
 from cairn.node.statements.owner.open_reads import HalfTold, OpenReads, Scans, as_told, gone
 from cairn.node.statements.owner.splits import SplitRead
-from cairn.storage.data_db.data_store import Fence
+from cairn.storage.data_db.fence import Fence
 from cairn.storage.files.pieces import Piece, Row
 from cairn.storage.readers import CACHE_KIB, Cancelled, RowReader, attach, translated
 

@@ -21,7 +21,6 @@ from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.leases import LeaseHolder
 from cairn.node.rows.replication import Replication
-from cairn.node.runtime import spawn
 from cairn.node.statements.context import ASKED
 from cairn.node.statements.ending import Ticket, to_its_end
 from cairn.node.statements.owner.carrying_out import (
@@ -36,7 +35,8 @@ from cairn.node.statements.owner.carrying_out import (
 from cairn.node.statements.owner.write_kinds import WriteKind, WriteKinds
 from cairn.node.waiting import as_future
 from cairn.sql.render.constraints import translate
-from cairn.storage.data_db.data_store import DataStore, Fence
+from cairn.storage.data_db.data_store import DataStore
+from cairn.storage.data_db.fence import Fence
 from cairn.storage.files.pieces import Row
 from cairn.storage.files.writer import Job
 from cairn.storage.raft_db.state_machine import constraint_error
@@ -112,7 +112,7 @@ class OwnerWrites:
         elif isinstance(done, CairnError):
             if fence.is_sync and done.sqlstate.startswith("23"):
                 # It tells of rows that are there: not before they are there to stay.
-                spawn(self._confirm(done, self._seen(), fence.epoch, callback), "sync refusal")
+                self._confirm(done, self._seen(), fence.epoch, callback)
             else:
                 callback(done)
         elif not self._lease.is_held(fence.epoch):
@@ -123,8 +123,7 @@ class OwnerWrites:
                 )
             )
         elif fence.is_sync:
-            lsn = done.lsn or self._seen()
-            spawn(self._confirm(done, lsn, fence.epoch, callback), "sync write")
+            self._confirm(done, done.lsn or self._seen(), fence.epoch, callback)
         else:
             callback(done)
 
@@ -134,16 +133,15 @@ class OwnerWrites:
         """
         return self.data.vclock.get(self.data.store.origin, 0)
 
-    async def _confirm(
+    def _confirm(
         self, verdict: Answer | CairnError, lsn: int, epoch: int, callback: Callable[[Any], None]
     ) -> None:
         """Sync mode: told when a majority of the members has it, in the same epoch."""
-        try:
-            await self._replication.acks.wait_safe(lsn, epoch)
-        except CairnError as problem:
-            callback(problem)
-            return
-        callback(verdict)
+
+        def safe(problem: CairnError | None) -> None:
+            callback(verdict if problem is None else problem)
+
+        self._replication.acks.when_safe(lsn, epoch, safe)
 
     def start_block(
         self,
