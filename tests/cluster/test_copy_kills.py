@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cairn.server.scan.chunk_size import SMALL_ROWS
+from cairn.server.chunk_size import SMALL_ROWS
 from tests.cluster.harness import Cluster, eventually
 
 pytestmark = pytest.mark.cluster

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from cairn.model.settings import limits
-from cairn.server.scan.chunk_size import (
+from cairn.server.chunk_size import (
     LARGE_BYTES,
     LARGE_ROWS,
     LONGEST_S,
+    REMEMBERED_S,
     SMALL_BYTES,
     SMALL_ROWS,
     ChunkSize,
+    ChunkSizes,
 )
 
 
@@ -60,3 +62,22 @@ def test_whatever_fits_a_chunk_fits_a_record() -> None:
         size.stored(size.rows, LONGEST_S / 10, is_alone=True)
     rows = next(rows for rows in range(LARGE_ROWS) if size.is_enough(rows, rows * columns * 2))
     assert rows * (5 + 9 * (columns + 1)) < limits.RECORD_BYTES
+
+
+def test_a_copy_begins_with_what_the_one_before_it_has_learnt() -> None:
+    now = [0.0]
+    sizes = ChunkSizes(lambda: now[0])
+    first = sizes.begin(columns=3)
+    first.stored(SMALL_ROWS, LONGEST_S / 10, is_alone=True)
+    first.stored(10, LONGEST_S, is_alone=True)  # its end: a few rows
+    assert sizes.begin(columns=3).rows == 2 * SMALL_ROWS
+    now[0] = REMEMBERED_S
+    assert sizes.begin(columns=3).rows == SMALL_ROWS
+
+
+def test_chunks_that_share_the_writer_know_how_many_they_are() -> None:
+    sizes = ChunkSizes(lambda: 0.0)
+    with sizes.storing() as first, sizes.storing() as second:
+        assert (first, second) == (1, 2)
+    with sizes.storing() as again:
+        assert again == 1

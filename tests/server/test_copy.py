@@ -10,7 +10,7 @@ import pytest
 
 from cairn.model.sharding.buckets import bucket_of
 from cairn.model.types.values import ColumnType
-from cairn.server.scan.chunk_size import SMALL_ROWS
+from cairn.server.chunk_size import SMALL_ROWS
 from tests.cluster.harness import PASSWORD, Cluster
 
 pytestmark = pytest.mark.cluster

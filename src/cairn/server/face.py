@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
 from cairn.model.errors import CairnError
@@ -22,6 +23,7 @@ from cairn.node.watching.activity import Asker
 from cairn.node.watching.client import Client
 from cairn.server.audit import AuditLog
 from cairn.server.catalog.pg_catalog import PgCatalog
+from cairn.server.chunk_size import ChunkSizes
 from cairn.server.connections import Connections
 from cairn.server.feed import Feed
 from cairn.server.live_tables import LiveTables
@@ -65,6 +67,7 @@ class PgFace(Face):
         )
         self.sampler = Sampler(instance, config.instance_dir)
         self.feed = Feed(instance)
+        self.chunk_sizes = ChunkSizes(monotonic)
         instance.news.on_applied.append(self._applied)
         instance.news.on_installed.append(lambda *_: self._installed())
         self._installed()

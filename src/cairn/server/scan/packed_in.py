@@ -16,7 +16,7 @@ from cairn.native.batches import ODD, RowBatch
 from cairn.native.library import ArrowColumn, CopyPlan, Int32, library
 from cairn.native.library import Column as PlanColumn
 from cairn.pgwire.copy import Columns, CopyParser
-from cairn.server.scan.chunk_size import SMALL_BYTES, SMALL_ROWS
+from cairn.server.chunk_size import SMALL_BYTES, SMALL_ROWS
 from cairn.server.scan.copy_rows import is_required
 
 #: As `fields.h` numbers them. Whatever is missing here is read in Python.

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,8 +21,8 @@ from cairn.node.statements.asker.writing import put_by_bucket
 from cairn.pgwire.copy import CopyFormat, CopyParser
 from cairn.pgwire.copy_out import copy_encoder, header_line
 from cairn.pgwire.server.requests import CopyData, CopyDone, CopyFail
+from cairn.server.chunk_size import SMALL_ROWS
 from cairn.server.scan import arrow, scans
-from cairn.server.scan.chunk_size import SMALL_ROWS, ChunkSize
 from cairn.server.scan.copy_rows import Fields, RowMaker, find_bad_line, is_required
 from cairn.server.scan.packed_in import PackedLines, packed_lines
 from cairn.server.scan.statement import LinesAsked
@@ -173,7 +173,7 @@ class CopyIn:
         self._arrived: list[list[Any]] = []  # the same rows as they came
         self._held = 0  # how many they are
         self._bytes = 0  # the same as they came
-        self._size = ChunkSize(len(plan.table.columns))
+        self._size = session.face.chunk_sizes.begin(len(plan.table.columns))
         self._count = 0  # rows stored
         self._writing: asyncio.Task[int] | None = None
         self._sql = ""
@@ -385,7 +385,7 @@ class CopyIn:
             stored = executor.writes.insert_rows(
                 plan.table, plan.tier, self._sql, chunk, context, is_bulk=True
             )
-            return await self._measured(plan.tier, stored)
+            return await self._measured(chunk, stored)
         if not isinstance(plan, plans.GlobalWrite):
             raise Unsupported("COPY into this table is not supported")
         rows: list[Sequence[Any]] = [insert.start(values) for values in chunk[0]]
@@ -399,21 +399,18 @@ class CopyIn:
         rows = await asyncio.to_thread(batch.sorted, buckets)
         del batch  # its memory is wanted for the next one
         stored = executor.writes.insert_packed(self._table, sharding.tier, rows, context)
-        return await self._measured(sharding.tier, stored)
+        return await self._measured(rows.buckets, stored)
 
-    async def _measured(self, tier: str, stored: Awaitable[int]) -> int:
+    async def _measured(self, buckets: Iterable[int], stored: Awaitable[int]) -> int:
         """How long a chunk takes says how large the next one may be."""
-        begun, before = time.monotonic(), self._last_record()
-        count = await stored
-        is_here = len(self._session.face.executor.reads.owners.routes.all_ranges(tier)) == 1
-        is_alone = is_here and self._last_record() == before + 1
-        self._size.stored(count, time.monotonic() - begun, is_alone=is_alone)
+        execution = self._session.face.executor.execution
+        begun, before = time.monotonic(), execution.writes.short
+        is_here = all(map(execution.data.fence.owns, buckets))
+        with self._session.face.chunk_sizes.storing() as sharing:
+            count = await stored
+        is_alone = is_here and execution.writes.short == before
+        self._size.stored(count, (time.monotonic() - begun) / sharing, is_alone=is_alone)
         return count
-
-    def _last_record(self) -> int:
-        """Of this instance's own: each statement that changes rows here leaves one."""
-        data = self._session.face.instance.data
-        return data.vclock.get(data.store.origin, 0)
 
 
 def _taken(session: Session) -> list[CopyData | CopyDone | CopyFail]:

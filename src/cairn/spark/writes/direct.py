@@ -23,7 +23,7 @@ from cairn.spark.tables import TableInfo
 from cairn.spark.writes import staging
 from cairn.spark.writes.splitting import Splitter, gathered, to_stream
 
-ACK_ROWS = 200_000  # rows of one COPY: what a lane has to keep until it is acknowledged
+ACK_ROWS = 400_000  # rows of one COPY: what a lane has to keep until it is acknowledged
 
 
 class Lane:

@@ -64,6 +64,7 @@ class OwnerWrites:
     ) -> None:
         self._state, self.data, self._lease = state, data, lease
         self._replication, self._kinds = replication, kinds
+        self.short = 0  # statements of clients that wait for the chunk of a COPY before them
 
     def start_write(
         self, request: WriteRequest, callback: Done, ticket: Ticket | None = None
@@ -73,6 +74,7 @@ class OwnerWrites:
         `ticket` ends one that is long, until it is committed.
         """
         data, fence = self.data, self.data.fence
+        self.short += not (request.is_bulk or request.packed)
         if (active := ACTIVE.get()) is not None:
             callback = _within(active, "sync" if fence.is_sync else "async", callback)
         try:
@@ -96,6 +98,7 @@ class OwnerWrites:
 
     def start_insert(self, insert: Insert, callback: Done) -> None:
         """Queue a new row that C reads from its request. `callback` may have `NotPlain`."""
+        self.short += 1
         write = _AskedRow(self, self.data.store, self.data.fence, insert, callback)
         self.data.submit_job(Job(write.run, write.done, is_quick=True))
 
