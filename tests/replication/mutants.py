@@ -11,6 +11,7 @@ import msgspec
 from tests.cluster.backup_mutants import OF_BACKUPS
 from tests.moves.mutants import OF_MOVES
 from tests.native.mutants import OF_C
+from tests.sim_cluster.session_mutants import OF_SESSIONS
 from tests.storage.rot_mutants import OF_ROT
 from tests.topology.mutants import OF_THE_TOPOLOGY
 
@@ -567,6 +568,7 @@ MUTANTS = tuple(
         ),
         *OF_THE_TOPOLOGY,
         *OF_MOVES,
+        *OF_SESSIONS,
         *OF_BACKUPS,
         *OF_ROT,
         *OF_C,

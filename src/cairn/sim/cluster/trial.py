@@ -20,6 +20,7 @@ from cairn.node.lifetime import AGAIN
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.history import BUCKETS, Result
 from cairn.sim.cluster.loads.block_lists import Lists
+from cairn.sim.cluster.loads.joins import Joins
 from cairn.sim.cluster.loads.load import Load
 from cairn.sim.cluster.loads.marks import Marks
 from cairn.sim.cluster.loads.registers import Registers
@@ -84,6 +85,9 @@ def kind_of(name: str, chance: random.Random) -> Kind:
 class Trial:
     """Nodes n1, n2 …; `run` says what came of it."""
 
+    options: dict[str, Any] = {}  # of every instance
+    schema: tuple[ops.Ddl, ...] = ()  # beside the tables that every trial has
+
     def __init__(self, seed: int, name: str, mode: str | None = None) -> None:
         chance = self.chance = random.Random(seed)
         self.name, self.kind = name, kind_of(name, chance)
@@ -99,14 +103,14 @@ class Trial:
         self.is_strict = not self.kind.loses and (self.mode == "sync" or self.kind.is_planned)
         groups = 4 * self.kind.replicasets
         registers = Registers(self.load, chance, groups=groups, is_strict=self.is_strict)
-        self.registers: Registers | Lists = registers
+        self.registers: Registers | Lists | Joins = registers
         may_write = registers.quiet.may_write
         self.marks = Marks(self.load, random.Random(seed), registers.groups, may_write)
         self.marks.is_strict = self.is_strict
         self.nemesis = Nemesis(self.world, chance, registers.quiet)
         names = [f"n{number}" for number in range(1, size * self.kind.replicasets + 1)]
         for each in names:
-            self.world.add(each, tuple(f"{other}:3301" for other in names))
+            self.world.add(each, tuple(f"{other}:3301" for other in names), **self.options)
 
     def run(self) -> Result:
         world, load = self.world, self.registers
@@ -128,8 +132,9 @@ class Trial:
             node.start()
         await world.settled(60.0)
         await self.load.create_table()
-        for change in (ops.CreateTable(GLOBAL), ops.CreateIndex(GLOBAL_INDEX)):
+        for change in (ops.CreateTable(GLOBAL), ops.CreateIndex(GLOBAL_INDEX), *self.schema):
             await self._change(change)
+        await self._begin()
         keeper = asyncio.ensure_future(self._supervise()) if self.kind.scrubs else None
         seconds = 3.0 + 3.0 * self.rounds
         work = asyncio.gather(self.registers.run(seconds), self.marks.run(seconds))
@@ -147,6 +152,9 @@ class Trial:
         await self.registers.check()
         self.marks.check()
         self._check_tables()
+
+    async def _begin(self) -> None:
+        """What has to be there before the first blow."""
 
     async def _supervise(self) -> None:
         """As the parent of every instance does: one that wants to begin anew is started again."""
