@@ -365,6 +365,37 @@ class Nemesis:
             node.crash(power=True)
             self._back_later(node, 0.5, 2.0)
 
+    async def blackout(self) -> None:
+        """The power goes in the whole house, and one stays away: where a majority has all rows, it
+        goes on without that one.
+        """
+        away = self._master_or_any()
+        if away is None or len(self.world.running()) < len(self._members()):
+            return
+        self.note(f"power cut everywhere, {away} stays away")
+        row = away.instance.row if away.instance is not None else None
+        tiers = {} if away.instance is None else away.instance.state.cluster.tiers
+        for node in self.world.running():
+            node.crash(power=True)
+            if node is not away:
+                self._back_later(node, 0.0, 4.0)
+        if row is not None and tiers[row.tier].replication_mode == "sync":
+            name = row.replicaset_name
+            await self.world.until(lambda: self._is_served(name), f"{name} to be served", 90.0)
+        else:
+            await asyncio.sleep(self.drawn.uniform(5.0, 20.0))
+        self._back(away)
+
+    def _is_served(self, name: str) -> bool:
+        return any(
+            _is_master(node)
+            and node.instance is not None
+            and node.instance.row is not None
+            and node.instance.row.replicaset_name == name
+            and node.instance.lease.is_held(node.instance.data.fence.epoch)
+            for node in self.world.running()
+        )
+
     async def lose_tail(self) -> None:
         """A disk that lied: the last records of rows are gone, Raft's are not."""
         node = self._master_or_any()

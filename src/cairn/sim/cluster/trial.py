@@ -55,6 +55,7 @@ KINDS: dict[str, Kind] = {
     "slow-disks": Kind((N.slow_disk, N.slow_disk, N.switch)),
     "full-disks": Kind((N.full_disk, N.switch, N.alter)),
     "restarts": Kind((N.kill, N.kill, N.stop, N.power, N.switch, N.alter)),
+    "blackouts": Kind((N.blackout, N.switch, N.alter)),
     "lost-tails": Kind((N.lose_tail, N.switch), loses=True),
     "rot": Kind((N.rot, N.rot, N.switch, N.forget_logs), scrubs=True),
     "snapshots": Kind((N.short_logs, N.forget_logs, N.kill_replica, N.alter), is_planned=True),
@@ -70,7 +71,11 @@ KINDS: dict[str, Kind] = {
 }
 _ALL = tuple(
     dict.fromkeys(
-        blow for kind in KINDS.values() if not kind.loses and not kind.scrubs for blow in kind.blows
+        blow
+        for kind in KINDS.values()
+        if not kind.loses and not kind.scrubs
+        for blow in kind.blows
+        if blow is not N.blackout  # with other blows there may be no majority
     )
 )
 
