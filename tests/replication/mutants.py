@@ -104,6 +104,11 @@ MUTANTS = tuple(
             EPOCHS + "who_has_lost_records_of_its_own_takes_a_full_copy",
         ),
         (
+            *("2", "with one record of an operation all of it is forgotten", DATA_STORE),
+            *("            left = known.buckets\n            for low", "            for low"),
+            UNIT + "row_log.py::test_of_an_operation_only_what_was_taken_back_is_forgotten",
+        ),
+        (
             *("23", "operations that were done are remembered for ever", REPLICATION),
             *("            await self._forget_operations()\n", ""),
             SIM + "operations_that_were_done_long_ago_are_forgotten_everywhere",
