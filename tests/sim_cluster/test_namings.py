@@ -13,7 +13,7 @@ from cairn.model.errors import NotInPrerequisiteState
 from cairn.model.log import ops
 from cairn.model.log.ranges import one_key
 from cairn.model.members.topology import Replicaset
-from cairn.model.rpc import PromiseRequest
+from cairn.model.rpc import ExpelRequest, ExpelResponse, PromiseRequest
 from cairn.model.tables import rows
 from cairn.model.tables.system_tables import PICO_REPLICASET
 from cairn.node.boot import first_entries
@@ -215,6 +215,10 @@ def test_where_a_master_may_have_had_more_its_replicas_wait_for_it(
         assert leader is not None and replicaset_of(scene).current_master_name == scene.master.name
         said = " ".join(inside(leader).governor.status.blocked_by)
         assert f"start {scene.master.name}" in said, said
-        await scene.calm()
+        row = inside(leader).state.cluster.instances[scene.master.name]
+        request = ExpelRequest(inside(leader).identity.cluster_uuid, row.uuid, force=True)
+        ask = inside(leader).leader.ask
+        await in_process(leader, lambda: ask("expel", request, ExpelResponse, 10.0))
+        await scene.write(7, await scene.renamed(90.0))  # as it says: the rest goes on without it
 
     played("async", script)

@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -227,6 +228,24 @@ class Nemesis:
             runner = node.instance.runner
             if runner.applied_index >= runner.view.first_index():
                 node.process.context.run(runner.compact, runner.applied_index)
+
+    async def forget_row_logs(self) -> None:
+        """As `row_log_max` does: of each origin some records are left, and whoever is behind, or is
+        being given buckets, needs the rows themselves.
+        """
+        keep = self.drawn.choice((1, 3, 20))
+        self.note(f"forget the logs of rows but for {keep} records")
+        for node in self.world.running():
+            if node.instance is None or node.is_paused or node.process is None:
+                continue
+            data = node.instance.data
+
+            async def work(data: Any = data) -> None:
+                for origin, lsn in list(data.vclock.items()):
+                    if lsn > keep:
+                        await data.run(partial(data.store.prune, origin, lsn - keep))
+
+            self.world.loop.create_task(work(), context=node.process.context)
 
     async def short_logs(self) -> None:
         """Raft's logs are forgotten all the time."""
