@@ -153,6 +153,18 @@ class Nemesis:
         ):
             self.note(f"weight {weight} for {name}")
 
+    async def mode(self) -> None:
+        """From sync to async or back, under load."""
+
+        def make(instance: Any) -> ops.Op | None:
+            [tier] = instance.state.cluster.tiers.values()
+            other = "async" if tier.replication_mode == "sync" else "sync"
+            changed = msgspec.structs.replace(tier, replication_mode=other)
+            return ops.Batch((ops.Replace(system.PICO_TIER.id, rows.tier_row(changed)),))
+
+        if await self.propose(make, (whole_table(system.PICO_TIER.id),)):
+            self.note("another replication mode")
+
     async def replace(self) -> None:
         """One is expelled, and another joins: often under the same name."""
         victim = self._some(lambda node: node.grade is Grade.ONLINE)

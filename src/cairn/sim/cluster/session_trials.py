@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 
 from cairn.model.log import ops
 from cairn.node.statements.asker import streams
 from cairn.sim.cluster.history import Result
+from cairn.sim.cluster.loads.counters import COUNTERS, Counters
 from cairn.sim.cluster.loads.joins import TABLES, Joins
 from cairn.sim.cluster.loads.marks import Marks
-from cairn.sim.cluster.loads.registers import Registers
 from cairn.sim.cluster.loads.wire_registers import WireRegisters, check_ways
 from cairn.sim.cluster.sessions import PASSWORD, Faces
 from cairn.sim.cluster.trial import KINDS, Trial
@@ -20,14 +21,15 @@ class LaneTrial(Trial):
     """Rows by their keys. Only in async mode may a session answer in the turn it is asked."""
 
     options = {"admin_password": PASSWORD}
+    schema = (ops.CreateTable(COUNTERS),)
 
     def __init__(self, seed: int, name: str, mode: str | None = None) -> None:
         super().__init__(seed, name, mode)
-        before = self.registers
-        assert isinstance(before, Registers)
+        before, faces = self.registers, Faces(self.world)
+        self.counters = Counters(self.load, faces, random.Random(seed))
         self.registers = WireRegisters(
             self.load,
-            Faces(self.world),
+            faces,
             self.chance,
             count=4 * self.kind.replicasets,
             is_strict=self.is_strict,
@@ -37,8 +39,15 @@ class LaneTrial(Trial):
         self.marks = Marks(self.load, random.Random(seed), self.registers.groups, may_write)
         self.marks.is_strict = self.is_strict
 
+    async def _begin(self) -> None:
+        await self.counters.fill()
+        self._counting = asyncio.ensure_future(self.counters.run(3.0 + 3.0 * self.rounds))
+
     async def _live(self) -> None:
         await super()._live()
+        await self._counting
+        await self.world.settled()
+        await self.counters.check()
         if self.mode == "async":
             check_ways(self.registers)
 

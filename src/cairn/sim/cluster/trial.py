@@ -74,6 +74,7 @@ KINDS: dict[str, Kind] = {
         is_planned=True,
     ),
     "truncates": Kind((N.weigh, N.switch, N.alter, N.kill, N.kill_replica), 2, truncates=True),
+    "modes": Kind((N.mode, N.mode, N.switch, N.kill, N.pause, N.cut, N.weigh), 2, loses=True),
     "members": Kind((N.replace, N.switch, N.kill), replicasets=2),
     "moves": Kind((N.weigh, N.weigh, N.switch, N.alter), replicasets=2, is_planned=True),
     "moves-strikes": Kind((N.weigh, N.weigh, N.switch, N.kill, N.pause, N.cut), replicasets=2),
@@ -278,7 +279,11 @@ class BlockTrial(Trial):
 
 
 #: Kinds of blows that are tried on blocks as well.
-BLOCK_KINDS = tuple(name for name, kind in KINDS.items() if not kind.loses and not kind.leaves)
+BLOCK_KINDS = tuple(
+    name
+    for name, kind in KINDS.items()
+    if not kind.loses and not kind.leaves and not kind.truncates
+)
 
 
 def run_block_trial(name: str) -> Callable[[int], Result]:
