@@ -43,9 +43,9 @@ class Counters:
         self.acked, self.sent = [0] * KEYS, [0] * KEYS
 
     async def fill(self) -> None:
-        node = self._world.running()[0]
+        leader = self._world.leader()
         for key in range(KEYS):
-            if await self._asked(node, f"INSERT INTO {COUNTERS.name} VALUES ($1, 0)", key) is None:
+            if not await self._asked(leader, f"INSERT INTO {COUNTERS.name} VALUES ($1, 0)", key):
                 raise Violation("a global row cannot be inserted before any blow")
 
     async def run(self, seconds: float) -> None:
@@ -68,6 +68,8 @@ class Counters:
                 self.sent[key] -= 1  # it certainly did not happen
             elif answer is not None:
                 self.acked[key] += 1
+                if answer[1] != 1:
+                    raise Violation(f"{node} raised {answer[1]} rows, and counter {key} is there")
 
     async def _read(self, node: Any, key: int, least: int = 0) -> bool:
         """A copy of a global table may be old, and tells nothing that was never so."""
