@@ -21,6 +21,7 @@ from cairn.sim.cluster.loads.joins import JOINS, why_wrong
 from cairn.sim.cluster.session_trials import JOIN_KINDS, JoinTrial
 from cairn.storage.files.dealt import Dealt
 from cairn.storage.files.pieces import Piece
+from tests.sim_cluster.scenes import founded, inside, world_of
 from tests.sim_cluster.test_registers import silence  # noqa: F401
 
 Patch = pytest.MonkeyPatch
@@ -80,6 +81,27 @@ def test_every_kind_of_blow_against_joins(kind: str) -> None:
     for seed in range(100, 110):
         found = JoinTrial(seed, kind).run()
         assert found.failure is None, f"joins-{kind} {seed}: {found.failure}"
+
+
+def test_reads_of_two_lives_of_an_instance_have_other_numbers() -> None:
+    """Who joined a part for the first life, and has not heard that it is over, fetched rows from a
+    read of the second: a join of that one missed them."""
+    world = world_of("a")
+
+    async def script() -> None:
+        await founded(world)
+        [node] = world.nodes.values()
+        numbers: list[int] = []
+        for _ in range(2):
+            asking = inside(node).executor.reads._asking
+            numbers += [asking.next_cursor() for _ in range(50)]
+            node.crash(power=True)
+            node.start()
+            await world.settled()
+        assert len(set(numbers)) == len(numbers)
+        assert {number >> 40 for number in numbers} == {inside(node).raft_id}
+
+    world.run(script)
 
 
 # --- bugs -----------------------------------------------------------------------------------------
