@@ -73,7 +73,7 @@ class Asking:
         return await ask(self._owners.routes.master(replicaset))
 
     def next_cursor(self) -> int:
-        """A number that no other read of any instance has, nor had in its life before: whoever joins
+        """A number that no other read of any instance has, nor had in a former life: whoever joins
         a part for that one may not have noticed yet that nobody wants it any more."""
         self._cursors = (self._cursors + 1) % _CURSORS
         return self._owners.raft_id << _CURSOR_BITS | self._cursors
