@@ -73,7 +73,9 @@ KINDS: dict[str, Kind] = {
         replicasets=2,
         is_planned=True,
     ),
-    "truncates": Kind((N.weigh, N.switch, N.alter, N.kill, N.kill_replica), 2, truncates=True),
+    "truncates": Kind(
+        (N.weigh, N.switch, N.alter, N.kill, N.kill_replica, N.forget_row_logs), 2, truncates=True
+    ),
     "modes": Kind((N.mode, N.mode, N.switch, N.kill, N.pause, N.cut, N.weigh), 2, loses=True),
     "members": Kind((N.replace, N.switch, N.kill), replicasets=2),
     "moves": Kind((N.weigh, N.weigh, N.switch, N.alter), replicasets=2, is_planned=True),
