@@ -11,6 +11,7 @@ import msgspec
 from tests.cluster.backup_mutants import OF_BACKUPS
 from tests.moves.mutants import OF_MOVES
 from tests.native.mutants import OF_C
+from tests.sim_cluster.session_mutants import OF_SESSIONS
 from tests.storage.rot_mutants import OF_ROT
 from tests.topology.mutants import OF_THE_TOPOLOGY
 
@@ -102,6 +103,11 @@ MUTANTS = tuple(
             *("if store.vclock.get(store.origin, 0) < history.cut.get(store.origin, 0):",),
             *("if False:",),
             EPOCHS + "who_has_lost_records_of_its_own_takes_a_full_copy",
+        ),
+        (
+            *("2", "with one record of an operation all of it is forgotten", DATA_STORE),
+            *("            left = known.buckets\n            for low", "            for low"),
+            UNIT + "row_log.py::test_of_an_operation_only_what_was_taken_back_is_forgotten",
         ),
         (
             *("23", "operations that were done are remembered for ever", REPLICATION),
@@ -606,6 +612,7 @@ MUTANTS = tuple(
         ),
         *OF_THE_TOPOLOGY,
         *OF_MOVES,
+        *OF_SESSIONS,
         *OF_BACKUPS,
         *OF_ROT,
         *OF_C,

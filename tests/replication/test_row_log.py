@@ -226,6 +226,27 @@ def test_a_tail_past_the_cut_is_undone_and_kept_aside(pair: tuple[Site, Site]) -
     assert [(record.epoch, record.lsn) for record in master.log_of("A")] == [(1, 1), (1, 2), (3, 3)]
 
 
+def test_of_an_operation_only_what_was_taken_back_is_forgotten(pair: tuple[Site, Site]) -> None:
+    """It was done for one bucket, and for another that came later; only that record goes."""
+    master, _ = pair
+
+    def done(key: int, bucket: int) -> None:
+        def work() -> int:
+            text = f"INSERT INTO {TABLE.physical_name} VALUES (?, ?, 'x')"
+            master.store.connection.execute(text, (bucket, key))
+            master.store.put_operation(Operation("once", 1, ((bucket, bucket),)))
+            return 1
+
+        master.group(lambda: master.store.statement(work))
+
+    done(2, 4)
+    kept = master.store.vclock["A"]
+    done(3, 5)
+    assert master.store.operation("once") == Operation("once", 2, ((4, 5),))
+    master.enter(2, A=kept)
+    assert master.store.operation("once") == Operation("once", 1, ((4, 4),))
+
+
 def test_a_tail_below_the_last_cut_is_found_by_the_cut_that_was_missed(
     pair: tuple[Site, Site],
 ) -> None:

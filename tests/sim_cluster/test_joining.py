@@ -262,3 +262,29 @@ def test_an_address_that_changed_is_not_overwritten_by_older_entries(
 
     world.run(script)
     assert seen == ({"b:3302"} if remembered else {"b:3301", "b:3302"})
+
+
+def test_who_joins_while_no_majority_is_there_asks_again_and_is_one_member() -> None:
+    """The leader has proposed its place and cannot say whether it holds: that ended the newcomer,
+    and left a member that nobody is."""
+    world = world_of("a", "b")
+
+    async def script() -> None:
+        await founded(world)
+        leader = world.leader()
+        assert leader is not None
+        [other] = [node for node in world.running() if node is not leader]
+        world.wire.cut(leader.name, other.name)
+        world.wire.cut(other.name, leader.name)
+        newcomer = world.add("c", (f"{leader.name}:3301",))
+        newcomer.start()
+        await asyncio.sleep(15.0)
+        assert newcomer.is_running, newcomer.problem
+        world.wire.heal()
+        await world.online("c")
+        await world.settled()
+        assert leader.instance is not None
+        names = [row.name for row in leader.instance.state.cluster.instances.values()]
+        assert sorted(names) == ["a", "b", "c"]
+
+    world.run(script)

@@ -7,14 +7,16 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+import pytest
 
 from cairn.model.errors import NotInPrerequisiteState
 from cairn.model.log import ops
 from cairn.model.log.ranges import one_key
 from cairn.model.members.topology import Replicaset
-from cairn.model.rpc import PromiseRequest
+from cairn.model.rpc import ExpelRequest, ExpelResponse, PromiseRequest
 from cairn.model.tables import rows
 from cairn.model.tables.system_tables import PICO_REPLICASET
+from cairn.node.boot import first_entries
 from cairn.node.boot.steps import Boot
 from cairn.node.instance import Instance
 from cairn.sim.cluster.loads.registers import why_unequal
@@ -170,5 +172,53 @@ def test_a_promise_after_a_start_tells_nothing_that_a_cut_has_left_out() -> None
         assert answer.vclock[origin] == cut[origin]
         await scene.calm(may_lose=True)
         await equal(scene)
+
+    played("async", script)
+
+
+async def dark_house(scene: Triple) -> None:
+    """The power goes everywhere; all but the master come back, and ask to be Online at once."""
+    for key in range(2, 6):
+        await scene.write(key)
+    for node in (scene.master, scene.leader, scene.third):
+        node.crash(power=True)
+    for node in (scene.leader, scene.third):
+        node.start()
+
+
+def test_a_majority_that_comes_up_without_its_master_names_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They waited for rows of a master that was gone, and nobody was an heir before it had them."""
+    monkeypatch.setitem(first_entries.SETTINGS, "governor_auto_offline_timeout", 20.0)
+
+    async def script(scene: Triple) -> None:
+        await dark_house(scene)
+        heir = await scene.renamed(90.0)
+        await scene.write(6, heir)
+        assert not scene.master.is_running
+        await scene.calm()
+
+    played("sync", script)
+
+
+def test_where_a_master_may_have_had_more_its_replicas_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In async mode it may have been alone for long, and what it acknowledged is nowhere else."""
+    monkeypatch.setitem(first_entries.SETTINGS, "governor_auto_offline_timeout", 20.0)
+
+    async def script(scene: Triple) -> None:
+        await dark_house(scene)
+        await asyncio.sleep(60.0)
+        leader = scene.world.leader()
+        assert leader is not None and replicaset_of(scene).current_master_name == scene.master.name
+        said = " ".join(inside(leader).governor.status.blocked_by)
+        assert f"start {scene.master.name}" in said, said
+        row = inside(leader).state.cluster.instances[scene.master.name]
+        request = ExpelRequest(inside(leader).identity.cluster_uuid, row.uuid, force=True)
+        ask = inside(leader).leader.ask
+        await in_process(leader, lambda: ask("expel", request, ExpelResponse, 10.0))
+        await scene.write(7, await scene.renamed(90.0))  # as it says: the rest goes on without it
 
     played("async", script)

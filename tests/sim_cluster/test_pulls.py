@@ -6,10 +6,13 @@ import asyncio
 
 import pytest
 
+from cairn.model.errors import NoMaster
 from cairn.node.rows import relay
+from cairn.node.rows.copies import CopyPiece, CopyRequest
 from cairn.replication.relay import Rows, Subscribe
 from cairn.sim.cluster.node import SimNode
 from tests.sim_cluster.scenes import Triple, answer_anew, inside, played
+from tests.sim_cluster.test_data_rules import in_process
 
 LINGER_S = 0.1  # longer than everything else that a simulated write waits for
 
@@ -86,3 +89,24 @@ def test_sync_mode_does_not_wait_for_more() -> None:
         assert took < 3 * LINGER_S
 
     played("sync", script)
+
+
+def test_a_piece_of_a_copy_goes_to_whom_the_copy_is_for() -> None:
+    """Numbers of copies begin anew with each life: who asked for one of the life before took pieces
+    of somebody else's, and both lacked rows."""
+
+    async def script(scene: Triple) -> None:
+        giver = inside(scene.master)
+        uuids = [inside(node).identity.instance_uuid for node in (scene.leader, scene.third)]
+        replicaset = next(iter(giver.state.cluster.replicasets.values())).uuid
+
+        async def asked(number: int, taker: str) -> CopyPiece:
+            request = CopyRequest(number, taker, replicaset)
+            return await in_process(scene.master, lambda: giver.replication.copies.give(request))
+
+        begun = await asked(0, uuids[0])
+        with pytest.raises(NoMaster, match="begin anew"):
+            await asked(begun.copy_id, uuids[1])
+        assert not (await asked(begun.copy_id, uuids[0])).is_last
+
+    played("async", script)

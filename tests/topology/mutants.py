@@ -16,6 +16,7 @@ UNIT = "tests/topology/test_guard.py::test_"
 SIM = "tests/sim_cluster/test_topology_changes.py::test_"
 GARBAGE = "tests/storage/test_garbage_entries.py::test_"
 WAITS = "tests/governor/test_waiting.py::test_"
+NAMINGS = "tests/sim_cluster/test_namings.py::test_"
 STATUS = "tests/node/test_governor_status.py::test_"
 
 #: (rule, name, file, old, new, test)
@@ -203,5 +204,21 @@ OF_THE_TOPOLOGY: tuple[tuple[str, str, str, str, str, str], ...] = (
         *("            from_config(config)  # before", "            pass  # before"),
         "tests/cluster/test_topology_safety.py"
         "::test_a_start_that_is_refused_for_its_certificate_leaves_no_member",
+    ),
+    (
+        *("1", "topology: a majority waits for a master that is gone", LEAVING),
+        *("if heirs or not _is_sync(view, replicaset):", "if heirs or True:"),
+        NAMINGS + "a_majority_that_comes_up_without_its_master_names_another",
+    ),
+    (
+        *("1", "topology: replicas that come up leave an async master behind", LEAVING),
+        *("if heirs or not _is_sync(view, replicaset):", "if heirs:"),
+        NAMINGS + "where_a_master_may_have_had_more_its_replicas_wait_for_it",
+    ),
+    (
+        *("boot", "topology: who joins ends when nobody can tell", "node/boot/steps.py"),
+        *("PeerRefused, OutcomeUnknown, NoQuorum,", "PeerRefused, NoQuorum,"),
+        "tests/sim_cluster/test_joining.py"
+        "::test_who_joins_while_no_majority_is_there_asks_again_and_is_one_member",
     ),
 )

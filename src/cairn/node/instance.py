@@ -267,7 +267,8 @@ class Instance:
         self.schema_changes = SchemaChanges(
             state, runner, self.leader, proposer, voters, peers, chance, verifier
         )
-        reads = Reads(Owners(self.raft_id, state, peers, voters, self.execution))
+        first = self.runtime.chance.getrandbits(40)
+        reads = Reads(Owners(self.raft_id, state, peers, voters, self.execution, first))
         self.block_owner = BlockOwner(
             self.name, state, self.execution, numbers, self.store.path, functions.register
         )

@@ -86,6 +86,26 @@ def _heirs(view: ClusterView, replicaset: Replicaset, without: str) -> list[Inst
     ]
 
 
+def _successors(view: ClusterView, replicaset: Replicaset, without: str) -> list[Instance]:
+    """The same when the master is gone. In sync mode a majority that comes up has every row that
+    was acknowledged: it need not wait for one to have them from. In async mode it does: the master
+    may have been alone for long.
+    """
+    heirs = _heirs(view, replicaset, without)
+    if heirs or not _is_sync(view, replicaset):
+        return heirs
+    coming = [
+        instance
+        for instance in view.cluster.members(replicaset.name)
+        if instance.name != without
+        and instance.name in replicaset.members
+        and view.is_rising(instance)
+        and instance.current_state.grade in (Grade.RAFT_SYNCED, Grade.REPLICATED)
+        and instance.current_state.incarnation == instance.target_state.incarnation
+    ]
+    return coming if len(coming) > len(replicaset.members) // 2 else []
+
+
 def replace_master(view: ClusterView) -> Iterator[Action]:
     """A replicaset whose master leaves, left or is elsewhere gets another one, if one is fit."""
     for replicaset in view.replicasets():
@@ -103,7 +123,7 @@ def replace_master(view: ClusterView) -> Iterator[Action]:
             continue  # joined a moment ago and has not come up yet
         if keeps_damaged(view, replicaset):
             continue
-        heirs = _heirs(view, replicaset, replicaset.target_master_name)
+        heirs = _successors(view, replicaset, replicaset.target_master_name)
         heirs.sort(key=lambda heir: heir.name in view.damaged)
         for heir in heirs if holds_more(view, replicaset) else heirs[:1]:
             yield _wish(view, replicaset, heir, f"{replicaset.target_master_name} as master")
@@ -291,7 +311,7 @@ def settle_offline(view: ClusterView) -> Iterator[Action]:
         replicaset = view.cluster.replicasets.get(instance.replicaset_name)
         if replicaset is None:
             continue
-        if replicaset.current_master_name == instance.name and _heirs(
+        if replicaset.current_master_name == instance.name and _successors(
             view, replicaset, instance.name
         ):
             continue  # the master is replaced first; those rules speak or back off

@@ -17,11 +17,14 @@ from pathlib import Path
 
 from cairn.model.errors import (
     CairnError,
+    CasRetry,
     ConfigProblem,
     Expelled,
     InvalidParameter,
     JoinRefused,
+    NoQuorum,
     NotLeader,
+    OutcomeUnknown,
     PeerRefused,
     TimedOut,
     Unreachable,
@@ -66,6 +69,8 @@ NO_ADMIN = (
 DISCOVERY_CALL_S = 2.0
 SAY_EVERY_S = 5.0
 JOIN_CALL_S = 12.0
+#: A place is asked for by the instance's own uuid: whoever has it already is given the same one.
+_ASK_AGAIN = (Unreachable, TimedOut, PeerRefused, OutcomeUnknown, NoQuorum, CasRetry)
 
 
 class Rebootstrap(Exception):
@@ -306,7 +311,7 @@ class Boot:
                 leader = redirect.detail or next(in_turn)
             except JoinRefused:
                 raise
-            except (Unreachable, TimedOut, PeerRefused) as problem:
+            except _ASK_AGAIN as problem:
                 if self.expelled is not None:
                     raise self.expelled from None
                 log.warning("joining through %s: %s", leader, problem)

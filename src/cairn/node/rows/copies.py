@@ -46,11 +46,12 @@ class Copies:
 
     def __init__(self, place: Place, data: DataPlane, peers: Peers) -> None:
         self._place, self._data, self._peers = place, data, peers
-        self._given: dict[int, tuple[CopySource, float]] = {}  # and when they were last asked for
+        #: By number: what is read, who takes it, and when it was last asked for.
+        self._given: dict[int, tuple[CopySource, str, float]] = {}
         self._next_id = 1
 
     def close(self) -> None:
-        for source, _ in self._given.values():
+        for source, _, _ in self._given.values():
             source.close()
 
     async def take_from(
@@ -105,12 +106,12 @@ class Copies:
             source = await self._opened()
             copy_id = self._next_id
             self._next_id += 1
-            self._given[copy_id] = (source, now)
+            self._given[copy_id] = (source, request.subscriber, now)
             return CopyPiece(copy_id, head=source.head)
-        if request.copy_id not in self._given:
+        source, taker, _ = self._given.get(request.copy_id, (None, "", 0.0))
+        if source is None or taker != request.subscriber:  # numbers begin anew with each life
             raise NoMaster("this copy was given up; begin anew")
-        source, _ = self._given[request.copy_id]
-        self._given[request.copy_id] = (source, now)
+        self._given[request.copy_id] = (source, taker, now)
         try:
             chunk = await asyncio.to_thread(source.chunk, COPY_BYTES)
         except Exception:
@@ -135,7 +136,7 @@ class Copies:
     def drop_idle(self) -> None:
         """Who asks no more has gone; its read transaction would keep the log of SQLite for ever."""
         now = asyncio.get_running_loop().time()
-        for copy_id, (source, used) in list(self._given.items()):
+        for copy_id, (source, _, used) in list(self._given.items()):
             if now - used > COPY_IDLE_S:
                 source.close()
                 del self._given[copy_id]

@@ -31,6 +31,7 @@ class Process:
         self.is_paused = False
         self.frozen: list[asyncio.Handle] = []
         self.connections: list[apsw.Connection] = []
+        self.on_files_closed: list[Callable[[], None]] = []  # for files that others hold open too
         self.context = contextvars.copy_context()
         self.context.run(PROCESS.set, self)
 
@@ -43,6 +44,9 @@ class Process:
 
     def close_files(self) -> None:
         """What the kernel does for a dead process; every transaction was ended or is undone."""
+        for close in self.on_files_closed:
+            close()
+        self.on_files_closed.clear()
         for connection in self.connections:
             end_inserts(connection)
             connection.close(True)
@@ -134,6 +138,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.set_task_factory(self._make_task)
         self.set_exception_handler(self._note_problem)
         self.problems: list[str] = []
+        self.thread_delay_s = 0.0  # until a thread begins with what it was given
 
     def time(self) -> float:
         return self._jump.now
@@ -181,12 +186,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Threads have no place in virtual time: the work is done here and now."""
+        """Threads have no place in virtual time: the work is done here, now or a little later."""
         future: asyncio.Future[Any] = self.create_future()
-        try:
-            future.set_result(func(*args))
-        except Exception as problem:
-            future.set_exception(problem)
+
+        def work() -> None:
+            if future.cancelled():
+                return
+            try:
+                future.set_result(func(*args))
+            except Exception as problem:
+                future.set_exception(problem)
+
+        if self.thread_delay_s:
+            self.call_later(self.thread_delay_s, work)
+        else:
+            work()
         return future
 
     # --- processes --------------------------------------------------------------------------------

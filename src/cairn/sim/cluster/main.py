@@ -15,6 +15,12 @@ from cairn.sim.cluster import world
 from cairn.sim.cluster.history import Result, run_seed
 from cairn.sim.cluster.queue.queue_kills import run_all
 from cairn.sim.cluster.row_history import run_row_seed
+from cairn.sim.cluster.session_trials import (
+    JOIN_KINDS,
+    LANE_KINDS,
+    run_join_trial,
+    run_lane_trial,
+)
 from cairn.sim.cluster.trial import BLOCK_KINDS, run_block_trial, run_trial
 from cairn.sim.cluster.trial import KINDS as TRIALS
 from cairn.sim.ledger import Ended, Ledger, continue_ledger
@@ -26,6 +32,8 @@ KINDS: dict[str, Callable[[int], Result]] = {
     "rows": run_row_seed,
     **{name: run_trial(name) for name in ("mix", *TRIALS)},
     **{f"blocks-{name}": run_block_trial(name) for name in BLOCK_KINDS},
+    **{f"lanes-{name}": run_lane_trial(name) for name in LANE_KINDS},
+    **{f"joins-{name}": run_join_trial(name) for name in JOIN_KINDS},
 }
 CHECK_TWICE_EVERY = 25  # seeds that are run twice, to prove that a seed says it all
 

@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -152,6 +153,18 @@ class Nemesis:
         ):
             self.note(f"weight {weight} for {name}")
 
+    async def mode(self) -> None:
+        """From sync to async or back, under load."""
+
+        def make(instance: Any) -> ops.Op | None:
+            [tier] = instance.state.cluster.tiers.values()
+            other = "async" if tier.replication_mode == "sync" else "sync"
+            changed = msgspec.structs.replace(tier, replication_mode=other)
+            return ops.Batch((ops.Replace(system.PICO_TIER.id, rows.tier_row(changed)),))
+
+        if await self.propose(make, (whole_table(system.PICO_TIER.id),)):
+            self.note("another replication mode")
+
     async def replace(self) -> None:
         """One is expelled, and another joins: often under the same name."""
         victim = self._some(lambda node: node.grade is Grade.ONLINE)
@@ -227,6 +240,24 @@ class Nemesis:
             runner = node.instance.runner
             if runner.applied_index >= runner.view.first_index():
                 node.process.context.run(runner.compact, runner.applied_index)
+
+    async def forget_row_logs(self) -> None:
+        """As `row_log_max` does: of each origin some records are left, and whoever is behind, or is
+        being given buckets, needs the rows themselves.
+        """
+        keep = self.drawn.choice((1, 3, 20))
+        self.note(f"forget the logs of rows but for {keep} records")
+        for node in self.world.running():
+            if node.instance is None or node.is_paused or node.process is None:
+                continue
+            data = node.instance.data
+
+            async def work(data: Any = data) -> None:
+                for origin, lsn in list(data.vclock.items()):
+                    if lsn > keep:
+                        await data.run(partial(data.store.prune, origin, lsn - keep))
+
+            self.world.loop.create_task(work(), context=node.process.context)
 
     async def short_logs(self) -> None:
         """Raft's logs are forgotten all the time."""
@@ -364,6 +395,37 @@ class Nemesis:
         for node in self.world.running():
             node.crash(power=True)
             self._back_later(node, 0.5, 2.0)
+
+    async def blackout(self) -> None:
+        """The power goes in the whole house, and one stays away: where a majority has all rows, it
+        goes on without that one.
+        """
+        away = self._master_or_any()
+        if away is None or len(self.world.running()) < len(self._members()):
+            return
+        self.note(f"power cut everywhere, {away} stays away")
+        row = away.instance.row if away.instance is not None else None
+        tiers = {} if away.instance is None else away.instance.state.cluster.tiers
+        for node in self.world.running():
+            node.crash(power=True)
+            if node is not away:
+                self._back_later(node, 0.0, 4.0)
+        if row is not None and tiers[row.tier].replication_mode == "sync":
+            name = row.replicaset_name
+            await self.world.until(lambda: self._is_served(name), f"{name} to be served", 90.0)
+        else:
+            await asyncio.sleep(self.drawn.uniform(5.0, 20.0))
+        self._back(away)
+
+    def _is_served(self, name: str) -> bool:
+        return any(
+            _is_master(node)
+            and node.instance is not None
+            and node.instance.row is not None
+            and node.instance.row.replicaset_name == name
+            and node.instance.lease.is_held(node.instance.data.fence.epoch)
+            for node in self.world.running()
+        )
 
     async def lose_tail(self) -> None:
         """A disk that lied: the last records of rows are gone, Raft's are not."""

@@ -141,6 +141,8 @@ class SimNode:
             checks.applied(name, done)
 
         instance.news.on_applied.append(applied)
+        open_reads = instance.execution.reads.open_reads
+        open_reads.later = lambda work: work()  # type: ignore[method-assign]  # no thread does it
         checks.founded(name, instance.identity)
         if self.world.equip is not None:
             self.world.equip(self, instance)

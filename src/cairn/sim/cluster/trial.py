@@ -20,16 +20,19 @@ from cairn.node.lifetime import AGAIN
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.history import BUCKETS, Result
 from cairn.sim.cluster.loads.block_lists import Lists
-from cairn.sim.cluster.loads.load import Load
+from cairn.sim.cluster.loads.load import TABLE, Load
 from cairn.sim.cluster.loads.marks import Marks
-from cairn.sim.cluster.loads.registers import Registers
+from cairn.sim.cluster.loads.register_history import ROWS, Operation
+from cairn.sim.cluster.loads.registers import Group, Registers
 from cairn.sim.cluster.nemesis import Nemesis
 from cairn.sim.cluster.schema_blows import GLOBAL, GLOBAL_INDEX, SCHEMA, prepared
 from cairn.sim.cluster.world import World
+from cairn.sim.linear import FOREVER
 
 Blow = Callable[[Nemesis], Awaitable[None]]
 N = Nemesis
 SCRUB_S = 2.0
+TRUNCATED_S = 20.0  # until nobody waits for it any more
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -41,6 +44,7 @@ class Kind(msgspec.Struct, frozen=True):
     is_planned: bool = False  # nothing acknowledged is lost, also in async mode
     leaves: bool = False  # masters to readers, which only the load of registers knows
     scrubs: bool = False  # files are read all the time, and damage is mended by itself
+    truncates: bool = False  # the table under load is emptied now and then
 
 
 _GENTLE: tuple[Blow, ...] = (N.switch, N.switch, N.alter, N.forget_logs, N.kill_replica)
@@ -54,22 +58,36 @@ KINDS: dict[str, Kind] = {
     "slow-disks": Kind((N.slow_disk, N.slow_disk, N.switch)),
     "full-disks": Kind((N.full_disk, N.switch, N.alter)),
     "restarts": Kind((N.kill, N.kill, N.stop, N.power, N.switch, N.alter)),
+    "blackouts": Kind((N.blackout, N.switch, N.alter)),
     "lost-tails": Kind((N.lose_tail, N.switch), loses=True),
     "rot": Kind((N.rot, N.rot, N.switch, N.forget_logs), scrubs=True),
     "snapshots": Kind((N.short_logs, N.forget_logs, N.kill_replica, N.alter), is_planned=True),
+    "copies": Kind((N.forget_row_logs, N.forget_row_logs, N.kill_replica, N.switch, N.kill, N.cut)),
+    "copies-moves": Kind(
+        (N.forget_row_logs, N.forget_row_logs, N.weigh, N.weigh, N.alter, N.switch, N.kill),
+        replicasets=2,
+    ),
     "schema": Kind((N.alter, N.alter, N.other_table, N.switch, N.kill)),
     "columns": Kind(
         (N.alter_columns, N.alter_columns, N.alter_while_moving, N.switch, N.kill_replica),
         replicasets=2,
         is_planned=True,
     ),
+    "truncates": Kind(
+        (N.weigh, N.switch, N.alter, N.kill, N.kill_replica, N.forget_row_logs), 2, truncates=True
+    ),
+    "modes": Kind((N.mode, N.mode, N.switch, N.kill, N.pause, N.cut, N.weigh), 2, loses=True),
     "members": Kind((N.replace, N.switch, N.kill), replicasets=2),
     "moves": Kind((N.weigh, N.weigh, N.switch, N.alter), replicasets=2, is_planned=True),
     "moves-strikes": Kind((N.weigh, N.weigh, N.switch, N.kill, N.pause, N.cut), replicasets=2),
 }
 _ALL = tuple(
     dict.fromkeys(
-        blow for kind in KINDS.values() if not kind.loses and not kind.scrubs for blow in kind.blows
+        blow
+        for kind in KINDS.values()
+        if not kind.loses and not kind.scrubs
+        for blow in kind.blows
+        if blow is not N.blackout  # with other blows there may be no majority
     )
 )
 
@@ -83,6 +101,9 @@ def kind_of(name: str, chance: random.Random) -> Kind:
 
 class Trial:
     """Nodes n1, n2 …; `run` says what came of it."""
+
+    options: dict[str, Any] = {}  # of every instance
+    schema: tuple[ops.Ddl, ...] = ()  # beside the tables that every trial has
 
     def __init__(self, seed: int, name: str, mode: str | None = None) -> None:
         chance = self.chance = random.Random(seed)
@@ -99,14 +120,14 @@ class Trial:
         self.is_strict = not self.kind.loses and (self.mode == "sync" or self.kind.is_planned)
         groups = 4 * self.kind.replicasets
         registers = Registers(self.load, chance, groups=groups, is_strict=self.is_strict)
-        self.registers: Registers | Lists = registers
+        self.registers: Any = registers
         may_write = registers.quiet.may_write
         self.marks = Marks(self.load, random.Random(seed), registers.groups, may_write)
         self.marks.is_strict = self.is_strict
         self.nemesis = Nemesis(self.world, chance, registers.quiet)
         names = [f"n{number}" for number in range(1, size * self.kind.replicasets + 1)]
         for each in names:
-            self.world.add(each, tuple(f"{other}:3301" for other in names))
+            self.world.add(each, tuple(f"{other}:3301" for other in names), **self.options)
 
     def run(self) -> Result:
         world, load = self.world, self.registers
@@ -128,8 +149,9 @@ class Trial:
             node.start()
         await world.settled(60.0)
         await self.load.create_table()
-        for change in (ops.CreateTable(GLOBAL), ops.CreateIndex(GLOBAL_INDEX)):
+        for change in (ops.CreateTable(GLOBAL), ops.CreateIndex(GLOBAL_INDEX), *self.schema):
             await self._change(change)
+        await self._begin()
         keeper = asyncio.ensure_future(self._supervise()) if self.kind.scrubs else None
         seconds = 3.0 + 3.0 * self.rounds
         work = asyncio.gather(self.registers.run(seconds), self.marks.run(seconds))
@@ -147,6 +169,9 @@ class Trial:
         await self.registers.check()
         self.marks.check()
         self._check_tables()
+
+    async def _begin(self) -> None:
+        """What has to be there before the first blow."""
 
     async def _supervise(self) -> None:
         """As the parent of every instance does: one that wants to begin anew is started again."""
@@ -182,6 +207,8 @@ class Trial:
         for _ in range(chance.randint(1, 4)):
             await chance.choice(blows)(self.nemesis)
             await self._write_global()
+            if self.kind.truncates and chance.random() < 0.5:
+                await self._truncate()
             await asyncio.sleep(chance.choice((0.0, 0.1, 1.0)))
         if chance.random() < 0.5:
             await self.nemesis.mend()
@@ -200,6 +227,34 @@ class Trial:
             return ops.Replace(GLOBAL.id, (key, word, *more))
 
         await self.nemesis.propose(make)
+
+    async def _truncate(self) -> None:
+        """All rows are deleted, wherever they are: in one moment for each group of them."""
+        begun, versions = self.world.loop.time(), [-1]
+
+        def make(instance: Any) -> ops.Op:
+            table = instance.state.catalog.table_by_id(TABLE.id)
+            op = prepared(instance, ops.TruncateTable(table.id, table.name))
+            assert isinstance(op, ops.DdlPrepare)
+            versions[0] = op.schema_version
+            return op
+
+        def is_done() -> bool:
+            leader = self.world.leader()
+            if leader is None or leader.instance is None:
+                return False
+            table = leader.instance.state.catalog.table_by_id(TABLE.id)
+            return table is not None and table.truncated_at == versions[0]
+
+        is_accepted = await self.nemesis.propose(make, SCHEMA)
+        until = begun + TRUNCATED_S
+        while is_accepted and not is_done() and self.world.loop.time() < until:
+            await asyncio.sleep(0.05)
+        end = self.world.loop.time() if is_done() else float(FOREVER)
+        self.nemesis.note(f"truncate: {'done' if is_done() else 'who knows'}")
+        for group in self.registers.groups:
+            if isinstance(group, Group):
+                group.history.add(Operation("delete", begun, end, tuple(range(ROWS))))
 
     def _is_calm(self) -> bool:
         leader = self.world.leader()
@@ -226,7 +281,11 @@ class BlockTrial(Trial):
 
 
 #: Kinds of blows that are tried on blocks as well.
-BLOCK_KINDS = tuple(name for name, kind in KINDS.items() if not kind.loses and not kind.leaves)
+BLOCK_KINDS = tuple(
+    name
+    for name, kind in KINDS.items()
+    if not kind.loses and not kind.leaves and not kind.truncates
+)
 
 
 def run_block_trial(name: str) -> Callable[[int], Result]:

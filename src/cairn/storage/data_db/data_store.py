@@ -342,6 +342,22 @@ class DataStore(RowTables):
             (done.id, rows, at, packed),
         )
 
+    def _undo_operation(self, undone: Operation) -> None:
+        """Of its buckets only: for others it may have been done by a record that stays."""
+        known = self.operation(undone.id)
+        left: Ranges = ()
+        if known is not None and known.buckets is not None and undone.buckets is not None:
+            left = known.buckets
+            for low, high in undone.buckets:
+                left = without(left, low, high)
+        if known is None or not left:
+            self.connection.execute("DELETE FROM done_operation WHERE id = ?", (undone.id,))
+        else:
+            self.connection.execute(
+                "UPDATE done_operation SET rows = ?, buckets = ? WHERE id = ?",
+                (known.rows - undone.rows, msgspec.msgpack.encode(left), undone.id),
+            )
+
     def forget_buckets(self, start: int, end: int) -> None:
         """These buckets are emptied: what was done in them is somebody else's to know."""
         query = "SELECT id, rows, buckets FROM done_operation WHERE buckets IS NOT NULL"
@@ -459,9 +475,7 @@ class DataStore(RowTables):
     def forget_record(self, record: Record) -> None:
         """Its rows were taken back: neither the log nor the list of done operations has it."""
         if record.operation is not None:
-            self.connection.execute(
-                "DELETE FROM done_operation WHERE id = ?", (record.operation.id,)
-            )
+            self._undo_operation(record.operation)
         self.connection.execute(
             "DELETE FROM row_log WHERE place = ?",
             (place(self.origin_id(record.origin), record.lsn),),

@@ -15,6 +15,8 @@ from cairn.node.statements.asker.streams import READ_S, Part, PartAway, PartHere
 from cairn.node.statements.context import Context
 from cairn.storage.files.pieces import Rows
 
+_CURSOR_BITS = 40
+_CURSORS = 1 << _CURSOR_BITS
 Told = tuple[Rows, Part | None]  # some rows of one owner, and where the rest comes from
 
 
@@ -39,7 +41,7 @@ class SplitPart(PartAway):
 class Asking:
     def __init__(self, owners: Owners) -> None:
         self._owners = owners
-        self._cursors = 0  # numbers by which owners know our longer reads
+        self._cursors = owners.first_cursor  # numbers by which owners know our longer reads
 
     async def open_at(self, replicaset: str, request: ReadRequest, context: Context) -> Told:
         if context.overlay is not None and context.overlay.is_at(replicaset):
@@ -71,9 +73,10 @@ class Asking:
         return await ask(self._owners.routes.master(replicaset))
 
     def next_cursor(self) -> int:
-        """A number that no other read of any instance has."""
-        self._cursors += 1
-        return self._owners.raft_id << 40 | self._cursors
+        """A number that no other read of any instance has, nor had in a former life: whoever joins
+        a part for that one may not have noticed yet that nobody wants it any more."""
+        self._cursors = (self._cursors + 1) % _CURSORS
+        return self._owners.raft_id << _CURSOR_BITS | self._cursors
 
     async def _open_from(
         self, target: int, replicaset: str, request: ReadRequest, context: Context

@@ -18,6 +18,7 @@ import msgspec
 from cairn.model.errors import Unreachable
 from cairn.model.rpc import Fetched, PartJoin, PartJoined, PartTable
 from cairn.model.sharding.parts import ByBuckets
+from cairn.model.sharding.spans import Ranges
 from cairn.node.statements.asker.asking import Asking, SplitPart
 from cairn.node.statements.asker.gathering import Answer, Gathering, all_told
 from cairn.node.statements.asker.joins import Joins
@@ -39,6 +40,22 @@ class Place(NamedTuple):
 
     replicaset: str
     raft_id: int
+    owned: Ranges
+
+
+def _buckets(by: ByBucket | None, places: Sequence[Place]) -> ByBuckets | None:
+    """Each place is given what its replicaset owns: these rows need not travel. It is no matter of
+    right answers whether it still owns them."""
+    if by is None:
+        return None
+    starts = sorted((low, part) for part, place in enumerate(places) for low, _ in place.owned)
+    return ByBuckets(
+        by.types,
+        by.bucket_count,
+        by.hash_version,
+        tuple(low for low, _ in starts),
+        tuple(part for _, part in starts),
+    )
 
 
 def dealt_out(plan: plans.ScatterRead) -> frozenset[int]:
@@ -87,7 +104,9 @@ class Exchange:
             return None
         for each in plan.exchanges:
             if each.apart == large and (each.reduces or context.repartition == ON):
-                return each if self.places(each.plan.fragments[-1], context.preference) else None
+                places = self._places(each.plan.fragments[-1].tier, context)
+                is_here = [place.raft_id for place in places] == [self._owners.raft_id]
+                return None if is_here else each
         return None
 
     def note(self, plan: plans.ScatterRead, exchange: plans.Exchange, values: Params) -> None:
@@ -96,14 +115,13 @@ class Exchange:
             del self._large[next(iter(self._large))]
         self._large[_statement(plan, values)] = exchange.apart
 
-    def places(self, fragment: plans.Fragment, preference: str) -> list[Place]:
-        """One instance of each replicaset; nobody else has any of the rows."""
+    def _places(self, tier: str, context: Context) -> list[Place]:
+        """One instance of each replicaset, with what it owns; nobody else has any of the rows."""
         routes, here = self._owners.routes, self._owners.raft_id
-        found = [
-            Place(each, routes.reader(each, preference, here))
-            for each in routes.all_ranges(fragment.tier)
+        return [
+            Place(each, routes.reader(each, context.preference, here), owned)
+            for each, owned in routes.all_ranges(tier).items()
         ]
-        return [] if [each.raft_id for each in found] == [here] else found
 
     async def gather(
         self,
@@ -115,8 +133,11 @@ class Exchange:
         context: Context,
         spill_max: int,
     ) -> Answer:
-        """`whole` are rows of other fragments: every part is given all of them."""
-        places = self.places(fragment, context.preference)
+        """`whole` are rows of other fragments: every part is given all of them.
+
+        All sides are dealt out by the same map, whatever moves until the last of them is begun.
+        """
+        places = self._places(fragment.tier, context)
         with ExitStack() as begun:
             dealt: dict[int, list[SplitPart]] = {}
             for split in fragment.splits:
@@ -126,7 +147,7 @@ class Exchange:
                     tables,
                     context,
                     parts=len(places),
-                    buckets=self._buckets(split.by, fragment.tier, places),
+                    buckets=_buckets(split.by, places),
                     spill_max=spill_max,
                 )
                 for each in dealt[split.table]:
@@ -159,23 +180,6 @@ class Exchange:
         if min(counts[split.table] for split in fragment.splits) < FEW:
             self._large.pop(_statement(plan, values), None)
         return answer
-
-    def _buckets(self, by: ByBucket | None, tier: str, places: Sequence[Place]) -> ByBuckets | None:
-        """Each place is given what its replicaset owns: these rows need not travel. It is no
-        matter of right answers whether it still owns them."""
-        if by is None:
-            return None
-        owned = self._owners.routes.all_ranges(tier)
-        starts = sorted(
-            (low, part) for part, place in enumerate(places) for low, _ in owned[place.replicaset]
-        )
-        return ByBuckets(
-            by.types,
-            by.bucket_count,
-            by.hash_version,
-            tuple(low for low, _ in starts),
-            tuple(part for _, part in starts),
-        )
 
     async def _joined(
         self,

@@ -1,0 +1,111 @@
+"""Registers that are read and written by SQL over real sessions: one row each, by its key.
+
+From the second read on a session has a shorter way for it, in C (`server/session/lanes.py`). In
+async mode these answer in the same turn, and nobody is asked but the guard of reads.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from cairn.model.sharding.buckets import bucket_function
+from cairn.model.tables.schema import Table
+from cairn.model.types.values import ColumnType
+from cairn.sim.cluster.checks import Violation
+from cairn.sim.cluster.loads.load import Load
+from cairn.sim.cluster.loads.register_history import ROWS, Content, Operation
+from cairn.sim.cluster.loads.registers import BUCKETS, Group, Registers, table_at
+from cairn.sim.cluster.node import SimNode
+from cairn.sim.cluster.sessions import Connections, Faces
+from cairn.sim.linear import FOREVER
+
+_bucket_of = bucket_function((ColumnType.INTEGER,), BUCKETS)
+FIRST_KEY = 1_000  # behind those of other loads
+
+
+class Register(Group):
+    """One row, where its key says."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.first = FIRST_KEY + number
+        self.bucket = _bucket_of((self.first,))
+
+    @property
+    def last(self) -> int:
+        return self.first
+
+    def content(self, rows: dict[int, Any]) -> Content:
+        return (rows.get(self.first), *(None,) * (ROWS - 1))
+
+
+class WireRegisters(Registers):
+    def __init__(
+        self, load: Load, faces: Faces, chance: random.Random, *, count: int, is_strict: bool
+    ) -> None:
+        super().__init__(load, chance, groups=0, clients_each=3, is_strict=is_strict, pause_s=0.05)
+        self.groups = [Register(number) for number in range(count)]
+        self._faces, self._connections = faces, Connections(faces)
+
+    # --- statements -------------------------------------------------------------------------------
+
+    async def _write(self, node: SimNode, group: Group, tag: str) -> str:
+        kind = self._chance.choices(("put", "append", "delete"), (8, 10, 2))[0]
+        begun, table = self._world.loop.time(), table_at(node)
+        if table is None:
+            return "refused"
+        text = _text(kind, table)
+        word = {"put": (tag,), "append": (f"+{tag}",), "delete": ()}[kind]
+        outcome, _ = await self._asked(node, group, text, (group.first, *word))
+        setattr(self, outcome, getattr(self, outcome) + 1)
+        if outcome == "refused":
+            return outcome
+        end = self._world.loop.time() if outcome == "done" else float(FOREVER)
+        if outcome == "done":
+            self.longest_s = max(self.longest_s, end - begun)
+        tag = "" if kind == "delete" else tag
+        group.history.add(Operation(kind, begun, end, (0,), tag))  # type: ignore[arg-type]
+        return outcome
+
+    async def read(self, node: SimNode, group: Group) -> bool:
+        table, begun = table_at(node), self._world.loop.time()
+        if table is None:
+            return False
+        owners = self._load.ways(node).reads.owners
+        before = owners.compiled
+        outcome, answer = await self._asked(node, group, _text("read", table), (group.first,))
+        if outcome != "done":
+            return False
+        self.reads += 1
+        self._went("read by a lane" if owners.compiled > before else "read otherwise")
+        found, now = group.content(dict(answer[0])), self._world.loop.time()
+        group.history.add(Operation("read", begun, now, found=found))
+        return True
+
+    async def _asked(
+        self, node: SimNode, group: Group, text: str, params: tuple[Any, ...]
+    ) -> tuple[str, Any]:
+        async def work() -> Any:
+            # Each register has a connection of its own, that its clients take in turn.
+            client = await self._connections.free(group.first, node)
+            return await client.run(text, params)
+
+        return await self._heard(node, work)
+
+
+def _text(kind: str, table: Table) -> str:
+    key, value = (column.name for column in table.columns[:2])
+    return {
+        "read": f"SELECT {key}, {value} FROM {table.name} WHERE {key} = $1",
+        "put": f"INSERT INTO {table.name} ({key}, {value}) VALUES ($1, $2) "
+        f"ON CONFLICT ({key}) DO UPDATE SET {value} = excluded.{value}",
+        "append": f"UPDATE {table.name} SET {value} = {value} || $2 WHERE {key} = $1",
+        "delete": f"DELETE FROM {table.name} WHERE {key} = $1",
+    }[kind]
+
+
+def check_ways(load: Any) -> None:
+    """A trial of lanes in which nobody took one proves nothing."""
+    if not load.ways.get("read by a lane"):
+        raise Violation(f"no read went by a lane: {load.ways}")

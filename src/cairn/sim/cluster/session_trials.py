@@ -1,0 +1,98 @@
+"""The same blows against clients that speak SQL over real sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from cairn.model.log import ops
+from cairn.node.statements.asker import streams
+from cairn.sim.cluster.history import Result
+from cairn.sim.cluster.loads.counters import COUNTERS, Counters
+from cairn.sim.cluster.loads.joins import TABLES, Joins
+from cairn.sim.cluster.loads.marks import Marks
+from cairn.sim.cluster.loads.wire_registers import WireRegisters, check_ways
+from cairn.sim.cluster.sessions import PASSWORD, Faces
+from cairn.sim.cluster.trial import KINDS, Trial
+
+
+class LaneTrial(Trial):
+    """Rows by their keys. Only in async mode may a session answer in the turn it is asked."""
+
+    options = {"admin_password": PASSWORD}
+    schema = (ops.CreateTable(COUNTERS),)
+
+    def __init__(self, seed: int, name: str, mode: str | None = None) -> None:
+        super().__init__(seed, name, mode)
+        before, faces = self.registers, Faces(self.world)
+        self.counters = Counters(self.load, faces, random.Random(seed))
+        self.registers = WireRegisters(
+            self.load,
+            faces,
+            self.chance,
+            count=4 * self.kind.replicasets,
+            is_strict=self.is_strict,
+        )
+        self.registers.quiet = before.quiet
+        may_write = before.quiet.may_write
+        self.marks = Marks(self.load, random.Random(seed), self.registers.groups, may_write)
+        self.marks.is_strict = self.is_strict
+
+    async def _begin(self) -> None:
+        await self.counters.fill()
+        self._counting = asyncio.ensure_future(self.counters.run(3.0 + 3.0 * self.rounds))
+
+    async def _live(self) -> None:
+        await super()._live()
+        await self._counting
+        await self.world.settled()
+        await self.counters.check()
+        if self.mode == "async":
+            check_ways(self.registers)
+
+
+class JoinTrial(Trial):
+    """Joins in parts. Their answers come in small pieces, as those of large tables do."""
+
+    options = {"admin_password": PASSWORD}
+    schema = tuple(ops.CreateTable(each) for each in TABLES)
+
+    def __init__(self, seed: int, name: str, mode: str | None = None) -> None:
+        super().__init__(seed, name, mode)
+        faces = Faces(self.world)
+        self.joins = Joins(self.load, faces, self.chance, is_strict=self.is_strict)
+        self.registers = self.joins
+        self.world.loop.thread_delay_s = self.chance.choice((0.0, 0.002, 0.05))
+        self.piece_bytes = self.chance.choice((1, 60, 1_000_000))
+        self.drops_soon = self.chance.random() < 0.7  # rows that were handed over
+
+    def run(self) -> Result:
+        before = streams.LEAST_PIECE, streams.HELD_BYTES
+        streams.LEAST_PIECE = streams.HELD_BYTES = self.piece_bytes
+        try:
+            return super().run()
+        finally:
+            streams.LEAST_PIECE, streams.HELD_BYTES = before
+
+    async def _begin(self) -> None:
+        if self.drops_soon:
+            await self.nemesis.set("rebalance_drop_delay", 0)
+        await self.joins.fill()
+
+
+#: What keeps rows: those of joins are written once, before anything happens.
+JOIN_KINDS = tuple(
+    name
+    for name, kind in KINDS.items()
+    if not (kind.scrubs or kind.loses or kind.leaves) and kind.replicasets > 1
+)
+LANE_KINDS = tuple(name for name, kind in KINDS.items() if not kind.scrubs)
+
+
+def run_lane_trial(name: str) -> Callable[[int], Result]:
+    return lambda seed: LaneTrial(seed, name).run()
+
+
+def run_join_trial(name: str) -> Callable[[int], Result]:
+    return lambda seed: JoinTrial(seed, name).run()

@@ -1,0 +1,54 @@
+"""Rules of sessions and joins in parts, taken out one at a time, and the test that has to notice.
+
+`python -m tests.replication.run_mutants sessions:` plants them.
+"""
+
+from __future__ import annotations
+
+EXECUTOR = "node/statements/executor.py"
+EXCHANGE = "node/statements/asker/exchange.py"
+READS, SPLITS = "node/statements/owner/reads.py", "node/statements/owner/splits.py"
+DEALT = "storage/files/dealt.py"
+
+LANES = "tests/sim_cluster/test_sessions.py::test_rows_by_their_keys_are_told_right_over_sessions"
+JOINS = "tests/sim_cluster/test_joins.py::test_"
+
+#: (rule, name, file, old, new, test)
+OF_SESSIONS: tuple[tuple[str, str, str, str, str, str], ...] = (
+    (
+        *("9", "sessions: a lane asks no guard", EXECUTOR),
+        "found = reads.quick_read(at, statement.sharded, reads.reader.answer, read)",
+        "found = reads.reader.answer(read)",
+        LANES + "[readers]",
+    ),
+    (
+        *("5", "sessions: a quick read takes any bucket for its own", READS),
+        "        if not fence.owns(bucket):\n            return None\n        have",
+        "        have",
+        LANES + "[moves]",
+    ),
+    (
+        *("15", "sessions: each side of a join goes by the map of its own moment", EXCHANGE),
+        "buckets=_buckets(split.by, places),",
+        "buckets=_buckets(split.by, self._places(fragment.tier, context)),",
+        JOINS + "all_sides_are_dealt_out_by_one_map_whatever_moves_in_between",
+    ),
+    (
+        *("15", "sessions: who deals out rows looks once whose they are", READS),
+        "read.opcode_max, self._still(read, fence)",
+        "read.opcode_max, lambda: None",
+        JOINS + "all_is_right_without_a_bug[threads_are_busy]",
+    ),
+    (
+        *("15", "sessions: rows are dealt out twice", SPLITS),
+        ".append(row[:width])",
+        ".extend([row[:width]] * 2)",
+        JOINS + "joins_are_whole_while_buckets_move",
+    ),
+    (
+        *("15", "sessions: a part is over with its first piece", DEALT),
+        "return Piece([], data, is_over and not queue)",
+        "return Piece([], data, True)",
+        JOINS + "all_is_right_without_a_bug[askers_hear_late]",
+    ),
+)
