@@ -33,6 +33,7 @@ from cairn.model.settings import limits
 from cairn.model.unexpected import of_value
 from cairn.native.loading import FUNCTIONS, POINT_READS, load
 from cairn.native.point_reads import Answers, Layout, PointRead, free
+from cairn.storage.data_db.shapes import TooLongHere
 from cairn.storage.files.checksums import is_damage, page_damaged
 from cairn.storage.files.pieces import Encode, Piece, Pieces, Row, too_many
 from cairn.storage.files.writer import Disk
@@ -74,10 +75,6 @@ def only_reading(
     if action == apsw.SQLITE_FUNCTION and second in ("load_extension", "randomblob", "zeroblob"):
         return apsw.SQLITE_DENY
     return apsw.SQLITE_OK
-
-
-class TooLongHere(Exception):
-    """A read that has to be done on a thread instead."""
 
 
 class RowReader:
