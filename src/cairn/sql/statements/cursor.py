@@ -77,6 +77,9 @@ class Cursor:
                 self.at -= 1
                 raise SyntaxProblem(f'schema "{token.value}" does not exist', sqlstate="3F000")
             return self.name()
+        if not token.value:
+            self.at -= 1
+            raise SyntaxProblem("zero-length delimited identifier")
         return token.value
 
     def names(self) -> list[str]:
