@@ -461,6 +461,7 @@ _TOLD: dict[type[apsw.Error], str] = {
 }
 #: … and what it tells by words alone.
 _SAID = (
+    ("tables in a join", "54000"),
     ("not authorized", "42501"),
     ("integer overflow", "22003"),
     ("argument of ntile", "22014"),

@@ -290,6 +290,14 @@ def _array(value: Any) -> str:
     return _json(value)
 
 
+def _from_json(text: str) -> Any:
+    """What Python does not read, a number of thousands of digits or great depth, stays a text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return JsonText(text)
+
+
 _TO_PHYSICAL: dict[ColumnType, Callable[[Any], Physical]] = {
     ColumnType.BOOLEAN: _bool,
     ColumnType.INTEGER: _integer,
@@ -319,9 +327,9 @@ _FROM_PHYSICAL: dict[ColumnType, Callable[[Any], Any] | None] = {
     ColumnType.DATE: micros_to_date,
     ColumnType.TIMESTAMP: lambda micros: micros_to_datetime(micros).replace(tzinfo=None),
     ColumnType.INTERVAL: decode_interval,
-    ColumnType.MAP: json.loads,
-    ColumnType.ARRAY: json.loads,
-    ColumnType.ANY: json.loads,
+    ColumnType.MAP: _from_json,
+    ColumnType.ARRAY: _from_json,
+    ColumnType.ANY: _from_json,
 }
 
 
@@ -405,7 +413,7 @@ def shown_reader(type_: ColumnType, scale: int | None) -> Callable[[Any], Any] |
 
 def _shown_json(text: str) -> Any:
     """A long one stays as it is: to read it takes its memory many times, and everybody's time."""
-    return json.loads(text) if len(text) <= LONG_JSON else JsonText(text)
+    return _from_json(text) if len(text) <= LONG_JSON else JsonText(text)
 
 
 def physical_reader(type_: ColumnType) -> Callable[[Any], Any] | None:
@@ -495,9 +503,9 @@ _PARSERS: dict[ColumnType, Callable[[str], Any]] = {
     ColumnType.DATE: lambda text: parse_timestamp(text).date(),
     ColumnType.TIMESTAMP: parse_timestamp,
     ColumnType.INTERVAL: parse_interval,
-    ColumnType.MAP: json.loads,
-    ColumnType.ARRAY: json.loads,
-    ColumnType.ANY: json.loads,
+    ColumnType.MAP: _from_json,
+    ColumnType.ARRAY: _from_json,
+    ColumnType.ANY: _from_json,
 }
 
 

@@ -25,6 +25,7 @@ from cairn.model.members.cluster import Cluster
 from cairn.model.members.moves import TAKES, Phase
 from cairn.model.quoting import identifier
 from cairn.model.tables.schema import BUCKET_COLUMN, Sharded, Table, missing_value
+from cairn.model.types.json_text import JsonText
 from cairn.model.types.values import ColumnType, from_physical
 from cairn.moves.steps import LAST_ID
 from cairn.server.caller import Caller
@@ -405,5 +406,7 @@ def told_row(table: Table, stored: Row) -> dict[str, Any]:
             plain = str(plain)
         elif isinstance(plain, date):
             plain = plain.isoformat()
+        elif isinstance(plain, JsonText):
+            plain = msgspec.Raw(plain.encode())
         found[column.name] = plain
     return found
