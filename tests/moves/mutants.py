@@ -356,7 +356,7 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
         *(
             "stream",
             "moves: a target is read before its source's end",
-            "spark/streams/row_stream.py",
+            "spark/streams/hand_overs.py",
         ),
         *(
             "max(min(lsn, move.first.get(origin, 0)), mine.get(origin, 0))",

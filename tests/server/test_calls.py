@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
+import random
 from typing import Any
 
 import psycopg
 import pytest
 
 from cairn.model.errors import CairnError
+from cairn.model.members.cluster import Cluster as Members
 from cairn.model.tables.catalog import Catalog
 from cairn.server.calls.arguments import arguments
 from cairn.server.calls.bulk import column_names
 from cairn.server.calls.calls import CALLS
 from cairn.server.calls.row_changes import _position
+from cairn.server.calls.tiers import planned
 from cairn.sql.api import prepare
 from cairn.sql.plans import CallPlan
 from tests.cluster.harness import Cluster
@@ -105,3 +109,75 @@ def test_what_is_no_position_is_refused(text: str) -> None:
 def test_what_is_no_list_of_columns_is_refused(text: str) -> None:
     with pytest.raises(CairnError, match="not a list of columns"):
         column_names(text)
+
+
+#: Calls that would end what other tests use, or wait for long.
+SPARED = {"cairn_restart", "cairn_restore", "cairn_restore_rows", "cairn_backup"}
+TEXTS = (
+    *(
+        "",
+        "nowhere",
+        "odd_calls",
+        "{}",
+        '"latest"',
+        "[1]",
+        "a=1",
+        "weight",
+        "set",
+        "add",
+        "default",
+    ),
+    *("default_1", "i1", "id", '["id"]', "9" * 5000, "replication_factor=99999999999999999999"),
+    *('{"a":[1,99999999999999999999999]}', '{"a":1e999}', "[" * 3000, "\U0010ffff", "\\x00ff"),
+    *('{"a":-1}', "nan", "drain", "plan", "1.5", "append", "replace", "begin", "insert"),
+)
+NUMBERS = ("0", "-1", "1", "9223372036854775807", "99999999999999999999", "1e300", "-1e300", "0.5")
+
+
+def odd(parameter: inspect.Parameter, chance: random.Random) -> str:
+    """A value that is mostly of the right kind."""
+    if chance.random() < 0.1:
+        return chance.choice(("NULL", "true", "1", "'x'"))
+    if parameter.annotation in ("int", "float"):
+        return chance.choice(NUMBERS)
+    return "'" + chance.choice(TEXTS).replace("'", "''") + "'"
+
+
+@pytest.mark.parametrize("name", sorted(set(CALLS) - SPARED))
+def test_no_argument_of_a_call_is_an_internal_error(cluster: Cluster, name: str) -> None:
+    node, chance, wrong = cluster["i1"], random.Random(name), []
+    node.sql("CREATE TABLE IF NOT EXISTS odd_calls (id INT PRIMARY KEY) DISTRIBUTED BY (id)")
+    _, *takes = inspect.signature(CALLS[name][1]).parameters.values()
+    needs = sum(each.default is each.empty for each in takes)
+    with node.connect() as connection:
+        for _ in range(150 if takes else 1):
+            several = takes[: chance.randint(needs, len(takes))]
+            text = f"CALL {name}({', '.join(odd(each, chance) for each in several)})"
+            try:
+                connection.execute(text)  # type: ignore[arg-type]
+            except psycopg.Error as problem:
+                if problem.sqlstate in (None, "XX000"):
+                    wrong.append((text[:200], str(problem)))
+    assert wrong == []
+    assert set(cluster.states("i2").values()) == {"Online"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "replication_factor=99999999999999999999",
+        "replication_factor=" + "9" * 5000,
+        "replication_factor=-1",
+        "replication_factor=1_0",
+        "replication_factor=٣",
+        "replication_factor=",
+        "replication_factor=2 replication_factor=3",
+        "can_vote=maybe",
+        "=3",
+        "color=red",
+    ],
+)
+def test_what_is_no_option_of_a_tier_is_refused(options: str) -> None:
+    with pytest.raises(CairnError) as told:
+        planned(Members(), "add", "hot", options)
+    assert told.value.sqlstate == "22023"

@@ -75,6 +75,21 @@ def test_hostile_arguments_end_their_statement_alone(cluster: Cluster, text: str
     assert cluster["i1"].child_pid == pid
 
 
+@pytest.mark.parametrize("name", ["what?1", 'a"b', "a.b", "it's", "c$1", "d:e", "f\ng", 'h""i?2'])
+def test_whatever_a_table_is_called_it_is_found(cluster: Cluster, name: str) -> None:
+    node, quoted = cluster["i1"], '"' + name.replace('"', '""') + '"'
+    node.sql(f"CREATE TABLE {quoted} (id INT PRIMARY KEY) DISTRIBUTED BY (id)")
+    try:
+        literal = "'" + quoted.replace("'", "''") + "'"
+        [(found,)] = node.sql(
+            f"SELECT oid FROM pg_class WHERE relname = '{name.replace(chr(39), 2 * chr(39))}'"
+        )
+        assert node.sql(f"SELECT {literal}::regclass::oid") == [(found,)]
+        assert node.sql("SELECT to_regclass(%s)::oid", (f"public.{quoted}",)) == [(found,)]
+    finally:
+        node.sql(f"DROP TABLE {quoted}")
+
+
 def test_a_number_is_like_its_text(cluster: Cluster) -> None:
     sql = "SELECT count(*) FROM pg_class WHERE oid LIKE '1%' AND relnamespace LIKE relnamespace"
     [(found,)] = cluster["i1"].sql(sql)

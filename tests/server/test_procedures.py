@@ -159,6 +159,16 @@ def test_a_caller_needs_the_procedure_and_its_tables(cluster: Cluster, sql: Conn
         sql.execute("DROP USER clerk")
 
 
+def test_nobody_puts_a_procedure_in_the_place_of_a_call_of_ours(sql: Connection) -> None:
+    """It would be run with the rights of whoever calls it: of the admin who asks for the status."""
+    sql.execute("CREATE PROCEDURE put() AS 'DELETE FROM purse WHERE id = 1'")
+    for name in ("cairn_status", "pico_x", "_x"):
+        with pytest.raises(psycopg.Error) as told:
+            sql.execute(f"ALTER PROCEDURE put RENAME TO {name}")  # type: ignore[arg-type]
+        assert told.value.sqlstate == "0A000"
+    assert rows(sql, "SELECT name FROM _pico_routine") == [("put",)]
+
+
 def test_a_procedure_is_found_though_it_was_called_before_it_was_made(sql: Connection) -> None:
     with pytest.raises(psycopg.errors.UndefinedFunction):
         sql.execute("CALL put(1)")

@@ -2,41 +2,70 @@
 
 from __future__ import annotations
 
-from cairn.spark.streams.row_asking import Standing, TakenOver
-from cairn.spark.streams.row_stream import _held_back, _told_all, _with_newcomers
+from cairn.spark.streams.hand_overs import (
+    HandOver,
+    Seen,
+    Standing,
+    held_back,
+    told_all,
+    untold,
+    with_newcomers,
+)
 
-GIVEN = TakenOver("s", {"s1": 7}, {"t1": 9})
+GIVEN = HandOver(4, (1, 10), {"s1": 7}, {"t1": 9})
 
 
 def test_a_target_is_read_past_its_first_record_only_behind_the_last_of_the_source() -> None:
     def ready(source: int, mine: int = 3) -> dict[str, int]:
         known = Standing({"s": {"s1": source}, "t": {"t1": mine}}, {})
-        return _held_back({"t1": 20}, known, [GIVEN], {"t1": mine})
+        return held_back({"t1": 20}, known, [GIVEN], {"t1": mine})
 
     assert ready(6) == {"t1": 9}
     assert ready(7) == {"t1": 20}
     assert ready(6, mine=12) == {"t1": 12}  # never back
 
 
+def test_who_got_nothing_is_not_held_back_by_what_others_gave() -> None:
+    known = Standing({"s": {"s1": 6}, "u": {"u1": 3}}, {})
+    assert held_back({"u1": 20}, known, [GIVEN], {"u1": 3}) == {"u1": 20}
+
+
 def test_a_replicaset_that_a_stream_does_not_know_begins_where_it_took_something_over() -> None:
-    known = Standing({"s": {"s1": 6}}, {})
-    assert _with_newcomers(known, {"t": [GIVEN]}).positions == {"s": {"s1": 6}, "t": {"t1": 9}}
+    def begun(seen: Seen | None, *moves: HandOver) -> dict[str, int] | None:
+        known = Standing({"s": {"s1": 6}}, {}, seen=seen)
+        target = Standing({"s": {"s1": 8}, "t": {"t1": 30}}, {}, moves=moves)
+        return with_newcomers(known, target).positions.get("t")
+
+    later = HandOver(6, (1, 10), {"s1": 8}, {"t1": 25})
+    assert begun(None, GIVEN) == {"t1": 9}
+    assert begun(Seen(3), GIVEN, later) == {"t1": 9}
+    assert begun(Seen(4), GIVEN, later) == {"t1": 25}  # it had given back what it took before
+    assert begun(Seen(3, (6,)), GIVEN, later) == {"t1": 9}  # the earlier one ended later
+    assert begun(Seen(6), GIVEN, later) == {"t1": 30}  # it has told all of what it had
+    assert begun(None) is None  # from its beginning, as far as it is there
 
 
-def test_a_replicaset_that_left_had_told_all_if_it_was_read_to_the_end_of_all_it_gave() -> None:
-    def told_all(
+def test_a_replicaset_told_all_if_it_was_read_to_the_end_of_all_it_gave() -> None:
+    def is_all(
         lsn: int, owned: tuple[int, int] = (1, 10), given: tuple[int, int] = (1, 10)
     ) -> bool:
         known = Standing({"s": {"s1": lsn}, "t": {"t1": 3}}, {"s": (owned,)})
-        return _told_all(known, "s", {"t": [TakenOver("", {"s1": 7}, {"t1": 9}, given)]})
+        return told_all(known, "s", [HandOver(1, given, {"s1": 7}, {"t1": 9})])
 
-    assert told_all(7)
-    assert not told_all(6)  # its last change was not read
-    assert not told_all(7, owned=(1, 11))  # a bucket that nobody took over: it was lost
-    assert told_all(7, owned=(2, 9))
+    assert is_all(7)
+    assert not is_all(6)  # its last change was not read
+    assert not is_all(7, owned=(1, 11))  # a bucket that nobody took over: it was lost
+    assert is_all(7, owned=(2, 9))
 
 
 def test_what_others_gave_does_not_speak_for_a_replicaset_that_left() -> None:
     known = Standing({"s": {"s1": 7}}, {"s": ((1, 10),)})
-    of_another = TakenOver("", {"u1": 1}, {"t1": 9}, (1, 10))
-    assert not _told_all(known, "s", {"t": [of_another]})
+    of_another = HandOver(1, (1, 10), {"u1": 1}, {"t1": 9})
+    assert not told_all(known, "s", [of_another])
+
+
+def test_what_a_giver_still_has_to_tell_ends_with_the_last_thing_it_gave() -> None:
+    later = HandOver(6, (11, 20), {"s1": 8}, {"t1": 25})
+    assert untold({"s1": 6}, [GIVEN, later]) == later
+    assert untold({"s1": 8}, [GIVEN, later]) is None
+    assert untold({"u1": 1}, [GIVEN, later]) is None

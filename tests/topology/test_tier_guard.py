@@ -48,6 +48,11 @@ def test_a_tier_may_be_added_but_no_second_default() -> None:
     assert refusal(cluster_of(), second) == "there is a default tier already"
 
 
+@pytest.mark.parametrize("name", ["de fault", "x;y", "a\nb", "ü", "x" * 60, "../x", "x'"])
+def test_a_tier_begins_the_names_of_its_instances(name: str) -> None:
+    assert "is no name of a tier" in refusal(cluster_of(), put(Tier(name, 1)))
+
+
 @pytest.mark.parametrize("change", [{"replication_factor": 3}, {"replication_mode": "sync"}])
 def test_copies_and_mode_may_change(change: dict[str, Any]) -> None:
     assert check_change((put(DEFAULT, **change),), cluster_of(), frozenset()) == READ

@@ -34,7 +34,7 @@ async def served() -> AsyncIterator[tuple[Any, uvicorn.server.ServerState]]:
     """Where it is, and what the server knows of its connections."""
     routes = [Route("/x", answer, methods=["GET", "POST"]), Route("/long", long)]
     config = uvicorn.Config(
-        Starlette(routes=routes),
+        Starlette(routes=routes, middleware=app.MIDDLEWARE),
         http=app.PatientHttp,
         lifespan="off",
         log_config=None,
@@ -73,6 +73,27 @@ def test_half_a_request_is_hung_up_on(sent: bytes, monkeypatch: pytest.MonkeyPat
             return found
 
     assert asyncio.run(scene()).count(b"here") <= 1
+
+
+def test_a_request_with_two_lengths_ends_its_connection() -> None:
+    """A proxy may count by the other one: what it takes for a body would be a request to us."""
+    sent = (
+        b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"0\r\n\r\n" + HEAD + b"\r\n"
+    )
+
+    async def scene() -> bytes:
+        async with served() as (address, _), asyncio.timeout(10):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(sent)
+            found = await reader.read()
+            writer.close()
+            return found
+
+    found = asyncio.run(scene())
+    assert found.startswith(b"HTTP/1.1 400 ")
+    assert found.count(b"HTTP/1.1") == 1
+    assert b"here" not in found
 
 
 @pytest.mark.parametrize("count", [1, 200], ids=["an answer", "many answers"])

@@ -135,7 +135,7 @@ def _prepare(
         return prepare_block(cursor, text, catalog, param_oids, user_id)
     if cursor.accept("call"):
         plan, types = parse_call(cursor, param_oids)
-        if plan.procedure in catalog.routines:
+        if plan.procedure in catalog.routines and not plan.procedure.startswith("cairn_"):
             from cairn.sql.compile_block import prepare_call
 
             return prepare_call(plan, text, catalog, param_oids, user_id)

@@ -33,6 +33,7 @@ from cairn.model.unexpected import of_value
 from cairn.native.loading import FUNCTIONS, POINTS, load
 from cairn.native.point_reads import Answers, Layout, PointRead
 from cairn.native.points import GivenUp
+from cairn.storage.data_db.shapes import TooLongHere
 from cairn.storage.files.checksums import is_damage, page_damaged
 from cairn.storage.files.pieces import Encode, Piece, Pieces, Row, too_many
 from cairn.storage.files.writer import Disk
@@ -74,10 +75,6 @@ def only_reading(
     if action == apsw.SQLITE_FUNCTION and second in ("load_extension", "randomblob", "zeroblob"):
         return apsw.SQLITE_DENY
     return apsw.SQLITE_OK
-
-
-class TooLongHere(Exception):
-    """A read that has to be done on a thread instead."""
 
 
 class RowReader:
@@ -464,6 +461,7 @@ _TOLD: dict[type[apsw.Error], str] = {
 }
 #: … and what it tells by words alone.
 _SAID = (
+    ("tables in a join", "54000"),
     ("not authorized", "42501"),
     ("integer overflow", "22003"),
     ("argument of ntile", "22014"),

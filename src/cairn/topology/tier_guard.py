@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from cairn.model.errors import CheckViolation, NotInPrerequisiteState
 from cairn.model.members.cluster import Cluster
 from cairn.model.members.topology import Grade, Replicaset, Tier
 
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,50}")
 #: What may change while the cluster runs. Everything else is part of where rows lie.
 CHANGEABLE = ("replication_factor", "replication_mode")
 
@@ -41,6 +44,11 @@ def _check_unused(cluster: Cluster, name: str, sharded_tiers: frozenset[str]) ->
 
 
 def _check_new(before: Cluster, tier: Tier) -> None:
+    if not _NAME.fullmatch(tier.name):
+        raise CheckViolation(
+            f"{tier.name[:60]!r} is no name of a tier",
+            hint="its replicasets and instances are called after it: letters, digits, _ - .",
+        )
     if tier.is_default and any(each.is_default for each in before.tiers.values()):
         raise CheckViolation("there is a default tier already", hint="name the tier of each table")
 

@@ -12,9 +12,11 @@ import h11
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cairn.model.members.topology import Grade
@@ -28,6 +30,25 @@ REQUEST_S = 10.0
 UNREAD_S = 15.0
 MOST_CONNECTIONS = 500
 log = logging.getLogger("cairn.http")
+
+
+class OneLength:
+    """A request that tells its length in two ways is refused, and its connection ended: a proxy in
+    front of us may go by the other one, and take our next request for a body (RFC 9112, 6.1)."""
+
+    def __init__(self, inner: ASGIApp) -> None:
+        self._inner = inner
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        names = {name for name, _ in scope.get("headers", ())}
+        if {b"content-length", b"transfer-encoding"} <= names:
+            refused = Response("two lengths", 400, {"connection": "close"})
+            await refused(scope, receive, send)
+        else:
+            await self._inner(scope, receive, send)
+
+
+MIDDLEWARE = [Middleware(OneLength)]
 
 
 def make_app(face: PgFace, *, is_encrypted: bool = False) -> Starlette:
@@ -71,7 +92,8 @@ def make_app(face: PgFace, *, is_encrypted: bool = False) -> Starlette:
             Route("/api/v1/health/live", live),
             Route("/api/v1/health/ready", ready),
             Route("/api/v1/health/startup", startup),
-        ]
+        ],
+        middleware=MIDDLEWARE,
     )
 
 

@@ -165,13 +165,15 @@ class Catalog(msgspec.Struct, frozen=True):
         """Whether the user, or a role it has, holds the right on the object or on all of them.
 
         A right on all objects leaves out what would make its holder an administrator: tables of
-        the system, users of the system and those who are super.
+        the system, users of the system and those who are super. To create is a right to make new
+        ones: an index of somebody's table needs the right on that table.
         """
         holders = self.roles_of(user_id)
         if user_id in (ADMIN_ID, SERVICE_ID) or SUPER_ID in holders:
             return True
         objects = [(object_type, object_id)]
-        if not self._is_kept_apart(object_type, object_id):
+        is_new = privilege != "create" or object_id == ALL_OBJECTS
+        if is_new and not self._is_kept_apart(object_type, object_id):
             objects += [(object_type, ALL_OBJECTS), ("universe", 0)]
         names = {privilege, _NAMED_BY.get(privilege, privilege)}
         return any(

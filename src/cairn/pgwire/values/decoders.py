@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from cairn.model.types.json_text import JsonText
+from cairn.model.types.json_text import LONG_JSON, JsonText
 from cairn.pgwire.values import numeric, oids, timestamps
 from cairn.pgwire.values.encoders import to_single
 from cairn.pgwire.values.problems import bad_binary, bad_text, bad_utf8, out_of_range
@@ -94,9 +94,6 @@ def _decode_uuid(data: bytes) -> uuid.UUID:
     if match is None:
         raise bad_text(data, oids.UUID)
     return uuid.UUID(match[2].decode())
-
-
-LONG_JSON = 400_000  # bytes that are looked at and stay a text
 
 
 def _decode_json(data: bytes) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from cairn.model.types.json_text import JsonText
 from cairn.pgwire.values import numeric, oids, timestamps
 
 Encoder: TypeAlias = Callable[[Any], bytes]
@@ -112,6 +113,10 @@ def encode_bytea(value: bytes) -> bytes:
     return b"\\x" + value.hex().encode()
 
 
+def encode_json(value: object) -> bytes:
+    return value.encode() if type(value) is JsonText else msgspec.json.encode(value)
+
+
 def encode_any(value: object) -> bytes:
     """uuid, and a type we do not know: what Python calls it."""
     return str(value).encode()
@@ -142,7 +147,7 @@ TEXT_ENCODERS: Final[dict[int, Encoder]] = {
     oids.TIMESTAMP: timestamps.encode_timestamp,
     oids.DATE: timestamps.encode_date,
     oids.INTERVAL: timestamps.encode_interval,
-    oids.JSON: msgspec.json.encode,
+    oids.JSON: encode_json,
     **dict.fromkeys(_TEXT_LIKE, encode_text),
 }
 
@@ -161,6 +166,6 @@ BINARY_ENCODERS: Final[dict[int, Encoder]] = {
     oids.TIMESTAMP: timestamps.encode_binary,
     oids.DATE: timestamps.encode_date_binary,
     oids.INTERVAL: timestamps.encode_interval_binary,
-    oids.JSON: msgspec.json.encode,
+    oids.JSON: encode_json,
     **dict.fromkeys(_TEXT_LIKE, encode_text),
 }

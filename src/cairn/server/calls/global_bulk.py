@@ -17,7 +17,7 @@ from cairn.server.caller import Caller
 from cairn.server.calls.bulk import column_names, from_base64
 from cairn.server.scan.arrow_in import RowDecoder
 from cairn.sql.plans import GlobalChange, GlobalWrite, ReadLocal
-from cairn.storage.readers import TooLongHere
+from cairn.storage.data_db.shapes import TooLongHere
 
 ROWS_ON_LOOP = 100  # more are looked at on a thread: others want to be answered meanwhile
 _CONFLICTS = {

@@ -21,11 +21,13 @@ import msgspec
 from cairn.model import stops
 from cairn.model.errors import InvalidParameter, LimitExceeded, NotOwner, PositionLost
 from cairn.model.log.records import Kind, Record, RowChange, RowOp, Vclock
-from cairn.model.members.moves import Phase
+from cairn.model.members.cluster import Cluster
+from cairn.model.members.moves import TAKES, Phase
 from cairn.model.quoting import identifier
-from cairn.model.tables.schema import BUCKET_COLUMN, Table, missing_value
+from cairn.model.tables.schema import BUCKET_COLUMN, Sharded, Table, missing_value
+from cairn.model.types.json_text import JsonText
 from cairn.model.types.values import ColumnType, from_physical
-from cairn.node.instance import Instance
+from cairn.moves.steps import LAST_ID
 from cairn.server.caller import Caller
 from cairn.server.calls.bulk import sharded_table
 from cairn.storage.data_db.row_log import LogReader
@@ -55,11 +57,12 @@ async def rows(caller: Caller, name: str, after: str, limit: int = 10_000) -> An
     acks = instance.replication.acks
     if instance.data.fence.is_sync:
         await acks.wait_safe(0, instance.data.fence.epoch)  # for what earlier epochs left
-    # What was taken over is asked before the vclock: a change that is told was made after it.
-    buckets, taken = instance.data.fence.owned, _taken_over(instance)
+    asked = _json(after)
+    # Hand-overs are asked for before the vclock: a change that is told was made after them.
+    buckets = instance.data.fence.owned
+    moves = _handed_over(instance.state.cluster, table.sharding) if isinstance(asked, str) else {}
     vclock = dict(instance.data.vclock)
     upto = acks.tellable(vclock)
-    asked = _json(after)
     path = instance.data.store.path
     changes = msgspec.Raw(b"[]")
     if asked == "latest":
@@ -80,32 +83,37 @@ async def rows(caller: Caller, name: str, after: str, limit: int = 10_000) -> An
         "after": reached,
         "epochs": epochs,
         "buckets": buckets,
-        "taken": taken,
+        **moves,
     }
 
 
-def _taken_over(instance: Instance) -> list[dict[str, Any]]:
-    """Buckets that came from others: where each of those ended, and where this one began.
+def _handed_over(cluster: Cluster, sharding: Sharded | None) -> dict[str, Any]:
+    """Buckets that changed hands: where each giver ended, and where the taker began.
 
-    A stream reads the source to its end before it goes past the beginning here, so that the
-    changes of each key come in order.
+    A stream reads the giver to its end before it goes past the beginning at the taker, so that the
+    changes of each key come in order. Both are known by the origins of their records: a name may
+    be that of another replicaset by now. All moves up to `settled` have ended one way or the
+    other; of those up to `forgotten` some are not known any more.
     """
-    cluster, me = instance.state.cluster, instance.row
-    found = []
-    for move in cluster.moves.values():
-        source = cluster.replicasets.get(move.source)  # it may have left the cluster since
-        if me is None or move.target != me.replicaset_name:
-            continue
-        if move.phase in (Phase.COPIED, Phase.DONE):
-            found.append(
-                {
-                    "source": "" if source is None else source.uuid,
-                    "buckets": [move.start, move.end],
-                    "final": {origin: at[0] for origin, at in move.source_final.items()},
-                    "first": {origin: at[0] for origin, at in move.target_first.items()},
-                }
-            )
-    return found
+    known = sorted(cluster.moves.values(), key=lambda move: move.id)
+    last = int(cluster.properties.get(LAST_ID) or 0)
+    under_way = [move.id for move in known if move.phase in TAKES]
+    ids = {move.id for move in known}
+    return {
+        "moves": [
+            {
+                "id": move.id,
+                "buckets": [move.start, move.end],
+                "final": {origin: at[0] for origin, at in move.source_final.items()},
+                "first": {origin: at[0] for origin, at in move.target_first.items()},
+                "epochs": {origin: at[1] for origin, at in move.source_final.items()},
+            }
+            for move in known
+            if sharding and move.tier == sharding.tier and move.phase in (Phase.COPIED, Phase.DONE)
+        ],
+        "settled": min([last, *(number - 1 for number in under_way)]),
+        "forgotten": next((number for number in range(last, 0, -1) if number not in ids), 0),
+    }
 
 
 async def rows_at(caller: Caller, name: str, at: str, low: int, high: int) -> Any:
@@ -398,5 +406,7 @@ def told_row(table: Table, stored: Row) -> dict[str, Any]:
             plain = str(plain)
         elif isinstance(plain, date):
             plain = plain.isoformat()
+        elif isinstance(plain, JsonText):
+            plain = msgspec.Raw(plain.encode())
         found[column.name] = plain
     return found

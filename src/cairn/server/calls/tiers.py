@@ -19,6 +19,7 @@ from cairn.topology.tier_guard import CHANGEABLE
 
 ACTIONS = ("list", "add", "set", "drop")
 _NUMBERS = ("replication_factor", "bucket_count", "hash_version")
+MOST_DIGITS = 10  # what is too large for a tier is told by the checks of its table
 _FLAGS = {"true": True, "false": False}
 _NEW = (*CHANGEABLE, "bucket_count", "can_vote", "hash_version")
 
@@ -62,6 +63,8 @@ def _parsed(options: str, known: tuple[str, ...]) -> dict[str, Any]:
         name, _, text = word.partition("=")
         if name not in known:
             raise InvalidParameter(f"'{name}' cannot be given here", hint=f"{', '.join(known)}")
+        if name in found:
+            raise InvalidParameter(f"'{name}' is given twice")
         try:
             found[name] = _value(name, text)
         except (ValueError, KeyError):
@@ -71,6 +74,8 @@ def _parsed(options: str, known: tuple[str, ...]) -> dict[str, Any]:
 
 def _value(name: str, text: str) -> Any:
     if name in _NUMBERS:
+        if not (text.isascii() and text.isdigit() and len(text) < MOST_DIGITS):
+            raise ValueError(text)
         return int(text)
     return _FLAGS[text] if name == "can_vote" else text
 

@@ -197,7 +197,7 @@ class Functions:
             return value
         if str(value).isdigit():
             return int(value)
-        name = str(value).rpartition(".")[2].strip('"')
+        name = _last_name(str(value))
         table = self._catalog.table(name)
         if table is not None:
             return table.id
@@ -208,7 +208,7 @@ class Functions:
         found = self._regclass(value)
         if found is not None or value is None:
             return found
-        name = str(value).rpartition(".")[2].strip('"')
+        name = _last_name(str(value))
         if name in TABLES:
             return CATALOG_OID + list(TABLES).index(name)
         raise UndefinedTable(f'relation "{value}" does not exist')
@@ -369,3 +369,15 @@ class _StringAgg:
 
     def final(self) -> str | None:
         return self._separator.join(self._items) if self._items else None
+
+
+_NAME_PARTS = re.compile(r'"((?:[^"]|"")*)"|[^".]+')
+
+
+def _last_name(text: str) -> str:
+    """Of a name that may be quoted and may have a schema."""
+    parts = list(_NAME_PARTS.finditer(text))
+    if not parts:
+        return text
+    quoted: str | None = parts[-1][1]
+    return str(parts[-1][0]) if quoted is None else quoted.replace('""', '"')

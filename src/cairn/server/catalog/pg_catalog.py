@@ -408,9 +408,13 @@ def _insert(connection: apsw.Connection, rows: Iterable[tuple[str, Row]]) -> Non
         )
 
 
+#: Its number; what is quoted has none.
+_PARAMETER = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\?(\d+)""")
+
+
 def _bindings(sql: str, params: Sequence[Any]) -> tuple[Any, ...]:
     """Only as many as the text mentions: SQLite refuses the others."""
-    used = max((int(number) for number in re.findall(r"\?(\d+)", sql)), default=0)
+    used = max((int(number) for number in _PARAMETER.findall(sql) if number), default=0)
     return tuple(_bound(value) for value in params[:used])
 
 

@@ -23,7 +23,8 @@ from cairn.spark import cluster
 from cairn.spark.options import Options
 from cairn.spark.plainly import plainly
 from cairn.spark.reads.reader import cut
-from cairn.spark.streams.row_asking import LOST, RowAsker, stamped
+from cairn.spark.streams.hand_overs import stamped
+from cairn.spark.streams.row_asking import LOST, RowAsker
 from cairn.spark.streams.stream import VERSION
 from cairn.spark.tables import TableInfo, describe, wanted_schema
 

@@ -12,7 +12,8 @@ from cairn.model.errors import CairnError
 from cairn.model.quoting import literal
 from cairn.spark import cluster
 from cairn.spark.options import Options
-from cairn.spark.streams.row_asking import RowAsker, stamped
+from cairn.spark.streams.hand_overs import stamped
+from cairn.spark.streams.row_asking import RowAsker
 from cairn.spark.tables import TableInfo
 
 UNRECORDED = "not recorded"

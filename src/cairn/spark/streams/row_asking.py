@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -15,47 +15,15 @@ from cairn.model.quoting import literal
 from cairn.spark import cluster
 from cairn.spark.cluster import MOVED, REPLAN_S
 from cairn.spark.options import Options
+from cairn.spark.streams.hand_overs import HandOver, Ranges, Seen, Standing
 
 CHUNK = 5_000
 BUCKETS_AT_ONCE = 20  # of a snapshot, in one answer
 LOST = "PC005"  # the row log does not have the position any more
-Vclock = dict[str, int]
-T = TypeVar("T")
-Ranges = tuple[tuple[int, int], ...]
 
 
 class Gone(Unreachable):
     """The replicaset is no longer in the cluster: there is nobody to ask and to wait for."""
-
-
-class TakenOver(msgspec.Struct, frozen=True):
-    """Buckets that came from `source`: its last record of them, and where the new owner began."""
-
-    source: str  # its uuid; "" if it has left the cluster
-    final: Vclock
-    first: Vclock
-    buckets: tuple[int, int] = (1, 0)
-
-
-class Standing(msgspec.Struct):
-    """Positions of the replicasets, and who owned what when they were taken."""
-
-    positions: dict[str, Vclock]
-    owners: dict[str, Ranges]
-    epochs: dict[str, Vclock] = {}  # of the records at the positions: an lsn may be used again
-    taken: dict[str, list[TakenOver]] = {}  # what each replicaset got from others, ever
-
-    def without(self, uuid: str) -> Standing:
-        """As if there had never been this replicaset."""
-
-        def rest(of: dict[str, T]) -> dict[str, T]:
-            return {key: value for key, value in of.items() if key != uuid}
-
-        return Standing(rest(self.positions), rest(self.owners), rest(self.epochs), self.taken)
-
-    def stamped(self, uuid: str) -> dict[str, Any]:
-        """A replicaset's position as it is asked for."""
-        return stamped(self.positions.get(uuid, {}), self.epochs.get(uuid, {}))
 
 
 class RowAsker:
@@ -77,6 +45,15 @@ class RowAsker:
 
     def has_left(self, uuid: str) -> bool:
         return uuid not in cluster.pool(self._options.dsn).topology.view.replicasets
+
+    def silent(self) -> list[str]:
+        """Replicasets that could not be asked: they own nothing and have no master."""
+        view, asked = cluster.pool(self._options.dsn).topology.view, self.replicasets()
+        return [
+            uuid
+            for uuid, each in view.replicasets.items()
+            if each.tier in (None, self._tier) and uuid not in asked
+        ]
 
     def owned(self, uuid: str) -> Ranges:
         owners = cluster.owners(self._options.dsn, self._tier)
@@ -103,11 +80,9 @@ class RowAsker:
             if not _overlap(owners):
                 positions = {uuid: each["after"] for uuid, each in answers.items()}
                 epochs = {uuid: each["epochs"] for uuid, each in answers.items()}
-                taken = {
-                    uuid: msgspec.convert(each.get("taken", []), list[TakenOver])
-                    for uuid, each in answers.items()
-                }
-                return Standing(positions, owners, epochs, taken)
+                moves, seen = _hand_overs(answers.values())
+                forgotten = max((each["forgotten"] for each in answers.values()), default=0)
+                return Standing(positions, owners, epochs, seen, moves, forgotten)
             if time.monotonic() > until:
                 raise Unreachable("two replicasets claim the same buckets; is one of them behind?")
             cluster.wait_for_news(self._options.dsn, 0.1)
@@ -152,12 +127,14 @@ class RowAsker:
             cluster.wait_for_news(self._options.dsn, 0.3)
 
 
-def stamped(position: Vclock, epochs: Vclock) -> dict[str, Any]:
-    """With the epochs that are known; a checkpoint of an earlier version has none."""
-    return {
-        origin: [lsn, epochs[origin]] if origin in epochs else lsn
-        for origin, lsn in position.items()
-    }
+def _hand_overs(answers: Collection[Any]) -> tuple[tuple[HandOver, ...], Seen]:
+    """What all of them know together; one may be behind the others."""
+    found: dict[int, HandOver] = {}
+    for each in answers:
+        found.update({one.id: one for one in msgspec.convert(each["moves"], list[HandOver])})
+    moves = tuple(sorted(found.values(), key=lambda move: move.id))
+    upto = min((each["settled"] for each in answers), default=0)
+    return moves, Seen(upto, tuple(move.id for move in moves if move.id > upto))
 
 
 def _overlap(owners: dict[str, Ranges]) -> bool:

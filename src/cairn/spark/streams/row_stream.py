@@ -19,19 +19,23 @@ from pyspark.sql.datasource import InputPartition
 
 from cairn.model.errors import CairnError, InvalidParameter, Unreachable
 from cairn.spark.options import Options, starting_position
-from cairn.spark.streams.row_asking import (
-    LOST,
-    Gone,
+from cairn.spark.streams.hand_overs import (
+    HandOver,
     Ranges,
-    RowAsker,
+    Seen,
     Standing,
-    TakenOver,
     Vclock,
+    held_back,
     stamped,
+    told_all,
+    untold,
+    with_newcomers,
 )
+from cairn.spark.streams.row_asking import LOST, Gone, RowAsker
 from cairn.spark.streams.stream import CairnStream, row_limit
 from cairn.spark.tables import describe
 
+ASKED_AGAIN = 20  # for records of moves, which are told to nobody
 SNAPSHOT_SPLITS = 4  # partitions per replicaset
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Offset = dict[str, Any]
@@ -64,13 +68,25 @@ class RowStream(CairnStream):
             return self.offset(rs={}, start="snapshot")
         return self._at(self._asker.standing("latest" if text == "latest" else "earliest"))
 
-    def _at(self, standing: Standing, snapshot: dict[str, Ranges] | None = None) -> Offset:
-        """Offsets are compared as text: everything in one order."""
+    def _at(
+        self,
+        standing: Standing,
+        snapshot: dict[str, Ranges] | None = None,
+        begun: dict[str, Vclock] | None = None,
+    ) -> Offset:
+        """Offsets are compared as text: everything in one order.
+
+        `begun`: where those begin that the offset before this one does not have.
+        """
         facts: dict[str, Any] = {
             "rs": {u: dict(sorted(of.items())) for u, of in sorted(standing.positions.items())},
             "owners": {u: [list(r) for r in of] for u, of in sorted(standing.owners.items())},
             "epochs": {u: dict(sorted(of.items())) for u, of in sorted(standing.epochs.items())},
         }
+        if standing.seen is not None:
+            facts["moves"] = [standing.seen.upto, *standing.seen.more]
+        if begun:
+            facts["begun"] = {u: dict(sorted(of.items())) for u, of in sorted(begun.items())}
         if snapshot:
             facts["snapshot"] = {u: [list(r) for r in of] for u, of in sorted(snapshot.items())}
         return self.offset(**facts)
@@ -83,58 +99,129 @@ class RowStream(CairnStream):
         target = _standing(self._target) if self._target else self._asker.standing()
         if start.get("start") == "snapshot":
             return self._at(target, target.owners)
-        taken = target.taken or self._asker.standing().taken
-        known, target, lost = self._without_leavers(known, target, taken)
-        lost += [uuid for uuid in self._lost(known) if uuid not in lost]
+        if self._target:  # an offset does not say who took over what
+            now = self._asker.standing()
+            target = msgspec.structs.replace(target, moves=now.moves, forgotten=now.forgotten)
+        had = set(known.positions)
+        known = with_newcomers(known, target)
+        lost = self._missed(known, target)
+        known, target, left = self._without_leavers(known, target)
+        lost = lost or left or self._lost(known, target)
+        begun = {uuid: at for uuid, at in known.positions.items() if uuid not in had}
         if lost:
             return self._at(
                 Standing({**known.positions, **{u: target.positions[u] for u in lost}},
                          {**known.owners, **{u: target.owners.get(u, ()) for u in lost}},
-                         {**known.epochs, **{u: target.epochs.get(u, {}) for u in lost}}),
+                         {**known.epochs, **{u: target.epochs.get(u, {}) for u in lost}},
+                         target.seen),
                 {uuid: target.owners.get(uuid, ()) for uuid in lost},
+                begun,
             )  # fmt: skip
-        known = _with_newcomers(known, taken)
         ready = {
-            uuid: _held_back(at, known, taken.get(uuid, ()), known.positions.get(uuid, {}))
+            uuid: held_back(at, known, target.moves, known.positions.get(uuid, {}))
             for uuid, at in target.positions.items()
         }
-        end = Standing(dict(known.positions), dict(target.owners), dict(known.epochs))
+        end = Standing(dict(known.positions), dict(target.owners), dict(known.epochs), target.seen)
         self._limited(end, target, ready, row_limit(limit))
-        return self._at(end)
+        return self._at(end, begun=begun)
+
+    def _missed(self, known: Standing, target: Standing) -> list[str]:
+        """Whom to tell anew, because somebody took buckets, gave them on and left unread.
+
+        The same if it cannot be told any more who took what.
+        """
+        if known.seen is None:
+            return []
+        if known.seen.upto < target.forgotten:
+            return self._all_anew(target, "too many buckets have moved since the position")
+        everybody = [*known.positions.values(), *target.positions.values()]
+        strangers = [
+            move
+            for move in target.moves
+            if move not in known.seen and not any(move.is_into(each) for each in everybody)
+        ]
+        if strangers and self._asker.silent():
+            raise Unreachable("a replicaset that has taken buckets over has no master")
+        if strangers:
+            return self._all_anew(
+                target, "a replicaset that took buckets over has left with changes unread"
+            )
+        return []
+
+    def _all_anew(self, target: Standing, why: str) -> list[str]:
+        if self._options.fail_on_data_loss:
+            raise _explained(CairnError(why, sqlstate=LOST))
+        return [uuid for uuid, ranges in target.owners.items() if ranges]
 
     def _without_leavers(
-        self, known: Standing, target: Standing, taken: dict[str, list[TakenOver]]
+        self, known: Standing, target: Standing
     ) -> tuple[Standing, Standing, list[str]]:
-        """Forget replicasets that have left the cluster, if they had told all when they left.
+        """Forget replicasets that own nothing and have told all: nobody has to ask them again,
+        whatever becomes of their logs. They begin anew where they take something over.
 
-        Else an error, or, if that shall be none, who has their buckets now is told anew.
+        Who has left without having told all is an error, or, if that shall be none, who has their
+        buckets now is told anew.
         """
         lost: list[str] = []
-        for uuid in [each for each in known.positions if self._asker.has_left(each)]:
-            if not _told_all(known, uuid, taken):
-                problem = CairnError(
-                    f"replicaset {uuid} has left the cluster with changes that were not read",
-                    sqlstate=LOST,
-                )
-                if self._options.fail_on_data_loss:
-                    raise _explained(problem)
-                lost = [each for each in target.owners if not self._asker.has_left(each)]
+        for uuid in list(known.positions):
+            has_left = self._asker.has_left(uuid)
+            if not has_left and (uuid not in target.positions or target.owners.get(uuid)):
+                continue
+            if not has_left:
+                known = self._past_moves(known, uuid, target.moves)
+            if not told_all(known, uuid, target.moves):
+                if not has_left:
+                    continue
+                why = f"replicaset {uuid} has left the cluster with changes that were not read"
+                lost = self._all_anew(target, why)
             known, target = known.without(uuid), target.without(uuid)
-        return known, target, lost
+        return known, target, [uuid for uuid in lost if uuid in target.positions]
 
-    def _lost(self, known: Standing) -> list[str]:
-        """Replicasets whose log has forgotten the position; an error, if that shall be one."""
-        found = []
-        for uuid in self._asker.replicasets():
-            try:
-                self._asker.ask(uuid, known.stamped(uuid), 0)
-            except Gone:
-                continue  # since it was listed: the next batch forgets it
-            except CairnError as problem:
-                if problem.sqlstate != LOST or self._options.fail_on_data_loss:
-                    raise _explained(problem) from None
-                found.append(uuid)
-        return found
+    def _past_moves(self, known: Standing, uuid: str, moves: Sequence[HandOver]) -> Standing:
+        """Go on to the end of all it gave if nothing is told on the way: records of moves are not.
+
+        Else whoever reads the next batch would have to find it still there.
+        """
+        last = untold(known.positions[uuid], moves)
+        for _ in range(ASKED_AGAIN):
+            if last is None or last.is_told(known.positions[uuid]):
+                break
+            answer = self._asker.ask(uuid, known.stamped(uuid), 1)
+            if answer["changes"]:
+                break
+            known = msgspec.structs.replace(
+                known,
+                positions={**known.positions, uuid: answer["after"]},
+                epochs={**known.epochs, uuid: answer["epochs"]},
+            )
+        return known
+
+    def _lost(self, known: Standing, target: Standing) -> list[str]:
+        """Replicasets whose log has forgotten the position; an error, if that shall be one.
+
+        A giver whose last records of a range went with its master cannot tell them: it is told
+        anew, and so is who took the range.
+        """
+        found: dict[str, None] = {}
+        for uuid in [each for each in known.positions if each in target.positions]:
+            given = untold(known.positions[uuid], target.moves)
+            if not self._has(uuid, known.stamped(uuid)):
+                found[uuid] = None
+            elif given is not None and not self._has(uuid, stamped(given.final, given.epochs)):
+                takers = [each for each, at in target.positions.items() if given.is_into(at)]
+                found.update(dict.fromkeys([uuid, *takers]))
+        return list(found)
+
+    def _has(self, uuid: str, position: dict[str, Any]) -> bool:
+        try:
+            self._asker.ask(uuid, position, 0)
+        except Gone:
+            return True  # since it was listed: the next batch forgets it
+        except CairnError as problem:
+            if problem.sqlstate != LOST or self._options.fail_on_data_loss:
+                raise _explained(problem) from None
+            return False
+        return True
 
     def _limited(
         self, end: Standing, target: Standing, ready: dict[str, Vclock], most: int
@@ -172,7 +259,9 @@ class RowStream(CairnStream):
                 reset = ranges if is_reset and at == 0 else None
                 found.append(InputPartition(("snapshot", uuid, last.stamped(uuid), part, reset)))
         for uuid, upto in last.positions.items():
-            if uuid not in snapshot and upto != first.positions.get(uuid, {}):
+            if uuid not in first.positions:
+                first.positions[uuid] = end.get("begun", {}).get(uuid, {})
+            if uuid not in snapshot and upto != first.positions[uuid]:
                 ends = (upto, last.epochs.get(uuid, {}))
                 found.append(InputPartition(("changes", uuid, first.stamped(uuid), ends, None)))
         return found
@@ -196,6 +285,9 @@ class RowStream(CairnStream):
         while any(position.get(origin, 0) < lsn for origin, lsn in upto.items()):
             try:
                 answer = self._asker.ask(uuid, asked)
+            except Gone as problem:
+                why = f"{problem} with changes that were not read"
+                raise _explained(CairnError(why, sqlstate=LOST)) from None
             except CairnError as problem:
                 if problem.sqlstate != LOST or self._options.fail_on_data_loss or is_begun:
                     raise _explained(problem) from None
@@ -255,57 +347,13 @@ def _standing(offset: Offset) -> Standing:
         uuid: tuple((low, high) for low, high in ranges)
         for uuid, ranges in offset.get("owners", {}).items()
     }
-    return Standing(dict(offset["rs"]), owners, dict(offset.get("epochs", {})))
+    moves = offset.get("moves")
+    seen = Seen(moves[0], tuple(moves[1:])) if moves else None
+    return Standing(dict(offset["rs"]), owners, dict(offset.get("epochs", {})), seen)
 
 
 def _lsns(asked: dict[str, Any]) -> Vclock:
     return {origin: at[0] if isinstance(at, list) else at for origin, at in asked.items()}
-
-
-def _with_newcomers(known: Standing, taken: dict[str, list[TakenOver]]) -> Standing:
-    """A replicaset that the offset does not have begins where it first took something over."""
-    begun = {
-        uuid: moves[0].first
-        for uuid, moves in taken.items()
-        if moves and uuid not in known.positions and known.positions
-    }
-    return msgspec.structs.replace(known, positions={**known.positions, **begun})
-
-
-def _told_all(known: Standing, uuid: str, taken: dict[str, list[TakenOver]]) -> bool:
-    """Whether a replicaset that has left was read to its last record of every bucket it had.
-
-    It has no name any more: what others took from it is known by the origins of its records.
-    """
-    position = known.positions[uuid]
-    given = [
-        move
-        for moves in taken.values()
-        for move in moves
-        if move.final.keys() & position.keys() and not move.source
-    ]
-    if any(position.get(o, 0) < lsn for move in given for o, lsn in move.final.items()):
-        return False
-    left = {bucket for low, high in known.owners.get(uuid, ()) for bucket in range(low, high + 1)}
-    for move in given:
-        left.difference_update(range(move.buckets[0], move.buckets[1] + 1))
-    return not left
-
-
-def _held_back(target: Vclock, known: Standing, taken: Sequence[TakenOver], mine: Vclock) -> Vclock:
-    """How far a replicaset may be read in a batch that begins at `known`.
-
-    Not past the beginning of buckets whose former owner is not read to their end yet: partitions
-    of one batch have no order. Each hand-over points back in time, so somebody can always go on.
-    """
-    limit = dict(target)
-    for move in taken:
-        giver = known.positions.get(move.source)
-        if giver is None or all(giver.get(origin, 0) >= lsn for origin, lsn in move.final.items()):
-            continue
-        for origin, lsn in limit.items():
-            limit[origin] = max(min(lsn, move.first.get(origin, 0)), mine.get(origin, 0))
-    return limit
 
 
 def _cut(ranges: Any) -> list[Ranges]:

@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 from cairn.model import stops
-from cairn.model.errors import LimitExceeded, SyntaxProblem
+from cairn.model.errors import LimitExceeded, OutOfRange, SyntaxProblem
 from cairn.model.settings import limits
 
 MAX_STATEMENT_CHARS = limits.STATEMENT_CHARS
@@ -29,6 +29,7 @@ class Token(NamedTuple):
 
 
 OFTEN = 0xFFF  # words between two looks at whether somebody wants an end
+MAX_DIGITS = 4_000  # Python reads longer ones slowly, or not at all
 MAX_TOKENS = 2_000_000  # of rows in VALUES; other statements have fewer (`compile`)
 _COMMENT_MARK = re.compile(r"/\*|\*/")
 _PATTERN = re.compile(
@@ -124,6 +125,12 @@ def tokens(text: str) -> list[Token]:
         elif kind == "dollar":
             value, at = _dollar_quoted(text, body, start)
             kind, body = "string", text[start:at]
+        if len(value) > MAX_DIGITS and value.isdigit() and kind in ("number", "param"):
+            raise OutOfRange(
+                f"a whole number of {len(value)} digits, of which it has at most {MAX_DIGITS}",
+                hint="longer ones are texts: '…'::decimal",
+                position=start + 1,
+            )
         found.append(Token(kind, body, value, start))
         if len(found) & OFTEN == 0:
             stops.check()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite, nan
+
 from cairn.model.errors import CairnError, SyntaxProblem
 from cairn.sql.parse.lexer import Token, syntax_error
 
@@ -77,6 +79,9 @@ class Cursor:
                 self.at -= 1
                 raise SyntaxProblem(f'schema "{token.value}" does not exist', sqlstate="3F000")
             return self.name()
+        if not token.value:
+            self.at -= 1
+            raise SyntaxProblem("zero-length delimited identifier")
         return token.value
 
     def names(self) -> list[str]:
@@ -104,9 +109,12 @@ class Cursor:
             self.at -= 1
             raise self.error()
         try:
-            return float(token.value)
+            found = float(token.value)
         except ValueError:
-            raise CairnError(f"not a number: {token.text}", sqlstate="22023") from None
+            found = nan
+        if not isfinite(found):
+            raise CairnError(f"not a number: {token.text[:200]}", sqlstate="22023")
+        return found
 
     def end(self) -> None:
         if self.peek() is not None:

@@ -232,12 +232,18 @@ class DataStore(RowTables):
         return None
 
     def statement(
-        self, run: Callable[[], int], *, kind: Kind = Kind.ROWS, alone: bool = False
+        self,
+        run: Callable[[], int],
+        *,
+        kind: Kind = Kind.ROWS,
+        alone: bool = False,
+        brief: bool = False,
     ) -> tuple[int, int]:
         """One statement, whole or not at all: rows changed, and the lsn of its record (0: none).
 
         A savepoint makes SQLite copy every page that is touched; the only statement of its
-        transaction (`alone`) is taken back with that instead.
+        transaction (`alone`) is taken back with that instead. `brief`: it runs on the event loop,
+        and is taken back with `TooLongHere` if it meets a long row.
         """
         self._changes.clear()
         self._operation: Operation | None = None
@@ -247,7 +253,7 @@ class DataStore(RowTables):
         if not alone:
             self.connection.execute("SAVEPOINT statement")
         try:
-            count = run()
+            count = self.briefly(run) if brief else run()
             body = Body(kind, self.now(), self.take_changes(), None, self._operation, self._bulk)
             lsn = self.log(body)
         except BaseException:

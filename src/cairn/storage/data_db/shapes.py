@@ -6,13 +6,14 @@ A table looks as the last shape says; whoever applies one makes the difference i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import apsw
 import msgspec
 
 from cairn.model.log.records import RowChange, RowOp, Shape
+from cairn.model.settings import limits
 from cairn.model.tables.schema import (
     Index,
     Table,
@@ -21,8 +22,13 @@ from cairn.model.tables.schema import (
 )
 from cairn.storage.files.reshaping import reshape
 
+_SIZED = (str, bytes)
 _OPS = {"INSERT": RowOp.INSERT, "UPDATE": RowOp.UPDATE, "DELETE": RowOp.DELETE}
 _decode_shape = msgspec.msgpack.Decoder(tuple[Table, tuple[Index, ...]]).decode
+
+
+class TooLongHere(Exception):
+    """Work that has to be done on a thread instead."""
 
 
 class RowTables:
@@ -33,6 +39,7 @@ class RowTables:
     def __init__(self) -> None:
         self._changes: list[RowChange] = []
         self._judges = True
+        self._is_brief = False  # long rows are work for a thread
         self.versions: dict[int, int] = {}  # replaced, never changed: readers keep what they saw
 
     def reload_tables(self) -> None:
@@ -51,6 +58,8 @@ class RowTables:
         if name[0] != "t" or not name[1:].isdigit():
             return
         table = int(name[1:])
+        if self._is_brief and update.op != "INSERT":
+            self._check_brief(update.old)
         self._changes.append(
             RowChange(
                 table,
@@ -60,6 +69,25 @@ class RowTables:
                 None if update.op == "DELETE" else tuple(update.new),
             )
         )
+
+    def _check_brief(self, row: Iterable[Any]) -> None:
+        if sum(len(value) for value in row if type(value) in _SIZED) > limits.QUICK_VALUE_BYTES:
+            raise TooLongHere
+
+    def briefly(self, run: Callable[[], int]) -> int:
+        """`TooLongHere` when what is done meets a long row: reading and logging one takes
+        milliseconds for each of its megabytes, and this is the event loop. SQLite itself refuses
+        to look at a long value; the hook sees those that are deleted or replaced unseen.
+        """
+        self._is_brief = True
+        self.connection.limit(apsw.SQLITE_LIMIT_LENGTH, limits.QUICK_VALUE_BYTES)
+        try:
+            return run()
+        except apsw.TooBigError:
+            raise TooLongHere from None
+        finally:
+            self.connection.limit(apsw.SQLITE_LIMIT_LENGTH, limits.VALUE_BYTES)
+            self._is_brief = False
 
     @contextlib.contextmanager
     def unobserved(self) -> Iterator[None]:

@@ -27,8 +27,8 @@ from cairn.node.statements.context import Context
 from cairn.sql import plans
 from cairn.sql.render.constraints import translate
 from cairn.sql.statements.passwords import with_password_hidden
+from cairn.storage.data_db.shapes import TooLongHere
 from cairn.storage.files.pieces import Row
-from cairn.storage.readers import TooLongHere
 
 DML_S = 30.0
 ROWS_OF_ENTRY = 200  # of a COPY

@@ -51,6 +51,7 @@ from cairn.sql import plans
 from cairn.sql.api import prepare
 from cairn.sql.plans import Prepared
 from cairn.storage.data_db.data_store import DataStore
+from cairn.storage.data_db.shapes import TooLongHere
 from cairn.storage.files.pieces import Row
 from cairn.storage.merging import Merger
 from cairn.storage.readers import Cancelled, translated
@@ -216,9 +217,11 @@ class BlockOwner:
         store.connection.set_progress_handler(clock, LOOK_EVERY)
         try:
             with stops.working_until(ticket.stopped.is_set):
-                _, lsn = store.statement(carry_out, alone=not is_quick)
+                _, lsn = store.statement(carry_out, alone=not is_quick, brief=is_quick)
         except _Seen:
             return last[0]
+        except TooLongHere:
+            raise TooLong("a long row") from None
         except CairnError:
             raise
         except apsw.InterruptError:

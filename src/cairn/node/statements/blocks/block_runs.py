@@ -25,6 +25,7 @@ from cairn.sql import plans
 from cairn.sql.plans import Prepared
 from cairn.sql.render.constraints import row_query, translate
 from cairn.storage.data_db.data_store import DataStore
+from cairn.storage.data_db.shapes import TooLongHere
 from cairn.storage.files.pieces import Row
 from cairn.storage.merging import Merger
 from cairn.storage.raft_db.state_machine import constraint_error
@@ -75,7 +76,7 @@ class Clock:
     def __init__(
         self, now: Callable[[], float], seconds: float, is_quick: bool, stopped: Cancelled
     ) -> None:
-        self._now, self._until, self._is_quick = now, now() + seconds, is_quick
+        self._now, self._until, self.is_quick = now, now() + seconds, is_quick
         self._is_stopped = stopped.is_set
 
     def __call__(self) -> bool:
@@ -84,7 +85,7 @@ class Clock:
     def problem(self) -> CairnError:
         if self._is_stopped():
             return QueryCanceled(ASKED)
-        if self._is_quick:
+        if self.is_quick:
             return TooLong("not on the event loop")
         return QueryCanceled(
             "canceling statement: the block took too long",
@@ -320,6 +321,10 @@ class BlockRun:
     def _told(self, problem: Exception) -> CairnError:
         if isinstance(problem, CairnError):
             return problem
+        if isinstance(problem, TooLongHere):
+            return TooLong("a long row")
+        if isinstance(problem, apsw.TooBigError) and self._clock.is_quick:
+            return TooLong("a long value")
         if isinstance(problem, apsw.InterruptError):
             return self._clock.problem()
         return translated(problem)

@@ -37,6 +37,7 @@ from cairn.node.waiting import as_future
 from cairn.sql.render.constraints import translate
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.fence import Fence
+from cairn.storage.data_db.shapes import TooLongHere
 from cairn.storage.files.pieces import Row
 from cairn.storage.files.writer import Job
 from cairn.storage.raft_db.state_machine import constraint_error
@@ -90,7 +91,19 @@ class OwnerWrites:
             write = _OneRow(self, data.store, fence, request, kind, callback)
             data.submit_job(Job(write.run, write.done, is_quick=True))
             return
-        data.submit_call(
+        self.queue(request, kind, fence, callback, is_long, ticket)
+
+    def queue(
+        self,
+        request: WriteRequest,
+        kind: WriteKind,
+        fence: Fence,
+        callback: Done,
+        is_long: bool = False,
+        ticket: Ticket | None = None,
+    ) -> None:
+        """For the writer's thread."""
+        self.data.submit_call(
             lambda: self._write(request, kind, False, is_long, ticket),
             lambda done: self.settle(done, fence, request.check_only, callback),
             alone=is_long,
@@ -226,8 +239,10 @@ class OwnerWrites:
                 count, lsn = store.insert_row(request.sql, request.rows[0])
             else:
                 count, lsn = store.statement(
-                    lambda: carry_out(store, request, rows), alone=is_alone
+                    lambda: carry_out(store, request, rows), alone=is_alone, brief=is_quick
                 )
+        except TooLongHere:
+            raise
         except TakenBack as checked:
             return WriteResponse(checked.count, 0)
         except apsw.ConstraintError as problem:
@@ -319,12 +334,17 @@ class _OneRow:
         store = self._store
         try:
             response = self._writes.write_row(self._request, self._kind)
+        except TooLongHere:
+            return None
         except CairnError as problem:
             return problem.without_frames()
         return response, store.last_epoch, store.vclock.copy(), store.versions
 
     def done(self, result: Any) -> None:
         writes = self._writes
+        if result is None:
+            writes.queue(self._request, self._kind, self._fence, self._callback)
+            return
         if isinstance(result, CairnError):
             writes.settle(result, self._fence, self._request.check_only, self._callback)
             return

@@ -25,6 +25,7 @@ from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.schema.common import (
     DdlStatement,
     check_column_count,
+    check_own_name,
     ddl_statement,
     existing_table,
     finish,
@@ -162,6 +163,7 @@ def _rename(old: str | None, new: str) -> Step:
     def step(catalog: Catalog, draft: Draft) -> Draft:
         table, indexes = draft
         if old is None:
+            check_own_name(new)
             if new in catalog.tables or new in catalog.views:
                 raise DuplicateTable(f"table {new} already exists")
             check_unused(catalog, "table", table.name, verb="rename")

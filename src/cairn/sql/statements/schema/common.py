@@ -11,6 +11,7 @@ from cairn.model.errors import (
     CairnError,
     LimitExceeded,
     UndefinedTable,
+    Unsupported,
 )
 from cairn.model.log.ops import (
     Ddl,
@@ -23,6 +24,12 @@ from cairn.sql.statements.cursor import Cursor
 MAX_TABLES, MAX_INDEXES = 65000, 128
 MAX_COLUMNS = 1600  # as in PostgreSQL
 Build = Callable[[Catalog, int, int], Ddl | None]
+
+
+def check_own_name(name: str) -> None:
+    """Tables of the system that are to come would not find their names free."""
+    if name.startswith(("_pico_", "_cairn_", "pg_")):
+        raise Unsupported(f"names like {name} belong to the system")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from cairn.model.tables.catalog import ALL_OBJECTS, Catalog, Routine, View
 from cairn.model.types.values import ColumnType
 from cairn.sql.plans import OutColumn, Right, RoutinePlan
 from cairn.sql.statements.cursor import Cursor
-from cairn.sql.statements.schema.common import Tail, read_tail
+from cairn.sql.statements.schema.common import Tail, check_own_name, read_tail
 from cairn.sql.statements.schema.dependents import check_unused
 from cairn.sql.statements.schema.table import read_type
 
@@ -44,7 +44,8 @@ def parse_routine(cursor: Cursor, catalog: Catalog) -> RoutineStatement | None:
     if cursor.accept("alter", "procedure"):
         name, params = cursor.name(), _params(cursor)
         cursor.expect("rename", "to")
-        plan = RoutinePlan("rename", name, params=params, new_name=cursor.name())
+        new = _own_procedure(cursor.name())
+        plan = RoutinePlan("rename", name, params=params, new_name=new)
         return _of_known("ALTER PROCEDURE", _finished(cursor, plan), "alter", catalog)
     return _view(cursor, catalog)
 
@@ -63,7 +64,9 @@ def _view(cursor: Cursor, catalog: Catalog) -> RoutineStatement | None:
     if cursor.accept("alter", "view"):
         name = cursor.name()
         cursor.expect("rename", "to")
-        plan = RoutinePlan("rename", name, "view", new_name=cursor.name())
+        new = cursor.name()
+        check_own_name(new)
+        plan = RoutinePlan("rename", name, "view", new_name=new)
         check_unused(catalog, "view", name, verb="rename")
         return _of_known("ALTER VIEW", _finished(cursor, plan), "alter", catalog)
     return None
@@ -73,8 +76,7 @@ def _create_view(cursor: Cursor, *, replaces: bool) -> RoutineStatement:
     """`name [(columns)] AS query`; the query is understood by `compile_block.with_columns`."""
     quiet = cursor.accept("if", "not", "exists")
     name = cursor.name()
-    if name.startswith(("_pico_", "_cairn_", "pg_")):
-        raise Unsupported(f"names like {name} belong to the system")
+    check_own_name(name)
     names = cursor.names() if cursor.looking_at_op("(") else []
     cursor.expect("as")
     columns = tuple(OutColumn(each, ColumnType.ANY) for each in names)
@@ -87,12 +89,17 @@ def _create_view(cursor: Cursor, *, replaces: bool) -> RoutineStatement:
     return RoutineStatement("CREATE VIEW", plan, (("create", "table", ALL_OBJECTS, name),))
 
 
+def _own_procedure(name: str) -> str:
+    """In the place of a call of ours it would be run with the rights of whoever means ours."""
+    if name.startswith(("cairn_", "pico_", "_")):
+        raise Unsupported(f"names like {name} belong to the system")
+    return name
+
+
 def _create(cursor: Cursor, *, replaces: bool) -> RoutineStatement:
     """`name(types) [LANGUAGE SQL] [SECURITY INVOKER] AS 'body'`, in any order after the types."""
     quiet = cursor.accept("if", "not", "exists")
-    name = cursor.name()
-    if name.startswith(("cairn_", "pico_", "_")):
-        raise Unsupported(f"names like {name} belong to the system")
+    name = _own_procedure(cursor.name())
     params = _params(cursor)
     if params is None:
         raise cursor.error()

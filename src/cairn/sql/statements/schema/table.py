@@ -41,6 +41,7 @@ from cairn.sql.statements.schema.common import (
     DdlStatement,
     Tail,
     check_column_count,
+    check_own_name,
     read_tail,
 )
 from cairn.sql.statements.schema.index import find_index, free_name, unique_columns
@@ -241,6 +242,7 @@ def default_text(cursor: Cursor) -> str:
 def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement:
     quiet = cursor.accept("if", "not", "exists")
     name = cursor.name()
+    check_own_name(name)
     definition, tail = Definition(), Tail()
     cursor.expect_op("(")
     while True:
