@@ -96,13 +96,8 @@ def _decode_uuid(data: bytes) -> uuid.UUID:
     return uuid.UUID(match[2].decode())
 
 
-LONG_JSON = 400_000  # bytes that are looked at and stay a text
-
-
-def _decode_json(data: bytes) -> Any:
-    """Of a parameter: the server stores what is long, and need not know its values."""
-    if len(data) <= LONG_JSON:
-        return decode_whole_json(data)
+def _decode_json(data: bytes) -> JsonText:
+    """Of a parameter: the server stores it as it is, and need not know its values."""
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
         return JsonText(data, "utf-8")

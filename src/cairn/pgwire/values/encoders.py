@@ -9,8 +9,7 @@ from math import inf, isinf, isnan, nextafter
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
-import msgspec
-
+from cairn.model.types.json_text import json_bytes
 from cairn.pgwire.values import numeric, oids, timestamps
 
 Encoder: TypeAlias = Callable[[Any], bytes]
@@ -142,7 +141,7 @@ TEXT_ENCODERS: Final[dict[int, Encoder]] = {
     oids.TIMESTAMP: timestamps.encode_timestamp,
     oids.DATE: timestamps.encode_date,
     oids.INTERVAL: timestamps.encode_interval,
-    oids.JSON: msgspec.json.encode,
+    oids.JSON: json_bytes,
     **dict.fromkeys(_TEXT_LIKE, encode_text),
 }
 
@@ -161,6 +160,6 @@ BINARY_ENCODERS: Final[dict[int, Encoder]] = {
     oids.TIMESTAMP: timestamps.encode_binary,
     oids.DATE: timestamps.encode_date_binary,
     oids.INTERVAL: timestamps.encode_interval_binary,
-    oids.JSON: msgspec.json.encode,
+    oids.JSON: json_bytes,
     **dict.fromkeys(_TEXT_LIKE, encode_text),
 }

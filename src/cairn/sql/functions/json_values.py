@@ -6,21 +6,19 @@ None is JSON's null inside of objects and arrays.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import msgspec
 
 from cairn.model import stops
 from cairn.model.errors import InvalidText
 from cairn.model.types.values import ELEMENTS, ColumnType, list_values
 from cairn.sql.functions.lists import LETTERS
 from cairn.sql.functions.numbers import strict
-from cairn.sql.functions.texts import c_json_path, plain_text, read_json, short
+from cairn.sql.functions.texts import c_json_path, read_json, short, write_json
 
-
-def _text(value: Any) -> str:
-    found = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return found if found.isascii() else plain_text(found)
+_text = write_json
 
 
 @strict
@@ -195,7 +193,7 @@ def _put(value: Any, steps: Sequence[str], new: Any, create: bool) -> Any:
 
 @strict
 def c_json_pretty(data: str) -> str:
-    return plain_text(json.dumps(read_json(data), indent=4, ensure_ascii=False))
+    return msgspec.json.format(write_json(read_json(data)), indent=4)
 
 
 @strict

@@ -15,9 +15,10 @@ _CAST_NAMES = {
     "boolean": "bool",
     "timestamptz": "timestamptz",
     "varchar": "varchar",
+    "char": "bpchar",
+    "nchar": "bpchar",
 }
 _WORDS: dict[type[exp.Expr], str] = {
-    exp.Case: "case",
     exp.Exists: "exists",
     exp.CurrentTimestamp: "current_timestamp",
     exp.CurrentDate: "current_date",
@@ -31,6 +32,7 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.CurrentSchema: "current_schema",
     exp.CurrentCatalog: "current_catalog",
     exp.AtTimeZone: "timezone",
+    exp.Interval: "interval",
 }
 
 
@@ -47,6 +49,10 @@ def _name(node: exp.Expr) -> str | None:
         return _name(node.this)
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower()
+    if isinstance(node, exp.Case):
+        last: exp.Expr | None = node.args.get("default")
+        is_named = last is not None and not isinstance(last, (exp.Literal, exp.Boolean))
+        return (_name(last) if last is not None and is_named else None) or "case"
     if isinstance(node, exp.Trim):
         side = str(node.args.get("position") or "BOTH").upper()
         return {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(side, "btrim")

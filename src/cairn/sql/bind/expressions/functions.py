@@ -83,14 +83,9 @@ def _fits(args: Sequence[Expr], wanted: Sequence[ColumnType], *, exact: bool) ->
 
 
 def _multi(binder: Binder, name: str, args: Sequence[Expr], position: int | None) -> Expr:
-    if name == "concat" and args:
-        given = tuple(binder.coerce(arg, S, ASSIGNMENT) for arg in args)
-        return Call(S, "c_concat", given)
-    if name == "format" and args:
-        return Call(S, "c_format", tuple(binder.coerce(arg, S, ASSIGNMENT) for arg in args))
-    if name == "concat_ws" and len(args) > 1:
-        given = tuple(binder.coerce(arg, S, ASSIGNMENT) for arg in args)
-        return Call(S, "c_concat_ws", given)
+    least = {"concat": 1, "format": 1, "concat_ws": 2}.get(name)
+    if least is not None and len(args) >= least:
+        return Call(S, f"c_{name}", tuple(_written(binder, arg) for arg in args))
     if name in _TRIMS and len(args) in (1, 2):
         chars = binder.coerce(args[1], S) if len(args) == 2 else Const(S, " ")
         return folded(Call(S, "c_trim", (binder.coerce(args[0], S), chars, Const(S, _TRIMS[name]))))
@@ -114,6 +109,14 @@ def _multi(binder: Binder, name: str, args: Sequence[Expr], position: int | None
             return Call(type_, name, given)
         return _extreme(type_, name, given)
     raise no_function(name, [arg.type for arg in args], position)
+
+
+def _written(binder: Binder, arg: Expr) -> Expr:
+    """As a client would be shown it: a boolean is t or f, where a cast would spell it out."""
+    if arg.type is not B:
+        return binder.coerce(arg, S, ASSIGNMENT)
+    is_false = Call(B, "not", (arg,))
+    return Case(S, ((arg, Const(S, "t")), (is_false, Const(S, "f"))), None)
 
 
 def _extreme(type_: ColumnType, name: str, args: tuple[Expr, ...]) -> Expr:

@@ -133,7 +133,7 @@ def _listed(binder: Binder, name: str, args: list[Expr], position: int | None) -
 
 
 def _rows_of(scope: Scope, name: str, nodes: list[exp.Expr], position: int | None) -> Values:
-    inner = Scope(scope.binder, scope.parent)
+    inner = Scope(scope.binder, scope)  # its arguments see what stands before it in FROM
     step = interval_of(nodes[2]) if name == "generate_series" and len(nodes) == 3 else None
     if step is not None:
         edges = [bind_expr(inner, each) for each in nodes[:2]]
