@@ -32,6 +32,7 @@ from cairn.sql.statements.schema.common import (
 from cairn.sql.statements.schema.dependents import check_unused
 from cairn.sql.statements.schema.index import add_unique
 from cairn.sql.statements.schema.restating import checked_default, column_of
+from cairn.sql.statements.schema.retyping import read_new_type
 from cairn.sql.statements.schema.table import (
     Definition,
     default_text,
@@ -293,7 +294,7 @@ def _check_free_of(table: Table, name: str, indexes: list[Index], checks: list[C
 
 
 def _alter_column(cursor: Cursor) -> tuple[int, Step]:
-    """`[COLUMN] c {SET | DROP} {DEFAULT … | NOT NULL}`"""
+    """`[COLUMN] c {{SET | DROP} {DEFAULT … | NOT NULL} | [SET DATA] TYPE …}`"""
     cursor.accept("column")
     name = cursor.name()
     if cursor.accept("set", "default"):
@@ -312,10 +313,9 @@ def _alter_column(cursor: Cursor) -> tuple[int, Step]:
         )
     if cursor.accept("drop", "not", "null"):
         return 0, _of_column(name, lambda _, table, column: _with_nulls(table, column))
-    raise Unsupported(
-        "unsupported DDL: `ALTER TABLE _ ALTER COLUMN` knows DEFAULT and NOT NULL",
-        hint="add a column with the other type, UPDATE it, and rename both",
-    )
+    if cursor.accept("type") or cursor.accept("set", "data", "type"):
+        return 1, _of_column(name, read_new_type(cursor, name))
+    raise Unsupported("unsupported DDL: `ALTER COLUMN` knows TYPE, DEFAULT and NOT NULL")
 
 
 def _of_column(name: str, change: Callable[[Catalog, Table, Column], Column]) -> Step:
