@@ -36,6 +36,15 @@ def json_value(text: str) -> Any:
         return json.loads(text, parse_float=_number, parse_constant=_no_constant)
 
 
+def json_shown(text: str) -> Any:
+    """The value for whoever asked; JSON's own null stays a text, for it is not NULL."""
+    value = json_value(text)
+    return _NULL if value is None else value
+
+
+_NULL = JsonText("null")
+
+
 def _no_constant(word: str) -> None:
     raise ValueError(word)  # NaN and Infinity are Python's
 

@@ -27,7 +27,7 @@ from cairn.model.types.decimals import (
 )
 from cairn.model.types.interval_text import parse_interval
 from cairn.model.types.intervals import Interval, decode_interval, encode_interval, of_timedelta
-from cairn.model.types.json_text import JsonText, json_text, json_value
+from cairn.model.types.json_text import JsonText, json_shown, json_text, json_value
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -323,9 +323,9 @@ _FROM_PHYSICAL: dict[ColumnType, Callable[[Any], Any] | None] = {
     ColumnType.DATE: micros_to_date,
     ColumnType.TIMESTAMP: lambda micros: micros_to_datetime(micros).replace(tzinfo=None),
     ColumnType.INTERVAL: decode_interval,
-    ColumnType.MAP: json_value,
-    ColumnType.ARRAY: json_value,
-    ColumnType.ANY: json_value,
+    ColumnType.MAP: json_shown,
+    ColumnType.ARRAY: json_shown,
+    ColumnType.ANY: json_shown,
 }
 
 

@@ -34,6 +34,7 @@ from cairn.sql.functions import (
     maths,
     number_formats,
     numbers,
+    spans,
     splitting,
     texts,
     time_formats,
@@ -249,7 +250,7 @@ def c_concat(*parts: str | None) -> str:
 _PREFIXES = ("i_", "d_", "n_", "z_", "c_", "t_", "v_", "j_", "b_", "a_")
 _MODULES = (
     *(numbers, number_formats, maths, texts, words, times, time_formats, zones),
-    *(json_values, splitting),
+    *(json_values, splitting, spans),
 )
 _ROW_FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function
@@ -328,7 +329,7 @@ _LIGHT = frozenset(
         *(f"s_of_{letter}" for letter in "bidnutmyv"),
     )
 )
-_OF_NUMBERS = frozenset(module.__name__ for module in (numbers, maths, times, time_formats))
+_OF_NUMBERS = frozenset(module.__name__ for module in (numbers, maths, times, time_formats, spans))
 _WORKS_ON_TEXTS = frozenset(
     name for name, function in SCALARS.items() if function.__module__ not in _OF_NUMBERS
 ) - _LIGHT | {"c_lower", "c_upper", "c_to_char", "d_percentile", "i_mode"}

@@ -263,14 +263,25 @@ def c_json_path(data: str | None, *path: Any) -> str | None:
         return None
     value = read_json(data)
     for key in path:
-        if isinstance(value, dict):
-            value = value.get(str(key))
+        if isinstance(value, dict) and str(key) in value:
+            value = value[str(key)]
         elif isinstance(value, list) and _NUMBER.fullmatch(str(key)):
             at = int(key)
-            value = value[at] if -len(value) <= at < len(value) else None
+            if not -len(value) <= at < len(value):
+                return None
+            value = value[at]
         else:
             return None
-    return None if value is None else write_json(value)
+    return write_json(value)
+
+
+@strict
+def c_json_shown(data: str) -> str | None:
+    """What `->>` tells of a value: JSON's null is NULL, a text is its content."""
+    value = read_json(data)
+    if value is None:
+        return None
+    return plain_text(value) if isinstance(value, str) else data
 
 
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
