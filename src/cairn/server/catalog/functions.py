@@ -26,6 +26,7 @@ from cairn.server.catalog.tables import (
     definition,
     distribution,
     index_oid,
+    is_primary,
 )
 from cairn.sql.functions.lists import series
 from cairn.sql.functions.numbers import known_by_name
@@ -238,7 +239,10 @@ class Functions:
         found = self._indexes.get(oid)
         if oid in self._checks:
             return f"CHECK ({self._checks[oid]})"
-        return None if found is None else f"PRIMARY KEY ({', '.join(found[1].columns)})"
+        if found is None:
+            return None
+        kind = "PRIMARY KEY" if is_primary(*found) else "UNIQUE"
+        return f"{kind} ({', '.join(str(quoted(name)) for name in found[1].columns)})"
 
 
 def items(array: Any) -> list[str]:

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from cairn.model.errors import UndefinedTable, Unsupported
 from cairn.server.catalog.columns import INTEGERS, type_name
+from cairn.server.catalog.laterals import tie_functions
 from cairn.server.catalog.schema import TABLES
 from cairn.sql.parse.dialect import walk_position
 
@@ -32,6 +33,7 @@ def translate(tree: exp.Expr) -> str:
     """The text for SQLite; what it cannot say is refused by name."""
     copy = tree.copy()
     _offer_system_tables(copy)
+    tie_functions(copy)
     for select in copy.find_all(exp.Select):
         if select.parent is None or isinstance(select.parent, exp.SetOperation):
             for item in select.expressions:
@@ -90,6 +92,8 @@ def _set_function(node: exp.Table) -> exp.Expr:
     """`unnest(a) x` and `generate_series(1, n) x`: a column named like the alias."""
     call, alias = node.this, node.args.get("alias")
     name = str(getattr(call, "this", "")).lower()
+    if name == "json_each":  # of `tie_functions`
+        return node
     if isinstance(call, exp.Anonymous) and name in TABLES:  # `pg_timezone_names()`
         node.set("this", exp.to_identifier(name))
         node.set("db", None)
@@ -106,6 +110,10 @@ def _set_function(node: exp.Table) -> exp.Expr:
     shown = columns[0].name if columns else (node.alias or name)
     source = exp.Table(this=_call("json_each", _call(f"pg_{name}", *call.expressions)))
     inner = exp.select(exp.alias_(exp.column("value"), shown)).from_(source)
+    number = columns[1].name if columns and len(columns) > 1 else "ordinality"
+    if node.args.get("ordinality"):
+        place = exp.Add(this=exp.column("key"), expression=exp.Literal.number(1))
+        inner = inner.select(exp.alias_(place, number))
     return inner.subquery(node.alias or name)
 
 
@@ -131,7 +139,10 @@ def _select(node: exp.Select) -> exp.Expr:
 
 def _unnest(node: exp.Unnest) -> exp.Expr:
     call = exp.Anonymous(this="unnest", expressions=node.expressions)
-    return _set_function(exp.Table(this=call, alias=node.args.get("alias")))
+    alias, offset = node.args.get("alias"), node.args.get("offset")
+    if isinstance(offset, exp.Identifier) and alias is not None:
+        alias.append("columns", offset)
+    return _set_function(exp.Table(this=call, alias=alias, ordinality=bool(offset)))
 
 
 def _bracket(node: exp.Bracket) -> exp.Expr:
