@@ -35,6 +35,10 @@ def check_oid(table_id: int, at: int) -> int:
     return index_oid(table_id, 500 + at)
 
 
+def view_oid(view: View) -> int:
+    return _FIRST_VIEW_OID + view.id - FIRST_ROUTINE_ID
+
+
 def about(table: Table) -> str:
     """What \\d+ and \\dt+ print as the description: the comment, or how rows are distributed."""
     if table.description and not table.is_system:
@@ -85,7 +89,7 @@ def rows(catalog: Catalog) -> Iterator[tuple[str, Values]]:
 
 
 def _view(view: View) -> Iterator[tuple[str, Values]]:
-    oid = _FIRST_VIEW_OID + view.id - FIRST_ROUTINE_ID
+    oid = view_oid(view)
     row = _class(oid, view.name, PUBLIC_SCHEMA, "v", view.owner, len(view.columns))
     yield "pg_class", {**row, "relam": 0}
     yield from information.view_rows(view)

@@ -19,6 +19,7 @@ from cairn.sql.render.render import Renderer
 from cairn.sql.render.slots import Slots
 
 _STRINGS = re.compile(r"'[^']*(?:''[^']*)*'|X'[0-9A-Fa-f]*'")
+_PLACES = re.compile(r"\bc(\d+)\b")  # of columns, as they are called in the file
 _CALLED = re.compile(r"([A-Za-z_]\w*)\s*\(")
 #: What stands before a parenthesis and is no function, and those that SQLite has itself.
 _KNOWN = frozenset(
@@ -40,7 +41,11 @@ def checks_of(
     found: list[Check] = []
     for name, text in given:
         rule = _rule(catalog, table, columns, text)
-        found.append(Check(name or _free_name(table, [*others, *found]), text, rule))
+        if not name:
+            places = {int(at) for at in _PLACES.findall(_STRINGS.sub("", rule))}
+            only = f"_{columns[places.pop()].name}" if len(places) == 1 else ""
+            name = _free_name(f"{table}{only}_check", [*others, *found])
+        found.append(Check(name, text, rule))
     names = [check.name for check in found]
     for at, name in enumerate(names):
         if name in names[:at]:
@@ -48,12 +53,12 @@ def checks_of(
     return tuple(found)
 
 
-def _free_name(table: str, found: Sequence[Check]) -> str:
+def _free_name(wanted: str, found: Sequence[Check]) -> str:
     taken = {check.name for check in found}
-    name, number = f"{table}_check", 0
+    name, number = wanted, 0
     while name in taken:
         number += 1
-        name = f"{table}_check{number}"
+        name = f"{wanted}{number}"
     return name
 
 

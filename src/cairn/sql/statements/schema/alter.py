@@ -133,6 +133,14 @@ def _steps(cursor: Cursor) -> tuple[tuple[int, ...], list[Step]]:
             found.append((0, _drop_column(cursor)))
         elif cursor.accept("alter"):
             found.append(_alter_column(cursor))
+        elif cursor.accept("owner", "to"):
+            found.append((0, _same_owner(cursor)))
+        elif word := cursor.accept_one(
+            "enable", "disable", "inherit", "attach", "detach", "cluster"
+        ):
+            raise Unsupported(f"ALTER TABLE _ {word.upper()} is not supported")
+        elif cursor.accept("set"):
+            raise Unsupported("ALTER TABLE _ SET is not supported")
         else:
             raise cursor.error()
         if not cursor.accept_op(","):
@@ -140,6 +148,22 @@ def _steps(cursor: Cursor) -> tuple[tuple[int, ...], list[Step]]:
     if not has_rename:
         found.sort(key=lambda each: each[0])
     return tuple(when for when, _ in found), [step for _, step in found]
+
+
+def _same_owner(cursor: Cursor) -> Step:
+    """Dumps say whose the table is: no change if it is theirs already."""
+    name = cursor.name()
+
+    def step(catalog: Catalog, draft: Draft) -> Draft:
+        user = catalog.users.get(name)
+        if user is None or user.id != draft[0].owner:
+            raise Unsupported(
+                "ALTER TABLE _ OWNER TO another user is not supported",
+                hint="GRANT ALL ON TABLE … TO them",
+            )
+        return draft
+
+    return step
 
 
 # --- names --------------------------------------------------------------------------------------
