@@ -57,6 +57,7 @@ EMPTY: dict[str, str] = {
     "pg_foreign_data_wrapper": (
         "oid:i fdwname fdwowner:i fdwhandler:i fdwvalidator:i fdwacl fdwoptions"
     ),
+    "pg_get_keywords": "word catcode barelabel:b catdesc baredesc",
     "pg_group": "groname grosysid:i grolist",
     "pg_language": (
         "oid:i lanname lanowner:i lanispl:b lanpltrusted:b lanplcallfoid:i laninline:i "

@@ -124,6 +124,7 @@ class Functions:
             "pg_subscript": lambda array, at: (
                 None if _nth(array, at) is None else at + str(array).startswith("{")
             ),
+            "pg_place": lambda array, at: None if _nth(array, at) is None else at + 1,
             "pg_places": lambda *arrays: json.dumps([*range(max(map(_length, arrays)))]),
             "pg_get_ruledef": self._distribution,
             "pg_unnest": lambda array: json.dumps([] if array is None else items(array)),
@@ -342,9 +343,12 @@ def _regtype(value: Any) -> int | None:
 
 
 def _regproc(value: Any) -> Any:
-    """There are no functions with a body to look at."""
+    """There are no functions with a body to look at; those that read types are names."""
     if value is None or isinstance(value, int) or str(value).isdigit():
         return value
+    name = str(value).removeprefix("pg_catalog.")
+    if name == "array_in" or name in {f"{kind}in" for _, kind, *_ in TYPES.values()}:
+        return name
     raise UndefinedFunction(f'function "{value}" does not exist')
 
 

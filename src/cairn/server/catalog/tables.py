@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cairn.model.tables.catalog import ADMIN_ID, FIRST_ROUTINE_ID, SUPER_ID, Catalog, User, View
-from cairn.model.tables.schema import Column, Index, Table
-from cairn.model.types.values import ELEMENTS, OIDS, ColumnType
+from cairn.model.tables.schema import Column, Index, Table, type_modifier
+from cairn.model.types.values import OIDS, ColumnType
 from cairn.server.catalog import information
 from cairn.server.catalog.schema import (
     ARRAYS,
@@ -268,6 +268,7 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
                 "conrelid": table.id,
                 "connoinherit": 0,
                 "conbin": check.text,
+                "conkey": _listed(check.places),
             },
         )
 
@@ -278,12 +279,9 @@ def _is_text(column: Column) -> bool:
 
 def _sized(column: Column) -> Values:
     """Type and modifier as PostgreSQL has them for NUMERIC(10, 2), VARCHAR(20), TIMESTAMP(3)."""
-    first = column.sizes[0]
-    if column.type is ColumnType.DECIMAL:
-        return {"atttypmod": (first << 16 | column.sizes[1]) + 4}
     if _is_text(column):
-        return {"atttypid": 1043, "atttypmod": first + 4}
-    return {"atttypmod": first if column.type not in ELEMENTS else -1}
+        return {"atttypid": 1043, "atttypmod": column.sizes[0] + 4}
+    return {"atttypmod": type_modifier(column)}
 
 
 def _class(oid: int, name: str, space: int, kind: str, owner: int, column_count: int) -> Values:
@@ -388,7 +386,7 @@ def _index(table: Table, index: Index, space: int, schema: str) -> Iterator[tupl
                 "conparentid": 0,
                 "coninhcount": 0,
                 "connoinherit": 1,
-                "conkey": "{" + ",".join(map(str, numbers)) + "}",
+                "conkey": _listed(numbers),
             },
         )
 
@@ -398,6 +396,10 @@ def definition(table: Table, index: Index) -> str:
     schema = "pg_catalog" if table.is_system else "public"
     columns = ", ".join(index.columns)
     return f"CREATE {unique}INDEX {index.name} ON {schema}.{table.name} USING btree ({columns})"
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def _words(numbers: Iterable[int]) -> str:

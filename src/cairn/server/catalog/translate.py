@@ -24,7 +24,14 @@ _COMPARISONS: dict[str, type[exp.Expr]] = {
 }
 _LOOKUPS = {"regclass", "regtype", "regnamespace", "regproc", "regprocedure"}
 _NAMED = {"pg_regclass", "pg_regtype"}  # as text they give a name
-_ROW_FUNCTIONS = {"unnest": "pg_nth", "generate_subscripts": "pg_subscript"}
+_EXPANDED = "_pg_expandarray"  # rows of (x, n): a value and its place, which pgjdbc asks for
+_ROW_FUNCTIONS = {
+    "unnest": "pg_nth",
+    "generate_subscripts": "pg_subscript",
+    _EXPANDED: "pg_nth",
+    f"{_EXPANDED}.x": "pg_nth",
+    f"{_EXPANDED}.n": "pg_place",
+}
 _PLACES = "row_places"
 _SET_FUNCTIONS = {"unnest", "generate_series"}
 
@@ -158,6 +165,11 @@ def _dot(node: exp.Dot) -> exp.Expr:
         return node  # `x::pg_catalog.text`
     if isinstance(inner, (exp.Anonymous, exp.Func)):
         return inner
+    whole = node.this.this if isinstance(node.this, exp.Paren) else None
+    if isinstance(whole, exp.Anonymous) and whole.this == _EXPANDED and inner.name in ("x", "n"):
+        return _call(f"{_EXPANDED}.{inner.name}", *whole.expressions)
+    if isinstance(whole, exp.Column) and inner.name == "x":
+        return whole  # of a column that such a function made: it is the value alone
     raise Unsupported("this use of a dot is not supported", position=walk_position(node))
 
 
@@ -235,6 +247,17 @@ def _equals(node: exp.EQ) -> exp.Expr:
     return _call("pg_any", node.this, array)
 
 
+def _differs(node: exp.NEQ) -> exp.Expr:
+    """`x <> ALL (array)`"""
+    right = node.expression
+    if not isinstance(right, exp.Anonymous) or str(right.this).upper() != "ALL":
+        return node
+    (array,) = right.expressions
+    if isinstance(array, (exp.Query, exp.Subquery)):
+        return exp.Not(this=exp.In(this=node.this, query=array))
+    return exp.Not(this=_call("pg_any", node.this, array))
+
+
 def _extract(node: exp.Extract) -> exp.Expr:
     """Moments and the time between them are counts of microseconds here."""
     if node.this.name.upper() != "EPOCH":
@@ -269,6 +292,7 @@ _HANDLERS: dict[type[exp.Expr], Any] = {
     exp.Anonymous: _anonymous,
     exp.CurrentTimestamp: lambda node: _call("now"),
     exp.EQ: _equals,
+    exp.NEQ: _differs,
     exp.Extract: _extract,
     exp.Parameter: _parameter,
     exp.Lateral: _refused,

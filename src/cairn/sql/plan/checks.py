@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from cairn.model.errors import DuplicateObject, InvalidTableDefinition, Unsupported
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Check, Column
@@ -19,7 +21,6 @@ from cairn.sql.render.render import Renderer
 from cairn.sql.render.slots import Slots
 
 _STRINGS = re.compile(r"'[^']*(?:''[^']*)*'|X'[0-9A-Fa-f]*'")
-_PLACES = re.compile(r"\bc(\d+)\b")  # of columns, as they are called in the file
 _CALLED = re.compile(r"([A-Za-z_]\w*)\s*\(")
 #: What stands before a parenthesis and is no function, and those that SQLite has itself.
 _KNOWN = frozenset(
@@ -41,11 +42,12 @@ def checks_of(
     found: list[Check] = []
     for name, text in given:
         rule = _rule(catalog, table, columns, text)
+        check = Check(name, text, rule)
         if not name:
-            places = {int(at) for at in _PLACES.findall(_STRINGS.sub("", rule))}
-            only = f"_{columns[places.pop()].name}" if len(places) == 1 else ""
-            name = _free_name(f"{table}{only}_check", [*others, *found])
-        found.append(Check(name, text, rule))
+            places = check.places
+            only = f"_{columns[places[0] - 1].name}" if len(places) == 1 else ""
+            check = replace(check, name=_free_name(f"{table}{only}_check", [*others, *found]))
+        found.append(check)
     names = [check.name for check in found]
     for at, name in enumerate(names):
         if name in names[:at]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -43,8 +42,6 @@ from cairn.sql.statements.schema.table import (
 
 Draft = tuple[Table, tuple[Index, ...]]  # the indexes without the primary key
 Step = Callable[[Catalog, Draft], Draft]
-
-_PLACES = re.compile(r"'[^']*(?:''[^']*)*'|\bc(\d+)\b")  # of columns in the rule of a CHECK
 
 
 def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
@@ -275,7 +272,7 @@ def _drop_column(cursor: Cursor) -> Step:
         check_unused(catalog, "table", table.name, name)
         at = table.position(name)
         own_indexes = [index for index in indexes if name in index.columns]
-        own_checks = [check for check in table.checks if at in _places(check)]
+        own_checks = [check for check in table.checks if at + 1 in check.places]
         if not is_cascade:
             _check_free_of(table, name, own_indexes, own_checks)
         left = tuple(check for check in table.checks if check not in own_checks)
@@ -298,10 +295,6 @@ def _check_no_key(table: Table, name: str) -> None:
                 hint="make another table with CREATE TABLE … AS, and rename both",
                 sqlstate="2BP01",
             )
-
-
-def _places(check: Check) -> set[int]:
-    return {int(found[1]) for found in _PLACES.finditer(check.rule) if found[1]}
 
 
 def _check_free_of(table: Table, name: str, indexes: list[Index], checks: list[Check]) -> None:
