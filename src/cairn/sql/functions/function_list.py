@@ -118,9 +118,14 @@ PLAIN: dict[str, list[Signature]] = {
     "date_trunc": [
         ("t_trunc", (S, T), T),
         ("t_trunc", (S, M), M),
+        ("v_trunc", (S, V), V),
         ("t_trunc_in", (S, T, S), T),
     ],
-    "date_part": [("d_part", (S, T), D), ("d_part", (S, M), D)],
+    "date_part": [
+        ("d_part", (S, T), D),
+        ("d_part", (S, M), D),
+        ("d_part_of_interval", (S, V), D),
+    ],
     "justify_days": [("v_justify_days", (V,), V)],
     "justify_hours": [("v_justify_hours", (V,), V)],
     "justify_interval": [("v_justify_interval", (V,), V)],

@@ -6,10 +6,18 @@ import re
 from datetime import datetime
 
 from cairn.model.errors import InvalidText, OutOfRange
-from cairn.model.types.interval_text import MICROS_PER_DAY, MICROS_PER_SECOND, SMALL_UNITS
+from cairn.model.types.decimals import decode_decimal
+from cairn.model.types.interval_text import (
+    MICROS_PER_DAY,
+    MICROS_PER_SECOND,
+    SMALL_UNITS,
+    YEARS,
+    unit_of,
+)
 from cairn.model.types.intervals import Interval, decode_interval, encode_interval
 from cairn.model.types.values import datetime_to_micros
 from cairn.sql.functions.numbers import int64, strict
+from cairn.sql.functions.times import v_extract
 
 _HOUR, _MINUTE = SMALL_UNITS["hour"], SMALL_UNITS["minute"]
 
@@ -70,6 +78,27 @@ def v_justify_interval(data: bytes) -> bytes:
         days, micros = days + 1, micros - MICROS_PER_DAY
     months, days = _carried(months, days, 30)
     return encode_interval(Interval(months, days, micros))
+
+
+@strict
+def d_part_of_interval(word: str, data: bytes) -> float:
+    found: bytes = v_extract(data, word)
+    return float(decode_decimal(found))
+
+
+@strict
+def v_trunc(word: str, data: bytes) -> bytes:
+    """`date_trunc` of an interval: nothing smaller than the unit is left."""
+    value, unit = decode_interval(data), unit_of(word)
+    if unit in SMALL_UNITS and unit != "day":
+        size = SMALL_UNITS[unit]
+        return encode_interval(value._replace(micros=int(value.micros / size) * size))
+    if unit == "day":
+        return encode_interval(value._replace(micros=0))
+    months = {"month": 1, "quarter": 3, **{name: 12 * size for name, size in YEARS.items()}}
+    if unit not in months:
+        raise InvalidText(f'unit "{word}" not supported for type interval', sqlstate="0A000")
+    return encode_interval(Interval(int(value.months / months[unit]) * months[unit], 0, 0))
 
 
 @strict

@@ -45,7 +45,7 @@ def _name(node: exp.Expr) -> str | None:
     if isinstance(node, exp.Column):
         this = node.this
         return str(this.this) if this.args.get("quoted") else str(this.this).lower()
-    if isinstance(node, (exp.Paren, exp.Filter, exp.Window, exp.Bracket)):
+    if isinstance(node, (exp.Paren, exp.Filter, exp.Window, exp.Bracket, exp.WithinGroup)):
         return _name(node.this)
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower()
@@ -60,9 +60,12 @@ def _name(node: exp.Expr) -> str | None:
         inner = _name(node.this)
         if inner is not None and not isinstance(node.this, (exp.Boolean, exp.Cast)):
             return inner
-        word = str(getattr(node.to.this, "name", node.to.this)).lower()
+        to = node.to
+        if str(getattr(to.this, "name", to.this)).lower() == "array" and to.expressions:
+            to = to.expressions[0]  # of `x::int[]`
+        word = str(getattr(to.this, "name", to.this)).lower()
         if word == "userdefined":
-            word = str(node.to.args["kind"].name).lower()
+            word = str(to.args["kind"].name).lower()
         return _CAST_NAMES.get(word, word)
     if isinstance(node, exp.Subquery):
         inner_query = node.this

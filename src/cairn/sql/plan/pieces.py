@@ -277,6 +277,12 @@ def _link(tables: list[Scan], rel: int, holds: list[Expr]) -> tuple[Scan, tuple[
     return None
 
 
+def _names_outer(source: Rel | None) -> bool:
+    """Whether rows of a query around it are looked at: the owners of this one do not have them."""
+    inside = {each.rel for each in walk(source) if isinstance(each, RELATIONS)}
+    return any(col.rel not in inside for col in columns_in(source))
+
+
 def _compared(query: Select) -> dict[Col, Expr]:
     """Columns whose bytes differ where their numbers are equal, and that joins look for.
 
@@ -311,7 +317,7 @@ class Pieces:
         local = source_locality(source, holds)
         if local is not None and local.is_replicated:
             return source
-        if local is not None:
+        if local is not None and not _names_outer(source):
             assert source is not None
             filters = on if nullable else on + holds
             if len(self.gather.pieces) == self.gather.stays:
