@@ -48,12 +48,12 @@ def test_good_rows_come_in_every_way(sql: Connection) -> None:
     ("text", "name"),
     [
         ("INSERT INTO goods VALUES (30, -0.01, 'a', 1)", "fair"),
-        ("INSERT INTO goods VALUES (0, 1, 'a', 1)", "goods_check"),
-        ("INSERT INTO goods VALUES (30, 1, 'b', 1)", "goods_check1"),
+        ("INSERT INTO goods VALUES (0, 1, 'a', 1)", "goods_id_check"),
+        ("INSERT INTO goods VALUES (30, 1, 'b', 1)", "goods_kind_check"),
         ("INSERT INTO goods VALUES (30, 5, 'a', 4)", "fell"),
         ("INSERT INTO goods VALUES (30, 1, 'a', 4), (31, 9, 'a', 4), (32, 1, 'a', 4)", "fell"),
         ("UPDATE goods SET price = 1000.5 WHERE id = 7", "fair"),
-        ("UPDATE goods SET kind = 'c'", "goods_check1"),
+        ("UPDATE goods SET kind = 'c'", "goods_kind_check"),
         ("UPDATE goods SET price = old + 1 WHERE id < 5", "fell"),
         (
             "INSERT INTO goods VALUES (7, 1, 'a', 4) ON CONFLICT (id) DO UPDATE SET price = -1",
@@ -116,7 +116,7 @@ def test_tools_see_checks_and_renamed_columns_keep_them(sql: Connection) -> None
         "ON r.oid = conrelid WHERE relname = 'goods' AND contype = 'c' ORDER BY conname",
     )
     assert found[0] == ("fair", "CHECK (price >= 0 AND price < 1000.5)")
-    assert [name for name, _ in found] == ["fair", "fell", "goods_check", "goods_check1"]
+    assert [name for name, _ in found] == ["fair", "fell", "goods_id_check", "goods_kind_check"]
 
 
 def test_a_global_table_is_judged_as_its_changes_are_applied(sql: Connection) -> None:

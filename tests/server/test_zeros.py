@@ -121,6 +121,20 @@ def test_keys_and_declared_scales_have_one_form(cluster: Cluster, sql: Connectio
         sql.execute("DROP TABLE price")
 
 
+def test_copy_fills_a_default_with_its_zeros(cluster: Cluster, sql: Connection) -> None:
+    sql.execute(
+        "CREATE TABLE fee (k INT PRIMARY KEY, a NUMERIC DEFAULT 1.50, b NUMERIC(6, 2) DEFAULT 2)"
+    )
+    try:
+        with sql.cursor() as cursor, cursor.copy("COPY fee (k) FROM STDIN") as copy:
+            copy.write("1\n2\n")
+        sql.execute("INSERT INTO fee (k) VALUES (3)")
+        assert texts(sql, "SELECT a, b FROM fee") == [("1.50", "2.00")] * 3
+        assert texts(sql, "SELECT count(*) FROM fee WHERE a = 1.5") == [("3",)]
+    finally:
+        sql.execute("DROP TABLE fee")
+
+
 def test_what_was_stored_before_is_read_as_it_was() -> None:
     from decimal import Decimal
 

@@ -488,6 +488,11 @@ WRITES = [
     ("UPDATE note SET tag = 'z' WHERE n > 2", "note"),
     ("UPDATE note SET tag = tag || id", "note"),
     ("UPDATE note SET tag = 'same', n = n + 1 WHERE id = 1", "note"),
+    ("UPDATE note SET id = id + 10, n = id WHERE n > 1", "note"),
+    ("UPDATE spare SET id = 7 WHERE id <> 7", "spare"),
+    ("UPDATE spare SET id = -id, d = d + 0.50 WHERE id IN (SELECT item_id FROM part)", "spare"),
+    ("UPDATE part SET no = no + 7 WHERE item_id < 4", "part"),
+    ("UPDATE pair SET a = a + 5, b = b || '!' FROM kind k WHERE k.id = pair.a", "pair"),
     ("DELETE FROM note WHERE tag = 'same'", "note"),
 ]
 

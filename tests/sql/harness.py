@@ -25,6 +25,7 @@ from cairn.model.tables.schema import (
     create_table_sql,
     physical_column,
 )
+from cairn.model.types.json_text import JsonText, json_value
 from cairn.model.types.values import shown_reader, to_physical
 from cairn.sql import plans
 from cairn.sql.api import prepare
@@ -123,9 +124,12 @@ class Cluster:
 
     def _python(self, prepared: Prepared, row: Any) -> tuple[Any, ...]:
         readers = [shown_reader(column.type, column.scale) for column in prepared.columns]
-        return tuple(
+        found = (
             value if value is None or read is None else read(value)
             for read, value in zip(readers, row, strict=True)
+        )
+        return tuple(
+            json_value(str(each)) if isinstance(each, JsonText) else each for each in found
         )
 
     def _execute(self, plan: plans.Plan, values: list[Any]) -> Any:

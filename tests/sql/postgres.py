@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from .corpus import ROWS, TABLES
 from .harness import Cluster
 
 psycopg = pytest.importorskip("psycopg")
+from psycopg.types.json import set_json_loads  # noqa: E402 (not everybody has it)
+
 BINARIES = Path("/usr/lib/postgresql/15/bin")
 
 
@@ -58,9 +62,11 @@ def postgres() -> Iterator[Any]:
     control = str(binaries / "pg_ctl")
     try:
         run(control, "-D", data, "-w", "-t", "60", "-l", f"{home}/log", "-o", options, "start")
-        yield psycopg.connect(
+        connection = psycopg.connect(
             host="127.0.0.1", port=port, user="admin", dbname="postgres", autocommit=True
         )
+        set_json_loads(partial(json.loads, parse_float=Decimal), connection)  # with their zeros
+        yield connection
     finally:
         subprocess.run(
             [*as_user, control, "-D", data, "-m", "immediate", "stop"],

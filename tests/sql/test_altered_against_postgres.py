@@ -195,6 +195,28 @@ DROP TABLE a
 DROP TABLE b
 """
 
+TYPED = r"""
+DROP TABLE IF EXISTS a
+CREATE TABLE a (id INT PRIMARY KEY, s VARCHAR(3), n NUMERIC(4, 2) DEFAULT 1.50, t TIMESTAMP(0), v VARCHAR(3)[])
+INSERT INTO a VALUES (1, 'abc', 12.34, '2024-01-01 10:00:00.7', '{x,yz}')
+INSERT INTO a (id, s) VALUES (2, 'abcd')
+ALTER TABLE a ALTER COLUMN s TYPE VARCHAR(4)
+INSERT INTO a (id, s) VALUES (2, 'abcd')
+INSERT INTO a (id, s) VALUES (3, 'abcde')
+ALTER TABLE a ALTER s SET DATA TYPE TEXT USING s::TEXT, ALTER n TYPE NUMERIC(8, 4)
+INSERT INTO a (id, s, n) VALUES (3, 'abcde', 1234.56789)
+INSERT INTO a (id, n) VALUES (4, 12345)
+SELECT id, s, n, n * 2, n + 1.5 FROM a ORDER BY id
+SELECT n, count(*) FROM a GROUP BY n ORDER BY n
+ALTER TABLE a ALTER t TYPE TIMESTAMP, ALTER v TYPE VARCHAR(9)[]
+UPDATE a SET t = '2024-01-01 10:00:00.7', v = '{abcdefghi}' WHERE id = 3
+SELECT id, t, v FROM a ORDER BY id
+ALTER TABLE a ALTER nope TYPE TEXT
+ALTER TABLE a ALTER n TYPE NUMERIC(8, 4)
+ALTER TABLE a ALTER id TYPE BIGINT
+SELECT * FROM a ORDER BY id
+"""
+
 MIXED = r"""
 DROP TABLE IF EXISTS a
 CREATE TABLE a (id BIGINT PRIMARY KEY, x INT, y INT)
@@ -220,7 +242,7 @@ def pair(postgres: Any) -> Pair:  # noqa: F811 (the fixture)
     return Pair(postgres)
 
 
-@pytest.mark.parametrize("script", [ADDED, NULLS, DROPPED, CHECKED, UNIQUE, MIXED])
+@pytest.mark.parametrize("script", [ADDED, NULLS, DROPPED, CHECKED, UNIQUE, TYPED, MIXED])
 def test_altered_tables_read_and_refuse_as_in_postgresql(pair: Pair, script: str) -> None:
     pair.both(script)
     pair.check()

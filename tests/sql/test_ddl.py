@@ -279,7 +279,7 @@ def test_rights_name_what_the_caller_has_to_check(cluster: Cluster) -> None:
                 "    drop column c: its place stays",
                 "    add column x integer: rows that are there read it",
                 "    column b not null: every owner reads",
-                "    check t_check: every owner reads",
+                "    check t_b_check: every owner reads",
             ],
         ),
         ("ALTER TABLE t RENAME TO u", ["rename in the catalogue of t: u"]),

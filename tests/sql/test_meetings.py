@@ -171,3 +171,16 @@ def test_a_set_is_sent_once_and_a_table_as_often_as_it_has_it() -> None:
     twice, once = (Sent(0, (0,), (ColumnType.INTEGER,), is_set) for is_set in (False, True))
     assert json.loads(twice.parcel(rows).text([])) == [[1], [1], [2]]
     assert json.loads(once.parcel(rows).text([])) == [[1], [2]]
+
+
+def test_numbers_that_are_joined_are_found_by_an_index_of_their_keys(cluster: Cluster) -> None:
+    """Equal numbers may be other bytes (1.5, 1.50); SQLite makes an index of columns only."""
+    text = "SELECT b.id FROM buy b JOIN client c ON b.amount = c.rank"
+    plan = prepare(text, cluster.catalog, user_id=1).plan
+    assert isinstance(plan, plans.ScatterRead)
+    merge = apsw.Connection(":memory:")
+    for number, fragment in enumerate(plan.fragments):
+        names = ", ".join(f"x{at}" for at in range(len(fragment.types)))
+        merge.execute(f"CREATE TABLE m{number} ({names})")
+    steps = [row[3] for row in merge.execute(f"EXPLAIN QUERY PLAN {plan.sql}")]
+    assert any("AUTOMATIC" in step for step in steps), steps

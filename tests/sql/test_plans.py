@@ -146,7 +146,7 @@ def test_bucket_id_is_hidden_but_can_be_named(cluster: Cluster) -> None:
         ("UPDATE a SET bucket_id = 1", "428C9"),
         ("INSERT INTO a (bucket_id, id) VALUES (1, 1)", "42703"),
         ("SELECT bucket_id FROM g", "42703"),
-        ("UPDATE a SET id = 2", "0A000"),
+        ("UPDATE g SET id = 2", "0A000"),
     ):
         with pytest.raises(CairnError) as error:
             cluster.run(text)

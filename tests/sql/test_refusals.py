@@ -20,7 +20,15 @@ def cluster() -> Cluster:
     ("text", "message", "hint"),
     [
         ("SELECT corr(a, a) FROM t", "function corr is not supported", None),
-        ("SELECT unnest(ARRAY[1]) + 1", "unnest is supported in FROM only", "FROM unnest"),
+        ("SELECT unnest(ARRAY[1]), unnest(ARRAY[2])", "unnest is supported in FROM", "FROM unnest"),
+        ("SELECT count(*), unnest(ARRAY[1]) FROM t", "unnest is supported in FROM", "FROM unnest"),
+        (
+            "ALTER TABLE t ALTER s TYPE INT",
+            'column "s" cannot become integer: it is text',
+            "rename",
+        ),
+        ("ALTER TABLE t ALTER s TYPE VARCHAR(9)", 'column "s" cannot become character', "add a"),
+        ("ALTER TABLE t ALTER s TYPE TEXT USING lower(s)", "USING with an expression", "add a"),
         ("SELECT * FROM jsonb_path_query('{}')", "jsonb_path_query in FROM", "generate_series"),
         ("SELECT DISTINCT a FROM t ORDER BY 1 FETCH FIRST 2 ROWS WITH TIES", "WITH TIES", None),
         ("SELECT a FROM t FOR UPDATE SKIP LOCKED", "SKIP LOCKED is not supported", "40001"),

@@ -108,7 +108,7 @@ INNER: dict[str, str] = {
     **{f"{letter}_list": "S" for letter in "bidnsutmyv"},
     **{f"s_of_{letter}_list": f"l{letter}" for letter in "bidnsutmyv"},
     **{f"{letter}_item": f"l{letter} I" for letter in "bidnsutmyv"},
-    **{f"{letter}_joined": f"l{letter} S" for letter in "bidnsutmyv"},
+    **{f"{letter}_joined": f"l{letter} S S" for letter in "bidnsutmyv"},
     **{f"{to}_of_{of}_list": f"l{of}" for of, to in ("in", "id", "nd", "ni", "di", "dn", "bi", "ib")},
     **{f"s_of_{letter}_items": f"l{letter}" for letter in "bidnutmyv"},
     **{f"{letter}_parse_list": "ls" for letter in "bidnutmyv"},
@@ -123,7 +123,9 @@ INNER: dict[str, str] = {
     "b_json_has": "J S", "c_json_deep": "J ls", "j_joined": "J J", "j_without": "J K",
     "j_set": "J ls J B", "c_json_pretty": "J", "j_stripped": "J", "a_json_items": "J",
     "a_json_texts": "J", "a_json_keys": "J", "a_json_pairs": "J", "a_json_text_pairs": "J",
-    "i_min_scale": "N",
+    "i_min_scale": "N", "c_json_shown": "J", "c_json_canonical": "J", "j_cut": "J ls", "a_key": "ls S",
+    "a_places": "ls S", "a_replaced": "ls S S", "a_slice": "ls I I", "a_trimmed": "ls I",
+    "v_of_parts": "I I I", "v_months": "V", "v_days": "V", "v_clock": "V",
 }  # fmt: skip
 
 CASES: list[tuple[str, tuple[str, ...]]] = sorted(

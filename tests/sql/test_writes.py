@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from cairn.model.errors import CairnError
+from cairn.sql import plans
 from cairn.sql.api import prepare
 
-from .harness import Cluster, sqlstate_of
+from .harness import NOW, Cluster, sqlstate_of
 
 
 @pytest.fixture
@@ -104,3 +105,20 @@ def test_a_keyed_write_changes_only_rows_that_are_still_there(cluster: Cluster) 
 def test_the_time_of_a_statement_is_one_for_all_rows(cluster: Cluster) -> None:
     cluster.run("UPDATE t SET b = current_timestamp::text")
     assert cluster.run("SELECT DISTINCT b FROM t") == [("2026-01-02 03:04:05+00",)]
+
+
+def test_a_row_gets_another_key_only_if_it_is_still_what_was_read() -> None:
+    """It is put in with the values that were read: else a change in between would be undone."""
+    cluster = Cluster()
+    cluster.run("CREATE TABLE t (a INT PRIMARY KEY, n INT, s TEXT)")
+    cluster.run("INSERT INTO t VALUES (1, 1, NULL), (2, 2, 'x')")
+    prepared = prepare("UPDATE t SET a = 7 WHERE a = 1", cluster.catalog, user_id=1)
+    plan = prepared.plan
+    assert isinstance(plan, plans.KeyedWrite)
+    (change,) = plan.changes(cluster.read(plan.read, prepared.start((), NOW)))
+    owner = cluster.nodes[cluster.owner(change.old_bucket)]
+    cluster.run("UPDATE t SET n = n + 1 WHERE a = 1")
+    owner.execute(plan.delete_sql, (change.old_bucket, *change.key))
+    assert owner.changes() == 0
+    cluster.execute(prepared)
+    assert cluster.run("SELECT * FROM t ORDER BY a") == [(2, 2, "x"), (7, 2, None)]

@@ -29,6 +29,8 @@ UINT32: Final = Struct("!I")
 _FIELD: Final = Struct("!IhIhih")  # table, attribute number, type, size, modifier, format
 
 Column: TypeAlias = tuple[str, int, int]  # name, type OID, format code
+Origin: TypeAlias = tuple[int, int, int]  # OID of the table, number of the column, type modifier
+NO_ORIGIN: Final[Origin] = (0, 0, -1)
 
 PARSE_COMPLETE: Final = b"1\0\0\0\4"
 BIND_COMPLETE: Final = b"2\0\0\0\4"
@@ -61,12 +63,13 @@ def int16_list(values: Sequence[int]) -> bytes:
     return Struct(f"!H{count}h").pack(count, *values)
 
 
-def row_description(columns: Sequence[Column]) -> bytes:
-    """RowDescription. We tell no table OIDs: no driver we know needs them."""
+def row_description(columns: Sequence[Column], origins: Sequence[Origin] = ()) -> bytes:
+    """RowDescription. By the origins JDBC tools know what can be edited."""
     parts = [UINT16.pack(len(columns))]
-    for name, oid, fmt in columns:
+    for at, (name, oid, fmt) in enumerate(columns):
+        table, place, modifier = origins[at] if origins else NO_ORIGIN
         parts.append(cstring(name))
-        parts.append(_FIELD.pack(0, 0, oid, TYPE_SIZES.get(oid, -1), -1, fmt))
+        parts.append(_FIELD.pack(table, place, oid, TYPE_SIZES.get(oid, -1), modifier, fmt))
     return message(b"T", *parts)
 
 

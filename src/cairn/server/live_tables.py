@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from cairn.model.members.cluster import Cluster
-from cairn.model.settings.parameters import PRIVATE
+from cairn.model.settings.parameters import DEFAULTS, PRIVATE
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table
 from cairn.model.watched import Kind, WatchRequest
@@ -53,10 +53,16 @@ class LiveTables:
         ]
 
     async def _settings(self, asker: Asker) -> list[Row]:
-        """Those of the cluster."""
+        """Those of the cluster, and what sessions begin with."""
         catalog = self._catalog()
         is_admin = catalog.is_super(asker.user_id)
-        return [
+        sessions = {**DEFAULTS, "max_index_keys": "32"}
+        found: list[Row] = [
+            {"name": key, "setting": value, "source": "default"}
+            for key, value in sessions.items()
+            if key not in {name for name, _ in catalog.settings}
+        ]
+        return found + [
             {"name": key, "setting": str(value), "source": "cluster"}
             for (key, scope), value in catalog.settings.items()
             if not scope and (is_admin or key not in PRIVATE)

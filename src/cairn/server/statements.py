@@ -18,6 +18,7 @@ from cairn.node.statements.owner.encoding import Convert, converter
 from cairn.node.statements.owner.fair_threads import FairThreads
 from cairn.node.watching.kinds import kind_of
 from cairn.node.watching.statistics import Seen, Statistics
+from cairn.pgwire.messages import NO_ORIGIN
 from cairn.pgwire.server.extended import Signature
 from cairn.pgwire.values.decoders import decode_string
 from cairn.server.catalog.pg_catalog import is_catalog_query
@@ -63,7 +64,8 @@ class Cached:
             if declared:
                 params[at] = declared  # the client's own word stays in ParameterDescription
         columns = [(column.name, OIDS[column.type]) for column in prepared.columns]
-        self.signature = Signature(params, columns or None)
+        origins = [column.origin or NO_ORIGIN for column in prepared.columns]
+        self.signature = Signature(params, columns or None, origins)
         self.convert = _converter(prepared)
         self.sharded = catalog.sharded(prepared.tables)
         self.normal = normalized(text.decode(errors="replace"))

@@ -10,11 +10,12 @@ from sqlglot import exp
 
 from cairn.model.errors import LimitExceeded, Unsupported
 from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import Table, type_modifier
 from cairn.model.types.values import ColumnType
 from cairn.sql.bind.dml import BoundChange, BoundInsert, bind_delete, bind_insert, bind_update
 from cairn.sql.bind.queries.bind import bind_query, binder_of
 from cairn.sql.bind.scope import NOW, Binder, BlockNames, Scope
-from cairn.sql.ir import Expr, Param, output, rewrite, scans_in
+from cairn.sql.ir import Col, Expr, Param, Query, Select, output, rewrite, scans_in
 from cairn.sql.parse.lexer import Token, syntax_error
 from cairn.sql.parse.parse import parse_query, take_options
 from cairn.sql.plan.global_insert import plan_global_insert
@@ -252,8 +253,10 @@ def _description(bound: Bound) -> tuple[str, tuple[OutColumn, ...], tuple[Any, .
         node = (bound.source, *exprs, *where) if looks else ()
     else:
         columns = tuple(
-            OutColumn(name, type_, scale)
-            for (name, type_), scale in zip(output(bound), scales(bound), strict=True)
+            OutColumn(name, type_, scale, origin)
+            for (name, type_), scale, origin in zip(
+                output(bound), scales(bound), _origins(bound), strict=True
+            )
         )
     if isinstance(bound, (BoundInsert, BoundChange)) and bound.returning is not None:
         columns = tuple(
@@ -263,3 +266,18 @@ def _description(bound: Bound) -> tuple[str, tuple[OutColumn, ...], tuple[Any, .
     for scan in scans_in(node):
         rights[("read", "table", scan.table.id, scan.table.name)] = None
     return tag, columns, tuple(rights)
+
+
+def _origins(query: Query) -> list[tuple[int, int, int] | None]:
+    """Of the columns of a query: those that are columns of tables as they are."""
+    if not isinstance(query, Select):
+        return [None] * len(output(query))
+    tables = {scan.rel: scan.table for scan in scans_in(query.source)}
+    return [_origin(item.expr, tables) for item in query.items]
+
+
+def _origin(expr: Expr, tables: dict[int, Table]) -> tuple[int, int, int] | None:
+    table = tables.get(expr.rel) if isinstance(expr, Col) and expr.at >= 0 else None
+    if table is None or not isinstance(expr, Col):
+        return None
+    return table.id, expr.at + 1, type_modifier(table.columns[expr.at])

@@ -208,6 +208,13 @@ class Unnest(Values):
 
 Query = Select | SetOp | Values
 
+
+def is_tied(source: Any) -> bool:
+    """A function in FROM whose arguments name what stands before it."""
+    is_function = isinstance(source, Derived) and isinstance(source.query, Unnest)
+    return is_function and bool(columns_in(source.query))
+
+
 TRUE, FALSE = Const(ColumnType.BOOLEAN, 1), Const(ColumnType.BOOLEAN, 0)
 NULL = Const(None, None)
 

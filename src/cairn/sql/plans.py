@@ -34,6 +34,8 @@ class OutColumn:
     name: str
     type: ColumnType
     scale: int | None = None  # digits after the point that a DECIMAL is shown with
+    #: A column of a table as it is: the table's id, the column's number and its type modifier.
+    origin: tuple[int, int, int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

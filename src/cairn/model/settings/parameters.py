@@ -80,6 +80,8 @@ DEFAULTS: dict[str, str] = {
     "extra_float_digits": "1",
     "bytea_output": "hex",
     "max_identifier_length": "63",
+    "lc_collate": "C",
+    "lc_ctype": "C",
     "server_version_num": "150000",
     "is_superuser": "off",
     "session_authorization": "",

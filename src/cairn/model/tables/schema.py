@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from cairn.model.types.decimals import KEY_SQL, key_form
-from cairn.model.types.values import SQLITE_TYPES, ColumnType, Physical
+from cairn.model.types.values import ELEMENTS, SQLITE_TYPES, ColumnType, Physical
 
 FIRST_USER_TABLE_ID = 1024  # everything below belongs to the system
 BUCKET_COLUMN = "bucket_id"
@@ -43,6 +44,17 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.sizes[1] if self.type in numbers and self.sizes else None
 
 
+def type_modifier(column: Column) -> int:
+    """As PostgreSQL has it for NUMERIC(10, 2) and TIMESTAMP(3); -1 for none."""
+    if not column.sizes or column.type in ELEMENTS or column.type is ColumnType.STRING:
+        return -1
+    first, *second = column.sizes
+    return (first << 16 | second[0]) + 4 if second else first
+
+
+_PLACES = re.compile(r"'[^']*(?:''[^']*)*'|\bc(\d+)\b")  # of columns in the rule of a CHECK
+
+
 class Sharded(msgspec.Struct, frozen=True):
     """Rows live in the bucket that `columns` hash to, in replicasets of `tier`."""
 
@@ -57,6 +69,12 @@ class Check(msgspec.Struct, frozen=True):
     name: str
     text: str
     rule: str
+
+    @property
+    def places(self) -> list[int]:
+        """Numbers of the columns that it looks at, counted from 1."""
+        found = {int(match[1]) + 1 for match in _PLACES.finditer(self.rule) if match[1]}
+        return sorted(found)
 
 
 class Table(msgspec.Struct, frozen=True):

@@ -34,9 +34,11 @@ _UNITS = {
     **dict.fromkeys(("millennia", "millenniums"), "millennium"),
 }
 YEARS = {"year": 1, "decade": 10, "century": 100, "millennium": 1000}
+_YEARS_MONTHS = re.compile(r"([+-]?)(\d+)-(\d+)(?![\d-])")
 _PART = re.compile(
     r"([+-]?)(\d+):(\d\d)(?::(\d\d(?:\.\d+)?))?|([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*([a-zA-Z]*)"
 )
+_CLOCK = re.compile(r"[+-]?\d+:\d\d")
 _ISO = re.compile(
     r"P(?=.)([+-]?[\d.]+Y)?([+-]?[\d.]+M)?([+-]?[\d.]+W)?([+-]?[\d.]+D)?"
     r"(T([+-]?[\d.]+H)?([+-]?[\d.]+M)?([+-]?[\d.]+S)?)?",
@@ -50,7 +52,7 @@ def unit_of(word: str) -> str:
 
 
 def parse_interval(text: str) -> Interval:
-    """Units that are given twice add up; a bare number is seconds."""
+    """Units that are given twice add up; a bare number is seconds, before a clock it is days."""
     body, sign = text.strip(), 1
     if not body or len(body) > 200 or not body.isascii():
         raise _wrong(text)
@@ -61,18 +63,23 @@ def parse_interval(text: str) -> Interval:
     months, days, micros = Decimal(0), Decimal(0), Decimal(0)
     at = 0
     while at < len(body):
+        if (match := _YEARS_MONTHS.match(body, at)) is not None:
+            both = int(match[2]) * 12 + int(match[3])
+            months += -both if match[1] == "-" else both
+            at = _next(body, match.end())
+            continue
         match = _PART.match(body, at)
         if match is None:
             raise _wrong(text)
         minus, hours, minutes, seconds, number, word = match.groups()
-        at = match.end()
-        while at < len(body) and body[at] in " ,":
-            at += 1
+        at = _next(body, match.end())
         if number is None:
             clock = int(hours) * 3600 + int(minutes) * 60 + Decimal(seconds or 0)
             micros += clock * MICROS_PER_SECOND * (-1 if minus == "-" else 1)
             continue
-        unit, size = unit_of(word or "second"), Decimal(number)
+        if not word and at < len(body) and _CLOCK.match(body, at) is None:
+            raise _wrong(text)
+        unit, size = unit_of(word or ("second" if at == len(body) else "day")), Decimal(number)
         if unit in YEARS:
             months += round(size * 12 * YEARS[unit])
         elif unit == "month":
@@ -87,6 +94,13 @@ def parse_interval(text: str) -> Interval:
     whole = int(days)
     micros += (days - whole) * MICROS_PER_DAY
     return Interval(sign * int(months), sign * whole, sign * round(micros))
+
+
+def _next(body: str, at: int) -> int:
+    """Where the next part begins."""
+    while at < len(body) and body[at] in " ,":
+        at += 1
+    return at
 
 
 def _wrong(text: str) -> InvalidText:

@@ -27,7 +27,7 @@ from cairn.model.types.decimals import (
 )
 from cairn.model.types.interval_text import parse_interval
 from cairn.model.types.intervals import Interval, decode_interval, encode_interval, of_timedelta
-from cairn.model.types.json_text import LONG_JSON, JsonText
+from cairn.model.types.json_text import LONG_JSON, JsonText, json_shown, json_text, json_value
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -276,26 +276,22 @@ def _interval(value: Any) -> bytes:
 
 
 def _json(value: Any) -> str:
-    is_text = isinstance(value, JsonText)
-    return str(value) if is_text else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    if isinstance(value, JsonText):
+        return str(value)
+    try:
+        return json_text(value)
+    except UnicodeEncodeError:  # half of a character, as an escape can spell it
+        return json.dumps(value, separators=(",", ":"), default=float)
 
 
 def _array(value: Any) -> str:
     """JSON; `{}` is what drivers send for an empty list when they are not told of which type."""
-    if value == {}:
+    if value == {} or (isinstance(value, JsonText) and value.strip() == "{}"):
         return "[]"
     is_list = value.lstrip()[:1] == "[" if isinstance(value, JsonText) else isinstance(value, list)
     if not is_list:
         raise InvalidText(f'invalid input for type array: "{str(value)[:200]}"')
     return _json(value)
-
-
-def _from_json(text: str) -> Any:
-    """What Python does not read, a number of thousands of digits or great depth, stays a text."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return JsonText(text)
 
 
 _TO_PHYSICAL: dict[ColumnType, Callable[[Any], Physical]] = {
@@ -327,9 +323,9 @@ _FROM_PHYSICAL: dict[ColumnType, Callable[[Any], Any] | None] = {
     ColumnType.DATE: micros_to_date,
     ColumnType.TIMESTAMP: lambda micros: micros_to_datetime(micros).replace(tzinfo=None),
     ColumnType.INTERVAL: decode_interval,
-    ColumnType.MAP: _from_json,
-    ColumnType.ARRAY: _from_json,
-    ColumnType.ANY: _from_json,
+    ColumnType.MAP: json_shown,
+    ColumnType.ARRAY: json_shown,
+    ColumnType.ANY: json_shown,
 }
 
 
@@ -413,7 +409,7 @@ def shown_reader(type_: ColumnType, scale: int | None) -> Callable[[Any], Any] |
 
 def _shown_json(text: str) -> Any:
     """A long one stays as it is: to read it takes its memory many times, and everybody's time."""
-    return _from_json(text) if len(text) <= LONG_JSON else JsonText(text)
+    return json_shown(text) if len(text) <= LONG_JSON else JsonText(text)
 
 
 def physical_reader(type_: ColumnType) -> Callable[[Any], Any] | None:
@@ -503,9 +499,9 @@ _PARSERS: dict[ColumnType, Callable[[str], Any]] = {
     ColumnType.DATE: lambda text: parse_timestamp(text).date(),
     ColumnType.TIMESTAMP: parse_timestamp,
     ColumnType.INTERVAL: parse_interval,
-    ColumnType.MAP: _from_json,
-    ColumnType.ARRAY: _from_json,
-    ColumnType.ANY: _from_json,
+    ColumnType.MAP: json_value,
+    ColumnType.ARRAY: json_value,
+    ColumnType.ANY: json_value,
 }
 
 

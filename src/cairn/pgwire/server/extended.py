@@ -59,11 +59,18 @@ class Signature:
     `columns` is None for a statement without rows.
     """
 
-    __slots__ = ("_shapes", "columns", "param_oids", "parameter_description", "statement_rows")
+    __slots__ = (
+        *("_origins", "_shapes", "columns", "param_oids", "parameter_description"),
+        "statement_rows",
+    )
 
     def __init__(
-        self, param_oids: Sequence[int], columns: Sequence[tuple[str, int]] | None
+        self,
+        param_oids: Sequence[int],
+        columns: Sequence[tuple[str, int]] | None,
+        origins: Sequence[m.Origin] = (),
     ) -> None:
+        self._origins = origins
         self.param_oids = tuple(param_oids)
         self.columns = None if columns is None else tuple(columns)
         self.parameter_description = m.parameter_description(self.param_oids)
@@ -97,7 +104,8 @@ class Signature:
         if self.columns is None:
             return m.NO_DATA
         described = zip(self.columns, formats, strict=True)
-        return m.row_description([(name, oid, fmt) for (name, oid), fmt in described])
+        shown = [(name, oid, fmt) for (name, oid), fmt in described]
+        return m.row_description(shown, self._origins)
 
 
 def _one_each(codes: tuple[int, ...], count: int) -> tuple[int, ...]:

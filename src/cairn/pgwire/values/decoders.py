@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from cairn.model.types.json_text import LONG_JSON, JsonText
+from cairn.model.types.json_text import JsonText
 from cairn.pgwire.values import numeric, oids, timestamps
 from cairn.pgwire.values.encoders import to_single
 from cairn.pgwire.values.problems import bad_binary, bad_text, bad_utf8, out_of_range
@@ -96,10 +96,8 @@ def _decode_uuid(data: bytes) -> uuid.UUID:
     return uuid.UUID(match[2].decode())
 
 
-def _decode_json(data: bytes) -> Any:
-    """Of a parameter: the server stores what is long, and need not know its values."""
-    if len(data) <= LONG_JSON:
-        return decode_whole_json(data)
+def _decode_json(data: bytes) -> JsonText:
+    """Of a parameter: the server stores it as it is, and need not know its values."""
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
         return JsonText(data, "utf-8")

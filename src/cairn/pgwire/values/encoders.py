@@ -9,9 +9,7 @@ from math import inf, isinf, isnan, nextafter
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
-import msgspec
-
-from cairn.model.types.json_text import JsonText
+from cairn.model.types.json_text import json_bytes
 from cairn.pgwire.values import numeric, oids, timestamps
 
 Encoder: TypeAlias = Callable[[Any], bytes]
@@ -113,10 +111,6 @@ def encode_bytea(value: bytes) -> bytes:
     return b"\\x" + value.hex().encode()
 
 
-def encode_json(value: object) -> bytes:
-    return value.encode() if type(value) is JsonText else msgspec.json.encode(value)
-
-
 def encode_any(value: object) -> bytes:
     """uuid, and a type we do not know: what Python calls it."""
     return str(value).encode()
@@ -147,7 +141,7 @@ TEXT_ENCODERS: Final[dict[int, Encoder]] = {
     oids.TIMESTAMP: timestamps.encode_timestamp,
     oids.DATE: timestamps.encode_date,
     oids.INTERVAL: timestamps.encode_interval,
-    oids.JSON: encode_json,
+    oids.JSON: json_bytes,
     **dict.fromkeys(_TEXT_LIKE, encode_text),
 }
 
@@ -166,6 +160,6 @@ BINARY_ENCODERS: Final[dict[int, Encoder]] = {
     oids.TIMESTAMP: timestamps.encode_binary,
     oids.DATE: timestamps.encode_date_binary,
     oids.INTERVAL: timestamps.encode_interval_binary,
-    oids.JSON: encode_json,
+    oids.JSON: json_bytes,
     **dict.fromkeys(_TEXT_LIKE, encode_text),
 }

@@ -77,6 +77,9 @@ def _type(item: exp.Expr, select: exp.Select) -> ColumnType | None:
         return ColumnType.INTEGER if word in INTEGERS else ColumnType.STRING
     if isinstance(node, exp.Anonymous):
         name = str(node.this).lower()
+        if name == "array" and node.expressions and isinstance(node.expressions[0], exp.Query):
+            inner = names_and_types(node.expressions[0])
+            return LISTS.get((inner[0][1] if inner else None) or ColumnType.STRING)
         if name == "array_agg" and node.expressions:
             first = node.expressions[0]
             inside = first.this if isinstance(first, exp.Order) else first

@@ -7,6 +7,30 @@ from __future__ import annotations
 
 #: Whole tables, in the notation of `pg_schema.TABLES`.
 EMPTY: dict[str, str] = {
+    "information_schema_referential_constraints": (
+        "constraint_catalog constraint_schema constraint_name unique_constraint_catalog "
+        "unique_constraint_schema unique_constraint_name match_option update_rule delete_rule"
+    ),
+    "information_schema_sequences": (
+        "sequence_catalog sequence_schema sequence_name data_type numeric_precision:i "
+        "start_value minimum_value maximum_value increment cycle_option"
+    ),
+    "information_schema_routines": (
+        "specific_catalog specific_schema specific_name routine_catalog routine_schema "
+        "routine_name routine_type data_type routine_body routine_definition external_language"
+    ),
+    "information_schema_parameters": (
+        "specific_catalog specific_schema specific_name ordinal_position:i parameter_mode "
+        "parameter_name data_type"
+    ),
+    "information_schema_triggers": (
+        "trigger_catalog trigger_schema trigger_name event_manipulation event_object_catalog "
+        "event_object_schema event_object_table action_statement action_timing"
+    ),
+    "information_schema_element_types": (
+        "object_catalog object_schema object_name object_type collection_type_identifier data_type"
+    ),
+    "information_schema_domains": "domain_catalog domain_schema domain_name data_type",
     "pg_aggregate": (
         "aggfnoid aggkind aggnumdirectargs:i aggtransfn aggfinalfn aggcombinefn aggserialfn "
         "aggdeserialfn aggmtransfn aggminvtransfn aggmfinalfn aggfinalextra:b aggmfinalextra:b "
@@ -33,6 +57,7 @@ EMPTY: dict[str, str] = {
     "pg_foreign_data_wrapper": (
         "oid:i fdwname fdwowner:i fdwhandler:i fdwvalidator:i fdwacl fdwoptions"
     ),
+    "pg_get_keywords": "word catcode barelabel:b catdesc baredesc",
     "pg_group": "groname grosysid:i grolist",
     "pg_language": (
         "oid:i lanname lanowner:i lanispl:b lanpltrusted:b lanplcallfoid:i laninline:i "

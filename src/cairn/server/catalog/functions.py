@@ -26,6 +26,8 @@ from cairn.server.catalog.tables import (
     definition,
     distribution,
     index_oid,
+    is_primary,
+    view_oid,
 )
 from cairn.sql.functions.lists import series
 from cairn.sql.functions.numbers import known_by_name
@@ -37,9 +39,11 @@ STARTED_US = int(time.time() * 1e6)  # this is imported when an instance opens i
 
 _ARRAY_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)')
 CATALOG_OID = 12_000  # from here on, PostgreSQL's own tables
+#: By which `classoid` names them, in tools too.
+_POSTGRES_OIDS = {"pg_class": 1259, "pg_type": 1247, "pg_proc": 1255, "pg_constraint": 2606}
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_$]*")
 _NOTHING = (
-    "pg_get_viewdef pg_get_triggerdef pg_get_partkeydef "
+    "pg_get_triggerdef pg_get_partkeydef "
     "pg_get_statisticsobjdef_columns pg_get_serial_sequence pg_tablespace_location "
     "shobj_description pg_get_function_result pg_get_function_arguments pg_relation_size "
     "pg_table_size pg_total_relation_size pg_database_size pg_size_pretty inet_server_addr "
@@ -120,6 +124,7 @@ class Functions:
             "pg_subscript": lambda array, at: (
                 None if _nth(array, at) is None else at + str(array).startswith("{")
             ),
+            "pg_place": lambda array, at: None if _nth(array, at) is None else at + 1,
             "pg_places": lambda *arrays: json.dumps([*range(max(map(_length, arrays)))]),
             "pg_get_ruledef": self._distribution,
             "pg_unnest": lambda array: json.dumps([] if array is None else items(array)),
@@ -148,6 +153,7 @@ class Functions:
             "pg_encoding_to_char": lambda *_: "UTF8",
             "pg_get_indexdef": self._index_definition,
             "pg_get_constraintdef": self._constraint,
+            "pg_get_viewdef": self._view_text,
             "obj_description": lambda oid, *_: (
                 about(self._tables[oid]) if oid in self._tables else None
             ),
@@ -210,7 +216,7 @@ class Functions:
             return found
         name = _last_name(str(value))
         if name in TABLES:
-            return CATALOG_OID + list(TABLES).index(name)
+            return _POSTGRES_OIDS.get(name) or CATALOG_OID + list(TABLES).index(name)
         raise UndefinedTable(f'relation "{value}" does not exist')
 
     def _relation_name(self, oid: int | None) -> str | None:
@@ -234,11 +240,26 @@ class Functions:
         table = self._tables.get(oid)
         return None if table is None else f"CREATE RULE {distribution(table)}"
 
+    def _view_text(self, which: Any, *_: Any) -> str | None:
+        """For its owner and administrators: there may be values in it."""
+        for view in self._catalog.views.values():
+            if which in (view.name, f"public.{view.name}", view_oid(view), str(view_oid(view))):
+                is_told = view.owner == self.asker.user_id or self._catalog.is_super(
+                    self.asker.user_id
+                )
+                return f" {view.body};" if is_told else None
+        if isinstance(which, str) and not which.isdigit():
+            raise UndefinedTable(f'relation "{which}" does not exist')
+        return None
+
     def _constraint(self, oid: Any, *_: Any) -> str | None:
         found = self._indexes.get(oid)
         if oid in self._checks:
             return f"CHECK ({self._checks[oid]})"
-        return None if found is None else f"PRIMARY KEY ({', '.join(found[1].columns)})"
+        if found is None:
+            return None
+        kind = "PRIMARY KEY" if is_primary(*found) else "UNIQUE"
+        return f"{kind} ({', '.join(str(quoted(name)) for name in found[1].columns)})"
 
 
 def items(array: Any) -> list[str]:
@@ -322,9 +343,12 @@ def _regtype(value: Any) -> int | None:
 
 
 def _regproc(value: Any) -> Any:
-    """There are no functions with a body to look at."""
+    """There are no functions with a body to look at; those that read types are names."""
     if value is None or isinstance(value, int) or str(value).isdigit():
         return value
+    name = str(value).removeprefix("pg_catalog.")
+    if name == "array_in" or name in {f"{kind}in" for _, kind, *_ in TYPES.values()}:
+        return name
     raise UndefinedFunction(f'function "{value}" does not exist')
 
 

@@ -55,7 +55,7 @@ _MENTION = re.compile(
 )
 _LOOKUPS = (
     *("regclass", "regtype", "regnamespace", "regproc", "regprocedure"),
-    *("to_regclass", "to_regtype"),
+    *("to_regclass", "to_regtype", "pg_get_viewdef"),
     *("pg_backend_pid", "pg_cancel_backend", "pg_terminate_backend"),
     *("pg_is_in_recovery", "pg_is_wal_replay_paused", "pg_is_in_backup"),
     *("pg_postmaster_start_time", "pg_conf_load_time", "pg_last_xact_replay_timestamp"),

@@ -96,11 +96,37 @@ TABLES: dict[str, str] = {
         "backend_type"
     ),
     "pg_partitioned_table": "partrelid:i partstrat partnatts:i",
-    "information_schema_tables": "table_catalog table_schema table_name table_type",
+    "information_schema_tables": (
+        "table_catalog table_schema table_name table_type is_insertable_into is_typed"
+    ),
+    "information_schema_views": (
+        "table_catalog table_schema table_name view_definition check_option is_updatable "
+        "is_insertable_into"
+    ),
+    "information_schema_table_constraints": (
+        "constraint_catalog constraint_schema constraint_name table_catalog table_schema "
+        "table_name constraint_type is_deferrable initially_deferred enforced"
+    ),
+    "information_schema_key_column_usage": (
+        "constraint_catalog constraint_schema constraint_name table_catalog table_schema "
+        "table_name column_name ordinal_position:i position_in_unique_constraint:i"
+    ),
+    "information_schema_constraint_column_usage": (
+        "table_catalog table_schema table_name column_name constraint_catalog constraint_schema "
+        "constraint_name"
+    ),
+    "information_schema_check_constraints": (
+        "constraint_catalog constraint_schema constraint_name check_clause"
+    ),
     "information_schema_schemata": "catalog_name schema_name schema_owner",
     "information_schema_columns": (
         "table_catalog table_schema table_name column_name ordinal_position:i column_default "
-        "is_nullable data_type character_maximum_length:i udt_name"
+        "is_nullable data_type character_maximum_length:i character_octet_length:i "
+        "numeric_precision:i numeric_precision_radix:i numeric_scale:i datetime_precision:i "
+        "interval_type interval_precision:i collation_name domain_schema domain_name udt_catalog "
+        "udt_schema udt_name dtd_identifier is_self_referencing is_identity identity_generation "
+        "identity_start identity_increment identity_maximum identity_minimum identity_cycle "
+        "is_generated generation_expression is_updatable"
     ),
 }
 

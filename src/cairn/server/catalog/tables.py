@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cairn.model.tables.catalog import ADMIN_ID, FIRST_ROUTINE_ID, SUPER_ID, Catalog, User, View
-from cairn.model.tables.schema import Column, Index, Table
-from cairn.model.types.values import ELEMENTS, OIDS, ColumnType
+from cairn.model.tables.schema import Column, Index, Table, type_modifier
+from cairn.model.types.values import OIDS, ColumnType
+from cairn.server.catalog import information
 from cairn.server.catalog.schema import (
     ARRAYS,
     BTREE,
@@ -32,6 +33,10 @@ def index_oid(table_id: int, index_id: int) -> int:
 
 def check_oid(table_id: int, at: int) -> int:
     return index_oid(table_id, 500 + at)
+
+
+def view_oid(view: View) -> int:
+    return _FIRST_VIEW_OID + view.id - FIRST_ROUTINE_ID
 
 
 def about(table: Table) -> str:
@@ -84,26 +89,12 @@ def rows(catalog: Catalog) -> Iterator[tuple[str, Values]]:
 
 
 def _view(view: View) -> Iterator[tuple[str, Values]]:
-    oid = _FIRST_VIEW_OID + view.id - FIRST_ROUTINE_ID
+    oid = view_oid(view)
     row = _class(oid, view.name, PUBLIC_SCHEMA, "v", view.owner, len(view.columns))
     yield "pg_class", {**row, "relam": 0}
-    named = {"table_catalog": DATABASE, "table_schema": "public", "table_name": view.name}
-    yield "information_schema_tables", {**named, "table_type": "VIEW"}
+    yield from information.view_rows(view)
     for at, (name, type_) in enumerate(zip(view.columns, view.types, strict=True), 1):
         yield "pg_attribute", _attribute(oid, at, name, type_, False)
-        is_array = OIDS[type_] in ARRAYS
-        words = ARRAYS[OIDS[type_]] if is_array else TYPES[OIDS[type_]]
-        yield (
-            "information_schema_columns",
-            {
-                **named,
-                "column_name": name,
-                "ordinal_position": at,
-                "is_nullable": "YES",
-                "data_type": "ARRAY" if is_array else words[0],
-                "udt_name": words[1],
-            },
-        )
 
 
 def _fixed() -> Iterator[tuple[str, Values]]:
@@ -236,10 +227,14 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
             "is_instead": 0,
         },
     )
-    named = {"table_catalog": DATABASE, "table_schema": schema, "table_name": table.name}
-    yield "information_schema_tables", {**named, "table_type": "BASE TABLE"}
+    indexes = all_indexes(catalog, table)
+    named = [(index, is_primary(table, index)) for index in indexes]
+    yield from information.table_rows(table, named)
     yield "pg_tables", {"schemaname": schema, "tablename": table.name, "tableowner": owner}
-    yield "pg_description", {"objoid": table.id, "objsubid": 0, "description": about(table)}
+    described = {"objoid": table.id, "objsubid": 0, "description": about(table)}
+    if table.description and not table.is_system:  # a comment, and not how rows are distributed
+        described["classoid"] = 1259
+    yield "pg_description", described
     for at, column in enumerate(table.columns, 1):
         if column.is_hidden:
             continue
@@ -257,22 +252,7 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
         if column.sizes:
             attribute |= _sized(column)
         yield "pg_attribute", attribute
-        is_array = OIDS[column.type] in ARRAYS
-        shown = ARRAYS[OIDS[column.type]] if is_array else TYPES[OIDS[column.type]]
-        yield (
-            "information_schema_columns",
-            {
-                **named,
-                "column_name": column.name,
-                "ordinal_position": at,
-                "is_nullable": "NO" if not_null else "YES",
-                "data_type": "ARRAY" if is_array else shown[0],
-                "udt_name": shown[1],
-                "column_default": column.default,
-                **({"character_maximum_length": column.sizes[0]} if _is_text(column) else {}),
-            },
-        )
-    for index in all_indexes(catalog, table):
+    for index in indexes:
         yield from _index(table, index, space, schema)
     for at, check in enumerate(table.checks):
         yield (
@@ -288,6 +268,7 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
                 "conrelid": table.id,
                 "connoinherit": 0,
                 "conbin": check.text,
+                "conkey": _listed(check.places),
             },
         )
 
@@ -298,12 +279,9 @@ def _is_text(column: Column) -> bool:
 
 def _sized(column: Column) -> Values:
     """Type and modifier as PostgreSQL has them for NUMERIC(10, 2), VARCHAR(20), TIMESTAMP(3)."""
-    first = column.sizes[0]
-    if column.type is ColumnType.DECIMAL:
-        return {"atttypmod": (first << 16 | column.sizes[1]) + 4}
     if _is_text(column):
-        return {"atttypid": 1043, "atttypmod": first + 4}
-    return {"atttypmod": first if column.type not in ELEMENTS else -1}
+        return {"atttypid": 1043, "atttypmod": column.sizes[0] + 4}
+    return {"atttypmod": type_modifier(column)}
 
 
 def _class(oid: int, name: str, space: int, kind: str, owner: int, column_count: int) -> Values:
@@ -389,14 +367,14 @@ def _index(table: Table, index: Index, space: int, schema: str) -> Iterator[tupl
     for at, name in enumerate(index.columns, 1):
         column = table.columns[table.position(name)]
         yield "pg_attribute", _attribute(oid, at, name, column.type, False)
-    if is_primary(table, index):
+    if index.unique:
         yield (
             "pg_constraint",
             {
                 "oid": oid,
                 "conname": index.name,
                 "connamespace": space,
-                "contype": "p",
+                "contype": "p" if is_primary(table, index) else "u",
                 "condeferrable": 0,
                 "condeferred": 0,
                 "convalidated": 1,
@@ -408,7 +386,7 @@ def _index(table: Table, index: Index, space: int, schema: str) -> Iterator[tupl
                 "conparentid": 0,
                 "coninhcount": 0,
                 "connoinherit": 1,
-                "conkey": "{" + ",".join(map(str, numbers)) + "}",
+                "conkey": _listed(numbers),
             },
         )
 
@@ -418,6 +396,10 @@ def definition(table: Table, index: Index) -> str:
     schema = "pg_catalog" if table.is_system else "public"
     columns = ", ".join(index.columns)
     return f"CREATE {unique}INDEX {index.name} ON {schema}.{table.name} USING btree ({columns})"
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def _words(numbers: Iterable[int]) -> str:

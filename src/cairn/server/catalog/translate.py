@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from cairn.model.errors import UndefinedTable, Unsupported
 from cairn.server.catalog.columns import INTEGERS, type_name
+from cairn.server.catalog.laterals import tie_functions
 from cairn.server.catalog.schema import TABLES
 from cairn.sql.parse.dialect import walk_position
 
@@ -23,7 +24,14 @@ _COMPARISONS: dict[str, type[exp.Expr]] = {
 }
 _LOOKUPS = {"regclass", "regtype", "regnamespace", "regproc", "regprocedure"}
 _NAMED = {"pg_regclass", "pg_regtype"}  # as text they give a name
-_ROW_FUNCTIONS = {"unnest": "pg_nth", "generate_subscripts": "pg_subscript"}
+_EXPANDED = "_pg_expandarray"  # rows of (x, n): a value and its place, which pgjdbc asks for
+_ROW_FUNCTIONS = {
+    "unnest": "pg_nth",
+    "generate_subscripts": "pg_subscript",
+    _EXPANDED: "pg_nth",
+    f"{_EXPANDED}.x": "pg_nth",
+    f"{_EXPANDED}.n": "pg_place",
+}
 _PLACES = "row_places"
 _SET_FUNCTIONS = {"unnest", "generate_series"}
 
@@ -32,6 +40,7 @@ def translate(tree: exp.Expr) -> str:
     """The text for SQLite; what it cannot say is refused by name."""
     copy = tree.copy()
     _offer_system_tables(copy)
+    tie_functions(copy)
     for select in copy.find_all(exp.Select):
         if select.parent is None or isinstance(select.parent, exp.SetOperation):
             for item in select.expressions:
@@ -90,6 +99,8 @@ def _set_function(node: exp.Table) -> exp.Expr:
     """`unnest(a) x` and `generate_series(1, n) x`: a column named like the alias."""
     call, alias = node.this, node.args.get("alias")
     name = str(getattr(call, "this", "")).lower()
+    if name == "json_each":  # of `tie_functions`
+        return node
     if isinstance(call, exp.Anonymous) and name in TABLES:  # `pg_timezone_names()`
         node.set("this", exp.to_identifier(name))
         node.set("db", None)
@@ -106,6 +117,10 @@ def _set_function(node: exp.Table) -> exp.Expr:
     shown = columns[0].name if columns else (node.alias or name)
     source = exp.Table(this=_call("json_each", _call(f"pg_{name}", *call.expressions)))
     inner = exp.select(exp.alias_(exp.column("value"), shown)).from_(source)
+    number = columns[1].name if columns and len(columns) > 1 else "ordinality"
+    if node.args.get("ordinality"):
+        place = exp.Add(this=exp.column("key"), expression=exp.Literal.number(1))
+        inner = inner.select(exp.alias_(place, number))
     return inner.subquery(node.alias or name)
 
 
@@ -131,7 +146,10 @@ def _select(node: exp.Select) -> exp.Expr:
 
 def _unnest(node: exp.Unnest) -> exp.Expr:
     call = exp.Anonymous(this="unnest", expressions=node.expressions)
-    return _set_function(exp.Table(this=call, alias=node.args.get("alias")))
+    alias, offset = node.args.get("alias"), node.args.get("offset")
+    if isinstance(offset, exp.Identifier) and alias is not None:
+        alias.append("columns", offset)
+    return _set_function(exp.Table(this=call, alias=alias, ordinality=bool(offset)))
 
 
 def _bracket(node: exp.Bracket) -> exp.Expr:
@@ -147,6 +165,11 @@ def _dot(node: exp.Dot) -> exp.Expr:
         return node  # `x::pg_catalog.text`
     if isinstance(inner, (exp.Anonymous, exp.Func)):
         return inner
+    whole = node.this.this if isinstance(node.this, exp.Paren) else None
+    if isinstance(whole, exp.Anonymous) and whole.this == _EXPANDED and inner.name in ("x", "n"):
+        return _call(f"{_EXPANDED}.{inner.name}", *whole.expressions)
+    if isinstance(whole, exp.Column) and inner.name == "x":
+        return whole  # of a column that such a function made: it is the value alone
     raise Unsupported("this use of a dot is not supported", position=walk_position(node))
 
 
@@ -224,6 +247,17 @@ def _equals(node: exp.EQ) -> exp.Expr:
     return _call("pg_any", node.this, array)
 
 
+def _differs(node: exp.NEQ) -> exp.Expr:
+    """`x <> ALL (array)`"""
+    right = node.expression
+    if not isinstance(right, exp.Anonymous) or str(right.this).upper() != "ALL":
+        return node
+    (array,) = right.expressions
+    if isinstance(array, (exp.Query, exp.Subquery)):
+        return exp.Not(this=exp.In(this=node.this, query=array))
+    return exp.Not(this=_call("pg_any", node.this, array))
+
+
 def _extract(node: exp.Extract) -> exp.Expr:
     """Moments and the time between them are counts of microseconds here."""
     if node.this.name.upper() != "EPOCH":
@@ -258,6 +292,7 @@ _HANDLERS: dict[type[exp.Expr], Any] = {
     exp.Anonymous: _anonymous,
     exp.CurrentTimestamp: lambda node: _call("now"),
     exp.EQ: _equals,
+    exp.NEQ: _differs,
     exp.Extract: _extract,
     exp.Parameter: _parameter,
     exp.Lateral: _refused,

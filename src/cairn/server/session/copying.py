@@ -13,6 +13,7 @@ import msgspec
 
 from cairn.model.errors import CairnError, NumbersNeeded, QueryCanceled, Unsupported
 from cairn.model.tables.schema import Column
+from cairn.model.types.decimals import encode_shown, padder
 from cairn.model.types.sizes import fitter
 from cairn.model.types.values import OIDS, parse_text
 from cairn.native.batches import RowBatch
@@ -314,19 +315,25 @@ class CopyIn:
             for column in columns
             if column.identity is None
         ]
-        made: Iterator[list[Any]] = iter(())
+        made: Iterator[tuple[list[Any], int | None]] = iter(())
         if texts and count:
             text = f"SELECT {', '.join(texts)} FROM generate_series(1, {count})"
             cached = await self._session.running.understood(text.encode())
             context = msgspec.structs.replace(self._session.running.context(), now=self._now)
             outcome = await self._session.face.executor.run(cached, (), context)
-            made = iter([list(values) for values in zip(*(outcome.rows or ()), strict=True)])
+            scales = [column.scale for column in cached.prepared.columns]
+            lists = [list(values) for values in zip(*(outcome.rows or ()), strict=True)]
+            made = iter(list(zip(lists, scales, strict=True)))
         found: list[list[Any]] = []
         for column in columns:
             if column.identity is not None:
                 found.append(await self._numbers(column.identity.start, count))
                 continue
-            values, fit = next(made, []), fitter(column.type, column.sizes, column.keeps_zeros)
+            values, scale = next(made, ([], None))
+            fit = fitter(column.type, column.sizes, column.keeps_zeros)
+            if column.keeps_zeros and scale:  # 1.50 is its key and two digits
+                shown = padder(scale)
+                values = [v if v is None else encode_shown(shown(v)) for v in values]
             found.append(values if fit is None else [v if v is None else fit(v) for v in values])
             self._bytes += sum(len(v) for v in values if isinstance(v, str | bytes))
         return found

@@ -132,9 +132,9 @@ def _assignment(scope: Scope, table: Table, target: exp.Expr, value: exp.Expr) -
     column = table.column(name)
     if column is None:
         raise no_column(name, [each.name for each in table.columns], walk_position(target), table)
-    if name in table.primary_key:
+    if name in table.primary_key and table.is_global:
         raise Unsupported(
-            f'unable to update primary key column "{name}"',
+            f'unable to update primary key column "{name}" of a global table',
             hint="delete the row and insert it with its new key",
             position=walk_position(target),
         )

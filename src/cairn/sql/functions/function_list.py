@@ -50,7 +50,8 @@ NEXT_NUMBER = "cairn_next_number"
 Signature = tuple[str, tuple[ColumnType, ...], ColumnType]
 
 J, L = ColumnType.ANY, ColumnType.STRINGS
-#: Overloads in the order in which they are tried: (our function, argument types, result).
+#: Overloads in the order in which they are tried: (our function, argument types, result). Of
+#: whole numbers PostgreSQL takes the one for doubles, so that comes first.
 PLAIN: dict[str, list[Signature]] = {
     "lower": [("c_lower", (S,), S)],
     "upper": [("c_upper", (S,), S)],
@@ -74,12 +75,12 @@ PLAIN: dict[str, list[Signature]] = {
         ("c_substring_similar", (S, S, S), S),
     ],
     "abs": [("i_abs", (I,), I), ("n_abs", (N,), N), ("abs", (D,), D)],
-    "sign": [("n_sign", (N,), N), ("sign", (D,), D)],
-    "floor": [("n_floor", (N,), N), ("d_floor", (D,), D)],
-    "ceil": [("n_ceil", (N,), N), ("d_ceil", (D,), D)],
-    "ceiling": [("n_ceil", (N,), N), ("d_ceil", (D,), D)],
-    "trunc": [("n_trunc", (N,), N), ("d_trunc", (D,), D), ("n_trunc", (N, I), N)],
-    "round": [("n_round", (N,), N), ("d_round", (D,), D), ("n_round", (N, I), N)],
+    "sign": [("sign", (D,), D), ("n_sign", (N,), N)],
+    "floor": [("d_floor", (D,), D), ("n_floor", (N,), N)],
+    "ceil": [("d_ceil", (D,), D), ("n_ceil", (N,), N)],
+    "ceiling": [("d_ceil", (D,), D), ("n_ceil", (N,), N)],
+    "trunc": [("d_trunc", (D,), D), ("n_trunc", (N,), N), ("n_trunc", (N, I), N)],
+    "round": [("d_round", (D,), D), ("n_round", (N,), N), ("n_round", (N, I), N)],
     "scale": [("i_scale", (N,), I)],
     "min_scale": [("i_min_scale", (N,), I)],
     "trim_scale": [("n_key", (N,), N)],
@@ -104,6 +105,7 @@ PLAIN: dict[str, list[Signature]] = {
     "to_char": [
         ("c_to_char", (T, S), S),
         ("c_to_char", (M, S), S),
+        ("c_of_interval", (V, S), S),
         ("c_of_number", (N, S), S),
         ("c_of_double", (D, S), S),
     ],
@@ -116,9 +118,27 @@ PLAIN: dict[str, list[Signature]] = {
     "date_trunc": [
         ("t_trunc", (S, T), T),
         ("t_trunc", (S, M), M),
+        ("v_trunc", (S, V), V),
         ("t_trunc_in", (S, T, S), T),
     ],
-    "date_part": [("d_part", (S, T), D), ("d_part", (S, M), D)],
+    "date_part": [
+        ("d_part", (S, T), D),
+        ("d_part", (S, M), D),
+        ("d_part_of_interval", (S, V), D),
+    ],
+    "justify_days": [("v_justify_days", (V,), V)],
+    "justify_hours": [("v_justify_hours", (V,), V)],
+    "justify_interval": [("v_justify_interval", (V,), V)],
+    "isfinite": [("b_finite", (each,), B) for each in (Y, M, T, V)],
+    "date_bin": [("t_binned", (V, M, M), M), ("t_binned", (V, T, T), T)],
+    "make_timestamp": [("t_made_at", (I, I, I, I, I, D), M)],
+    "make_interval": [("v_made", (*(I,) * min(n, 6), *(D,) * (n == 7)), V) for n in range(1, 8)],
+    "regexp_like": [("b_regexp_like", (S, S), B), ("b_regexp_like", (S, S, S), B)],
+    "regexp_substr": [("c_regexp_substr", (S, S), S)],
+    "regexp_instr": [("i_regexp_instr", (S, S), I)],
+    "jsonb_insert": [("j_insert", (J, L, J), J), ("j_insert", (J, L, J, B), J)],
+    "quote_nullable": [("c_quote_nullable", (S,), S)],
+    "factorial": [("n_factorial", (I,), N)],
     "age": [("v_age", (T, T), V), ("v_age", (M, M), V)],
     "make_date": [("t_made", (I, I, I), Y)],
     "initcap": [("c_initcap", (S,), S)],
@@ -153,23 +173,43 @@ PLAIN: dict[str, list[Signature]] = {
 
 #: What PostgreSQL has and Cairn has not: refused by name, for it is no slip of the pen.
 _ABSENT = (
-    "corr covar_pop "
-    "covar_samp currval decode encode "
-    "lastval localtime make_interval make_timestamp "
-    "make_timestamptz nextval pg_sleep "
-    "regexp_matches row setseed setval "
-    "sha256 statement_timestamp "
-    "timeofday to_number transaction_timestamp unistr uuid_generate_v4 "
-    "width_bucket xmlagg pg_backend_pid pg_cancel_backend pg_terminate_backend "
+    "acosd acosh any_value area array_dims array_fill array_to_tsvector asind asinh atan2d atand "
+    "atanh bit_and bit_count bit_or bit_xor broadcast corr cosd cosh cot cotd covar_pop "
+    "covar_samp current_query current_schemas currval daterange decode encode get_bit get_byte "
+    "host inet_client_addr inet_client_port inet_server_addr inet_server_port int4range int8range "
+    "is_normalized isempty json_object json_populate_record json_populate_recordset "
+    "json_to_record json_to_recordset jsonb_object jsonb_path_exists jsonb_path_match "
+    "jsonb_path_query jsonb_path_query_array jsonb_path_query_first jsonb_populate_record "
+    "jsonb_populate_recordset jsonb_set_lax jsonb_to_record jsonb_to_recordset lastval lo_create "
+    "lo_get lo_put lo_unlink localtime lower_inc make_time make_timestamptz masklen netmask "
+    "network nextval normalize numrange parse_ident pg_advisory_lock pg_advisory_lock_shared "
+    "pg_advisory_unlock pg_advisory_xact_lock pg_backend_pid pg_cancel_backend pg_column_size "
+    "pg_current_wal_lsn pg_size_bytes pg_sleep pg_sleep_for pg_sleep_until pg_terminate_backend "
+    "pg_try_advisory_lock pg_try_advisory_xact_lock phraseto_tsquery plainto_tsquery point "
+    "query_to_xml range_agg regexp_matches regr_avgx regr_avgy regr_count regr_intercept regr_r2 "
+    "regr_slope regr_sxx regr_sxy regr_syy row set_bit set_byte setseed setval sha224 sha256 "
+    "sha384 sha512 sind sinh tand tanh timeofday to_ascii to_number to_tsquery to_tsvector "
+    "ts_headline ts_rank ts_rank_cd tsrange tstzrange txid_current txid_current_snapshot "
+    "txid_status unistr uuid_generate_v4 websearch_to_tsquery width_bucket xmlagg xmlcomment "
+    "xpath "
 )
 ABSENT = frozenset(_ABSENT.split())
 INSTEAD = {
+    **{
+        name: "nothing is locked here: let a row with a key be the lock, by INSERT and DELETE"
+        for name in ABSENT
+        if "advisory" in name
+    },
+    **{name: "use ->, #> and jsonb_array_elements" for name in ABSENT if "jsonb_path" in name},
+    **{
+        name: "use jsonb_array_elements and ->>"
+        for name in ABSENT
+        if name.startswith("json") and "record" in name
+    },
     "uuid_generate_v4": "use gen_random_uuid()",
     "nextval": "use a column GENERATED BY DEFAULT AS IDENTITY",
     **{
         name: f"it is asked alone, or with tables of pg_catalog: SELECT {name}(…)"
         for name in ("pg_backend_pid", "pg_cancel_backend", "pg_terminate_backend")
     },
-    "statement_timestamp": "use now()",
-    "transaction_timestamp": "use now()",
 }

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -34,6 +34,7 @@ from cairn.sql.functions import (
     maths,
     number_formats,
     numbers,
+    spans,
     splitting,
     texts,
     time_formats,
@@ -145,9 +146,9 @@ def s_of_j(data: str) -> str:
     return texts.plain_text(value) if isinstance(value, str) else data
 
 
-def _number(data: str, type_: str) -> int | float:
+def _number(data: str, type_: str) -> int | Decimal:
     value = texts.read_json(data)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
         raise InvalidText(f'invalid input syntax for type {type_}: "{texts.short(data)}"')
     return value
 
@@ -155,12 +156,19 @@ def _number(data: str, type_: str) -> int | float:
 @strict
 def i_of_j(data: str) -> int:
     value = _number(data, "integer")
-    return int(numbers.i_of_d(value)) if isinstance(value, float) else numbers.int64(value)
+    if isinstance(value, int):
+        return numbers.int64(value)
+    if value.adjusted() > 19:  # digits without end, before they are counted
+        raise OutOfRange("integer out of range")
+    return numbers.int64(int(value.to_integral_value(ROUND_HALF_UP)))
 
 
 @strict
 def d_of_j(data: str) -> float:
-    return float(_number(data, "double"))
+    value = float(_number(data, "double"))
+    if math.isinf(value):
+        raise OutOfRange(f'"{texts.short(data)}" is out of range for type double precision')
+    return value
 
 
 @strict
@@ -242,7 +250,7 @@ def c_concat(*parts: str | None) -> str:
 _PREFIXES = ("i_", "d_", "n_", "z_", "c_", "t_", "v_", "j_", "b_", "a_")
 _MODULES = (
     *(numbers, number_formats, maths, texts, words, times, time_formats, zones),
-    *(json_values, splitting),
+    *(json_values, splitting, spans),
 )
 _ROW_FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function
@@ -279,7 +287,7 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "b_of_j": b_of_j,
     "i_of_j": i_of_j,
     "d_of_j": d_of_j,
-    "n_of_j": strict(lambda data: to_physical(ColumnType.DECIMAL, d_of_j(data))),
+    "n_of_j": strict(lambda data: to_physical(ColumnType.DECIMAL, _number(data, "numeric"))),
     "d_of_i": strict(float),
     "b_of_i": strict(lambda value: 1 if value else 0),
     "i_of_b": strict(int),
@@ -321,7 +329,7 @@ _LIGHT = frozenset(
         *(f"s_of_{letter}" for letter in "bidnutmyv"),
     )
 )
-_OF_NUMBERS = frozenset(module.__name__ for module in (numbers, maths, times, time_formats))
+_OF_NUMBERS = frozenset(module.__name__ for module in (numbers, maths, times, time_formats, spans))
 _WORKS_ON_TEXTS = frozenset(
     name for name, function in SCALARS.items() if function.__module__ not in _OF_NUMBERS
 ) - _LIGHT | {"c_lower", "c_upper", "c_to_char", "d_percentile", "i_mode"}

@@ -6,21 +6,20 @@ None is JSON's null inside of objects and arrays.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
+from decimal import Context, Decimal
 from typing import Any
+
+import msgspec
 
 from cairn.model import stops
 from cairn.model.errors import InvalidText
 from cairn.model.types.values import ELEMENTS, ColumnType, list_values
 from cairn.sql.functions.lists import LETTERS
 from cairn.sql.functions.numbers import strict
-from cairn.sql.functions.texts import c_json_path, plain_text, read_json, short
+from cairn.sql.functions.texts import c_json_path, read_json, short, write_json
 
-
-def _text(value: Any) -> str:
-    found = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return found if found.isascii() else plain_text(found)
+_text = write_json
 
 
 @strict
@@ -181,10 +180,7 @@ def _put(value: Any, steps: Sequence[str], new: Any, create: bool) -> Any:
             return {**value, step: _put(value[step], rest, new, create) if rest else new}
         return {**value, step: new} if create and not rest else value
     if isinstance(value, list):
-        if not step.lstrip("-").isdigit():
-            raise InvalidText(f'path element is not an integer: "{short(step)}"', sqlstate="22P02")
-        at = int(step) if len(step) < 19 else len(value)
-        at = at + len(value) if at < 0 else at
+        at = _place(step, len(value))
         if 0 <= at < len(value):
             changed = _put(value[at], rest, new, create) if rest else new
             return [*value[:at], changed, *value[at + 1 :]]
@@ -193,9 +189,85 @@ def _put(value: Any, steps: Sequence[str], new: Any, create: bool) -> Any:
     return value
 
 
+def _place(step: str, length: int) -> int:
+    """Of an item; those that are counted from the end are below zero if there is none."""
+    if not step.lstrip("-").isdigit():
+        raise InvalidText(f'path element is not an integer: "{short(step)}"', sqlstate="22P02")
+    at = int(step) if len(step) < 19 else length
+    return at + length if at < 0 else at
+
+
+@strict
+def j_insert(data: str, path: str, new: str, after: int = 0) -> str:
+    """`jsonb_insert`: a member that is not there yet, or an item before or after another."""
+    value, fresh = read_json(data), read_json(new)
+    steps = [str(step) for step in list_values(ColumnType.STRING, path) if step is not None]
+    return _text(_inserted(value, steps, fresh, bool(after))) if steps else data
+
+
+def _inserted(value: Any, steps: Sequence[str], new: Any, after: bool) -> Any:
+    step, rest = steps[0], steps[1:]
+    if isinstance(value, dict):
+        if rest:
+            return (
+                {**value, step: _inserted(value[step], rest, new, after)}
+                if step in value
+                else value
+            )
+        if step in value:
+            raise InvalidText("cannot replace existing key", sqlstate="22023")
+        return {**value, step: new}
+    if not isinstance(value, list):
+        return value
+    at = _place(step, len(value))
+    if rest:
+        if not 0 <= at < len(value):
+            return value
+        return [*value[:at], _inserted(value[at], rest, new, after), *value[at + 1 :]]
+    at = min(max(at, 0), len(value)) + (after and 0 <= at < len(value))
+    return [*value[:at], new, *value[at:]]
+
+
+@strict
+def j_cut(data: str, path: str) -> str:
+    """`#-`"""
+    steps = [str(step) for step in list_values(ColumnType.STRING, path) if step is not None]
+    return _text(_cut(read_json(data), steps)) if steps else data
+
+
+def _cut(value: Any, steps: Sequence[str]) -> Any:
+    step, rest = steps[0], steps[1:]
+    if isinstance(value, dict) and step in value:
+        others = {name: each for name, each in value.items() if name != step}
+        return {**value, step: _cut(value[step], rest)} if rest else others
+    if isinstance(value, list) and 0 <= (at := _place(step, len(value))) < len(value):
+        middle = [_cut(value[at], rest)] if rest else []
+        return [*value[:at], *middle, *value[at + 1 :]]
+    return value
+
+
+@strict
+def c_json_canonical(data: str) -> str:
+    """Equal values are equal texts, as jsonb compares them."""
+    return _text(_canonical(read_json(data)))
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _canonical(value[name]) for name in sorted(value)}
+    if isinstance(value, list):
+        return [_canonical(each) for each in value]
+    if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
+        return str(Decimal(value).normalize(_EXACT)) if value else "0"
+    return value if not isinstance(value, str) else f"'{value}"
+
+
+_EXACT = Context(prec=10_000, Emax=10**9, Emin=-(10**9))
+
+
 @strict
 def c_json_pretty(data: str) -> str:
-    return plain_text(json.dumps(read_json(data), indent=4, ensure_ascii=False))
+    return msgspec.json.format(write_json(read_json(data)), indent=4)
 
 
 @strict

@@ -7,6 +7,7 @@ have to know what is in the list are made once for each type, under its letter: 
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -67,6 +68,60 @@ def list_without(text: str | None, value: Any) -> str | None:
     return json.dumps(
         [each for each in _items(text) if each != wanted], separators=(",", ":"), ensure_ascii=False
     )
+
+
+@strict
+def list_places(text: str, value: Any) -> str:
+    """`array_positions`"""
+    wanted = _items(list_text((value,)))[0]
+    return list_text(at for at, each in enumerate(_items(text), 1) if each == wanted)
+
+
+def list_replaced(text: str | None, old: Any, new: Any) -> str | None:
+    """`array_replace`, which finds NULL too."""
+    if text is None:
+        return None
+    before, after = _items(list_text((old, new)))
+    found = [after if each == before else each for each in _items(text)]
+    return json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+
+
+def list_slice(text: str | None, first: int | None, last: int | None) -> str | None:
+    """`a[first:last]`: what of it is there."""
+    if text is None or first is None or last is None:
+        return None
+    found = _items(text)[max(first - 1, 0) : max(last, 0)]
+    return json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+
+
+@strict
+def list_trimmed(text: str, count: int) -> str | None:
+    """`trim_array`: without so many at the end."""
+    items = _items(text)
+    if not 0 <= count <= len(items):
+        raise InvalidText(
+            f"number of elements to trim must be between 0 and {len(items)}", sqlstate="2202E"
+        )
+    return list_slice(text, 1, len(items) - count)
+
+
+@strict
+def list_key(text: str, word: str) -> str:
+    """By which lists are sorted: item by item, a shorter one first, NULL behind all values."""
+    of = next((ELEMENTS[each] for each in LETTERS if each.value == word), ColumnType.STRING)
+    parts = ["02" if each is None else "01" + _item_key(each) for each in list_values(of, text)]
+    return "".join(parts) + "00"
+
+
+def _item_key(value: Any) -> str:
+    """Hex digits that sort as the values do, and none of which begins another one's."""
+    if isinstance(value, int):
+        return f"{value + (1 << 63):016x}"
+    if isinstance(value, float):
+        (bits,) = struct.unpack(">Q", struct.pack(">d", value + 0.0))
+        return f"{bits ^ 0xFFFFFFFFFFFFFFFF if bits >> 63 else bits | 1 << 63:016x}"
+    data = value if isinstance(value, bytes) else str(value).encode()
+    return data.replace(b"\0", b"\0\xff").hex() + "0000"
 
 
 @strict
@@ -144,6 +199,11 @@ def scalars(known: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any
         "a_prepend": list_prepend,
         "a_place": list_place,
         "a_without": list_without,
+        "a_places": list_places,
+        "a_replaced": list_replaced,
+        "a_slice": list_slice,
+        "a_trimmed": list_trimmed,
+        "a_key": list_key,
         "a_length": list_length,
         "a_size": list_size,
         "a_series": series,
@@ -209,11 +269,14 @@ def _picker(of: ColumnType) -> Callable[..., Any]:
 
 
 def _joiner(of: ColumnType, write: Callable[[Any], str]) -> Callable[..., Any]:
-    """`array_to_string`, which passes over NULLs."""
+    """`array_to_string`, which passes over NULLs, or shows them as it is told."""
 
-    @strict
-    def join(text: str, separator: str) -> str:
-        return separator.join(write(value) for value in list_values(of, text) if value is not None)
+    def join(text: str | None, separator: str | None, null: str | None = None) -> str | None:
+        if text is None or separator is None:
+            return None
+        values = list_values(of, text)
+        shown = [null if value is None else write(value) for value in values]
+        return separator.join(each for each in shown if each is not None)
 
     return join
 

@@ -9,9 +9,11 @@ from decimal import Decimal, localcontext
 from itertools import groupby
 
 from cairn.model.errors import InvalidParameter, OutOfRange
-from cairn.model.types.decimals import decode_decimal, encode_shown
+from cairn.model.types.decimals import decode_decimal, encode_decimal, encode_shown
 from cairn.model.types.values import INT64_MAX, ColumnType, list_values
 from cairn.sql.functions.numbers import divide, i_mul, n_div, n_trunc, rounded, strict
+
+MOST_FACTORS = 500
 
 
 def _signed(value: int) -> int:
@@ -73,6 +75,15 @@ def n_spread(
             digits = -exponent if isinstance(exponent, int) else 0
             spread = rounded(max(spread, Decimal(0)).sqrt(), max(digits, 0))
         return encode_shown(spread)
+
+
+@strict
+def n_factorial(value: int) -> bytes:
+    if value < 0:
+        raise OutOfRange("factorial of a negative number is undefined")
+    if value > MOST_FACTORS:
+        raise OutOfRange("value overflows numeric format")
+    return encode_decimal(Decimal(math.factorial(value)))
 
 
 @strict

@@ -74,6 +74,26 @@ def i_regexp_count(text: str, pattern: str) -> int:
 
 
 @strict
+def b_regexp_like(text: str, pattern: str, flags: str = "") -> int:
+    stops.check()
+    return int(regexp(pattern, regexp_flags(flags)[0]).search(text) is not None)
+
+
+@strict
+def c_regexp_substr(text: str, pattern: str) -> str | None:
+    stops.check()
+    match = regexp(pattern).search(text)
+    return None if match is None else match[0]
+
+
+@strict
+def i_regexp_instr(text: str, pattern: str) -> int:
+    stops.check()
+    match = regexp(pattern).search(text)
+    return 0 if match is None else match.start() + 1
+
+
+@strict
 def c_hex(value: int) -> str:
     return f"{value & 0xFFFFFFFFFFFFFFFF:x}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -12,6 +11,7 @@ import msgspec
 
 from cairn.model import stops
 from cairn.model.errors import CairnError, InvalidParameter, InvalidText, LimitExceeded, OutOfRange
+from cairn.model.types.json_text import json_text, json_value
 from cairn.model.types.values import datetime_to_micros
 from cairn.sql.functions import patterns
 from cairn.sql.functions.numbers import strict
@@ -212,11 +212,7 @@ def c_to_date(text: str, pattern: str) -> int:
 def read_json(data: str) -> Any:
     """The value of a JSON text, or why it is none. Other threads wait meanwhile."""
     try:
-        return msgspec.json.decode(data)
-    except (ValueError, RecursionError):  # it is stricter about escapes and numbers
-        pass
-    try:
-        return json.loads(data, parse_constant=_no_constant)
+        return json_value(data)
     except RecursionError:
         raise LimitExceeded("json is nested too deeply", sqlstate="54001") from None
     except ValueError:
@@ -231,10 +227,6 @@ def check_json(text: str) -> None:
         read_json(text)
 
 
-def _no_constant(word: str) -> None:
-    raise ValueError(word)  # NaN and Infinity are Python's
-
-
 def short(text: str) -> str:
     return text if len(text) <= 200 else text[:200] + "…"
 
@@ -242,24 +234,27 @@ def short(text: str) -> str:
 def plain_text(text: str) -> str:
     """A text that came out of JSON, where escapes can spell what is no text."""
     if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
-        raise InvalidText(
-            "unsupported Unicode escape sequence",
-            detail="it stands for no character that a text can have",
-            sqlstate="22P05",
-        )
+        raise _no_character()
     return text
 
 
-def _dumps(value: Any) -> str | None:
-    if value is None:
-        return None
+def _no_character() -> InvalidText:
+    return InvalidText(
+        "unsupported Unicode escape sequence",
+        detail="it stands for no character that a text can have",
+        sqlstate="22P05",
+    )
+
+
+def write_json(value: Any) -> str:
     try:
-        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        return json_text(value)
     except RecursionError:
         raise LimitExceeded("json is nested too deeply", sqlstate="54001") from None
-    except ValueError:  # a number of too many digits
+    except UnicodeEncodeError:
+        raise _no_character() from None
+    except (ValueError, OverflowError):  # a number of too many digits
         raise OutOfRange("a number of the json is out of range") from None
-    return text if text.isascii() else plain_text(text)
 
 
 def c_json_path(data: str | None, *path: Any) -> str | None:
@@ -268,14 +263,25 @@ def c_json_path(data: str | None, *path: Any) -> str | None:
         return None
     value = read_json(data)
     for key in path:
-        if isinstance(value, dict):
-            value = value.get(str(key))
+        if isinstance(value, dict) and str(key) in value:
+            value = value[str(key)]
         elif isinstance(value, list) and _NUMBER.fullmatch(str(key)):
             at = int(key)
-            value = value[at] if -len(value) <= at < len(value) else None
+            if not -len(value) <= at < len(value):
+                return None
+            value = value[at]
         else:
             return None
-    return _dumps(value)
+    return write_json(value)
+
+
+@strict
+def c_json_shown(data: str) -> str | None:
+    """What `->>` tells of a value: JSON's null is NULL, a text is its content."""
+    value = read_json(data)
+    if value is None:
+        return None
+    return plain_text(value) if isinstance(value, str) else data
 
 
 _NUMBER = re.compile(r"-?[0-9]{1,18}")

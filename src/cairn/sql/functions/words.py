@@ -117,6 +117,10 @@ def c_quote_literal(text: str) -> str:
     return "E'" + quoted.replace("\\", "\\\\") + "'" if "\\" in quoted else f"'{quoted}'"
 
 
+def c_quote_nullable(text: str | None) -> str:
+    return "NULL" if text is None else str(c_quote_literal(text))
+
+
 @strict
 def c_quote_ident(text: str) -> str:
     return text if _PLAIN_NAME.fullmatch(text) else identifier(text)

@@ -33,6 +33,9 @@ class Cairn(Postgres):
 
     class Parser(PostgresParser):
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        # `f(j -> 'key')` is JSON's operator, and no function without a name.
+        LAMBDAS = {TokenType.FARROW: PostgresParser.LAMBDAS[TokenType.FARROW]}
+        TYPE_LITERAL_PARSERS: ClassVar[dict[Any, Any]] = {}  # json '{}' is a cast
         JOINS_HAVE_EQUAL_PRECEDENCE = True  # a comma is CROSS JOIN, and JOIN without ON is a slip
         NO_PAREN_FUNCTION_PARSERS = {
             name: parser

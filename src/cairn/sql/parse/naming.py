@@ -15,9 +15,10 @@ _CAST_NAMES = {
     "boolean": "bool",
     "timestamptz": "timestamptz",
     "varchar": "varchar",
+    "char": "bpchar",
+    "nchar": "bpchar",
 }
 _WORDS: dict[type[exp.Expr], str] = {
-    exp.Case: "case",
     exp.Exists: "exists",
     exp.CurrentTimestamp: "current_timestamp",
     exp.CurrentDate: "current_date",
@@ -31,6 +32,7 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.CurrentSchema: "current_schema",
     exp.CurrentCatalog: "current_catalog",
     exp.AtTimeZone: "timezone",
+    exp.Interval: "interval",
 }
 
 
@@ -43,10 +45,14 @@ def _name(node: exp.Expr) -> str | None:
     if isinstance(node, exp.Column):
         this = node.this
         return str(this.this) if this.args.get("quoted") else str(this.this).lower()
-    if isinstance(node, (exp.Paren, exp.Filter, exp.Window, exp.Bracket)):
+    if isinstance(node, (exp.Paren, exp.Filter, exp.Window, exp.Bracket, exp.WithinGroup)):
         return _name(node.this)
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower()
+    if isinstance(node, exp.Case):
+        last: exp.Expr | None = node.args.get("default")
+        is_named = last is not None and not isinstance(last, (exp.Literal, exp.Boolean))
+        return (_name(last) if last is not None and is_named else None) or "case"
     if isinstance(node, exp.Trim):
         side = str(node.args.get("position") or "BOTH").upper()
         return {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(side, "btrim")
@@ -54,9 +60,12 @@ def _name(node: exp.Expr) -> str | None:
         inner = _name(node.this)
         if inner is not None and not isinstance(node.this, (exp.Boolean, exp.Cast)):
             return inner
-        word = str(getattr(node.to.this, "name", node.to.this)).lower()
+        to = node.to
+        if str(getattr(to.this, "name", to.this)).lower() == "array" and to.expressions:
+            to = to.expressions[0]  # of `x::int[]`
+        word = str(getattr(to.this, "name", to.this)).lower()
         if word == "userdefined":
-            word = str(node.to.args["kind"].name).lower()
+            word = str(to.args["kind"].name).lower()
         return _CAST_NAMES.get(word, word)
     if isinstance(node, exp.Subquery):
         inner_query = node.this

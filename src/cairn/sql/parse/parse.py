@@ -128,6 +128,8 @@ def query_text(found: list[Token], text: str, starts: dict[int, int] | None = No
             numbered = True
         elif token.kind == "string" and token.text[0] != "'":
             shown = "'" + token.value.replace("'", "''") + "'"
+        elif _is_bare(found, index):
+            shown = f"{token.text} 1"
         elif _in_hint(found, index) or _is_interval(token, following):
             shown = ""
         elif token.is_op("@") and not _is_containment(found, index):
@@ -143,6 +145,14 @@ def query_text(found: list[Token], text: str, starts: dict[int, int] | None = No
     if marks and numbered:
         raise SyntaxProblem("invalid parameters usage. Got $n and ? parameters in one query!")
     return "".join(parts)
+
+
+def _is_bare(found: list[Token], index: int) -> bool:
+    """`EXISTS (SELECT FROM t …)`: of no columns, and nobody looks at them."""
+    if not found[index].is_word("select") or index < 2 or index + 1 >= len(found):
+        return False
+    is_asked = found[index - 1].is_op("(") and found[index - 2].is_word("exists")
+    return is_asked and found[index + 1].is_word("from")
 
 
 def _is_containment(found: list[Token], index: int) -> bool:
@@ -174,6 +184,10 @@ def _check_place(found: list[Token], index: int, text: str) -> None:
         raise syntax_error(following, text)
     if following is None:
         return
+    if token.is_word("u") and following.is_op("&") and following.start == token.start + 1:
+        raise Unsupported(
+            "U&'…' is not supported", hint="write E'\\u0441'", position=token.start + 1
+        )
     if token.is_op("(") and following.is_op(")") and index and found[index - 1].is_word("in"):
         raise syntax_error(following, text)
     if token.is_op("=") and following.is_op("=") and following.start == token.start + 1:

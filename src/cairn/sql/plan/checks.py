@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from cairn.model.errors import DuplicateObject, InvalidTableDefinition, Unsupported
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Check, Column
@@ -40,7 +42,12 @@ def checks_of(
     found: list[Check] = []
     for name, text in given:
         rule = _rule(catalog, table, columns, text)
-        found.append(Check(name or _free_name(table, [*others, *found]), text, rule))
+        check = Check(name, text, rule)
+        if not name:
+            places = check.places
+            only = f"_{columns[places[0] - 1].name}" if len(places) == 1 else ""
+            check = replace(check, name=_free_name(f"{table}{only}_check", [*others, *found]))
+        found.append(check)
     names = [check.name for check in found]
     for at, name in enumerate(names):
         if name in names[:at]:
@@ -48,12 +55,12 @@ def checks_of(
     return tuple(found)
 
 
-def _free_name(table: str, found: Sequence[Check]) -> str:
+def _free_name(wanted: str, found: Sequence[Check]) -> str:
     taken = {check.name for check in found}
-    name, number = f"{table}_check", 0
+    name, number = wanted, 0
     while name in taken:
         number += 1
-        name = f"{table}_check{number}"
+        name = f"{wanted}{number}"
     return name
 
 

@@ -35,7 +35,9 @@ from cairn.sql.ir import (
     conjunction,
     conjuncts,
     has_aggregate,
+    is_tied,
     rels_of,
+    rewrite,
     substitute,
     walk,
 )
@@ -43,7 +45,8 @@ from cairn.sql.plan.buckets import hasher, key_positions
 from cairn.sql.plan.links import bucket_of, places_of, scans
 from cairn.sql.plan.locality import Local, remote_ok, source_locality
 from cairn.sql.render.sent import Sent
-from cairn.sql.typing_rules import B, I, plain
+from cairn.sql.typing_rules import B, I, N, plain
+from cairn.sql.zeros import is_key
 
 
 class NoMeeting(Exception):
@@ -274,11 +277,34 @@ def _link(tables: list[Scan], rel: int, holds: list[Expr]) -> tuple[Scan, tuple[
     return None
 
 
+def _names_outer(source: Rel | None) -> bool:
+    """Whether rows of a query around it are looked at: the owners of this one do not have them."""
+    inside = {each.rel for each in walk(source) if isinstance(each, RELATIONS)}
+    return any(col.rel not in inside for col in columns_in(source))
+
+
+def _compared(query: Select) -> dict[Col, Expr]:
+    """Columns whose bytes differ where their numbers are equal, and that joins look for.
+
+    They are gathered with their keys beside them: SQLite makes an index of columns, and not of
+    expressions, for a join that has none.
+    """
+    found: dict[Col, Expr] = {}
+    for each in (*walk(query.source), *conjuncts(query.where)):
+        for part in conjuncts(each.on) if isinstance(each, Join) else [each]:
+            if isinstance(part, Call) and part.name == "=" and len(columns_in(part)) > 1:
+                for arg in part.args:
+                    if isinstance(arg, Col) and arg.type is N and not is_key(arg):
+                        found[arg] = Call(N, "n_key", (arg,))
+    return found
+
+
 class Pieces:
     """The parts of one FROM that are gathered separately."""
 
     def __init__(self, gather: Gathering, query: Select) -> None:
         self.gather, self.query = gather, query
+        self.compared = _compared(query)
         self.pushed: set[Expr] = set()
         self.mapping: dict[Expr, Expr] = {}
         self.staying: Staying | None = None
@@ -291,7 +317,7 @@ class Pieces:
         local = source_locality(source, holds)
         if local is not None and local.is_replicated:
             return source
-        if local is not None:
+        if local is not None and not _names_outer(source):
             assert source is not None
             filters = on if nullable else on + holds
             if len(self.gather.pieces) == self.gather.stays:
@@ -344,16 +370,31 @@ class Pieces:
         ]
         if not keep:
             self.pushed.update(part for part in mine if part in conjuncts(self.query.where))
-        needed = sorted(
-            {col for col in self._wanted(source) if col.rel in inside},
-            key=lambda col: (col.rel, col.at, col.name, col.nullable),
-        )
-        shown: list[Expr] = list(needed) or [Const(I, 1)]
+        wanted = [col for col in self._wanted(source) if col.rel in inside]
+        wanted.sort(key=lambda col: (col.rel, col.at, col.name, col.nullable))
+        needed: list[Expr] = [*wanted]
+        needed += [key for col in wanted if (key := self.compared.get(col)) is not None]
+        shown: list[Expr] = needed or [Const(I, 1)]
         where = conjunction([*mine, *met])
         block = Select(tuple(Item("", expr) for expr in shown), source, where)
         gathered, places = self.gather.gathered(block)
         self.mapping.update(zip(needed, places, strict=False))
         return gathered
+
+    def over_gathered(self, node: Any) -> Any:
+        """The same over gathered rows; numbers are compared by the keys that came with them."""
+
+        def change(each: Any) -> Any:
+            if not isinstance(each, Call) or each.name != "=":
+                return None
+            keys = [self.compared.get(arg, arg) for arg in each.args]  # type: ignore[call-overload]
+            args = tuple(
+                key if key in self.mapping else arg
+                for key, arg in zip(keys, each.args, strict=True)
+            )
+            return None if args == each.args else replace(each, args=args)
+
+        return substitute(rewrite(node, change) if self.compared else node, self.mapping)
 
     def _wanted(self, source: Rel) -> set[Col]:
         """Columns that anything outside the piece looks at."""
@@ -368,6 +409,8 @@ class Pieces:
         return outside | self._join_columns(query.source, source)
 
     def _join_columns(self, node: Rel | None, piece: Rel) -> set[Col]:
+        if is_tied(node):
+            return columns_in(node)
         if node is piece or not isinstance(node, Join):
             return set()
         own = columns_in(node.on) if node.on is not None else set()

@@ -42,7 +42,6 @@ from cairn.sql.ir import (
     output,
     rewrite,
     scans_in,
-    substitute,
 )
 from cairn.sql.plan.buckets import bucket_set, check_one_tier, reads, single_key
 from cairn.sql.plan.exchanges import dealt_out, marked, reduces, splits
@@ -381,13 +380,13 @@ class Gather:
             source = pieces.filtered(source, pieces.staying)
         rest = [part for part in holds if part not in pieces.pushed]
         changed = replace(query, source=source, where=conjunction(rest))
-        return self.subqueries(substitute(changed, pieces.mapping))  # type: ignore[no-any-return]
+        return self.subqueries(pieces.over_gathered(changed))  # type: ignore[no-any-return]
 
     def _meet(self, query: Select, source: Rel, pieces: Pieces) -> Query:
         """The whole block at the owners of the piece that stays."""
         rest = [part for part in conjuncts(query.where) if part not in pieces.pushed]
         changed = replace(query, source=source, where=conjunction(rest))
-        changed = self.subqueries(substitute(changed, pieces.mapping))
+        changed = self.subqueries(pieces.over_gathered(changed))
         holds = conjuncts(changed.where)
         local = source_locality(changed.source, holds)
         if local is None or local.is_replicated or outer_columns(changed):

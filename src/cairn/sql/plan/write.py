@@ -242,7 +242,7 @@ def plan_change(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> Plan:
     table = bound.scan.table
     assert table.sharding is not None
     check_operable([bound.scan])
-    moves = any(table.columns[at].name in table.sharding.columns for at, _ in bound.sets or ())
+    moves = _moves(bound)
     # SQLite has no DELETE … USING: its rows are found first.
     joined_delete = bound.sets is None and bound.source is not bound.scan
     key = None if _has_recursion(bound) else change_key(bound)
@@ -268,6 +268,14 @@ def plan_change(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> Plan:
             )
             return ScatterWrite(tuple(gather.steps), fragment, table)
     return _keyed(bound, catalog, numbers)
+
+
+def _moves(bound: BoundChange) -> bool:
+    """Whether rows get another key, so that they are taken away and put in anew."""
+    table = bound.scan.table
+    assert table.sharding is not None
+    keys = {*table.sharding.columns, *table.primary_key}
+    return any(table.columns[at].name in keys for at, _ in bound.sets or ())
 
 
 def _has_recursion(bound: BoundChange) -> bool:
@@ -308,15 +316,20 @@ def scan_column(scan: Scan, at: int) -> Col:
 
 
 def _keyed(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> KeyedWrite:
-    """Read the rows' keys (and their new values) first, then change each row by its key."""
+    """Read the rows' keys (and their values) first, then change each row by its key.
+
+    A row that moves is put in with what was read: so it is taken away only if it is still that.
+    """
     table, scan = bound.scan.table, bound.scan
     assert table.sharding is not None
     bucket = Col(ColumnType.INTEGER, scan.rel, BUCKET_AT, BUCKET_COLUMN, nullable=False)
-    key_size = len(table.primary_key)
+    key_size, width, moves = len(table.primary_key), len(table.columns), _moves(bound)
     exprs: list[Expr] = [bucket, *(scan_column(scan, at) for at in table.key_positions)]
+    if moves:
+        exprs += [scan_column(scan, at) for at in range(width)]
     if bound.sets is not None:
         sets = dict(bound.sets)
-        exprs += [sets.get(at) or scan_column(scan, at) for at in range(len(table.columns))]
+        exprs += [sets.get(at) or scan_column(scan, at) for at in range(width)]
     query = bound.select(tuple(Item("", expr) for expr in exprs))
     read = plan_read(query, catalog, numbers)
     place = bucket_of_row(catalog, table)
@@ -334,21 +347,22 @@ def _keyed(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> KeyedWrite
             if not updates:
                 found[old] = Change(was, key)
                 continue
-            values = tuple(row[key_size + 1 :])
+            values = tuple(row[-width:])
             check_not_null(table, values)
             bucket = place(values)
-            if bucket == was:
+            if bucket == was and tuple(values[at] for at in table.key_positions) == key:
                 update = (*old, *(values[at] for at in changed))
                 found[old] = Change(was, key, update)
             else:
-                found[old] = Change(was, key, None, bucket, (bucket, *values))
+                seen = row[1 : key_size + 1 + width]  # the key, and all that it had
+                found[old] = Change(was, seen, None, bucket, (bucket, *values))
         return list(found.values())
 
     return KeyedWrite(
         read,
         table,
         table.sharding.tier,
-        delete_sql(table),
+        delete_sql(table, unchanged=moves),
         insert_sql(table, "fail") if updates else None,
         update_sql(table, changed) if updates else None,
         changes,

@@ -35,6 +35,7 @@ from cairn.sql.ir import (
     Values,
     Window,
     has_aggregate,
+    is_tied,
     output,
 )
 from cairn.sql.render.slots import Slots
@@ -92,6 +93,8 @@ class Renderer:
             case Param():
                 return self.slots.param(node)
             case Col():
+                if node.rel in self._given_by:
+                    return self._given_by[node.rel][node.at]
                 alias = self.aliases.get(node.rel, f"r{node.rel}")
                 return f"{alias}.{self.column(node)}" if alias else self.column(node)
             case Call():
@@ -122,9 +125,12 @@ class Renderer:
         return self._columns.get(node.rel, physical_column)(node.at)
 
     _columns: dict[int, Callable[[int], str]] = {}
+    _given_by: dict[int, Sequence[str]] = {}  # columns of functions that stand in FROM themselves
 
     def _call(self, node: Call) -> str:
         name = node.name
+        if name == "n_key":
+            return self.key(node.args[0])
         compares = name in _COMPARES or name[:3] == "row" or node.type in ELEMENTS
         if compares or any(arg.type in ELEMENTS for arg in node.args):
             args = [self.key(arg) for arg in node.args]
@@ -307,11 +313,7 @@ class Renderer:
     def _values(self, node: Values) -> str:
         if isinstance(node, Unnest):
             list_ = self.expr(node.rows[0][0])
-            columns = f"{_value_of(node.types[0])} AS x0"
-            if node.pairs:
-                columns = "json_extract(value, '$[0]') AS x0, json_extract(value, '$[1]') AS x1"
-            elif len(node.types) == 2:
-                columns += ", key + 1 AS x1"
+            columns = ", ".join(f"{each} AS x{at}" for at, each in enumerate(_unnested(node, "")))
             return f"SELECT {columns} FROM json_each({list_})" + self._tail(node)
         rows = ", ".join(f"({', '.join(self.expr(cell) for cell in row)})" for row in node.rows)
         names = ", ".join(f"column{at + 1} AS x{at}" for at in range(len(node.names)))
@@ -384,6 +386,11 @@ class Renderer:
             case Again(rel=rel, number=number):
                 self.name_columns(rel)
                 return f"{'g' if isinstance(node, Given) else 'w'}{number} AS r{rel}", []
+            case Derived(rel=rel, query=Unnest() as query) if is_tied(node):
+                # SQLite lets a function see its neighbours, and not a query.
+                text = f"json_each({self.expr(query.rows[0][0])}) AS r{rel}"
+                self._given_by = {**self._given_by, rel: _unnested(query, f"r{rel}.")}
+                return text, []
             case Derived(rel=rel, query=query):
                 text = self.query(query)
                 self.name_columns(rel)
@@ -454,9 +461,17 @@ def named_scan(node: Scan) -> str:
     return f"{text} INDEXED BY {node.index}" if node.index else text
 
 
-def _value_of(type_: ColumnType | None) -> str:
+def _value_of(type_: ColumnType | None, of: str = "") -> str:
     """How a value of a list is read in SQLite; JSON has no blobs, so they are spelled in hex."""
-    return "unhex(value)" if type_ and SQLITE_TYPES[type_] == "BLOB" else "value"
+    return f"unhex({of}value)" if type_ and SQLITE_TYPES[type_] == "BLOB" else f"{of}value"
+
+
+def _unnested(node: Unnest, of: str) -> list[str]:
+    """The columns of a list that json_each takes apart."""
+    if node.pairs:
+        return [f"json_extract({of}value, '$[{at}]')" for at in range(2)]
+    columns = [_value_of(node.types[0], of)]
+    return columns if len(node.types) == 1 else [*columns, f"({of}key + 1)"]
 
 
 def _balanced(operator: str, parts: list[str]) -> str:

@@ -60,9 +60,14 @@ def key_columns(table: Table) -> list[str]:
     return names if table.is_global else [BUCKET_COLUMN, *names]
 
 
-def delete_sql(table: Table) -> str:
-    where = " AND ".join(f"{name} = ?{at + 1}" for at, name in enumerate(key_columns(table)))
-    return f"DELETE FROM {table.physical_name} WHERE {where}"
+def delete_sql(table: Table, *, unchanged: bool = False) -> str:
+    """By key; `unchanged`: if the row has still the values that follow the key."""
+    keys = key_columns(table)
+    where = [f"{name} = ?{n}" for n, name in enumerate(keys, 1)]
+    if unchanged:
+        places = enumerate(range(len(table.columns)), len(keys) + 1)
+        where += [f"{physical_column(at)} IS ?{n}" for n, at in places]
+    return f"DELETE FROM {table.physical_name} WHERE {' AND '.join(where)}"
 
 
 def update_sql(table: Table, changed: list[int]) -> str:

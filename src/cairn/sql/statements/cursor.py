@@ -91,6 +91,8 @@ class Cursor:
         while True:
             found.append(self.name())
             self.accept_one("asc", "desc")
+            if self.accept("nulls") and not self.accept_one("first", "last"):
+                raise self.error()
             if not self.accept_op(","):
                 break
         self.expect_op(")")

@@ -93,6 +93,11 @@ def _drop_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
 def _create_role(cursor: Cursor, catalog: Catalog) -> OtherStatement:
     quiet = cursor.accept("if", "not", "exists")
     name = cursor.name()
+    cursor.accept("with")
+    while cursor.accept_one("nologin", "inherit", "nosuperuser", "nocreatedb", "nocreaterole"):
+        pass  # all roles are so
+    if cursor.looking_at("login"):
+        raise Unsupported("a role cannot log in", hint="CREATE USER … WITH PASSWORD '…'")
     return _acl("CREATE ROLE", cursor, AclPlan("create_role", name, if_exists=quiet))
 
 
@@ -131,6 +136,11 @@ def _rights(cursor: Cursor, catalog: Catalog, action: str, link: str) -> OtherSt
     object_type: str | None
     object_name: str | None = None
     if cursor.accept("on"):
+        if cursor.looking_at("all"):
+            raise Unsupported(
+                f"{action.upper()} ON ALL TABLES is not supported",
+                hint=f"{action.upper()} READ TABLE {link.upper()} … is for every table",
+            )
         object_type = cursor.accept_one("table", "user", "role", "procedure") or "table"
         object_name = cursor.name()
     else:
@@ -245,6 +255,8 @@ def _set(cursor: Cursor, catalog: Catalog) -> OtherStatement:
         return OtherStatement("SET", SessionPlan("set_transaction", value=cursor.rest()))
     if cursor.accept("session", "characteristics", "as", "transaction"):
         return OtherStatement("SET", SessionPlan("set_characteristics", value=cursor.rest()))
+    if _is_own_role(cursor):
+        return OtherStatement("SET", SessionPlan("reset", "session_authorization"))
     cursor.accept_one("session", "local")
     if cursor.accept("time", "zone"):
         name = "timezone"
@@ -260,6 +272,21 @@ def _set(cursor: Cursor, catalog: Catalog) -> OtherStatement:
         raise cursor.error()
     value = "".join(f", {p}" if p != "," and at else p for at, p in enumerate(parts) if p != ",")
     return OtherStatement("SET", SessionPlan("set", name, value))
+
+
+def _is_own_role(cursor: Cursor) -> bool:
+    """`SET [SESSION | LOCAL] ROLE NONE` and its like: a session is always that of its user."""
+    begun = cursor.at
+    cursor.accept_one("session", "local")
+    if cursor.accept("role", "none") or cursor.accept("authorization", "default"):
+        cursor.end()
+        return True
+    if cursor.looking_at("role") or cursor.looking_at("authorization"):
+        raise Unsupported(
+            "SET ROLE and SET SESSION AUTHORIZATION are not supported", hint="log in as that user"
+        )
+    cursor.at = begun
+    return False
 
 
 def _dotted(cursor: Cursor) -> str:

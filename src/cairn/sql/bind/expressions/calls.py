@@ -23,7 +23,14 @@ from cairn.sql.bind.expressions.json_making import (
     bind_argument,
     json_maker,
 )
-from cairn.sql.bind.expressions.lists import LIST_FUNCTIONS, ROW_FUNCTIONS, item_of, list_function
+from cairn.sql.bind.expressions.lists import (
+    LIST_FUNCTIONS,
+    ROW_FUNCTIONS,
+    item_of,
+    list_function,
+    slice_of,
+    sorting_key,
+)
 from cairn.sql.bind.expressions.ordered_sets import ORDERED_SETS, array_of, ordered_set
 from cairn.sql.bind.outer_aggregates import asked_of, owner_of
 from cairn.sql.bind.scope import MAX_ARGUMENTS, Scope
@@ -56,10 +63,12 @@ from cairn.sql.typing_rules import (
     plain,
 )
 
+_NOW = ("now", "statement_timestamp", "transaction_timestamp")
+
 
 def _call(scope: Scope, node: exp.Anonymous) -> Expr:
     name = str(node.this).lower()
-    if name == "current_timestamp" or (name == "now" and not node.expressions):
+    if name == "current_timestamp" or (name in _NOW and not node.expressions):
         return statement_time(scope, node)
     if name == "localtimestamp":
         return local_time(scope, node)
@@ -71,7 +80,7 @@ def _call(scope: Scope, node: exp.Anonymous) -> Expr:
         return _aggregate(scope, node, None)
     if name in RANKING:
         raise CairnError(f"window function {name} requires an OVER clause", sqlstate="42809")
-    args = list(node.expressions)
+    args = _in_place(node, name)
     if len(args) > MAX_ARGUMENTS:
         raise CairnError(
             f"cannot pass more than {MAX_ARGUMENTS} arguments to a function", sqlstate="54023"
@@ -88,11 +97,31 @@ def _call(scope: Scope, node: exp.Anonymous) -> Expr:
         bound = [bind_argument(scope, arg, bind_expr) for arg in args]
     else:
         bound = [bind_expr(scope, arg) for arg in args]
+    if name == "age" and len(bound) == 1:
+        bound.insert(0, statement_date(scope, exp.Anonymous(this="current_date")))
     if name in JSON_MAKERS:
         return json_maker(scope.binder, name, bound, walk_position(node))
     if name in LIST_FUNCTIONS:
         return list_function(scope.binder, name, bound, walk_position(node))
     return scalar(scope.binder, name, bound, walk_position(node))
+
+
+_PARTS = ("years", "months", "weeks", "days", "hours", "mins", "secs")
+
+
+def _in_place(node: exp.Anonymous, name: str) -> list[exp.Expr]:
+    """The arguments; `make_interval(days => 10)` is the one function whose arguments have names."""
+    args = list(node.expressions)
+    named = [each for each in args if isinstance(each, exp.Kwarg)]
+    if not named:
+        return args
+    found: dict[str, exp.Expr] = dict(zip(_PARTS, args[: len(args) - len(named)], strict=False))
+    for each in args[len(found) :]:
+        word = name_of(each.this)
+        if name != "make_interval" or not isinstance(each, exp.Kwarg) or word not in _PARTS:
+            raise refuse(each, "an argument by its name")
+        found[word] = each.expression
+    return [found.get(part) or exp.Literal.number(0) for part in _PARTS]
 
 
 def _aggregation(scope: Scope, node: exp.Anonymous) -> Aggregation:
@@ -306,6 +335,8 @@ def ordered(scope: Scope, expr: Expr, node: exp.Expr) -> Order:
     allow(node, {"this", "desc", "nulls_first"})
     if expr.type is None:
         expr = scope.binder.coerce(expr, S)
+    if expr.type in ELEMENTS and expr.type is not ColumnType.INTERVALS:
+        expr = sorting_key(expr)
     if expr.type in UNORDERED:
         raise CairnError(
             f"could not identify an ordering operator for type {expr.type}", sqlstate="42883"
@@ -334,7 +365,15 @@ def _bracket(scope: Scope, node: exp.Bracket) -> Expr:
     is_list = inner.type in ELEMENTS
     if len(node.expressions) != 1 or not (is_list or inner.type in JSON):
         raise refuse(node, "this subscript")
-    key = bind_expr(scope, node.expressions[0])
+    (place,) = node.expressions
+    if isinstance(place, exp.Slice) and is_list:
+        edges = [place.this, place.expression]
+        return slice_of(
+            scope.binder,
+            inner,
+            [None if each is None else bind_expr(scope, each) for each in edges],
+        )
+    key = bind_expr(scope, place)
     if is_list and key.type is None:
         key = scope.binder.coerce(key, I)
     if key.type is I:

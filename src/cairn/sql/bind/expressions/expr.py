@@ -209,8 +209,15 @@ def compare(scope: Scope, name: str, left: Expr, right: Expr) -> Expr:
         # `1 mon` is as long as `30 days`.
         both = (scope.binder.coerce(each, V) for each in (left, right))
         return Call(B, name, tuple(folded(Call(I, "v_length", (each,))) for each in both))
-    if type_ in INCOMPARABLE or (type_ in ELEMENTS and name not in _EQUALITY):
+    if type_ in JSON and name in _EQUALITY:
+        both = (scope.binder.coerce(each, type_) for each in (left, right))
+        return Call(B, name, tuple(folded(Call(S, "c_json_canonical", (each,))) for each in both))
+    if type_ in INCOMPARABLE:
         raise no_operator(name, left.type, right.type)
+    if type_ in ELEMENTS and name not in _EQUALITY:
+        both = (scope.binder.coerce(each, type_) for each in (left, right))
+        word = Const(S, type_.value)
+        return Call(B, name, tuple(folded(Call(S, "a_key", (each, word))) for each in both))
     mixed = {left.type, right.type} == {I, D}
     if mixed and not isinstance(left, (Const, Param)) and not isinstance(right, (Const, Param)):
         return Call(B, name, (left, right))  # SQLite compares them exactly as they are

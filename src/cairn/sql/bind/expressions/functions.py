@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 from cairn.model.errors import CairnError, DatatypeMismatch, SyntaxProblem, Unsupported
 from cairn.model.types.values import LISTS, ColumnType
@@ -21,6 +22,7 @@ from cairn.sql.typing_rules import (
     I,
     N,
     S,
+    V,
     can_cast,
     common_type,
     fold,
@@ -29,8 +31,10 @@ from cairn.sql.typing_rules import (
 
 _MULTI = {
     *("concat", "concat_ws", "greatest", "least", "coalesce", "nullif", "json_extract_path"),
-    *("btrim", "ltrim", "rtrim", "pg_typeof", "format"),
+    *("btrim", "ltrim", "rtrim", "pg_typeof", "format", "num_nulls", "num_nonnulls"),
+    *("jsonb_extract_path", "json_extract_path_text", "jsonb_extract_path_text"),
 }
+_PATHS = {f"{kind}_extract_path{text}" for kind in ("json", "jsonb") for text in ("", "_text")}
 _TRIMS = {"btrim": "both", "ltrim": "leading", "rtrim": "trailing"}
 
 
@@ -83,22 +87,30 @@ def _fits(args: Sequence[Expr], wanted: Sequence[ColumnType], *, exact: bool) ->
 
 
 def _multi(binder: Binder, name: str, args: Sequence[Expr], position: int | None) -> Expr:
-    if name == "concat" and args:
-        given = tuple(binder.coerce(arg, S, ASSIGNMENT) for arg in args)
-        return Call(S, "c_concat", given)
-    if name == "format" and args:
-        return Call(S, "c_format", tuple(binder.coerce(arg, S, ASSIGNMENT) for arg in args))
-    if name == "concat_ws" and len(args) > 1:
-        given = tuple(binder.coerce(arg, S, ASSIGNMENT) for arg in args)
-        return Call(S, "c_concat_ws", given)
+    least = {"concat": 1, "format": 1, "concat_ws": 2}.get(name)
+    if least is not None and len(args) >= least:
+        return Call(S, f"c_{name}", tuple(_written(binder, arg) for arg in args))
     if name in _TRIMS and len(args) in (1, 2):
         chars = binder.coerce(args[1], S) if len(args) == 2 else Const(S, " ")
         return folded(Call(S, "c_trim", (binder.coerce(args[0], S), chars, Const(S, _TRIMS[name]))))
     if name == "pg_typeof" and len(args) == 1:
         return Const(S, POSTGRES_NAMES[args[0].type])
-    if name == "json_extract_path" and len(args) > 1 and args[0].type in JSON:
+    if name in _PATHS and len(args) > 1 and args[0].type in (None, *JSON):
         keys = tuple(binder.coerce(arg, S) for arg in args[1:])
-        return Call(ColumnType.ANY, "c_json_path", (args[0], *keys))
+        data = binder.coerce(args[0], ColumnType.ANY)
+        found = Call(ColumnType.ANY, "c_json_path", (data, *keys))
+        return Call(S, "c_json_shown", (found,)) if name.endswith("_text") else found
+    if name in ("num_nulls", "num_nonnulls") and args:
+        one, none = (
+            (Const(I, 1), Const(I, 0)) if name == "num_nulls" else (Const(I, 0), Const(I, 1))
+        )
+        parts: list[Expr] = [
+            Case(
+                I, ((Call(B, "is_null", (arg if arg.type else binder.coerce(arg, S),)), one),), none
+            )
+            for arg in args
+        ]
+        return reduce(lambda left, right: Call(I, "i_add", (left, right)), parts)
     if name == "nullif" and len(args) == 2:
         type_ = common_type([arg.type for arg in args], "NULLIF") or S
         left, right = (binder.coerce(arg, type_) for arg in args)
@@ -114,6 +126,14 @@ def _multi(binder: Binder, name: str, args: Sequence[Expr], position: int | None
             return Call(type_, name, given)
         return _extreme(type_, name, given)
     raise no_function(name, [arg.type for arg in args], position)
+
+
+def _written(binder: Binder, arg: Expr) -> Expr:
+    """As a client would be shown it: a boolean is t or f, where a cast would spell it out."""
+    if arg.type is not B:
+        return binder.coerce(arg, S, ASSIGNMENT)
+    is_false = Call(B, "not", (arg,))
+    return Case(S, ((arg, Const(S, "t")), (is_false, Const(S, "f"))), None)
 
 
 def _extreme(type_: ColumnType, name: str, args: tuple[Expr, ...]) -> Expr:
@@ -195,6 +215,8 @@ class Aggregation:
             if self.distinct and not self.order:
                 self.order = (Order(arg),)  # PostgreSQL sorts to find what is distinct
             return make(self._agg(LISTS[arg.type], "a_agg", arg))
+        if arg.type is V and name in ("sum", "avg"):
+            return self._lengths(make, arg)
         if name in _SPREADS and arg.type in RANK:
             return self._spread(make, arg)
         if arg.type not in RANK or name not in ("sum", "total", "avg"):
@@ -214,6 +236,18 @@ class Aggregation:
             return make(self._agg(N, "n_sum", self.binder.coerce(arg, N)))
         high, low = self._halves(make, arg)
         return Call(N, "n_sum2", (high, low))
+
+    def _lengths(self, make: Maker, arg: Expr) -> Expr:
+        """Of intervals: months, days and the clock are added up apart."""
+        if self.distinct:
+            raise Unsupported(f"{self.name} of intervals with DISTINCT is not supported")
+        names = ("v_months", "v_days", "v_clock")
+        parts = [make(self._agg(I, "sum", Call(I, name, (arg,)))) for name in names]
+        total = Call(V, "v_of_parts", tuple(parts))
+        if self.name == "sum":
+            return total
+        count = make(self._agg(I, "count", arg))
+        return Call(V, "v_div", (total, Call(D, "d_of_i", (count,))))
 
     def _spread(self, make: Maker, arg: Expr) -> Expr:
         if self.distinct:

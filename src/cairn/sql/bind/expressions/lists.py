@@ -15,14 +15,15 @@ from cairn.sql.bind.expressions.expr import HANDLERS, bind_expr, join_lists
 from cairn.sql.bind.expressions.functions import folded, scalar
 from cairn.sql.bind.scope import Binder, Scope
 from cairn.sql.functions.lists import LETTERS
-from cairn.sql.ir import Call, Const, Expr, Unnest, Values
+from cairn.sql.ir import Call, Case, Const, Expr, Unnest, Values
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import refuse
-from cairn.sql.typing_rules import JSON, I, M, S, T, common_type, no_function
+from cairn.sql.typing_rules import JSON, B, I, M, S, T, common_type, no_function
 
 LIST_FUNCTIONS = (
     *("array_length", "array_upper", "cardinality", "array_to_string"),
     *("array_append", "array_prepend", "array_cat", "array_remove", "array_position"),
+    *("array_positions", "array_replace", "array_lower", "array_ndims", "trim_array"),
 )
 #: Functions in FROM that are a list: its function, and the type of its values.
 _LISTED: dict[str, tuple[str, ColumnType]] = {
@@ -34,6 +35,7 @@ _LISTED: dict[str, tuple[str, ColumnType]] = {
     **{f"{kind}_each": ("a_json_pairs", ColumnType.ANY) for kind in ("json", "jsonb")},
     **{f"{kind}_each_text": ("a_json_text_pairs", S) for kind in ("json", "jsonb")},
 }
+MAX_PLACE = (1 << 63) - 1
 ROW_FUNCTIONS = ("generate_series", "unnest", *_LISTED)
 
 
@@ -80,6 +82,21 @@ def item_of(list_: Expr, at: Expr) -> Expr:
     return folded(Call(ELEMENTS[list_.type], f"{LETTERS[list_.type]}_item", (list_, at)))
 
 
+def slice_of(binder: Binder, list_: Expr, edges: Sequence[Expr | None]) -> Expr:
+    """`list_[1:2]`; an edge that is left out is that of the list."""
+    assert list_.type is not None
+    first, last = edges
+    start = Const(I, 1) if first is None else binder.coerce(first, I)
+    end = Const(I, MAX_PLACE) if last is None else binder.coerce(last, I)
+    return folded(Call(list_.type, "a_slice", (list_, start, end)))
+
+
+def sorting_key(list_: Expr) -> Expr:
+    """A text that sorts as the list does."""
+    assert list_.type is not None
+    return Call(S, "a_key", (list_, Const(S, list_.type.value)))
+
+
 def list_function(binder: Binder, name: str, args: Sequence[Expr], position: int | None) -> Expr:
     if name == "array_prepend" and len(args) == 2:
         of = ELEMENTS.get(args[1].type or S)
@@ -102,8 +119,22 @@ def list_function(binder: Binder, name: str, args: Sequence[Expr], position: int
         return folded(Call(known, "a_without", (args[0], value)))
     if name in ("array_length", "array_upper") and len(args) == 2:
         return folded(Call(I, "a_length", (args[0], binder.coerce(args[1], I))))
-    if name == "array_to_string" and len(args) == 2:
-        return folded(Call(S, f"{LETTERS[known]}_joined", (args[0], binder.coerce(args[1], S))))
+    if name == "array_to_string" and len(args) in (2, 3):
+        texts = (binder.coerce(arg, S) for arg in args[1:])
+        return folded(Call(S, f"{LETTERS[known]}_joined", (args[0], *texts)))
+    if name == "array_positions" and len(args) == 2:
+        value = binder.coerce(args[1], ELEMENTS[known])
+        return folded(Call(ColumnType.INTEGERS, "a_places", (args[0], value)))
+    if name == "array_replace" and len(args) == 3:
+        values = (binder.coerce(arg, ELEMENTS[known]) for arg in args[1:])
+        return folded(Call(known, "a_replaced", (args[0], *values)))
+    if name == "trim_array" and len(args) == 2:
+        return folded(Call(known, "a_trimmed", (args[0], binder.coerce(args[1], I))))
+    if name in ("array_lower", "array_ndims") and len(args) == 1 + (name == "array_lower"):
+        # Each has one dimension that begins at 1, an empty one has none.
+        dimension = binder.coerce(args[1], I) if len(args) == 2 else Const(I, 1)
+        size = Call(I, "a_length", (args[0], dimension))
+        return Case(I, ((Call(B, ">", (size, Const(I, 0))), Const(I, 1)),), None)
     raise no_function(name, [arg.type for arg in args], position)
 
 
@@ -133,7 +164,7 @@ def _listed(binder: Binder, name: str, args: list[Expr], position: int | None) -
 
 
 def _rows_of(scope: Scope, name: str, nodes: list[exp.Expr], position: int | None) -> Values:
-    inner = Scope(scope.binder, scope.parent)
+    inner = Scope(scope.binder, scope)  # its arguments see what stands before it in FROM
     step = interval_of(nodes[2]) if name == "generate_series" and len(nodes) == 3 else None
     if step is not None:
         edges = [bind_expr(inner, each) for each in nodes[:2]]

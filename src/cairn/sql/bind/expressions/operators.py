@@ -67,7 +67,7 @@ def _arrow(scope: Scope, node: exp.Expr) -> Expr:
         raise no_operator(symbol, inner.type, None, position=walk_position(node))
     step = _step(scope, node.expression)
     found = Call(ColumnType.ANY, "c_json_path", (inner, step))
-    return found if symbol == "->" else Call(S, "s_of_j", (found,))
+    return found if symbol == "->" else Call(S, "c_json_shown", (found,))
 
 
 def _step(scope: Scope, node: exp.Expr) -> Expr:
@@ -88,7 +88,16 @@ def _deep_arrow(scope: Scope, node: exp.Binary) -> Expr:
         raise no_operator("#>", inner.type, None, position=walk_position(node))
     path = scope.binder.coerce(bind_expr(scope, node.expression), ColumnType.STRINGS)
     found = Call(ColumnType.ANY, "c_json_deep", (inner, path))
-    return found if isinstance(node, exp.JSONBExtract) else Call(S, "s_of_j", (found,))
+    return found if isinstance(node, exp.JSONBExtract) else Call(S, "c_json_shown", (found,))
+
+
+def _cut(scope: Scope, node: exp.Binary) -> Expr:
+    """`j #- '{a,b}'`"""
+    inner = bind_expr(scope, node.this)
+    if inner.type not in JSON:
+        raise no_operator("#-", inner.type, None, position=walk_position(node))
+    path = scope.binder.coerce(bind_expr(scope, node.expression), ColumnType.STRINGS)
+    return Call(ColumnType.ANY, "j_cut", (inner, path))
 
 
 def _contains(scope: Scope, node: exp.Binary) -> Expr:
@@ -157,6 +166,7 @@ _MORE: dict[type[Any], Callable[[Scope, Any], Expr]] = {
     exp.JSONExtractScalar: _arrow,
     exp.JSONBExtract: _deep_arrow,
     exp.JSONBExtractScalar: _deep_arrow,
+    exp.JSONBDeleteAtPath: _cut,
     exp.ArrayContainsAll: _contains,
     exp.ArrayContainedBy: _contains,
     exp.ArrayOverlaps: _overlaps,

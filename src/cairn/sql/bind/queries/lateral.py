@@ -42,7 +42,7 @@ from cairn.sql.ir import (
     walk,
 )
 from cairn.sql.parse.dialect import walk_position
-from cairn.sql.parse.tree import allow, name_of, refuse
+from cairn.sql.parse.tree import allow, name_of
 from cairn.sql.scales import scale_of
 from cairn.sql.typing_rules import B, I, S, plain
 
@@ -60,8 +60,6 @@ class Lateral(NamedTuple):
 
 def bind_lateral(scope: Scope, node: exp.Lateral, left: Rel) -> Lateral:
     allow(node, {"this", "alias"})
-    if not isinstance(node.this, exp.Subquery):
-        raise refuse(node, "LATERAL with a function")
     allow(node.this, {"this", "with_"})
     query = Scope(scope.binder, scope).query(node.this)
     alias = node.args.get("alias")

@@ -23,6 +23,7 @@ from cairn.sql.bind.queries.recursive import (
     is_itself,
     names_itself,
 )
+from cairn.sql.bind.queries.rows_in_items import ROWS
 from cairn.sql.bind.queries.sets import bind_values
 from cairn.sql.bind.scope import Cte, GivenRows, Scope, Visible
 from cairn.sql.ir import (
@@ -39,6 +40,7 @@ from cairn.sql.ir import (
     SetOp,
     conjunction,
     conjuncts,
+    is_tied,
     output,
 )
 from cairn.sql.parse.dialect import walk_position
@@ -219,7 +221,23 @@ def _function(scope: Scope, name: str, args: list[exp.Expr], node: exp.Expr) -> 
     own = [] if len(query.types) > 1 and not numbered else [shown]
     if name.endswith(("elements", "elements_text")) and not (alias is not None and alias.this):
         own = []
-    return _derived(scope, query, shown, columns or own)
+    found = _derived(scope, query, shown, columns or own)
+    if shown == ROWS:
+        scope.visible[-1].hidden.update(scope.visible[-1].names)  # it is no part of *
+    return found
+
+
+def _lateral_function(scope: Scope, node: exp.Lateral) -> Rel:
+    """A function sees what stands before it, with the word or without."""
+    allow(node, {"this", "alias", "ordinality"})
+    if isinstance(node.this, exp.Subquery):  # the first of FROM has no neighbours
+        return bind_relation(scope, exp.Subquery(this=node.this.this, alias=node.args.get("alias")))
+    if isinstance(node.this, exp.Unnest):
+        node.this.set("alias", node.args.get("alias"))
+        return _function(scope, "unnest", list(node.this.expressions), node.this)
+    if not isinstance(node.this, exp.Anonymous):
+        raise refuse(node, "this use of LATERAL")
+    return _function(scope, str(node.this.this).lower(), list(node.this.expressions), node)
 
 
 def bind_relation(scope: Scope, node: exp.Expr) -> Rel:
@@ -246,6 +264,8 @@ def bind_relation(scope: Scope, node: exp.Expr) -> Rel:
         columns = [name_of(each) for each in (alias.args.get("columns") or ())] if alias else []
         shown = name_of(alias.this) if alias is not None else f"*{scope.binder.next_rel()}"
         found = _derived(scope, query, shown, columns)
+    elif isinstance(node, exp.Lateral):
+        found = _lateral_function(scope, node)
     else:
         raise refuse(node, f"{type(node).__name__.upper()} in FROM")
     for join in node.args.get("joins") or ():
@@ -263,7 +283,7 @@ def bind_join(scope: Scope, left: Rel, node: exp.Join) -> Rel:
     allow(node, {"this", "on", "using", "side", "kind", "method"})
     before = list(scope.visible)
     lateral = None
-    if isinstance(node.this, exp.Lateral):
+    if isinstance(node.this, exp.Lateral) and isinstance(node.this.this, exp.Subquery):
         lateral = bind_lateral(scope, node.this, left)
     right = bind_relation(scope, node.this) if lateral is None else lateral.rel
     after = scope.visible[len(before) :]
@@ -294,6 +314,8 @@ def bind_join(scope: Scope, left: Rel, node: exp.Join) -> Rel:
             raise refuse(node, "a join of this kind with LATERAL")
         on = conjunction([*conjuncts(lateral.on), *([] if is_true else conjuncts(on))])
         side = "LEFT" if lateral.is_one else side
+    if side in ("RIGHT", "FULL") and is_tied(right):
+        raise refuse(node, "a join of this kind with a function of its neighbours")
     if side in ("LEFT", "FULL"):
         _make_nullable(after)
     if side in ("RIGHT", "FULL"):

@@ -1,4 +1,4 @@
-"""`SELECT generate_series(1, 3)`: a function that gives rows among the columns goes to FROM."""
+"""`SELECT id, unnest(tags) FROM t`: a function that gives rows among the columns goes to FROM."""
 
 from __future__ import annotations
 
@@ -6,37 +6,44 @@ from sqlglot import exp
 
 from cairn.sql.bind.expressions.functions import AGGREGATES
 from cairn.sql.bind.expressions.lists import ROW_FUNCTIONS
+from cairn.sql.parse.naming import column_name
 
-_ROWS = "*rows"  # no name that anybody could write without quotes
+ROWS = "*rows"  # no name that anybody could write without quotes
 
 
 def rows_into_from(tree: exp.Select) -> None:
-    """Of one such column whose arguments are of no table: then it is the same as a cross join."""
-    places = [at for at, node in enumerate(tree.expressions) if _is_rows(node)]
-    if len(places) != 1 or tree.args.get("group") or tree.args.get("distinct"):
+    """Of one such call, alone or inside of an expression: it is the same as a cross join with it.
+
+    Where rows are grouped it would be called for the groups, so there it stays and is refused.
+    """
+    found = [call for node in tree.expressions for call in _calls(node)]
+    if len(found) != 1 or tree.args.get("group") or any(map(_aggregates, tree.expressions)):
         return
-    node = tree.expressions[places[0]]
-    call = node.this if isinstance(node, exp.Alias) else node
-    others = [each for at, each in enumerate(tree.expressions) if at != places[0]]
-    if any(call.find_all(exp.Column)) or any(map(_aggregates, others)):
-        return
-    name = str(call.this).lower()
-    shown = node.args["alias"] if isinstance(node, exp.Alias) else exp.to_identifier(name)
-    alias = exp.TableAlias(this=exp.to_identifier(_ROWS, quoted=True), columns=[shown.copy()])
+    (call,) = found
+    name = exp.to_identifier(str(call.this).lower())
+    alias = exp.TableAlias(this=exp.to_identifier(ROWS, quoted=True), columns=[name])
     rows = exp.Table(this=call.copy(), alias=alias)
+    items = [
+        each if isinstance(each, (exp.Alias, exp.Star)) or call.find_ancestor(type(each)) is None
+        else exp.alias_(each, column_name(each), quoted=True)
+        for each in tree.expressions
+    ]  # fmt: skip
+    tree.set("expressions", items)
     if tree.args.get("from_") is None:
         tree.set("from_", exp.From(this=rows))
     else:
         tree.append("joins", exp.Join(this=rows, kind="CROSS"))
-    column = exp.Column(this=shown.copy(), table=exp.to_identifier(_ROWS, quoted=True))
-    items = list(tree.expressions)
-    items[places[0]] = exp.alias_(column, shown.copy())
-    tree.set("expressions", items)
+    call.replace(exp.Column(this=name.copy(), table=exp.to_identifier(ROWS, quoted=True)))
 
 
-def _is_rows(node: exp.Expr) -> bool:
-    call = node.this if isinstance(node, exp.Alias) else node
-    return isinstance(call, exp.Anonymous) and str(call.this).lower() in ROW_FUNCTIONS
+def _calls(node: exp.Expr) -> list[exp.Anonymous]:
+    """Those of this query itself; inside of CASE and COALESCE PostgreSQL refuses them too."""
+    return [
+        each
+        for each in node.find_all(exp.Anonymous)
+        if str(each.this).lower() in ROW_FUNCTIONS
+        and each.find_ancestor(exp.Query, exp.Case) is node.find_ancestor(exp.Query, exp.Case)
+    ]
 
 
 def _aggregates(node: exp.Expr) -> bool:

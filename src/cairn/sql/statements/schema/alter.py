@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -33,6 +32,7 @@ from cairn.sql.statements.schema.common import (
 from cairn.sql.statements.schema.dependents import check_unused
 from cairn.sql.statements.schema.index import add_unique
 from cairn.sql.statements.schema.restating import checked_default, column_of
+from cairn.sql.statements.schema.retyping import read_new_type
 from cairn.sql.statements.schema.table import (
     Definition,
     default_text,
@@ -43,8 +43,6 @@ from cairn.sql.statements.schema.table import (
 
 Draft = tuple[Table, tuple[Index, ...]]  # the indexes without the primary key
 Step = Callable[[Catalog, Draft], Draft]
-
-_PLACES = re.compile(r"'[^']*(?:''[^']*)*'|\bc(\d+)\b")  # of columns in the rule of a CHECK
 
 
 def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
@@ -133,6 +131,14 @@ def _steps(cursor: Cursor) -> tuple[tuple[int, ...], list[Step]]:
             found.append((0, _drop_column(cursor)))
         elif cursor.accept("alter"):
             found.append(_alter_column(cursor))
+        elif cursor.accept("owner", "to"):
+            found.append((0, _same_owner(cursor)))
+        elif word := cursor.accept_one(
+            "enable", "disable", "inherit", "attach", "detach", "cluster"
+        ):
+            raise Unsupported(f"ALTER TABLE _ {word.upper()} is not supported")
+        elif cursor.accept("set"):
+            raise Unsupported("ALTER TABLE _ SET is not supported")
         else:
             raise cursor.error()
         if not cursor.accept_op(","):
@@ -140,6 +146,22 @@ def _steps(cursor: Cursor) -> tuple[tuple[int, ...], list[Step]]:
     if not has_rename:
         found.sort(key=lambda each: each[0])
     return tuple(when for when, _ in found), [step for _, step in found]
+
+
+def _same_owner(cursor: Cursor) -> Step:
+    """Dumps say whose the table is: no change if it is theirs already."""
+    name = cursor.name()
+
+    def step(catalog: Catalog, draft: Draft) -> Draft:
+        user = catalog.users.get(name)
+        if user is None or user.id != draft[0].owner:
+            raise Unsupported(
+                "ALTER TABLE _ OWNER TO another user is not supported",
+                hint="GRANT ALL ON TABLE … TO them",
+            )
+        return draft
+
+    return step
 
 
 # --- names --------------------------------------------------------------------------------------
@@ -252,7 +274,7 @@ def _drop_column(cursor: Cursor) -> Step:
         check_unused(catalog, "table", table.name, name)
         at = table.position(name)
         own_indexes = [index for index in indexes if name in index.columns]
-        own_checks = [check for check in table.checks if at in _places(check)]
+        own_checks = [check for check in table.checks if at + 1 in check.places]
         if not is_cascade:
             _check_free_of(table, name, own_indexes, own_checks)
         left = tuple(check for check in table.checks if check not in own_checks)
@@ -277,10 +299,6 @@ def _check_no_key(table: Table, name: str) -> None:
             )
 
 
-def _places(check: Check) -> set[int]:
-    return {int(found[1]) for found in _PLACES.finditer(check.rule) if found[1]}
-
-
 def _check_free_of(table: Table, name: str, indexes: list[Index], checks: list[Check]) -> None:
     users = [f"index {index.name}" for index in indexes]
     users += [f"constraint {check.name} on table {table.name}" for check in checks]
@@ -295,7 +313,7 @@ def _check_free_of(table: Table, name: str, indexes: list[Index], checks: list[C
 
 
 def _alter_column(cursor: Cursor) -> tuple[int, Step]:
-    """`[COLUMN] c {SET | DROP} {DEFAULT … | NOT NULL}`"""
+    """`[COLUMN] c {{SET | DROP} {DEFAULT … | NOT NULL} | [SET DATA] TYPE …}`"""
     cursor.accept("column")
     name = cursor.name()
     if cursor.accept("set", "default"):
@@ -314,10 +332,9 @@ def _alter_column(cursor: Cursor) -> tuple[int, Step]:
         )
     if cursor.accept("drop", "not", "null"):
         return 0, _of_column(name, lambda _, table, column: _with_nulls(table, column))
-    raise Unsupported(
-        "unsupported DDL: `ALTER TABLE _ ALTER COLUMN` knows DEFAULT and NOT NULL",
-        hint="add a column with the other type, UPDATE it, and rename both",
-    )
+    if cursor.accept("type") or cursor.accept("set", "data", "type"):
+        return 1, _of_column(name, read_new_type(cursor, name))
+    raise Unsupported("unsupported DDL: `ALTER COLUMN` knows TYPE, DEFAULT and NOT NULL")
 
 
 def _of_column(name: str, change: Callable[[Catalog, Table, Column], Column]) -> Step:

@@ -74,13 +74,29 @@ def _drop_one(name: str, catalog: Catalog, tail: Tail, *, quiet: bool) -> DdlSta
 
 def truncate(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     """Several tables are all looked up first, then emptied one after the other."""
+    cursor.accept("only")  # no table inherits from another
     names = [cursor.name()]
     while cursor.accept_op(","):
+        cursor.accept("only")
         names.append(cursor.name())
+    if cursor.accept("restart", "identity"):
+        _check_no_numbers(catalog, names)
+    else:
+        cursor.accept("continue", "identity")
     cursor.accept_one("cascade", "restrict")  # nothing depends on the rows of a table
     tail = finish(cursor)
     each = [_truncate_one(name, catalog, tail) for name in dict.fromkeys(names)]
     return _one_by_one("TRUNCATE TABLE", each)
+
+
+def _check_no_numbers(catalog: Catalog, names: list[str]) -> None:
+    for name in names:
+        table = catalog.tables.get(name)
+        if table is not None and any(column.identity is not None for column in table.columns):
+            raise Unsupported(
+                f'the numbers of table "{name}" cannot begin anew',
+                hint="leave RESTART IDENTITY out, or drop the table and make it again",
+            )
 
 
 def _truncate_one(name: str, catalog: Catalog, tail: Tail) -> DdlStatement:

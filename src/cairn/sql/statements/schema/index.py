@@ -53,6 +53,11 @@ def create_index(cursor: Cursor, catalog: Catalog, *, unique: bool) -> DdlStatem
     columns = _columns(cursor)
     if cursor.accept("with"):
         raise Unsupported("options of an index are not supported")
+    if cursor.looking_at("include"):
+        raise Unsupported(
+            "INCLUDE in CREATE INDEX is not supported",
+            hint="put the columns at the end of the list",
+        )
     if cursor.looking_at("where"):
         raise Unsupported("an index of some rows (WHERE) is not supported")
     tail = finish(cursor)

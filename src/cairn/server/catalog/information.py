@@ -1,0 +1,137 @@
+"""The rows of information_schema, made from our own catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cairn.model.tables.catalog import View
+from cairn.model.tables.schema import Column, Index, Table
+from cairn.model.types.values import OIDS, ColumnType
+from cairn.server.catalog.schema import ARRAYS, DATABASE, TYPES
+
+Values = dict[str, Any]
+_TIMES = (ColumnType.DATETIME, ColumnType.TIMESTAMP)
+
+
+def schema_of(table: Table) -> str:
+    return "pg_catalog" if table.is_system else "public"
+
+
+def _named(schema: str, name: str) -> Values:
+    return {"table_catalog": DATABASE, "table_schema": schema, "table_name": name}
+
+
+def view_rows(view: View) -> Iterator[tuple[str, Values]]:
+    named = _named("public", view.name)
+    yield "information_schema_tables", {**named, "table_type": "VIEW", "is_insertable_into": "NO"}
+    yield (
+        "information_schema_views",
+        {**named, "check_option": "NONE", "is_updatable": "NO", "is_insertable_into": "NO"},
+    )
+    for at, (name, type_) in enumerate(zip(view.columns, view.types, strict=True), 1):
+        yield "information_schema_columns", {**named, **_column(at, Column(name, type_), True)}
+
+
+def table_rows(table: Table, indexes: list[tuple[Index, bool]]) -> Iterator[tuple[str, Values]]:
+    """`indexes` with whether they are the primary key."""
+    named = _named(schema_of(table), table.name)
+    yield (
+        "information_schema_tables",
+        {**named, "table_type": "BASE TABLE", "is_insertable_into": "YES"},
+    )
+    for at, column in enumerate(table.columns, 1):
+        if not column.is_hidden:
+            may_be_null = column.nullable and column.name not in table.primary_key
+            yield "information_schema_columns", {**named, **_column(at, column, may_be_null)}
+    for index, is_primary in indexes:
+        if index.unique:
+            yield from _unique(table, index, is_primary)
+    for check in table.checks:
+        rule = {**_constraint(table, check.name), "check_clause": f"({check.text})"}
+        yield "information_schema_check_constraints", rule
+        yield "information_schema_table_constraints", _of_table(table, check.name, "CHECK")
+
+
+def _constraint(table: Table, name: str) -> Values:
+    schema = schema_of(table)
+    return {
+        "constraint_catalog": DATABASE,
+        "constraint_schema": schema,
+        "constraint_name": name,
+    }
+
+
+def _of_table(table: Table, name: str, kind: str) -> Values:
+    return {
+        **_constraint(table, name),
+        **_named(schema_of(table), table.name),
+        "constraint_type": kind,
+        "is_deferrable": "NO",
+        "initially_deferred": "NO",
+        "enforced": "YES",
+    }
+
+
+def _unique(table: Table, index: Index, is_primary: bool) -> Iterator[tuple[str, Values]]:
+    kind = "PRIMARY KEY" if is_primary else "UNIQUE"
+    yield "information_schema_table_constraints", _of_table(table, index.name, kind)
+    for at, name in enumerate(index.columns, 1):
+        used = {
+            **_constraint(table, index.name),
+            **_named(schema_of(table), table.name),
+            "column_name": name,
+        }
+        yield "information_schema_key_column_usage", {**used, "ordinal_position": at}
+        yield "information_schema_constraint_column_usage", used
+
+
+def _column(at: int, column: Column, may_be_null: bool) -> Values:
+    oid = OIDS[column.type]
+    is_array = oid in ARRAYS
+    shown = ARRAYS[oid] if is_array else TYPES[oid]
+    is_sized_text = column.type is ColumnType.STRING and bool(column.sizes)
+    if is_sized_text:
+        shown = TYPES[1043]
+    return {
+        "column_name": column.name,
+        "ordinal_position": at,
+        "column_default": column.default,
+        "is_nullable": "YES" if may_be_null else "NO",
+        "data_type": "ARRAY" if is_array else shown[0],
+        "character_maximum_length": column.sizes[0] if is_sized_text else None,
+        **_precision(column),
+        "udt_catalog": DATABASE,
+        "udt_schema": "pg_catalog",
+        "udt_name": shown[1],
+        "dtd_identifier": str(at),
+        "is_identity": "NO" if column.identity is None else "YES",
+        "identity_generation": None
+        if column.identity is None
+        else "ALWAYS" if column.identity.always else "BY DEFAULT",
+        "is_generated": "NEVER",
+        "is_updatable": "YES",
+        "is_self_referencing": "NO",
+    }  # fmt: skip
+
+
+def _precision(column: Column) -> Values:
+    match column.type:
+        case ColumnType.INTEGER | ColumnType.UNSIGNED:
+            return {"numeric_precision": 64, "numeric_precision_radix": 2, "numeric_scale": 0}
+        case ColumnType.DOUBLE:
+            return {"numeric_precision": 53, "numeric_precision_radix": 2}
+        case ColumnType.DECIMAL:
+            first, second = column.sizes or (None, None)
+            return {
+                "numeric_precision": first,
+                "numeric_precision_radix": 10,
+                "numeric_scale": second,
+            }
+        case ColumnType.DATE:
+            return {"datetime_precision": 0}
+        case ColumnType.INTERVAL:
+            return {"datetime_precision": 6}
+    if column.type in _TIMES:
+        return {"datetime_precision": column.sizes[0] if column.sizes else 6}
+    return {}

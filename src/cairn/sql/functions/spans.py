@@ -1,0 +1,184 @@
+"""Intervals and times put together and taken apart: justify_days, date_bin, make_interval."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from cairn.model.errors import InvalidText, OutOfRange
+from cairn.model.types.decimals import decode_decimal
+from cairn.model.types.interval_text import (
+    MICROS_PER_DAY,
+    MICROS_PER_SECOND,
+    SMALL_UNITS,
+    YEARS,
+    unit_of,
+)
+from cairn.model.types.intervals import Interval, decode_interval, encode_interval
+from cairn.model.types.values import datetime_to_micros
+from cairn.sql.functions.numbers import int64, strict
+from cairn.sql.functions.times import v_extract
+
+_HOUR, _MINUTE = SMALL_UNITS["hour"], SMALL_UNITS["minute"]
+
+
+@strict
+def v_of_parts(months: int, days: int, micros: int) -> bytes:
+    return encode_interval(Interval(months, days, micros))
+
+
+@strict
+def v_months(data: bytes) -> int:
+    return decode_interval(data).months
+
+
+@strict
+def v_days(data: bytes) -> int:
+    return decode_interval(data).days
+
+
+@strict
+def v_clock(data: bytes) -> int:
+    return decode_interval(data).micros
+
+
+def _carried(big: int, small: int, size: int) -> tuple[int, int]:
+    """What is whole of the smaller unit goes to the larger one; both get the same sign."""
+    whole = abs(small) // size * (1 if small >= 0 else -1)
+    big, small = big + whole, small - whole * size
+    if big > 0 > small:
+        return big - 1, small + size
+    if big < 0 < small:
+        return big + 1, small - size
+    return big, small
+
+
+@strict
+def v_justify_days(data: bytes) -> bytes:
+    value = decode_interval(data)
+    months, days = _carried(value.months, value.days, 30)
+    return encode_interval(Interval(months, days, value.micros))
+
+
+@strict
+def v_justify_hours(data: bytes) -> bytes:
+    value = decode_interval(data)
+    days, micros = _carried(value.days, value.micros, MICROS_PER_DAY)
+    return encode_interval(Interval(value.months, days, micros))
+
+
+@strict
+def v_justify_interval(data: bytes) -> bytes:
+    value = decode_interval(data)
+    days, micros = _carried(value.days, value.micros, MICROS_PER_DAY)
+    months, days = _carried(value.months, days, 30)
+    if months > 0 > micros or (months == 0 and days > 0 > micros):
+        days, micros = days - 1, micros + MICROS_PER_DAY
+    elif months < 0 < micros or (months == 0 and days < 0 < micros):
+        days, micros = days + 1, micros - MICROS_PER_DAY
+    months, days = _carried(months, days, 30)
+    return encode_interval(Interval(months, days, micros))
+
+
+@strict
+def d_part_of_interval(word: str, data: bytes) -> float:
+    found: bytes = v_extract(data, word)
+    return float(decode_decimal(found))
+
+
+@strict
+def v_trunc(word: str, data: bytes) -> bytes:
+    """`date_trunc` of an interval: nothing smaller than the unit is left."""
+    value, unit = decode_interval(data), unit_of(word)
+    if unit in SMALL_UNITS and unit != "day":
+        size = SMALL_UNITS[unit]
+        return encode_interval(value._replace(micros=int(value.micros / size) * size))
+    if unit == "day":
+        return encode_interval(value._replace(micros=0))
+    months = {"month": 1, "quarter": 3, **{name: 12 * size for name, size in YEARS.items()}}
+    if unit not in months:
+        raise InvalidText(f'unit "{word}" not supported for type interval', sqlstate="0A000")
+    return encode_interval(Interval(int(value.months / months[unit]) * months[unit], 0, 0))
+
+
+@strict
+def b_finite(value: int | bytes) -> int:
+    """`isfinite`: no time here is without an end."""
+    return 1
+
+
+@strict
+def t_binned(stride: bytes, micros: int, origin: int) -> int:
+    """`date_bin`: the beginning of the stretch that a time is in, counted from `origin`."""
+    value = decode_interval(stride)
+    if value.months:
+        raise InvalidText(
+            "timestamps cannot be binned into intervals containing months or years",
+            sqlstate="0A000",
+        )
+    size = value.days * MICROS_PER_DAY + value.micros
+    if size <= 0:
+        raise OutOfRange("stride must be greater than zero", sqlstate="22008")
+    return int64(micros - (micros - origin) % size)
+
+
+@strict
+def t_made_at(year: int, month: int, day: int, hour: int, minute: int, seconds: float) -> int:
+    """`make_timestamp`"""
+    try:
+        if not 0 <= seconds <= 60 or not 0 <= minute < 60 or not 0 <= hour < 24:
+            raise ValueError
+        micros = (hour * 60 + minute) * _MINUTE + round(seconds * MICROS_PER_SECOND)
+        return int64(datetime_to_micros(datetime(year, month, day)) + micros)
+    except (ValueError, OverflowError):
+        raise OutOfRange("date/time field value out of range", sqlstate="22008") from None
+
+
+@strict
+def v_made(
+    years: int,
+    months: int = 0,
+    weeks: int = 0,
+    days: int = 0,
+    hours: int = 0,
+    minutes: int = 0,
+    seconds: float = 0.0,
+) -> bytes:
+    """`make_interval`"""
+    micros = hours * _HOUR + minutes * _MINUTE + round(seconds * MICROS_PER_SECOND)
+    return encode_interval(Interval(years * 12 + months, weeks * 7 + days, micros))
+
+
+_FIELD = re.compile(r'(FM)?(YYYY|MM|DD|HH24|HH12|HH|MI|SSSS|SS|MS|US)|"([^"]*)"', re.IGNORECASE)
+_WIDTHS = {"YYYY": 4, "MS": 3, "US": 6}
+
+
+@strict
+def c_of_interval(data: bytes, pattern: str) -> str:
+    """`to_char` of an interval: its parts as they are kept, none of them carried over."""
+    value = decode_interval(data)
+    sign, clock = (-1 if value.micros < 0 else 1), abs(value.micros)
+    hours = clock // _HOUR
+    found = {
+        "YYYY": int(value.months / 12),
+        "MM": value.months - int(value.months / 12) * 12,
+        "DD": value.days,
+        "HH24": sign * hours,
+        "HH12": sign * (hours % 12 or 12),
+        "HH": sign * (hours % 12 or 12),
+        "MI": sign * (clock // _MINUTE % 60),
+        "SS": sign * (clock // MICROS_PER_SECOND % 60),
+        "SSSS": sign * (clock // MICROS_PER_SECOND),
+        "MS": sign * (clock % MICROS_PER_SECOND // 1000),
+        "US": sign * (clock % MICROS_PER_SECOND),
+    }
+
+    def put(field: re.Match[str]) -> str:
+        bare, word, quoted = field.groups()
+        if word is None:
+            return str(quoted)
+        number, width = found[word.upper()], _WIDTHS.get(word.upper(), 2)
+        width = 1 if word.upper() == "SSSS" or bare else width
+        return f"{number:0{width + (number < 0)}d}"
+
+    return _FIELD.sub(put, pattern)
