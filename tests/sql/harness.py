@@ -26,7 +26,8 @@ from cairn.model.tables.schema import (
     physical_column,
 )
 from cairn.model.types.json_text import JsonText, json_value
-from cairn.model.types.values import shown_reader, to_physical
+from cairn.model.types.shown import shown_reader
+from cairn.model.types.values import to_physical
 from cairn.sql import plans
 from cairn.sql.api import prepare
 from cairn.sql.functions.functions import register

@@ -30,14 +30,17 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def json_value(text: str) -> Any:
-    """ValueError: it is no JSON. What Python cannot hold, a number of thousands of digits, stays a
-    text."""
+    """ValueError: it is no JSON, or Python cannot hold it: a number of thousands of digits."""
     try:
         return _decode(text)
     except (ValueError, RecursionError):  # it is stricter about escapes
-        pass
-    try:
         return json.loads(text, parse_float=_number, parse_constant=_no_constant)
+
+
+def json_parsed(text: str) -> Any:
+    """The same of what somebody wrote: what Python cannot hold stays a text."""
+    try:
+        return json_value(text)
     except json.JSONDecodeError:
         raise
     except ValueError:

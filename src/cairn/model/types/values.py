@@ -22,12 +22,16 @@ from cairn.model.types.decimals import (
     decode_decimal,
     encode_shown,
     key_form,
-    padder,
     parse_decimal,
 )
 from cairn.model.types.interval_text import parse_interval
 from cairn.model.types.intervals import Interval, decode_interval, encode_interval, of_timedelta
-from cairn.model.types.json_text import LONG_JSON, JsonText, json_shown, json_text, json_value
+from cairn.model.types.json_text import (
+    JsonText,
+    json_parsed,
+    json_shown,
+    json_text,
+)
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -393,25 +397,6 @@ def from_physical(type_: ColumnType, value: Any) -> Any:
     return value if value is None or convert is None else convert(value)
 
 
-def shown_reader(type_: ColumnType, scale: int | None) -> Callable[[Any], Any] | None:
-    """`physical_reader` for people: a DECIMAL with at least so many digits after the point."""
-    if type_ in (ColumnType.ANY, ColumnType.MAP, ColumnType.ARRAY):
-        return _shown_json
-    if not scale or type_ not in (ColumnType.DECIMAL, ColumnType.DECIMALS):
-        return _FROM_PHYSICAL[type_]
-    one = padder(scale)
-    if type_ is ColumnType.DECIMAL:
-        return one
-    return lambda text: [
-        None if value is None else one(value) for value in list_values(ColumnType.DECIMAL, text)
-    ]
-
-
-def _shown_json(text: str) -> Any:
-    """A long one stays as it is: to read it takes its memory many times, and everybody's time."""
-    return json_shown(text) if len(text) <= LONG_JSON else JsonText(text)
-
-
 def physical_reader(type_: ColumnType) -> Callable[[Any], Any] | None:
     """The conversion alone, for hot loops; None where stored and Python value are the same."""
     return _FROM_PHYSICAL[type_]
@@ -499,9 +484,9 @@ _PARSERS: dict[ColumnType, Callable[[str], Any]] = {
     ColumnType.DATE: lambda text: parse_timestamp(text).date(),
     ColumnType.TIMESTAMP: parse_timestamp,
     ColumnType.INTERVAL: parse_interval,
-    ColumnType.MAP: json_value,
-    ColumnType.ARRAY: json_value,
-    ColumnType.ANY: json_value,
+    ColumnType.MAP: json_parsed,
+    ColumnType.ARRAY: json_parsed,
+    ColumnType.ANY: json_parsed,
 }
 
 

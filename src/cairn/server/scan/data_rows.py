@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cairn.model.rpc import RowShape
-from cairn.model.types.values import OIDS, ColumnType, shown_reader
+from cairn.model.types.shown import shown_reader
+from cairn.model.types.values import OIDS, ColumnType
 from cairn.pgwire.messages import TEXT_FORMAT
 from cairn.pgwire.values.formats import binary_encoder
 from cairn.server.scan.lines import WHOLE, text_writer

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cairn.model.types.values import OIDS, ColumnType, shown_reader
+from cairn.model.types.shown import shown_reader
+from cairn.model.types.values import OIDS, ColumnType
 from cairn.pgwire.copy_out import line_style, to_str
 from cairn.pgwire.values.encoders import float_text
 from cairn.server.scan.statement import LinesAsked

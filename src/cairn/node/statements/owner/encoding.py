@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from cairn.model.rpc import RowShape
-from cairn.model.types.values import OIDS, ColumnType, shown_reader
+from cairn.model.types.shown import shown_reader
+from cairn.model.types.values import OIDS, ColumnType
 from cairn.pgwire.values.rows import row_encoder
 from cairn.storage.files.pieces import Encode, Row
 

@@ -1,0 +1,29 @@
+"""Stored values as people are told them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cairn.model.types.decimals import padder
+from cairn.model.types.json_text import LONG_JSON, JsonText, json_shown
+from cairn.model.types.values import ColumnType, list_values, physical_reader
+
+
+def shown_reader(type_: ColumnType, scale: int | None) -> Callable[[Any], Any] | None:
+    """`physical_reader` for people: a DECIMAL with at least so many digits after the point."""
+    if type_ in (ColumnType.ANY, ColumnType.MAP, ColumnType.ARRAY):
+        return _shown_json
+    if not scale or type_ not in (ColumnType.DECIMAL, ColumnType.DECIMALS):
+        return physical_reader(type_)
+    one = padder(scale)
+    if type_ is ColumnType.DECIMAL:
+        return one
+    return lambda text: [
+        None if value is None else one(value) for value in list_values(ColumnType.DECIMAL, text)
+    ]
+
+
+def _shown_json(text: str) -> Any:
+    """A long one stays as it is: to read it takes its memory many times, and everybody's time."""
+    return json_shown(text) if len(text) <= LONG_JSON else JsonText(text)
