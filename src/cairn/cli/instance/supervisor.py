@@ -1,7 +1,9 @@
 """The parent process of an instance: forks it, passes signals on, starts it anew when asked.
 
 Standard library only, and the fork comes before anything heavy is imported: the parent stays a
-few megabytes small. It never restarts a child that died: that is the administrator's decision.
+few megabytes small. A child that crashed (a signal that nobody here sent, an exception that nobody
+caught) is started again after a pause. One that ended by itself is not: it has said why, and what
+to do is the administrator's decision.
 """
 
 from __future__ import annotations
@@ -25,6 +27,11 @@ Child = Callable[[Callable[[dict[str, Any]], None], int], int]
 DATABASE_FILES = ("raft.db", "raft.db-wal", "raft.db-shm", "data.db", "data.db-wal", "data.db-shm")
 MAX_IN_VAIN = 5  # starts one after the other, each soon followed by the wish for another
 STEADY_S = 3600.0  # an instance that lived so long was not started in vain
+CRASHED = 70  # the code of a child that ended by an exception
+MAX_CRASHES = 10  # one soon after the other: it would not help to go on
+CALM_S = 60.0  # a child that lived so long did not crash soon
+PAUSES_S = (0.5, 30.0)  # before it is started again: the first, and the longest
+LOOK_S = 0.1  # whether somebody wants us to end
 
 
 def drop_db(directory: Path) -> None:
@@ -90,31 +97,53 @@ def _remove_unused(made: list[Path]) -> None:
 
 
 def _supervise(child: Child, directory: Path) -> int:
-    signals: list[int] = []  # that came when no child was there to take them
-    in_vain = 0
+    signals: list[int] = []  # that told us to end
+    in_vain = crashes = 0
     while in_vain < MAX_IN_VAIN:
         begun = time.monotonic()
         code, messages = _run_once(child, directory, signals)
+        lived_s = time.monotonic() - begun
         if any(message.get("rebootstrap") for message in messages):
             drop_db(directory)
+        elif _has_crashed(code) and not signals:
+            crashes = 1 if lived_s >= CALM_S else crashes + 1
+            if crashes > MAX_CRASHES or not _paused(code, crashes, signals):
+                return code
+            continue
         elif not any(message.get("again") for message in messages) or signals:
             return code
         notify(status("starting anew"))
-        is_steady = time.monotonic() - begun >= STEADY_S
         is_asked = any(message.get("asked") for message in messages)
-        in_vain = 0 if is_asked or is_steady else in_vain + 1
+        in_vain = 0 if is_asked or lived_s >= STEADY_S else in_vain + 1
     sys.stderr.write("cairn: the instance asked to be started anew too often\n")
     return 1
 
 
-def _run_once(
-    child: Child, directory: Path, unheard: list[int]
-) -> tuple[int, list[dict[str, Any]]]:
+def _has_crashed(code: int) -> bool:
+    return code == CRASHED or (code > 128 and code - 128 not in _PASSED_ON)
+
+
+def _paused(code: int, crashes: int, signals: list[int]) -> bool:
+    """False: somebody wants us to end meanwhile."""
+    first, longest = PAUSES_S
+    pause_s = min(first * 2 ** (crashes - 1), longest)
+    why = "an exception" if code == CRASHED else f"signal {code - 128}"
+    told = f"the instance crashed ({why}); it is started again in {pause_s:g} s"
+    notify(status(told))
+    sys.stderr.write(f"cairn: {told}\n")
+    sys.stderr.flush()
+    until = time.monotonic() + pause_s
+    while not signals and time.monotonic() < until:
+        time.sleep(LOOK_S)
+    return not signals
+
+
+def _run_once(child: Child, directory: Path, heard: list[int]) -> tuple[int, list[dict[str, Any]]]:
     ipc_read, ipc_write = os.pipe()
     life_read, life_write = os.pipe()
     child_pid: list[int] = []  # filled after the fork; a signal before it ends us both
     for number in _PASSED_ON:
-        signal.signal(number, lambda received, frame: _pass_on(child_pid, received, unheard))
+        signal.signal(number, lambda received, frame: _pass_on(child_pid, received, heard))
     # A signal that reached the child before Python has tidied up after the fork would be forgotten.
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     pid = os.fork()
@@ -135,7 +164,7 @@ def _run_once(
 
 def _become_child(child: Child, ipc: int, lifeline: int) -> None:
     """Never returns. A new process group, so that Ctrl-C reaches the child only through us."""
-    code = 1
+    code = CRASHED
     try:
         # Until the instance handles signals itself, one of them simply ends it.
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
@@ -168,14 +197,13 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
 
 
-def _pass_on(child: list[int], number: int, unheard: list[int]) -> None:
+def _pass_on(child: list[int], number: int, heard: list[int]) -> None:
     if not child:
         os._exit(128 + number)
     notify(STOPPING, status("stopping: asking the cluster to let this instance go"))
-    try:
+    heard.append(number)
+    with contextlib.suppress(ProcessLookupError):  # it has just ended
         os.kill(child[0], signal.SIGTERM if number == signal.SIGHUP else number)
-    except ProcessLookupError:
-        unheard.append(number)
 
 
 def _write_pids(directory: Path, child: int) -> None:
