@@ -7,12 +7,13 @@ from cairn.sql.plans import AskedSetting, SessionPlan
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.other import OtherStatement
 
+_MOST_TOKENS = 200  # of a longer text all would be looked at for nothing
 _NAMES = ("current_setting", "set_config")
 
 
 def asked_settings(found: list[Token], text: str) -> OtherStatement | None:
     """None: it is another statement, or more than that."""
-    if not any(token.is_word(*_NAMES) for token in found):
+    if len(found) > _MOST_TOKENS or not any(token.is_word(*_NAMES) for token in found):
         return None
     cursor = Cursor(found, text)
     cursor.expect("select")
