@@ -127,7 +127,8 @@ def query(text: str) -> bytes:
 def test_a_text_of_one_row_is_answered_as_ever(raw: Raw, table: Cluster, where: str) -> None:
     """Such a text needs no task either; what goes wrong ends the text, not the connection."""
     key, other = (each.decode() for each in keys_of(table, where, 2))
-    column = b"name\0" + pack("!IhIhih", 0, 0, 25, -1, -1, 0)
+    ((oid,),) = table["i1"].sql("SELECT id FROM _pico_table WHERE name = 'once'")
+    column = b"name\0" + pack("!IhIhih", oid, 2, 25, -1, -1, 0)
     row = message(b"T", pack("!h", 1) + column)
 
     def found(value: str) -> bytes:

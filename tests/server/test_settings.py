@@ -217,3 +217,27 @@ def test_options_that_drivers_send_are_taken(port: int) -> None:
     said = "-c search_path=a,b -c geqo=off -c mine.own=1 --extra-float-digits=3"
     with connect(port, options=said, application_name="x", client_encoding="UTF8") as sql:
         assert sql.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_current_setting_tells_what_the_session_has(port: int) -> None:
+    with connect(port) as sql:
+        ask = "SELECT current_setting('statement_timeout')"
+        sql.execute("SET statement_timeout = '7s'")
+        assert sql.execute(ask).fetchone() == ("7s",)
+        given = sql.execute("SELECT pg_catalog.set_config('statement_timeout', '3s', false) AS new")
+        assert given.fetchone() == ("3s",) and given.statusmessage == "SELECT 1"
+        assert sql.execute(f"{ask}, current_setting('nothing', true) AS b").fetchone() == (
+            "3s",
+            None,
+        )
+        for text, sqlstate in (
+            ("SELECT current_setting('nothing')", "42704"),
+            ("SELECT set_config('nothing', '1', false)", "42704"),
+            ("SELECT current_setting('statement_timeout') || 'x'", "0A000"),
+            ("SELECT count(*), set_config('statement_timeout', '1s', false)", "0A000"),
+        ):
+            with pytest.raises(psycopg.Error) as problem:
+                sql.execute(text)
+            assert problem.value.sqlstate == sqlstate, text
+        both = "SELECT current_setting('server_version_num')::int >= 150000"
+        assert sql.execute(both).fetchone() == (True,)

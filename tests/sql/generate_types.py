@@ -77,7 +77,8 @@ class TypeGenerator:
                 f"({inner('i')} + {inner('i')})", f"({inner('y')} - {inner('y')})",
                 f"cardinality({inner('li')})", f"({inner('li')})[{place}]",
                 f"extract(day FROM {inner('y')})::bigint", f"length({inner('s')})",
-                f"coalesce({inner('i')}, 0)",
+                f"coalesce({inner('i')}, 0)", f"array_position({inner('li')}, {small})",
+                f"date_part('day', {inner('v')})::bigint", f"num_nulls({inner('s')}, {inner('v')})",
             ),
             "n": (
                 f"({inner('n')} + {inner('n')})", f"({inner('n')} * {small})",
@@ -88,7 +89,9 @@ class TypeGenerator:
                 f"{inner('y')}::text", f"{inner('v')}::text", f"{inner('m')}::text",
                 f"({inner('ls')})[{place}]", f"({inner('s')} || {inner('y')})",
                 f"to_char({inner('m')}, 'YYYY-MM')", f"{inner('n')}::text",
-                f"array_to_string({inner('li')}, '-')",
+                f"array_to_string({inner('li')}, '-', '?')",
+                f"to_char({inner('v')}, 'DD HH24:MI:SS')", f"concat({inner('n')}, {inner('y')})",
+                f"to_jsonb({inner('n')})::text", f"(to_jsonb({inner('ls')}) ->> {place})",
             ),
             "y": (
                 f"({inner('y')} + {small})", f"({inner('y')} - {small})", f"{inner('m')}::date",
@@ -108,14 +111,18 @@ class TypeGenerator:
                 f"({inner('m')} - {inner('m')})", f"({inner('t')} - {inner('t')})",
                 f"({inner('v')} + {inner('v')})", f"({inner('v')} * {small})",
                 f"(-{inner('v')})", f"({inner('v')} - {inner('v')})",
+                f"justify_days({inner('v')})", f"justify_hours({inner('v')})",
+                f"justify_interval({inner('v')})", f"date_trunc('day', {inner('v')})",
             ),
             "li": (
                 f"({inner('li')} || {inner('li')})", f"array_append({inner('li')}, {small})",
                 f"ARRAY[{small}, {inner('i')}]::bigint[]", f"array_remove({inner('li')}, 1)",
+                f"({inner('li')})[{place}:{small}]", f"({inner('li')})[:{place}]",
+                f"array_replace({inner('li')}, {small}, {inner('i')})",
             ),
             "ls": (
                 f"({inner('ls')} || {inner('ls')})", f"array_append({inner('ls')}, 'z')",
-                f"{inner('li')}::text[]",
+                f"{inner('li')}::text[]", f"({inner('ls')})[{place}:]",
             ),
         }  # fmt: skip
         return self.rng.choice(forms[kind])
@@ -134,13 +141,20 @@ class TypeGenerator:
                 return f"{left} BETWEEN {right} AND {self.constant(kind)}"
             case 4 if kind == "i":
                 return f"{left} = ANY({self.expr('li', depth)})"
-        sign = "=" if kind == "li" else self.rng.choice(("=", "<", ">=", "<>"))
-        return f"{left} {sign} {right}"
+        return f"{left} {self.rng.choice(('=', '<', '>=', '<>'))} {right}"
 
     def query(self) -> str:
         rng = self.rng
         where = f" WHERE {self.truth(2)}" if rng.random() < 0.6 else ""
-        match rng.randrange(5):
+        match rng.randrange(7):
+            case 5:
+                word = rng.choice((", ", " CROSS JOIN LATERAL ", " LEFT JOIN LATERAL "))
+                on = f" ON e <> {rng.randrange(4)}" if "LEFT" in word else ""
+                rows = rng.choice((f"unnest({self.expr('li', 1)})", "generate_series(1, i)"))
+                return f"SELECT id, e, {self.expr('s', 1)} FROM typed{word}{rows} e{on}{where}"
+            case 6:
+                shown = f"sum({self.expr('v', 1)}), avg({self.expr('v', 1)}), min(v), max(v)"
+                return f"SELECT {self.expr('i', 1)}, {shown} FROM typed{where} GROUP BY 1"
             case 0:
                 key = self.expr(rng.choice("inyms"), 1)
                 shown = ", ".join(

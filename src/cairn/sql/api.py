@@ -52,6 +52,7 @@ from cairn.sql.plans import (
     OutColumn,
     Prepared,
 )
+from cairn.sql.statements.asked_settings import asked_settings
 from cairn.sql.statements.call import parse_call
 from cairn.sql.statements.copy import CopyStatement, parse_copy
 from cairn.sql.statements.cursor import Cursor
@@ -103,6 +104,9 @@ def _prepare(
 
         user = catalog.user_by_id(user_id)
         name = "" if user is None else user.name
+        if first.is_word("select") and (asked := asked_settings(found, text)) is not None:
+            shown = tuple(OutColumn(each, ColumnType.STRING) for each in asked.columns)
+            return Prepared(text, asked.tag, asked.plan, columns=shown)
         if first.is_word("select", "with"):
             into = select_into(found, text, lambda part: prepare(part, catalog, user_id=user_id))
             if into is not None:

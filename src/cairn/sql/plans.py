@@ -302,6 +302,15 @@ CHANGES = (*ROW_WRITES, GlobalWrite, DdlPlan, AclPlan, RoutinePlan, AlterSystemP
 
 
 @dataclass(frozen=True)
+class AskedSetting:
+    """A setting that is asked for, or given a value first."""
+
+    name: str
+    value: str | None = None
+    is_quiet: bool = False  # NULL for one that nobody knows
+
+
+@dataclass(frozen=True)
 class SessionPlan:
     """What only the session does: SET, SHOW, BEGIN, DEALLOCATE …"""
 
@@ -309,6 +318,7 @@ class SessionPlan:
     name: str | None = None
     value: str | None = None
     notices: tuple[str, ...] = ()
+    asked: tuple[AskedSetting, ...] = ()
 
 
 @dataclass(frozen=True)

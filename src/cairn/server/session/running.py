@@ -294,6 +294,18 @@ class Running:
     def caller(self) -> Caller:
         return Caller(self._face, self.context())
 
+    def _setting(self, asked: plans.AskedSetting) -> str | None:
+        """What `current_setting` and `set_config` tell."""
+        if asked.value is not None:
+            check_known(asked.name, self._face.catalog)
+            self._parameters.set(asked.name, asked.value)
+        try:
+            return self._parameters.show(asked.name)
+        except CairnError as problem:
+            if asked.is_quiet and problem.sqlstate == "42704":
+                return None
+            raise
+
     def _own(self, plan: plans.SessionPlan, tag: str) -> Outcome:
         """What only the session knows how to run: SET, SHOW, BEGIN, DEALLOCATE …"""
         name, parameters = plan.name or "", self._parameters
@@ -310,6 +322,8 @@ class Running:
             case "show" if name == "all":
                 listed = parameters.show_all()
                 return Outcome(listed, len(listed), tag)
+            case "settings":
+                return Outcome([tuple(map(self._setting, plan.asked))], 1, tag)
             case "show":
                 return Outcome([(parameters.show(name),)], 1, tag)
             case "set":

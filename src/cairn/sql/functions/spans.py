@@ -179,6 +179,7 @@ def c_of_interval(data: bytes, pattern: str) -> str:
             return str(quoted)
         number, width = found[word.upper()], _WIDTHS.get(word.upper(), 2)
         width = 1 if word.upper() == "SSSS" or bare else width
-        return f"{number:0{width + (number < 0)}d}"
+        has_sign = number < 0 and word.upper() != "DD"  # PostgreSQL counts it among the two there
+        return f"{number:0{width + has_sign}d}"
 
     return _FIELD.sub(put, pattern)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calendar import monthrange
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -143,17 +144,21 @@ def t_made(year: int, month: int, day: int) -> int:
 # --- intervals ------------------------------------------------------------------------------------
 
 
-def _scaled(value: Interval, factor: Decimal) -> bytes:
-    """Times a number: what is left of a month goes to the days, of a day to the clock."""
-    if not factor.is_finite():
-        raise OutOfRange("interval out of range", sqlstate="22008")
-    months, days = value.months * factor, value.days * factor
-    whole_months = int(months)
-    rest = (months - whole_months) * 30
-    all_days = int(days) + int(rest)
-    left = (days - int(days)) + (rest - int(rest))
-    micros = value.micros * factor + left * MICROS_PER_DAY
-    return encode_interval(Interval(whole_months, all_days, round(micros)))
+def _scaled(value: Interval, scale: Callable[[int], float]) -> bytes:
+    """Times or by a number, in PostgreSQL's steps: what is left of a month goes to the days, of a
+    day to the clock. It rounds in between, to six digits, and so it is done here."""
+    try:
+        months, days = scale(value.months), scale(value.days)
+        whole_months, whole_days = int(months), int(days)
+        more_days = round((months - whole_months) * 30, 6)
+        seconds = round((days - whole_days + more_days - int(more_days)) * 86_400, 6)
+        if abs(seconds) >= 86_400:
+            carried = int(seconds / 86_400)
+            whole_days, seconds = whole_days + carried, seconds - carried * 86_400
+        micros = round(scale(value.micros) + seconds * MICROS_PER_SECOND)
+        return encode_interval(Interval(whole_months, whole_days + int(more_days), micros))
+    except (ValueError, OverflowError):  # of what is no number, or has no end
+        raise OutOfRange("interval out of range", sqlstate="22008") from None
 
 
 @strict
@@ -192,14 +197,14 @@ def v_neg(a: bytes) -> bytes:
 
 @strict
 def v_mul(a: bytes, factor: float) -> bytes:
-    return _scaled(decode_interval(a), Decimal(repr(factor)))
+    return _scaled(decode_interval(a), lambda part: part * factor)
 
 
 @strict
 def v_div(a: bytes, divisor: float) -> bytes:
     if divisor == 0:
         raise DivisionByZero()
-    return _scaled(decode_interval(a), 1 / Decimal(repr(divisor)))
+    return _scaled(decode_interval(a), lambda part: part / divisor)
 
 
 @strict

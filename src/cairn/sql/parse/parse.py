@@ -128,7 +128,7 @@ def query_text(found: list[Token], text: str, starts: dict[int, int] | None = No
             numbered = True
         elif token.kind == "string" and token.text[0] != "'":
             shown = "'" + token.value.replace("'", "''") + "'"
-        elif _is_bare(found, index):
+        elif token.value == "select" and _is_bare(found, index):
             shown = f"{token.text} 1"
         elif _in_hint(found, index) or _is_interval(token, following):
             shown = ""
@@ -184,7 +184,7 @@ def _check_place(found: list[Token], index: int, text: str) -> None:
         raise syntax_error(following, text)
     if following is None:
         return
-    if token.is_word("u") and following.is_op("&") and following.start == token.start + 1:
+    if following.text == "&" and token.is_word("u") and following.start == token.start + 1:
         raise Unsupported(
             "U&'…' is not supported", hint="write E'\\u0441'", position=token.start + 1
         )

@@ -43,6 +43,8 @@ def scalar(binder: Binder, name: str, args: Sequence[Expr], position: int | None
     if name in ("current_user", "session_user"):
         # The plan belongs to one user: whoever runs a part of it must not be taken for them.
         return Const(S, binder.user_name)
+    if name in ("current_setting", "set_config"):
+        _check_setting(name, args, position)
     if name in LATE_FUNCTIONS:
         given = tuple(arg if arg.type else binder.coerce(arg, S) for arg in args)
         return Call(LATE_FUNCTIONS[name], name, given)
@@ -57,6 +59,26 @@ def scalar(binder: Binder, name: str, args: Sequence[Expr], position: int | None
             given = tuple(binder.coerce(a, w) for a, w in zip(args, wanted, strict=True))
             return folded(Call(result, target, given))
     raise _no_such(name, [arg.type for arg in args], position)
+
+
+#: What no session can change; the rest is known to the session alone.
+_FIXED = frozenset(
+    (
+        *("server_version", "server_version_num", "server_encoding", "integer_datetimes"),
+        *("standard_conforming_strings", "max_identifier_length", "lc_collate", "lc_ctype"),
+    )
+)
+
+
+def _check_setting(name: str, args: Sequence[Expr], position: int | None) -> None:
+    first = args[0] if args else None
+    known = first.value if isinstance(first, Const) else None
+    if name == "set_config" or str(known).lower() not in _FIXED:
+        raise Unsupported(
+            f"{name} beside anything else is not supported",
+            hint=f"SELECT {name}('…') alone, with literals",
+            position=position,
+        )
 
 
 def _no_such(name: str, types: list[Type], position: int | None) -> CairnError:
