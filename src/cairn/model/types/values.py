@@ -27,7 +27,7 @@ from cairn.model.types.decimals import (
 )
 from cairn.model.types.interval_text import parse_interval
 from cairn.model.types.intervals import Interval, decode_interval, encode_interval, of_timedelta
-from cairn.model.types.json_text import LONG_JSON, JsonText
+from cairn.model.types.json_text import JsonText, read_json, shown_json
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -290,14 +290,6 @@ def _array(value: Any) -> str:
     return _json(value)
 
 
-def _from_json(text: str) -> Any:
-    """What Python does not read, a number of thousands of digits or great depth, stays a text."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return JsonText(text)
-
-
 _TO_PHYSICAL: dict[ColumnType, Callable[[Any], Physical]] = {
     ColumnType.BOOLEAN: _bool,
     ColumnType.INTEGER: _integer,
@@ -327,9 +319,9 @@ _FROM_PHYSICAL: dict[ColumnType, Callable[[Any], Any] | None] = {
     ColumnType.DATE: micros_to_date,
     ColumnType.TIMESTAMP: lambda micros: micros_to_datetime(micros).replace(tzinfo=None),
     ColumnType.INTERVAL: decode_interval,
-    ColumnType.MAP: _from_json,
-    ColumnType.ARRAY: _from_json,
-    ColumnType.ANY: _from_json,
+    ColumnType.MAP: read_json,
+    ColumnType.ARRAY: read_json,
+    ColumnType.ANY: read_json,
 }
 
 
@@ -400,7 +392,7 @@ def from_physical(type_: ColumnType, value: Any) -> Any:
 def shown_reader(type_: ColumnType, scale: int | None) -> Callable[[Any], Any] | None:
     """`physical_reader` for people: a DECIMAL with at least so many digits after the point."""
     if type_ in (ColumnType.ANY, ColumnType.MAP, ColumnType.ARRAY):
-        return _shown_json
+        return shown_json
     if not scale or type_ not in (ColumnType.DECIMAL, ColumnType.DECIMALS):
         return _FROM_PHYSICAL[type_]
     one = padder(scale)
@@ -409,11 +401,6 @@ def shown_reader(type_: ColumnType, scale: int | None) -> Callable[[Any], Any] |
     return lambda text: [
         None if value is None else one(value) for value in list_values(ColumnType.DECIMAL, text)
     ]
-
-
-def _shown_json(text: str) -> Any:
-    """A long one stays as it is: to read it takes its memory many times, and everybody's time."""
-    return _from_json(text) if len(text) <= LONG_JSON else JsonText(text)
 
 
 def physical_reader(type_: ColumnType) -> Callable[[Any], Any] | None:
@@ -503,9 +490,9 @@ _PARSERS: dict[ColumnType, Callable[[str], Any]] = {
     ColumnType.DATE: lambda text: parse_timestamp(text).date(),
     ColumnType.TIMESTAMP: parse_timestamp,
     ColumnType.INTERVAL: parse_interval,
-    ColumnType.MAP: _from_json,
-    ColumnType.ARRAY: _from_json,
-    ColumnType.ANY: _from_json,
+    ColumnType.MAP: read_json,
+    ColumnType.ARRAY: read_json,
+    ColumnType.ANY: read_json,
 }
 
 
