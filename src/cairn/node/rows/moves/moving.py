@@ -284,14 +284,21 @@ class Moving:
         return REPORT_S
 
     def taken_over(self) -> list[Move]:
-        """Moves that were handed over to this replicaset, as far as they are remembered."""
-        me = self._state.cluster.instances.get(self._name)
+        """Moves that were handed over to this replicaset, as far as they are remembered.
+
+        Not to one that had its name before: none of its members wrote the first records.
+        """
+        cluster = self._state.cluster
+        me = cluster.instances.get(self._name)
+        if me is None:
+            return []
+        ours = {each.uuid for each in cluster.members(me.replicaset_name)} | set(self._data.vclock)
         return [
             move
-            for move in self._state.cluster.moves.values()
-            if me is not None
-            and move.target == me.replicaset_name
+            for move in cluster.moves.values()
+            if move.target == me.replicaset_name
             and move.phase in (Phase.COPIED, Phase.DONE)
+            and not ours.isdisjoint(move.target_first)
         ]
 
     # --- words ----------------------------------------------------------------------------------
