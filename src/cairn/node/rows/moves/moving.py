@@ -44,6 +44,7 @@ REPORT_S = 0.5
 RETRY_S = 0.5
 FROZEN_RETRY_S = 0.02  # statements wait, and a freeze is ended after half a second
 ATTEMPTS_MAX = 10
+BUSY = "the source is busy with a long write"
 SPARE_BYTES = 32 * 1024 * 1024  # never filled by moves: clients and Raft write too
 ON_DISK = 3  # a value that is copied is in its table, in the row log and in the write-ahead log
 ROWS_PER_S = 20_000  # of one move, unless `rebalance_rows_per_s` says otherwise; 0: no limit
@@ -186,7 +187,8 @@ class Moving:
             total=progress.total,
             rows_per_s=self._rates.setdefault(move.id, Rate()).at(loop.time(), rows),
             lag=delta.lag,
-            is_near=delta.after == END and delta.lag <= NEAR_RECORDS,
+            is_near=delta.after == END and delta.lag <= NEAR_RECORDS and not delta.is_writing,
+            problem=BUSY if delta.is_writing else "",
         )
         if delta.is_final:
             await self._held.by_those_who_count(lsn, epoch)
