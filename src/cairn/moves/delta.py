@@ -48,6 +48,7 @@ class Delta(msgspec.Struct, frozen=True):
     bytes: int = 0  # of `rows`
     total: Amount | None = None  # to an attempt that begins: all that is to be copied
     is_final: bool = False  # behind the freeze that was asked for: nothing can follow
+    is_writing: bool = False  # the source is busy with a long write: a freeze would wait for it
 
     @property
     def count(self) -> int:

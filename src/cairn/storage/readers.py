@@ -263,7 +263,7 @@ class RowReader:
         row_max: int,
         cancelled: Cancelled,
         opcode_max: int = 0,
-        check: Callable[[], None] | None = None,
+        check: Callable[[], object] | None = None,
         answer_bytes: int = 0,
     ) -> list[Row]:
         """All rows, however long it takes, unless cancelled, too many or at too many steps.
@@ -287,7 +287,7 @@ class RowReader:
         finally:
             self.end()
 
-    def begin(self, check: Callable[[], None]) -> None:
+    def begin(self, check: Callable[[], object]) -> None:
         self._transaction("BEGIN")
         self.connection.execute("SELECT 1 FROM main.origin LIMIT 1").fetchall()
         check()
@@ -327,7 +327,7 @@ class RowCursor:
         row_max: int,
         opcode_max: int,
         stopped: Cancelled,
-        check: Callable[[], None],
+        check: Callable[[], object],
     ) -> None:
         self.reader, self.stopped = reader, stopped
         self._steps = Steps(stopped, opcode_max)

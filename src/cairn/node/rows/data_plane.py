@@ -45,6 +45,7 @@ from cairn.storage.files.writer import Disk, Job
 
 log = logging.getLogger("cairn.data")
 T = TypeVar("T")
+LONG_WRITE_S = 0.1  # longer than all freezes should take
 RECONCILE_S = 0.2  # between two looks at a table that could not be made as it shall be
 
 
@@ -60,6 +61,8 @@ class DataPlane:
         self._made_of: tuple[Cluster, Fence] | None = None  # what the last fence was made of
         self.epoch, self.vclock = store.position()  # as of the last finished group
         self.versions = store.versions  # of tables, likewise: rows of a later one are not seen yet
+        #: A clock, and when the statement that has the writer for itself began.
+        self._alone: tuple[Callable[[], float], float] | None = None
         self._watchers: list[asyncio.Future[None]] = []
         self._may_differ = False  # local tables from the catalogue
         self._reconciling: asyncio.Task[None] | None = None
@@ -107,7 +110,11 @@ class DataPlane:
         """Like `run`, without a future. A `look` takes back all that it does."""
         store = self.store
 
+        now = asyncio.get_running_loop().time if alone else None
+
         def guarded() -> Any:
+            if now is not None:
+                self._alone = (now, now())
             try:
                 return work(), store.last_epoch, store.vclock.copy(), store.versions
             except CairnError as problem:
@@ -116,6 +123,9 @@ class DataPlane:
                 if not is_damage(problem):
                     raise
                 return page_damaged("a page that is needed to change these rows is damaged")
+            finally:
+                if now is not None:
+                    self._alone = None
 
         def done(result: Any) -> None:
             if isinstance(result, CairnError):
@@ -134,6 +144,11 @@ class DataPlane:
                 is_look=look,
             )
         )
+
+    def is_writing_long(self) -> bool:
+        """Whether one statement has had the writer for a while. It is looked at, not waited for."""
+        alone = self._alone
+        return alone is not None and alone[0]() - alone[1] > LONG_WRITE_S
 
     def share_with(self, reads: Callable[[], int]) -> Disk:
         """The writer learns how many reads the event loop answers: not to be in their way."""

@@ -88,8 +88,7 @@ async def scan(
 ) -> AsyncIterator[tuple[int, bytes]] | None:
     """(rows, bytes) of the request's pieces; None: the instance has to read them itself."""
     face = caller.face
-    caller.execution.guard.check_read(request)
-    epoch = caller.execution.data.fence.epoch
+    still = caller.execution.reads.still(request)
     worker = await taken(face)
     if worker is None:
         return None
@@ -109,6 +108,11 @@ async def scan(
     if first[0] == CANNOT:
         _keep(idle, worker)
         return None
+    try:
+        epoch = still()  # its moment was between the two
+    except BaseException:
+        worker.end()
+        raise
     return _pieces(caller, request, epoch, worker, first, idle)
 
 
@@ -166,7 +170,7 @@ async def _pieces(
             raise failure(piece[1])
         assert piece[0] == END
         # Only now the rows are one.
-        await caller.execution.guard.check_answer(request, epoch)
+        await caller.execution.reads.check_told(request, epoch)
     finally:
         if is_over:
             _keep(idle, worker)

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.errors import CairnError, LimitExceeded, NotOwner, QueryCanceled
+from cairn.model.errors import CairnError, LimitExceeded, NoMaster, NotOwner, QueryCanceled
 from cairn.model.rpc import ReadRequest
 from cairn.model.sharding.spans import Ranges, merged
 from cairn.node.statements.context import ASKED
@@ -32,6 +32,7 @@ from cairn.storage.readers import RowReader, translated
 
 Encode = Callable[[Sequence[Row]], bytes]
 Chunks = AsyncIterator[tuple[int, bytes]]
+MOVED = (NotOwner, NoMaster)
 FIRST_BUCKETS = 10  # asked of another instance; then more or fewer, as they turn out
 HANDY = 2 * 1024 * 1024  # bytes of an answer: longer ones keep a link's other messages waiting
 
@@ -53,11 +54,15 @@ async def chunks(caller: Caller, query: Cached, encode: Encode, lines: LinesAske
         return _collected(caller, query, fragment, values, targets, encode)
     ranges = tuple(part for found in targets.values() for part in found)
     request = read_request(caller, query, fragment, values, ranges)
-    if lines is None or await _is_for_a_worker(caller, request):
-        found = await scan_pool.scan(caller, request, query.prepared.columns, lines)
-        if found is not None:
-            return found
-    return streamed(caller, request, encode)
+    try:
+        if lines is None or await _is_for_a_worker(caller, request):
+            found = await scan_pool.scan(caller, request, query.prepared.columns, lines)
+            if found is not None:
+                return found
+    except MOVED:
+        if lines is None and fragment.buckets is not None:
+            raise  # whoever asked for these buckets here knows whom to ask next
+    return _collected(caller, query, fragment, values, targets, encode)
 
 
 async def _collected(
@@ -68,15 +73,25 @@ async def _collected(
     targets: dict[str, Ranges],
     encode: Encode,
 ) -> Chunks:
-    """Rows of several replicasets, one after the other."""
+    """Rows of several replicasets, one after the other.
+
+    What leaves this instance before it is read is asked of its new owner. From then on the rows
+    are those of one moment, at which they were ours, however long they are told.
+    """
     instance, routes = caller.instance, caller.executor.reads.owners.routes
     for replicaset, ranges in targets.items():
         target = routes.reader(replicaset, caller.context.preference, instance.raft_id)
         if target == instance.raft_id:
             request = read_request(caller, query, fragment, values, ranges)
-            async for piece in streamed(caller, request, encode):
-                yield piece
-            continue
+            is_begun = False
+            try:
+                async for piece in streamed(caller, request, encode):
+                    is_begun = True
+                    yield piece
+                continue
+            except MOVED:
+                if is_begun:
+                    raise
         async for piece in _asked_for(caller, query, fragment, values, encode, ranges):
             yield piece
 
@@ -203,17 +218,18 @@ async def streamed(
 ) -> AsyncIterator[tuple[int, bytes]]:
     """Rows of this instance: one cursor on a connection and a thread of their own."""
     execution = caller.execution
-    execution.guard.check_read(request)
-    epoch = execution.data.fence.epoch
+    still = execution.reads.still(request)
     loop = asyncio.get_running_loop()
     pool = ThreadPoolExecutor(1, thread_name_prefix="copy")
     scan = _Scan(caller, request, encode)
-    following = loop.run_in_executor(pool, scan.following)
     try:
-        while (found := await following) is not None:
+        found = await loop.run_in_executor(pool, scan.following)
+        epoch = still()
+        while found is not None:
             following = loop.run_in_executor(pool, scan.following)  # while the client takes this
             yield found
-        await execution.guard.check_answer(request, epoch)  # only now the rows are one
+            found = await following
+        await execution.reads.check_told(request, epoch)  # only now the rows are one
     finally:
         scan.is_over = True
         pool.submit(scan.close)

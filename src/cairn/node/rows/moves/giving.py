@@ -86,7 +86,9 @@ class Giving:
             await self._acks.wait_safe(own, epoch)
         self._checked(request)
         is_final = final is not None and delta.after == END and _reaches(delta.at, final)
-        return msgspec.structs.replace(delta, is_final=is_final)
+        return msgspec.structs.replace(
+            delta, is_final=is_final, is_writing=self._data.is_writing_long()
+        )
 
     def _knows_freeze(self, request: DeltaRequest) -> bool:
         """The target may have applied it first; asking again would take longer than this."""

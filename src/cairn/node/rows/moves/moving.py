@@ -44,6 +44,7 @@ REPORT_S = 0.5
 RETRY_S = 0.5
 FROZEN_RETRY_S = 0.02  # statements wait, and a freeze is ended after half a second
 ATTEMPTS_MAX = 10
+BUSY = "the source is busy with a long write"
 SPARE_BYTES = 32 * 1024 * 1024  # never filled by moves: clients and Raft write too
 ON_DISK = 3  # a value that is copied is in its table, in the row log and in the write-ahead log
 ROWS_PER_S = 20_000  # of one move, unless `rebalance_rows_per_s` says otherwise; 0: no limit
@@ -186,7 +187,8 @@ class Moving:
             total=progress.total,
             rows_per_s=self._rates.setdefault(move.id, Rate()).at(loop.time(), rows),
             lag=delta.lag,
-            is_near=delta.after == END and delta.lag <= NEAR_RECORDS,
+            is_near=delta.after == END and delta.lag <= NEAR_RECORDS and not delta.is_writing,
+            problem=BUSY if delta.is_writing else "",
         )
         if delta.is_final:
             await self._held.by_those_who_count(lsn, epoch)
@@ -284,14 +286,21 @@ class Moving:
         return REPORT_S
 
     def taken_over(self) -> list[Move]:
-        """Moves that were handed over to this replicaset, as far as they are remembered."""
-        me = self._state.cluster.instances.get(self._name)
+        """Moves that were handed over to this replicaset, as far as they are remembered.
+
+        Not to one that had its name before: none of its members wrote the first records.
+        """
+        cluster = self._state.cluster
+        me = cluster.instances.get(self._name)
+        if me is None:
+            return []
+        ours = {each.uuid for each in cluster.members(me.replicaset_name)} | set(self._data.vclock)
         return [
             move
-            for move in self._state.cluster.moves.values()
-            if me is not None
-            and move.target == me.replicaset_name
+            for move in cluster.moves.values()
+            if move.target == me.replicaset_name
             and move.phase in (Phase.COPIED, Phase.DONE)
+            and not ours.isdisjoint(move.target_first)
         ]
 
     # --- words ----------------------------------------------------------------------------------

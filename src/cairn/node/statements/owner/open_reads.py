@@ -154,7 +154,7 @@ class OpenReads:
         row_max: int,
         opcode_max: int,
         epoch: int | None,
-        check: Callable[[], None],
+        check: Callable[[], object],
         most: int = PIECE_BYTES,
         whose: int = SYSTEM,
         encode: tuple[Encode, ...] = (),
@@ -169,7 +169,7 @@ class OpenReads:
         args: Sequence[Any],
         row_max: int,
         opcode_max: int,
-        check: Callable[[], None],
+        check: Callable[[], object],
     ) -> RowCursor:
         """Whoever has it says when it is `over`."""
         if self.count >= MOST_OPEN:

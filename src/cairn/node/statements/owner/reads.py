@@ -122,26 +122,38 @@ class OwnerReads:
         fence = self.data.fence
 
         rows = await self.scan(request, cancelled, self._still(request, fence), answer_bytes)
-        self._guard.check_versions(request)
-        await self._guard.check_stays(request, epoch)
+        await self.check_told(request, epoch)
         return rows
 
-    def _still(self, request: ReadRequest, fence: Fence) -> Callable[[], None]:
+    def still(self, request: ReadRequest) -> Callable[[], int]:
+        """May it be read now? The answer says in which epoch it was, once its moment has begun:
+        buckets may leave meanwhile, and come back with other rows.
+        """
+        self._guard.check_read(request)
+        return self._still(request, self.data.fence)
+
+    def _still(self, request: ReadRequest, fence: Fence) -> Callable[[], int]:
         """A check for the thread that reads: buckets may leave meanwhile, and the rows are those
         of its moment."""
 
-        def check() -> None:
+        def check() -> int:
             if self.data.fence is not fence:
                 raise NoMaster("buckets or masters moved while the read began", hint="try again")
             self._guard.check_read(request)
+            return fence.epoch
 
         return check
+
+    async def check_told(self, request: ReadRequest, epoch: int) -> None:
+        """At the end of what was begun in `epoch`: does what was told stay?"""
+        self._guard.check_versions(request)
+        await self._guard.check_stays(request, epoch)
 
     async def scan(
         self,
         request: ReadRequest,
         cancelled: Cancelled | None,
-        check: Callable[[], None],
+        check: Callable[[], object],
         answer_bytes: int = 0,
     ) -> list[Row]:
         """On a thread with a connection of its own."""
@@ -241,14 +253,13 @@ class OwnerReads:
         read: HalfTold,
         request: ReadRequest,
         fence: Fence,
-        check: Callable[[], None] | None = None,
+        check: Callable[[], object] | None = None,
     ) -> Piece:
         try:
             piece = await read.take()
             if check is not None:
                 check()  # its moment was between this one and when it was asked
-            self._guard.check_versions(request)
-            await self._guard.check_stays(request, fence.epoch)
+            await self.check_told(request, fence.epoch)
         except BaseException:
             read.close()
             raise
