@@ -108,10 +108,11 @@ class Copies:
             self._next_id += 1
             self._given[copy_id] = (source, request.subscriber, now)
             return CopyPiece(copy_id, head=source.head)
-        source, taker, _ = self._given.get(request.copy_id, (None, "", 0.0))
-        if source is None or taker != request.subscriber:  # numbers begin anew with each life
+        given = self._given.get(request.copy_id)
+        if given is None or given[1] != request.subscriber:  # numbers begin anew with each life
             raise NoMaster("this copy was given up; begin anew")
-        self._given[request.copy_id] = (source, taker, now)
+        source = given[0]
+        self._given[request.copy_id] = (source, request.subscriber, now)
         try:
             chunk = await asyncio.to_thread(source.chunk, COPY_BYTES)
         except Exception:
