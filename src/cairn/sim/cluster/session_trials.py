@@ -47,6 +47,7 @@ class LaneTrial(Trial):
     async def _live(self) -> None:
         await super()._live()
         await self._counting
+        await asyncio.sleep(2.0)  # what was acknowledged a moment ago reaches everybody
         await self.world.settled()
         await self.counters.check()
         if self.mode == "async":
