@@ -53,7 +53,7 @@ OF_SESSIONS: tuple[tuple[str, str, str, str, str, str], ...] = (
     ),
     (
         *("15", "sessions: reads of two lives have the same numbers", "node/instance.py"),
-        *("first = self.runtime.chance.getrandbits(40)", "first = 0"),
+        *("first = int(self.runtime.boot_clock() * 1e6)", "first = 0"),
         JOINS + "reads_of_two_lives_of_an_instance_have_other_numbers",
     ),
     (
