@@ -8,7 +8,7 @@ from __future__ import annotations
 EXECUTOR = "node/statements/executor.py"
 EXCHANGE = "node/statements/asker/exchange.py"
 READS, SPLITS = "node/statements/owner/reads.py", "node/statements/owner/splits.py"
-DEALT = "storage/files/dealt.py"
+DEALT, OUT = "storage/files/dealt.py", "storage/data_db/moving_out.py"
 
 LANES = "tests/sim_cluster/test_sessions.py::test_rows_by_their_keys_are_told_right_over_sessions"
 JOINS = "tests/sim_cluster/test_joins.py::test_"
@@ -50,5 +50,23 @@ OF_SESSIONS: tuple[tuple[str, str, str, str, str, str], ...] = (
         "return Piece([], data, is_over and not queue)",
         "return Piece([], data, True)",
         JOINS + "all_is_right_without_a_bug[askers_hear_late]",
+    ),
+    (
+        *("15", "sessions: reads of two lives have the same numbers", "node/instance.py"),
+        *("first = int(self.runtime.boot_clock() * 1e6)", "first = 0"),
+        JOINS + "reads_of_two_lives_of_an_instance_have_other_numbers",
+    ),
+    (
+        *("23", "sessions: a copy goes to whoever knows its number", "node/rows/copies.py"),
+        *("if given is None or given[1] != request.subscriber:", "if given is None:"),
+        "tests/sim_cluster/test_pulls.py::test_a_piece_of_a_copy_goes_to_whom_the_copy_is_for",
+    ),
+    (
+        *("23", "sessions: what was done stays behind when its buckets move", OUT),
+        *(
+            "            if ranges:\n                found.append((name",
+            "            if 0:\n                found.append((name",
+        ),
+        "tests/sim_cluster/test_once.py::test_an_operation_is_done_once_whatever_moves",
     ),
 )

@@ -267,7 +267,7 @@ class Instance:
         self.schema_changes = SchemaChanges(
             state, runner, self.leader, proposer, voters, peers, chance, verifier
         )
-        first = self.runtime.chance.getrandbits(40)
+        first = int(self.runtime.boot_clock() * 1e6)  # past all of the life before
         reads = Reads(Owners(self.raft_id, state, peers, voters, self.execution, first))
         self.block_owner = BlockOwner(
             self.name, state, self.execution, numbers, self.store.path, functions.register

@@ -111,8 +111,8 @@ class Copies:
         given = self._given.get(request.copy_id)
         if given is None or given[1] != request.subscriber:  # numbers begin anew with each life
             raise NoMaster("this copy was given up; begin anew")
-        source, taker, _ = given
-        self._given[request.copy_id] = (source, taker, now)
+        source = given[0]
+        self._given[request.copy_id] = (source, request.subscriber, now)
         try:
             chunk = await asyncio.to_thread(source.chunk, COPY_BYTES)
         except Exception:

@@ -18,8 +18,10 @@ from cairn.sim.cluster.row_history import run_row_seed
 from cairn.sim.cluster.session_trials import (
     JOIN_KINDS,
     LANE_KINDS,
+    ONCE_KINDS,
     run_join_trial,
     run_lane_trial,
+    run_once_trial,
 )
 from cairn.sim.cluster.trial import BLOCK_KINDS, run_block_trial, run_trial
 from cairn.sim.cluster.trial import KINDS as TRIALS
@@ -34,6 +36,7 @@ KINDS: dict[str, Callable[[int], Result]] = {
     **{f"blocks-{name}": run_block_trial(name) for name in BLOCK_KINDS},
     **{f"lanes-{name}": run_lane_trial(name) for name in LANE_KINDS},
     **{f"joins-{name}": run_join_trial(name) for name in JOIN_KINDS},
+    **{f"once-{name}": run_once_trial(name) for name in ONCE_KINDS},
 }
 CHECK_TWICE_EVERY = 25  # seeds that are run twice, to prove that a seed says it all
 

@@ -12,6 +12,7 @@ from cairn.sim.cluster.history import Result
 from cairn.sim.cluster.loads.counters import COUNTERS, Counters
 from cairn.sim.cluster.loads.joins import TABLES, Joins
 from cairn.sim.cluster.loads.marks import Marks
+from cairn.sim.cluster.loads.operations import Operations
 from cairn.sim.cluster.loads.wire_registers import WireRegisters, check_ways
 from cairn.sim.cluster.sessions import PASSWORD, Faces
 from cairn.sim.cluster.trial import KINDS, Trial
@@ -46,6 +47,7 @@ class LaneTrial(Trial):
     async def _live(self) -> None:
         await super()._live()
         await self._counting
+        await asyncio.sleep(2.0)  # what was acknowledged a moment ago reaches everybody
         await self.world.settled()
         await self.counters.check()
         if self.mode == "async":
@@ -81,12 +83,21 @@ class JoinTrial(Trial):
         await self.joins.fill()
 
 
+class OnceTrial(Trial):
+    """Operations that are asked for again, where nothing acknowledged may be lost."""
+
+    def __init__(self, seed: int, name: str) -> None:
+        super().__init__(seed, name, None if KINDS[name].is_planned else "sync")
+        self.registers = Operations(self.load, self.chance)
+
+
 #: What keeps rows: those of joins are written once, before anything happens.
 JOIN_KINDS = tuple(
     name
     for name, kind in KINDS.items()
     if not (kind.scrubs or kind.loses or kind.leaves) and kind.replicasets > 1
 )
+ONCE_KINDS = tuple(name for name in JOIN_KINDS if not KINDS[name].truncates)
 LANE_KINDS = tuple(name for name, kind in KINDS.items() if not kind.scrubs)
 
 
@@ -96,3 +107,7 @@ def run_lane_trial(name: str) -> Callable[[int], Result]:
 
 def run_join_trial(name: str) -> Callable[[int], Result]:
     return lambda seed: JoinTrial(seed, name).run()
+
+
+def run_once_trial(name: str) -> Callable[[int], Result]:
+    return lambda seed: OnceTrial(seed, name).run()

@@ -240,11 +240,17 @@ class Trial:
             return op
 
         def is_done() -> bool:
-            leader = self.world.leader()
-            if leader is None or leader.instance is None:
-                return False
-            table = leader.instance.state.catalog.table_by_id(TABLE.id)
-            return table is not None and table.truncated_at == versions[0]
+            """At every master: others hear of it a moment later."""
+            for node in self.world.nodes.values():
+                if node.instance is None:
+                    return False
+                table = node.instance.state.catalog.table_by_id(TABLE.id)
+                if table is None or table.truncated_at != versions[0]:
+                    return False
+                have = node.instance.data.versions.get(TABLE.id)
+                if node.instance.data.fence.is_master and have != table.schema_version:
+                    return False
+            return True
 
         is_accepted = await self.nemesis.propose(make, SCHEMA)
         until = begun + TRUNCATED_S

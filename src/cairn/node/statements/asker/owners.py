@@ -45,7 +45,7 @@ class Owners:
         execution: Execution,
         first_cursor: int = 0,
     ) -> None:
-        self.first_cursor = first_cursor  # drawn anew in each life
+        self.first_cursor = first_cursor  # another in each life
         self.raft_id, self.state, self.peers, self.execution = raft_id, state, peers, execution
         self._voters = voters
         self._routes = Routes(state.cluster)
