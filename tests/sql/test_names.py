@@ -38,6 +38,11 @@ def test_names_of_the_system_are_not_given(text: str, name: str) -> None:
     assert told.value.sqlstate == "0A000"
 
 
+def test_an_upgrade_may_give_names_of_the_system() -> None:
+    upgrading = msgspec.structs.replace(CATALOG, is_upgrading=True)
+    _made("CREATE TABLE _pico_note (id INT PRIMARY KEY) DISTRIBUTED GLOBALLY", upgrading)
+
+
 @pytest.mark.parametrize(
     "text",
     [

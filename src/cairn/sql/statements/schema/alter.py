@@ -185,7 +185,7 @@ def _rename(old: str | None, new: str) -> Step:
     def step(catalog: Catalog, draft: Draft) -> Draft:
         table, indexes = draft
         if old is None:
-            check_own_name(new)
+            check_own_name(new, catalog)
             if new in catalog.tables or new in catalog.views:
                 raise DuplicateTable(f"table {new} already exists")
             check_unused(catalog, "table", table.name, verb="rename")

@@ -242,7 +242,7 @@ def default_text(cursor: Cursor) -> str:
 def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement:
     quiet = cursor.accept("if", "not", "exists")
     name = cursor.name()
-    check_own_name(name)
+    check_own_name(name, catalog)
     definition, tail = Definition(), Tail()
     cursor.expect_op("(")
     while True:
