@@ -8,6 +8,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
+from tests.cluster.backups import cairn
 from tests.cluster.harness import Cluster, eventually
 
 pytestmark = pytest.mark.cluster
@@ -36,6 +37,22 @@ def test_a_typo_and_a_short_cut_are_refused_and_everybody_restarts(new_cluster: 
         cluster[name].start()
     cluster.wait_online("i1", "i2")
     eventually(lambda: cluster["i1"].sql("INSERT INTO t VALUES (1)") is not None, "a write")
+
+
+def test_whoever_is_expelled_while_a_voter_is_dead_takes_no_quorum_along(
+    new_cluster: Make,
+) -> None:
+    """Of three voters one is dead and one goes: the third has to decide alone."""
+    cluster = new_cluster("--init-replication-factor", "3").start("i1", "i2", "i3")
+    eventually(lambda: len(cluster["i1"].status()["raft"]["voters"]) == 3, "three voters")
+    leader = cluster.leader("i1")
+    dead, leaving = sorted(set(cluster.nodes) - {leader})
+    cluster[dead].kill()
+    eventually(lambda: cluster.states(leader)[dead] == "Offline", f"{dead} to be Offline")
+    assert cairn(cluster[leader], "expel", leaving, "--yes", "--timeout", "40")[0] == 0
+    cluster[leader].sql("CREATE TABLE after_it (a INT PRIMARY KEY)")
+    assert cairn(cluster[leader], "expel", dead, "--yes", "--timeout", "40")[0] == 0
+    assert cluster.states(leader) == {leader: "Online"}
 
 
 def test_a_global_row_that_is_too_long_is_refused_and_the_next_is_written(

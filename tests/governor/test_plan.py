@@ -28,7 +28,7 @@ from cairn.governor.rules.leaving import (
     spare_damaged_master,
     switch_master,
 )
-from cairn.governor.rules.voters import wanted_voters
+from cairn.governor.rules.voters import change_voters, wanted_voters
 from cairn.governor.view import ClusterView
 from cairn.governor.waiting import waits
 from cairn.model.members.holders import EXPEL, EXPEL_BY_FORCE
@@ -84,6 +84,33 @@ def test_one_of_two_that_says_goodbye_is_demoted_so_that_the_other_keeps_its_quo
     assert plan(view_of(instance("i1", 1), leaving)) == ChangeVoters(
         step="conf change", subject="raft", add_learners=(2,)
     )
+
+
+@pytest.mark.parametrize("target", [OFFLINE, EXPELLED], ids=["stopped", "expelled"])
+def test_who_leaves_takes_no_quorum_along(target: State) -> None:
+    """i2 is dead: of i1 and i2 alone nothing could be decided any more."""
+    view = view_of(
+        instance("i1", 1, replicaset="r1"),
+        instance("i2", 2, OFFLINE, replicaset="r2"),
+        instance("i3", 3, ONLINE, target, replicaset="r3", reason="shutdown"),
+        voters={1, 2, 3},
+    )
+    silent = msgspec.structs.replace(view, silent=frozenset({2}))
+    changes = [action for action in change_voters(silent) if isinstance(action, ChangeVoters)]
+    assert changes == [ChangeVoters(step="conf change", subject="raft", add_learners=(2, 3))]
+    [there] = change_voters(view)  # it answers: its vote is good
+    assert there == ChangeVoters(step="conf change", subject="raft", add_learners=(3,))
+
+
+def test_a_silent_voter_beside_a_majority_keeps_its_vote() -> None:
+    view = view_of(
+        *(instance(f"i{at}", at, replicaset=f"r{at}") for at in (1, 2, 3, 4)),
+        instance("i5", 5, ONLINE, EXPELLED, replicaset="r5"),
+        voters={1, 2, 3, 4, 5},
+    )
+    view = msgspec.structs.replace(view, silent=frozenset({2}))
+    [change] = change_voters(view)
+    assert isinstance(change, ChangeVoters) and 2 not in change.add_learners
 
 
 def test_a_silent_voter_keeps_its_vote_until_somebody_can_take_it() -> None:

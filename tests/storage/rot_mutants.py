@@ -41,8 +41,8 @@ OF_ROT: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
         *("22", "rot: a damaged master that was told to leave is called back", LEAVING),
         *(
-            "if keeps_damaged(view, replicaset):\n            continue\n        heirs = _heirs",
-            "heirs = _heirs",
+            "if keeps_damaged(view, replicaset):\n            continue\n        heirs = _succ",
+            "heirs = _succ",
         ),
         PLAN + "a_damaged_master_that_cannot_hand_over_leaves_only_by_force",
     ),

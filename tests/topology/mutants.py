@@ -10,6 +10,7 @@ HOLDERS = "model/members/holders.py"
 LEAVING = "governor/rules/leaving.py"
 MACHINE = "storage/raft_db/state_machine.py"
 PROPOSALS = "node/consensus/proposals.py"
+VOTERS = "governor/rules/voters.py"
 WAITING = "governor/waiting.py"
 
 UNIT = "tests/topology/test_guard.py::test_"
@@ -17,10 +18,16 @@ SIM = "tests/sim_cluster/test_topology_changes.py::test_"
 GARBAGE = "tests/storage/test_garbage_entries.py::test_"
 WAITS = "tests/governor/test_waiting.py::test_"
 NAMINGS = "tests/sim_cluster/test_namings.py::test_"
+PLAN = "tests/governor/test_plan.py::test_"
 STATUS = "tests/node/test_governor_status.py::test_"
 
 #: (rule, name, file, old, new, test)
 OF_THE_TOPOLOGY: tuple[tuple[str, str, str, str, str, str], ...] = (
+    (
+        *("expel", "topology: who leaves takes the quorum along", VOTERS),
+        *("        _keep_quorum(view, voters)\n", "        pass\n"),
+        PLAN + "who_leaves_takes_no_quorum_along",
+    ),
     (
         *("expel", "topology: an heir that is leaving itself is counted", HOLDERS),
         *("is_staying(member) and member.name in", "member.name in"),

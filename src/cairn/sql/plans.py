@@ -18,6 +18,9 @@ from cairn.sql.change_plans import AlterSystemPlan as AlterSystemPlan
 from cairn.sql.change_plans import DdlPlan as DdlPlan
 from cairn.sql.render.sent import Sent, Split
 from cairn.sql.render.slots import Bind, Params, Ranges, with_ranges
+from cairn.sql.session_plans import AskedSetting as AskedSetting
+from cairn.sql.session_plans import ExplainOptions as ExplainOptions
+from cairn.sql.session_plans import SessionPlan as SessionPlan
 
 if TYPE_CHECKING:
     from cairn.sql.ir import Query
@@ -301,44 +304,13 @@ class RoutinePlan:
 CHANGES = (*ROW_WRITES, GlobalWrite, DdlPlan, AclPlan, RoutinePlan, AlterSystemPlan)
 
 
-@dataclass(frozen=True)
-class AskedSetting:
-    """A setting that is asked for, or given a value first."""
-
-    name: str
-    value: str | None = None
-    is_quiet: bool = False  # NULL for one that nobody knows
-
-
-@dataclass(frozen=True)
-class SessionPlan:
-    """What only the session does: SET, SHOW, BEGIN, DEALLOCATE …"""
-
-    action: str
-    name: str | None = None
-    value: str | None = None
-    notices: tuple[str, ...] = ()
-    asked: tuple[AskedSetting, ...] = ()
-
-
-@dataclass(frozen=True)
-class ExplainOptions:
-    """What EXPLAIN shows. `facets` are the parts that Picodata names; none of them: all that
-    PostgreSQL's options ask for."""
-
-    facets: tuple[str, ...] = ()
-    is_run: bool = False  # ANALYZE: the statement is carried out, and measured
-    is_verbose: bool = False  # with the SQL of the owners
-    has_times: bool = True
-    has_summary: bool = True
-    is_json: bool = False
-    notices: tuple[str, ...] = ()
+_EXPLAIN = ExplainOptions()
 
 
 @dataclass(frozen=True)
 class ExplainPlan:
     inner: Prepared
-    options: ExplainOptions = ExplainOptions()
+    options: ExplainOptions = _EXPLAIN
 
 
 def carried_out(plan: Plan) -> Plan:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cairn.cli.demo.stop import STOP_S, end_all
+from cairn.cli.demo.stop import STOP_S, end_all, running
 from cairn.cli.talking import Talk, TalkProblem, Target
 
 READY_S = 60.0
@@ -245,6 +245,12 @@ def run_demo(options: DemoOptions) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):  # one started with & has SIGINT ignored
         signal.signal(number, _interrupt)
     demo = Demo(options)
+    if others := running(demo.dir):  # they are somebody else's: nothing here may touch them
+        sys.stderr.write(
+            f"cairn demo: {', '.join(others)} run in {demo.dir} already "
+            f"(cairn demo --stop --dir {demo.dir} stops them)\n"
+        )
+        return 2
     try:
         demo.start()
         took_s = demo.wait_ready()

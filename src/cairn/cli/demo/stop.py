@@ -30,12 +30,7 @@ def stop_demo(directory: str | None) -> int:
 
 def end_all(directory: Path) -> list[str]:
     """End every instance below the directory, also one that was started again by hand."""
-    found: dict[str, int] = {}
-    for file in sorted(directory.glob("*/cairn.pid")):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            pid = int(file.read_text().split()[0])  # the supervisor's
-            if _is_ours(pid, str(directory)):
-                found[file.parent.name] = pid
+    found = running(directory)
     for pid in found.values():
         _signal(pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_S
@@ -46,6 +41,17 @@ def end_all(directory: Path) -> list[str]:
             break
         time.sleep(0.05)
     return list(found)
+
+
+def running(directory: Path) -> dict[str, int]:
+    """The supervisors of instances that run below the directory, by name."""
+    found: dict[str, int] = {}
+    for file in sorted(directory.glob("*/cairn.pid")):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            pid = int(file.read_text().split()[0])  # the supervisor's
+            if _is_ours(pid, str(directory)):
+                found[file.parent.name] = pid
+    return found
 
 
 def _is_ours(pid: int, directory: str) -> bool:

@@ -58,6 +58,8 @@ def change_voters(view: ClusterView) -> Iterator[Action]:
     _trim(view, voters, needed)
     _promote(view, voters, by_id, needed)
     _spread_out(view, voters, by_id)
+    if voters.keys() != before.keys():
+        _keep_quorum(view, voters)
     promoted = tuple(sorted(set(voters) - set(before) - gone))
     demoted = set(before) - set(voters)
     strangers = {
@@ -157,3 +159,13 @@ def _spread_out(view: ClusterView, voters: dict[int, Instance], by_id: dict[int,
             del voters[raft_id]
             voters[candidate.raft_id] = candidate
             return
+
+
+def _keep_quorum(view: ClusterView, voters: dict[int, Instance]) -> None:
+    """Whoever leaves takes a vote along, and those that stay and answer must be a majority of what
+    is left: else nothing could be decided any more, and nobody be called back or expelled. So
+    silent ones give up their votes too, the youngest first; they get them again when they are back.
+    """
+    silent = sorted(view.silent & voters.keys() - {view.leader})
+    while silent and 2 * (len(voters) - len(silent)) <= len(voters):
+        del voters[silent.pop()]

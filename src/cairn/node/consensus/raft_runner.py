@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -411,6 +411,15 @@ class RaftRunner:
         self._release_waiters()
         self._maybe_compact()
         self.wake()
+
+    def silent(self, members: Iterable[int]) -> frozenset[int]:
+        """Those that said nothing for an election's time in which we ourselves were awake."""
+        if self.ticks < self.stalled_until:
+            return frozenset()
+        since = self.ticks - ELECTION_TICKS
+        return frozenset(
+            node for node in members if node != self.raft_id and self.heard.get(node, 0) < since
+        )
 
     def _release_waiters(self) -> None:
         still: list[tuple[int, asyncio.Future[None]]] = []

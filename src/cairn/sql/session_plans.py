@@ -1,0 +1,39 @@
+"""Plans of what only the session does, and what it is asked to show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class AskedSetting:
+    """A setting that is asked for, or given a value first."""
+
+    name: str
+    value: str | None = None
+    is_quiet: bool = False  # NULL for one that nobody knows
+
+
+@dataclass(frozen=True)
+class SessionPlan:
+    """What only the session does: SET, SHOW, BEGIN, DEALLOCATE …"""
+
+    action: str
+    name: str | None = None
+    value: str | None = None
+    notices: tuple[str, ...] = ()
+    asked: tuple[AskedSetting, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExplainOptions:
+    """What EXPLAIN shows. `facets` are the parts that Picodata names; none of them: all that
+    PostgreSQL's options ask for."""
+
+    facets: tuple[str, ...] = ()
+    is_run: bool = False  # ANALYZE: the statement is carried out, and measured
+    is_verbose: bool = False  # with the SQL of the owners
+    has_times: bool = True
+    has_summary: bool = True
+    is_json: bool = False
+    notices: tuple[str, ...] = ()
