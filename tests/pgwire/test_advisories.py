@@ -60,6 +60,12 @@ def test_plain_bytes_behind_an_ssl_request_close_the_connection(together: bool) 
 # CVE-2021-23222, CVE-2021-43767, GHSA-9cfh
 
 
+def test_an_http_server_is_told_from_an_attack() -> None:
+    pg = client(tls="require")
+    with pytest.raises(ProtocolViolation, match="an HTTP server answers there"):
+        pg.receive(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
 def test_plain_bytes_behind_the_servers_s_make_the_client_hang_up() -> None:
     pg = client(tls="require")
     with pytest.raises(ProtocolViolation, match="unencrypted data after SSL response"):

@@ -79,6 +79,16 @@ def test_a_lost_quorum_comes_before_everything_and_names_whom_to_start() -> None
     ]
 
 
+def test_a_dead_voter_that_is_offline_already_is_named_too() -> None:
+    lost = status(
+        instance("i2", "r1", answers=False, current_state=OFFLINE, target_state=OFFLINE),
+        raft={"leader": None, "voters": ["i1", "i2"]},
+    )
+    assert first(lost).action == (
+        "Start i2, or mend the network to them. 1 of 2 needed voters answer."
+    )
+
+
 def test_an_election_is_waited_for() -> None:
     electing = status(raft={"leader": None, "voters": ["i1", "i2", "i3"]})
     assert first(electing).title == "No Raft leader"

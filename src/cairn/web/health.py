@@ -62,8 +62,8 @@ def _silent(status: Status) -> list[str]:
 def _quorum(status: Status) -> list[Problem]:
     if status["raft"]["leader"] is not None:
         return []
-    silent = _silent(status)
-    voters = [name for name in status["raft"]["voters"] if name in silent]
+    answers = {row["name"] for row in status["instances"] if row["answers"]}
+    voters = [name for name in status["raft"]["voters"] if name not in answers]
     title = "No quorum: the cluster can change nothing, and rows cannot be read for sure"
     if not voters:
         return [Problem(CRITICAL, "No Raft leader", "An election takes a second or two; wait.")]

@@ -94,6 +94,9 @@ class PgClient:
         return self._start()
 
     def _receive_tls_answer(self, data: bytes) -> bytes:
+        if data.startswith(b"HTTP/"):
+            told = "an HTTP server answers there (--http-listen), no PostgreSQL (--pg-listen)"
+            raise self._broken(ProtocolViolation(told))
         if len(data) > 1:
             # Only someone between us and the server could have put more here than one byte.
             raise self._broken(ProtocolViolation("received unencrypted data after SSL response"))
