@@ -10,8 +10,7 @@ from weakref import WeakSet
 from cairn.native.library import Cell, InsertPlan, at_once, library
 from cairn.native.points import Asked, GivenUp, described
 
-REFUSED, RECORD_LOST, UNREADABLE = -1, -2, -3  # what SQLite says is in `InsertRoom.state`
-
+REFUSED, RECORD_LOST, UNREADABLE = -1, -2, -3  # why: `InsertPlan.state`
 MOST = 1_000  # statements that a writer has in C
 
 

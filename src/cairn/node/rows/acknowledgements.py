@@ -41,8 +41,9 @@ class Acknowledgements:
     def begin_anew(self) -> None:
         """A new epoch began: what it left out is confirmed by nobody any more."""
         self.vclocks.clear()
-        left_out = [each for each in self._waiters if not self._is_history(each.lsn, each.epoch)]
-        self._tell(left_out, self._left_out())
+        self._tell(
+            lambda each: not self._is_history(each.lsn, each.epoch), lambda each: self._left_out()
+        )
 
     def take(self, request: Subscribe) -> None:
         if request.epoch != self._place.history.epoch:
@@ -108,27 +109,32 @@ class Acknowledgements:
         """On those who have waited long enough. All wait equally long."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        late = [each for each in self._waiters if each.since + SYNC_S <= now]
-        for waiter in late:
-            problem = OutcomeUnknown(
-                "the row is durable here, but a majority of the replicaset has not confirmed it",
-                detail=f"missing: {', '.join(self.missing_members(waiter.lsn))}",
-                hint="look whether the row is there before trying again",
-            )
-            self._tell([waiter], problem)
+        self._tell(lambda each: each.since + SYNC_S <= now, self._unconfirmed)
         self._clock = None
         if self._waiters:
             self._clock = loop.call_at(self._waiters[0].since + SYNC_S, self._give_up)
 
-    def _tell(self, waiters: list[AckWaiter], problem: CairnError | None) -> None:
+    def _unconfirmed(self, waiter: AckWaiter) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            "the row is durable here, but a majority of the replicaset has not confirmed it",
+            detail=f"missing: {', '.join(self.missing_members(waiter.lsn))}",
+            hint="look whether the row is there before trying again",
+        )
+
+    def _tell(
+        self,
+        is_over: Callable[[AckWaiter], bool],
+        why: Callable[[AckWaiter], CairnError | None] = lambda each: None,
+    ) -> None:
         """Who is told waits no more; who cannot take it keeps nobody from theirs."""
-        if not waiters:
-            return
-        told = set(map(id, waiters))
-        self._waiters = [each for each in self._waiters if id(each) not in told]
-        for waiter in waiters:
+        over: list[AckWaiter] = []
+        still: list[AckWaiter] = []
+        for waiter in self._waiters:
+            (over if is_over(waiter) else still).append(waiter)
+        self._waiters = still
+        for waiter in over:
             try:
-                waiter.callback(problem)
+                waiter.callback(why(waiter))
             except Exception as unexpected:
                 owned(unexpected, "whoever waited for a majority")
 
@@ -169,7 +175,7 @@ class Acknowledgements:
     def release(self) -> None:
         if self._waiters:
             safe = self.safe_lsn()
-            self._tell([each for each in self._waiters if each.lsn <= safe], None)
+            self._tell(lambda each: each.lsn <= safe)
 
     def prunable(self, origin: str, lsn: int, mean_bytes: float) -> int:
         """The last lsn that need not be kept: all members have it and streams had their time.

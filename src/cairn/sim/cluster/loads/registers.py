@@ -132,15 +132,27 @@ class Registers:
             plan = plans.PointWrite(texts[kind], tuple, lambda row: row[0], "default", table)
             way = partial(self._as_a_session_writes, ways, plan, params)
         outcome, _ = await self._heard(node, way)
+        self._noted(group, outcome, kind, begun, places, tag)
+        return outcome
+
+    def _noted(
+        self,
+        group: Group,
+        outcome: str,
+        kind: Kind,
+        begun: float,
+        places: tuple[int, ...],
+        tag: str,
+    ) -> None:
+        """What became of a write: counted, and part of the history unless it was refused."""
         setattr(self, outcome, getattr(self, outcome) + 1)
         if outcome == "refused":
-            return outcome
+            return
         end = self._world.loop.time() if outcome == "done" else float(FOREVER)
         if outcome == "done":
             self.longest_s = max(self.longest_s, end - begun)
         tag = "" if kind == "delete" else tag
         group.history.add(Operation(kind, begun, end, places, tag))
-        return outcome
 
     async def read(self, node: SimNode, group: Group) -> bool:
         """Whether it was answered."""

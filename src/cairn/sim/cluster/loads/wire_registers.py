@@ -15,10 +15,9 @@ from cairn.model.types.values import ColumnType
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.loads.load import Load
 from cairn.sim.cluster.loads.register_history import ROWS, Content, Operation
-from cairn.sim.cluster.loads.registers import BUCKETS, Group, Registers, table_at
+from cairn.sim.cluster.loads.registers import BUCKETS, Group, Kind, Registers, table_at
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.sessions import Connections, Faces
-from cairn.sim.linear import FOREVER
 
 _bucket_of = bucket_function((ColumnType.INTEGER,), BUCKETS)
 FIRST_KEY = 1_000  # behind those of other loads
@@ -51,21 +50,14 @@ class WireRegisters(Registers):
     # --- statements -------------------------------------------------------------------------------
 
     async def _write(self, node: SimNode, group: Group, tag: str) -> str:
-        kind = self._chance.choices(("put", "append", "delete"), (8, 10, 2))[0]
+        kind: Kind = self._chance.choices(("put", "append", "delete"), (8, 10, 2))[0]
         begun, table = self._world.loop.time(), table_at(node)
         if table is None:
             return "refused"
         text = _text(kind, table)
         word = {"put": (tag,), "append": (f"+{tag}",), "delete": ()}[kind]
         outcome, _ = await self._asked(node, group, text, (group.first, *word))
-        setattr(self, outcome, getattr(self, outcome) + 1)
-        if outcome == "refused":
-            return outcome
-        end = self._world.loop.time() if outcome == "done" else float(FOREVER)
-        if outcome == "done":
-            self.longest_s = max(self.longest_s, end - begun)
-        tag = "" if kind == "delete" else tag
-        group.history.add(Operation(kind, begun, end, (0,), tag))  # type: ignore[arg-type]
+        self._noted(group, outcome, kind, begun, (0,), tag)
         return outcome
 
     async def read(self, node: SimNode, group: Group) -> bool:
