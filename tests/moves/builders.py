@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from cairn.model.log.packed_rows import unpacked
 from cairn.model.log.records import Operation, Shape, Vclock
 from cairn.model.members.moves import END, Move
 from cairn.model.tables.schema import Table
@@ -168,6 +169,10 @@ def filled(pair: Pair, count: int = 8) -> None:
     """A key for each bucket from 1 on, key = 10 × bucket."""
     for bucket in range(1, count + 1):
         pair.s.put(bucket, 10 * bucket, f"v{bucket}")
+
+
+def rows_of(delta: Delta) -> list[tuple[int, int, list[Any]]]:
+    return [(table, version, unpacked(packed)) for table, version, packed in delta.rows]
 
 
 def wider(table: Table, version: int, **fields: Any) -> Table:

@@ -15,7 +15,7 @@ from cairn.moves.delta import MoveMustRestart, MoveRefused, Progress
 from cairn.storage.data_db import moving_out
 from cairn.storage.data_db.fence import Fence
 from cairn.storage.data_db.moving_out import MoveReader
-from tests.moves.builders import MOVE, Pair, filled, wider
+from tests.moves.builders import MOVE, Pair, filled, rows_of, wider
 from tests.replication.builders import TABLE, WIDER
 
 # --- copying --------------------------------------------------------------------------------------
@@ -80,8 +80,22 @@ def test_a_delta_continues_exactly_where_the_one_before_ended(
         RowChange(table, 1, RowOp.DELETE, old, None),
         RowChange(table, 1, RowOp.INSERT, None, new),
     )
-    assert delta.rows == ((table, 1, [(4, 40, "v4")]),)
+    assert rows_of(delta) == [(table, 1, [(4, 40, "v4")])]
     assert (delta.after, delta.lag) == ((table, 4, 40), 0)
+    pair.t.pull_all(pair.s)
+    assert pair.t.content() == pair.s.content()
+
+
+def test_rows_that_cannot_be_read_are_refused_and_change_nothing(pair: Pair) -> None:
+    filled(pair)
+    pair.t.begin(pair.s)
+    known, delta = pair.t.progress(), pair.t.ask(pair.s)
+    assert known is not None
+    for odd in (b"\x05", b"\x91\x93\x03\x1e", b"\xdd\x00\x00\x00\x02\x93\x03\x1e\xa0"):
+        wrong = msgspec.structs.replace(delta, rows=((TABLE.id, 1, msgspec.Raw(odd)),))
+        with pytest.raises(MoveRefused, match="packed rows cannot be read"):
+            pair.t.take_delta(known, wrong)
+    assert (pair.t.progress(), pair.t.content()) == (known, [])
     pair.t.pull_all(pair.s)
     assert pair.t.content() == pair.s.content()
 
@@ -168,7 +182,7 @@ def test_all_of_a_delta_is_of_one_moment(pair: Pair, monkeypatch: pytest.MonkeyP
         return read(self, *args)
 
     monkeypatch.setattr(MoveReader, "_rows", interrupted)
-    assert pair.t.pull(pair.s).rows[0][2][0] == (3, 30, "v3")
+    assert rows_of(pair.t.pull(pair.s))[0][2][0] == (3, 30, "v3")
     monkeypatch.undo()
     pair.t.pull_all(pair.s)
     assert pair.t.content() == pair.s.content()

@@ -8,11 +8,13 @@ from __future__ import annotations
 BATCH, COLUMNS, COPY = "native/batch.c", "native/columns_in.c", "native/copy_in.c"
 FIELDS, FUNCTIONS, KEYS = "native/fields.c", "native/functions.c", "native/keys.c"
 PACKED, PACKING, REALS = "native/packed_rows.c", "native/packing.h", "native/reals.c"
-OUT, UTF8 = "native/rows_out.c", "native/utf8.h"
+OUT, UTF8, UNPACKING = "native/rows_out.c", "native/utf8.h", "native/unpacking.h"
+QUERY = "native/packed_out.c"
 READ, POINT, NEW = "native/point_read.c", "native/point_bind.c", "native/point_insert.c"
 LINES, HOSTILE = "tests/native/test_lines.py", "tests/native/test_hostile.py"
 ROWS, MESSAGES = "tests/native/test_packed_rows.py", "tests/native/test_messages.py"
 ONE_ROW, NEW_ROW = "tests/native/test_point_reads.py", "tests/native/test_point_inserts.py"
+READ_ROWS = "tests/native/test_packed_out.py"
 SUMS, STREAMS = "tests/native/test_functions.py", "tests/native/test_columns.py"
 
 #: (rule, name, file, old, new, test)
@@ -53,10 +55,10 @@ OF_C: tuple[tuple[str, str, str, str, str, str], ...] = (
         ROWS,
     ),
     (
-        *("C", "C: a value may end a byte behind the end", PACKED),
+        *("C", "C: a value may end a byte behind the end", UNPACKING),
         *(
-            "(uint64_t)(end - at) < (uint64_t)head + body",
-            "(uint64_t)(end - at) + 1 < (uint64_t)head + body",
+            "(uint64_t)(end - at) >= (uint64_t)head + body",
+            "(uint64_t)(end - at) + 1 >= (uint64_t)head + body",
         ),
         ROWS,
     ),
@@ -145,7 +147,7 @@ OF_C: tuple[tuple[str, str, str, str, str, str], ...] = (
         HOSTILE,
     ),
     (
-        *("C", "C: a number beyond SQLite's is taken", PACKED),
+        *("C", "C: a number beyond SQLite's is taken", UNPACKING),
         *("return end - at > 1 && at[1] < 0x80;", "return 1;"),
         ROWS,
     ),
@@ -291,5 +293,38 @@ OF_C: tuple[tuple[str, str, str, str, str, str], ...] = (
         *("C", "C: a record is written behind its room", NEW),
         *("batch_reserve(out, length + PACKED_MOST)", "batch_reserve(out, 1)"),
         NEW_ROW,
+    ),
+    (
+        *("C", "C: rows of a query end with one too many", QUERY),
+        *("out->rows < most_rows &&", "out->rows <= most_rows &&"),
+        READ_ROWS,
+    ),
+    (
+        *("C", "C: rows of a query have no end in bytes", QUERY),
+        *(" && *counted <= most_bytes)", ")"),
+        READ_ROWS,
+    ),
+    (
+        *("C", "C: a query that failed ends like one that is over", QUERY),
+        *("if (stepped == SQLITE_DONE)", "if (stepped != SQLITE_ROW)"),
+        READ_ROWS,
+    ),
+    (
+        *("C", "C: a row has no room for its texts", QUERY),
+        *("batch_reserve(out, *length + size + PACKED_MOST)", "batch_reserve(out, *length)"),
+        READ_ROWS,
+    ),
+    (
+        *("C", "C: bytes of a query become a text", QUERY),
+        *("(uint32_t)size, type == SQLITE_TEXT)", "(uint32_t)size, 1)"),
+        READ_ROWS,
+    ),
+    (
+        *("C", "C: an argument that is no value is left out", QUERY),
+        *(
+            "        if (!next)\n            return 0;\n",
+            "        if (!next)\n            return 1;\n",
+        ),
+        READ_ROWS,
     ),
 )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from cairn.model.errors import NotOwner
+from cairn.model.log.records import pack_rows
 from cairn.model.members.moves import Move, MovePart, Phase
 from cairn.model.rpc import ReadRequest
 from cairn.model.tables.system_tables import CAIRN_REBALANCE
@@ -118,7 +120,8 @@ def test_a_master_that_starts_sweeps_rows_that_its_replicaset_does_not_own() -> 
         instance = master.instance
         [first, *_] = instance.state.cluster.owned("default_1")
         row: tuple[object, ...] = (first.start, 1_000_001, "nobody's")
-        rows = ((TABLE.id, instance.data.versions[TABLE.id], [row]),)
+        packed = msgspec.Raw(pack_rows([row]))
+        rows = ((TABLE.id, instance.data.versions[TABLE.id], packed),)
         part = MovePart(99, 1, "delta", first.start, first.start, rows=rows)
         store = instance.data.store
         await in_process(master, lambda: instance.data.run(lambda: write_part(store, part)))

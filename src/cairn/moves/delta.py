@@ -13,12 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from cairn.model.errors import CairnError
+from cairn.model.log.packed_rows import split_head
 from cairn.model.log.records import RowChange, RowOp
 from cairn.model.members.moves import END, Amount, DoneIn, Mark, Stamp
 from cairn.model.tables.schema import Table, filled_row
 
 Row = tuple[object, ...]
-Rows = tuple[tuple[int, int, list[Row]], ...]  # (table, schema version, rows)
+Rows = tuple[tuple[int, int, msgspec.Raw], ...]  # (table, schema version, packed rows)
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -52,7 +53,7 @@ class Delta(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        return sum(len(rows) for _, _, rows in self.rows)
+        return sum(split_head(rows)[1] for _, _, rows in self.rows)
 
 
 class MoveRefused(CairnError):

@@ -63,6 +63,31 @@ class RowBatch:
             self._library.columns_take(self._batch, given, len(columns), buckets, first, last)
         )
 
+    def take_query(
+        self, db: int, sql: str, given: bytes, width: int, rows_max: int, bytes_max: int
+    ) -> int | None:
+        """Rows of a query instead of what was here: the bytes of their values, as `packed_out.c`
+        counts them. None: something is wrong, and Python has to tell it. `given` are its arguments,
+        packed."""
+        text, counted = sql.encode(), ctypes.c_uint64()
+        state = self._library.packed_out(
+            *(db, text, len(text), width, given, len(given)),
+            *(rows_max, bytes_max, self._batch, counted),
+        )
+        return None if state else counted.value
+
+    def as_list(self) -> bytes:
+        """The rows in the order in which they came."""
+        found = self._batch.contents
+        rows = ctypes.string_at(found.data, found.size) if found.size else b""
+        return head_of(len(self)) + rows
+
+    def last(self) -> bytes:
+        """The row that came last."""
+        found = self._batch.contents
+        length = ctypes.c_uint32.from_address(found.lengths + 4 * (found.rows - 1)).value
+        return ctypes.string_at(found.data + found.size - length, length)
+
     def write_rows(self, plan: OutPlan, memory: int, length: int, starts: int, count: int) -> int:
         """Messages of records of SQLite instead of what was here; how it ended."""
         state: int = self._library.rows_out(self._batch, plan, memory, length, starts, count)

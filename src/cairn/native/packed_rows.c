@@ -6,6 +6,7 @@
 
 #include "batch.h"
 #include "sqlite_abi.h"
+#include "unpacking.h"
 #include "utf8.h"
 
 #include <stdio.h>
@@ -25,54 +26,14 @@ typedef struct {
     int64_t row;
     int is_over;
     int64_t wanted; /* values of each row */
-    const uint8_t *values[WIDTH];
+    Unpacked values[WIDTH];
 } Cursor;
-
-static uint64_t big(const uint8_t *at, int bytes)
-{
-    uint64_t found = 0;
-    while (bytes--)
-        found = found << 8 | *at++;
-    return found;
-}
-
-/* Bytes of the head of a value, and in `*body` those that follow it; 0: no value of ours. */
-static int measure(const uint8_t *at, const uint8_t *end, uint64_t *body)
-{
-    uint8_t kind = *at;
-    int counted = 0;
-    *body = 0;
-    if (kind < 0x80 || kind >= 0xe0 || kind == 0xc0 || kind == 0xc2 || kind == 0xc3)
-        return 1;
-    if (kind >= 0xa0 && kind <= 0xbf)
-        return *body = kind & 31, 1;
-    switch (kind) {
-    case 0xcc: case 0xd0: *body = 1; return 1;
-    case 0xcd: case 0xd1: *body = 2; return 1;
-    case 0xce: case 0xd2: *body = 4; return 1;
-    case 0xd3: case 0xcb: *body = 8; return 1;
-    case 0xcf: *body = 8; return end - at > 1 && at[1] < 0x80; /* no more than SQLite can hold */
-    case 0xc4: case 0xd9: counted = 1; break;
-    case 0xc5: case 0xda: counted = 2; break;
-    case 0xc6: case 0xdb: counted = 4; break;
-    default: return 0;
-    }
-    if (end - at <= counted)
-        return 0;
-    *body = big(at + 1, counted);
-    return 1 + counted;
-}
-
-static int is_text(uint8_t kind)
-{
-    return (kind >= 0xa0 && kind <= 0xbf) || (kind >= 0xd9 && kind <= 0xdb);
-}
 
 /* Find the values of the row that begins at `next`; 0: it is damaged. */
 static int look(Cursor *cursor)
 {
     const uint8_t *at = cursor->next, *end = cursor->end;
-    uint64_t width = *at & 15, body;
+    uint64_t width = *at & 15;
     if (*at == 0xdc && end - at >= 3) {
         width = big(at + 1, 2);
         at += 3;
@@ -83,13 +44,14 @@ static int look(Cursor *cursor)
     if ((int64_t)width != cursor->wanted)
         return 0;
     for (uint64_t column = 0; column < width; column++) {
-        int head = at < end ? measure(at, end, &body) : 0;
-        if (!head || (uint64_t)(end - at) < (uint64_t)head + body)
+        const uint8_t *next = after_value(at, end);
+        if (!next)
             return 0;
-        if (is_text(*at) && !is_utf8(at + head, body))
+        Unpacked value = unpack(at, next);
+        if (value.kind == PACKED_TEXT && !is_utf8(value.bytes, value.length))
             return 0;
-        cursor->values[column] = at;
-        at += (uint64_t)head + body;
+        cursor->values[column] = value;
+        at = next;
     }
     cursor->next = at;
     return 1;
@@ -142,45 +104,15 @@ static int column(sqlite3_vtab_cursor *base, sqlite3_context *context, int numbe
         sqlite->result_null(context);
         return SQLITE_OK;
     }
-    const uint8_t *at = cursor->values[number];
-    uint64_t body, bits;
-    int head = measure(at, cursor->end, &body);
-    double real;
-    switch (*at) {
-    case 0xc0:
-        sqlite->result_null(context);
+    const Unpacked *value = &cursor->values[number];
+    switch (value->kind) {
+    case PACKED_NULL: sqlite->result_null(context); break;
+    case PACKED_WHOLE: sqlite->result_int64(context, value->number); break;
+    case PACKED_REAL: sqlite->result_double(context, value->real); break;
+    case PACKED_BYTES: /* values lie still until the cursor is closed */
+        sqlite->result_blob(context, value->bytes, (int)value->length, NULL);
         break;
-    case 0xc2: case 0xc3:
-        sqlite->result_int64(context, *at == 0xc3);
-        break;
-    case 0xcb:
-        bits = big(at + 1, 8);
-        memcpy(&real, &bits, 8);
-        sqlite->result_double(context, real);
-        break;
-    case 0xc4: case 0xc5: case 0xc6: /* values lie still until the cursor is closed */
-        sqlite->result_blob(context, at + head, (int)body, NULL);
-        break;
-    case 0xcc: case 0xcd: case 0xce: case 0xcf:
-        sqlite->result_int64(context, (int64_t)big(at + 1, (int)body));
-        break;
-    case 0xd0:
-        sqlite->result_int64(context, (int8_t)at[1]);
-        break;
-    case 0xd1:
-        sqlite->result_int64(context, (int16_t)big(at + 1, 2));
-        break;
-    case 0xd2:
-        sqlite->result_int64(context, (int32_t)big(at + 1, 4));
-        break;
-    case 0xd3:
-        sqlite->result_int64(context, (int64_t)big(at + 1, 8));
-        break;
-    default:
-        if (*at < 0x80 || *at >= 0xe0)
-            sqlite->result_int64(context, (int8_t)*at);
-        else
-            sqlite->result_text(context, (const char *)at + head, (int)body, NULL);
+    default: sqlite->result_text(context, (const char *)value->bytes, (int)value->length, NULL);
     }
     return SQLITE_OK;
 }

@@ -19,7 +19,7 @@ typedef void (*Function)(sqlite3_context *, int, sqlite3_value **);
 
 enum { SQLITE_OK = 0, SQLITE_ERROR = 1, SQLITE_NOMEM = 7, SQLITE_CONSTRAINT = 19 };
 enum { SQLITE_ROW = 100, SQLITE_DONE = 101 };
-enum { SQLITE_INTEGER = 1, SQLITE_FLOAT = 2, SQLITE_TEXT = 3, SQLITE_NULL = 5 };
+enum { SQLITE_INTEGER = 1, SQLITE_FLOAT = 2, SQLITE_TEXT = 3, SQLITE_BLOB = 4, SQLITE_NULL = 5 };
 enum { SQLITE_PREPARE_PERSISTENT = 1 };
 enum { SQLITE_INDEX_CONSTRAINT_EQ = 2 };
 
@@ -84,7 +84,8 @@ typedef struct {
     int (*bind_text)(sqlite3_stmt *, int, const char *, int, Destroy);
     Any before_changes[4];
     int (*changes)(sqlite3 *);
-    Any before_column_bytes[4];
+    Any before_column_blob[3];
+    const void *(*column_blob)(sqlite3_stmt *, int);
     int (*column_bytes)(sqlite3_stmt *, int);
     Any before_column_double[6];
     double (*column_double)(sqlite3_stmt *, int);

@@ -102,8 +102,9 @@ class MovePart(msgspec.Struct, frozen=True, array_like=True):
     end: int
     at: Stamp = {}
     after: Mark = ()
-    #: (table, schema version, rows) that were copied; changes of copied rows are in the record.
-    rows: tuple[tuple[int, int, list[tuple[object, ...]]], ...] = ()
+    #: (table, schema version, packed rows) that were copied; changes of copied rows are in the
+    #: record.
+    rows: tuple[tuple[int, int, msgspec.Raw], ...] = ()
     #: Operations that were done at the source: (id, rows, ranges of buckets).
     operations: tuple[DoneIn, ...] = ()
     done: Amount = (0, 0)  # copied so far, with this part

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from cairn.model.log.records import RowChange, RowOp
@@ -11,7 +9,6 @@ from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.replication.applier import Damaged
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.packed_insert import insert_text
-from cairn.storage.files.sqlite import insert_many
 
 Place = tuple[str, int]  # origin and lsn of the record that says so
 
@@ -49,16 +46,8 @@ class ExactChanges:
             self._writes[key] = _Writes(table)
         return self._writes[key]
 
-    def insert_all(
-        self, place: Place, table_id: int, version: int, rows: list[tuple[Any, ...]]
-    ) -> None:
-        writes, connection = self._writes_for(place, table_id, version), self._store.connection
-        before = connection.total_changes()
-        insert_many(connection, writes.insert, rows)
-        self._check_count(place, connection.total_changes() - before, len(rows), table_id)
-
     def insert_packed(self, place: Place, table_id: int, version: int, packed: msgspec.Raw) -> None:
-        """The rows of a bulk: `DecodeError` when they are not what they should be."""
+        """Rows of a bulk or of a move: `DecodeError` when they are not what they should be."""
         self._writes_for(place, table_id, version)
         self._store.packed.insert(self._store.tables[table_id], packed)
 

@@ -88,7 +88,7 @@ def apply_part(
             for change in changes:
                 exact.change(place, change)
             for table_id, version, rows in part.rows:
-                exact.insert_all(place, table_id, version, rows)
+                exact.insert_packed(place, table_id, version, rows)
             for operation in part.operations:
                 store.keep_operation(Operation(*operation), store.now())
             _put_progress(store, part)
@@ -182,6 +182,8 @@ def take(
     except apsw.ConstraintError as problem:
         # What was done before a unique index was made need not fit it; the rows of now do.
         raise MoveMustRestart(f"older changes do not fit the table as it is: {problem}") from None
+    except msgspec.DecodeError as problem:
+        raise MoveRefused(str(problem)) from None
 
 
 def _as_here(

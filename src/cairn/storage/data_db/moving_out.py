@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,18 @@ from cairn.model.log.records import Kind, Operation, RowChange, Vclock, record_o
 from cairn.model.members.moves import END, Amount, DoneIn, Mark, Stamp
 from cairn.model.sharding.spans import Ranges, intersection, of_buckets
 from cairn.model.tables.schema import BUCKET_COLUMN, Index, Table
-from cairn.moves.delta import Delta, MoveMustRestart, cut
+from cairn.moves.delta import Delta, MoveMustRestart, Rows, cut
 from cairn.storage.data_db.log_tables import AFTER, AT
 from cairn.storage.data_db.moving_in import key_columns, key_places
+from cairn.storage.data_db.packed_read import Found, PackedRead
 from cairn.storage.data_db.row_log import newest_epochs
 
 ROWS_MAX = 4_000  # of one delta: bounds how long the target's writer is busy with it
 COUNT_S = 3.0  # a range that cannot be counted in this time is moved without
 _decode_shape = msgspec.msgpack.Decoder(tuple[Table, tuple[Index, ...]]).decode
 _decode_ranges = msgspec.msgpack.Decoder(Ranges).decode
-#: `_bytes_of` in SQL.
-_SIZE = "CASE WHEN typeof({0}) IN ('text', 'blob') THEN length({0}) ELSE 8 END"
+#: Bytes as `PackedRead` counts them, in SQL.
+_SIZE = "CASE WHEN typeof({0}) IN ('text', 'blob') THEN octet_length({0}) ELSE 8 END"
 _AFTER = f"SELECT epoch, lsn, body {AFTER} ORDER BY place"
 _AT = f"SELECT epoch {AT}"
 
@@ -37,6 +38,7 @@ class MoveReader:
     def __init__(self, path: Path) -> None:
         self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         self._connection.set_busy_timeout(10_000)
+        self._packed = PackedRead(self._connection)
 
     def close(self) -> None:
         self._connection.close()
@@ -121,7 +123,7 @@ class MoveReader:
                 ranges = _done_in(record.operation, mine, start, end)
                 if ranges:
                     operations.append((record.operation.id, len(mine), ranges))
-        rows: list[tuple[int, int, list[tuple[object, ...]]]] = []
+        rows: Rows = ()
         size_of_rows = 0
         if is_whole:
             position = self._stamp(vclock)
@@ -133,7 +135,7 @@ class MoveReader:
             at=position,
             after=after,
             changes=tuple(changes),
-            rows=tuple(rows),
+            rows=rows,
             operations=tuple(operations),
             tables={number: table.schema_version for number, table in tables.items()},
             lag=sum(lsn - position.get(origin, (0, 0))[0] for origin, lsn in vclock.items()),
@@ -200,30 +202,28 @@ class MoveReader:
 
     def _rows(
         self, tables: dict[int, Table], start: int, end: int, after: Mark, max_bytes: int
-    ) -> tuple[list[tuple[int, int, list[tuple[object, ...]]]], Mark, int]:
-        found: list[tuple[int, int, list[tuple[object, ...]]]] = []
+    ) -> tuple[Rows, Mark, int]:
+        rows: list[tuple[int, int, msgspec.Raw]] = []
         count = size = 0
         if after == END:
-            return [], END, 0
+            return (), END, 0
         for number, table in sorted(tables.items()):
             if after and number < after[0]:  # type: ignore[operator]
                 continue
-            mine: list[tuple[object, ...]] = []
-            places = key_places(table)
-            for row in self._from(table, start, end, after):
-                mine.append(row)
-                size += _bytes_of(row)
-                after = (number, *(row[at] for at in places))
-                if len(mine) + count >= ROWS_MAX or size > max_bytes:
-                    found.append((number, table.schema_version, mine))
-                    return found, after, size
-            if mine:
-                found.append((number, table.schema_version, mine))
-                count += len(mine)
+            found = self._from(table, start, end, after, (ROWS_MAX - count, max_bytes - size))
+            if found.rows:
+                rows.append((number, table.schema_version, msgspec.Raw(found.packed)))
+                count, size = count + found.rows, size + found.size
+                if count >= ROWS_MAX or size > max_bytes:
+                    key = (found.last[at] for at in key_places(table))
+                    return tuple(rows), (number, *key), size
             after = (number + 1,)
-        return found, END, size
+        return tuple(rows), END, size
 
-    def _from(self, table: Table, start: int, end: int, after: Mark) -> Iterator[Any]:
+    def _from(
+        self, table: Table, start: int, end: int, after: Mark, most: tuple[int, int]
+    ) -> Found:
+        """The next rows of one table, as many as may come."""
         columns = key_columns(table)
         order = ", ".join(columns)
         text = f"SELECT * FROM {table.physical_name} WHERE {BUCKET_COLUMN} BETWEEN ? AND ?"
@@ -231,7 +231,8 @@ class MoveReader:
         if len(after) > 1 and after[0] == table.id:
             text += f" AND ({order}) > ({', '.join('?' * len(columns))})"
             args += after[1:]
-        return iter(self._connection.cursor().execute(f"{text} ORDER BY {order}", args))
+        width = len(table.physical_columns)
+        return self._packed.read(f"{text} ORDER BY {order}", args, width, *most)
 
 
 def _done_in(operation: Operation, mine: list[RowChange], start: int, end: int) -> Ranges:
@@ -248,7 +249,3 @@ def _bucket(change: RowChange) -> int:
     assert row is not None
     bucket: int = row[0]
     return bucket
-
-
-def _bytes_of(row: Sequence[object]) -> int:
-    return sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
