@@ -241,12 +241,15 @@ def sweep_some(store: DataStore, start: int, end: int, limit: int) -> int:
 def _next_drop(store: DataStore, start: int, end: int, limit: int) -> Mark | None:
     """Up to which key the next few old rows reach; None: there are none left."""
     for table in sorted(store.tables.values(), key=lambda each: each.id):
-        columns = ", ".join(key_columns(table))
-        rows: list[Any] = store.connection.execute(
-            f"SELECT {columns} FROM {table.physical_name} WHERE {BUCKET_COLUMN} BETWEEN ? AND ? "
-            f"ORDER BY {columns} LIMIT ?",
-            (start, end, limit),
-        ).fetchall()
-        if rows:
-            return (table.id, *rows[-1])
+        columns = key_columns(table)
+        text = f"SELECT {', '.join(columns)} FROM {table.physical_name} "
+        text += f"WHERE {BUCKET_COLUMN} BETWEEN ? AND ? ORDER BY "
+        ends = (
+            (f"{', '.join(columns)} LIMIT 1 OFFSET {limit - 1}"),
+            (f"{', '.join(f'{name} DESC' for name in columns)} LIMIT 1"),  # all that are left
+        )
+        for last in ends:
+            row: Any = store.connection.execute(text + last, (start, end)).fetchone()
+            if row is not None:
+                return (table.id, *row)
     return None

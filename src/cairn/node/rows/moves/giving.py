@@ -18,12 +18,11 @@ from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.acknowledgements import Acknowledgements
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.leases import LeaseHolder
+from cairn.node.rows.moves.pace import DELTA_BYTES, pace
 from cairn.node.waiting import until
 from cairn.storage.data_db.moving_in import behind, drop_some
 from cairn.storage.data_db.moving_out import MoveReader
 
-DELTA_BYTES = 1024 * 1024
-DROP_ROWS = 1_000
 DROP_DELAY_S = 5.0  # old rows stay so long, for whoever still reads them
 APPLIED_S = 0.1  # the entry of a freeze reaches both masters at nearly the same time
 T = TypeVar("T")
@@ -126,9 +125,10 @@ class Giving:
         due = self._due.setdefault(move.id, now + delay_s)
         if now < due:
             return due - now
-        if await self._data.run(lambda: drop_some(self._data.store, move, DROP_ROWS)):
-            return 0.0
-        return None
+        speed = pace(self._state)
+        if not await self._data.run(lambda: drop_some(self._data.store, move, speed.drop_rows)):
+            return None
+        return speed.after_dropping(speed.drop_rows, asyncio.get_running_loop().time() - now)
 
     def has_rows(self, low: int, high: int) -> bool:
         """Whether all rows of these buckets are here, also of those that were just given away.

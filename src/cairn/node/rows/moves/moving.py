@@ -23,8 +23,9 @@ from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.leader import Leader
 from cairn.node.rows.data_plane import DataPlane
-from cairn.node.rows.moves.giving import DELTA_BYTES, DeltaRequest, Giving
+from cairn.node.rows.moves.giving import DeltaRequest, Giving
 from cairn.node.rows.moves.held import Held
+from cairn.node.rows.moves.pace import pace
 from cairn.node.rows.moves.sweeping import Sweeping
 from cairn.node.runtime import spawn
 from cairn.node.waiting import signalled
@@ -37,7 +38,6 @@ from cairn.storage.data_db.moving_in import (
 
 log = logging.getLogger("cairn.moves")
 
-GENTLE_BYTES = 32 * 1024  # with a limit on rows per second: nobody waits long behind a delta
 NEAR_RECORDS = 100
 LOOK_S = 0.1  # between two questions once everything is copied
 REPORT_S = 0.5
@@ -47,7 +47,6 @@ ATTEMPTS_MAX = 10
 BUSY = "the source is busy with a long write"
 SPARE_BYTES = 32 * 1024 * 1024  # never filled by moves: clients and Raft write too
 ON_DISK = 3  # a value that is copied is in its table, in the row log and in the write-ahead log
-ROWS_PER_S = 20_000  # of one move, unless `rebalance_rows_per_s` says otherwise; 0: no limit
 
 
 class _Hopeless(MoveRefused):
@@ -154,13 +153,13 @@ class Moving:
             return 0.0
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        limit = int(self._state.setting("rebalance_rows_per_s", ROWS_PER_S))
+        speed = pace(self._state)
         request = DeltaRequest(
             move.id,
             progress.at,
             progress.after,
             move.frozen_at if is_frozen else 0,
-            GENTLE_BYTES if limit else DELTA_BYTES,
+            speed.delta_bytes,
         )
         if self._is_paused() and not request.frozen_at and progress.after != END:
             await self._report(self._said(move.id, problem="paused"))
@@ -209,8 +208,7 @@ class Moving:
             return 0.005
         if delta.after == END:
             return LOOK_S if delta.lag <= NEAR_RECORDS else 0.0
-        spent = loop.time() - begun
-        return max(delta.count / limit - spent, 0.0) if limit else 0.0
+        return speed.after_copying(delta.count, loop.time() - begun)
 
     async def _begin(self, move: Move) -> None:
         """Empty the range, whatever an earlier attempt or an earlier owner left of it."""
