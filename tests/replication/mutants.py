@@ -347,8 +347,18 @@ MUTANTS = tuple(
         ),
         (
             *("9", "no lease is needed to acknowledge", OWNER_WRITES),
-            *("elif not self._lease.is_held(fence.epoch):", "elif False:"),
+            *("elif self._lease.is_held(fence.epoch):", "elif True:"),
             SIM + "a_write_whose_lease_ends_during_the_commit_is_told_as_unknown",
+        ),
+        (
+            *("9", "who lost a lease is told that it has it", LEASES),
+            *("waiter.callback(is_held)", "waiter.callback(True)"),
+            SIM + "a_write_whose_lease_ends_during_the_commit_is_told_as_unknown",
+        ),
+        (
+            *("9", "a lease of any epoch will do for a write", LEASES),
+            *("is_held = self.is_held(waiter.epoch)", "is_held = self.is_held(self._epoch)"),
+            SIM + "a_lease_of_another_epoch_says_nothing_of_a_write",
         ),
         (
             *("9", "no lease is needed to begin a read", OWNER_READS),
@@ -448,7 +458,7 @@ MUTANTS = tuple(
         ),
         (
             *("10", "a repeated operation is acknowledged at once", OWNER_WRITES),
-            *("elif fence.is_sync:", "elif fence.is_sync and done.lsn:"),
+            *("        if fence.is_sync:\n", "        if fence.is_sync and done.lsn:\n"),
             ANSWERS + "an_operation_that_was_done_before_is_acknowledged_when_a_majority_has_it",
         ),
         (

@@ -123,17 +123,50 @@ def test_a_write_without_a_lease_is_not_executed() -> None:
     played("async", script)
 
 
+def lease_ends_with_commits(scene: Triple) -> None:
+    def drop(node: SimNode, what: str) -> None:
+        if node is scene.master and what == "after a synced group of the data writer":
+            inside(scene.master).lease.drop()
+
+    scene.world.on_step = drop
+
+
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_a_write_whose_lease_ends_during_the_commit_is_told_once_there_is_another(
+    mode: str,
+) -> None:
+    """A pause of a second takes a lease, and mostly no master: its clients notice nothing."""
+
+    async def script(scene: Triple) -> None:
+        lease_ends_with_commits(scene)
+        begun = scene.world.loop.time()
+        for key in (2, 3):  # one of them by C
+            await scene.load.write(scene.master, key)
+        assert (set(scene.load.acked), scene.load.unknown) == ({1, 2, 3}, set())
+        assert scene.world.loop.time() - begun < 0.5
+        await scene.calm()
+
+    played(mode, script)
+
+
+def test_a_lease_of_another_epoch_says_nothing_of_a_write() -> None:
+    async def script(scene: Triple) -> None:
+        lease, epoch = inside(scene.master).lease, inside(scene.master).data.fence.epoch
+        told: list[tuple[str, bool]] = []
+        for name, of in (("before", epoch - 1), ("now", epoch), ("later", epoch + 1)):
+            lease.when_clear(of, lambda is_held, name=name: told.append((name, is_held)))  # type: ignore[misc]
+        await scene.world.until(lambda: len(told) == 3, "all to be told", 2.0)
+        assert told == [("before", False), ("now", True), ("later", False)]
+
+    played("async", script)
+
+
 def test_a_write_whose_lease_ends_during_the_commit_is_told_as_unknown() -> None:
     async def script(scene: Triple) -> None:
         master = scene.master
         scene.cut(master, scene.leader)
         scene.cut(master, scene.third)
-
-        def drop(node: SimNode, what: str) -> None:
-            if node is master and what == "after a synced group of the data writer":
-                inside(master).lease.drop()
-
-        scene.world.on_step = drop
+        lease_ends_with_commits(scene)
         await scene.load.write(master, 2)
         assert (scene.load.unknown, set(scene.load.acked)) == ({2}, {1})
 

@@ -9,19 +9,29 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
 from cairn.model.errors import CairnError, NotLeader
 from cairn.model.rpc import LastWordRequest, LastWordResponse, LeaseRequest, LeaseResponse
+from cairn.model.unexpected import owned
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.runtime import Runtime, spawn
+from cairn.node.waiting import signalled
 
 log = logging.getLogger("cairn.lease")
 
 LEASE_S = 1.0
 ASK_EVERY_S = 0.2
 MARGIN = 0.9
+PATIENCE_S = 5.0  # how long a write that is committed waits to hear whose history it is in
+
+
+class _Waiter(NamedTuple):
+    epoch: int
+    until: float
+    callback: Callable[[bool], None]
 
 
 class LeaseHolder:
@@ -41,6 +51,8 @@ class LeaseHolder:
         self._until = 0.0
         self._epoch = 0
         self.is_awake = False  # what the tables say of us before that is about an earlier life
+        self._waiting: list[_Waiter] = []
+        self._is_missed = asyncio.Event()
 
     def is_held(self, epoch: int) -> bool:
         """Whether this instance may still act as the master of `epoch`."""
@@ -49,13 +61,50 @@ class LeaseHolder:
     def drop(self) -> None:
         self._until = 0.0
 
+    def when_clear(self, epoch: int, callback: Callable[[bool], None]) -> None:
+        """For whoever lost the lease of `epoch`: whether it was given again.
+
+        A machine that stood still for a second comes back to a lease that is over, and is mostly
+        still the master. In the epoch in which it gets the next one nobody else was named, so what
+        is committed here is in the history, as if it had been committed after that. False: another
+        epoch began, or nobody answered in time.
+        """
+        if not self._waiting:
+            self._is_missed.set()
+        until = self._runtime.boot_clock() + PATIENCE_S
+        self._waiting.append(_Waiter(epoch, until, callback))
+
     async def run(self) -> None:
         while True:
             try:
                 await self._ask()
             except CairnError as problem:
                 log.debug("no lease: %s", problem)
-            await asyncio.sleep(ASK_EVERY_S)
+            self._clear_up()
+            await signalled(self._is_missed, ASK_EVERY_S)
+            self._is_missed.clear()
+
+    def _clear_up(self) -> None:
+        """Tell those for whom it is clear by now."""
+        waiting, self._waiting = self._waiting, []
+        now = self._runtime.boot_clock()
+        for waiter in waiting:
+            is_held = self.is_held(waiter.epoch)
+            if not is_held and now < waiter.until and self._may_get(waiter.epoch):
+                self._waiting.append(waiter)
+                continue
+            try:
+                waiter.callback(is_held)
+            except Exception as unexpected:
+                owned(unexpected, "whoever waited for a lease")
+
+    def _may_get(self, epoch: int) -> bool:
+        """As far as this instance knows."""
+        cluster = self._state.cluster
+        me = cluster.instances.get(self._name)
+        if me is None or cluster.master_of(me.replicaset_name) is not me:
+            return False
+        return cluster.replicasets[me.replicaset_name].epoch == epoch
 
     async def _ask(self) -> None:
         me = self._state.cluster.instances.get(self._name)

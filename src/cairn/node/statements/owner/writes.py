@@ -1,7 +1,8 @@
 """Writes of rows that are here: through the one writer, and their verdicts.
 
 The writer checks mastership, buckets and the table's version inside its transaction. After the
-commit the lease is looked at once more: who has lost it cannot say whether the write stays.
+commit the lease is looked at once more: who has lost it cannot say whether the write stays, before
+it has the next one in the same epoch.
 """
 
 from __future__ import annotations
@@ -131,14 +132,19 @@ class OwnerWrites:
                 self._confirm(done, self._seen(), fence.epoch, callback)
             else:
                 callback(done)
-        elif not self._lease.is_held(fence.epoch):
-            callback(
-                OutcomeUnknown(
-                    "the write was committed here while this master lost its lease",
-                    hint="look whether the rows are there before trying again",
-                )
+        elif self._lease.is_held(fence.epoch):
+            self._stays(done, fence, callback)
+        else:
+            self._lease.when_clear(
+                fence.epoch,
+                lambda is_held: (
+                    self._stays(done, fence, callback) if is_held else callback(_lease_lost())
+                ),
             )
-        elif fence.is_sync:
+
+    def _stays(self, done: Answer, fence: Fence, callback: Callable[[Any], None]) -> None:
+        """With a lease: nobody else was named."""
+        if fence.is_sync:
             self._confirm(done, done.lsn or self._seen(), fence.epoch, callback)
         else:
             callback(done)
@@ -254,6 +260,13 @@ class OwnerWrites:
         except Exception as problem:  # its savepoint is rolled back: the group goes on without it
             raise translated(problem) from None
         return WriteResponse(count, lsn, tuple(rows)) if rows else WriteResponse(count, lsn)
+
+
+def _lease_lost() -> OutcomeUnknown:
+    return OutcomeUnknown(
+        "the write was committed here while this master lost its lease",
+        hint="look whether the rows are there before trying again",
+    )
 
 
 def _within(active: Span, mode: str, callback: Done) -> Done:
