@@ -295,6 +295,12 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
         REPLICAS + "a_replica_that_was_away_while_a_range_left_and_came_back_goes_on",
     ),
     (
+        *("delta", "moves: how far it came in another epoch is believed", MOVING),
+        *("if read_in != epoch:", "if known is None:"),
+        "tests/sim_cluster/test_move_rules.py::test_how_far_a_move_had_come_in_another_epoch_"
+        "is_read_anew",
+    ),
+    (
         *("drop", "moves: a move is done before the drop is safe", MOVING),
         *("        await self._held.by_those_who_count(0, epoch)\n", ""),
         SIM + "a_move_is_done_only_when_the_source_s_replica_has_dropped_the_rows",

@@ -9,15 +9,16 @@ import pytest
 
 from cairn.model.errors import NotOwner
 from cairn.model.log.records import pack_rows
-from cairn.model.members.moves import Move, MovePart, Phase
+from cairn.model.members.moves import END, TAKES, Move, MovePart, Phase
 from cairn.model.rpc import ReadRequest
 from cairn.model.tables.system_tables import CAIRN_REBALANCE
 from cairn.moves import shares
+from cairn.moves.delta import Progress
 from cairn.sim.cluster.loads.load import TABLE, Load
 from cairn.sim.cluster.loads.registers import Registers, standing, why_misplaced
 from cairn.sim.cluster.node import SimNode
 from cairn.storage.data_db.moving_in import write_part
-from tests.sim_cluster.scenes import world_of
+from tests.sim_cluster.scenes import inside, world_of
 from tests.sim_cluster.test_data_rules import in_process
 from tests.sim_cluster.test_moves import Growing
 
@@ -67,6 +68,32 @@ def test_a_range_is_handed_over_only_when_the_target_s_replica_has_it(mode: str)
         cut(scene, "c", "d")
         await asyncio.sleep(6.0)
         assert not {Phase.COPIED, Phase.DONE} & set(phases(scene))
+        await calm(scene)
+
+    scene.world.run(script)
+
+
+def test_how_far_a_move_had_come_in_another_epoch_is_read_anew() -> None:
+    """A master that was one before may remember rows that a failover has taken back since."""
+    scene = Growing("async")
+
+    async def script() -> None:
+        await grown(scene)
+        giver = scene.master("default_1")
+        assert giver is not None
+        at = await in_process(giver, inside(giver).giving.stamp_here)
+
+        def is_misled() -> bool:
+            taker = scene.master("default_2")
+            for move in inside(giver).state.cluster.moves.values():
+                if taker is not None and taker.instance is not None and move.phase in TAKES:
+                    all_of_it = Progress(move.id, 1, move.start, move.end, at, END)
+                    before = taker.instance.data.fence.epoch - 1
+                    taker.instance.moving._known[move.id] = before, all_of_it
+                    return True
+            return False
+
+        await scene.world.until(is_misled, "a move to begin", 30.0)
         await calm(scene)
 
     scene.world.run(script)

@@ -76,6 +76,9 @@ class Moving:
         self._ended: set[int] = set()  # moves of which nothing is left to be noted here
         self.reports: dict[int, MoveReport] = {}  # what this instance says of its own moves
         self._rates: dict[int, Rate] = {}
+        #: How far moves have come, as it was last read or written here, and in which epoch: in
+        #: another one it may have been taken back.
+        self._known: dict[int, tuple[int, Progress]] = {}
         self.taken_rows = self.taken_bytes = 0  # copied since the start, by all moves
 
     def close(self) -> None:
@@ -122,15 +125,18 @@ class Moving:
             try:
                 pause_s = await part(move)
             except MoveMustRestart as problem:
+                self._known.pop(number, None)
                 log.info("move %d begins anew: %s", number, problem)
                 pause_s = await self._tried(self._begin(move), number)
             except CairnError as problem:
+                self._known.pop(number, None)
                 log.info("move %d: %s", number, problem)
                 await self._report_problem(number, problem)
                 pause_s = FROZEN_RETRY_S if move.phase is Phase.FROZEN else RETRY_S
             await signalled(changed, pause_s)
         self.reports.pop(number, None)
         self._rates.pop(number, None)
+        self._known.pop(number, None)
 
     async def _tried(self, work: Awaitable[None], number: int) -> float:
         try:
@@ -145,10 +151,13 @@ class Moving:
     async def _pull(self, move: Move) -> float:
         """One delta; how long to wait before the next."""
         is_frozen = move.phase is Phase.FROZEN  # statements wait: it goes ahead of everything
-        progress = await self._data.run(
-            lambda: progress_of(self._data.store.connection, move.id), urgent=is_frozen
-        )
-        if progress is None:
+        epoch = self._data.fence.epoch
+        read_in, known = self._known.get(move.id, (0, None))
+        if read_in != epoch:
+            known = await self._data.run(
+                lambda: progress_of(self._data.store.connection, move.id), urgent=is_frozen
+            )
+        if known is None:
             await self._begin(move)
             return 0.0
         loop = asyncio.get_running_loop()
@@ -156,35 +165,38 @@ class Moving:
         speed = pace(self._state)
         request = DeltaRequest(
             move.id,
-            progress.at,
-            progress.after,
+            known.at,
+            known.after,
             move.frozen_at if is_frozen else 0,
             speed.delta_bytes,
         )
-        if self._is_paused() and not request.frozen_at and progress.after != END:
+        if self._is_paused() and not request.frozen_at and known.after != END:
             await self._report(self._said(move.id, problem="paused"))
             return REPORT_S
         if not request.frozen_at:
             self._check_space(request.max_bytes)
         delta = await self._ask_source(move, request)
-        epoch = self._data.fence.epoch
-        lsn = 0
-        if not _is_empty(progress, delta):
+        if self._data.fence.epoch != epoch:
+            return 0.0
+        lsn, progress = 0, known
+        if not _is_empty(known, delta):
             lsn = await self._data.run(
-                lambda: take(self._data.store, move, progress, delta, self._truncated()),
+                lambda: take(self._data.store, move, known, delta, self._truncated()),
                 alone=True,
                 urgent=is_frozen,
             )
+            done = (progress.done[0] + delta.count, progress.done[1] + delta.bytes)
+            progress = msgspec.structs.replace(progress, at=delta.at, after=delta.after, done=done)
+        self._known[move.id] = epoch, progress
         self.taken_rows += delta.count
         self.taken_bytes += delta.bytes
-        rows = progress.done[0] + delta.count
         said = self._said(
             move.id,
             attempt=progress.attempt,
-            rows=rows,
-            bytes=progress.done[1] + delta.bytes,
+            rows=progress.done[0],
+            bytes=progress.done[1],
             total=progress.total,
-            rows_per_s=self._rates.setdefault(move.id, Rate()).at(loop.time(), rows),
+            rows_per_s=self._rates.setdefault(move.id, Rate()).at(loop.time(), progress.done[0]),
             lag=delta.lag,
             is_near=delta.after == END and delta.lag <= NEAR_RECORDS and not delta.is_writing,
             problem=BUSY if delta.is_writing else "",
