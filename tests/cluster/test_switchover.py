@@ -60,3 +60,30 @@ def test_a_switchover_that_cannot_be_is_refused_in_one_sentence(new_cluster: Mak
     eventually(lambda: cluster.states(row["master"])[other] == "Offline", "its end noticed")
     ended, said = cairn(via, "switchover", "default_1", "--to", other, "--yes")
     assert (ended, "cannot be master now" in said) == (1, True), said
+
+
+def test_masters_are_spread_over_machines(new_cluster: Make) -> None:
+    """Whoever is ready first is master: here both of one machine."""
+    cluster = new_cluster("--init-replication-factor", "2")
+    first = cluster.add("a1")
+    for name in ("a1", "a2", "b1", "b2"):
+        node = first if name == "a1" else cluster.add(name)
+        domain = ("--failure-domain", f"HOST={name[0]}", "--replicaset-name", f"r{name[1]}")
+        node.start(*domain, peers=first.peer)
+        cluster.wait_online(name, via="a1")
+
+    def masters() -> list[str]:
+        return [row["master"] for row in first.status()["replicasets"]]
+
+    assert masters() == ["a1", "a2"]
+    ended, said = cairn(first, "switchover", "--spread")
+    assert (ended, "r1: a1 (HOST=A) → b1 (HOST=B)" in said) == (2, True), said
+    ended, said = cairn(first, "switchover", "--spread", "--yes", "--json")
+    told = json.loads(said)
+    assert (ended, told["masters"]) == (0, {"HOST=A": 1, "HOST=B": 1})
+    assert [(each["from"], each["to"]) for each in told["switched"]] == [("a1", "b1")]
+    assert masters() == ["b1", "a2"]
+    ended, said = cairn(first, "switchover", "--spread", "--yes")
+    assert (ended, said) == (0, "masters are spread already: HOST=A has 1, HOST=B has 1\n")
+    ended, said = cairn(first, "switchover", "r1", "--spread")
+    assert (ended, "or say --spread alone" in said) == (2, True), said

@@ -42,10 +42,13 @@ def expel(
 
 @commands.command(short_help="Make another instance the master of a replicaset.")
 def switchover(
-    replicaset: Annotated[str, typer.Argument(help="name or uuid")],
+    replicaset: Annotated[str, typer.Argument(help="name or uuid")] = "",
     to: Annotated[
         str | None, typer.Option(help="which instance [default: the one that is least behind]")
     ] = None,
+    spread: Annotated[
+        bool, typer.Option("--spread", help="all replicasets: masters evenly over machines")
+    ] = False,
     yes: Yes = False,
     timeout: Annotated[float, typer.Option(help="seconds to wait for the end")] = 60.0,
     dsn: Dsn = None,
@@ -54,17 +57,23 @@ def switchover(
 ) -> None:
     """Make another instance the master of a replicaset, and wait until it is.
 
-    Nothing that was acknowledged is lost; writes wait a moment.
+    Nothing that was acknowledged is lost; writes wait a moment. With --spread masters are moved
+    until no failure domain (machine, where none is set) has more of them than it must.
 
     Example: cairn switchover default_1 --to i2 --yes
     """
-    from cairn.cli.steering.switchover import run_switchover
+    from cairn.cli.steering.switchover import run_spread, run_switchover
+    from cairn.cli.talking import TalkProblem
 
-    finish(
-        lambda: run_switchover(
-            replicaset, dsn, password_file, to=to, yes=yes, as_json=as_json, timeout_s=timeout
-        )
-    )
+    def work() -> int:
+        if bool(replicaset) == spread or (spread and to is not None):
+            raise TalkProblem("name a replicaset, with or without --to, or say --spread alone", 2)
+        how = {"yes": yes, "as_json": as_json}
+        if spread:
+            return run_spread(dsn, password_file, **how, timeout_s=timeout)
+        return run_switchover(replicaset, dsn, password_file, to=to, **how, timeout_s=timeout)
+
+    finish(work)
 
 
 @commands.command(short_help="Move all buckets of a replicaset to others, and back.")

@@ -1,4 +1,7 @@
-"""`cairn switchover`: another instance of a replicaset becomes its master, and nothing is lost."""
+"""`cairn switchover`: another instance of a replicaset becomes its master, and nothing is lost.
+
+With `--spread` it chooses them itself, so that no machine has more masters than it must.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import time
 from typing import Any
 
 from cairn.cli.asking import agreed
+from cairn.cli.steering.spreading import Mastered, Switch, masters_of, plan
 from cairn.cli.talking import Talk, TalkProblem, Target
 
 LOOK_S = 0.1
@@ -31,30 +35,97 @@ def run_switchover(
         if not agreed(question, yes=yes):
             print("nothing is changed")
             return 1
-        begun = time.monotonic()
-        talk.rows(
-            "UPDATE _pico_replicaset SET target_master_name = $1 WHERE name = $2",
-            (heir, before["name"]),
-        )
-        after = _switched(talk, before, heir, begun + timeout_s)
+        told = _switch(talk, before, heir, timeout_s)
     finally:
         talk.close()
-    took_s = time.monotonic() - begun
-    told = {
+    print(json.dumps(told) if as_json else _said(told))
+    return 0
+
+
+def run_spread(
+    dsn: str | None,
+    password_file: str | None,
+    *,
+    yes: bool = False,
+    as_json: bool = False,
+    timeout_s: float = 60.0,
+) -> int:
+    talk = Talk(Target(dsn, password_file))
+    done: list[Row] = []
+    try:
+        status = talk.call("CALL cairn_status()")
+        places = {row["name"]: _place(row) for row in status["instances"]}
+        wanted = plan(_mastered(status), places)
+        if wanted and not agreed(_question(wanted, places), yes=yes):
+            print("nothing is changed")
+            return 1
+        for each in wanted:
+            before = _replicaset(talk.call("CALL cairn_status()"), each.replicaset)
+            done.append(_switch(talk, before, _heir(talk, before, each.to), timeout_s))
+            if not as_json:
+                print(_said(done[-1]))
+        after = {
+            row["name"]: row["master"] for row in talk.call("CALL cairn_status()")["replicasets"]
+        }
+    finally:
+        talk.close()
+    counted = masters_of(
+        {name: master for name, master in after.items() if master in places}, places
+    )
+    if as_json:
+        print(json.dumps({"switched": done, "masters": counted}, sort_keys=True))
+    else:
+        told = ", ".join(f"{place} has {count}" for place, count in sorted(counted.items()))
+        print(f"masters: {told}" if done else f"masters are spread already: {told}")
+    return 0
+
+
+def _mastered(status: Row) -> list[Mastered]:
+    """Those whose master is known and stays: one that is being changed is left alone."""
+    return [
+        Mastered(row["name"], row["master"], [each["name"] for each in _fit(status, row)])
+        for row in status["replicasets"]
+        if row["master"] and row["master"] == row["target_master"]
+    ]
+
+
+def _place(row: Row) -> str:
+    """What may fail as a whole: its failure domain, else its machine."""
+    domain = row["failure_domain"]
+    if domain:
+        return ",".join(f"{key}={value}" for key, value in sorted(domain.items()))
+    return str(row["addresses"]["peer"] or row["name"]).rpartition(":")[0]
+
+
+def _question(wanted: list[Switch], places: dict[str, str]) -> str:
+    lines = [
+        f"{each.replicaset}: {each.before} ({places[each.before]}) → {each.to} ({places[each.to]})"
+        for each in wanted
+    ]
+    return "\n".join((*lines, "make these the masters?"))
+
+
+def _switch(talk: Talk, before: Row, heir: str, timeout_s: float) -> Row:
+    begun = time.monotonic()
+    talk.rows(
+        "UPDATE _pico_replicaset SET target_master_name = $1 WHERE name = $2",
+        (heir, before["name"]),
+    )
+    after = _switched(talk, before, heir, begun + timeout_s)
+    return {
         "replicaset": before["name"],
         "from": before["master"],
         "to": after["master"],
         "epoch": after["epoch"],
-        "seconds": round(took_s, 3),
+        "seconds": round(time.monotonic() - begun, 3),
     }
-    if as_json:
-        print(json.dumps(told))
-    else:
-        print(
-            f"{told['replicaset']}: {told['to']} is master instead of {told['from']}, "
-            f"epoch {told['epoch']}, {took_s:.1f} s"
-        )
-    return 0
+
+
+def _said(told: Row) -> str:
+    return (
+        f"{told['replicaset']}: {told['to']} is master instead of {told['from']}, "
+        f"epoch {told['epoch']}, {told['seconds']:.1f} s"
+    )
 
 
 def _replicaset(status: Row, name: str) -> Row:
@@ -68,16 +139,9 @@ def _replicaset(status: Row, name: str) -> Row:
 
 def _heir(talk: Talk, replicaset: Row, to: str | None) -> str:
     """The one that was asked for, or the one that is least behind; it has to be fit."""
-    rows = talk.call("CALL cairn_status()")["instances"]
-    mine = [row for row in rows if row["replicaset"] == replicaset["name"]]
-    fit = [
-        row
-        for row in mine
-        if row["name"] in replicaset["members"]
-        and row["name"] != replicaset["master"]
-        and row["current_state"].startswith("Online")
-        and row["target_state"].startswith("Online")
-    ]
+    status = talk.call("CALL cairn_status()")
+    mine = [row for row in status["instances"] if row["replicaset"] == replicaset["name"]]
+    fit = _fit(status, replicaset)
     if replicaset["master"] != replicaset["target_master"]:
         raise TalkProblem(f"{replicaset['name']} is being given another master already")
     if to is not None:
@@ -93,6 +157,18 @@ def _heir(talk: Talk, replicaset: Row, to: str | None) -> str:
             f"{replicaset['name']} has no other instance that is Online and has its rows"
         )
     return str(min(fit, key=_behind)["name"])
+
+
+def _fit(status: Row, replicaset: Row) -> list[Row]:
+    """Other instances that could be its master now."""
+    return [
+        row
+        for row in status["instances"]
+        if row["name"] in replicaset["members"]
+        and row["name"] != replicaset["master"]
+        and row["current_state"].startswith("Online")
+        and row["target_state"].startswith("Online")
+    ]
 
 
 def _behind(row: Row) -> tuple[float, str]:
