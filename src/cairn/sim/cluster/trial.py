@@ -165,6 +165,7 @@ class Trial:
         await nemesis.mend()
         await world.settled()
         await world.until(self._is_calm, "moves and schema changes to end", 120.0)
+        await self._answered()
         if self.kind.scrubs:
             await self._scrubbed()
         for keeper in keepers:
@@ -176,6 +177,9 @@ class Trial:
 
     async def _begin(self) -> None:
         """What has to be there before the first blow."""
+
+    async def _answered(self) -> None:
+        """Whoever asked for something beside the load has its answer."""
 
     def _beside(self) -> Iterator[Coroutine[Any, Any, None]]:
         """What goes on beside clients and blows."""
@@ -269,7 +273,10 @@ class Trial:
         while is_accepted and not is_done() and self.world.loop.time() < until:
             await asyncio.sleep(0.05)
         end = self.world.loop.time() if is_done() else float(FOREVER)
-        self.nemesis.note(f"truncate: {'done' if is_done() else 'who knows'}")
+        self._emptied(begun, end, "by a proposal")
+
+    def _emptied(self, begun: float, end: float, how: str) -> None:
+        self.nemesis.note(f"truncate {how}: {'who knows' if end >= FOREVER else 'done'}")
         for group in self.registers.groups:
             if isinstance(group, Group):
                 group.history.add(Operation("delete", begun, end, tuple(range(ROWS))))
