@@ -65,6 +65,6 @@ def test_pauses_grow_and_have_an_end(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
     monkeypatch.setattr(supervisor, "_paused", paused)
     monkeypatch.setattr(supervisor, "_run_once", once)
-    assert supervisor._supervise(lambda tell, lifeline: 0, tmp_path) == supervisor.CRASHED
+    assert supervisor._supervise(lambda tell, lifeline, beat: 0, tmp_path) == supervisor.CRASHED
     assert told == [0.5, 1, 2, 4, 8, 16, 30, 30, 30, 30]
     assert len(lives) == supervisor.MAX_CRASHES + 1

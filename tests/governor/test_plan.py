@@ -23,6 +23,7 @@ from cairn.governor.actions import (
 from cairn.governor.buckets import shares
 from cairn.governor.plan import plan
 from cairn.governor.rules.leaving import (
+    hand_over_leadership,
     put_replicaset,
     replace_master,
     spare_damaged_master,
@@ -100,6 +101,31 @@ def test_who_leaves_takes_no_quorum_along(target: State) -> None:
     assert changes == [ChangeVoters(step="conf change", subject="raft", add_learners=(2, 3))]
     [there] = change_voters(view)  # it answers: its vote is good
     assert there == ChangeVoters(step="conf change", subject="raft", add_learners=(3,))
+
+
+def test_a_silent_learner_gets_no_vote() -> None:
+    view = view_of(
+        instance("i1", 1, replicaset="r1"),
+        instance("i2", 2, replicaset="r2"),
+        instance("i3", 3, ONLINE, EXPELLED, replicaset="r3"),
+        instance("i4", 4, replicaset="r4"),
+        voters={1, 2, 3},
+    )
+    silent = msgspec.structs.replace(view, silent=frozenset({4}))
+    assert list(change_voters(silent)) == [
+        ChangeVoters(step="conf change", subject="raft", add_learners=(3,))
+    ]
+
+
+def test_leadership_goes_to_one_that_answers_first() -> None:
+    view = view_of(
+        instance("i1", 1, ONLINE, OFFLINE, replicaset="r1"),
+        instance("i2", 2, replicaset="r2"),
+        instance("i3", 3, replicaset="r3"),
+        voters={1, 2, 3},
+    )
+    silent = msgspec.structs.replace(view, silent=frozenset({2}))
+    assert [heir.subject for heir in hand_over_leadership(silent)] == ["i3", "i2"]
 
 
 def test_a_silent_voter_beside_a_majority_keeps_its_vote() -> None:

@@ -140,7 +140,7 @@ from pathlib import Path
 from cairn.cli.instance.supervisor import supervise
 os.umask(0o022)
 directory = Path(sys.argv[1])
-def child(tell, lifeline):
+def child(tell, lifeline, beat):
     (directory / "raft.db").write_text("rows")
     for path in (directory.parent, directory, *sorted(directory.iterdir())):
         print(path.name, oct(path.stat().st_mode & 0o777))
@@ -166,7 +166,7 @@ from pathlib import Path
 from cairn.cli.instance import supervisor
 supervisor.STEADY_S = float(sys.argv[2])
 begun = Path(sys.argv[1]) / "begun"
-def child(tell, lifeline):
+def child(tell, lifeline, beat):
     with begun.open("a") as file:
         file.write(".")
     if begun.stat().st_size < 8:

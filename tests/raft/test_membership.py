@@ -86,9 +86,10 @@ def test_an_explicit_joint_change_waits_to_be_left_and_needs_both_majorities() -
     script.elect(1)
     for node in (4, 5, 6):
         script.add(node)
+        script.change(1, add_learner=node)
     replace = [ConfChangeSingle("add_voter", n) for n in (4, 5, 6)]
     replace += [ConfChangeSingle("remove", n) for n in (2, 3)]
-    script[1].propose_conf_change(ConfChangeV2("explicit", tuple(replace)))
+    script.proven(1, ConfChangeV2("explicit", tuple(replace)))
     script.settle()
     script.tick(3)
     assert script[1].conf == ConfState((1, 4, 5, 6), (), (1, 2, 3))
@@ -223,7 +224,7 @@ def test_a_transfer_ends_when_its_target_is_removed() -> None:
     script = Script(3)
     core = script.elect(1)
     script.cut(3)
-    core.propose_conf_change(ConfChangeV2("auto", (ConfChangeSingle("remove", 3),)))
+    script.proven(1, ConfChangeV2("auto", (ConfChangeSingle("remove", 3),)))
     core.transfer_leader(3)
     script.settle()
     assert core.status().transferee == 0
@@ -231,11 +232,70 @@ def test_a_transfer_ends_when_its_target_is_removed() -> None:
 
 def test_a_snapshot_carries_the_joint_configuration() -> None:
     script = Script(3)
-    script.elect(1)
+    core = script.elect(1)
+    change = ConfChangeV2("explicit", (ConfChangeSingle("add_learner", 2),))
+    with pytest.raises(ProposalDropped, match="unproven"):
+        core.propose_conf_change(change)
+    script.settle()  # all have answered
     script.cut(3)
-    script.change(1, "explicit", add_learner=2)
+    core.propose_conf_change(change)
+    script.settle()
     script.compact(1)
     script.heal()
     script.tick(3)
     assert script[3].conf == ConfState((1, 3), (), (1, 2, 3), (2,))
     assert script[3].log.first_index() > 2
+
+
+def test_a_vote_is_not_taken_away_while_those_who_stay_have_not_answered() -> None:
+    script = Script(3)
+    core = script.elect(1)
+    script.crash(3)
+    last = core.log.last
+    for _ in range(5):
+        with pytest.raises(ProposalDropped, match="unproven") as refused:
+            script.change(1, remove=2)
+        assert refused.value.detail == "no answer yet from 3"
+        script.tick(1)
+    assert (core.log.last, core.conf) == (last, ConfState((1, 2, 3)))
+    script.change(1, "auto", remove=3)  # two of those who stay are there
+    assert core.conf == ConfState((1, 2))
+    script.change(1, "auto", remove=2)  # and one needs nobody else
+    assert core.conf == ConfState((1,))
+
+
+def test_an_answer_from_before_a_change_was_asked_for_proves_nothing() -> None:
+    script = Script(3)
+    script.elect(1)
+    script.change(1, add_learner=4)  # the round of another change, and plain heartbeats
+    script.tick(10)
+    script.crash(3)
+    with pytest.raises(ProposalDropped, match="unproven"):
+        script.change(1, remove=2)
+
+
+def test_a_proof_that_is_older_than_an_election_timeout_is_asked_for_again() -> None:
+    script = Script(3)
+    core = script.elect(1)
+    change = ConfChangeV2("auto", (ConfChangeSingle("remove", 2),))
+    with pytest.raises(ProposalDropped, match="unproven"):
+        core.propose_conf_change(change)
+    script.settle()
+    script.crash(3)
+    script.tick(11)
+    with pytest.raises(ProposalDropped, match="unproven"):
+        core.propose_conf_change(change)
+
+
+def test_who_does_not_answer_when_a_vote_goes_is_named_after_two_heartbeats() -> None:
+    script = Script(3)
+    core = script.elect(1)
+    script.crash(3)
+    with pytest.raises(ProposalDropped, match="unproven"):
+        script.change(1, remove=2)
+    assert core.unanswered() == frozenset()
+    script.tick(4)
+    assert core.unanswered() == {3}
+    script.restart(3)
+    script.tick(4)
+    assert core.unanswered() == frozenset()

@@ -10,6 +10,7 @@ from cairn.raft.types import (
     Entry,
     Message,
     MsgKind,
+    ProposalDropped,
     Role,
 )
 from cairn.sim.script import Script
@@ -164,9 +165,10 @@ def _replace_two_of_three() -> Script:
     script.elect(1)
     for node in (4, 5):
         script.add(node)
+        script.change(1, add_learner=node)
     changes = [ConfChangeSingle("add_voter", 4), ConfChangeSingle("add_voter", 5)]
     changes += [ConfChangeSingle("remove", 2), ConfChangeSingle("remove", 3)]
-    script[1].propose_conf_change(ConfChangeV2("explicit", tuple(changes)))
+    script.proven(1, ConfChangeV2("explicit", tuple(changes)))
     script.settle()
     script.tick(3)
     assert script[4].conf == ConfState((1, 4, 5), (), (1, 2, 3))
@@ -187,6 +189,35 @@ def joint_election_needs_both_halves() -> None:
     script[4].campaign()
     script.settle()
     assert script[4].role is not Role.LEADER
+
+
+def _asked(script: Script, *changes: ConfChangeSingle) -> bool:
+    """Ask member 1 for a change; whether it was appended."""
+    try:
+        script[1].propose_conf_change(ConfChangeV2("auto", changes))
+    except ProposalDropped:
+        return False
+    return True
+
+
+def each_change_is_proven_by_itself() -> None:
+    """Somebody asks for one change, everybody answers, one dies, another change is asked for."""
+    script = Script(3)
+    script.elect(1)
+    assert not _asked(script, ConfChangeSingle("remove", 3))
+    script.settle()
+    script.crash(3)
+    assert not _asked(script, ConfChangeSingle("remove", 2))
+
+
+def a_proof_is_soon_over() -> None:
+    script = Script(3)
+    script.elect(1)
+    assert not _asked(script, ConfChangeSingle("remove", 2))
+    script.settle()
+    script.crash(3)
+    script.tick(11)
+    assert not _asked(script, ConfChangeSingle("remove", 2))
 
 
 def removed_leader_steps_down() -> None:
@@ -224,7 +255,7 @@ def refused_vote_tells_what_is_committed() -> None:
     script = Script(2)
     script.elect(1)
     script.nodes[1].hold_apply = True
-    script[1].propose_conf_change(ConfChangeV2("auto", (ConfChangeSingle("add_learner", 1),)))
+    script.proven(1, ConfChangeV2("auto", (ConfChangeSingle("add_learner", 1),)))
     script[1].propose([b"tail"])
     script.collect()
     for message in list(script.wire):

@@ -22,7 +22,7 @@ from cairn.raft.progress import Progress
 from cairn.raft.quorum import Members, VoteResult
 from cairn.raft.reads import ReadRounds
 from cairn.raft.replication import LogReplication
-from cairn.raft.tenure import Tenure
+from cairn.raft.tenure import Proof, Tenure
 from cairn.raft.types import ConfState, Entry, HardState, Message, MsgKind, Snapshot
 from cairn.sim.world import run_seed
 
@@ -301,6 +301,20 @@ plant(
 plant(
     "two conf changes at once",
     (Tenure, "conf_change_pending", lambda self: False),
+)
+plant(
+    "a vote is taken away although those who stay are silent",
+    (Tenure, "is_proven", lambda self, conf, answered: True),
+)
+plant(
+    "answers to another change prove this one",
+    (Proof, "may_serve", lambda self, change, oldest: self.tick >= oldest),
+    script=directed.each_change_is_proven_by_itself,
+)
+plant(
+    "an old answer proves that a voter lives",
+    (Proof, "may_serve", lambda self, change, oldest: self.change == change),
+    script=directed.a_proof_is_soon_over,
 )
 
 

@@ -35,6 +35,11 @@ def test_so_they_are_where_a_majority_has_to_have_them() -> None:
 
 
 @pytest.mark.slow
+def test_a_table_is_empty_for_everybody_once_a_session_is_told_so() -> None:
+    assert LaneTrial(1, "truncates").run().failure is None
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kind", LANE_KINDS)
 def test_every_kind_of_blow_against_sessions(kind: str) -> None:

@@ -31,7 +31,7 @@ class ClusterView(msgspec.Struct, frozen=True):
     voters: frozenset[int]
     learners: frozenset[int]
     is_joint: bool = False
-    silent: frozenset[int] = frozenset()  # voters that the leader has not heard of for a while
+    silent: frozenset[int] = frozenset()  # members that the leader has not heard of for a while
     sharded_tiers: frozenset[str] = frozenset()  # tiers that have at least one sharded table
     waiting: frozenset[tuple[str, str]] = frozenset()  # (step, subject) that failed and back off
     pending_ddl: ops.DdlPrepare | None = None

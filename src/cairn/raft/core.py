@@ -360,6 +360,10 @@ class RaftCore:
         else:
             self.send(self.forwarded.forward(token, self.leader))
 
+    def unanswered(self) -> frozenset[int]:
+        """Who has not answered since a change of voters was asked for, and had the time to."""
+        return frozenset() if self.tenure is None else self.tenure.unanswered()
+
     def report_unreachable(self, node: int) -> None:
         """Messages to `node` may be lost: go back to asking before sending more."""
         if self.tenure is not None:

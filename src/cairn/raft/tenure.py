@@ -7,13 +7,14 @@ carried into the next: no counter, no read, no progress. It decides; roles chang
 from __future__ import annotations
 
 from collections import Counter, deque
+from dataclasses import dataclass
 
 import msgspec
 
 from cairn.raft import confchange
 from cairn.raft.log import RaftLog
 from cairn.raft.outbox import Outbox
-from cairn.raft.quorum import Members
+from cairn.raft.quorum import Members, VoteResult, vote_result
 from cairn.raft.reads import PendingRead, ReadRounds
 from cairn.raft.replication import LogReplication
 from cairn.raft.types import (
@@ -28,6 +29,20 @@ from cairn.raft.types import (
     ProposalDropped,
     Status,
 )
+
+UNPROVEN = "unproven"  # the reason of a refusal that may be over with the next answer
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A round of heartbeats that was begun for one change of voters."""
+
+    change: ConfChangeV2
+    round: int
+    tick: int  # of the tenure, when it began
+
+    def may_serve(self, change: ConfChangeV2, oldest: int) -> bool:
+        return self.change == change and self.tick >= oldest
 
 
 class Tenure:
@@ -45,6 +60,8 @@ class Tenure:
         self.replication = LogReplication(config, term, log, members, outbox, dropped)
         self.reads = ReadRounds(self.id, log, outbox)
         self.heartbeat_elapsed = 0
+        self.ticks = 0
+        self.proof: Proof | None = None  # that those who shall vote are there
         self.transferee = NO_NODE  # who is to lead next
         self.timeout_now_sent = False
         # Any conf change in the inherited tail may be unapplied: be careful up to its end.
@@ -55,6 +72,7 @@ class Tenure:
         self.append_own([b""], EntryType.NORMAL)
 
     def tick(self) -> None:
+        self.ticks += 1
         self.heartbeat_elapsed += 1
         if self.heartbeat_elapsed >= self.config.heartbeat_tick:
             self.heartbeat_elapsed = 0
@@ -147,11 +165,49 @@ class Tenure:
         if confchange.is_joint(self.members.conf) and not confchange.wants_leave(change):
             raise ProposalDropped("joint", "only leaving the joint configuration is possible")
         try:
-            confchange.change_conf(self.members.conf, change)
+            conf = confchange.change_conf(self.members.conf, change)
         except confchange.ConfChangeRefused as refusal:
             raise ProposalDropped("conf change refused", refusal.reason) from None
+        if frozenset(conf.voters) != self.members.voters:
+            self._check_proven(change, conf)
+        self.proof = None
         self.pending_conf_index = self.append_own([change.encode()], EntryType.CONF_CHANGE)
         return self.pending_conf_index
+
+    def _check_proven(self, change: ConfChangeV2, conf: ConfState) -> None:
+        """Those who shall vote answered a round that began after the change was asked for.
+
+        Else a voter that died a moment ago is counted on, and nobody can decide anything any more.
+        Whoever is refused asks again: the first time only begins the round.
+        """
+        if self.proof is None or not self.proof.may_serve(change, self.ticks - self._proof_ticks()):
+            self.proof = Proof(change, self.reads.seq + 1, self.ticks)
+        answered = {
+            node: node == self.id or progress.read_acked >= self.proof.round
+            for node, progress in self.replication.progress.items()
+        }
+        if not self.is_proven(conf, answered):
+            self.reads.wanted |= self.reads.seq < self.proof.round
+            missing = ", ".join(str(node) for node in conf.voters if not answered.get(node))
+            raise ProposalDropped(UNPROVEN, f"no answer yet from {missing}")
+
+    def is_proven(self, conf: ConfState, answered: dict[int, bool]) -> bool:
+        return vote_result(conf.voters, answered) is VoteResult.WON
+
+    def _proof_ticks(self) -> int:
+        """How long a round speaks for its members: who takes longer to answer cannot follow."""
+        return self.config.election_tick
+
+    def unanswered(self) -> frozenset[int]:
+        """Members that let two heartbeats pass since a change of voters asked for their answer."""
+        proof = self.proof
+        if proof is None or self.ticks < proof.tick + 2 * self.config.heartbeat_tick:
+            return frozenset()
+        return frozenset(
+            node
+            for node, progress in self.replication.progress.items()
+            if node != self.id and progress.read_acked < proof.round
+        )
 
     def conf_change_pending(self) -> bool:
         """One change at a time: is one in the log that is not applied yet?"""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from cairn.raft.confchange import members
+from cairn.raft.tenure import UNPROVEN
 from cairn.raft.types import ConfChangeSingle, ConfChangeV2, ProposalDropped, Role
 from cairn.sim.clients import acting_leader
 from cairn.sim.node import SimNode
@@ -14,6 +16,22 @@ from cairn.sim.profile import MS, SECOND
 
 if TYPE_CHECKING:
     from cairn.sim.world import World
+
+
+ASK_FOR = SECOND  # how long an administrator asks for one change of members
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A change of members that somebody wants, and since when."""
+
+    change: ConfChangeV2
+    at: int
+    term: int
+
+    def repeats(self, other: Asked) -> bool:
+        is_soon = self.at < other.at + 2 * ASK_FOR
+        return is_soon and (self.change, self.term) == (other.change, other.term)
 
 
 class Nemesis:
@@ -38,6 +56,7 @@ class Nemesis:
             (profile.power_loss, self.power_loss),
         ]
         self.actions = [action for enabled, action in choices if enabled] + [self.campaign]
+        self.asked = Asked(ConfChangeV2(), 0, 0)
         self._again(self.act, profile.nemesis_every_us)
         if profile.membership or profile.transfers:
             self._again(self.administer, 700 * MS)
@@ -163,16 +182,24 @@ class Nemesis:
         elif self.profile.membership:
             change = self.draw_change(leader)
             if change is not None:
-                leader.call(self._propose, leader, change)
+                asked = Asked(change, self.world.now, leader.core.term)
+                if asked.repeats(self.asked):
+                    asked = self.asked  # somebody who repeats himself asks since he began
+                self.asked = asked
+                leader.call(self._propose, leader, asked)
 
-    def _propose(self, leader: SimNode, change: ConfChangeV2) -> None:
-        if leader.core.role is not Role.LEADER:
+    def _propose(self, leader: SimNode, asked: Asked) -> None:
+        if leader.core.role is not Role.LEADER or leader.core.term != asked.term:
             return
         try:
-            leader.core.propose_conf_change(change)
-        except ProposalDropped:
+            leader.core.propose_conf_change(asked.change)
+        except ProposalDropped as refusal:
+            if refusal.reason == UNPROVEN and self.world.now < asked.at + ASK_FOR:
+                again = self.world.now + self.rng.randint(1 * MS, 40 * MS)
+                self.world.at(again, leader.call, self._propose, leader, asked)
             return
         self.world.oracles.one_pending_change(leader)
+        self.world.oracles.voters_are_there(leader, asked.change, asked.at, self.world.nodes)
 
     def draw_change(self, leader: SimNode) -> ConfChangeV2 | None:
         conf, rng = leader.core.conf, self.rng

@@ -54,7 +54,7 @@ class SimNode:
         self.world, self.id, self.rng = world, node, rng
         self.profile = world.profile
         self.disk = Disk(image)
-        self.alive = False
+        self.alive, self.ended_at = False, 0
         self.retired = False
         self.life = 0  # events of a former life are void
         self.paused = False
@@ -104,7 +104,7 @@ class SimNode:
 
     def crash(self) -> None:
         if self.alive:
-            self.alive = False
+            self.alive, self.ended_at = False, self.world.now
             self.life += 1
             kept = self.disk.crash(self.rng, keep_prefix=self.profile.keep_prefix)
             self.world.note("crash", self.id, kept)

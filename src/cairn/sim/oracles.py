@@ -10,8 +10,10 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Protocol
 
+from cairn.raft.confchange import change_conf
 from cairn.raft.core import RaftCore
 from cairn.raft.types import (
+    ConfChangeV2,
     ConfState,
     Entry,
     EntryType,
@@ -41,6 +43,13 @@ class Watched(Protocol):
 
     @property
     def durable(self) -> Image: ...
+
+
+class Mortal(Watched, Protocol):
+    """One that may be down: `ended_at` is when its last life ended."""
+
+    alive: bool
+    ended_at: int
 
 
 class Oracles:
@@ -218,6 +227,24 @@ class Oracles:
         own = [i for i in changes if log.term(i) == node.core.term]
         if own and len(changes) > 1:
             raise Violation("one pending change", f"{node.id} has {changes} unapplied")
+
+    def voters_are_there(
+        self, node: Watched, change: ConfChangeV2, asked_at: int, nodes: Mapping[int, Mortal]
+    ) -> None:
+        """Nobody who was dead when a change was asked for, and ever since, is counted on in it."""
+        conf = change_conf(node.core.conf, change)
+        if set(conf.voters) == set(node.core.conf.voters):
+            return
+        there = {
+            voter
+            for voter in conf.voters
+            if (known := nodes.get(voter)) is not None
+            and (known.alive or known.ended_at >= asked_at)
+        }
+        if len(there) < len(conf.voters) // 2 + 1:
+            raise Violation(
+                "voters are there", f"{node.id} appended {conf.voters}, alive are {sorted(there)}"
+            )
 
     # --- what is sent (send-time durability)
 

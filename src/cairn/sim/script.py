@@ -10,6 +10,7 @@ from collections import deque
 from typing import Any
 
 from cairn.raft.core import RaftCore
+from cairn.raft.tenure import UNPROVEN
 from cairn.raft.types import (
     ConfChangeSingle,
     ConfChangeV2,
@@ -19,6 +20,7 @@ from cairn.raft.types import (
     EntryType,
     HardState,
     Message,
+    ProposalDropped,
     ReadState,
     Ready,
     Role,
@@ -220,9 +222,19 @@ class Script:
     def change(self, node: int, transition: Any = "auto", **changes: int) -> tuple[int, int]:
         """`change(1, add_voter=4)`."""
         singles = tuple(ConfChangeSingle(kind, id_) for kind, id_ in changes.items())  # type: ignore[arg-type]
-        where = self[node].propose_conf_change(ConfChangeV2(transition, singles))
+        where = self.proven(node, ConfChangeV2(transition, singles))
         self.settle()
         return where
+
+    def proven(self, node: int, change: ConfChangeV2) -> tuple[int, int]:
+        """Propose `change`, asking first whether those who shall vote are there."""
+        try:
+            return self[node].propose_conf_change(change)
+        except ProposalDropped as refusal:
+            if refusal.reason != UNPROVEN:
+                raise
+        self.settle()
+        return self[node].propose_conf_change(change)
 
     def compact(self, node: int) -> None:
         """`node` drops everything it has applied from its log."""

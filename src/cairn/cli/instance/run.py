@@ -50,6 +50,7 @@ FLAGS: tuple[tuple[str, str], ...] = (
     ("--peer-tls-key", "its private key, without a passphrase"),
     ("--peer-tls-ca", "PEM of the authority that must have signed all instances' certificates"),
     ("--boot-timeout", "seconds to wait for the cluster at start (default: 7200)"),
+    ("--hang-timeout", "seconds of standing still until it is restarted (default: 60; 0: never)"),
     ("--log-level", "debug, info, warning or error (default: info)"),
 )
 
@@ -85,7 +86,7 @@ def main(arguments: list[str]) -> int:
         return 2
     from cairn.cli.instance.supervisor import supervise
 
-    return supervise(lambda tell, lifeline: _child(flags, tell, lifeline), directory)
+    return supervise(lambda *line: _child(flags, *line), directory)
 
 
 def _unknown(word: str, known: argparse.ArgumentParser) -> int:
@@ -128,13 +129,18 @@ def _directory_by_file(flags: dict[str, Any]) -> str:
     return os.fsdecode(found)
 
 
-def _child(flags: dict[str, Any], tell: Callable[[dict[str, Any]], None], lifeline: int) -> int:
+def _child(
+    flags: dict[str, Any],
+    tell: Callable[[dict[str, Any]], None],
+    lifeline: int,
+    beat: Callable[[float], None],
+) -> int:
     config = _load(flags)
     if config is None:
         return 2
     from cairn.node.boot.child import run
 
-    return run(config, tell, lifeline, _open_faces)
+    return run(config, tell, lifeline, beat, _open_faces)
 
 
 def _load(flags: dict[str, Any]) -> InstanceConfig | None:

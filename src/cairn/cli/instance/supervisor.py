@@ -2,8 +2,8 @@
 
 Standard library only, and the fork comes before anything heavy is imported: the parent stays a
 few megabytes small. A child that crashed (a signal that nobody here sent, an exception that nobody
-caught) is started again after a pause. One that ended by itself is not: it has said why, and what
-to do is the administrator's decision.
+caught) is started again after a pause, and so is one that hangs (`hanging.py`). One that ended by
+itself is not: it has said why, and what to do is the administrator's decision.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
+import select
 import signal
 import sys
 import time
@@ -19,10 +20,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cairn.cli.instance.hanging import LOOK_S as LOOK_AT_CHILD_S
+from cairn.cli.instance.hanging import Pulse, Watchman
 from cairn.cli.instance.notifying import READY, STOPPING, notify, status
 
-#: Runs the instance; gets `tell(message)` and the file descriptor of the lifeline.
-Child = Callable[[Callable[[dict[str, Any]], None], int], int]
+#: Runs the instance; gets `tell(message)`, the file descriptor of the lifeline, and `beat(limit_s)`
+#: by which its event loop says that it lives, and may be silent for so long.
+Child = Callable[[Callable[[dict[str, Any]], None], int, Callable[[float], None]], int]
 
 DATABASE_FILES = ("raft.db", "raft.db-wal", "raft.db-shm", "data.db", "data.db-wal", "data.db-shm")
 MAX_IN_VAIN = 5  # starts one after the other, each soon followed by the wish for another
@@ -141,6 +145,7 @@ def _paused(code: int, crashes: int, signals: list[int]) -> bool:
 def _run_once(child: Child, directory: Path, heard: list[int]) -> tuple[int, list[dict[str, Any]]]:
     ipc_read, ipc_write = os.pipe()
     life_read, life_write = os.pipe()
+    pulse = Pulse()
     child_pid: list[int] = []  # filled after the fork; a signal before it ends us both
     for number in _PASSED_ON:
         signal.signal(number, lambda received, frame: _pass_on(child_pid, received, heard))
@@ -150,19 +155,19 @@ def _run_once(child: Child, directory: Path, heard: list[int]) -> tuple[int, lis
     if pid == 0:
         os.close(ipc_read)
         os.close(life_write)
-        _become_child(child, ipc_write, life_read)
+        _become_child(child, ipc_write, life_read, pulse)
     os.close(ipc_write)
     os.close(life_read)
     child_pid.append(pid)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
     _write_pids(directory, pid)
-    messages = _read_messages(ipc_read)
+    messages = _read_messages(ipc_read, Watchman(pid, pulse))
     status = _wait(pid)
     os.close(life_write)
     return _exit_code(status), messages
 
 
-def _become_child(child: Child, ipc: int, lifeline: int) -> None:
+def _become_child(child: Child, ipc: int, lifeline: int, pulse: Pulse) -> None:
     """Never returns. A new process group, so that Ctrl-C reaches the child only through us."""
     code = CRASHED
     try:
@@ -176,7 +181,7 @@ def _become_child(child: Child, ipc: int, lifeline: int) -> None:
         def tell(message: dict[str, Any]) -> None:
             os.write(ipc, json.dumps(message).encode() + b"\n")
 
-        code = child(tell, lifeline)
+        code = child(tell, lifeline, pulse.beat)
     except SystemExit as request:
         code = request.code if isinstance(request.code, int) else 1
     except BaseException:
@@ -214,14 +219,22 @@ def _write_pids(directory: Path, child: int) -> None:
         made.replace(directory / "cairn.pid")  # whoever reads it sees both lines
 
 
-def _read_messages(ipc: int) -> list[dict[str, Any]]:
+def _read_messages(ipc: int, watchman: Watchman) -> list[dict[str, Any]]:
     """Until the child closes its end, which it does when it ends."""
     messages = []
-    with os.fdopen(ipc, "rb") as stream:
-        for line in stream:
-            messages.append(json.loads(line))
-            if "online" in messages[-1]:
-                notify(READY, status(messages[-1]["online"]))
+    rest = b""
+    while True:
+        if select.select([ipc], [], [], LOOK_AT_CHILD_S)[0]:
+            data = os.read(ipc, 65536)
+            if not data:
+                break
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                messages.append(json.loads(line))
+                if "online" in messages[-1]:
+                    notify(READY, status(messages[-1]["online"]))
+        watchman.look()
+    os.close(ipc)
     return messages
 
 

@@ -70,6 +70,7 @@ def hand_over_leadership(view: ClusterView) -> Iterator[Action]:
         and instance.target_state.grade is Grade.ONLINE
     ]
     steady = [heir for heir in heirs if view.is_steady(heir)] or heirs
+    steady.sort(key=lambda heir: heir.raft_id in view.silent)
     for heir in steady:
         yield HandOverLeadership(step="transfer raft leader", subject=heir.name, to=heir.raft_id)
 

@@ -89,6 +89,7 @@ def _promotable(
         for raft_id, instance in by_id.items()
         if raft_id not in voters
         and raft_id in view.learners
+        and raft_id not in view.silent
         and view.is_steady(instance)
         and view.can_vote(instance)
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import gc
 import logging
 import math
@@ -29,15 +30,21 @@ from cairn.node.waiting import until
 
 log = logging.getLogger("cairn")
 LAST_WORDS_S = 0.05  # until what was told to clients has left
+BEAT_S = 1.0
 
 Tell = Callable[[dict[str, Any]], None]
+Beat = Callable[[float], None]  # tells the supervisor that the event loop turns; see its limit
 #: Opens the listeners for clients. Given from above: an instance does not know its faces.
 OpenFaces = Callable[[Instance, InstanceConfig], Awaitable[None]]
 
 
-def run(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: OpenFaces) -> int:
+def run(
+    config: InstanceConfig, tell: Tell, lifeline: int, beat: Beat, open_faces: OpenFaces
+) -> int:
     """Run until told to stop; the return value is the process's exit code."""
     set_up_logging(config)
+    # Whoever asks, the supervisor or a person, sees what all threads do, even if none of them runs.
+    faulthandler.register(signal.SIGQUIT, file=sys.stderr, all_threads=True)
     import uvloop
 
     try:
@@ -47,7 +54,7 @@ def run(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: OpenFaces
         return 2
     _allow_many_files()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_live(config, tell, lifeline, open_faces))
+        return runner.run(_live(config, tell, lifeline, beat, open_faces))
 
 
 def _allow_many_files() -> None:
@@ -68,7 +75,9 @@ def set_up_logging(config: InstanceConfig) -> None:
     logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 
-async def _live(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: OpenFaces) -> int:
+async def _live(
+    config: InstanceConfig, tell: Tell, lifeline: int, beat: Beat, open_faces: OpenFaces
+) -> int:
     signals: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -103,9 +112,12 @@ async def _live(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: O
     gc.collect()
     gc.freeze()  # what boot made stays: later collections need not look at it
     gc.set_threshold(50_000, 20, 20)  # rows in bulk are no cycles: looking at them costs more
+    beating = spawn(_beat_for_ever(beat, config.hang_timeout_s), "beat")
     restart = asyncio.ensure_future(instance.life.restart_asked.wait())
     ends: set[asyncio.Future[Any]] = {instance.life.exit_code, stop, restart}
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    beating.cancel()
+    beat(0.0)  # to close files may take its time
     if instance.life.exit_code.done():
         code = instance.life.exit_code.result()
         if instance.life.is_broken:
@@ -118,6 +130,13 @@ async def _live(config: InstanceConfig, tell: Tell, lifeline: int, open_faces: O
     if code == 0 and not stop.done():  # a signal that came later wins over the restart
         tell({"again": True, "asked": True})
     return code
+
+
+async def _beat_for_ever(beat: Beat, limit_s: float) -> None:
+    """Not before the start is over: files that a crash left take as long as they take."""
+    while True:
+        beat(limit_s)
+        await asyncio.sleep(BEAT_S)
 
 
 def _note(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

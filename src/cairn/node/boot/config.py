@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -48,6 +49,7 @@ SOURCES: dict[str, tuple[str, str]] = {
     "peer-tls-ca": ("CAIRN_PEER_TLS_CA", "instance.iproto.tls.ca_file"),
     "log-level": ("CAIRN_LOG_LEVEL", "instance.log.level"),
     "boot-timeout": ("CAIRN_BOOT_TIMEOUT", "instance.boot_timeout"),
+    "hang-timeout": ("CAIRN_HANG_TIMEOUT", "instance.hang_timeout"),
 }
 
 
@@ -77,6 +79,7 @@ class InstanceConfig(msgspec.Struct, frozen=True):
     peer_tls_ca: str = ""
     log_level: str = "info"
     boot_timeout_s: float = 7200.0
+    hang_timeout_s: float = 60.0  # 0: one that stands still is left alone
 
     def __repr__(self) -> str:  # secrets never reach a log
         return f"InstanceConfig({self.instance_name!r}, {self.advertise})"
@@ -168,6 +171,7 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> InstanceCo
         peer_tls_ca=str(pick("peer-tls-ca") or ""),
         log_level=level,
         boot_timeout_s=_number(pick("boot-timeout") or 7200, "--boot-timeout"),
+        hang_timeout_s=_hang_timeout(pick("hang-timeout")),
     )
 
 
@@ -204,6 +208,13 @@ def _number(value: Any, flag: str) -> float:
         return float(value)
     except ValueError:
         raise ConfigProblem(f"{flag} {value!r} is no number of seconds") from None
+
+
+def _hang_timeout(value: Any) -> float:
+    limit_s = _number(60 if value is None else value, "--hang-timeout")
+    if limit_s != 0 and not 5 <= limit_s < math.inf:
+        raise ConfigProblem(f"--hang-timeout {value}: 5 seconds or more, or 0 for never")
+    return limit_s
 
 
 def _peers(value: Any, advertise: str) -> tuple[str, ...]:
@@ -290,6 +301,7 @@ instance:
   replicaset_name: null             # --replicaset-name
   failure_domain: {{}}                # --failure-domain, for example {{DC: MSK}}
   boot_timeout: 7200                # seconds to wait for the cluster at start
+  hang_timeout: 60                  # seconds of standing still until it is restarted; 0: never
   service_password_file: null       # --service-password-file: shared by all instances
   iproto:                           # between instances
     listen: "127.0.0.1:{PEER_PORT}"

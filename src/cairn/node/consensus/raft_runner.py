@@ -413,11 +413,17 @@ class RaftRunner:
         self.wake()
 
     def silent(self, members: Iterable[int]) -> frozenset[int]:
-        """Those that said nothing for an election's time in which we ourselves were awake."""
-        if self.ticks < self.stalled_until:
+        """Those that said nothing for an election's time in which we ourselves were awake and led,
+        and those that did not answer when a change of voters depended on them.
+        """
+        tenure = self.core.tenure
+        if tenure is None or self.ticks < self.stalled_until:
             return frozenset()
+        unanswered = self.core.unanswered().intersection(members)
+        if tenure.ticks < ELECTION_TICKS:
+            return unanswered
         since = self.ticks - ELECTION_TICKS
-        return frozenset(
+        return unanswered.union(
             node for node in members if node != self.raft_id and self.heard.get(node, 0) < since
         )
 

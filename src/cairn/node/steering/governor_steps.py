@@ -39,13 +39,15 @@ from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.rows.leases import LeaseGiver
 from cairn.node.runtime import Runtime, timestamp
 from cairn.node.waiting import until
-from cairn.raft.types import ConfChangeV2
+from cairn.raft.tenure import UNPROVEN
+from cairn.raft.types import ConfChangeV2, ProposalDropped
 
 log = logging.getLogger("cairn.governor")
 
 RPC_S, OP_S, BATCH = 3.0, 3.0, 200  # until the cluster's own settings are known
 GRACE_S = 0.1  # after the first answer, how long others of the same question are waited for
 HAND_OVER_S = 2.0
+PROOF_S = 0.6  # three heartbeats: who takes part in a change of voters has answered by then
 LATE = TimedOut("no answer in time")
 
 
@@ -154,7 +156,18 @@ class Steps:
     # --- Raft -----------------------------------------------------------------------------------
 
     async def change_configuration(self, change: ConfChangeV2) -> None:
-        index, _ = self.runner.propose_conf_change(change)
+        """Refused until those who shall vote have answered; who does not in time is silent then,
+        and the next plan does not count on it (`RaftRunner.silent`)."""
+        deadline = asyncio.get_running_loop().time() + PROOF_S
+        while True:
+            try:
+                index, _ = self.runner.propose_conf_change(change)
+                break
+            except ProposalDropped as refusal:
+                is_late = asyncio.get_running_loop().time() > deadline
+                if refusal.reason != UNPROVEN or is_late:
+                    raise
+            await asyncio.sleep(0.005)
         await self.runner.wait_applied(index, self.op_s)
         if not await until(lambda: not self.runner.conf.voters_outgoing, self.op_s, 0.005):
             raise TimedOut("the joint configuration was not left in time")

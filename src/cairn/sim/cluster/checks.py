@@ -37,6 +37,7 @@ class Checks:
     def __init__(self, clock: Callable[[], float] = lambda: 0.0) -> None:
         self._clock = clock
         self.namings: list[float] = []  # when masters were named, in any replicaset
+        self.modes: list[tuple[float, str]] = []  # when a tier's mode was changed, and to what
         self.cluster_uuids: dict[str, str] = {}  # cluster uuid → who said so first
         self.raft_ids: dict[int, str] = {}  # raft_id → instance uuid, for ever
         self.tables: dict[int, tuple[str, bytes]] = {}  # applied index → (node, digest)
@@ -100,6 +101,8 @@ class Checks:
                 check_replicaset(where, before, after)
                 if before is None or before.epoch != after.epoch:
                     self.namings.append(self._clock())
+            elif change.table == system.PICO_TIER.id and change.old and change.new:
+                self.modes.append((self._clock(), rows.tier_of(change.new).replication_mode))
 
     def _check_instance(self, where: str, old: Instance | None, new: Instance) -> None:
         known = self.raft_ids.setdefault(new.raft_id, new.uuid)

@@ -16,6 +16,7 @@ from cairn.sim.cluster.loads.operations import Operations
 from cairn.sim.cluster.loads.wire_registers import WireRegisters, check_ways
 from cairn.sim.cluster.sessions import PASSWORD, Faces
 from cairn.sim.cluster.trial import KINDS, Trial
+from cairn.sim.linear import FOREVER
 
 
 class LaneTrial(Trial):
@@ -39,10 +40,25 @@ class LaneTrial(Trial):
         may_write = before.quiet.may_write
         self.marks = Marks(self.load, random.Random(seed), self.registers.groups, may_write)
         self.marks.is_strict = self.is_strict
+        self._truncating: list[asyncio.Task[None]] = []
 
     async def _begin(self) -> None:
         await self.counters.fill()
         self._counting = asyncio.ensure_future(self.counters.run(3.0 + 3.0 * self.rounds))
+
+    async def _truncate(self) -> None:
+        """Asked for by a session, while the blows go on: it is over when that is told so."""
+        self._truncating.append(asyncio.ensure_future(self._truncate_by_session()))
+
+    async def _truncate_by_session(self) -> None:
+        begun = self.world.loop.time()
+        outcome = await self.registers.truncate()
+        if outcome != "refused":
+            end = self.world.loop.time() if outcome == "done" else float(FOREVER)
+            self._emptied(begun, end, "by a session")
+
+    async def _answered(self) -> None:
+        await asyncio.gather(*self._truncating)
 
     async def _live(self) -> None:
         await super()._live()

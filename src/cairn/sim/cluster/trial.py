@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 import msgspec
@@ -24,6 +24,7 @@ from cairn.sim.cluster.loads.load import TABLE, Load
 from cairn.sim.cluster.loads.marks import Marks
 from cairn.sim.cluster.loads.register_history import ROWS, Operation
 from cairn.sim.cluster.loads.registers import Group, Registers
+from cairn.sim.cluster.loads.sync_times import SyncTimes
 from cairn.sim.cluster.nemesis import Nemesis
 from cairn.sim.cluster.schema_blows import GLOBAL, GLOBAL_INDEX, SCHEMA, prepared
 from cairn.sim.cluster.world import World
@@ -45,6 +46,7 @@ class Kind(msgspec.Struct, frozen=True):
     leaves: bool = False  # masters to readers, which only the load of registers knows
     scrubs: bool = False  # files are read all the time, and damage is mended by itself
     truncates: bool = False  # the table under load is emptied now and then
+    modes: bool = False  # sync mode comes and goes: what it acknowledges is judged by itself
 
 
 _GENTLE: tuple[Blow, ...] = (N.switch, N.switch, N.alter, N.forget_logs, N.kill_replica)
@@ -76,7 +78,8 @@ KINDS: dict[str, Kind] = {
     "truncates": Kind(
         (N.weigh, N.switch, N.alter, N.kill, N.kill_replica, N.forget_row_logs), 2, truncates=True
     ),
-    "modes": Kind((N.mode, N.mode, N.switch, N.kill, N.pause, N.cut, N.weigh), 2, loses=True),
+    "modes": Kind((N.mode, N.switch, N.kill, N.pause, N.cut, N.weigh), 2, loses=True, modes=True),
+    "modes-three": Kind((N.mode, N.switch, N.kill, N.pause, N.cut), loses=True, modes=True),
     "members": Kind((N.replace, N.switch, N.kill), replicasets=2),
     "moves": Kind((N.weigh, N.weigh, N.switch, N.alter), replicasets=2, is_planned=True),
     "moves-strikes": Kind((N.weigh, N.weigh, N.switch, N.kill, N.pause, N.cut), replicasets=2),
@@ -152,7 +155,7 @@ class Trial:
         for change in (ops.CreateTable(GLOBAL), ops.CreateIndex(GLOBAL_INDEX), *self.schema):
             await self._change(change)
         await self._begin()
-        keeper = asyncio.ensure_future(self._supervise()) if self.kind.scrubs else None
+        keepers = [asyncio.ensure_future(each) for each in self._beside()]
         seconds = 3.0 + 3.0 * self.rounds
         work = asyncio.gather(self.registers.run(seconds), self.marks.run(seconds))
         for _ in range(self.rounds):
@@ -162,8 +165,10 @@ class Trial:
         await nemesis.mend()
         await world.settled()
         await world.until(self._is_calm, "moves and schema changes to end", 120.0)
-        if keeper is not None:
+        await self._answered()
+        if self.kind.scrubs:
             await self._scrubbed()
+        for keeper in keepers:
             keeper.cancel()
         await world.settled()
         await self.registers.check()
@@ -172,6 +177,17 @@ class Trial:
 
     async def _begin(self) -> None:
         """What has to be there before the first blow."""
+
+    async def _answered(self) -> None:
+        """Whoever asked for something beside the load has its answer."""
+
+    def _beside(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """What goes on beside clients and blows."""
+        if self.kind.scrubs:
+            yield self._supervise()
+        if self.kind.modes:
+            self.registers.sync_times = SyncTimes(self.world, self.mode)
+            yield self.registers.sync_times.watch()
 
     async def _supervise(self) -> None:
         """As the parent of every instance does: one that wants to begin anew is started again."""
@@ -257,7 +273,10 @@ class Trial:
         while is_accepted and not is_done() and self.world.loop.time() < until:
             await asyncio.sleep(0.05)
         end = self.world.loop.time() if is_done() else float(FOREVER)
-        self.nemesis.note(f"truncate: {'done' if is_done() else 'who knows'}")
+        self._emptied(begun, end, "by a proposal")
+
+    def _emptied(self, begun: float, end: float, how: str) -> None:
+        self.nemesis.note(f"truncate {how}: {'who knows' if end >= FOREVER else 'done'}")
         for group in self.registers.groups:
             if isinstance(group, Group):
                 group.history.add(Operation("delete", begun, end, tuple(range(ROWS))))

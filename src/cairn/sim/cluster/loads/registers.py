@@ -26,6 +26,7 @@ from cairn.sim.cluster.loads.heard import heard
 from cairn.sim.cluster.loads.load import TABLE, Load
 from cairn.sim.cluster.loads.quiet import Quiet
 from cairn.sim.cluster.loads.register_history import ROWS, Content, History, Operation
+from cairn.sim.cluster.loads.sync_times import SyncTimes
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.linear import FOREVER
 from cairn.sql import plans
@@ -81,6 +82,7 @@ class Registers:
         self.groups = [Group(number) for number in range(groups)]
         self.clients_each, self.is_strict, self._pause_s = clients_each, is_strict, pause_s
         self.quiet = Quiet()
+        self.sync_times = SyncTimes(self._world, "async")
         self.done = self.unknown = self.refused = self.reads = 0
         self.longest_s = 0.0  # that a client waited for a certain end
         self.problem = ""  # the last error that a client was told
@@ -261,7 +263,8 @@ class Registers:
         self.judge()
 
     def judge(self) -> None:
-        epochs = None if self.is_strict else self._world.checks.namings
+        namings = self._world.checks.namings
+        epochs = None if self.is_strict else self.sync_times.losing(namings)
         for group in self.groups:
             if why := group.history.why_wrong(epochs):
                 raise Violation(f"rows {group.first}…{group.last} of bucket {group.bucket}: {why}")

@@ -9,10 +9,12 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from cairn.model.errors import CairnError
 from cairn.model.sharding.buckets import bucket_function
 from cairn.model.tables.schema import Table
 from cairn.model.types.values import ColumnType
 from cairn.sim.cluster.checks import Violation
+from cairn.sim.cluster.loads.heard import heard
 from cairn.sim.cluster.loads.load import Load
 from cairn.sim.cluster.loads.register_history import ROWS, Content, Operation
 from cairn.sim.cluster.loads.registers import BUCKETS, Group, Kind, Registers, table_at
@@ -21,6 +23,7 @@ from cairn.sim.cluster.sessions import Connections, Faces
 
 _bucket_of = bucket_function((ColumnType.INTEGER,), BUCKETS)
 FIRST_KEY = 1_000  # behind those of other loads
+TRUNCATE_S = 30.0  # the patience of one who empties a table
 
 
 class Register(Group):
@@ -74,6 +77,27 @@ class WireRegisters(Registers):
         found, now = group.content(dict(answer[0])), self._world.loop.time()
         group.history.add(Operation("read", begun, now, found=found))
         return True
+
+    async def truncate(self) -> str:
+        """All rows go, by a session at any instance; how that ended."""
+        nodes = [node for node in self._world.running() if node.instance is not None]
+        node = self._chance.choice(nodes) if nodes else None
+        table = None if node is None else table_at(node)
+        if node is None or table is None:
+            return "refused"
+        name = table.name
+
+        async def work() -> Any:
+            client = await self._connections.free(-1, node)
+            return await client.run(f"TRUNCATE TABLE {name}", ())
+
+        task = await heard(self._world, node, work, TRUNCATE_S)
+        try:
+            _ = None if task is None else task.result()
+        except CairnError as problem:
+            is_unknown = problem.sqlstate in ("40003", "57014")  # "may yet be made"
+            return "unknown" if is_unknown else "refused"
+        return "unknown" if task is None else "done"
 
     async def _asked(
         self, node: SimNode, group: Group, text: str, params: tuple[Any, ...]
