@@ -13,7 +13,7 @@ import msgspec
 from cairn.model.errors import CairnError, QueryCanceled, StatementInvalidated
 from cairn.model.rpc import RowShape
 from cairn.model.tracing import Parent, without_parent
-from cairn.net.spans import ACTIVE, Attributes, Span
+from cairn.net.spans import ACTIVE, Span
 from cairn.node.statements.asker.streams import Stream
 from cairn.node.statements.context import ASKED, LATE, Context, Travelled
 from cairn.node.statements.executor import Outcome
@@ -165,17 +165,9 @@ class Running:
 
     def _begin_trace(self, cached: Cached) -> None:
         """Whatever runs after this in the same task, or is asked of others by it, is part of it."""
-        self._is_traced, self._sent, self._span = True, 0, None
-        parent = self.parent or self._parameters.parent
-        if self._tracer.wants(parent):
-            who, seen = self._who(), cached.seen
-            about: Attributes = {
-                "db.system.name": "cairn",
-                "db.query.text": seen.query,
-                "user.name": who.user,
-                "client.address": who.address,
-            }
-            self._span = self._tracer.statement(parent, seen.kind.word, about)
+        self._is_traced, self._sent = True, 0
+        parent, who = self.parent or self._parameters.parent, self._who()
+        self._span = self._tracer.statement(parent, cached.seen, who.user, who.address)
         ACTIVE.set(self._span)
 
     def end_trace(self, rows: int, problem: str = "") -> None:
