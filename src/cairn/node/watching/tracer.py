@@ -46,9 +46,7 @@ class Tracer:
             return self.sent, self.dropped
         return self.sent + exporter.sent, self.dropped + exporter.dropped
 
-    def statement(
-        self, parent: Parent | None, seen: Seen, user: str, address: str
-    ) -> Span | None:
+    def statement(self, parent: Parent | None, seen: Seen, user: str, address: str) -> Span | None:
         """None if it is not traced: its client decides, if it says anything, else chance."""
         is_wanted = random.random() < self._ratio if parent is None else parent.is_sampled
         exporter = self._exporter

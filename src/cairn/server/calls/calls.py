@@ -22,6 +22,8 @@ from cairn.model.errors import (
 from cairn.model.members.topology import ConnectionType, Grade
 from cairn.model.members.topology import Instance as InstanceRow
 from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse, RestartRequest, StatusResponse
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.system_tables import PICO_INSTANCE
 from cairn.node.steering.clocks import clock_problem
 from cairn.node.waiting import until
 from cairn.node.watching.activity import Asker
@@ -63,7 +65,16 @@ async def call(caller: Caller, plan: CallPlan, values: Sequence[Any]) -> Any:
 
 
 async def _status(caller: Caller) -> Any:
+    check_looking(caller.catalog, caller.context.user_id, caller.context.user)
     return await cluster_status(caller.face)
+
+
+def check_looking(catalog: Catalog, user_id: int, user: str) -> None:
+    """The topology is for whoever may read it, by whatever way: at first that is everybody."""
+    if not catalog.allows(user_id, "read", "table", PICO_INSTANCE.id):
+        raise AccessDenied(
+            f"Read access to space '{PICO_INSTANCE.name}' is denied for user '{user}'"
+        )
 
 
 async def cluster_status(face: PgFace) -> dict[str, Any]:
