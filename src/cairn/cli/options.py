@@ -10,6 +10,7 @@ import typer
 
 from cairn.cli.stopping import STOPPED, stop_at_once
 
+NOT_WORKING = 6  # the exit code for what was found, and cannot do its work
 Dsn = Annotated[
     str | None,
     typer.Option(
