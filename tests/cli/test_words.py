@@ -42,6 +42,16 @@ def test_every_command_shows_an_example_of_itself(words: tuple[str, ...]) -> Non
     assert f"Example: cairn {' '.join(words)}" in told
 
 
+def test_every_command_that_answers_does_so_for_machines_too() -> None:
+    """But for one sentence (`unlock`), a file (`config default`) and a work of its own."""
+    plain = {name for name, (_, command) in zip(NAMES, ALL, strict=True) if not _has_json(command)}
+    assert plain == {"unlock", "config default", "simulate"}
+
+
+def _has_json(command: Any) -> bool:
+    return any("--json" in parameter.opts for parameter in command.params)
+
+
 @pytest.mark.parametrize(("words", "command"), ALL, ids=NAMES)
 def test_a_flag_with_a_letter_missing_is_refused_with_the_right_one(
     words: tuple[str, ...], command: Any
