@@ -270,6 +270,13 @@ class Peers:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
             raise Unreachable(f"the answer to {method} cannot be read: {problem}") from None
 
+    async def who_is_at(self, address: str, timeout_s: float) -> Identity | None:
+        """Whoever proves to be a peer there; None when nobody does."""
+        try:
+            return (await self._connected(address, timeout_s)).peer
+        except CairnError:
+            return None
+
     # --- dialling -----------------------------------------------------------------------------
 
     async def _connected(self, address: str, timeout_s: float) -> Link:
