@@ -70,6 +70,14 @@ def run(*words: str, **environment: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("weight", ["nan", "inf", "1e400"])
+@pytest.mark.parametrize("words", [["rebalance", "weight", "r1"], ["drain", "r1", "--weight"]])
+def test_a_weight_that_is_no_share_is_refused(words: list[str], weight: str) -> None:
+    """They went to the cluster, which said `syntax error at or near "nan"`."""
+    told = CliRunner().invoke(app, [*words, weight])
+    assert (told.exit_code, "is no share" in told.output) == (2, True)
+
+
 def test_a_flag_of_run_that_is_unknown_is_refused_with_the_nearest() -> None:
     assert run("run", "--pg-lisen", "127.0.0.1:1") == (
         2,

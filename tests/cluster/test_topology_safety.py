@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.cluster.backups import cairn
-from tests.cluster.harness import Cluster, Node, eventually
+from tests.cluster.harness import Cluster, Node, eventually, free_ports
 
 pytestmark = pytest.mark.cluster
 Make = Callable[..., Cluster]
@@ -127,3 +127,25 @@ def test_a_copy_of_a_directory_is_not_started_beside_its_original(new_cluster: M
         eventually(lambda: copy.peer in str(cluster["i1"].status()), "the new address", 30)
     finally:
         copy.kill()
+
+
+def test_an_address_at_which_nobody_is_reached_is_told(new_cluster: Make) -> None:
+    """It was Online, by the links that it made itself, and nothing said that they are all it has."""
+    cluster = new_cluster().start("i1", "i2")
+    third = cluster.add("i3")
+    [wrong] = free_ports(1)
+    third.advertise = f"127.0.0.1:{wrong}"
+    third.start()
+    cluster.wait_online("i3", via="i1")
+    told = (
+        f"cannot connect to i3 at 127.0.0.1:{wrong}: there are only the links that i3 made; "
+        "start it with an --advertise where others reach it"
+    )
+    eventually(lambda: told in str(cluster["i1"].status()["problems"]), "that it is told")
+    code, found = cairn(cluster["i1"], "doctor")
+    assert code == 1 and told in found
+    third.stop()
+    third.advertise = None
+    third.start()
+    cluster.wait_online("i3", via="i1")
+    eventually(lambda: cluster["i1"].status()["problems"] == [], "that all is well")

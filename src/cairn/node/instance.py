@@ -494,6 +494,7 @@ class Instance:
             freezes_s=tuple(self.move_driver.freezes),
             clock_s=self.runtime.wall_clock().timestamp(),
             damage=tuple(self.health.problems()),
+            unreached=self.peers.unreached(),
         )
 
 

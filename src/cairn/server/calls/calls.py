@@ -19,6 +19,7 @@ from cairn.model.errors import (
     TimedOut,
     UndefinedFunction,
 )
+from cairn.model.members.cluster import Cluster
 from cairn.model.members.topology import ConnectionType, Grade
 from cairn.model.members.topology import Instance as InstanceRow
 from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse, RestartRequest, StatusResponse
@@ -129,7 +130,23 @@ def _problems(face: PgFace, said: dict[int, StatusResponse]) -> list[str]:
         if each.clock_s is not None and each.raft_id != instance.raft_id
     ]
     found += sorted(line for each in said.values() for line in each.damage)
+    found += _wrong_addresses(face.cluster, said)
     return found + sorted(filter(None, clocks))
+
+
+def _wrong_addresses(cluster: Cluster, said: dict[int, StatusResponse]) -> list[str]:
+    """Whoever lives and cannot be called is asked over links of its own, as long as they last."""
+    by: dict[tuple[str, str], list[str]] = {}
+    for each in said.values():
+        for raft_id, address in each.unreached.items():
+            row = cluster.by_raft_id(raft_id)
+            if row is not None and row.current_state.grade is Grade.ONLINE:
+                by.setdefault((row.name, address), []).append(each.name)
+    return [
+        f"{', '.join(sorted(names))} cannot connect to {name} at {address}: there are only the "
+        f"links that {name} made; start it with an --advertise where others reach it"
+        for (name, address), names in sorted(by.items())
+    ]
 
 
 async def _ask_all(face: PgFace) -> dict[int, StatusResponse]:
