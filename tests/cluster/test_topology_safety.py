@@ -130,7 +130,7 @@ def test_a_copy_of_a_directory_is_not_started_beside_its_original(new_cluster: M
 
 
 def test_an_address_at_which_nobody_is_reached_is_told(new_cluster: Make) -> None:
-    """It was Online, by the links that it made itself, and nothing said that they are all it has."""
+    """It was Online by the links that it made itself, and nothing said that it has no others."""
     cluster = new_cluster().start("i1", "i2")
     third = cluster.add("i3")
     [wrong] = free_ports(1)
