@@ -17,7 +17,7 @@ from cairn.cli.doctor.cluster import surprises
 from cairn.cli.doctor.findings import BAD, GOOD, WARNING, Finding, tell
 from cairn.storage.files.sqlite import open_writer
 from tests.cluster.backups import cairn
-from tests.cluster.harness import Cluster
+from tests.cluster.harness import Cluster, eventually
 
 Make = Callable[..., Cluster]
 
@@ -131,12 +131,34 @@ def test_the_exit_code_says_whether_something_is_to_be_done(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     good, bad = Finding(GOOD, "i1", "it lives"), Finding(BAD, "i2", "it does not", "Start it.")
+    old = Finding(WARNING, "i3", "it is old")
     assert tell([good], as_json=False) == 0
-    assert tell([good, bad], as_json=False) == 1
+    assert tell([good, bad], as_json=False) == 6
     assert capsys.readouterr().out == (
         "✓ i1: it lives\nnothing is wrong\n"
         "✗ i2: it does not\n    Start it.\n✓ i1: it lives\n1 to look at\n"
     )
+    assert tell([old, good], as_json=True) == 1
+    assert tell([old, bad], as_json=True) == 6
+
+
+def test_a_cluster_that_cannot_work_is_told_by_a_code_of_its_own(small: Cluster) -> None:
+    """`cairn status` ended with 0 while two of three voters were dead."""
+    node = small["i1"]
+    assert cairn(node, "status")[0] == 0
+    others = (small["i2"], small["i3"])
+    try:
+        for each in others:
+            each.pause()
+        eventually(lambda: cairn(node, "status", "--json")[0] == 6, "the loss of the quorum")
+        code, told = cairn(node, "status")
+        assert code == 6 and "Start i2 and i3" in told
+        code, told = cairn(node, "doctor")
+        assert code == 6 and "✗ small: No quorum" in told
+    finally:
+        for each in others:
+            each.resume()
+    eventually(lambda: cairn(node, "status")[0] == 0, "that it works again")
 
 
 def test_a_running_cluster_is_looked_at(small: Cluster) -> None:

@@ -42,6 +42,16 @@ def test_every_command_shows_an_example_of_itself(words: tuple[str, ...]) -> Non
     assert f"Example: cairn {' '.join(words)}" in told
 
 
+def test_every_command_that_answers_does_so_for_machines_too() -> None:
+    """But for one sentence (`unlock`), a file (`config default`) and a work of its own."""
+    plain = {name for name, (_, command) in zip(NAMES, ALL, strict=True) if not _has_json(command)}
+    assert plain == {"unlock", "config default", "simulate"}
+
+
+def _has_json(command: Any) -> bool:
+    return any("--json" in parameter.opts for parameter in command.params)
+
+
 @pytest.mark.parametrize(("words", "command"), ALL, ids=NAMES)
 def test_a_flag_with_a_letter_missing_is_refused_with_the_right_one(
     words: tuple[str, ...], command: Any
@@ -58,6 +68,14 @@ def run(*words: str, **environment: str) -> tuple[int, str]:
         [*CAIRN, *words], capture_output=True, text=True, timeout=30, check=False, env=environment
     )
     return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("weight", ["nan", "inf", "1e400"])
+@pytest.mark.parametrize("words", [["rebalance", "weight", "r1"], ["drain", "r1", "--weight"]])
+def test_a_weight_that_is_no_share_is_refused(words: list[str], weight: str) -> None:
+    """They went to the cluster, which said `syntax error at or near "nan"`."""
+    told = CliRunner().invoke(app, [*words, weight])
+    assert (told.exit_code, "is no share" in told.output) == (2, True)
 
 
 def test_a_flag_of_run_that_is_unknown_is_refused_with_the_nearest() -> None:

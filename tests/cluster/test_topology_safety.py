@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.cluster.backups import cairn
-from tests.cluster.harness import Cluster, eventually
+from tests.cluster.harness import Cluster, Node, eventually, free_ports
 
 pytestmark = pytest.mark.cluster
 Make = Callable[..., Cluster]
@@ -105,3 +106,46 @@ def test_a_start_that_is_refused_for_its_certificate_leaves_no_member(new_cluste
     assert "--tls-cert /nowhere.pem: there is no such file" in node.log()
     assert "joined as" not in node.log()
     assert cluster["i1"].sql("SELECT name FROM _pico_instance") == [("i1",)]
+
+
+def test_a_copy_of_a_directory_is_not_started_beside_its_original(new_cluster: Make) -> None:
+    """Both voted as one, and the others sent to the copy what was meant for the first."""
+    cluster = new_cluster("--init-replication-factor", "2").start("i1", "i2", "i3")
+    original = cluster["i2"]
+    before = cluster["i1"].sql("SELECT * FROM _pico_peer_address ORDER BY 1, 3")
+    copy = Node(cluster, "i2")
+    copy.dir = cluster.dir / "copy"
+    shutil.copytree(original.dir, copy.dir, ignore=shutil.ignore_patterns("cairn.pid"))
+    try:
+        copy.start()
+        assert copy.wait_exit(30) == 2
+        told = copy.log()
+        assert f"i2 runs already, at {original.peer}: this directory is a copy" in told
+        assert cluster["i1"].sql("SELECT * FROM _pico_peer_address ORDER BY 1, 3") == before
+        original.stop()  # with the first one gone it is an ordinary start at another address
+        copy.start()
+        eventually(lambda: copy.peer in str(cluster["i1"].status()), "the new address", 30)
+    finally:
+        copy.kill()
+
+
+def test_an_address_at_which_nobody_is_reached_is_told(new_cluster: Make) -> None:
+    """It was Online by the links that it made itself, and nothing said that it has no others."""
+    cluster = new_cluster().start("i1", "i2")
+    third = cluster.add("i3")
+    [wrong] = free_ports(1)
+    third.advertise = f"127.0.0.1:{wrong}"
+    third.start()
+    cluster.wait_online("i3", via="i1")
+    told = (
+        f"cannot connect to i3 at 127.0.0.1:{wrong}: there are only the links that i3 made; "
+        "start it with an --advertise where others reach it"
+    )
+    eventually(lambda: told in str(cluster["i1"].status()["problems"]), "that it is told")
+    code, found = cairn(cluster["i1"], "doctor")
+    assert code == 1 and told in found
+    third.stop()
+    third.advertise = None
+    third.start()
+    cluster.wait_online("i3", via="i1")
+    eventually(lambda: cluster["i1"].status()["problems"] == [], "that all is well")

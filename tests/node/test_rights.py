@@ -8,7 +8,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from cairn.model.errors import AccessDenied
+from cairn.model.errors import AccessDenied, InvalidGrant
 from cairn.model.log.ops import Delete, Dml, Insert, Replace, Update
 from cairn.model.members.topology import Tier
 from cairn.model.tables.catalog import (
@@ -485,3 +485,14 @@ def test_what_another_has_queued_is_changed_by_an_administrator_alone() -> None:
         with pytest.raises(AccessDenied):
             check_queued_rights((change,), catalog(), ANN)
         check_queued_rights((change,), catalog(), BOSS)
+
+
+@pytest.mark.parametrize("text", ["GRANT readers TO readers", "GRANT writers TO readers"])
+def test_no_role_has_itself(text: str) -> None:
+    writers = User(BOSS + 1, "writers", "role")
+    known = catalog(Privilege(writers.id, "execute", "role", ROLE))
+    known = msgspec.structs.replace(known, users={**USERS, "writers": writers})
+    plan = prepare(text, known, user_id=ADMIN_ID).plan
+    assert isinstance(plan, AclPlan)
+    with pytest.raises(InvalidGrant, match='role "readers" is a member of role'):
+        access_ops(plan, known, ADMIN_ID, str)

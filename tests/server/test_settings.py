@@ -241,3 +241,15 @@ def test_current_setting_tells_what_the_session_has(port: int) -> None:
             assert problem.value.sqlstate == sqlstate, text
         both = "SELECT current_setting('server_version_num')::int >= 150000"
         assert sql.execute(both).fetchone() == (True,)
+
+
+@pytest.mark.parametrize("name", ["role", "session_authorization"])
+def test_nobody_is_told_that_they_are_somebody_else(port: int, name: str) -> None:
+    """`set_config('role', …)` did nothing: who asked for fewer rights kept them all."""
+    with connect(port) as sql:
+        for text in (f"SELECT set_config('{name}', 'nobody', true)", f"SET {name} = 'nobody'"):
+            with pytest.raises(psycopg.errors.FeatureNotSupported):
+                sql.execute(text)
+        sql.execute(f"SELECT set_config('{name}', '', false)")
+    with pytest.raises(psycopg.OperationalError, match="cannot be set"):
+        connect(port, options=f"-c {name}=nobody")

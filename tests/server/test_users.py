@@ -234,3 +234,67 @@ def test_a_function_that_works_long_is_ended_with_its_statement(
         with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
             connection.execute(f"SELECT {work}")
     eventually(rests, "an idle instance", 10)
+
+
+def test_the_topology_is_hidden_from_whom_it_is_taken_by_every_way(cluster: Cluster) -> None:
+    node = cluster["i1"]
+    with users(node, "visitor"), session(node, "visitor") as visitor:
+        assert "instances" in visitor.execute("CALL cairn_status()").fetchone()[0]  # type: ignore[index]
+        node.sql("REVOKE READ ON TABLE _pico_instance FROM public")
+        try:
+            for text in ("SELECT name FROM _pico_instance", "CALL cairn_status()"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege, match="_pico_instance"):
+                    visitor.execute(text)
+        finally:
+            node.sql("GRANT READ ON TABLE _pico_instance TO public")
+
+
+def test_everybody_is_told_truly_what_they_may_do(cluster: Cluster) -> None:
+    """`has_table_privilege` was NULL for everybody."""
+    node = cluster["i1"]
+    node.sql("CREATE TABLE held (id INT PRIMARY KEY) DISTRIBUTED BY (id)")
+    node.sql("CREATE VIEW seen AS SELECT id FROM held")
+    asked = {
+        "has_table_privilege('held', 'SELECT')": False,
+        "has_table_privilege('held', 'insert, UPDATE')": True,
+        "has_table_privilege('held'::regclass, 'INSERT WITH GRANT OPTION')": True,
+        "has_table_privilege('admin', 'held', 'SELECT')": True,
+        "has_table_privilege('visitor', 'public.held', 'TRIGGER')": False,
+        "has_table_privilege(999999, 'select')": None,
+        "has_table_privilege('seen', 'SELECT')": False,
+        "has_table_privilege('admin', 'seen', 'SELECT')": True,
+        "has_any_column_privilege('held', 'INSERT')": True,
+        "has_column_privilege('held', 'id', 'INSERT')": True,
+        "has_schema_privilege('public', 'USAGE')": True,
+        "has_schema_privilege('public', 'CREATE')": False,
+        "has_database_privilege('cairn', 'CONNECT')": True,
+        "has_database_privilege('cairn', 'TEMP')": False,
+        "pg_has_role('super', 'MEMBER')": False,
+        "pg_has_role('admin', 'super', 'USAGE')": True,
+    }
+    refused = {
+        "has_table_privilege('nowhere', 'SELECT')": "42P01",
+        "has_table_privilege('nobody', 'held', 'SELECT')": "42704",
+        "has_table_privilege('held', 'look')": "22023",
+        "has_column_privilege('held', 'x', 'SELECT')": "42703",
+    }
+    try:
+        with users(node, "visitor"), session(node, "visitor") as visitor:
+            node.sql("GRANT INSERT ON TABLE held TO visitor")
+            told = {each: visitor.execute(f"SELECT {each}").fetchone() for each in asked}
+            assert told == {each: (answer,) for each, answer in asked.items()}
+            for each, sqlstate in refused.items():
+                with pytest.raises(psycopg.Error) as problem:
+                    visitor.execute(f"SELECT {each}")
+                assert (each, problem.value.sqlstate) == (each, sqlstate)
+            listed = visitor.execute(
+                "SELECT relname FROM pg_class WHERE has_table_privilege(oid, 'INSERT')"
+            )
+            assert listed.fetchall() == [("held",)]
+            node.sql("GRANT SELECT ON TABLE held TO visitor")
+            for each in ("held", "seen"):
+                now = visitor.execute(f"SELECT has_table_privilege('{each}', 'SELECT')")
+                assert now.fetchone() == (True,)
+    finally:
+        node.sql("DROP VIEW seen")
+        node.sql("DROP TABLE held")

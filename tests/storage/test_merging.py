@@ -12,7 +12,7 @@ import apsw
 import msgspec
 import pytest
 
-from cairn.model.errors import CairnError, MotionLimit, QueryCanceled
+from cairn.model.errors import CairnError, LimitExceeded, MotionLimit, QueryCanceled
 from cairn.storage.files.pieces import Pieces, Row
 from cairn.storage.files.spill import remove_left
 from cairn.storage.merging import Merger
@@ -44,6 +44,17 @@ def whole(merger: Merger, sql: str) -> list[Row]:
         found += piece.rows
         if piece.is_last:
             return found
+
+
+def test_a_limit_of_few_steps_is_told_as_one_wherever_it_is_reached(merger: Merger) -> None:
+    """`SET sql_vdbe_opcode_max = 1` ends even the BEGIN of a merge (found by fuzzing)."""
+    for steps in range(1, 30):
+        with pytest.raises(LimitExceeded, match=f"Limit: {steps}$"):
+            merger.begin(threading.Event(), steps, 0)
+            merger.table(1, [(1,), (2,)])
+            merger.given(0, 1, [(3,)])
+            whole(merger, "SELECT x0 FROM m0 UNION ALL SELECT x0 FROM g0 ORDER BY 1")
+        merger.end()
 
 
 def test_rows_that_do_not_fit_go_to_files_and_come_back_sorted(

@@ -91,7 +91,7 @@ def test_joining_again_with_the_same_uuid_gives_the_same_place_and_no_entry() ->
         ({"instance_id": "a"}, "`a` is already joined"),
         ({"instance_id": "no blanks"}, "is no instance name"),
         ({"replicaset_id": "default_1", "tier": "cold"}, "tier mismatch"),
-        ({"instance_uuid": "uuid-a"}, "is not in Offline state"),
+        ({"instance_uuid": "uuid-a"}, "has joined already, and this directory has no raft.db"),
         ({"instance_uuid": "uuid-a", "instance_id": "z"}, "already exists but with different name"),
         ({"failure_domain": {}}, "missing failure domain names: DC"),
     ],

@@ -28,6 +28,7 @@ def replicaset(name: str, master: str | None, **facts: Any) -> dict[str, Any]:
         "name": name,
         "tier": "default",
         "master": master,
+        "target_master": master,
         "buckets": 1500,
         "weight": 1.0,
     } | facts
@@ -108,6 +109,16 @@ def test_a_replicaset_without_a_master_is_told_with_its_buckets() -> None:
             "Start it again; its rows catch up. `cairn expel` if it never comes back.",
         ),
     ]
+
+
+def test_a_replicaset_whose_members_run_and_whose_master_is_deposed_has_none() -> None:
+    """Both were Online with empty files, and all was well."""
+    sets = [replicaset("r1", "i1"), replicaset("r2", "i3", target_master="")]
+    assert first(status(replicasets=sets)) == Problem(
+        CRITICAL,
+        "Replicaset r2 has no master: 1500 buckets are closed",
+        "One is named within seconds, or the governor says what it waits for.",
+    )
 
 
 def test_a_master_that_is_silent_is_told_before_it_is_offline() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Callable
 from typing import Annotated
@@ -10,6 +11,7 @@ import typer
 
 from cairn.cli.stopping import STOPPED, stop_at_once
 
+NOT_WORKING = 6  # the exit code for what was found, and cannot do its work
 Dsn = Annotated[
     str | None,
     typer.Option(
@@ -23,6 +25,13 @@ PasswordFile = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="for machines")]
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
+
+
+def a_share(value: float) -> float:
+    """A weight: `nan` and `inf` are numbers to Python, and no shares of anything."""
+    if not 0.0 <= value < math.inf:
+        raise typer.BadParameter(f"{value} is no share: it is a number from 0 on")
+    return value
 
 
 def finish(work: Callable[[], int | None]) -> None:

@@ -56,9 +56,17 @@ def _without_master(view: ClusterView, replicaset: Replicaset) -> list[str]:
         for name in replicaset.members
         if (row := view.cluster.instances.get(name)) is not None and is_staying(row)
     ]
-    if holders:
-        first = ", ".join(sorted(holders, key=lambda name: name != replicaset.current_master_name))
-        way = f"start {first}, or give the rows up with cairn expel NAME --force for each of them"
+    holders.sort(key=lambda name: name != replicaset.current_master_name)
+    away = [
+        name
+        for name in holders
+        if view.cluster.instances[name].target_state.grade is not Grade.ONLINE
+    ]
+    last = "give the rows up with cairn expel NAME --force for each of them"
+    if away:
+        way = f"start {', '.join(away)}, or {last}"
+    elif holders:
+        way = f"{', '.join(holders)} run, and cannot give a majority of them yet; or {last}"
     else:
         rest = ", ".join(each.name for each in members) or "nobody"
         way = f"its rows are gone with those who had them: expel the rest ({rest}) with --force"

@@ -294,6 +294,10 @@ class UndefinedFunction(CairnError):
     sqlstate = "42883"
 
 
+class InvalidGrant(CairnError):
+    sqlstate = "0LP01"
+
+
 class UndefinedObject(CairnError):
     sqlstate = "42704"
 

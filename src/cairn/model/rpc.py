@@ -162,6 +162,7 @@ class StatusResponse(msgspec.Struct, frozen=True):
     freezes_s: tuple[float, ...] = ()  # how long the last freezes took, as the leader saw them
     clock_s: float | None = None  # its wall clock
     damage: tuple[str, ...] = ()  # what is wrong with its files or with somebody's rows
+    unreached: dict[int, str] = {}  # peers that live, with addresses where nobody answers it
 
 
 class RestartRequest(msgspec.Struct, frozen=True):

@@ -129,6 +129,7 @@ class Peers:
         self._addresses: dict[int, str] = {}
         self._stop_listening: Callable[[], None] = lambda: None
         self._closed = False
+        self._in_vain: set[str] = set()  # addresses that were dialled last without success
         self._said: dict[str, float] = {}
 
     def serve(
@@ -174,6 +175,7 @@ class Peers:
         """Addresses by raft_id as the cluster records them; others are forgotten."""
         gone = set(self._addresses.values()) - set(addresses.values())
         self._addresses = dict(addresses)
+        self._in_vain &= set(addresses.values())
         for address in gone:
             link = self._links.pop(address, None)
             if link is not None:
@@ -185,6 +187,14 @@ class Peers:
     def is_linked(self, raft_id: int) -> bool:
         """Whether there is any link to it, dialled by us or by it."""
         return self.is_connected(raft_id) or self._other_link(raft_id) is not None
+
+    def unreached(self) -> dict[int, str]:
+        """Peers that made a link to us, and whom we cannot call: their address is a wrong one."""
+        return {
+            raft_id: address
+            for raft_id, address in self._addresses.items()
+            if address in self._in_vain and self._other_link(raft_id) is not None
+        }
 
     # --- who stands still -----------------------------------------------------------------------
 
@@ -270,6 +280,13 @@ class Peers:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
             raise Unreachable(f"the answer to {method} cannot be read: {problem}") from None
 
+    async def who_is_at(self, address: str, timeout_s: float) -> Identity | None:
+        """Whoever proves to be a peer there; None when nobody does."""
+        try:
+            return (await self._connected(address, timeout_s)).peer
+        except CairnError:
+            return None
+
     # --- dialling -----------------------------------------------------------------------------
 
     async def _connected(self, address: str, timeout_s: float) -> Link:
@@ -325,6 +342,7 @@ class Peers:
             return
         self._retry_s.pop(address, None)
         self._not_before.pop(address, None)
+        self._in_vain.discard(address)
         for waiter in self._waiters.pop(address, []):
             if not waiter.done():
                 waiter.set_result(link)
@@ -332,6 +350,7 @@ class Peers:
     def _failed(self, address: str, problem: BaseException) -> None:
         pause = min(self._retry_s.get(address, FIRST_RETRY_S / 2) * 2, LAST_RETRY_S)
         self._retry_s[address] = pause
+        self._in_vain.add(address)
         now = asyncio.get_running_loop().time()
         self._not_before[address] = now + pause * self._chance.uniform(0.7, 1.3)
         if isinstance(problem, CairnError):

@@ -62,7 +62,7 @@ from cairn.node.rows.backups import Backups
 from cairn.node.rows.ballots import BallotRequest
 from cairn.node.rows.copies import CopyRequest
 from cairn.node.rows.data_plane import DataPlane
-from cairn.node.rows.health import CompareRequest, Health
+from cairn.node.rows.health import CompareRequest, Health, note_lost
 from cairn.node.rows.leases import LeaseGiver, LeaseHolder
 from cairn.node.rows.local_tables import LocalTables
 from cairn.node.rows.moves.giving import DeltaRequest, Giving
@@ -230,6 +230,7 @@ class Instance:
 
     def _open_data(self) -> DataPlane:
         path = self.store.path.with_name("data.db")
+        note_lost(path, self.name, self.state, timestamp(self.runtime))
         kept = setting_aside.put_aside(path.parent)
         store = DataStore(
             path,
@@ -494,6 +495,7 @@ class Instance:
             freezes_s=tuple(self.move_driver.freezes),
             clock_s=self.runtime.wall_clock().timestamp(),
             damage=tuple(self.health.problems()),
+            unreached=self.peers.unreached(),
         )
 
 

@@ -330,6 +330,15 @@ class CopyPlan:
     insert: Prepared | None = None  # COPY FROM: INSERT of one row with a parameter per column
 
 
+def is_writing(plan: Plan) -> bool:
+    """Whether it is refused where only reading is allowed. Calls of `cairn_…` are not: what they
+    do is the cluster's own business, as with PostgreSQL's functions for administrators."""
+    run = carried_out(plan)
+    if isinstance(run, CopyPlan):
+        return run.direction == "in"
+    return isinstance(run, (*CHANGES, Returning, BlockPlan))
+
+
 @dataclass(frozen=True)
 class CursorPlan:
     """DECLARE, FETCH, MOVE and CLOSE: an answer that the session keeps, and gives in parts."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,43 +43,47 @@ class Merger:
         self._steps = Steps(stopped, opcode_max)
         self._files.max_bytes, self._files.is_full = spill_max, False
         self.connection.set_progress_handler(self._steps, self._steps.every)
-        self.connection.execute("BEGIN")
+        with self._in_our_words():  # a limit of one step ends even this one
+            self.connection.execute("BEGIN")
 
     def table(self, width: int, rows: Sequence[Row]) -> None:
         """The next table, and its first rows."""
         columns = ", ".join(f"x{column}" for column in range(width))
-        self.connection.execute(f"CREATE TABLE m{len(self._widths)} ({columns})")
+        with self._in_our_words():
+            self.connection.execute(f"CREATE TABLE m{len(self._widths)} ({columns})")
         self._widths.append(width)
         self.add(rows)
 
     def given(self, number: int, width: int, rows: Sequence[Row]) -> None:
         """Table g<number>, which no fragment has gathered."""
         columns = ", ".join(f"x{column}" for column in range(width))
-        self.connection.execute(f"CREATE TABLE g{number} ({columns})")
         marks = ", ".join("?" * width)
-        self.connection.executemany(f"INSERT INTO g{number} VALUES ({marks})", rows)
+        with self._in_our_words():
+            self.connection.execute(f"CREATE TABLE g{number} ({columns})")
+            self.connection.executemany(f"INSERT INTO g{number} VALUES ({marks})", rows)
 
     def add(self, rows: Sequence[Row]) -> None:
         """More rows of the last table."""
         at, marks = len(self._widths) - 1, ", ".join("?" * self._widths[-1])
-        try:
+        with self._in_our_words():
             self.connection.executemany(f"INSERT INTO m{at} VALUES ({marks})", rows)
-        except Exception as problem:
-            raise self._told(problem) from None
 
     def start(self, sql: str, args: Sequence[Any], *, is_foreign: bool = False) -> None:
         """A text of another instance is a SELECT and no more, to its end."""
         self.connection.authorizer = only_reading if is_foreign else None
-        try:
+        with self._in_our_words():
             self._cursor = self.connection.execute(sql, args, can_cache=not is_foreign)
-        except Exception as problem:
-            raise self._told(problem) from None
         self._pieces = Pieces(self._cursor)
 
     def take(self, most: int, *encode: Encode) -> Piece:
         assert self._pieces is not None
-        try:
+        with self._in_our_words():
             return self._pieces.take(most, *encode)
+
+    @contextmanager
+    def _in_our_words(self) -> Iterator[None]:
+        try:
+            yield
         except Exception as problem:
             raise self._told(problem) from None
 

@@ -159,8 +159,9 @@ def _same_as_before(request: JoinRequest, known: Instance) -> Instance:
         raise JoinRefused(f"instance with UUID {uuid} already exists but with different {words}")
     if known.target_state.grade is not Grade.OFFLINE or known.current_state.incarnation > 0:
         raise JoinRefused(
-            f"instance with UUID {uuid} is not in Offline state",
-            hint="it has joined already: start it with its own directory",
+            f"{known.name} (UUID {uuid}) has joined already, and this directory has no raft.db",
+            hint="start it with the directory it had; if that file is lost: "
+            f"cairn expel {known.name}, empty the directory, start it again",
         )
     return known
 

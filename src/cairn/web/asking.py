@@ -6,12 +6,15 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from math import isfinite
+from sys import getsizeof
 from time import perf_counter
 from typing import Any
 
 from cairn.model.errors import InvalidParameter, QueryCanceled, Unsupported
+from cairn.model.tracing import without_parent
 from cairn.model.types.values import OIDS
 from cairn.model.unexpected import owned
+from cairn.net.spans import ACTIVE, Span
 from cairn.node.statements.context import LATE, OF_CLUSTER, Context
 from cairn.node.statements.executor import Outcome
 from cairn.pgwire.values.formats import text_encoder
@@ -83,9 +86,13 @@ class Asking:
         assert context.deadline is not None
         timer = loop.call_at(context.deadline, running.stop)
         begun, statistics = perf_counter(), face.statistics
+        text, parent = without_parent(text)
         cached: Cached | None = None
+        span: Span | None = None
         try:
             cached = await self._understood(text, user)
+            span = face.instance.watching.tracer.statement(parent, cached.seen, user.name, address)
+            ACTIVE.set(span)  # of this request alone
             plan = cached.prepared.plan
             if isinstance(plan, _OF_A_SESSION):
                 raise Unsupported(
@@ -104,12 +111,17 @@ class Asking:
             hops = context.travelled.hops
             count = outcome.count if outcome.rows is None else len(rows)
             statistics.ended(cached.seen, took_s, count, hops, 0)
+            if span is not None:
+                span.attributes |= {"db.response.returned_rows": count, "cairn.hops": int(hops)}
+                span.end()
             return _told(cached, outcome, rows, is_all, took_s)
         except Exception as problem:
             told = owned(problem, "a statement of the console")
             if isinstance(told, QueryCanceled) and context.is_late():
                 told = QueryCanceled(LATE, hint=f"the console waits {TIMEOUT_S:g} s")
             statistics.failed(None if cached is None else cached.seen, told.sqlstate)
+            if span is not None:
+                span.end(told.sqlstate)
             raise told from None
         finally:
             timer.cancel()
@@ -128,18 +140,26 @@ class Asking:
         return await self._face.executor.run(cached, (), context)
 
     async def _taken(self, outcome: Outcome, context: Context) -> tuple[list[Any], bool]:
-        """The first rows, and whether that is all."""
+        """The first rows, and whether that is all. What is not shown is not held either."""
         rows, more = list(outcome.rows or ()), outcome.more
+        size = _size(rows)
+        is_all = more is None
         try:
-            while more is not None and len(rows) <= MOST_ROWS:
-                following = await more.next(context)
+            while more is not None and len(rows) <= MOST_ROWS and size <= MOST_BYTES:
+                following = await context.watched(more.next(context))
                 if following is None:
+                    is_all = True
                     break
                 rows += plain(following)
+                size += _size(plain(following))
         finally:
             if more is not None:
                 more.close()
-        return rows[:MOST_ROWS], len(rows) <= MOST_ROWS
+        return rows[:MOST_ROWS], is_all and len(rows) <= MOST_ROWS
+
+
+def _size(rows: list[Any]) -> int:
+    return sum(getsizeof(value) for row in rows for value in row)
 
 
 def _told(

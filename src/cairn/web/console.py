@@ -25,10 +25,10 @@ from cairn.model.errors import (
     InvalidParameter,
 )
 from cairn.model.unexpected import owned
-from cairn.server.calls.calls import cluster_status
+from cairn.server.calls.calls import check_looking, cluster_status
 from cairn.server.face import PgFace
 from cairn.web.asking import Asking, Running
-from cairn.web.logins import SESSION_S, Logins, TooBusy, User, address_of, is_own_page
+from cairn.web.logins import SESSION_S, Logins, TooBusy, User, address_of, is_local, is_own_page
 from cairn.web.overview import Overview
 
 MOST_BODY = 1024 * 1024
@@ -132,7 +132,11 @@ class Console:
     # --- looking ----------------------------------------------------------------------------------
 
     def _check_looking(self, request: Request) -> None:
-        if not self._logins.may_look(request):
+        """At the topology: whoever may read it in SQL, and whoever is on this machine."""
+        user = self._logins.user_of(request)
+        if user is not None:
+            check_looking(self._face.catalog, user.id, user.name)
+        elif not is_local(request):
             raise NoLogin
 
     async def _status(self, request: Request) -> Any:

@@ -80,7 +80,8 @@ def _masters(status: Status) -> list[Problem]:
         master = rows.get(replicaset["master"] or "")
         if not replicaset["buckets"] or status["raft"]["leader"] is None:
             continue
-        if master is None or not master["current_state"].startswith("Online"):
+        is_deposed = not replicaset["target_master"]
+        if master is None or is_deposed or not master["current_state"].startswith("Online"):
             name, count = replicaset["name"], replicaset["buckets"]
             others = [
                 row["name"]
@@ -91,7 +92,9 @@ def _masters(status: Status) -> list[Problem]:
                 Problem(
                     CRITICAL,
                     f"Replicaset {name} has no master: {count} buckets are closed",
-                    f"Start {_named(others)}: it waits for one that has its rows.",
+                    f"Start {_named(others)}: it waits for one that has its rows."
+                    if others
+                    else "One is named within seconds, or the governor says what it waits for.",
                 )
             )
         elif not master["answers"]:

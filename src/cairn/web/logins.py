@@ -66,10 +66,6 @@ class Logins:
     def user_of(self, request: Request) -> User | None:
         return self._read(request.cookies.get(self.cookie, ""), "session")
 
-    def may_look(self, request: Request) -> bool:
-        """At the topology: whoever is logged in, and whoever is on this machine."""
-        return self.user_of(request) is not None or is_local(request)
-
     # --- coming and going -------------------------------------------------------------------------
 
     async def log_in(self, request: Request, name: str, password: str) -> str:

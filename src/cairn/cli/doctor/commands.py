@@ -28,8 +28,8 @@ def doctor(
     """Look for what is wrong, and say what to do about it. Nothing is changed.
 
     Of a running cluster: quorum, masters, lag, clocks, certificates, settings that surprise. Of
-    directories of stopped instances: files, checksums, versions, free space, rights. Code 1 when
-    something is to be done.
+    directories of stopped instances: files, checksums, versions, free space, rights. Code 6 when
+    something does not work, 1 when something is to be done before it does not.
 
     Example: cairn doctor
 

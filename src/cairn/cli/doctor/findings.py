@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from cairn.cli.options import NOT_WORKING
+
 BAD, WARNING, REMARK, GOOD = "bad", "warning", "remark", "good"
 _SIGNS = {BAD: "✗", WARNING: "!", REMARK: "·", GOOD: "✓"}
 _ORDER = (BAD, WARNING, REMARK, GOOD)
@@ -20,7 +22,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def tell(findings: Sequence[Finding], *, as_json: bool) -> int:
-    """The worst first; 0 when there is nothing to do."""
+    """The worst first. 0: nothing is to be done; 6: something does not work; 1: it may soon."""
     ordered = sorted(findings, key=lambda each: _ORDER.index(each.level))
     if as_json:
         print(json.dumps({"findings": msgspec.to_builtins(ordered)}, ensure_ascii=False))
@@ -31,4 +33,5 @@ def tell(findings: Sequence[Finding], *, as_json: bool) -> int:
                 print(f"    {each.do}")
         wrong = sum(each.level in (BAD, WARNING) for each in ordered)
         print("nothing is wrong" if not wrong else f"{wrong} to look at")
-    return 1 if any(each.level in (BAD, WARNING) for each in findings) else 0
+    levels = {each.level for each in findings}
+    return NOT_WORKING if BAD in levels else 1 if WARNING in levels else 0

@@ -22,7 +22,8 @@ def status(
 ) -> None:
     """Show instances, grades, replicasets, voters, the leader and what the governor does.
 
-    In a pipe it is the same text, never wrapped; with --watch one after the other.
+    In a pipe it is the same text, never wrapped; with --watch one after the other. Code 6 when the
+    cluster answers and cannot do its work: no quorum, a replicaset without a master.
 
     Example: cairn status --dsn postgresql://admin@127.0.0.1:4327/cairn --watch
     """

@@ -7,8 +7,10 @@ import sys
 import time
 from typing import Any
 
+from cairn.cli.options import NOT_WORKING
 from cairn.cli.steering.rebalance import moves_table
 from cairn.cli.talking import NEVER_WRAP, Talk, Target
+from cairn.web import health
 
 
 def fetch_status(talk: Talk) -> dict[str, Any]:
@@ -20,16 +22,18 @@ def show_status(dsn: str | None, password_file: str | None, *, as_json: bool, wa
     talk = Talk(Target(dsn, password_file))
     try:
         if as_json and not watch:
-            print(json.dumps(fetch_status(talk), indent=2, ensure_ascii=False))
-            return 0
+            status = fetch_status(talk)
+            print(json.dumps(status, indent=2, ensure_ascii=False))
+            return _verdict(status)
         from rich.console import Console
         from rich.live import Live
 
         is_terminal = sys.stdout.isatty()
         console = Console(width=None if is_terminal else NEVER_WRAP)
         if not watch:
-            console.print(render(fetch_status(talk)))
-            return 0
+            status = fetch_status(talk)
+            console.print(render(status))
+            return _verdict(status)
         while as_json or not is_terminal:
             if as_json:
                 print(json.dumps(fetch_status(talk), ensure_ascii=False), flush=True)
@@ -42,6 +46,14 @@ def show_status(dsn: str | None, password_file: str | None, *, as_json: bool, wa
                 time.sleep(1.0)
     finally:
         talk.close()
+
+
+def _verdict(status: dict[str, Any]) -> int:
+    """For scripts: it answered, but does it work? What does not is said beside the answer."""
+    found = [each for each in health.judge(status, {}) if each.level == health.CRITICAL]
+    for each in found:
+        print(f"cairn: {each.title}. {each.action}", file=sys.stderr)
+    return NOT_WORKING if found else 0
 
 
 def render(status: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cairn.cli.options import AsJson, Dsn, PasswordFile, Yes, finish
+from cairn.cli.options import AsJson, Dsn, PasswordFile, Yes, a_share, finish
 
 commands = typer.Typer()
 
@@ -80,7 +80,7 @@ def switchover(
 def drain(
     replicaset: Annotated[str, typer.Argument(help="name or uuid")],
     back: Annotated[bool, typer.Option("--back", help="take it back")] = False,
-    weight: Annotated[float, typer.Option(help="with --back: its share", min=0.0)] = 1.0,
+    weight: Annotated[float, typer.Option(help="with --back: its share", callback=a_share)] = 1.0,
     yes: Yes = False,
     wait: Annotated[bool, typer.Option(help="until all have moved")] = True,
     timeout: Annotated[float, typer.Option(help="seconds to wait for the end")] = 86_400.0,
@@ -175,7 +175,9 @@ def rebalance(
         str, typer.Argument(help="status, plan, pause, resume, weight or drain")
     ] = "status",
     replicaset: Annotated[str, typer.Argument(help="for weight and drain")] = "",
-    weight: Annotated[float, typer.Argument(help="its share in proportion to others")] = 1.0,
+    weight: Annotated[
+        float, typer.Argument(help="its share in proportion to others", callback=a_share)
+    ] = 1.0,
     dsn: Dsn = None,
     password_file: PasswordFile = None,
     as_json: AsJson = False,

@@ -8,6 +8,8 @@ from pathlib import Path
 import msgspec
 
 from cairn.model.errors import ConfigProblem
+from cairn.model.members.topology import ConnectionType
+from cairn.model.tables.system_tables import PICO_PEER_ADDRESS
 from cairn.net.handshake import Identity
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.runtime import Runtime
@@ -78,6 +80,22 @@ def check_restart(config: InstanceConfig, store: RaftStore) -> None:
                 f"instance restarted with a different {word}, which is not allowed, "
                 f"was: '{was}' became: '{now}'"
             )
+
+
+def recorded_address(store: RaftStore) -> str | None:
+    """Where the others reached this instance when it last heard of it."""
+    table = PICO_PEER_ADDRESS
+    known = store.connection.execute(
+        "SELECT 1 FROM sqlite_master WHERE name = ?", (table.physical_name,)
+    )
+    if known.fetchone() is None:  # it ended before its first entry
+        return None
+    found = store.connection.execute(
+        f"SELECT c{table.position('address')} FROM {table.physical_name} "
+        f"WHERE c{table.position('raft_id')} = ? AND c{table.position('connection_type')} = ?",
+        (store.get("raft_id"), ConnectionType.PEER.value),
+    ).fetchone()
+    return None if found is None else str(found[0])
 
 
 def write_durably(path: Path, data: bytes) -> None:

@@ -44,7 +44,13 @@ from cairn.net.handshake import Identity
 from cairn.net.peers import Peers
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.first_entries import first_entries, first_instance
-from cairn.node.boot.identity import Kept, check_restart, put_identity, stored_identity
+from cairn.node.boot.identity import (
+    Kept,
+    check_restart,
+    put_identity,
+    recorded_address,
+    stored_identity,
+)
 from cairn.node.boot.restoring import check_not_interrupted, note_file
 from cairn.node.consensus.upgrades import own_version
 from cairn.node.instance import Instance
@@ -67,6 +73,7 @@ NO_ADMIN = (
     "--admin-password-file FILE or the variable CAIRN_ADMIN_PASSWORD"
 )
 DISCOVERY_CALL_S = 2.0
+ONLY_ONE_S = 1.5
 SAY_EVERY_S = 5.0
 JOIN_CALL_S = 12.0
 #: A place is asked for by the instance's own uuid: whoever has it already is given the same one.
@@ -115,6 +122,7 @@ class Boot:
                 raise Rebootstrap
             check_restart(self.config, self.store)
             self.identity = stored_identity(self.store)
+            await self._check_only_one(self.store)
         await self._listen()
         if self.store is None:
             leader = await self.start_discover()
@@ -135,6 +143,22 @@ class Boot:
         except OSError as problem:
             why = problem.strerror or problem
             raise ConfigProblem(f"--listen {self.config.listen}: {why}") from None
+
+    async def _check_only_one(self, store: RaftStore) -> None:
+        """A copy of the directory, started while the first one runs: two would vote as one.
+
+        The first one is where the others found it last. Before we listen: an old name of our own
+        address would lead to ourselves.
+        """
+        was = recorded_address(store)
+        if was is None or was == self.config.advertise:
+            return
+        found = await self.peers.who_is_at(was, ONLY_ONE_S)
+        if found is not None and found.instance_uuid == self.identity.instance_uuid:
+            raise ConfigProblem(
+                f"{self.identity.instance_name} runs already, at {was}: this directory is a copy",
+                hint="stop that one first; a new instance begins with an empty --instance-dir",
+            )
 
     # --- start_discover ---------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ with the master's. Then:
 - a master that has a healthy replica hands over to it (the governor does it) and is a replica then;
 - if its log cannot be read, one replica takes a full copy of it, so that somebody has all rows;
 - a master without one goes on with what it can read and says what a person can do;
+- a `data.db` that is not there at a start counts as damaged, not as one without rows;
 - `raft.db` is not mended here: it holds votes and promises that nobody else knows.
 """
 
@@ -27,11 +28,12 @@ from cairn.model.members.topology import Grade, Replicaset
 from cairn.model.members.topology import Instance as InstanceRow
 from cairn.model.rpc import DamageReport, Empty
 from cairn.net.peers import Peers
+from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.copies import Copies, CopyPiece, CopyRequest
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.place import Place
 from cairn.storage.data_db.full_copy import can_be_copied
-from cairn.storage.files import checksums
+from cairn.storage.files import checksums, setting_aside
 from cairn.storage.files.scrub import Digest, Span, compare, digest, is_whole, trees_of
 
 log = logging.getLogger("cairn.scrub")
@@ -66,6 +68,21 @@ class GivingResponse(msgspec.Struct, frozen=True):
     """Whether all rows of `data.db` can be read; None: it is being found out."""
 
     can_give: bool | None
+
+
+def note_lost(path: Path, name: str, state: GlobalState, at: str) -> None:
+    """Before `data.db` is opened: was it removed since the last start?
+
+    Whoever counts as one that has the replicaset's rows had this file before it counted. Without
+    the note a new one, with nothing in it, would promise and be named master.
+    """
+    me = state.cluster.instances.get(name)
+    mine = state.cluster.replicasets.get(me.replicaset_name) if me is not None else None
+    has_rows = any(not table.is_global for table in state.catalog.tables.values())
+    if path.exists() or mine is None or name not in mine.members or not has_rows:
+        return
+    log.error("data.db is gone: this instance has no rows until it has a copy of its master's")
+    setting_aside.leave_note(path.parent, setting_aside.Note("it is gone", mine.epoch, at))
 
 
 class Health:
@@ -112,7 +129,23 @@ class Health:
     def problems(self) -> list[str]:
         found = [f"{self._name}: {file} is damaged: {why}" for file, why in self.damage.items()]
         found = [f"{line}; {self._way_out(line)}" for line in found]
+        found += self._missing()
         return found + [f"{name}: {why}" for name, why in sorted(self.accused.items())]
+
+    def _missing(self) -> list[str]:
+        """Nobody can give the rows that are to be copied."""
+        if not self._place.must_copy or self._has_living_master():
+            return []
+        return [
+            f"{self._name} has none of the rows that it had, and nobody who is there has them: "
+            "start one that has them, put the lost data.db back, or restore a backup"
+        ]
+
+    def _has_living_master(self) -> bool:
+        master = self._master()
+        if master is None or master.name == self._name:
+            return False
+        return master.current_state.grade is master.target_state.grade is Grade.ONLINE
 
     def _way_out(self, line: str) -> str:
         if "raft.db is" in line:

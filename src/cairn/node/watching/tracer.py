@@ -7,6 +7,7 @@ import random
 from cairn.model.tracing import Parent, read_parent
 from cairn.net.spans import Attributes, Span, begun
 from cairn.node.watching.otlp import Exporter
+from cairn.node.watching.statistics import Seen
 
 
 class Tracer:
@@ -45,13 +46,19 @@ class Tracer:
             return self.sent, self.dropped
         return self.sent + exporter.sent, self.dropped + exporter.dropped
 
-    def wants(self, parent: Parent | None) -> bool:
-        """Whether a statement is traced: its client decides, if it says anything, else chance."""
-        return random.random() < self._ratio if parent is None else parent.is_sampled
-
-    def statement(self, parent: Parent | None, name: str, attributes: Attributes) -> Span | None:
+    def statement(self, parent: Parent | None, seen: Seen, user: str, address: str) -> Span | None:
+        """None if it is not traced: its client decides, if it says anything, else chance."""
+        is_wanted = random.random() < self._ratio if parent is None else parent.is_sampled
         exporter = self._exporter
-        return None if exporter is None else begun(parent, name, attributes, exporter.put)
+        if exporter is None or not is_wanted:
+            return None
+        about: Attributes = {
+            "db.system.name": "cairn",
+            "db.query.text": seen.query,
+            "user.name": user,
+            "client.address": address,
+        }
+        return begun(parent, seen.kind.word, about, exporter.put)
 
     def asked(self, header: str, method: str) -> Span | None:
         """A peer asks for something that belongs to a traced statement."""

@@ -19,9 +19,12 @@ from cairn.model.errors import (
     TimedOut,
     UndefinedFunction,
 )
+from cairn.model.members.cluster import Cluster
 from cairn.model.members.topology import ConnectionType, Grade
 from cairn.model.members.topology import Instance as InstanceRow
 from cairn.model.rpc import Empty, ExpelRequest, ExpelResponse, RestartRequest, StatusResponse
+from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.system_tables import PICO_INSTANCE
 from cairn.node.steering.clocks import clock_problem
 from cairn.node.waiting import until
 from cairn.node.watching.activity import Asker
@@ -63,7 +66,16 @@ async def call(caller: Caller, plan: CallPlan, values: Sequence[Any]) -> Any:
 
 
 async def _status(caller: Caller) -> Any:
+    check_looking(caller.catalog, caller.context.user_id, caller.context.user)
     return await cluster_status(caller.face)
+
+
+def check_looking(catalog: Catalog, user_id: int, user: str) -> None:
+    """The topology is for whoever may read it, by whatever way: at first that is everybody."""
+    if not catalog.allows(user_id, "read", "table", PICO_INSTANCE.id):
+        raise AccessDenied(
+            f"Read access to space '{PICO_INSTANCE.name}' is denied for user '{user}'"
+        )
 
 
 async def cluster_status(face: PgFace) -> dict[str, Any]:
@@ -118,7 +130,23 @@ def _problems(face: PgFace, said: dict[int, StatusResponse]) -> list[str]:
         if each.clock_s is not None and each.raft_id != instance.raft_id
     ]
     found += sorted(line for each in said.values() for line in each.damage)
+    found += _wrong_addresses(face.cluster, said)
     return found + sorted(filter(None, clocks))
+
+
+def _wrong_addresses(cluster: Cluster, said: dict[int, StatusResponse]) -> list[str]:
+    """Whoever lives and cannot be called is asked over links of its own, as long as they last."""
+    by: dict[tuple[str, str], list[str]] = {}
+    for each in said.values():
+        for raft_id, address in each.unreached.items():
+            row = cluster.by_raft_id(raft_id)
+            if row is not None and row.current_state.grade is Grade.ONLINE:
+                by.setdefault((row.name, address), []).append(each.name)
+    return [
+        f"{', '.join(sorted(names))} cannot connect to {name} at {address}: there are only the "
+        f"links that {name} made; start it with an --advertise where others reach it"
+        for (name, address), names in sorted(by.items())
+    ]
 
 
 async def _ask_all(face: PgFace) -> dict[int, StatusResponse]:

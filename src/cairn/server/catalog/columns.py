@@ -7,6 +7,7 @@ from typing import Any
 from sqlglot import exp
 
 from cairn.model.types.values import LISTS, ColumnType
+from cairn.server.catalog import privileges
 from cairn.server.catalog.schema import LIVE, TABLES
 from cairn.sql.parse.naming import column_name
 
@@ -38,7 +39,7 @@ _MOMENTS = (
 )
 _TRUTH_FUNCTIONS = {
     *(*_VISIBILITY, "bool_and", "bool_or", "pg_cancel_backend", "pg_terminate_backend"),
-    *("pg_is_wal_replay_paused", "pg_is_in_backup"),
+    *("pg_is_wal_replay_paused", "pg_is_in_backup", *privileges.NAMES),
 }
 
 

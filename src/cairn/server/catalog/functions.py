@@ -18,6 +18,7 @@ from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Index, Table
 from cairn.model.types.interval_text import parse_interval
 from cairn.node.watching.activity import Asker, Signals
+from cairn.server.catalog.privileges import Privileges
 from cairn.server.catalog.schema import DATABASE, TABLES, TYPES
 from cairn.server.catalog.tables import (
     about,
@@ -53,8 +54,7 @@ _NOTHING = (
     "pg_last_xact_replay_timestamp"
 )
 _TRUE = (
-    "pg_table_is_visible pg_type_is_visible pg_function_is_visible has_table_privilege "
-    "has_schema_privilege has_database_privilege has_column_privilege has_any_column_privilege "
+    "pg_table_is_visible pg_type_is_visible pg_function_is_visible "
     "pg_statistics_obj_is_visible pg_conversion_is_visible pg_opclass_is_visible "
     "pg_opfamily_is_visible pg_operator_is_visible pg_collation_is_visible pg_ts_config_is_visible "
     "pg_ts_dict_is_visible pg_ts_parser_is_visible pg_ts_template_is_visible"
@@ -106,6 +106,7 @@ class Functions:
                 fixed[name] = lambda *_, value=value: value
         return {
             **fixed,
+            **Privileges(self._catalog, lambda: self.asker, self._regclass).functions(),
             # SQLite's own knows no backslash, and takes `A` for `a`.
             "like": lambda pattern, text, *escape: c_like(*map(_text, (text, pattern, *escape))),
             "pg_get_expr": lambda text, *_: text,

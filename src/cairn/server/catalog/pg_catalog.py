@@ -33,6 +33,7 @@ from cairn.model.tables.catalog import Catalog
 from cairn.model.types.intervals import encode_interval, of_timedelta
 from cairn.model.types.values import INT64_MAX, INT64_MIN, TYPE_OF_OID, ColumnType
 from cairn.node.watching.activity import Asker, Row, Signals
+from cairn.server.catalog import privileges
 from cairn.server.catalog import schema as pg_schema
 from cairn.server.catalog import tables as pg_tables
 from cairn.server.catalog.functions import Functions, items
@@ -49,9 +50,10 @@ _FORBIDDEN = re.compile(r"not authorized|prohibited")
 
 _BEGINNING = re.compile(rb"\s*(select|with)\b", re.IGNORECASE)
 LONG_TEXT = 10_000
-_WORDS = (b"pg_", b"_cairn_", b"information_schema", b"::", b"to_reg")  # one of each mention
+_WORDS = (b"pg_", b"_cairn_", b"information_schema", b"::", b"to_reg", b"_privilege")  # of each
 _MENTION = re.compile(
-    rb"pg_|_cairn_s|_cairn_table_stats|information_schema|::\s*reg|to_reg", re.IGNORECASE
+    rb"pg_|_cairn_s|_cairn_table_stats|information_schema|::\s*reg|to_reg|_privilege",
+    re.IGNORECASE,
 )
 _LOOKUPS = (
     *("regclass", "regtype", "regnamespace", "regproc", "regprocedure"),
@@ -59,7 +61,7 @@ _LOOKUPS = (
     *("pg_backend_pid", "pg_cancel_backend", "pg_terminate_backend"),
     *("pg_is_in_recovery", "pg_is_wal_replay_paused", "pg_is_in_backup"),
     *("pg_postmaster_start_time", "pg_conf_load_time", "pg_last_xact_replay_timestamp"),
-    *("pg_last_wal_receive_lsn", "pg_last_wal_replay_lsn"),
+    *("pg_last_wal_receive_lsn", "pg_last_wal_replay_lsn", *privileges.NAMES),
 )
 _MISSING = re.compile(r"no such (table|column|function): (.+)")
 _DECLARED = {

@@ -18,7 +18,7 @@ from cairn.node.statements.blocks.open_block import OpenBlock
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor, Outcome
 from cairn.server.statements import Cached
-from cairn.sql.plans import PointRead, Prepared, SessionPlan
+from cairn.sql.plans import PointRead, Prepared, SessionPlan, is_writing
 
 #: What ends or mends a block, and so is taken in a failed one too.
 ENDINGS = frozenset({"commit", "rollback", "rollback_to"})
@@ -47,6 +47,7 @@ class Block:
         self.status = "I"
         self.open: OpenBlock | None = None
         self.level = ""  # of isolation, in the open block
+        self.is_read_only = False  # the open block
         self.since: float | None = None  # when the open block began, by the clock of the wall
         self._written = 0  # statements committed by themselves, where blocks are not atomic
         self._savepoints: list[
@@ -84,6 +85,8 @@ class Block:
                 "FOR UPDATE has no meaning while each statement of a block commits by itself",
                 hint="SET atomic_blocks = on",
             )
+        if self.is_read_only:
+            check_reading(prepared)
         if self.status != "E":
             return
         if isinstance(plan, SessionPlan) and plan.action in ENDINGS:
@@ -170,21 +173,23 @@ class Block:
         self.status, self._written, self.since = "T", 0, time()
         if context.has_atomic_blocks:
             self.open = OpenBlock(self._executor)
-            self._set_modes(default)
-            self._set_modes(modes)
+        self._set_modes(default)
+        self._set_modes(modes)
 
     def _set_modes(self, modes: Modes) -> None:
-        if self.open is None:
-            return
-        if modes.level is not None:
+        if modes.is_read_only is not None:
+            self.be_read_only(modes.is_read_only)
+        if modes.level is not None and self.open is not None:
             self.level = modes.level
             self.open.is_strict = modes.level in ("serializable", "repeatable read")
-        if modes.is_read_only is not None:
-            self.open.is_read_only = modes.is_read_only
+
+    def be_read_only(self, is_so: bool) -> None:
+        """Outside of a block it is said of a block that is over at once, as in PostgreSQL."""
+        self.is_read_only = is_so and self.status != "I"
 
     def _end(self, *, is_committed: bool = False) -> None:
         self.status, self._written, self.since = "I", 0, None
-        self.open, self.level = None, ""
+        self.open, self.level, self.is_read_only = None, "", False
         self._savepoints.clear()
         self._ended(is_committed)
 
@@ -207,6 +212,13 @@ class Block:
             if self._savepoints[at][0] == name:
                 return at
         raise CairnError(f'savepoint "{name}" does not exist', sqlstate="3B001")
+
+
+def check_reading(prepared: Prepared) -> None:
+    if is_writing(prepared.plan):
+        raise CairnError(
+            f"cannot execute {prepared.tag} in a read-only transaction", sqlstate="25006"
+        )
 
 
 def _cannot_undo(what: str, count: int, since: str) -> CairnError:

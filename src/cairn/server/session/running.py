@@ -13,7 +13,7 @@ import msgspec
 from cairn.model.errors import CairnError, QueryCanceled, StatementInvalidated
 from cairn.model.rpc import RowShape
 from cairn.model.tracing import Parent, without_parent
-from cairn.net.spans import ACTIVE, Attributes, Span
+from cairn.net.spans import ACTIVE, Span
 from cairn.node.statements.asker.streams import Stream
 from cairn.node.statements.context import ASKED, LATE, Context, Travelled
 from cairn.node.statements.executor import Outcome
@@ -24,10 +24,10 @@ from cairn.server.audit import Who
 from cairn.server.caller import Caller
 from cairn.server.calls import calls
 from cairn.server.face import PgFace
-from cairn.server.session.blocks import ACTIONS, Block, Modes
+from cairn.server.session.blocks import ACTIONS, Block, Modes, check_reading
 from cairn.server.session.cursors import Cursors
 from cairn.server.session.named import Named
-from cairn.server.session.settings import Parameters, check_known
+from cairn.server.session.settings import Parameters, check_known, is_on
 from cairn.server.statements import Cached
 from cairn.sql import plans
 from cairn.storage.files.pieces import Rows
@@ -139,6 +139,8 @@ class Running:
         cached.check_rights(self._parameters.context.user_id, catalog)
         if self._block.status != "I":
             self._block.check(cached.prepared)
+        elif self._parameters.is_read_only:
+            check_reading(cached.prepared)
 
     def is_traced(self) -> bool:
         """Whether some statement may be: it takes the ordinary way, which tells its parts."""
@@ -165,17 +167,9 @@ class Running:
 
     def _begin_trace(self, cached: Cached) -> None:
         """Whatever runs after this in the same task, or is asked of others by it, is part of it."""
-        self._is_traced, self._sent, self._span = True, 0, None
-        parent = self.parent or self._parameters.parent
-        if self._tracer.wants(parent):
-            who, seen = self._who(), cached.seen
-            about: Attributes = {
-                "db.system.name": "cairn",
-                "db.query.text": seen.query,
-                "user.name": who.user,
-                "client.address": who.address,
-            }
-            self._span = self._tracer.statement(parent, seen.kind.word, about)
+        self._is_traced, self._sent = True, 0
+        parent, who = self.parent or self._parameters.parent, self._who()
+        self._span = self._tracer.statement(parent, cached.seen, who.user, who.address)
         ACTIVE.set(self._span)
 
     def end_trace(self, rows: int, problem: str = "") -> None:
@@ -319,6 +313,10 @@ class Running:
                 parameters.set_transaction_modes(Modes(plan.value))
             case "show" if name == "transaction_isolation" and self._block.level:
                 return Outcome([(self._block.level,)], 1, tag)
+            case "show" if name == "transaction_read_only":
+                is_open = self._block.status != "I"
+                answer = self._block.is_read_only if is_open else parameters.is_read_only
+                return Outcome([("on" if answer else "off",)], 1, tag)
             case "show" if name == "all":
                 listed = parameters.show_all()
                 return Outcome(listed, len(listed), tag)
@@ -326,6 +324,8 @@ class Running:
                 return Outcome([tuple(map(self._setting, plan.asked))], 1, tag)
             case "show":
                 return Outcome([(parameters.show(name),)], 1, tag)
+            case "set" if name == "transaction_read_only":
+                self._block.be_read_only(is_on(plan.value or ""))
             case "set":
                 check_known(name, self._face.catalog)
                 parameters.set(name, plan.value or "")

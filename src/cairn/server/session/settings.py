@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 import msgspec
 
-from cairn.model.errors import AccessDenied, CairnError, InvalidParameter
+from cairn.model.errors import AccessDenied, CairnError, InvalidParameter, Unsupported
 from cairn.model.settings.parameters import DEFAULTS, PRIVATE, SETTINGS, shown
 from cairn.model.settings.postgres_parameters import NAMES
 from cairn.model.tables.catalog import Catalog
@@ -22,6 +22,7 @@ from cairn.sql.parse.parse import CHOICES, check_choice
 #: Settings of the cluster that a session may have otherwise, with what they are by themselves.
 _COUNTS = ("sql_motion_row_max", "sql_vdbe_opcode_max")
 _OF_CLIENTS = ("smart_connector_hints", "pico_query_metadata", "pico_stmt_invalidation")
+_TRUTHS = ("atomic_blocks", "default_transaction_read_only")
 _FIXED = {"server_version", "server_encoding", "integer_datetimes", "server_version_num"}
 
 
@@ -33,6 +34,7 @@ class Parameters:
         self._values: dict[str, str] = {}
         self._preference = self._of_cluster()
         self._base = Context()
+        self.is_read_only = False  # blocks, and statements outside of one
         self.parent: Parent | None = None  # the trace that statements belong to by themselves
         self.context = Context(preference=self._preference)  # of the next statement
 
@@ -48,12 +50,13 @@ class Parameters:
         told = self._values.get("atomic_blocks")
         if told is None:
             return bool(self._state.setting("atomic_blocks", True))
-        return _is_on(told)
+        return is_on(told)
 
     def _renew(self) -> None:
         """Whenever a parameter changes: statements only look at the context."""
         told = self._values.get
         self.parent = read_parent(told("traceparent", "").strip("'"))
+        self.is_read_only = is_on(told("default_transaction_read_only", "off"))
         self.context = msgspec.structs.replace(
             self._base,
             preference=self._preference,
@@ -62,7 +65,7 @@ class Parameters:
             opcode_max=int(told("sql_vdbe_opcode_max", OF_CLUSTER)),
             forward=told("forward", "on"),
             repartition=told("sql_repartition", "auto"),
-            is_unsafe=_is_on(told("unsafe_system_writes", "off")),
+            is_unsafe=is_on(told("unsafe_system_writes", "off")),
             has_atomic_blocks=self._has_atomic_blocks(),
             timeout_s=read_duration_s("statement_timeout", told("statement_timeout", "0")),
         )
@@ -95,15 +98,14 @@ class Parameters:
         """What a block is that does not say otherwise."""
         told = self._values.get
         level = told("default_transaction_isolation", "")
-        access = _is_on(told("default_transaction_read_only", "off"))
-        return Modes(f"isolation level {level} {'read only' if access else ''}")
+        return Modes(f"isolation level {level} {'read only' if self.is_read_only else ''}")
 
     def set_transaction_modes(self, modes: Modes) -> None:
         if modes.level is not None:
             self._values["default_transaction_isolation"] = modes.level
         if modes.is_read_only is not None:
             shown = "on" if modes.is_read_only else "off"
-            self._values["default_transaction_read_only"] = shown
+            self.set("default_transaction_read_only", shown)
 
     def show(self, name: str) -> str:
         key = name.lower()
@@ -134,10 +136,12 @@ class Parameters:
         return self._state.catalog.is_super(self._base.user_id)
 
 
+#: A session is always that of its user: what asks for another one must not believe it has it.
+_ROLES = {"role": ("none", ""), "session_authorization": ("default", "")}
 _ON, _OFF = ("on", "true", "1", "yes"), ("off", "false", "0", "no")
 
 
-def _is_on(value: str) -> bool:
+def is_on(value: str) -> bool:
     return value.strip("'").lower() in _ON
 
 
@@ -161,6 +165,8 @@ def check(name: str, value: str) -> str:
     key = name.lower()
     if key in _FIXED:
         raise CairnError(f'parameter "{name}" cannot be changed', sqlstate="55P02")
+    if key in _ROLES and value.strip("'\"").lower() not in _ROLES[key]:
+        raise Unsupported(f'parameter "{name}" cannot be set', hint="log in as that user")
     if key == "client_encoding" and value.strip("'\"").upper().replace("-", "") not in (
         "UTF8",
         "UNICODE",
@@ -180,7 +186,7 @@ def check(name: str, value: str) -> str:
             f'invalid value for parameter "{name}": "{value}"',
             hint="00-<32 hex digits>-<16 hex digits>-01, as W3C's traceparent",
         )
-    if key == "atomic_blocks" and value.strip("'").lower() not in (*_ON, *_OFF):
+    if key in _TRUTHS and value.strip("'").lower() not in (*_ON, *_OFF):
         raise InvalidParameter(f'parameter "{name}" requires a Boolean value')
     check_choice(key, value)
     return value

@@ -35,7 +35,8 @@ log = logging.getLogger("cairn.pg")
 _SETTABLE = (
     *("read_preference", "read_concern", "forward", "sql_motion_row_max", "sql_vdbe_opcode_max"),
     *("sql_repartition", "statement_timeout", "atomic_blocks", "traceparent"),
-    *("default_transaction_isolation", "default_transaction_read_only"),
+    *("default_transaction_isolation", "default_transaction_read_only", "role"),
+    "session_authorization",
 )
 
 

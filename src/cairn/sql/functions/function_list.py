@@ -33,8 +33,6 @@ LATE_FUNCTIONS: dict[str, ColumnType] = {
     "col_description": S,
     "shobj_description": S,
     "format_type": S,
-    "has_table_privilege": B,
-    "has_schema_privilege": B,
     "pg_is_in_recovery": B,
     "current_setting": S,
     "set_config": S,

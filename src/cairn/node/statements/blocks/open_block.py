@@ -25,7 +25,6 @@ import msgspec
 from cairn.model.errors import (
     BlockConflict,
     BlockLeaves,
-    CairnError,
     LimitExceeded,
     NumbersNeeded,
     PlanOutdated,
@@ -49,12 +48,9 @@ _SCHEMA = (plans.DdlPlan, plans.AclPlan, plans.RoutinePlan, plans.AlterSystemPla
 class OpenBlock:
     """One block of one session, from BEGIN to its end."""
 
-    def __init__(
-        self, executor: Executor, *, is_strict: bool = False, is_read_only: bool = False
-    ) -> None:
+    def __init__(self, executor: Executor, *, is_strict: bool = False) -> None:
         self._executor, self._blocks = executor, executor.blocks
         self.is_strict = is_strict  # serializable or repeatable read: nothing is seen unchecked
-        self.is_read_only = is_read_only
         self._list: list[Listed] = []
         self._first: Listed | None = None  # that writes: it says whose the block is
         self._bytes = 0
@@ -124,7 +120,6 @@ class OpenBlock:
         if not isinstance(plan, (*_BLOCK_WRITES, *_SCHEMA, plans.GlobalWrite)):
             return await self._executor.run(statement, params, context)
         tag = statement.prepared.tag
-        self.check_writable(tag)
         if isinstance(plan, (*_SCHEMA, plans.GlobalWrite)):
             return await self._run_alone(statement, params, context)
         if self._alone:
@@ -141,14 +136,8 @@ class OpenBlock:
         if statement.prepared.locks:
             self.is_strict = True
 
-    def check_writable(self, tag: str) -> None:
-        if self.is_read_only:
-            text = f"cannot execute {tag} in a read-only transaction"
-            raise CairnError(text, sqlstate="25006")
-
     def check_alone(self, tag: str, *, is_schema: bool = False) -> None:
         """Before something that commits by itself: rows have to be the one write of their block."""
-        self.check_writable(tag)
         if self.has_written or (not is_schema and (self._alone or self.is_strict)):
             raise self._refusal(tag)
 

@@ -12,6 +12,7 @@ from cairn.model.errors import (
     AccessDenied,
     CairnError,
     DuplicateObject,
+    InvalidGrant,
     InvalidParameter,
     LimitExceeded,
     NotInPrerequisiteState,
@@ -134,6 +135,7 @@ def access_ops(
         case "drop_user" | "drop_role":
             return _drop(plan, catalog)
         case "grant" | "grant_role":
+            _check_no_circle(plan, catalog)
             return tuple(
                 ops.Insert(system.PICO_PRIVILEGE.id, rows.privilege_row(right, grantor))
                 for right in _rights(plan, catalog)
@@ -142,6 +144,15 @@ def access_ops(
         case "revoke" | "revoke_role":
             return _revoke(_rights(plan, catalog), catalog, grantor)
     raise AssertionError(plan.action)
+
+
+def _check_no_circle(plan: AclPlan, catalog: Catalog) -> None:
+    """A role that has itself, by whatever way, has no rights that can be understood."""
+    if plan.action != "grant_role":
+        return
+    granted, grantee = _user(catalog, plan.object_name, "role"), _user(catalog, plan.grantee)
+    if grantee.id in catalog.roles_of(granted.id):
+        raise InvalidGrant(f'role "{grantee.name}" is a member of role "{granted.name}"')
 
 
 def _revoke(rights: list[Privilege], catalog: Catalog, grantor: int) -> tuple[ops.Dml, ...]:
