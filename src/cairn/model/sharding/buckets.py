@@ -17,6 +17,7 @@ import msgspec
 
 from cairn.model.errors import InvalidParameter
 from cairn.model.types.decimals import normalised
+from cairn.model.types.time_text import clock_to_micros
 from cairn.model.types.values import ColumnType, datetime_to_micros
 
 SEED = 13
@@ -88,6 +89,8 @@ _ENCODERS: dict[ColumnType, Encoder] = {
     ColumnType.DATETIME: _encode_datetime,
     ColumnType.DATE: _encode_datetime,
     ColumnType.TIMESTAMP: _encode_datetime,
+    ColumnType.TIME: lambda value: encode_integer(clock_to_micros(value)),
+    ColumnType.VARBINARY: bytes,  # as those of a text
 }
 
 

@@ -33,6 +33,8 @@ LETTERS: dict[ColumnType, str] = {
     ColumnType.DATES: "y",
     ColumnType.TIMESTAMPS: "m",
     ColumnType.INTERVALS: "v",
+    ColumnType.TIMES: "h",
+    ColumnType.VARBINARIES: "x",
 }
 MAX_SERIES = 1_000_000
 SERIES_PIECE = 5_000

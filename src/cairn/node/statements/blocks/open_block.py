@@ -39,7 +39,7 @@ from cairn.node.statements.blocks.block_runs import Told, digest, is_ordered
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor, Outcome
 from cairn.sql import plans
-from cairn.sql.functions.late import calls_late
+from cairn.sql.functions.function_list import calls_late
 
 _READS = (plans.PointRead, plans.ScatterRead)
 _BLOCK_WRITES = (*plans.ROW_WRITES, plans.Returning, plans.BlockPlan)

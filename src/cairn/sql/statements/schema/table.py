@@ -82,6 +82,9 @@ def read_type(cursor: Cursor) -> tuple[ColumnType, tuple[int, ...]]:
     if word == "timestamp" and (zone := cursor.accept_one("with", "without")):
         cursor.expect("time", "zone")
         found = ColumnType.DATETIME if zone == "with" else found
+    if word == "time" and (zone := cursor.accept_one("with", "without")):
+        cursor.expect("time", "zone")
+        found = type_word("time with time zone", token.start + 1) if zone == "with" else found
     if word in ("float", "int", "integer", "bigint", "smallint"):
         sizes = ()  # float(24): all of them are as wide as they can be
     if word in ("char", "character", "bpchar") and not sizes and not cursor.looking_at("varying"):
