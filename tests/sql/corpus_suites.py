@@ -34,6 +34,9 @@ SELECT to_char(at, 'HH24:MI:SS'), to_char(at, 'HH12:MI AM') FROM opening ORDER B
 SELECT make_time(8, 15, 23.5), '10:00:00.6'::time(0), '10:00:00.123456'::time(3), CAST('10:00' AS time without time zone)
 SELECT timestamp '2024-01-01 10:00'::date, date '2024-01-01'::text, time '10:00'::interval, interval '1 hour'::text, date '2024-01-01'::timestamp::text, '{1,2}'::int[], int '7'::text
 SELECT to_char(interval '13 hours', 'HH12 AM'), to_char(interval '1 hour', 'HH am'), to_char(time '12:00', 'HH12 pm')
+SELECT ('{"a": "b", "c": [1, "x"]}'::json -> 'a')::text, ('{"a":"b"}'::jsonb -> 'a')::text = '"b"', CAST('"x"'::json AS varchar), ('{"a":"b"}'::json ->> 'a')::text, to_json('x'::text)::text
+SELECT v::text FROM json_array_elements('["a",1,null]') AS v
+SELECT id, to_jsonb(at)::text || '!' FROM opening ORDER BY id
 SELECT make_time(8, 60, 0)
 SELECT '25:00'::time
 SELECT '10:61'::time

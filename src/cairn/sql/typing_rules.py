@@ -255,7 +255,8 @@ def cast(expr: Expr, to: ColumnType, level: int = IMPLICIT) -> Expr:
             sqlstate="42846" if level == EXPLICIT else "42804",
             hint="write an explicit CAST" if found is not None else None,
         )
-    if not found[0]:
+    is_item = isinstance(expr, Call) and expr.name == "c_index"
+    if not found[0] or (found[0] == "s_of_j" and not is_item):
         return Call(to, "same", (expr,))
     if source is N and to is S and (scale := scale_of(expr)):
         return Call(S, "s_of_n", (expr, Const(I, scale)))

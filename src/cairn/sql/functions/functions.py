@@ -145,7 +145,7 @@ def b_of_j(data: str) -> int:
 
 @strict
 def s_of_j(data: str) -> str:
-    """The text of a JSON string is its content; everything else keeps its JSON spelling."""
+    """Of `a[1]` of an untyped array: a string is its content. Other JSON is cast as it is."""
     value = texts.read_json(data)
     return texts.plain_text(value) if isinstance(value, str) else data
 

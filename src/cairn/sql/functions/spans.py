@@ -20,7 +20,7 @@ from cairn.model.types.sizes import fitter
 from cairn.model.types.time_text import clock_to_micros, is_clock, parse_clock
 from cairn.model.types.values import ColumnType, datetime_to_micros
 from cairn.sql.functions.numbers import int64, strict
-from cairn.sql.functions.times import field as t_field
+from cairn.sql.functions.times import field as field_of
 from cairn.sql.functions.times import v_extract
 
 _HOUR, _MINUTE = SMALL_UNITS["hour"], SMALL_UNITS["minute"]
@@ -258,7 +258,7 @@ _OF_CLOCK = ("hour", "minute", "second", "milliseconds", "microseconds", "epoch"
 @strict
 def n_extract_clock(micros: int, word: str) -> Any:
     if unit_of(word) not in _OF_CLOCK:
-        t_field(micros, word)  # a word that no time knows
+        field_of(micros, word)  # a word that no time knows
         raise Unsupported(f'unit "{word}" not supported for type time without time zone')
     return v_extract(v_of_h(micros), word)
 
