@@ -165,6 +165,7 @@ def buckets_function(
         return list(map(encode, values))
 
     def buckets(columns: Sequence[Sequence[Any]]) -> list[int]:
+        assert encoders, "rows that lie together need no hash"
         encoded = [parts(encode, values) for encode, values in zip(encoders, columns, strict=True)]
         keys = encoded[0] if len(encoded) == 1 else map(b"".join, zip(*encoded, strict=True))
         return [digest(data, SEED) % bucket_count + 1 for data in keys]
