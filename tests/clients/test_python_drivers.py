@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -24,11 +24,12 @@ MOMENT = datetime(2024, 2, 29, 12, 0, 0, 250000, tzinfo=UTC)
 KEY = UUID("12345678-1234-5678-1234-567812345678")
 EVERY_TYPE = (
     "b BOOLEAN, i INTEGER PRIMARY KEY, u UNSIGNED, d DOUBLE, n DECIMAL, s TEXT, g UUID, "
-    "t DATETIME, y DATE, m TIMESTAMP, v INTERVAL"
+    "t DATETIME, y DATE, m TIMESTAMP, v INTERVAL, h TIME, x BYTEA"
 )
 VALUES = (
     *(True, -7, 7, 2.5, Decimal("1.50"), "text ü", KEY, MOMENT),
     *(date(2024, 2, 29), MOMENT.replace(tzinfo=None), timedelta(days=3, seconds=5)),
+    *(time(23, 59, 0, 500000), b"\x00\xff\\ab"),
 )
 
 
@@ -52,7 +53,7 @@ def test_psycopg_keeps_every_type(dsn: str, every_type: str, binary: bool) -> No
         assert cursor.execute(f"SELECT * FROM {every_type}").fetchall() == [VALUES]
         cursor.execute(f"INSERT INTO {every_type} (i) VALUES (%s)", (1,))
         assert cursor.execute(f"SELECT * FROM {every_type} WHERE i = 1").fetchone() == (
-            (None, 1, *[None] * 9)
+            (None, 1, *[None] * (len(VALUES) - 2))
         )
 
 

@@ -407,6 +407,36 @@ def test_what_was_read_for_update_must_still_be_so_at_commit(
     assert rows(other, "SELECT count(*) FROM entry") == [(0,)]
 
 
+def test_rollback_to_lets_go_of_what_was_read_for_update(
+    sql: Connection, other: Connection
+) -> None:
+    """As Django's TestCase does it: a savepoint for each test, inside one block."""
+    one, two = two_owners(other)
+    for number in (1, 2):
+        sql.execute("SAVEPOINT test")
+        sql.execute("UPDATE account SET n = %s WHERE id = %s", (number, one))
+        assert rows(sql, "SELECT n FROM account WHERE id = %s FOR UPDATE", one) == [(number,)]
+        sql.execute("ROLLBACK TO test")
+    assert rows(sql, "SELECT n FROM account WHERE id = %s", one) == [(100,)]
+    assert rows(sql, "SELECT n FROM account WHERE id = %s", two) == [(100,)]
+    other.execute("UPDATE account SET n = 7 WHERE id = %s", (two,))
+    sql.execute("UPDATE account SET n = n + 1 WHERE id = %s", (one,))
+    sql.commit()
+    assert rows(other, "SELECT n FROM account WHERE id = %s", one) == [(101,)]
+
+
+def test_what_was_read_before_for_update_may_be_of_anybody(
+    sql: Connection, other: Connection
+) -> None:
+    one, two = two_owners(other)
+    assert rows(sql, "SELECT n FROM account WHERE id = %s", two) == [(100,)]
+    assert rows(sql, "SELECT n FROM account WHERE id = %s FOR UPDATE", one) == [(100,)]
+    other.execute("UPDATE account SET n = 7 WHERE id = %s", (two,))
+    sql.execute("UPDATE account SET n = 8 WHERE id = %s", (one,))
+    sql.commit()
+    assert rows(other, "SELECT n FROM account WHERE id = %s", one) == [(8,)]
+
+
 def test_rows_of_two_replicasets_for_update_are_refused_not_half_guarded(
     sql: Connection, other: Connection
 ) -> None:

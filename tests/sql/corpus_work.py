@@ -352,20 +352,15 @@ REFUSED = r"""
 SELECT to_char(1234.5, 'S9999.99'), to_char(-1234.5, '9999.99MI'), to_char(0.5, 'FM0.99'), to_char(12, 'RN')
 SELECT to_number('12,454.8-', '99G999D9S')
 SELECT ('2024-03-01'::date, '2024-03-10'::date) OVERLAPS ('2024-03-05'::date, '2024-03-06'::date)
-SELECT '12:30:45'::time
-SELECT placed::time FROM orders ORDER BY id
 SELECT regexp_matches('foobarbequebaz', 'ba.', 'g')
 SELECT (regexp_matches('a1b2', '([a-z])(\d)'))[1]
-SELECT ascii('x'), chr(65), md5('abc'), encode('abc'::bytea, 'hex'), quote_ident('Foo bar'), quote_literal('O''Reilly'), quote_nullable(NULL), to_hex(2147483647)
 SELECT E'tab\there', E'\u00e9', U&'\0041', 'it''s', $$dollar$$, $tag$a$b$tag$
-SELECT sha256('abc'::bytea), decode('616263', 'hex')
 SELECT unistr('\0441'), normalize('é', NFC), string_to_array('1,2,3', ',')::int[]
 SELECT jsonb_path_query('{"a":[1,2,3]}', '$.a[*] ? (@ > 1)')
 SELECT json_object('{a,1,b,2}'), jsonb_object_agg(k, n) FROM kv
 SELECT * FROM jsonb_to_recordset('[{"a":1,"b":"x"},{"a":2}]') AS t(a int, b text)
 SELECT * FROM json_to_record('{"a":1,"b":"x"}') AS t(a int, b text)
 SELECT unnest(ARRAY[1,2,3]), unnest(ARRAY['a','b'])
-SELECT * FROM unnest(ARRAY[1,2,3], ARRAY['a','b']) AS t(n, s)
 SELECT array_length(ARRAY[1,2,3], 1), array_length(ARRAY[]::int[], 1), cardinality(ARRAY[1,2]), array_upper(ARRAY[1,2], 1), array_lower(ARRAY[1,2], 1), array_ndims(ARRAY[1,2]), array_dims(ARRAY[1,2])
 SELECT ARRAY[[1,2],[3,4]]
 SELECT array_fill(0, ARRAY[3]), trim_array(ARRAY[1,2,3], 1), array_agg(DISTINCT status) FROM orders
@@ -379,16 +374,13 @@ SELECT bit_and(a), bit_or(a), bool_and(b > 0), every(a > 0), bit_xor(a) FROM num
 SELECT (c).name FROM customers c WHERE id = 3
 SELECT ROW(1, 'a', NULL), (1, 2)
 SELECT nextval('s')
-SELECT timestamp '2024-01-01' + time '10:00', date '2024-01-01' + time '10:30'
 SELECT generate_series(1, 2), generate_series(1, 4)
 SELECT * FROM ROWS FROM (generate_series(1, 2), generate_series(5, 7)) AS t(a, b)
 SELECT * FROM upper('x') AS u
-SELECT 'abc'::bytea, '\x6162'::bytea
 SELECT '192.168.0.1'::inet, '12.34'::money
 SELECT int4range(1, 5), '[1,5)'::int4range @> 3
 SELECT to_tsvector('english', 'a fat cat') @@ to_tsquery('cat')
 SELECT point(1,2)
 SELECT currval('x'), lastval()
-SELECT to_timestamp('2024-03-01 14:30', 'YYYY-MM-DD HH24:MI'), to_date('20240301', 'YYYYMMDD'), to_date('1 March 2024', 'DD Month YYYY'), to_timestamp('10:20 PM', 'HH12:MI AM')::time
 SELECT generate_series(1, 10, 3) AS n, generate_series(1, 10, 3) * 2 AS m
 """

@@ -532,7 +532,7 @@ class Generator:
                 first = rng.randrange(100, 10_000)
                 return (
                     f"INSERT INTO spare SELECT {first}, max({self.expr(inner, 'i', 1)}), "
-                    f"min({self.expr(inner, 't', 1)}), sum({self.expr(inner, 'n', 1)}) "
+                    f"min({self.expr(inner, 't', 1)}), round(sum({self.expr(inner, 'n', 1)}), 9) "
                     f"FROM {source}{self.where(inner)} ON CONFLICT DO NOTHING"
                 )
             case 4 | 5:

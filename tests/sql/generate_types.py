@@ -16,16 +16,20 @@ COLUMNS = {
     "m": ("m",),
     "t": ("t",),
     "v": ("v",),
+    "h": ("h", "h2"),
+    "x": ("x",),
     "li": ("li",),
     "ls": ("ls",),
 }
 TABLE = (
     "CREATE TABLE typed (id BIGINT PRIMARY KEY, i BIGINT, n NUMERIC(8, 2), s VARCHAR(20), y DATE, "
-    "y2 DATE, m TIMESTAMP, t TIMESTAMPTZ, v INTERVAL, li BIGINT[], ls TEXT[])"
+    "y2 DATE, m TIMESTAMP, t TIMESTAMPTZ, v INTERVAL, h TIME, h2 TIME(1), x BYTEA, "
+    "li BIGINT[], ls TEXT[])"
 )
 NAMES = {
     "i": "bigint", "n": "numeric(8,2)", "s": "text", "y": "date", "m": "timestamp",
     "t": "timestamptz", "v": "interval", "li": "bigint[]", "ls": "text[]",
+    "h": "time", "x": "bytea",
 }  # fmt: skip
 
 
@@ -50,6 +54,8 @@ class TypeGenerator:
             "m": f"'{day} {clock}'::timestamp",
             "t": f"'{day} {clock}+0{rng.randrange(4)}'::timestamptz",
             "v": f"'{interval}'::interval",
+            "h": f"'{clock}'::time",
+            "x": rng.choice(("'a'", "''", "'\\x00ff'", "'\\x616263'", "'b\\\\c'")) + "::bytea",
             "li": f"'{{{','.join(numbers)}}}'::bigint[]",
             "ls": "'{" + ",".join(f'"{word}"' for word in words) + "}'::text[]",
         }
@@ -59,7 +65,7 @@ class TypeGenerator:
         return f"NULL::{NAMES[kind]}" if self.rng.random() < 0.06 else self.constant(kind)
 
     def row(self, key: int) -> str:
-        kinds = ("i", "n", "s", "y", "y", "m", "t", "v", "li", "ls")
+        kinds = ("i", "n", "s", "y", "y", "m", "t", "v", "h", "h", "x", "li", "ls")
         cells = ", ".join(self.literal(kind) for kind in kinds)
         return f"INSERT INTO typed VALUES ({key}, {cells})"
 
@@ -79,6 +85,7 @@ class TypeGenerator:
                 f"extract(day FROM {inner('y')})::bigint", f"length({inner('s')})",
                 f"coalesce({inner('i')}, 0)", f"array_position({inner('li')}, {small})",
                 f"date_part('day', {inner('v')})::bigint", f"num_nulls({inner('s')}, {inner('v')})",
+                f"extract(minute FROM {inner('h')})::bigint", f"length({inner('x')})",
             ),
             "n": (
                 f"({inner('n')} + {inner('n')})", f"({inner('n')} * {small})",
@@ -92,6 +99,8 @@ class TypeGenerator:
                 f"array_to_string({inner('li')}, '-', '?')",
                 f"to_char({inner('v')}, 'DD HH24:MI:SS')", f"concat({inner('n')}, {inner('y')})",
                 f"to_jsonb({inner('n')})::text", f"(to_jsonb({inner('ls')}) ->> {place})",
+                f"{inner('h')}::text", f"encode({inner('x')}, 'hex')", f"{inner('x')}::text",
+                f"encode({inner('x')}, 'escape')", f"to_char({inner('h')}, 'HH12:MI AM')",
             ),
             "y": (
                 f"({inner('y')} + {small})", f"({inner('y')} - {small})", f"{inner('m')}::date",
@@ -102,6 +111,7 @@ class TypeGenerator:
                 f"({inner('m')} + {inner('v')})", f"({inner('y')} + {inner('v')})",
                 f"({inner('m')} - {inner('v')})", f"date_trunc('month', {inner('m')})",
                 f"{inner('y')}::timestamp", f"{inner('t')}::timestamp",
+                f"({inner('y')} + {inner('h')})", f"({inner('m')} - {inner('h')})",
             ),
             "t": (
                 f"({inner('t')} + {inner('v')})", f"{inner('m')}::timestamptz",
@@ -110,9 +120,21 @@ class TypeGenerator:
             "v": (
                 f"({inner('m')} - {inner('m')})", f"({inner('t')} - {inner('t')})",
                 f"({inner('v')} + {inner('v')})", f"({inner('v')} * {small})",
+                f"({inner('h')} - {inner('h')})", f"{inner('h')}::interval",
                 f"(-{inner('v')})", f"({inner('v')} - {inner('v')})",
                 f"justify_days({inner('v')})", f"justify_hours({inner('v')})",
                 f"justify_interval({inner('v')})", f"date_trunc('day', {inner('v')})",
+            ),
+            "h": (
+                f"({inner('h')} + {inner('v')})", f"({inner('h')} - {inner('v')})",
+                f"{inner('m')}::time", f"{inner('v')}::time", f"least({inner('h')}, {inner('h')})",
+                f"coalesce({inner('h')}, {self.constant('h')})",
+            ),
+            "x": (
+                f"({inner('x')} || {inner('x')})", f"substring({inner('x')} from {place})",
+                f"substring({inner('x')} from {small} for {place})", f"sha256({inner('x')})",
+                f"decode(encode({inner('x')}, 'base64'), 'base64')",
+                f"convert_to({inner('s')}, 'UTF8')", f"coalesce({inner('x')}, '')",
             ),
             "li": (
                 f"({inner('li')} || {inner('li')})", f"array_append({inner('li')}, {small})",
@@ -128,7 +150,7 @@ class TypeGenerator:
         return self.rng.choice(forms[kind])
 
     def truth(self, depth: int = 1) -> str:
-        kind = self.rng.choice(("i", "n", "s", "y", "m", "t", "v", "li"))
+        kind = self.rng.choice(("i", "n", "s", "y", "m", "t", "v", "h", "x", "li"))
         left, right = self.expr(kind, depth), self.expr(kind, depth)
         match self.rng.randrange(6):
             case 0:
@@ -137,7 +159,7 @@ class TypeGenerator:
                 return f"{left} IS DISTINCT FROM {right}"
             case 2 if kind == "y":
                 return f"{left} < {self.expr('m', depth)}"
-            case 3 if kind in ("y", "m", "t", "n"):
+            case 3 if kind in ("y", "m", "t", "n", "h", "x"):
                 return f"{left} BETWEEN {right} AND {self.constant(kind)}"
             case 4 if kind == "i":
                 return f"{left} = ANY({self.expr('li', depth)})"
@@ -153,15 +175,16 @@ class TypeGenerator:
                 rows = rng.choice((f"unnest({self.expr('li', 1)})", "generate_series(1, i)"))
                 return f"SELECT id, e, {self.expr('s', 1)} FROM typed{word}{rows} e{on}{where}"
             case 6:
-                shown = f"sum({self.expr('v', 1)}), avg({self.expr('v', 1)}), min(v), max(v)"
+                ends = "min(justify_interval(v)), max(justify_interval(v))"  # 30 days are 1 mon
+                shown = f"sum({self.expr('v', 1)}), avg({self.expr('v', 1)}), {ends}"
                 return f"SELECT {self.expr('i', 1)}, {shown} FROM typed{where} GROUP BY 1"
             case 0:
-                key = self.expr(rng.choice("inyms"), 1)
+                key = self.expr(rng.choice("inymshx"), 1)
                 shown = ", ".join(
                     rng.choice(
                         (f"sum({self.expr('n', 1)})", f"min({self.expr('y', 1)})",
                          f"max({self.expr('m', 1)})", f"count({self.expr('v', 1)})",
-                         f"max({self.expr('n', 1)})", "count(*)")
+                         f"max({self.expr('n', 1)})", "count(*)", f"max({self.expr('h', 1)})")
                     )
                     for _ in range(2)
                 )  # fmt: skip
@@ -169,7 +192,7 @@ class TypeGenerator:
             case 1:
                 return f"SELECT DISTINCT {self.expr('y')}, {self.expr('n', 1)} FROM typed{where}"
             case 2:
-                kind = rng.choice("inyt")
+                kind = rng.choice("inythx")
                 on = f"a.{COLUMNS[kind][0]} = b.{COLUMNS[kind][-1]}"
                 return f"SELECT a.id, b.y, b.v, a.li, a.n + b.n FROM typed a JOIN typed b ON {on}"
             case _:

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
@@ -80,13 +80,16 @@ def postgres() -> Iterator[Any]:
 class Both:
     """One statement, two databases."""
 
-    def __init__(self, postgres: Any) -> None:
+    def __init__(self, postgres: Any, together: Collection[str] = ()) -> None:
+        """All rows of the tables named in `together` lie in one bucket."""
         self.cluster, self.postgres = Cluster(), postgres
         self.met = 0  # answers for which rows went to where others stay
         for ours, theirs in TABLES:
             name = theirs.split()[2]
             postgres.execute(f"DROP TABLE IF EXISTS {name}")
             postgres.execute(theirs)
+            if name in together:
+                ours = f"{ours[: ours.index(' DISTRIBUTED BY')]} DISTRIBUTED BY ()"
             self.cluster.run(ours)
         for statement in ROWS:
             postgres.execute(statement)

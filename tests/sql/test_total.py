@@ -46,6 +46,8 @@ JSONS = (
 INTS = (0, 1, -1, 2, 63, 64, 255, 55296, 1_114_112, INT64_MAX, INT64_MIN)
 TIMES = (0, 1, -62_135_596_800_000_000, 253_402_300_799_999_999, INT64_MAX, INT64_MIN)
 INTERVALS = (Interval(), Interval(-1, 2, -3), Interval(3_000_000), Interval(0, 0, INT64_MAX))
+CLOCKS = (0, 1, 86_399_999_999)
+BLOBS = (b"", b"\0", b"\\x", b"\xff" * 1000)
 DOUBLES = (0.0, -0.0, 1.5, -2.5, 1e308, -1e308, 5e-324, float("inf"), float("-inf"))
 
 EXTREMES: dict[str, Sequence[Any]] = {
@@ -69,6 +71,10 @@ EXTREMES: dict[str, Sequence[Any]] = {
     "lm": ("[]", list_text([None, *TIMES])),
     "ly": ("[]", list_text([None, *TIMES])),
     "lv": ("[]", list_text([None, *map(encode_interval, INTERVALS)])),
+    "H": CLOCKS,
+    "X": BLOBS,
+    "lh": ("[]", list_text([None, *CLOCKS])),
+    "lx": ("[]", list_text([None, *BLOBS])),
 }
 _LETTER = {
     ColumnType.INTEGER: "I",
@@ -79,6 +85,8 @@ _LETTER = {
     ColumnType.TIMESTAMP: "T",
     ColumnType.DATE: "T",
     ColumnType.INTERVAL: "V",
+    ColumnType.TIME: "H",
+    ColumnType.VARBINARY: "X",
     ColumnType.BOOLEAN: "B",
     ColumnType.ANY: "J",
     ColumnType.STRINGS: "ls",
@@ -100,18 +108,18 @@ INNER: dict[str, str] = {
     "c_like": "S S S", "c_ilike": "S S S", "c_similar": "S S S", "c_regexp": "S S",
     "c_iregexp": "S S", "c_trim": "S S S", "c_limit": "I", "c_concat": "S S", "c_concat_ws": "S S S",
     "c_json_path": "J K K", "c_index": "J K",
-    **{f"{letter}_parse": "S" for letter in "bidnutmyv"},
+    **{f"{letter}_parse": "S" for letter in "bidnutmyvhx"},
     "j_check": "J", "s_of_b": "B", "s_of_i": "I", "s_of_d": "D", "s_of_n": "N", "s_of_u": "U",
     "s_of_t": "T", "s_of_m": "T", "s_of_y": "T", "s_of_v": "V", "s_of_j": "J", "b_of_j": "J", "i_of_j": "J", "d_of_j": "J", "n_of_j": "J",
     "d_of_i": "I", "b_of_i": "I", "i_of_b": "B", "t_date": "T", "only_row": "I S", "s_pack": "S S",
     "a_make": "I S", "a_length": "li I", "a_size": "ls", "a_series": "I I I", "a_times": "T T I I I",
-    **{f"{letter}_list": "S" for letter in "bidnsutmyv"},
-    **{f"s_of_{letter}_list": f"l{letter}" for letter in "bidnsutmyv"},
-    **{f"{letter}_item": f"l{letter} I" for letter in "bidnsutmyv"},
-    **{f"{letter}_joined": f"l{letter} S S" for letter in "bidnsutmyv"},
+    **{f"{letter}_list": "S" for letter in "bidnsutmyvhx"},
+    **{f"s_of_{letter}_list": f"l{letter}" for letter in "bidnsutmyvhx"},
+    **{f"{letter}_item": f"l{letter} I" for letter in "bidnsutmyvhx"},
+    **{f"{letter}_joined": f"l{letter} S S" for letter in "bidnsutmyvhx"},
     **{f"{to}_of_{of}_list": f"l{of}" for of, to in ("in", "id", "nd", "ni", "di", "dn", "bi", "ib")},
-    **{f"s_of_{letter}_items": f"l{letter}" for letter in "bidnutmyv"},
-    **{f"{letter}_parse_list": "ls" for letter in "bidnutmyv"},
+    **{f"s_of_{letter}_items": f"l{letter}" for letter in "bidnutmyvhx"},
+    **{f"{letter}_parse_list": "ls" for letter in "bidnutmyvhx"},
     "a_cat": "ls ls", "a_append": "li I", "a_prepend": "S ls", "a_place": "ls S", "a_without": "ls S",
     "a_check": "J", "a_split": "S S S", "a_regexp_split": "S S S", "a_regexp_match": "S S S",
     "i_regexp_count": "S S", "c_hex": "I", "c_format": "S S S",
@@ -125,6 +133,9 @@ INNER: dict[str, str] = {
     "a_json_texts": "J", "a_json_keys": "J", "a_json_pairs": "J", "a_json_text_pairs": "J",
     "i_min_scale": "N", "c_json_shown": "J", "c_json_canonical": "J", "j_cut": "J ls", "a_key": "ls S",
     "a_places": "ls S", "a_replaced": "ls S S", "a_slice": "ls I I", "a_trimmed": "ls I",
+    "s_of_h": "H", "s_of_x": "X", "h_of_m": "T", "h_of_v": "V", "v_of_h": "H", "h_plus": "H V",
+    "h_minus": "H V", "h_round": "H I", "n_extract_clock": "H S", "x_cat": "X X", "a_zip": "ls li",
+    "h_of_m_list": "lm", "h_of_v_list": "lv", "v_of_h_list": "lh",
     "v_of_parts": "I I I", "v_months": "V", "v_days": "V", "v_clock": "V",
 }  # fmt: skip
 

@@ -38,10 +38,10 @@ class _Parts(psycopg.adapt.Loader):  # type: ignore[misc,name-defined]
 
 
 class Work:
-    def __init__(self, postgres: Any) -> None:
+    def __init__(self, postgres: Any, tables: str = TABLES) -> None:
         postgres.adapters.register_loader("interval", _Parts)
         self.cluster, self.postgres = Cluster(), postgres
-        for text in lines(TABLES):
+        for text in lines(tables):
             if text.startswith("CREATE TABLE"):
                 postgres.execute(f"DROP TABLE IF EXISTS {text.split()[2]}")
             postgres.execute(text)

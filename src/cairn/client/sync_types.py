@@ -95,7 +95,7 @@ BINARY: Final = TypeObject(oids.BYTEA)
 NUMBER: Final = TypeObject(
     oids.INT2, oids.INT4, oids.INT8, oids.FLOAT4, oids.FLOAT8, oids.NUMERIC, oids.BOOL
 )
-DATETIME: Final = TypeObject(oids.DATE, oids.TIMESTAMP, oids.TIMESTAMPTZ)
+DATETIME: Final = TypeObject(oids.DATE, oids.TIME, oids.TIMESTAMP, oids.TIMESTAMPTZ)
 ROWID: Final = TypeObject(oids.OID)
 
 Date = date

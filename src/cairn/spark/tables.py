@@ -130,6 +130,8 @@ def spark_type(type_: ColumnType, decimal_scale: int) -> Any:
             return spark_types.TimestampNTZType()
         case ColumnType.DATE:
             return spark_types.DateType()
+        case ColumnType.VARBINARY:
+            return spark_types.BinaryType()
         case _ if type_ in ELEMENTS:
             return spark_types.ArrayType(spark_type(ELEMENTS[type_], decimal_scale))
         case _:
@@ -161,6 +163,8 @@ def spark_type_of_arrow(type_: Any) -> Any:
         return spark_types.TimestampType() if is_zoned else spark_types.TimestampNTZType()
     if pa.types.is_date(type_):
         return spark_types.DateType()
+    if pa.types.is_binary(type_):
+        return spark_types.BinaryType()
     return spark_types.StringType()
 
 
@@ -200,6 +204,8 @@ _WRITABLE: dict[ColumnType, tuple[str, ...]] = {
     ColumnType.TIMESTAMP: ("timestamp_ntz", "timestamp"),
     ColumnType.DATE: ("date",),
     ColumnType.INTERVAL: ("string",),
+    ColumnType.TIME: ("string",),
+    ColumnType.VARBINARY: ("binary",),
     ColumnType.STRING: ("string",),
     ColumnType.UUID: ("string",),
     ColumnType.MAP: ("string",),

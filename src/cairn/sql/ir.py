@@ -200,10 +200,11 @@ class Values:
 class Unnest(Values):
     """A row for each value of a list; `rows` holds that one expression.
 
-    A second column is the number of the row (WITH ORDINALITY), or the second of each pair.
+    With a `width` each value is a list of so many columns. One column more than that is the number
+    of the row (WITH ORDINALITY).
     """
 
-    pairs: bool = False
+    width: int = 0
 
 
 Query = Select | SetOp | Values

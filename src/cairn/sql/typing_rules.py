@@ -21,6 +21,7 @@ from cairn.sql.scales import scale_of
 B, I, D, N = ColumnType.BOOLEAN, ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.DECIMAL  # noqa: E741
 S, U, T = ColumnType.STRING, ColumnType.UUID, ColumnType.DATETIME
 Y, M, V = ColumnType.DATE, ColumnType.TIMESTAMP, ColumnType.INTERVAL
+H, X = ColumnType.TIME, ColumnType.VARBINARY
 JSON = (ColumnType.MAP, ColumnType.ARRAY, ColumnType.ANY)
 INCOMPARABLE = (*JSON, V, ColumnType.INTERVALS)  # equal values are not stored alike
 UNORDERED = (*JSON, *ELEMENTS)  # lists are equal or not, no more
@@ -40,6 +41,8 @@ NAMES: dict[Type, str] = {
     Y: "date",
     M: "timestamp",
     V: "interval",
+    H: "time",
+    X: "bytea",
     ColumnType.MAP: "map",
     ColumnType.ARRAY: "array",
     ColumnType.ANY: "any",
@@ -56,6 +59,7 @@ POSTGRES_NAMES: dict[Type, str] = {
     D: "double precision",
     T: "timestamp with time zone",
     M: "timestamp without time zone",
+    H: "time without time zone",
     **dict.fromkeys(JSON, "json"),
 }
 POSTGRES_NAMES.update({list_: f"{POSTGRES_NAMES[of]}[]" for list_, of in ELEMENTS.items()})
@@ -76,9 +80,27 @@ TYPE_WORDS: dict[str, ColumnType] = {
     **dict.fromkeys(("timestamp", "timestamp without time zone"), M),
     "date": Y,
     "interval": V,
+    **dict.fromkeys(("time", "time without time zone"), H),
+    **dict.fromkeys(("bytea", "varbinary"), X),
     **dict.fromkeys(("json", "jsonb", "map"), ColumnType.MAP),
     "array": ColumnType.ARRAY,
     "any": ColumnType.ANY,
+}
+
+#: Types of PostgreSQL that are refused by name, and what to take instead.
+_ABSENT: dict[str, str] = {
+    **dict.fromkeys(
+        ("timetz", "time with time zone"),
+        "use TIME, or TIMESTAMP WITH TIME ZONE where the zone matters",
+    ),
+    "money": "use NUMERIC(19, 2)",
+    **dict.fromkeys(("inet", "cidr", "macaddr", "xml", "tsvector", "citext"), "use TEXT"),
+    **dict.fromkeys(("bit", "varbit"), "use BYTEA or TEXT"),
+    **dict.fromkeys(("hstore",), "use JSONB"),
+    **dict.fromkeys(
+        ("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange"),
+        "use two columns",
+    ),
 }
 
 IMPLICIT, ASSIGNMENT, EXPLICIT = 0, 1, 2
@@ -110,6 +132,14 @@ _CASTS: dict[tuple[ColumnType, ColumnType], tuple[str, int]] = {
     (S, Y): ("y_parse", EXPLICIT),
     (S, M): ("m_parse", EXPLICIT),
     (S, V): ("v_parse", EXPLICIT),
+    (S, H): ("h_parse", EXPLICIT),
+    (H, S): ("s_of_h", ASSIGNMENT),
+    (M, H): ("h_of_m", ASSIGNMENT),
+    (T, H): ("h_of_m", ASSIGNMENT),
+    (V, H): ("h_of_v", ASSIGNMENT),
+    (H, V): ("v_of_h", IMPLICIT),
+    (S, X): ("x_parse", EXPLICIT),
+    (X, S): ("s_of_x", ASSIGNMENT),
     (Y, M): ("", IMPLICIT),  # all three are microseconds since 1970
     (Y, T): ("", IMPLICIT),
     (M, T): ("", IMPLICIT),
@@ -152,8 +182,10 @@ def plain(type_: ColumnType) -> ColumnType:
 
 def type_word(word: str, position: int | None = None) -> ColumnType:
     found = TYPE_WORDS.get(word)
-    if word in ("bytea", "time", "timetz", "money", "inet", "cidr", "xml", "bit"):
-        raise Unsupported(f"type {word} is not supported", position=position)
+    if word in _ABSENT:
+        raise Unsupported(
+            f"type {word} is not supported", hint=_ABSENT[word] or None, position=position
+        )
     if found is None:
         raise UndefinedObject(f'type "{word}" does not exist', position=position)
     return found
@@ -223,7 +255,8 @@ def cast(expr: Expr, to: ColumnType, level: int = IMPLICIT) -> Expr:
             sqlstate="42846" if level == EXPLICIT else "42804",
             hint="write an explicit CAST" if found is not None else None,
         )
-    if not found[0]:
+    is_item = isinstance(expr, Call) and expr.name == "c_index"
+    if not found[0] or (found[0] == "s_of_j" and not is_item):
         return Call(to, "same", (expr,))
     if source is N and to is S and (scale := scale_of(expr)):
         return Call(S, "s_of_n", (expr, Const(I, scale)))

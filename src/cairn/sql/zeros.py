@@ -67,7 +67,8 @@ def padded(expr: Expr, scale: int | None) -> Expr:
 def is_key(expr: Expr) -> bool:
     """Whether the bytes of a DECIMAL are known to be a key."""
     if isinstance(expr, Const):
-        return not isinstance(expr.value, bytes) or key_form(expr.value) == expr.value
+        is_number = expr.type is N and isinstance(expr.value, bytes)
+        return not is_number or key_form(expr.value) == expr.value
     if isinstance(expr, Call) and expr.name == "n_key":
         return True
     return (isinstance(expr, Col) and expr.is_key) or scale_of(expr) is not None

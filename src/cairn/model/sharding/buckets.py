@@ -17,6 +17,7 @@ import msgspec
 
 from cairn.model.errors import InvalidParameter
 from cairn.model.types.decimals import normalised
+from cairn.model.types.time_text import clock_to_micros
 from cairn.model.types.values import ColumnType, datetime_to_micros
 
 SEED = 13
@@ -88,6 +89,8 @@ _ENCODERS: dict[ColumnType, Encoder] = {
     ColumnType.DATETIME: _encode_datetime,
     ColumnType.DATE: _encode_datetime,
     ColumnType.TIMESTAMP: _encode_datetime,
+    ColumnType.TIME: lambda value: encode_integer(clock_to_micros(value)),
+    ColumnType.VARBINARY: bytes,  # as those of a text
 }
 
 
@@ -162,6 +165,7 @@ def buckets_function(
         return list(map(encode, values))
 
     def buckets(columns: Sequence[Sequence[Any]]) -> list[int]:
+        assert encoders, "rows that lie together need no hash"
         encoded = [parts(encode, values) for encode, values in zip(encoders, columns, strict=True)]
         keys = encoded[0] if len(encoded) == 1 else map(b"".join, zip(*encoded, strict=True))
         return [digest(data, SEED) % bucket_count + 1 for data in keys]

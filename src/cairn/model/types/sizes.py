@@ -19,11 +19,12 @@ from cairn.model.types.decimals import (
     encode_decimal,
     key_form,
 )
+from cairn.model.types.time_text import DAY_US
 from cairn.model.types.values import ELEMENTS, ColumnType, Physical, list_text, list_values
 
 Fit = Callable[[Any], Physical]
 MAX_LENGTH = 10_485_760  # PostgreSQL's
-_TIMES = (ColumnType.DATETIME, ColumnType.TIMESTAMP)
+_TIMES = (ColumnType.DATETIME, ColumnType.TIMESTAMP, ColumnType.TIME)
 
 
 def checked_sizes(type_: ColumnType, sizes: Sequence[int]) -> tuple[int, ...]:
@@ -60,7 +61,9 @@ def fitter(type_: ColumnType, sizes: tuple[int, ...], keeps_zeros: bool = False)
         return _each(ELEMENTS[type_], sizes)
     if type_ is ColumnType.DECIMAL:
         return _number(*sizes)
-    return _text(*sizes) if type_ is ColumnType.STRING else _time(*sizes)
+    if type_ is ColumnType.STRING:
+        return _text(*sizes)
+    return _clock(*sizes) if type_ is ColumnType.TIME else _time(*sizes)
 
 
 def _number(precision: int, scale: int) -> Fit:
@@ -103,6 +106,18 @@ def _time(digits: int) -> Fit:
             return None
         away = (abs(micros) + size // 2) // size * size
         return away if micros >= 0 else -away
+
+    return fit
+
+
+def _clock(digits: int) -> Fit:
+    rounded = _time(digits)
+
+    def fit(micros: int | None) -> int | None:
+        found = rounded(micros)
+        if isinstance(found, int) and found >= DAY_US:
+            raise OutOfRange("time out of range: it rounds to 24:00:00", sqlstate="22008")
+        return found
 
     return fit
 

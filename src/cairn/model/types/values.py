@@ -8,16 +8,15 @@ from __future__ import annotations
 import enum
 import json
 import math
-import re
 from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
-from email.utils import parsedate_to_datetime
 from typing import Any
 from uuid import UUID
 
 from cairn.model.errors import InvalidText, OutOfRange, TooComplex
 from cairn.model.types.array_text import split_list
+from cairn.model.types.byte_text import parse_bytes
 from cairn.model.types.decimals import (
     decode_decimal,
     encode_shown,
@@ -32,13 +31,18 @@ from cairn.model.types.json_text import (
     json_shown,
     json_text,
 )
+from cairn.model.types.time_text import (
+    DAY_US,
+    clock_to_micros,
+    micros_to_clock,
+    parse_clock,
+    parse_datetime,
+    parse_timestamp,
+)
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = EPOCH.toordinal()
-_DAY_US = 86_400_000_000
-
-_ZONE = re.compile(r"(?<=[:\d]{5})\s*([+-]\d\d(:?\d\d)?|Z|UTC)$", re.IGNORECASE)
 
 #: A physical value: what SQLite stores.
 Physical = int | float | str | bytes | None
@@ -58,6 +62,8 @@ class ColumnType(enum.StrEnum):
     DATE = "date"
     TIMESTAMP = "timestamp"  # without a zone
     INTERVAL = "interval"
+    TIME = "time"  # of day, without a zone
+    VARBINARY = "varbinary"  # bytea
     MAP = "map"
     ARRAY = "array"
     ANY = "any"
@@ -72,6 +78,8 @@ class ColumnType(enum.StrEnum):
     DATES = "date[]"
     TIMESTAMPS = "timestamp[]"
     INTERVALS = "interval[]"
+    TIMES = "time[]"
+    VARBINARIES = "varbinary[]"
 
     @property
     def is_key(self) -> bool:
@@ -92,6 +100,8 @@ ELEMENTS: dict[ColumnType, ColumnType] = {
     ColumnType.DATES: ColumnType.DATE,
     ColumnType.TIMESTAMPS: ColumnType.TIMESTAMP,
     ColumnType.INTERVALS: ColumnType.INTERVAL,
+    ColumnType.TIMES: ColumnType.TIME,
+    ColumnType.VARBINARIES: ColumnType.VARBINARY,
 }
 LISTS: dict[ColumnType, ColumnType] = {of: list_ for list_, of in ELEMENTS.items()}
 
@@ -109,6 +119,8 @@ OIDS: dict[ColumnType, int] = {
     ColumnType.DATE: 1082,
     ColumnType.TIMESTAMP: 1114,
     ColumnType.INTERVAL: 1186,
+    ColumnType.TIME: 1083,
+    ColumnType.VARBINARY: 17,
     ColumnType.MAP: 114,
     ColumnType.ARRAY: 114,
     ColumnType.ANY: 114,
@@ -122,6 +134,8 @@ OIDS: dict[ColumnType, int] = {
     ColumnType.DATES: 1182,
     ColumnType.TIMESTAMPS: 1115,
     ColumnType.INTERVALS: 1187,
+    ColumnType.TIMES: 1183,
+    ColumnType.VARBINARIES: 1001,
 }
 
 TYPE_OF_OID: dict[int, ColumnType] = {
@@ -142,6 +156,8 @@ TYPE_OF_OID: dict[int, ColumnType] = {
     1114: ColumnType.TIMESTAMP,
     1082: ColumnType.DATE,
     1186: ColumnType.INTERVAL,
+    1083: ColumnType.TIME,
+    17: ColumnType.VARBINARY,
     114: ColumnType.MAP,
     3802: ColumnType.MAP,
     1000: ColumnType.BOOLEANS,
@@ -159,6 +175,8 @@ TYPE_OF_OID: dict[int, ColumnType] = {
     1182: ColumnType.DATES,
     1115: ColumnType.TIMESTAMPS,
     1187: ColumnType.INTERVALS,
+    1183: ColumnType.TIMES,
+    1001: ColumnType.VARBINARIES,
 }
 
 #: How a column of the type is declared in a STRICT table.
@@ -174,6 +192,8 @@ SQLITE_TYPES: dict[ColumnType, str] = {
     ColumnType.DATE: "INTEGER",
     ColumnType.TIMESTAMP: "INTEGER",
     ColumnType.INTERVAL: "BLOB",
+    ColumnType.TIME: "INTEGER",
+    ColumnType.VARBINARY: "BLOB",
     ColumnType.MAP: "TEXT",
     ColumnType.ARRAY: "TEXT",
     ColumnType.ANY: "TEXT",
@@ -183,7 +203,7 @@ SQLITE_TYPES: dict[ColumnType, str] = {
 def datetime_to_micros(value: date) -> int:
     """Microseconds since 1970 in UTC; without a zone it is UTC, and a date is its midnight."""
     if not isinstance(value, datetime):
-        return (value.toordinal() - _EPOCH_DAY) * _DAY_US
+        return (value.toordinal() - _EPOCH_DAY) * DAY_US
     if value.tzinfo is None:
         value = value.replace(tzinfo=UTC)
     delta = value - EPOCH
@@ -195,7 +215,7 @@ def micros_to_datetime(micros: int) -> datetime:
 
 
 def micros_to_date(micros: int) -> date:
-    return date.fromordinal(micros // _DAY_US + _EPOCH_DAY)
+    return date.fromordinal(micros // DAY_US + _EPOCH_DAY)
 
 
 def _bool(value: Any) -> int:
@@ -266,7 +286,7 @@ def _datetime(value: Any) -> int:
 def _date(value: Any) -> int:
     """The midnight that begins the day: as a time it sorts and is hashed like one."""
     micros = _datetime(value)
-    return micros - micros % _DAY_US
+    return micros - micros % DAY_US
 
 
 def _interval(value: Any) -> bytes:
@@ -277,6 +297,20 @@ def _interval(value: Any) -> bytes:
     if not isinstance(value, Interval):
         raise InvalidText(f'invalid input for type interval: "{value}"')
     return encode_interval(value)
+
+
+def _time(value: Any) -> int:
+    if isinstance(value, str):
+        value = parse_text(ColumnType.TIME, value)
+    if not isinstance(value, time):
+        raise InvalidText(f'invalid input for type time: "{value}"')
+    return clock_to_micros(value)
+
+
+def _bytes(value: Any) -> bytes:
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise InvalidText(f'invalid input for type bytea: "{str(value)[:200]}"')
+    return bytes(value)
 
 
 def _json(value: Any) -> str:
@@ -310,6 +344,8 @@ _TO_PHYSICAL: dict[ColumnType, Callable[[Any], Physical]] = {
     ColumnType.DATE: _date,
     ColumnType.TIMESTAMP: _datetime,
     ColumnType.INTERVAL: _interval,
+    ColumnType.TIME: _time,
+    ColumnType.VARBINARY: _bytes,
     ColumnType.MAP: _json,
     ColumnType.ARRAY: _array,
     ColumnType.ANY: _json,
@@ -327,6 +363,8 @@ _FROM_PHYSICAL: dict[ColumnType, Callable[[Any], Any] | None] = {
     ColumnType.DATE: micros_to_date,
     ColumnType.TIMESTAMP: lambda micros: micros_to_datetime(micros).replace(tzinfo=None),
     ColumnType.INTERVAL: decode_interval,
+    ColumnType.TIME: micros_to_clock,
+    ColumnType.VARBINARY: None,
     ColumnType.MAP: json_shown,
     ColumnType.ARRAY: json_shown,
     ColumnType.ANY: json_shown,
@@ -413,7 +451,7 @@ def parse_text(type_: ColumnType, text: str) -> Any:
     except RecursionError:
         raise TooComplex(f"a value of type {type_.value} is nested too deeply") from None
     except (ValueError, OverflowError):
-        name = type_.value
+        name = "bytea" if type_ is ColumnType.VARBINARY else type_.value
         raise InvalidText(f'invalid input syntax for type {name}: "{text[:200]}"') from None
 
 
@@ -433,10 +471,6 @@ def _number(text: str) -> str:
     return text
 
 
-def _parse_int(text: str) -> int:
-    return _integer(int(_number(text)))
-
-
 def _parse_double(text: str) -> float:
     value = float(_number(text))
     if math.isinf(value) and "inf" not in text.lower():  # it was too big, not infinite
@@ -444,37 +478,9 @@ def _parse_double(text: str) -> float:
     return value
 
 
-def parse_datetime(text: str) -> datetime:
-    """ISO 8601 or PostgreSQL's spelling (`2024-01-02 03:04:05+00`); UTC where no zone is given."""
-    word = text.strip()
-    if word.upper().endswith(" UTC"):
-        word = word[:-4]
-    if word[:1].isalpha() or " " in word[:4]:
-        return parse_rfc2822(word)
-    tail = word[-3:]
-    if len(word) > 12 and tail[0] in "+-" and tail[1:].isdigit():
-        word += ":00"
-    value = datetime.fromisoformat(word)
-    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-
-
-def parse_timestamp(text: str) -> datetime:
-    """The same without a zone: one that is given is passed over, as in PostgreSQL."""
-    word = text.strip()
-    if word[:1].isalpha() or " " in word[:4]:
-        return parse_rfc2822(word).replace(tzinfo=None)
-    return datetime.fromisoformat(_ZONE.sub("", word))
-
-
-def parse_rfc2822(word: str) -> datetime:
-    """`Thu, 29 Feb 2024 12:00:00 +0100`, as mail and HTTP write it."""
-    value = parsedate_to_datetime(word)
-    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-
-
 _PARSERS: dict[ColumnType, Callable[[str], Any]] = {
     ColumnType.BOOLEAN: _parse_bool,
-    ColumnType.INTEGER: _parse_int,
+    ColumnType.INTEGER: lambda text: _integer(int(_number(text))),
     ColumnType.UNSIGNED: lambda text: _unsigned(int(_number(text))),
     ColumnType.DOUBLE: _parse_double,
     ColumnType.DECIMAL: parse_decimal,
@@ -484,6 +490,8 @@ _PARSERS: dict[ColumnType, Callable[[str], Any]] = {
     ColumnType.DATE: lambda text: parse_timestamp(text).date(),
     ColumnType.TIMESTAMP: parse_timestamp,
     ColumnType.INTERVAL: parse_interval,
+    ColumnType.TIME: parse_clock,
+    ColumnType.VARBINARY: parse_bytes,
     ColumnType.MAP: json_parsed,
     ColumnType.ARRAY: json_parsed,
     ColumnType.ANY: json_parsed,

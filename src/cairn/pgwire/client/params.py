@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ _OIDS: Final[dict[type, int]] = {
     uuid.UUID: oids.UUID,
     datetime: oids.TIMESTAMPTZ,
     date: oids.DATE,
+    time: oids.TIME,
     timedelta: oids.INTERVAL,
     Interval: oids.INTERVAL,
     dict: oids.JSON,

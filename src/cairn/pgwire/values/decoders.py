@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from cairn.model.types.byte_text import parse_bytes, unescaped
 from cairn.model.types.json_text import JsonText
 from cairn.pgwire.values import numeric, oids, timestamps
 from cairn.pgwire.values.encoders import to_single
@@ -26,7 +27,6 @@ _FLOAT_WORDS: Final = {b"nan", b"inf", b"+inf", b"-inf", b"infinity", b"+infinit
 _UUID: Final = re.compile(rb"(\{)?((?:[0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4})(?(1)\})")
 _TRUE: Final = frozenset(b"t tr tru true y ye yes on 1".split())
 _FALSE: Final = frozenset(b"f fa fal fals false n no of off 0".split())
-_ESCAPED_BYTE: Final = re.compile(rb"\\(\\|[0-3][0-7]{2})")
 _INT_RANGES: Final = {
     oids.INT2: (-(1 << 15), 1 << 15),
     oids.INT4: (-(1 << 31), 1 << 31),
@@ -115,18 +115,9 @@ def decode_whole_json(data: bytes) -> Any:
 
 def _decode_bytea(data: bytes) -> bytes:
     try:
-        if data.startswith(b"\\x"):
-            return bytes.fromhex(data[2:].decode("ascii"))
+        return parse_bytes(data.decode("ascii")) if data.startswith(b"\\x") else unescaped(data)
     except ValueError:
         raise bad_text(data, oids.BYTEA) from None
-    plain = _ESCAPED_BYTE.sub(b"", data)
-    if b"\\" in plain:
-        raise bad_text(data, oids.BYTEA)
-    return _ESCAPED_BYTE.sub(_unescaped, data)
-
-
-def _unescaped(match: re.Match[bytes]) -> bytes:
-    return b"\\" if match[1] == b"\\" else bytes([int(match[1], 8)])
 
 
 def _fixed_decoder(oid: int, code: str) -> Decoder:
@@ -175,6 +166,7 @@ TEXT_DECODERS: Final[dict[int, Decoder]] = {
     oids.TIMESTAMPTZ: timestamps.decode_text,
     oids.TIMESTAMP: timestamps.decode_timestamp,
     oids.DATE: timestamps.decode_date,
+    oids.TIME: timestamps.decode_time,
     oids.INTERVAL: timestamps.decode_interval,
     oids.JSON: _decode_json,
     **dict.fromkeys(_TEXT_LIKE, decode_string),
@@ -194,6 +186,7 @@ BINARY_DECODERS: Final[dict[int, Decoder]] = {
     oids.TIMESTAMPTZ: timestamps.decode_binary,
     oids.TIMESTAMP: timestamps.decode_timestamp_binary,
     oids.DATE: timestamps.decode_date_binary,
+    oids.TIME: timestamps.decode_time_binary,
     oids.INTERVAL: timestamps.decode_interval_binary,
     oids.JSON: _decode_json,
     **dict.fromkeys(_TEXT_LIKE, decode_string),

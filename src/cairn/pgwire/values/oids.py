@@ -21,6 +21,7 @@ UNKNOWN: Final = 705
 BPCHAR: Final = 1042
 VARCHAR: Final = 1043
 DATE: Final = 1082
+TIME: Final = 1083
 TIMESTAMP: Final = 1114
 TIMESTAMPTZ: Final = 1184
 INTERVAL: Final = 1186
@@ -28,6 +29,7 @@ NUMERIC: Final = 1700
 UUID: Final = 2950
 
 BOOL_ARRAY: Final = 1000
+BYTEA_ARRAY: Final = 1001
 INT2_ARRAY: Final = 1005
 INT4_ARRAY: Final = 1007
 TEXT_ARRAY: Final = 1009
@@ -38,6 +40,7 @@ FLOAT4_ARRAY: Final = 1021
 FLOAT8_ARRAY: Final = 1022
 TIMESTAMP_ARRAY: Final = 1115
 DATE_ARRAY: Final = 1182
+TIME_ARRAY: Final = 1183
 TIMESTAMPTZ_ARRAY: Final = 1185
 INTERVAL_ARRAY: Final = 1187
 NUMERIC_ARRAY: Final = 1231
@@ -60,6 +63,7 @@ TYPE_NAMES: Final[dict[int, str]] = {
     BPCHAR: "bpchar",
     VARCHAR: "varchar",
     DATE: "date",
+    TIME: "time",
     TIMESTAMP: "timestamp",
     TIMESTAMPTZ: "timestamptz",
     INTERVAL: "interval",
@@ -69,6 +73,7 @@ TYPE_NAMES: Final[dict[int, str]] = {
 
 ARRAY_ELEMENTS: Final[dict[int, int]] = {
     BOOL_ARRAY: BOOL,
+    BYTEA_ARRAY: BYTEA,
     INT2_ARRAY: INT2,
     INT4_ARRAY: INT4,
     INT8_ARRAY: INT8,
@@ -82,6 +87,7 @@ ARRAY_ELEMENTS: Final[dict[int, int]] = {
     TIMESTAMPTZ_ARRAY: TIMESTAMPTZ,
     TIMESTAMP_ARRAY: TIMESTAMP,
     DATE_ARRAY: DATE,
+    TIME_ARRAY: TIME,
     INTERVAL_ARRAY: INTERVAL,
 }
 
@@ -98,6 +104,7 @@ TYPE_SIZES: Final[dict[int, int]] = {
     FLOAT8: 8,
     UNKNOWN: -2,
     DATE: 4,
+    TIME: 8,
     TIMESTAMP: 8,
     TIMESTAMPTZ: 8,
     INTERVAL: 16,

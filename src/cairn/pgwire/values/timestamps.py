@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from struct import Struct
 from typing import Final
 
 from cairn.model.types.interval_text import parse_interval
 from cairn.model.types.intervals import Interval, of_timedelta
-from cairn.model.types.values import parse_rfc2822
-from cairn.pgwire.values.oids import DATE, INTERVAL, TIMESTAMP, TIMESTAMPTZ
+from cairn.model.types.time_text import (
+    clock_text,
+    clock_to_micros,
+    is_clock,
+    micros_to_clock,
+    parse_clock,
+    parse_rfc2822,
+)
+from cairn.pgwire.values.oids import DATE, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ
 from cairn.pgwire.values.problems import bad_binary, bad_text, out_of_range
 
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -170,3 +177,33 @@ def decode_interval_binary(data: bytes) -> Interval:
         raise bad_binary(data, INTERVAL)
     micros, days, months = _INTERVAL.unpack(data)
     return Interval(months, days, micros)
+
+
+def encode_time(value: object) -> bytes:
+    assert isinstance(value, time)
+    return clock_text(value).encode()
+
+
+def encode_time_binary(value: object) -> bytes:
+    assert isinstance(value, time)
+    return _INT64.pack(clock_to_micros(value))
+
+
+def decode_time(data: bytes) -> time:
+    text = data.decode("ascii", "replace")
+    try:
+        return parse_clock(text)
+    except ValueError:
+        if is_clock(text):
+            raise out_of_range(data, TIME, sqlstate="22008") from None
+        raise bad_text(data, TIME) from None
+
+
+def decode_time_binary(data: bytes) -> time:
+    if len(data) != 8:
+        raise bad_binary(data, TIME)
+    (micros,) = _INT64.unpack(data)
+    try:
+        return micros_to_clock(micros)
+    except ValueError:
+        raise out_of_range(f"{micros} µs of a day", TIME, sqlstate="22008") from None

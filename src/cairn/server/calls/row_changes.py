@@ -25,6 +25,7 @@ from cairn.model.members.cluster import Cluster
 from cairn.model.members.moves import TAKES, Phase
 from cairn.model.quoting import identifier
 from cairn.model.tables.schema import BUCKET_COLUMN, Sharded, Table, missing_value
+from cairn.model.types.byte_text import bytes_text
 from cairn.model.types.json_text import JsonText
 from cairn.model.types.values import ColumnType, from_physical
 from cairn.moves.steps import LAST_ID
@@ -404,6 +405,8 @@ def told_row(table: Table, stored: Row) -> dict[str, Any]:
         plain = from_physical(column.type, value)
         if plain is not None and column.type in _AS_TEXT:
             plain = str(plain)
+        elif isinstance(plain, bytes):
+            plain = bytes_text(plain)
         elif isinstance(plain, date):
             plain = plain.isoformat()
         elif isinstance(plain, JsonText):

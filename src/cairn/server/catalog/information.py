@@ -11,7 +11,7 @@ from cairn.model.types.values import OIDS, ColumnType
 from cairn.server.catalog.schema import ARRAYS, DATABASE, TYPES
 
 Values = dict[str, Any]
-_TIMES = (ColumnType.DATETIME, ColumnType.TIMESTAMP)
+_TIMES = (ColumnType.DATETIME, ColumnType.TIMESTAMP, ColumnType.TIME)
 
 
 def schema_of(table: Table) -> str:

@@ -170,6 +170,7 @@ TYPES: dict[int, tuple[str, str, int, str, int]] = {
     1042: ("character", "bpchar", -1, "S", 1014),
     1043: ("character varying", "varchar", -1, "S", 1015),
     1082: ("date", "date", 4, "D", 1182),
+    1083: ("time without time zone", "time", 8, "D", 1183),
     1114: ("timestamp without time zone", "timestamp", 8, "D", 1115),
     1184: ("timestamp with time zone", "timestamptz", 8, "D", 1185),
     1186: ("interval", "interval", 16, "T", 1187),

@@ -47,6 +47,8 @@ def about(table: Table) -> str:
         how = "local to each instance" if table.local else "global"
     else:
         how = f"sharded by ({', '.join(table.sharding.columns)}) in tier {table.sharding.tier}"
+        if not table.sharding.columns:
+            how = f"all rows together in tier {table.sharding.tier}"
     return f"{table.description}; {how}" if table.description else how
 
 

@@ -136,6 +136,8 @@ class BatchDecoder(RowDecoder):
         """Of each row of what `checked` has given."""
         if not table.num_rows:
             return []
+        if not self._key:
+            return [self._bucket(())] * table.num_rows
         if self._is_quick(self._key_types):
             key = [table.column(at).cast(_KEY_TYPES[t](self._pa)) for at, t in self._key_parts]
             return self._bucket_ids(key, self._key_types, *self._tier)

@@ -12,6 +12,7 @@ from typing import Any
 from cairn.model.errors import Unsupported
 from cairn.model.types.decimals import decode_decimal
 from cairn.model.types.intervals import decode_interval
+from cairn.model.types.time_text import clock_text, micros_to_clock
 from cairn.model.types.values import ELEMENTS, ColumnType, list_values, micros_to_date
 
 BATCH_ROWS = 16_384  # what fits a processor's cache goes through five processes faster
@@ -46,6 +47,8 @@ def arrow_type(pa: Any, type_: ColumnType) -> Any:
             return pa.timestamp("us")
         case ColumnType.DATE:
             return pa.date32()
+        case ColumnType.VARBINARY:
+            return pa.binary()
         case _ if type_ in ELEMENTS:
             return pa.list_(arrow_type(pa, ELEMENTS[type_]))
         case _:
@@ -66,6 +69,7 @@ _OUT: dict[ColumnType, Callable[[Any], Any]] = {
     ColumnType.DECIMAL: _decimal_text,
     ColumnType.UUID: _uuid_text,
     ColumnType.DATE: micros_to_date,
+    ColumnType.TIME: lambda micros: clock_text(micros_to_clock(micros)),
     ColumnType.INTERVAL: lambda data: str(decode_interval(data)),
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from cairn.model.errors import CairnError, NotNullViolation, Unsupported
-from cairn.model.sharding.buckets import buckets_function
+from cairn.model.sharding.buckets import bucket_of, buckets_function
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Column, Table
 from cairn.model.types.sizes import fitter
@@ -60,6 +60,7 @@ class RowMaker:
         self._key = [(at, physical_reader(type_)) for at, type_ in zip(key, types, strict=True)]
         tier = catalog.tiers[table.sharding.tier]
         self._buckets = buckets_function(types, tier.bucket_count, tier.hash_version)
+        self._only = 0 if types else bucket_of((), (), tier.bucket_count)  # of rows together
 
     def rows(self, read: Sequence[Fields], filled: Sequence[Sequence[Any]] = ()) -> list[Row]:
         """Rows of columns, or an error: `find_bad_line` tells which line is to blame."""
@@ -76,7 +77,8 @@ class RowMaker:
         ]
         empty = [None] * len(read[0])
         wide = (empty if at is None else columns[at] for at in self._order)
-        return list(zip(self._buckets(parts), *wide, strict=True))
+        buckets = self._buckets(parts) if parts else [self._only] * len(read[0])
+        return list(zip(buckets, *wide, strict=True))
 
     def _read(self, at: int, fields: Fields) -> Sequence[Any]:
         read = self._readers[at]

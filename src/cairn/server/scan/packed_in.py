@@ -90,6 +90,7 @@ def packed_lines(
     if (
         found is None
         or not all(_is_plain(column) for column in columns)
+        or not key
         or len(key) != len(table.sharding.columns)
         or any(columns[at].type not in _KEY_KINDS for at in key)
         or (parser.fmt == "csv" and parser.escape != parser.quote)

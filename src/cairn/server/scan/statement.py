@@ -44,7 +44,8 @@ class Scan:
         if match is None:
             return None
         bucket = re.escape(f"{match['alias']}.{BUCKET_COLUMN}")
-        words = rf"(?:{bucket}|BETWEEN|AND|OR|IN|\d+|<=|>=|=|[(), ])*"
+        # Nothing is given back: else every number could be read in all its parts, in turn.
+        words = rf"(?:{bucket}|BETWEEN|AND|OR|IN|\d++|<=|>=|=|[(), ])*+"
         return cls(match) if re.fullmatch(words, match["condition"]) else None
 
     @property

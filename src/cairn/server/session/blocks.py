@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from cairn.model.errors import CairnError, InFailedTransaction, Unsupported
-from cairn.node.statements.blocks.open_block import OpenBlock
+from cairn.node.statements.blocks.open_block import Mark, OpenBlock
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor, Outcome
 from cairn.server.statements import Cached
@@ -51,7 +51,7 @@ class Block:
         self.since: float | None = None  # when the open block began, by the clock of the wall
         self._written = 0  # statements committed by themselves, where blocks are not atomic
         self._savepoints: list[
-            tuple[str, int, int]
+            tuple[str, Mark | None, int]
         ] = []  # with their marks, and what was committed
 
     @property
@@ -159,7 +159,7 @@ class Block:
                     raise _cannot_undo("ROLLBACK", written, "block")
             case "savepoint":
                 self.check_open("SAVEPOINT")
-                mark = 0 if self.open is None else self.open.mark
+                mark = None if self.open is None else self.open.mark
                 self._savepoints.append((name, mark, self.committed))
             case "release":
                 self.check_open("RELEASE SAVEPOINT")
@@ -181,7 +181,7 @@ class Block:
             self.be_read_only(modes.is_read_only)
         if modes.level is not None and self.open is not None:
             self.level = modes.level
-            self.open.is_strict = modes.level in ("serializable", "repeatable read")
+            self.open.set_strict(modes.level in ("serializable", "repeatable read"))
 
     def be_read_only(self, is_so: bool) -> None:
         """Outside of a block it is said of a block that is over at once, as in PostgreSQL."""
@@ -198,7 +198,7 @@ class Block:
         _, mark, committed = self._savepoints[at]
         if self.committed > committed:
             raise _cannot_undo("ROLLBACK TO SAVEPOINT", self.committed - committed, "savepoint")
-        if self.open is not None:
+        if self.open is not None and mark is not None:
             self.open.return_to(mark)
         del self._savepoints[at + 1 :]
         self.status = "T"

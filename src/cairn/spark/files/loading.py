@@ -26,7 +26,7 @@ MAX_BAD = 10_000  # bad rows that are looked up by line
 _SQL_TYPES = {
     "bigint": "INTEGER", "int": "INTEGER", "smallint": "INTEGER", "tinyint": "INTEGER",
     "double": "DOUBLE", "float": "DOUBLE", "string": "TEXT", "boolean": "BOOLEAN",
-    "timestamp": "DATETIME", "timestamp_ntz": "DATETIME", "date": "DATETIME",
+    "timestamp": "DATETIME", "timestamp_ntz": "DATETIME", "date": "DATETIME", "binary": "BYTEA",
 }  # fmt: skip
 
 

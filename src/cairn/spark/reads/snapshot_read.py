@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from cairn.model.errors import CairnError, InvalidParameter, Unreachable, Unsupported
 from cairn.model.quoting import literal
+from cairn.model.types.byte_text import parse_bytes
 from cairn.spark import cluster
 from cairn.spark.options import Options
 from cairn.spark.plainly import plainly
@@ -145,6 +146,8 @@ def _value(value: Any, type_: Any) -> Any:
         return date.fromisoformat(value)
     if pa.types.is_decimal(type_):
         return Decimal(value)
+    if pa.types.is_binary(type_):
+        return parse_bytes(value)
     if pa.types.is_list(type_):
         return [_value(each, type_.value_type) for each in value]
     if pa.types.is_string(type_) and not isinstance(value, str):

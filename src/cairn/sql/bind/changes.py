@@ -23,7 +23,7 @@ from cairn.sql.bind.expressions.predicates import row_parts
 from cairn.sql.bind.queries.bind import bind_items
 from cairn.sql.bind.scope import Scope, Visible, no_column
 from cairn.sql.bind.storing import assign, stored
-from cairn.sql.functions.late import calls_late
+from cairn.sql.functions.function_list import calls_late
 from cairn.sql.ir import Col, Expr, Item, SubQuery, walk
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import allow, name_of, refuse

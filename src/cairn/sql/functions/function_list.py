@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cairn.model.types.values import ColumnType
-from cairn.sql.typing_rules import B, D, I, M, N, S, T, U, V, Y
+from cairn.sql.ir import Call, walk
+from cairn.sql.typing_rules import B, D, H, I, M, N, S, T, U, V, X, Y
 
 #: Answered by the instance that was asked: the node registers these on its own connections.
 LATE_FUNCTIONS: dict[str, ColumnType] = {
@@ -45,6 +48,16 @@ LATE_FUNCTIONS: dict[str, ColumnType] = {
 #: What the DEFAULT of an identity column calls; nobody else can.
 NEXT_NUMBER = "cairn_next_number"
 
+
+def calls_late(node: Any) -> bool:
+    """Whether it asks for facts of the instance that got the statement."""
+    return any(isinstance(each, Call) and is_late(each.name) for each in walk(node))
+
+
+def is_late(function: str) -> bool:
+    return function in LATE_FUNCTIONS or function == NEXT_NUMBER
+
+
 Signature = tuple[str, tuple[ColumnType, ...], ColumnType]
 
 J, L = ColumnType.ANY, ColumnType.STRINGS
@@ -53,7 +66,15 @@ J, L = ColumnType.ANY, ColumnType.STRINGS
 PLAIN: dict[str, list[Signature]] = {
     "lower": [("c_lower", (S,), S)],
     "upper": [("c_upper", (S,), S)],
-    "length": [("c_length", (S,), I)],
+    "length": [("c_length", (S,), I), ("i_bytes", (X,), I)],
+    "encode": [("c_encoded", (X, S), S)],
+    "decode": [("x_decoded", (S, S), X)],
+    "convert_to": [("x_of_text", (S, S), X)],
+    "convert_from": [("c_of_bytes", (X, S), S)],
+    "get_byte": [("i_byte", (X, I), I)],
+    "set_byte": [("x_set_byte", (X, I, I), X)],
+    **{name: [(f"x_{name}", (X,), X)] for name in ("sha224", "sha256", "sha384", "sha512")},
+    "make_time": [("h_made", (I, I, D), H)],
     "char_length": [("c_length", (S,), I)],
     "character_length": [("c_length", (S,), I)],
     "reverse": [("c_reverse", (S,), S)],
@@ -65,10 +86,14 @@ PLAIN: dict[str, list[Signature]] = {
     "rpad": [("c_rpad", (S, I), S), ("c_rpad", (S, I, S), S)],
     "strpos": [("c_position", (S, S), I)],
     "instr": [("c_position", (S, S), I)],
-    "substr": [("c_substr", (S, I), S), ("c_substr", (S, I, I), S)],
+    "substr": [
+        *(("c_substr", (S, I), S), ("c_substr", (S, I, I), S)),
+        *(("x_part", (X, I), X), ("x_part", (X, I, I), X)),
+    ],
     "substring": [
         ("c_substr", (S, I), S),
         ("c_substr", (S, I, I), S),
+        *(("x_part", (X, I), X), ("x_part", (X, I, I), X)),
         ("c_substring_regexp", (S, S), S),
         ("c_substring_similar", (S, S, S), S),
     ],
@@ -122,6 +147,7 @@ PLAIN: dict[str, list[Signature]] = {
     "date_part": [
         ("d_part", (S, T), D),
         ("d_part", (S, M), D),
+        ("d_part_of_clock", (S, H), D),
         ("d_part_of_interval", (S, V), D),
     ],
     "justify_days": [("v_justify_days", (V,), V)],
@@ -141,13 +167,13 @@ PLAIN: dict[str, list[Signature]] = {
     "make_date": [("t_made", (I, I, I), Y)],
     "initcap": [("c_initcap", (S,), S)],
     "split_part": [("c_split_part", (S, S, I), S)],
-    "md5": [("c_md5", (S,), S)],
+    "md5": [("c_md5", (S,), S), ("c_md5_of_bytes", (X,), S)],
     "chr": [("c_chr", (I,), S)],
     "ascii": [("c_ascii", (S,), I)],
     "translate": [("c_translate", (S, S, S), S)],
     "starts_with": [("c_starts_with", (S, S), B)],
-    "octet_length": [("c_octets", (S,), I)],
-    "bit_length": [("c_bits", (S,), I)],
+    "octet_length": [("c_octets", (S,), I), ("i_bytes", (X,), I)],
+    "bit_length": [("c_bits", (S,), I), ("i_bits", (X,), I)],
     "quote_ident": [("c_quote_ident", (S,), S)],
     "quote_literal": [("c_quote_literal", (S,), S)],
     "overlay": [("c_overlay", (S, S, I), S), ("c_overlay", (S, S, I, I), S)],
@@ -173,20 +199,20 @@ PLAIN: dict[str, list[Signature]] = {
 _ABSENT = (
     "acosd acosh any_value area array_dims array_fill array_to_tsvector asind asinh atan2d atand "
     "atanh bit_and bit_count bit_or bit_xor broadcast corr cosd cosh cot cotd covar_pop "
-    "covar_samp current_query current_schemas currval daterange decode encode get_bit get_byte "
+    "covar_samp current_query current_schemas currval daterange get_bit "
     "host inet_client_addr inet_client_port inet_server_addr inet_server_port int4range int8range "
     "is_normalized isempty json_object json_populate_record json_populate_recordset "
     "json_to_record json_to_recordset jsonb_object jsonb_path_exists jsonb_path_match "
     "jsonb_path_query jsonb_path_query_array jsonb_path_query_first jsonb_populate_record "
     "jsonb_populate_recordset jsonb_set_lax jsonb_to_record jsonb_to_recordset lastval lo_create "
-    "lo_get lo_put lo_unlink localtime lower_inc make_time make_timestamptz masklen netmask "
+    "lo_get lo_put lo_unlink lower_inc make_timestamptz masklen netmask "
     "network nextval normalize numrange parse_ident pg_advisory_lock pg_advisory_lock_shared "
     "pg_advisory_unlock pg_advisory_xact_lock pg_backend_pid pg_cancel_backend pg_column_size "
     "pg_current_wal_lsn pg_size_bytes pg_sleep pg_sleep_for pg_sleep_until pg_terminate_backend "
     "pg_try_advisory_lock pg_try_advisory_xact_lock phraseto_tsquery plainto_tsquery point "
     "query_to_xml range_agg regexp_matches regr_avgx regr_avgy regr_count regr_intercept regr_r2 "
-    "regr_slope regr_sxx regr_sxy regr_syy row set_bit set_byte setseed setval sha224 sha256 "
-    "sha384 sha512 sind sinh tand tanh timeofday to_ascii to_number to_tsquery to_tsvector "
+    "regr_slope regr_sxx regr_sxy regr_syy row set_bit setseed setval "
+    "sind sinh tand tanh timeofday to_ascii to_number to_tsquery to_tsvector "
     "ts_headline ts_rank ts_rank_cd tsrange tstzrange txid_current txid_current_snapshot "
     "txid_status unistr uuid_generate_v4 websearch_to_tsquery width_bucket xmlagg xmlcomment "
     "xpath "

@@ -1,7 +1,8 @@
 """The functions that Cairn adds to SQLite, and `register`, which puts them on a connection.
 
 Names begin with the type they give (i integer, d double, n decimal, s text, u uuid, t datetime,
-b boolean, j json, c text function). An error raised here keeps its class through apsw.
+b boolean, j json, c text function, h time of day, x bytes). An error raised here keeps its class
+through apsw.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from functools import lru_cache
 from typing import Any
 
 from cairn.model.errors import CardinalityViolation, InvalidText, OutOfRange
+from cairn.model.types.byte_text import bytes_text
 from cairn.model.types.decimals import decode_decimal
 from cairn.model.types.interval_text import MICROS_PER_DAY, parse_interval
 from cairn.model.types.intervals import decode_interval
 from cairn.model.types.sizes import Fit, checked_sizes, fitter
+from cairn.model.types.time_text import clock_text, micros_to_clock
 from cairn.model.types.values import (
     ColumnType,
     from_physical,
@@ -29,6 +32,7 @@ from cairn.model.types.values import (
 )
 from cairn.model.unexpected import of_value
 from cairn.sql.functions import (
+    byte_strings,
     json_values,
     lists,
     maths,
@@ -141,7 +145,7 @@ def b_of_j(data: str) -> int:
 
 @strict
 def s_of_j(data: str) -> str:
-    """The text of a JSON string is its content; everything else keeps its JSON spelling."""
+    """Of `a[1]` of an untyped array: a string is its content. Other JSON is cast as it is."""
     value = texts.read_json(data)
     return texts.plain_text(value) if isinstance(value, str) else data
 
@@ -247,10 +251,10 @@ def c_concat(*parts: str | None) -> str:
     return "".join(part for part in parts if part is not None)
 
 
-_PREFIXES = ("i_", "d_", "n_", "z_", "c_", "t_", "v_", "j_", "b_", "a_")
+_PREFIXES = ("i_", "d_", "n_", "z_", "c_", "t_", "v_", "j_", "b_", "a_", "h_", "x_")
 _MODULES = (
     *(numbers, number_formats, maths, texts, words, times, time_formats, zones),
-    *(json_values, splitting, spans),
+    *(json_values, splitting, spans, byte_strings),
 )
 _ROW_FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function
@@ -271,6 +275,7 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "m_parse": _time_parser(ColumnType.TIMESTAMP, "timestamp"),
     "y_parse": _time_parser(ColumnType.DATE, "date"),
     "v_parse": strict(lambda text: to_physical(ColumnType.INTERVAL, parse_interval(text))),
+    "x_parse": _parser(ColumnType.VARBINARY),
     "store_fit": store_fit,
     "j_check": j_check,
     "a_check": a_check,
@@ -283,6 +288,8 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "s_of_m": strict(timestamp_text),
     "s_of_y": strict(date_text),
     "s_of_v": strict(lambda data: str(decode_interval(data))),
+    "s_of_h": strict(lambda micros: clock_text(micros_to_clock(micros))),
+    "s_of_x": strict(bytes_text),
     "s_of_j": s_of_j,
     "b_of_j": b_of_j,
     "i_of_j": i_of_j,
@@ -326,7 +333,7 @@ _LIGHT = frozenset(
         *("c_concat", "c_concat_ws", "c_length", "c_octets", "c_bits", "c_limit"),
         *("a_cat", "a_append", "a_prepend", "j_array", "j_object", "j_bool", "only_row"),
         *("c_hex", "c_chr", "a_series", "a_times", "t_date", "b_of_i", "i_of_b", "d_of_i"),
-        *(f"s_of_{letter}" for letter in "bidnutmyv"),
+        *(f"s_of_{letter}" for letter in "bidnutmyvh"),
     )
 )
 _OF_NUMBERS = frozenset(module.__name__ for module in (numbers, maths, times, time_formats, spans))

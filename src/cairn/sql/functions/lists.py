@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any
+
+import msgspec
 
 from cairn.model import stops
 from cairn.model.errors import InvalidText, LimitExceeded
@@ -30,9 +33,12 @@ LETTERS: dict[ColumnType, str] = {
     ColumnType.DATES: "y",
     ColumnType.TIMESTAMPS: "m",
     ColumnType.INTERVALS: "v",
+    ColumnType.TIMES: "h",
+    ColumnType.VARBINARIES: "x",
 }
 MAX_SERIES = 1_000_000
 SERIES_PIECE = 5_000
+_RAW_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])  # values of a list as they are spelled
 
 
 def make_list(*values: Any) -> str:
@@ -53,6 +59,13 @@ def list_append(text: str | None, value: Any) -> str | None:
 
 def list_prepend(value: Any, text: str | None) -> str | None:
     return list_cat(list_text((value,)), text)
+
+
+def zipped(*texts: str | None) -> str:
+    """`unnest` of several: a list of lists, the shorter ones filled with NULL."""
+    columns = [_RAW_ITEMS.decode(text or "[]") for text in texts]
+    rows = zip_longest(*columns, fillvalue=b"null")
+    return (b"[" + b",".join(b"[" + b",".join(row) + b"]" for row in rows) + b"]").decode()
 
 
 def list_place(text: str | None, value: Any) -> int | None:
@@ -194,6 +207,7 @@ def scalars(known: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any
     known = {**known, "n_parse": _key_parser(known["n_parse"])}
     found: dict[str, Callable[..., Any]] = {
         "a_make": make_list,
+        "a_zip": zipped,
         "a_cat": list_cat,
         "a_append": list_append,
         "a_prepend": list_prepend,

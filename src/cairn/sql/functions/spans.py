@@ -1,11 +1,12 @@
-"""Intervals and times put together and taken apart: justify_days, date_bin, make_interval."""
+"""Intervals, times and times of day put together and taken apart: date_bin, make_interval."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime
+from typing import Any
 
-from cairn.model.errors import InvalidText, OutOfRange
+from cairn.model.errors import InvalidText, OutOfRange, Unsupported
 from cairn.model.types.decimals import decode_decimal
 from cairn.model.types.interval_text import (
     MICROS_PER_DAY,
@@ -15,8 +16,11 @@ from cairn.model.types.interval_text import (
     unit_of,
 )
 from cairn.model.types.intervals import Interval, decode_interval, encode_interval
-from cairn.model.types.values import datetime_to_micros
+from cairn.model.types.sizes import fitter
+from cairn.model.types.time_text import clock_to_micros, is_clock, parse_clock
+from cairn.model.types.values import ColumnType, datetime_to_micros
 from cairn.sql.functions.numbers import int64, strict
+from cairn.sql.functions.times import field as field_of
 from cairn.sql.functions.times import v_extract
 
 _HOUR, _MINUTE = SMALL_UNITS["hour"], SMALL_UNITS["minute"]
@@ -149,7 +153,9 @@ def v_made(
     return encode_interval(Interval(years * 12 + months, weeks * 7 + days, micros))
 
 
-_FIELD = re.compile(r'(FM)?(YYYY|MM|DD|HH24|HH12|HH|MI|SSSS|SS|MS|US)|"([^"]*)"', re.IGNORECASE)
+_FIELD = re.compile(
+    r'(FM)?(YYYY|MM|DD|HH24|HH12|HH|MI|SSSS|SS|MS|US|AM|PM)|"([^"]*)"', re.IGNORECASE
+)
 _WIDTHS = {"YYYY": 4, "MS": 3, "US": 6}
 
 
@@ -177,9 +183,86 @@ def c_of_interval(data: bytes, pattern: str) -> str:
         bare, word, quoted = field.groups()
         if word is None:
             return str(quoted)
+        if word.upper() in ("AM", "PM"):  # AM, whichever of the two was asked for
+            noon = "am" if hours % 24 < 12 else "pm"
+            return noon if word.islower() else noon.upper()
         number, width = found[word.upper()], _WIDTHS.get(word.upper(), 2)
         width = 1 if word.upper() == "SSSS" or bare else width
         has_sign = number < 0 and word.upper() != "DD"  # PostgreSQL counts it among the two there
         return f"{number:0{width + has_sign}d}"
 
     return _FIELD.sub(put, pattern)
+
+
+# --- times of day: microseconds since midnight ----------------------------------------------------
+
+
+@strict
+def h_parse(text: str) -> int:
+    try:
+        return clock_to_micros(parse_clock(text))
+    except ValueError:
+        if is_clock(text):
+            raise InvalidText(
+                f'date/time field value out of range: "{text[:100]}"', sqlstate="22008"
+            ) from None
+        raise InvalidText(
+            f'invalid input syntax for type time: "{text[:100]}"', sqlstate="22007"
+        ) from None
+
+
+@strict
+def h_of_m(micros: int) -> int:
+    return micros % MICROS_PER_DAY
+
+
+@strict
+def h_of_v(data: bytes) -> int:
+    return decode_interval(data).micros % MICROS_PER_DAY
+
+
+@strict
+def v_of_h(micros: int) -> bytes:
+    return encode_interval(Interval(0, 0, micros))
+
+
+@strict
+def h_plus(micros: int, size: bytes) -> int:
+    """Round the clock; whole days and months change nothing, as in PostgreSQL."""
+    return (micros + decode_interval(size).micros) % MICROS_PER_DAY
+
+
+@strict
+def h_minus(micros: int, size: bytes) -> int:
+    return (micros - decode_interval(size).micros) % MICROS_PER_DAY
+
+
+@strict
+def h_round(micros: int, digits: int) -> int:
+    fit = fitter(ColumnType.TIME, (min(max(digits, 0), 6),))
+    return int(fit(micros) or 0) if fit is not None else micros
+
+
+@strict
+def h_made(hour: int, minute: int, second: float) -> int:
+    micros = (hour * 60 + minute) * 60 * MICROS_PER_SECOND + round(second * MICROS_PER_SECOND)
+    if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60 and micros < MICROS_PER_DAY):
+        shown = f"{hour}:{minute:02d}:{second:g}"
+        raise OutOfRange(f"time field value out of range: {shown}", sqlstate="22008")
+    return micros
+
+
+_OF_CLOCK = ("hour", "minute", "second", "milliseconds", "microseconds", "epoch")
+
+
+@strict
+def n_extract_clock(micros: int, word: str) -> Any:
+    if unit_of(word) not in _OF_CLOCK:
+        field_of(micros, word)  # a word that no time knows
+        raise Unsupported(f'unit "{word}" not supported for type time without time zone')
+    return v_extract(v_of_h(micros), word)
+
+
+@strict
+def d_part_of_clock(word: str, micros: int) -> float:
+    return float(decode_decimal(n_extract_clock(micros, word)))

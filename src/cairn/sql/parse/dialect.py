@@ -12,6 +12,25 @@ from sqlglot.tokenizer_core import TokenType
 from cairn.model import stops
 
 
+class _TypedLiterals(dict[Any, Any]):
+    """`date '2024-01-01'::text` of every type: a cast of the literal, and then what follows it.
+    sqlglot reads the literal with what follows first."""
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return _typed_literal
+
+
+def _typed_literal(parser: Any, this: exp.Expr, type_: exp.DataType) -> exp.Expr:
+    literal = this
+    while not isinstance(literal, exp.Literal):
+        literal = literal.this
+    made: exp.Expr = parser.expression(exp.Cast(this=literal.copy(), to=type_))
+    if literal is this:
+        return made
+    literal.replace(made)
+    return this
+
+
 class Cairn(Postgres):
     """Functions stay as written (`Anonymous`): what they mean is decided in `bind`."""
 
@@ -35,7 +54,7 @@ class Cairn(Postgres):
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         # `f(j -> 'key')` is JSON's operator, and no function without a name.
         LAMBDAS = {TokenType.FARROW: PostgresParser.LAMBDAS[TokenType.FARROW]}
-        TYPE_LITERAL_PARSERS: ClassVar[dict[Any, Any]] = {}  # json '{}' is a cast
+        TYPE_LITERAL_PARSERS: ClassVar[dict[Any, Any]] = _TypedLiterals()
         JOINS_HAVE_EQUAL_PRECEDENCE = True  # a comma is CROSS JOIN, and JOIN without ON is a slip
         NO_PAREN_FUNCTION_PARSERS = {
             name: parser

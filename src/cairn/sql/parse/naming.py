@@ -17,12 +17,14 @@ _CAST_NAMES = {
     "varchar": "varchar",
     "char": "bpchar",
     "nchar": "bpchar",
+    "varbinary": "bytea",
 }
 _WORDS: dict[type[exp.Expr], str] = {
     exp.Exists: "exists",
     exp.CurrentTimestamp: "current_timestamp",
     exp.CurrentDate: "current_date",
     exp.Localtimestamp: "localtimestamp",
+    exp.Localtime: "localtime",
     exp.StrPosition: "position",
     exp.Extract: "extract",
     exp.CurrentUser: "current_user",

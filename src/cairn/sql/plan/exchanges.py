@@ -97,7 +97,7 @@ def _staying(
                 if mine:
                     parts.append(_chosen(equal) | {rel: mine[0]})
                     break
-        if tier is not None and len(parts) == len(places):
+        if tier is not None and places and len(parts) == len(places):
             by = ByBucket(index, types, tier.bucket_count, tier.hash_version)
             yield by, {each: tuple(part[each] for part in parts) for each in parts[0]}
 

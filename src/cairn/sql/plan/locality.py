@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cairn.model.types.values import ColumnType
-from cairn.sql.functions.late import calls_late, is_late
+from cairn.sql.functions.function_list import calls_late, is_late
 from cairn.sql.ir import (
     Again,
     Call,

@@ -6,7 +6,7 @@ from typing import Any
 
 from cairn.model.types.values import OIDS
 from cairn.sql.bind.dml import BoundChange, BoundInsert
-from cairn.sql.functions.late import calls_late
+from cairn.sql.functions.function_list import calls_late
 from cairn.sql.ir import Param, scans_in
 from cairn.sql.plan.buckets import Key, key_positions, single_key
 from cairn.sql.plan.write import change_key, change_reads, insert_key

@@ -272,7 +272,7 @@ def with_buckets(
 def _link(tables: list[Scan], rel: int, holds: list[Expr]) -> tuple[Scan, tuple[int, ...]] | None:
     for scan in tables:
         places = places_of(scan, rel, holds)
-        if places is not None:
+        if places:  # none: the rows lie together, and no row tells where
             return scan, places
     return None
 

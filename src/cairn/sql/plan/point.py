@@ -34,7 +34,7 @@ def places_of(slots: Slots, catalog: Catalog, key: Key) -> Places | None:
     """None: some value has to be calculated, or is hashed in a way that is not plain."""
     found = slots.numbers(BUCKET)
     assert key.table.sharding is not None
-    if found is None:
+    if found is None or not key.parts:
         return None
     bindings, types = found
     numbers: list[int] = []

@@ -16,7 +16,7 @@ from typing import Any
 from cairn.model.errors import TableUnderDdl
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import ColumnType
-from cairn.sql.functions.late import calls_late
+from cairn.sql.functions.function_list import calls_late
 from cairn.sql.ir import (
     Agg,
     Call,

@@ -11,7 +11,7 @@ from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.model.types.values import ColumnType, from_physical, physical_reader
 from cairn.sql.bind.dml import BoundChange, BoundInsert
-from cairn.sql.functions.late import calls_late
+from cairn.sql.functions.function_list import calls_late
 from cairn.sql.ir import (
     BUCKET_AT,
     Call,

@@ -461,17 +461,19 @@ def named_scan(node: Scan) -> str:
     return f"{text} INDEXED BY {node.index}" if node.index else text
 
 
-def _value_of(type_: ColumnType | None, of: str = "") -> str:
+def _value_of(type_: ColumnType | None, value: str = "value") -> str:
     """How a value of a list is read in SQLite; JSON has no blobs, so they are spelled in hex."""
-    return f"unhex({of}value)" if type_ and SQLITE_TYPES[type_] == "BLOB" else f"{of}value"
+    return f"unhex({value})" if type_ and SQLITE_TYPES[type_] == "BLOB" else value
 
 
 def _unnested(node: Unnest, of: str) -> list[str]:
     """The columns of a list that json_each takes apart."""
-    if node.pairs:
-        return [f"json_extract({of}value, '$[{at}]')" for at in range(2)]
-    columns = [_value_of(node.types[0], of)]
-    return columns if len(node.types) == 1 else [*columns, f"({of}key + 1)"]
+    columns = [
+        _value_of(type_, f"json_extract({of}value, '$[{at}]')")
+        for at, type_ in enumerate(node.types[: node.width])
+    ]
+    columns = columns or [_value_of(node.types[0], f"{of}value")]
+    return columns if len(node.types) == len(columns) else [*columns, f"({of}key + 1)"]
 
 
 def _balanced(operator: str, parts: list[str]) -> str:

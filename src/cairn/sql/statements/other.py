@@ -255,6 +255,8 @@ def _set(cursor: Cursor, catalog: Catalog) -> OtherStatement:
         return OtherStatement("SET", SessionPlan("set_transaction", value=cursor.rest()))
     if cursor.accept("session", "characteristics", "as", "transaction"):
         return OtherStatement("SET", SessionPlan("set_characteristics", value=cursor.rest()))
+    if cursor.accept("constraints"):
+        return _constraints(cursor, catalog)
     if _is_own_role(cursor):
         return OtherStatement("SET", SessionPlan("reset", "session_authorization"))
     cursor.accept_one("session", "local")
@@ -272,6 +274,24 @@ def _set(cursor: Cursor, catalog: Catalog) -> OtherStatement:
         raise cursor.error()
     value = "".join(f", {p}" if p != "," and at else p for at, p in enumerate(parts) if p != ",")
     return OtherStatement("SET", SessionPlan("set", name, value))
+
+
+def _constraints(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    """`SET CONSTRAINTS ALL …`: none of them can wait for COMMIT, so there is nothing to do."""
+    if not cursor.accept("all"):
+        name = cursor.name()
+        while cursor.accept_op("."):
+            name = cursor.name()
+        keys = (table.key_name for table in catalog.tables.values())
+        checks = (check.name for table in catalog.tables.values() for check in table.checks)
+        unique = (index.name for each in catalog.indexes.values() for index in each)
+        if name in {*keys, *checks, *unique}:
+            raise CairnError(f'constraint "{name}" is not deferrable', sqlstate="42809")
+        raise CairnError(f'constraint "{name}" does not exist', sqlstate="42704")
+    if not cursor.accept_one("deferred", "immediate"):
+        raise cursor.error()
+    cursor.end()
+    return OtherStatement("SET CONSTRAINTS", SessionPlan("nothing"))
 
 
 def _is_own_role(cursor: Cursor) -> bool:

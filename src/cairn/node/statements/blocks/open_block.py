@@ -18,7 +18,7 @@ written rows; as in other databases whose DDL is not transactional, ROLLBACK lea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -38,11 +38,18 @@ from cairn.node.statements.blocks.block_runs import Told, digest, is_ordered
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor, Outcome
 from cairn.sql import plans
-from cairn.sql.functions.late import calls_late
+from cairn.sql.functions.function_list import calls_late
 
 _READS = (plans.PointRead, plans.ScatterRead)
 _BLOCK_WRITES = (*plans.ROW_WRITES, plans.Returning, plans.BlockPlan)
 _SCHEMA = (plans.DdlPlan, plans.AclPlan, plans.RoutinePlan, plans.AlterSystemPlan)
+
+
+class Mark(NamedTuple):
+    """What a savepoint keeps: how long the list was, and from which read on it was strict."""
+
+    listed: int
+    strict_from: int | None
 
 
 class OpenBlock:
@@ -50,7 +57,7 @@ class OpenBlock:
 
     def __init__(self, executor: Executor, *, is_strict: bool = False) -> None:
         self._executor, self._blocks = executor, executor.blocks
-        self.is_strict = is_strict  # serializable or repeatable read: nothing is seen unchecked
+        self._strict_from = 0 if is_strict else None  # which of the reads must not go unchecked
         self._list: list[Listed] = []
         self._first: Listed | None = None  # that writes: it says whose the block is
         self._bytes = 0
@@ -61,13 +68,24 @@ class OpenBlock:
         self.now = executor.blocks.wall_clock()  # the time of all its statements
 
     @property
-    def mark(self) -> int:
-        """Where a savepoint stands."""
-        return len(self._list)
+    def is_strict(self) -> bool:
+        """Serializable or repeatable read, or rows were read FOR UPDATE: from there on all that is
+        read has to be so still at COMMIT."""
+        return self._strict_from is not None
 
-    def return_to(self, mark: int) -> None:
-        """Forget what was written since. What was read after a write of that cannot be compared
-        any more; what was read before it can."""
+    def set_strict(self, is_strict: bool) -> None:
+        """By its level of isolation."""
+        self._strict_from = 0 if is_strict else None
+
+    @property
+    def mark(self) -> Mark:
+        """Where a savepoint stands."""
+        return Mark(len(self._list), self._strict_from)
+
+    def return_to(self, to: Mark) -> None:
+        """Forget what was written since, and what was read FOR UPDATE. What was read after a write
+        of that cannot be compared any more; what was read before it can."""
+        mark, self._strict_from = to
         since = self._list[mark:]
         first = next((at for at, each in enumerate(since) if each.is_write), len(since))
         if any(not each.is_write for each in since[first:]):
@@ -88,7 +106,8 @@ class OpenBlock:
     @property
     def has_work(self) -> bool:
         """Whether COMMIT has something to do."""
-        return self.has_written or (self.is_strict and len(self._read) > 1)
+        first = self._strict_from
+        return self.has_written or (first is not None and len(self._read) - first > 1)
 
     # --- statements -------------------------------------------------------------------------------
 
@@ -132,9 +151,9 @@ class OpenBlock:
         return await self._run_alone(statement, params, context)
 
     def _heed(self, statement: Statement) -> None:
-        """FOR UPDATE holds no lock: all that the block reads has to be so still at its end."""
-        if statement.prepared.locks:
-            self.is_strict = True
+        """FOR UPDATE holds no lock: what the block reads from now on has to be so at its end."""
+        if statement.prepared.locks and not self.is_strict:
+            self._strict_from, self._unseen = len(self._read), ""
 
     def check_alone(self, tag: str, *, is_schema: bool = False) -> None:
         """Before something that commits by itself: rows have to be the one write of their block."""
@@ -197,14 +216,15 @@ class OpenBlock:
             self._read.append(_Read(statement, tuple(params), context, mark))
             why = ""
         self._unseen = self._unseen or why
-        if self.is_strict and len(self._read) + bool(why) > 1:
+        first = self._strict_from
+        if first is not None and len(self._read) - first + bool(why) > 1:
             self._check_strict()
 
     def _check_strict(self) -> None:
         """All that is read can be compared again, at one replicaset."""
         if not self._unseen:
             try:
-                self._blocks.owner(self._listed_reads())
+                self._blocks.owner(self._listed_reads()[self._strict_from :])
                 return
             except BlockLeaves:
                 self._unseen = "rows of several replicasets"
@@ -323,9 +343,9 @@ class OpenBlock:
             return
         context = msgspec.structs.replace(context, now=self.now)
         reads = self._listed_reads()
-        if not self.is_strict:
-            reads = self._of_the_same_owner(reads)
-        block = [*reads, *self._list]
+        first = len(reads) if self._strict_from is None else self._strict_from
+        early = self._of_the_same_owner(reads[:first]) if self.has_written else []
+        block = [*early, *reads[first:], *self._list]
         await self._sent(block, context, is_commit=self.has_written, like=self._list)
 
     async def _sent(

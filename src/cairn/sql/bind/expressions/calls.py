@@ -51,6 +51,7 @@ from cairn.sql.typing_rules import (
     UNORDERED,
     B,
     D,
+    H,
     I,
     M,
     N,
@@ -402,6 +403,8 @@ def _extract(scope: Scope, node: exp.Extract) -> Expr:
     word = Const(S, name_of(node.this))
     if value.type is V:
         return folded(Call(N, "v_extract", (value, word)))
+    if value.type is H:
+        return folded(Call(N, "n_extract_clock", (value, word)))
     return Call(N, "n_extract", (scope.binder.coerce(value, T), word))
 
 

@@ -36,12 +36,14 @@ from cairn.sql.typing_rules import (
     RANK,
     B,
     D,
+    H,
     I,
     M,
     N,
     S,
     T,
     V,
+    X,
     Y,
     common_type,
     fold,
@@ -182,6 +184,10 @@ def local_time(scope: Scope, node: exp.Expr) -> Expr:
     return Call(M, "same", (statement_time(scope, node),))
 
 
+def statement_clock(scope: Scope, node: exp.Expr) -> Expr:
+    return Call(H, "h_of_m", (statement_time(scope, node),))
+
+
 def statement_date(scope: Scope, node: exp.Expr) -> Expr:
     return Call(Y, "t_date", (statement_time(scope, node),))
 
@@ -297,6 +303,8 @@ def _concat(scope: Scope, node: exp.Expr) -> Expr:
     ):
         values = [scope.binder.coerce(part, ColumnType.ANY) for part in parts]
         return reduce(lambda left, right: Call(ColumnType.ANY, "j_joined", (left, right)), values)
+    if any(part.type is X for part in parts) and all(part.type in (None, X) for part in parts):
+        return folded(Call(X, "x_cat", tuple(scope.binder.coerce(part, X) for part in parts)))
     if all(part.type not in (None, S) for part in parts):
         raise no_operator("||", *[part.type for part in parts])
     return Call(S, "||", tuple(scope.binder.coerce(part, S, ASSIGNMENT) for part in parts))
@@ -348,8 +356,6 @@ def cast_type(node: exp.DataType) -> tuple[ColumnType, list[int]]:
             if not each.name.isdigit():
                 raise SyntaxProblem(f'syntax error at or near "{each.name}"')
             sizes.append(int(each.name))
-    if word in ("time", "timetz", "bytea", "varbinary", "money", "inet", "xml"):
-        raise Unsupported(f"type {word} is not supported")
     if word == "array":
         inner = [each for each in node.expressions if isinstance(each, exp.DataType)]
         if not inner:
@@ -375,8 +381,9 @@ def _cast(scope: Scope, node: exp.Cast) -> Expr:
     if sizes and to is N:
         scale = sizes[1] if len(sizes) > 1 else 0
         return Call(N, "n_scaled", (found, Const(I, sizes[0]), Const(I, scale)))
-    if sizes and to in (T, M):
-        return folded(Call(to, "t_round", (found, Const(I, min(sizes[0], 6)))))
+    if sizes and to in (T, M, H):
+        name = "h_round" if to is H else "t_round"
+        return folded(Call(to, name, (found, Const(I, min(sizes[0], 6)))))
     if sizes and to is S:
         return Call(S, "c_left", (found, Const(I, sizes[0])))
     return found
@@ -401,5 +408,6 @@ HANDLERS: dict[type[Any], Callable[[Scope, Any], Expr]] = {
     exp.CurrentTimestamp: statement_time,
     exp.Localtimestamp: local_time,
     exp.CurrentDate: statement_date,
+    exp.Localtime: statement_clock,
     exp.CurrentUser: lambda scope, _: scalar(scope.binder, "current_user", (), None),
 }

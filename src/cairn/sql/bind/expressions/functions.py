@@ -19,6 +19,7 @@ from cairn.sql.typing_rules import (
     UNORDERED,
     B,
     D,
+    H,
     I,
     N,
     S,
@@ -237,6 +238,8 @@ class Aggregation:
             if self.distinct and not self.order:
                 self.order = (Order(arg),)  # PostgreSQL sorts to find what is distinct
             return make(self._agg(LISTS[arg.type], "a_agg", arg))
+        if arg.type is H and name in ("sum", "avg"):
+            arg = self.binder.coerce(arg, V)
         if arg.type is V and name in ("sum", "avg"):
             return self._lengths(make, arg)
         if name in _SPREADS and arg.type in RANK:

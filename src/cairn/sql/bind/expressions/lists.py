@@ -145,7 +145,7 @@ def rows_of(
     found = _rows_of(scope, name, nodes, position)
     if not numbered:
         return found
-    if not isinstance(found, Unnest) or len(found.types) > 1:
+    if not isinstance(found, Unnest):
         raise Unsupported(f"WITH ORDINALITY after {name} is not supported", position=position)
     return replace(found, names=(*found.names, "ordinality"), types=(*found.types, I))
 
@@ -159,7 +159,7 @@ def _listed(binder: Binder, name: str, args: list[Expr], position: int | None) -
         raise no_function(name, [arg.type for arg in args], position)
     list_ = folded(Call(ColumnType.STRINGS, function, (binder.coerce(args[0], ColumnType.ANY),)))
     if function.endswith("pairs"):
-        return Unnest(((list_,),), ("key", "value"), (S, type_), pairs=True)
+        return Unnest(((list_,),), ("key", "value"), (S, type_), width=2)
     return Unnest(((list_,),), ("value" if "elements" in name else name,), (type_,))
 
 
@@ -181,19 +181,19 @@ def _rows_of(scope: Scope, name: str, nodes: list[exp.Expr], position: int | Non
         return _listed(scope.binder, name, args, position)
     if name == "generate_series":
         return _series(scope.binder, args, position)
-    if name == "unnest" and len(args) > 1:
-        raise Unsupported("unnest of several arrays is not supported", position=position)
     if name != "unnest":
         raise Unsupported(
             f"{name} in FROM is not supported",
             hint=f"functions that may stand there: {', '.join(ROW_FUNCTIONS)}",
             position=position,
         )
-    if len(args) != 1 or args[0].type not in ELEMENTS:
+    types = [ELEMENTS[arg.type] for arg in args if arg.type in ELEMENTS]
+    if not args or len(types) < len(args):
         raise no_function(name, [arg.type for arg in args], position)
-    list_ = args[0]
-    assert list_.type is not None
-    return Unnest(((list_,),), (name,), (ELEMENTS[list_.type],))
+    if len(args) == 1:
+        return Unnest(((args[0],),), (name,), tuple(types))
+    zipped = folded(Call(ColumnType.STRINGS, "a_zip", tuple(args)))
+    return Unnest(((zipped,),), (name,) * len(args), tuple(types), width=len(args))
 
 
 def _is_text(node: exp.Expr) -> bool:

@@ -26,7 +26,6 @@ _BITS: dict[type[Any], tuple[str, str]] = {
 }
 #: Kinds of values that have no type here, by what sqlglot makes of them.
 _NO_TYPE: dict[type[Any], str] = {
-    exp.Localtime: "LOCALTIME",
     exp.CurrentTime: "CURRENT_TIME",
 }
 

@@ -14,7 +14,7 @@ from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import Call, Const, Expr
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import refuse
-from cairn.sql.typing_rules import RANK, TIMES, D, I, M, S, T, V, Y, common_type, no_operator
+from cairn.sql.typing_rules import RANK, TIMES, D, H, I, M, S, T, V, Y, common_type, no_operator
 
 _WORDS: dict[type[Any], tuple[str, str]] = {
     exp.Add: ("+", "add"),
@@ -28,7 +28,7 @@ def _operation(scope: Scope, node: exp.Binary) -> Expr:
     """An operator that numbers have, and some of which times have too."""
     symbol, word = _WORDS[type(node)]
     left, right = bind_expr(scope, node.left), bind_expr(scope, node.right)
-    if not {left.type, right.type} & {V, *TIMES}:
+    if not {left.type, right.type} & {V, H, *TIMES}:
         return arithmetic(scope, symbol, word, left, right)
     find = {"+": _plus, "-": _minus, "*": _times, "/": _over}[symbol]
     found = find(scope, left, right)
@@ -38,6 +38,10 @@ def _operation(scope: Scope, node: exp.Binary) -> Expr:
 
 
 def _plus(scope: Scope, left: Expr, right: Expr) -> Expr | None:
+    if left.type is H and right.type is not V:
+        left, right = right, left
+    if right.type is H and left.type in TIMES:  # a day, or a moment, and so long after it
+        return _shifted(left, scope.binder.coerce(right, V), 1)
     if left.type is V and right.type in (V, None):
         return Call(V, "v_add", (left, scope.binder.coerce(right, V)))
     if right.type is V:
@@ -59,6 +63,10 @@ def _minus(scope: Scope, left: Expr, right: Expr) -> Expr | None:
         return _shifted(left, right, -1)
     if left.type is Y and right.type is I:
         return _days_later(left, folded(Call(I, "i_neg", (right,))))
+    if {left.type, right.type} <= {H, None}:
+        return Call(V, "v_between", (coerce(left, H), coerce(right, H)))
+    if right.type is H and left.type in TIMES:
+        return _shifted(left, coerce(right, V), -1)
     if {left.type, right.type} <= {Y, None}:
         return Call(I, "v_of_days", (coerce(left, Y), coerce(right, Y)))
     if {left.type, right.type} <= {None, *TIMES}:
@@ -83,6 +91,8 @@ def _over(scope: Scope, left: Expr, right: Expr) -> Expr | None:
 
 def _shifted(time: Expr, size: Expr, sign: int) -> Expr | None:
     """A time and an interval; of a date it is a timestamp, as in PostgreSQL."""
+    if time.type is H:
+        return Call(H, "h_plus" if sign > 0 else "h_minus", (time, size))
     if time.type not in TIMES:
         return None
     type_ = M if time.type is Y else time.type

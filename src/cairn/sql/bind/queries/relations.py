@@ -38,6 +38,7 @@ from cairn.sql.ir import (
     Scan,
     Select,
     SetOp,
+    Unnest,
     conjunction,
     conjuncts,
     is_tied,
@@ -218,7 +219,7 @@ def _function(scope: Scope, name: str, args: list[exp.Expr], node: exp.Expr) -> 
     columns = [name_of(each) for each in (alias.args.get("columns") or ())] if alias else []
     if isinstance(offset, exp.Identifier) and columns:
         columns.append(name_of(offset))
-    own = [] if len(query.types) > 1 and not numbered else [shown]
+    own = [] if isinstance(query, Unnest) and query.width else [shown]
     if name.endswith(("elements", "elements_text")) and not (alias is not None and alias.this):
         own = []
     found = _derived(scope, query, shown, columns or own)

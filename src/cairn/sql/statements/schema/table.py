@@ -82,6 +82,9 @@ def read_type(cursor: Cursor) -> tuple[ColumnType, tuple[int, ...]]:
     if word == "timestamp" and (zone := cursor.accept_one("with", "without")):
         cursor.expect("time", "zone")
         found = ColumnType.DATETIME if zone == "with" else found
+    if word == "time" and (zone := cursor.accept_one("with", "without")):
+        cursor.expect("time", "zone")
+        found = type_word("time with time zone", token.start + 1) if zone == "with" else found
     if word in ("float", "int", "integer", "bigint", "smallint"):
         sizes = ()  # float(24): all of them are as wide as they can be
     if word in ("char", "character", "bpchar") and not sizes and not cursor.looking_at("varying"):
@@ -321,10 +324,12 @@ def _hide_key(name: str, definition: Definition, start: int, tail: Tail) -> None
     firm = [each.name for each in definition.columns if not each.nullable and each.type.is_key]
     if any(each.name == ROW_COLUMN for each in definition.columns):
         raise InvalidTableDefinition(f'the column name "{ROW_COLUMN}" is reserved')
-    definition.by = definition.by or firm[:1] or [ROW_COLUMN]
+    if definition.by is None:
+        definition.by = firm[:1] or [ROW_COLUMN]
     definition.columns.append(numbered)
     definition.key = [ROW_COLUMN]
-    by = ", ".join(definition.by) if definition.by != [ROW_COLUMN] else "a hidden number"
+    by = "a hidden number" if definition.by == [ROW_COLUMN] else ", ".join(definition.by)
+    by = by or "nothing, they lie together"
     tail.notices.append(f'table "{name}" has no primary key: its rows are distributed by {by}')
 
 
@@ -351,7 +356,10 @@ def _table_clause(cursor: Cursor, definition: Definition, tail: Tail) -> bool:
         definition.is_global = True
         return True
     if cursor.accept("distributed", "by"):
-        definition.by = cursor.names()
+        following = cursor.peek(1)
+        is_empty = cursor.looking_at_op("(") and following is not None and following.is_op(")")
+        cursor.at += 2 * is_empty
+        definition.by = [] if is_empty else cursor.names()
         if cursor.accept("in", "tier"):
             definition.tier = cursor.name()
         return True
@@ -411,7 +419,7 @@ def _check_table(
         if definition.tier is not None:
             raise InvalidTableDefinition("a global table is in every tier; IN TIER has no meaning")
         return columns, tuple(key), None
-    by = definition.by or key
+    by = key if definition.by is None else definition.by
     _check_key_columns(definition, by, "distribution key")
     if not set(by) <= set(key) and key != [ROW_COLUMN]:
         tail.notices.append(
