@@ -232,6 +232,9 @@ def test_a_replica_answers_for_new_buckets_when_it_has_their_rows() -> None:
             await in_process(last, lambda: execution.reads.read(request))
         scene.world.wire.heal()
         await scene.world.settled()
+        await scene.world.until(
+            lambda: have.vclock == inside(master).data.vclock, "the replica to have all rows", 10.0
+        )
         rows = await in_process(last, lambda: execution.reads.read(request))
         wanted = await in_process(master, lambda: theirs.reads.read(request))
         assert rows == wanted != []
