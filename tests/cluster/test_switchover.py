@@ -76,6 +76,8 @@ def test_masters_are_spread_over_machines(new_cluster: Make) -> None:
         return [row["master"] for row in first.status()["replicasets"]]
 
     assert masters() == ["a1", "a2"]
+    _, said = cairn(first, "doctor")
+    assert "HOST=A has more masters than it must" in said
     ended, said = cairn(first, "switchover", "--spread")
     assert (ended, "r1: a1 (HOST=A) → b1 (HOST=B)" in said) == (2, True), said
     ended, said = cairn(first, "switchover", "--spread", "--yes", "--json")

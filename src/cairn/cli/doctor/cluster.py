@@ -7,6 +7,7 @@ from typing import Any
 
 from cairn.cli.doctor.certificates import judged
 from cairn.cli.doctor.findings import BAD, GOOD, REMARK, WARNING, Finding
+from cairn.cli.steering.spreading import wished
 from cairn.cli.talking import Talk, TalkProblem, Target
 from cairn.model.settings.parameters import SETTINGS
 from cairn.web import health
@@ -62,6 +63,13 @@ def _shape(name: str, status: dict[str, Any]) -> list[Finding]:
         if len(rows) > 1 and rows[0]["failure_domain"] and len(set(domains)) == 1:
             text = "all its instances stand in the same failure domain"
             found.append(Finding(REMARK, where, text, "Start some with another --failure-domain."))
+    wanted, places = wished(status)
+    if wanted:
+        crowded = places[wanted[0].before]
+        text = f"{crowded} has more masters than it must: it does more of the work than others"
+        found.append(
+            Finding(REMARK, name, text, "`cairn switchover --spread` shows which to move.")
+        )
     return found
 
 

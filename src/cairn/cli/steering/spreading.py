@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+Row = dict[str, Any]
 
 
 class Mastered(NamedTuple):
@@ -19,6 +21,40 @@ class Switch(NamedTuple):
     replicaset: str
     before: str
     to: str
+
+
+def wished(status: Row) -> tuple[list[Switch], dict[str, str]]:
+    """Of a cluster as `cairn_status` tells of it; and the place of each instance.
+
+    A replicaset that is being given another master is left alone.
+    """
+    places = {row["name"]: _place(row) for row in status["instances"]}
+    replicasets = [
+        Mastered(row["name"], row["master"], [each["name"] for each in fit_for(status, row)])
+        for row in status["replicasets"]
+        if row["master"] in places and row["master"] == row["target_master"]
+    ]
+    return plan(replicasets, places), places
+
+
+def fit_for(status: Row, replicaset: Row) -> list[Row]:
+    """Other instances that could be its master now."""
+    return [
+        row
+        for row in status["instances"]
+        if row["name"] in replicaset["members"]
+        and row["name"] != replicaset["master"]
+        and row["current_state"].startswith("Online")
+        and row["target_state"].startswith("Online")
+    ]
+
+
+def _place(row: Row) -> str:
+    """What may fail as a whole: its failure domain, else its machine."""
+    domain = row["failure_domain"]
+    if domain:
+        return ",".join(f"{key}={value}" for key, value in sorted(domain.items()))
+    return str(row["addresses"]["peer"] or row["name"]).rpartition(":")[0]
 
 
 def plan(replicasets: Sequence[Mastered], place_of: Mapping[str, str]) -> list[Switch]:

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from cairn.cli.asking import agreed
-from cairn.cli.steering.spreading import Mastered, Switch, masters_of, plan
+from cairn.cli.steering.spreading import Switch, fit_for, masters_of, wished
 from cairn.cli.talking import Talk, TalkProblem, Target
 
 LOOK_S = 0.1
@@ -54,8 +54,7 @@ def run_spread(
     done: list[Row] = []
     try:
         status = talk.call("CALL cairn_status()")
-        places = {row["name"]: _place(row) for row in status["instances"]}
-        wanted = plan(_mastered(status), places)
+        wanted, places = wished(status)
         if wanted and not agreed(_question(wanted, places), yes=yes):
             print("nothing is changed")
             return 1
@@ -78,23 +77,6 @@ def run_spread(
         told = ", ".join(f"{place} has {count}" for place, count in sorted(counted.items()))
         print(f"masters: {told}" if done else f"masters are spread already: {told}")
     return 0
-
-
-def _mastered(status: Row) -> list[Mastered]:
-    """Those whose master is known and stays: one that is being changed is left alone."""
-    return [
-        Mastered(row["name"], row["master"], [each["name"] for each in _fit(status, row)])
-        for row in status["replicasets"]
-        if row["master"] and row["master"] == row["target_master"]
-    ]
-
-
-def _place(row: Row) -> str:
-    """What may fail as a whole: its failure domain, else its machine."""
-    domain = row["failure_domain"]
-    if domain:
-        return ",".join(f"{key}={value}" for key, value in sorted(domain.items()))
-    return str(row["addresses"]["peer"] or row["name"]).rpartition(":")[0]
 
 
 def _question(wanted: list[Switch], places: dict[str, str]) -> str:
@@ -141,7 +123,7 @@ def _heir(talk: Talk, replicaset: Row, to: str | None) -> str:
     """The one that was asked for, or the one that is least behind; it has to be fit."""
     status = talk.call("CALL cairn_status()")
     mine = [row for row in status["instances"] if row["replicaset"] == replicaset["name"]]
-    fit = _fit(status, replicaset)
+    fit = fit_for(status, replicaset)
     if replicaset["master"] != replicaset["target_master"]:
         raise TalkProblem(f"{replicaset['name']} is being given another master already")
     if to is not None:
@@ -157,18 +139,6 @@ def _heir(talk: Talk, replicaset: Row, to: str | None) -> str:
             f"{replicaset['name']} has no other instance that is Online and has its rows"
         )
     return str(min(fit, key=_behind)["name"])
-
-
-def _fit(status: Row, replicaset: Row) -> list[Row]:
-    """Other instances that could be its master now."""
-    return [
-        row
-        for row in status["instances"]
-        if row["name"] in replicaset["members"]
-        and row["name"] != replicaset["master"]
-        and row["current_state"].startswith("Online")
-        and row["target_state"].startswith("Online")
-    ]
 
 
 def _behind(row: Row) -> tuple[float, str]:
