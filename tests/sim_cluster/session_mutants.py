@@ -11,6 +11,9 @@ READS, SPLITS = "node/statements/owner/reads.py", "node/statements/owner/splits.
 DEALT, OUT = "storage/files/dealt.py", "storage/data_db/moving_out.py"
 
 LANES = "tests/sim_cluster/test_sessions.py::test_rows_by_their_keys_are_told_right_over_sessions"
+STREAMS = "tests/sim_cluster/test_streams.py::test_a_stream_is_whole_and_in_order"
+ACKS = "node/rows/acknowledgements.py"
+STREAM = "spark/streams/row_stream.py"
 CHANGES = "node/statements/changes/schema_changes.py"
 JOINS = "tests/sim_cluster/test_joins.py::test_"
 
@@ -34,6 +37,29 @@ OF_SESSIONS: tuple[tuple[str, str, str, str, str, str], ...] = (
         "        await self._wait_end(version, deadline)\n        if 0 and plan.wait_applied",
         "tests/sim_cluster/test_sessions.py::"
         "test_a_table_is_empty_for_everybody_once_a_session_is_told_so",
+    ),
+    (
+        *("19", "streams: a taker is told before its giver has ended", STREAM),
+        "            uuid: held_back(at, known, target.moves, known.positions.get(uuid, {}))\n",
+        "            uuid: at\n",
+        STREAMS + "[moves-strikes-5]",
+    ),
+    (
+        *("19", "streams: a position goes back", "spark/streams/hand_overs.py"),
+        *("        if past:\n", "        if 0:\n"),
+        "tests/spark/test_handed_over.py::test_a_stream_never_goes_back",
+    ),
+    (
+        *("10", "streams: what others pass on takes confirmations back", ACKS),
+        "if uuid != self._place.uuid and covers(vclock, self.vclocks.get(uuid, {})):",
+        "if uuid != self._place.uuid:",
+        "tests/node/test_acknowledgements.py::test_what_others_pass_on_takes_nothing_back",
+    ),
+    (
+        *("19", "streams: what no majority has is told", ACKS),
+        "if not self._data.fence.is_sync or self._place.uuid not in vclock:",
+        "if True:",
+        STREAMS + "[cuts-3]",
     ),
     (
         *("15", "sessions: each side of a join goes by the map of its own moment", EXCHANGE),

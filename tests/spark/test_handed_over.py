@@ -7,6 +7,7 @@ from cairn.spark.streams.hand_overs import (
     Seen,
     Standing,
     held_back,
+    not_behind,
     told_all,
     untold,
     with_newcomers,
@@ -23,6 +24,18 @@ def test_a_target_is_read_past_its_first_record_only_behind_the_last_of_the_sour
     assert ready(6) == {"t1": 9}
     assert ready(7) == {"t1": 20}
     assert ready(6, mine=12) == {"t1": 12}  # never back
+
+
+def test_a_stream_never_goes_back() -> None:
+    """A master that knows of less than it told does not tell it again."""
+    known = Standing({"s": {"s1": 11, "s0": 5}}, {}, {"s": {"s1": 2, "s0": 1}})
+    target = Standing(
+        {"s": {"s1": 9, "s0": 6}, "t": {"t1": 3}}, {}, {"s": {"s1": 2, "s0": 1}, "t": {"t1": 1}}
+    )
+    assert not_behind(target, known) == Standing(
+        {"s": {"s1": 11, "s0": 6}, "t": {"t1": 3}}, {}, {"s": {"s1": 2, "s0": 1}, "t": {"t1": 1}}
+    )
+    assert not_behind(target, Standing({}, {})) == target
 
 
 def test_who_got_nothing_is_not_held_back_by_what_others_gave() -> None:

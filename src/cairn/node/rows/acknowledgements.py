@@ -50,7 +50,8 @@ class Acknowledgements:
             return  # lsns may be used again after a cut: an older ack says nothing of them
         self.vclocks[request.subscriber] = request.vclock
         for uuid, vclock in request.acks.items():
-            if uuid != self._place.uuid:
+            # What others pass on may be older than what we were told ourselves.
+            if uuid != self._place.uuid and covers(vclock, self.vclocks.get(uuid, {})):
                 self.vclocks[uuid] = vclock
         self.release()
 

@@ -114,6 +114,15 @@ class WireClient:
         [result] = self._pg.take_results()
         return result.rows, result.row_count
 
+    async def ask(self, text: str) -> list[tuple[Any, ...]]:
+        """The rows of one text, by simple query."""
+        self._is_taken = True
+        try:
+            await self._answered(self._pg.query(text))
+            return self._pg.take_results()[0].rows
+        finally:
+            self._is_taken = False
+
     @property
     def is_free(self) -> bool:
         return self._pg.is_idle and not self._is_taken

@@ -87,6 +87,27 @@ def stamped(position: Vclock, epochs: Vclock) -> dict[str, Any]:
     }
 
 
+def not_behind(target: Standing, known: Standing) -> Standing:
+    """Nobody is read to before where it was read to: its changes would be told again.
+
+    A master of sync mode tells what a majority has, and may for a moment know of less than it
+    told: one that joins has to confirm it, too. What was lost is asked for by itself.
+    """
+    positions, epochs = dict(target.positions), dict(target.epochs)
+    for uuid in target.positions.keys() & known.positions.keys():
+        past = {
+            origin: lsn
+            for origin, lsn in known.positions[uuid].items()
+            if lsn > target.positions[uuid].get(origin, 0)
+        }
+        if past:
+            had = known.epochs.get(uuid, {})
+            positions[uuid] = {**positions[uuid], **past}
+            now = {o: epoch for o, epoch in epochs.get(uuid, {}).items() if o not in past}
+            epochs[uuid] = now | {origin: had[origin] for origin in past if origin in had}
+    return msgspec.structs.replace(target, positions=positions, epochs=epochs)
+
+
 def with_newcomers(known: Standing, target: Standing) -> Standing:
     """A replicaset that the offset does not have begins where it first took something over since.
 

@@ -26,6 +26,7 @@ from cairn.spark.streams.hand_overs import (
     Standing,
     Vclock,
     held_back,
+    not_behind,
     stamped,
     told_all,
     untold,
@@ -102,6 +103,7 @@ class RowStream(CairnStream):
         if self._target:  # an offset does not say who took over what
             now = self._asker.standing()
             target = msgspec.structs.replace(target, moves=now.moves, forgotten=now.forgotten)
+        target = not_behind(target, known)
         had = set(known.positions)
         known = with_newcomers(known, target)
         lost = self._missed(known, target)

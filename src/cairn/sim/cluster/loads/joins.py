@@ -89,6 +89,8 @@ HOWS = (
 class Joins:
     """Clients, what they did, and what has to be true of every answer."""
 
+    groups = ()  # of the table that other loads change: nobody joins it
+
     def __init__(self, load: Load, faces: Faces, chance: random.Random, *, is_strict: bool) -> None:
         self._world, self._chance, self.is_strict = load.world, chance, is_strict
         self._connections = Connections(faces)

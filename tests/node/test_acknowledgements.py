@@ -1,0 +1,45 @@
+"""What replicas have confirmed, told by themselves and passed on by others."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from cairn.model.log.records import Vclock
+from cairn.node.rows.acknowledgements import Acknowledgements
+from cairn.replication.relay import Subscribe
+
+
+def master_a() -> Acknowledgements:
+    """The master of a, b and c, in epoch 2, which began where a had written 5 records."""
+    rows = {name: SimpleNamespace(uuid=name) for name in "abc"}
+    place: Any = SimpleNamespace(
+        name="a",
+        uuid="a",
+        members=lambda: ["a", "b", "c"],
+        history=SimpleNamespace(epoch=2, cut={"a": 5}),
+        state=SimpleNamespace(cluster=SimpleNamespace(instances=rows)),
+    )
+    data: Any = SimpleNamespace(vclock={"a": 9}, fence=SimpleNamespace(is_sync=True))
+    return Acknowledgements(place, data)
+
+
+def asks(who: str, vclock: Vclock, **passed_on: Vclock) -> Subscribe:
+    return Subscribe(who, "r", vclock, acks=passed_on, epoch=2)
+
+
+def test_what_others_pass_on_takes_nothing_back() -> None:
+    acks = master_a()
+    acks.take(asks("b", {"a": 8}))
+    assert (acks.safe_lsn(), acks.tellable({"a": 9})) == (8, {"a": 8})
+    acks.take(asks("c", {"a": 6}, b={"a": 7}))  # c has heard of b a moment ago
+    assert (acks.safe_lsn(), acks.tellable({"a": 9})) == (8, {"a": 8})
+    acks.take(asks("c", {"a": 6}, b={"a": 9}))
+    assert acks.safe_lsn() == 9
+
+
+def test_who_says_itself_that_it_has_less_is_believed() -> None:
+    acks = master_a()
+    acks.take(asks("b", {"a": 8}))
+    acks.take(asks("b", {"a": 6}))  # its disk has lost records
+    assert acks.safe_lsn() == 6
