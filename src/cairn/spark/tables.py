@@ -209,6 +209,7 @@ _WRITABLE: dict[ColumnType, tuple[str, ...]] = {
     ColumnType.STRING: ("string",),
     ColumnType.UUID: ("string",),
     ColumnType.MAP: ("string",),
+    ColumnType.JSONB: ("string",),
     ColumnType.ARRAY: ("string",),
     ColumnType.ANY: ("string",),
 }

@@ -287,7 +287,8 @@ def _constraints(cursor: Cursor, catalog: Catalog) -> OtherStatement:
         unique = (index.name for each in catalog.indexes.values() for index in each)
         if name in {*keys, *checks, *unique}:
             raise CairnError(f'constraint "{name}" is not deferrable', sqlstate="42809")
-        raise CairnError(f'constraint "{name}" does not exist', sqlstate="42704")
+        if catalog.setting("foreign_keys") != "ignore":
+            raise CairnError(f'constraint "{name}" does not exist', sqlstate="42704")
     if not cursor.accept_one("deferred", "immediate"):
         raise cursor.error()
     cursor.end()
