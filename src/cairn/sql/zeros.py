@@ -67,8 +67,9 @@ def padded(expr: Expr, scale: int | None) -> Expr:
 def is_key(expr: Expr) -> bool:
     """Whether the bytes of a DECIMAL are known to be a key."""
     if isinstance(expr, Const):
-        is_number = expr.type is N and isinstance(expr.value, bytes)
-        return not is_number or key_form(expr.value) == expr.value
+        if expr.type is not N or not isinstance(expr.value, bytes):
+            return True
+        return key_form(expr.value) == expr.value
     if isinstance(expr, Call) and expr.name == "n_key":
         return True
     return (isinstance(expr, Col) and expr.is_key) or scale_of(expr) is not None
