@@ -382,6 +382,27 @@ def test_a_do_block_is_a_statement_of_a_block(sql: Connection, other: Connection
     assert rows(other, "SELECT n FROM account WHERE id = %s", account) == [(52,)]
 
 
+def test_show_tells_the_modes_of_the_block(sql: Connection) -> None:
+    def shown() -> tuple[str, str]:
+        names = ("transaction_isolation", "transaction_read_only")
+        level, access = (rows(sql, f"SHOW {name}")[0][0] for name in names)
+        return level, access
+
+    assert shown() == ("read committed", "off")
+    sql.rollback()
+    sql.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE READ ONLY")
+    assert shown() == ("serializable", "on")
+    sql.rollback()
+    sql.execute(
+        "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+    )
+    sql.commit()
+    assert shown() == ("repeatable read", "on")
+    sql.rollback()
+    sql.autocommit = True
+    assert shown() == ("repeatable read", "on")
+
+
 def test_a_lost_block_holds_nobody_up(cluster: Cluster, other: Connection) -> None:
     """There are no locks: a client that sleeps in its block is nobody's trouble."""
     with connect(cluster["i1"].pg_port) as sleeper:

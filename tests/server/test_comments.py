@@ -50,6 +50,16 @@ def test_comments_are_kept_and_found_by_tools(cluster: Cluster, sql: Connection)
     assert rows(sql, column) == [(None, None)]
 
 
+def test_comments_of_dumps_on_other_things_are_taken_and_say_that_they_are_not_kept(
+    sql: Connection,
+) -> None:
+    notices: list[str] = []
+    sql.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
+    for what in ("EXTENSION plpgsql", "SCHEMA public", "INDEX i", "CONSTRAINT c ON t"):
+        assert sql.execute(f"COMMENT ON {what} IS 'from a dump'").statusmessage == "COMMENT"
+    assert ["is not kept" in notice for notice in notices] == [True] * 4
+
+
 def test_a_default_that_is_set_is_for_rows_to_come(sql: Connection) -> None:
     sql.execute("INSERT INTO said (id) VALUES (1)")
     sql.execute("ALTER TABLE said ALTER COLUMN n SET DEFAULT 7 * 6, ALTER s SET DEFAULT 'a, b'")
@@ -69,7 +79,7 @@ def test_a_default_that_is_set_is_for_rows_to_come(sql: Connection) -> None:
         ("COMMENT ON TABLE nobody IS 'x'", "42P01"),
         ("COMMENT ON COLUMN said.nothing IS 'x'", "42703"),
         ("COMMENT ON TABLE _pico_table IS 'x'", "42501"),
-        ("COMMENT ON DATABASE cairn IS 'x'", "0A000"),
+        ("COMMENT ON TRIGGER x IS 'x'", "0A000"),
         ("COMMENT ON COLUMN n IS 'x'", "42601"),
         (f"COMMENT ON TABLE said IS '{'x' * 5000}'", "54000"),
         ("ALTER TABLE said ALTER COLUMN n SET DEFAULT 'x'", "22P02"),

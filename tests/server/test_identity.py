@@ -53,6 +53,35 @@ def test_numbers_start_where_they_are_told_and_their_own_are_taken(
     first.sql(f"DROP TABLE {table}")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT pg_catalog.setval('public.{0}_id_seq', 42, true)",  # as pg_dump ends
+        "SELECT setval('{0}_id_seq', max(id)) FROM {0};",
+        "SELECT setval(pg_get_serial_sequence('\"{0}\"','id'), coalesce(max(\"id\"), 1), "
+        'max("id") IS NOT null) FROM "{0}"',  # as Django ends loaddata
+        "SELECT setval('\"{0}_id_seq\"', 43, false)",
+    ],
+)
+def test_numbers_go_on_behind_rows_that_came_with_theirs(
+    cluster: Cluster, table: str, text: str
+) -> None:
+    first = cluster["i1"]
+    first.sql(f"CREATE TABLE {table} (id SERIAL PRIMARY KEY, n INT)")
+    first.sql(f"INSERT INTO {table} (n) VALUES (0)")
+    first.sql(f"INSERT INTO {table} VALUES (2, 2), (42, 42)")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        first.sql(f"INSERT INTO {table} (n) VALUES (1)")
+    assert first.sql(text.format(table)) == [(43 if "false" in text else 42,)]
+    assert first.sql(f"INSERT INTO {table} (n) VALUES (1) RETURNING id") == [(43,)]
+    first.sql(f"DROP TABLE {table}")
+
+
+def test_setval_of_what_is_no_identity_column_is_refused(cluster: Cluster) -> None:
+    with pytest.raises(psycopg.errors.UndefinedTable, match="nobody_id_seq"):
+        cluster["i1"].sql("SELECT setval('nobody_id_seq', 42)")
+
+
 def test_what_is_always_generated_cannot_be_given(cluster: Cluster, table: str) -> None:
     first = cluster["i1"]
     first.sql(f"CREATE TABLE {table} (n INT PRIMARY KEY, id INT GENERATED ALWAYS AS IDENTITY)")

@@ -37,6 +37,10 @@ SELECT to_char(interval '13 hours', 'HH12 AM'), to_char(interval '1 hour', 'HH a
 SELECT ('{"a": "b", "c": [1, "x"]}'::json -> 'a')::text, ('{"a":"b"}'::jsonb -> 'a')::text = '"b"', CAST('"x"'::json AS varchar), ('{"a":"b"}'::json ->> 'a')::text, to_json('x'::text)::text
 SELECT v::text FROM json_array_elements('["a",1,null]') AS v
 SELECT id, to_jsonb(at)::text || '!' FROM opening ORDER BY id
+SELECT timestamptz '2024-01-01 10:00+00' + '1 day', '2 hours' + timestamp '2024-01-01 10:00', timestamp '2024-01-01' + '1 month -1 day'
+SELECT cot(1.0::float8), cot(-0.5::float8), log(2, 64)::float8, log(10.0, 1000)::float8
+SELECT log(1, 5)
+SELECT log(0, 1)
 SELECT make_time(8, 60, 0)
 SELECT '25:00'::time
 SELECT '10:61'::time

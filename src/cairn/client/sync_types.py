@@ -90,7 +90,9 @@ class TypeObject:
         return hash(self._values)
 
 
-STRING: Final = TypeObject(oids.TEXT, oids.VARCHAR, oids.BPCHAR, oids.NAME, oids.UUID, oids.JSON)
+STRING: Final = TypeObject(
+    oids.TEXT, oids.VARCHAR, oids.BPCHAR, oids.NAME, oids.UUID, oids.JSON, oids.JSONB
+)
 BINARY: Final = TypeObject(oids.BYTEA)
 NUMBER: Final = TypeObject(
     oids.INT2, oids.INT4, oids.INT8, oids.FLOAT4, oids.FLOAT8, oids.NUMERIC, oids.BOOL

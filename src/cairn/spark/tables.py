@@ -36,7 +36,7 @@ class TableInfo(msgspec.Struct, frozen=True):
 
     name: str
     columns: tuple[ColumnInfo, ...]
-    key: tuple[str, ...]  # distribution key; empty for a global table
+    key: tuple[str, ...]  # distribution key; empty for a global table, and for rows together
     tier: str | None
     bucket_count: int = 0
     hash_version: int = 2
@@ -209,6 +209,7 @@ _WRITABLE: dict[ColumnType, tuple[str, ...]] = {
     ColumnType.STRING: ("string",),
     ColumnType.UUID: ("string",),
     ColumnType.MAP: ("string",),
+    ColumnType.JSONB: ("string",),
     ColumnType.ARRAY: ("string",),
     ColumnType.ANY: ("string",),
 }
@@ -221,6 +222,11 @@ def check_writable(table: TableInfo, schema: Any) -> None:
     """Every column of the data frame goes somewhere, and what must be filled is."""
     if table.told_by or table.is_made:
         raise Unsupported(f"{table.name} tells what instances do: it can be read, not written")
+    if table.tier is not None and not table.key:
+        raise Unsupported(
+            f"the rows of {table.name} lie together (DISTRIBUTED BY ()): Spark does not write them",
+            hint="use COPY or INSERT",
+        )
     for field in schema.fields:
         column = table.column(field.name)
         given = field.dataType.simpleString()

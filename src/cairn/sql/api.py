@@ -49,8 +49,11 @@ from cairn.sql.plans import (
     ExplainOptions,
     ExplainPlan,
     NamedPlan,
+    NumbersPlan,
     OutColumn,
+    PointRead,
     Prepared,
+    ScatterRead,
 )
 from cairn.sql.statements.asked_settings import asked_settings
 from cairn.sql.statements.call import parse_call
@@ -64,6 +67,7 @@ from cairn.sql.statements.refusals import refuse_by_name
 from cairn.sql.statements.schema.ddl import parse_ddl
 from cairn.sql.statements.schema.routine import parse_routine
 from cairn.sql.statements.schema.table_as import select_into, table_as
+from cairn.sql.statements.set_numbers import SetNumber, set_number
 from cairn.sql.statements.with_parts import writing_parts
 
 _QUERY_WORDS = ("select", "with", "values", "insert", "update", "delete", "table")
@@ -95,6 +99,22 @@ def prepare(
         raise TooComplex("the statement is nested too deeply") from None
 
 
+def _set_number(
+    asked: SetNumber, text: str, catalog: Catalog, param_oids: Sequence[int], user_id: int
+) -> Prepared:
+    """The query under it, and the right to write to the table."""
+    inner = prepare(asked.query, catalog, param_oids=param_oids, user_id=user_id)
+    assert isinstance(inner.plan, PointRead | ScatterRead)
+    table = asked.table
+    return replace(
+        inner,
+        text=text,
+        plan=NumbersPlan(inner.plan, table),
+        columns=(OutColumn("setval", ColumnType.INTEGER),),
+        rights=(*inner.rights, ("write", "table", table.id, table.name)),
+    )
+
+
 def _prepare(
     found: list[Token], text: str, catalog: Catalog, param_oids: Sequence[int], user_id: int
 ) -> Prepared:
@@ -107,6 +127,8 @@ def _prepare(
         if first.is_word("select") and (asked := asked_settings(found, text)) is not None:
             shown = tuple(OutColumn(each, ColumnType.STRING) for each in asked.columns)
             return Prepared(text, asked.tag, asked.plan, columns=shown)
+        if first.is_word("select") and (asked_for := set_number(found, text, catalog)) is not None:
+            return _set_number(asked_for, text, catalog, param_oids, user_id)
         if first.is_word("select", "with"):
             into = select_into(found, text, lambda part: prepare(part, catalog, user_id=user_id))
             if into is not None:

@@ -200,6 +200,14 @@ class InsertSelect:
 
 
 @dataclass(frozen=True)
+class NumbersPlan:
+    """`setval`: `read` says where the numbers of the table's identity column go on."""
+
+    read: ReadPlan
+    table: Table
+
+
+@dataclass(frozen=True)
 class Change:
     """What happens to one row that was read.
 
@@ -432,6 +440,7 @@ Plan = (
     | CallPlan
     | BlockPlan
     | CatalogRead
+    | NumbersPlan
     | EmptyPlan
 )
 
@@ -461,7 +470,7 @@ class Prepared:
     @property
     def only_reads(self) -> bool:
         """A query; one whose WITH writes is none."""
-        return self.tag == "SELECT" and not isinstance(self.plan, (BlockPlan, DdlPlan))
+        return self.tag == "SELECT" and not isinstance(self.plan, (BlockPlan, DdlPlan, NumbersPlan))
 
     def start(self, params: Sequence[Any], now: datetime | None = None) -> list[Any]:
         """The client's values with room for those that running fills in."""

@@ -12,7 +12,7 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.types.decimals import decode_decimal, key_form
-from cairn.model.types.values import ELEMENTS, LISTS, ColumnType, Physical
+from cairn.model.types.values import ELEMENTS, JSONS, LISTS, ColumnType, Physical
 from cairn.sql.functions.functions import HEAVY, SCALARS
 from cairn.sql.functions.lists import LETTERS, caster_name
 from cairn.sql.ir import Call, Const, Expr, Type
@@ -22,7 +22,7 @@ B, I, D, N = ColumnType.BOOLEAN, ColumnType.INTEGER, ColumnType.DOUBLE, ColumnTy
 S, U, T = ColumnType.STRING, ColumnType.UUID, ColumnType.DATETIME
 Y, M, V = ColumnType.DATE, ColumnType.TIMESTAMP, ColumnType.INTERVAL
 H, X = ColumnType.TIME, ColumnType.VARBINARY
-JSON = (ColumnType.MAP, ColumnType.ARRAY, ColumnType.ANY)
+JSON, JB = JSONS, ColumnType.JSONB
 INCOMPARABLE = (*JSON, V, ColumnType.INTERVALS)  # equal values are not stored alike
 UNORDERED = (*JSON, *ELEMENTS)  # lists are equal or not, no more
 TIMES = {Y: 1, M: 2, T: 3}  # date → timestamp → timestamp with time zone
@@ -44,6 +44,7 @@ NAMES: dict[Type, str] = {
     H: "time",
     X: "bytea",
     ColumnType.MAP: "map",
+    JB: "jsonb",
     ColumnType.ARRAY: "array",
     ColumnType.ANY: "any",
     None: "unknown",
@@ -61,6 +62,7 @@ POSTGRES_NAMES: dict[Type, str] = {
     M: "timestamp without time zone",
     H: "time without time zone",
     **dict.fromkeys(JSON, "json"),
+    JB: "jsonb",
 }
 POSTGRES_NAMES.update({list_: f"{POSTGRES_NAMES[of]}[]" for list_, of in ELEMENTS.items()})
 
@@ -82,7 +84,8 @@ TYPE_WORDS: dict[str, ColumnType] = {
     "interval": V,
     **dict.fromkeys(("time", "time without time zone"), H),
     **dict.fromkeys(("bytea", "varbinary"), X),
-    **dict.fromkeys(("json", "jsonb", "map"), ColumnType.MAP),
+    **dict.fromkeys(("json", "map"), ColumnType.MAP),
+    "jsonb": JB,
     "array": ColumnType.ARRAY,
     "any": ColumnType.ANY,
 }
@@ -226,6 +229,11 @@ def constant(
     return Const(type_, value, place, scale)
 
 
+def json_like(of: Type) -> ColumnType:
+    """The type of what is taken from JSON, or made of it."""
+    return JB if of is JB else ColumnType.ANY
+
+
 def can_cast(source: Type, to: ColumnType, level: int) -> bool:
     if source is None or source is to:
         return True
@@ -280,7 +288,7 @@ def common_type(types: Iterable[Type], what: str) -> Type:
         elif best in TIMES and type_ in TIMES:
             best = best if TIMES[best] >= TIMES[type_] else type_
         elif best in JSON and type_ in JSON:
-            best = ColumnType.ANY
+            best = JB if JB in (best, type_) else ColumnType.ANY
         else:
             raise DatatypeMismatch(
                 f"{what} types {NAMES[best]} and {NAMES[type_]} cannot be matched"

@@ -35,7 +35,8 @@ class Quick:
 
     def __init__(self, name: str, prepared: Prepared) -> None:
         self._oids = prepared.param_oids
-        self._texts = oids.JSON not in prepared.param_oids  # a str is then sent as it is
+        json = {oids.JSON, oids.JSONB}
+        self._texts = json.isdisjoint(prepared.param_oids)  # a str is then sent as it is
         self._columns, self._read = prepared.columns, prepared.read
         # Portal without a name, this statement, no format codes: all parameters as text.
         names = b"\0" + ask.strict_cstring(name, "a name")

@@ -45,6 +45,8 @@ SETTINGS: dict[str, Any] = {
     "sql_ddl_timeout": 60.0,
     "ddl_apply_timeout": 30.0,
     "read_preference": "leader",
+    "table_distribution": "key",  # of tables that do not say: by their key, or all rows together
+    "foreign_keys": "refuse",  # or ignore: they are read and not kept
     "topology_events_max": 100_000,
     "row_log_max": 1_000_000,
     "global_log_max": 100_000,  # changes of rows of global tables

@@ -7,12 +7,12 @@ from typing import Any
 
 from cairn.model.types.decimals import padder
 from cairn.model.types.json_text import LONG_JSON, JsonText, json_shown
-from cairn.model.types.values import ColumnType, list_values, physical_reader
+from cairn.model.types.values import JSONS, ColumnType, list_values, physical_reader
 
 
 def shown_reader(type_: ColumnType, scale: int | None) -> Callable[[Any], Any] | None:
     """`physical_reader` for people: a DECIMAL with at least so many digits after the point."""
-    if type_ in (ColumnType.ANY, ColumnType.MAP, ColumnType.ARRAY):
+    if type_ in JSONS:
         return _shown_json
     if not scale or type_ not in (ColumnType.DECIMAL, ColumnType.DECIMALS):
         return physical_reader(type_)

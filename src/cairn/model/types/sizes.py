@@ -113,7 +113,7 @@ def _time(digits: int) -> Fit:
 def _clock(digits: int) -> Fit:
     rounded = _time(digits)
 
-    def fit(micros: Any) -> Any:
+    def fit(micros: int | None) -> Physical:
         found = rounded(micros)
         if isinstance(found, int) and found >= DAY_US:
             raise OutOfRange("time out of range: it rounds to 24:00:00", sqlstate="22008")

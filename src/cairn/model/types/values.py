@@ -65,6 +65,7 @@ class ColumnType(enum.StrEnum):
     TIME = "time"  # of day, without a zone
     VARBINARY = "varbinary"  # bytea
     MAP = "map"
+    JSONB = "jsonb"  # the same, under the number that some clients ask for
     ARRAY = "array"
     ANY = "any"
     # Lists of one type.
@@ -84,9 +85,11 @@ class ColumnType(enum.StrEnum):
     @property
     def is_key(self) -> bool:
         """Whether keys and indexes may have it: equal values are stored alike, and in order."""
-        others = (ColumnType.MAP, ColumnType.ARRAY, ColumnType.ANY, ColumnType.INTERVAL)
-        return self not in others and self not in ELEMENTS
+        return self not in (*JSONS, ColumnType.INTERVAL) and self not in ELEMENTS
 
+
+#: JSON under its names.
+JSONS = (ColumnType.MAP, ColumnType.ARRAY, ColumnType.ANY, ColumnType.JSONB)
 
 #: A list's type to that of what is in it.
 ELEMENTS: dict[ColumnType, ColumnType] = {
@@ -122,6 +125,7 @@ OIDS: dict[ColumnType, int] = {
     ColumnType.TIME: 1083,
     ColumnType.VARBINARY: 17,
     ColumnType.MAP: 114,
+    ColumnType.JSONB: 3802,
     ColumnType.ARRAY: 114,
     ColumnType.ANY: 114,
     ColumnType.BOOLEANS: 1000,
@@ -139,44 +143,14 @@ OIDS: dict[ColumnType, int] = {
 }
 
 TYPE_OF_OID: dict[int, ColumnType] = {
-    16: ColumnType.BOOLEAN,
-    20: ColumnType.INTEGER,
-    21: ColumnType.INTEGER,
-    23: ColumnType.INTEGER,
-    26: ColumnType.INTEGER,
+    **{oid: type_ for type_, oid in OIDS.items()},
+    **dict.fromkeys((20, 21, 23, 26), ColumnType.INTEGER),
     700: ColumnType.DOUBLE,
-    701: ColumnType.DOUBLE,
-    1700: ColumnType.DECIMAL,
-    25: ColumnType.STRING,
-    1043: ColumnType.STRING,
-    1042: ColumnType.STRING,
-    19: ColumnType.STRING,
-    2950: ColumnType.UUID,
-    1184: ColumnType.DATETIME,
-    1114: ColumnType.TIMESTAMP,
-    1082: ColumnType.DATE,
-    1186: ColumnType.INTERVAL,
-    1083: ColumnType.TIME,
-    17: ColumnType.VARBINARY,
+    **dict.fromkeys((19, 1042, 1043), ColumnType.STRING),
     114: ColumnType.MAP,
-    3802: ColumnType.MAP,
-    1000: ColumnType.BOOLEANS,
-    1005: ColumnType.INTEGERS,
-    1007: ColumnType.INTEGERS,
-    1016: ColumnType.INTEGERS,
-    1028: ColumnType.INTEGERS,
+    **dict.fromkeys((1005, 1007, 1028), ColumnType.INTEGERS),
     1021: ColumnType.DOUBLES,
-    1022: ColumnType.DOUBLES,
-    1231: ColumnType.DECIMALS,
-    1009: ColumnType.STRINGS,
     1015: ColumnType.STRINGS,
-    2951: ColumnType.UUIDS,
-    1185: ColumnType.DATETIMES,
-    1182: ColumnType.DATES,
-    1115: ColumnType.TIMESTAMPS,
-    1187: ColumnType.INTERVALS,
-    1183: ColumnType.TIMES,
-    1001: ColumnType.VARBINARIES,
 }
 
 #: How a column of the type is declared in a STRICT table.
@@ -195,6 +169,7 @@ SQLITE_TYPES: dict[ColumnType, str] = {
     ColumnType.TIME: "INTEGER",
     ColumnType.VARBINARY: "BLOB",
     ColumnType.MAP: "TEXT",
+    ColumnType.JSONB: "TEXT",
     ColumnType.ARRAY: "TEXT",
     ColumnType.ANY: "TEXT",
 }
@@ -347,6 +322,7 @@ _TO_PHYSICAL: dict[ColumnType, Callable[[Any], Physical]] = {
     ColumnType.TIME: _time,
     ColumnType.VARBINARY: _bytes,
     ColumnType.MAP: _json,
+    ColumnType.JSONB: _json,
     ColumnType.ARRAY: _array,
     ColumnType.ANY: _json,
 }
@@ -366,6 +342,7 @@ _FROM_PHYSICAL: dict[ColumnType, Callable[[Any], Any] | None] = {
     ColumnType.TIME: micros_to_clock,
     ColumnType.VARBINARY: None,
     ColumnType.MAP: json_shown,
+    ColumnType.JSONB: json_shown,
     ColumnType.ARRAY: json_shown,
     ColumnType.ANY: json_shown,
 }
@@ -493,6 +470,7 @@ _PARSERS: dict[ColumnType, Callable[[str], Any]] = {
     ColumnType.TIME: parse_clock,
     ColumnType.VARBINARY: parse_bytes,
     ColumnType.MAP: json_parsed,
+    ColumnType.JSONB: json_parsed,
     ColumnType.ARRAY: json_parsed,
     ColumnType.ANY: json_parsed,
 }

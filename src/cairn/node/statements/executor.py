@@ -231,6 +231,16 @@ class Executor:
             except NumbersNeeded as need:
                 await self.numbers.more(need)
 
+    async def _set_numbers(
+        self, plan: plans.NumbersPlan, prepared: Prepared, values: list[Any], context: Context
+    ) -> Outcome:
+        rows = await self.reads.read(plan.read, values, {}, context.at_masters())
+        for number, is_used in rows:
+            if number is not None and is_used is not None:
+                await self.numbers.go_on(plan.table.id, number + bool(is_used))
+        told = [(number,) for number, _ in rows]
+        return Outcome(told, len(told), prepared.complete(len(told)))
+
     async def _run(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome:
         prepared = statement.prepared
         plan, tables = prepared.plan, statement.sharded
@@ -254,6 +264,8 @@ class Executor:
                 change = await self.global_writes.run(plan, values, tables, context.at_masters())
                 tag = prepared.complete(change.row_count)
                 return Outcome(change.rows, change.row_count, tag, is_queue_told=True)
+            case plans.NumbersPlan():
+                return await self._set_numbers(plan, prepared, values, context)
             case plans.CatalogRead():
                 reading = context.face.read_catalog(plan, prepared, params, context)
                 rows = await context.watched(reading)

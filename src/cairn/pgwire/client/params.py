@@ -55,7 +55,7 @@ def encode_params(values: Sequence[Any], declared: Sequence[int] | None = None) 
 def _encode(number: int, value: Any, declared: int) -> bytes:
     if value is None:
         return _NULL
-    if isinstance(value, str) and declared != oids.JSON:
+    if isinstance(value, str) and declared not in (oids.JSON, oids.JSONB):
         text = value.encode("utf-8", "surrogatepass")
     else:
         text = _text(number, value, declared)
@@ -65,7 +65,9 @@ def _encode(number: int, value: Any, declared: int) -> bytes:
 def _text(number: int, value: Any, declared: int) -> bytes:
     """As text every number fits every numeric type: the server reads it as what it wants."""
     oid = guess_oid(value)
-    if declared == oids.JSON or (isinstance(value, list) and declared in oids.ARRAY_ELEMENTS):
+    if declared in (oids.JSON, oids.JSONB) or (
+        isinstance(value, list) and declared in oids.ARRAY_ELEMENTS
+    ):
         oid = declared
     if not oid:
         raise InvalidParameter(f"parameter ${number} is a {type(value).__name__}: not a SQL type")

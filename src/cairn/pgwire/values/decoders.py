@@ -145,6 +145,12 @@ def _binary_uuid(data: bytes) -> uuid.UUID:
     return uuid.UUID(bytes=data)
 
 
+def _binary_jsonb(data: bytes) -> JsonText:
+    if data[:1] != b"\1":
+        raise bad_binary(data, oids.JSONB)
+    return _decode_json(data[1:])
+
+
 _TEXT_LIKE: Final = (
     oids.INFER,
     oids.TEXT,
@@ -169,6 +175,7 @@ TEXT_DECODERS: Final[dict[int, Decoder]] = {
     oids.TIME: timestamps.decode_time,
     oids.INTERVAL: timestamps.decode_interval,
     oids.JSON: _decode_json,
+    oids.JSONB: _decode_json,
     **dict.fromkeys(_TEXT_LIKE, decode_string),
 }
 
@@ -183,6 +190,7 @@ BINARY_DECODERS: Final[dict[int, Decoder]] = {
     oids.FLOAT8: _fixed_decoder(oids.FLOAT8, "!d"),
     oids.NUMERIC: numeric.decode_binary,
     oids.UUID: _binary_uuid,
+    oids.JSONB: _binary_jsonb,
     oids.TIMESTAMPTZ: timestamps.decode_binary,
     oids.TIMESTAMP: timestamps.decode_timestamp_binary,
     oids.DATE: timestamps.decode_date_binary,

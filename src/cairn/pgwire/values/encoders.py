@@ -137,6 +137,7 @@ TEXT_ENCODERS: Final[dict[int, Encoder]] = {
     oids.FLOAT8: encode_float,
     oids.NUMERIC: numeric.encode_text,
     oids.UUID: encode_any,
+    oids.JSONB: json_bytes,
     oids.TIMESTAMPTZ: timestamps.encode_timestamptz,
     oids.TIMESTAMP: timestamps.encode_timestamp,
     oids.DATE: timestamps.encode_date,
@@ -157,6 +158,7 @@ BINARY_ENCODERS: Final[dict[int, Encoder]] = {
     oids.FLOAT8: _FLOAT8.pack,
     oids.NUMERIC: numeric.encode_binary,
     oids.UUID: _binary_uuid,
+    oids.JSONB: lambda value: b"\1" + json_bytes(value),  # the version of the format
     oids.TIMESTAMPTZ: timestamps.encode_binary,
     oids.TIMESTAMP: timestamps.encode_binary,
     oids.DATE: timestamps.encode_date_binary,

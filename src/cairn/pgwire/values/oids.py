@@ -27,6 +27,7 @@ TIMESTAMPTZ: Final = 1184
 INTERVAL: Final = 1186
 NUMERIC: Final = 1700
 UUID: Final = 2950
+JSONB: Final = 3802
 
 BOOL_ARRAY: Final = 1000
 BYTEA_ARRAY: Final = 1001
@@ -69,6 +70,7 @@ TYPE_NAMES: Final[dict[int, str]] = {
     INTERVAL: "interval",
     NUMERIC: "numeric",
     UUID: "uuid",
+    JSONB: "jsonb",
 }
 
 ARRAY_ELEMENTS: Final[dict[int, int]] = {

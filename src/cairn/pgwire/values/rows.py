@@ -97,7 +97,9 @@ def _reader(oid: int, fmt: int) -> Decoder:
     """A client meets types that it does not know: their text is shown, their binary kept."""
     if fmt == TEXT_FORMAT and not _is_known(oid):
         return decoder(oids.TEXT, TEXT_FORMAT)
-    if oid == oids.JSON:
+    if oid == oids.JSONB and fmt != TEXT_FORMAT:
+        return lambda data: decode_whole_json(data[1:])
+    if oid in (oids.JSON, oids.JSONB):
         return decode_whole_json
     return decoder(oid, fmt) if _is_known(oid) else bytes
 

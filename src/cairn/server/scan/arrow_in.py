@@ -179,7 +179,7 @@ def _stored(pa: Any, type_: ColumnType, array: Any) -> Any:
             found = [None if v is None else _uuid_bytes(v) for v in array.to_pylist()]
         case ColumnType.DOUBLE:
             found = _doubles(pa, array)
-        case ColumnType.MAP | ColumnType.ARRAY | ColumnType.ANY:
+        case ColumnType.MAP | ColumnType.ARRAY | ColumnType.ANY | ColumnType.JSONB:
             found = array.cast(pa.string()).to_pylist()
             for value in found:
                 _check_json(value)

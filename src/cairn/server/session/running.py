@@ -288,6 +288,15 @@ class Running:
     def caller(self) -> Caller:
         return Caller(self._face, self.context())
 
+    def _mode(self, name: str) -> str:
+        """Of the open block; without one, what the next block begins with."""
+        block = self._block
+        if name == "transaction_isolation" and block.level:
+            return block.level
+        if name == "transaction_read_only" and block.status != "I":
+            return "on" if block.is_read_only else "off"
+        return str(self._parameters.show(f"default_{name}"))
+
     def _setting(self, asked: plans.AskedSetting) -> str | None:
         """What `current_setting` and `set_config` tell."""
         if asked.value is not None:
@@ -311,12 +320,8 @@ class Running:
                 return Outcome(None, 0, tag, notices)
             case "set_characteristics":
                 parameters.set_transaction_modes(Modes(plan.value))
-            case "show" if name == "transaction_isolation" and self._block.level:
-                return Outcome([(self._block.level,)], 1, tag)
-            case "show" if name == "transaction_read_only":
-                is_open = self._block.status != "I"
-                answer = self._block.is_read_only if is_open else parameters.is_read_only
-                return Outcome([("on" if answer else "off",)], 1, tag)
+            case "show" if name in ("transaction_isolation", "transaction_read_only"):
+                return Outcome([(self._mode(name),)], 1, tag)
             case "show" if name == "all":
                 listed = parameters.show_all()
                 return Outcome(listed, len(listed), tag)

@@ -184,7 +184,8 @@ PLAIN: dict[str, list[Signature]] = {
     "pow": [("d_power", (D, D), D)],
     "exp": [("d_exp", (D,), D)],
     "ln": [("d_ln", (D,), D)],
-    "log": [("d_log", (D,), D)],
+    "log": [("d_log", (D,), D), ("d_log_of", (D, D), D)],
+    "cot": [("d_cot", (D,), D)],
     "log10": [("d_log", (D,), D)],
     "cbrt": [("d_cbrt", (D,), D)],
     **{name: [(f"d_{name}", (D,), D)] for name in ("sin", "cos", "tan", "asin", "acos", "atan")},
@@ -198,7 +199,7 @@ PLAIN: dict[str, list[Signature]] = {
 #: What PostgreSQL has and Cairn has not: refused by name, for it is no slip of the pen.
 _ABSENT = (
     "acosd acosh any_value area array_dims array_fill array_to_tsvector asind asinh atan2d atand "
-    "atanh bit_and bit_count bit_or bit_xor broadcast corr cosd cosh cot cotd covar_pop "
+    "atanh bit_and bit_count bit_or bit_xor broadcast corr cosd cosh cotd covar_pop "
     "covar_samp current_query current_schemas currval daterange get_bit "
     "host inet_client_addr inet_client_port inet_server_addr inet_server_port int4range int8range "
     "is_normalized isempty json_object json_populate_record json_populate_recordset "

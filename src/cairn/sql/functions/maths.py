@@ -8,7 +8,7 @@ from collections.abc import Callable
 from decimal import Decimal, localcontext
 from itertools import groupby
 
-from cairn.model.errors import InvalidParameter, OutOfRange
+from cairn.model.errors import DivisionByZero, InvalidParameter, OutOfRange
 from cairn.model.types.decimals import decode_decimal, encode_decimal, encode_shown
 from cairn.model.types.values import INT64_MAX, ColumnType, list_values
 from cairn.sql.functions.numbers import divide, i_mul, n_div, n_trunc, rounded, strict
@@ -174,6 +174,7 @@ d_log = _finite("d_log", _positive(math.log10))
 d_sin = _finite("d_sin", math.sin)
 d_cos = _finite("d_cos", math.cos)
 d_tan = _finite("d_tan", math.tan)
+d_cot = _finite("d_cot", lambda value: 1 / math.tan(value) if value else math.inf)
 d_asin = _finite("d_asin", math.asin)
 d_acos = _finite("d_acos", math.acos)
 d_atan = _finite("d_atan", math.atan)
@@ -185,6 +186,18 @@ d_radians = _finite("d_radians", math.radians)
 @strict
 def d_atan2(a: float, b: float) -> float:
     return math.atan2(a, b)
+
+
+@strict
+def d_log_of(base: float, value: float) -> float:
+    """`log(base, value)`"""
+    bottom = float(d_ln(base))
+    if not bottom:
+        raise DivisionByZero("division by zero")
+    found = float(d_ln(value)) / bottom
+    if math.isnan(found):
+        raise OutOfRange("input is out of range")
+    return found
 
 
 def d_pi() -> float:

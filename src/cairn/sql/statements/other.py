@@ -287,7 +287,8 @@ def _constraints(cursor: Cursor, catalog: Catalog) -> OtherStatement:
         unique = (index.name for each in catalog.indexes.values() for index in each)
         if name in {*keys, *checks, *unique}:
             raise CairnError(f'constraint "{name}" is not deferrable', sqlstate="42809")
-        raise CairnError(f'constraint "{name}" does not exist', sqlstate="42704")
+        if catalog.setting("foreign_keys") != "ignore":
+            raise CairnError(f'constraint "{name}" does not exist', sqlstate="42704")
     if not cursor.accept_one("deferred", "immediate"):
         raise cursor.error()
     cursor.end()
@@ -446,7 +447,24 @@ def _upkeep(tag: str):  # type: ignore[no-untyped-def]
     return handler
 
 
+def _comment(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    """On what has no comments here: dumps have them, and nothing depends on them."""
+    word = cursor.accept_one(
+        *("index", "constraint", "view", "schema", "database", "extension", "sequence", "role")
+    )
+    if word is None:
+        following = cursor.peek()
+        raise Unsupported(
+            f"COMMENT ON {'' if following is None else following.value.upper()} is not supported",
+            hint="tables and columns have comments",
+        )
+    cursor.rest()
+    said = (f"the comment is not kept: tables and columns have comments, {word} has none",)
+    return OtherStatement("COMMENT", SessionPlan("nothing", notices=said))
+
+
 _HANDLERS = (
+    (("comment", "on"), _comment),
     (("create", "user"), _create_user),
     (("alter", "user"), _alter_user),
     (("drop", "user"), _drop_user),

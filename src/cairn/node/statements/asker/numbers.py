@@ -55,6 +55,18 @@ class Numbers:
             with self._guard:
                 self._blocks[table] = first, first + size
 
+    async def go_on(self, table: int, number: int) -> None:
+        """`setval`: what is given out next. Blocks that other instances have taken are theirs."""
+        row = (table, number)
+
+        def change() -> tuple[ops.Dml, KeyRange]:
+            return ops.Replace(CAIRN_SEQUENCE.id, row), one_key(CAIRN_SEQUENCE.id, (table,))
+
+        async with self._taking[table]:
+            await propose_row(self._proposer, change)
+            with self._guard:
+                self._blocks.pop(table, None)
+
     async def _taken(self, table: int, start: int, size: int) -> int:
         first = start
 

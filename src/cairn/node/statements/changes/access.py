@@ -42,6 +42,12 @@ from cairn.sql.api import prepare
 from cairn.sql.plans import AclPlan, AlterSystemPlan, Prepared
 
 _QUEUE = system.PICO_GOVERNOR_QUEUE
+#: Settings that are one of some words.
+_WORDS = {
+    "read_preference": ("leader", "replica", "any"),
+    "table_distribution": ("key", "together"),
+    "foreign_keys": ("refuse", "ignore"),
+}
 MakeVerifier = Callable[[str], str]
 USERS_MAX = 128
 LAST_USER_ID = "last_user_id"  # a fact of the cluster: ids are never given again
@@ -346,9 +352,9 @@ def checked_setting(key: str, value: Any) -> Any:
         read_endpoint(value)
     if key == "trace_sample_ratio" and value > 1:
         raise InvalidParameter(f"invalid value for '{key}': it is 0 to 1")
-    if key == "read_preference" and value not in ("leader", "replica", "any"):
+    if key in _WORDS and value not in _WORDS[key]:
         raise InvalidParameter(
-            f"unknown read_preference value: '{value}', expected one of leader, replica, any"
+            f"unknown {key} value: '{value}', expected one of {', '.join(_WORDS[key])}"
         )
     return float(value) if isinstance(default, float) else value
 

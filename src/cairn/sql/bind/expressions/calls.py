@@ -47,6 +47,7 @@ from cairn.sql.ir import (
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import allow, name_of, refuse
 from cairn.sql.typing_rules import (
+    JB,
     JSON,
     UNORDERED,
     B,
@@ -101,10 +102,16 @@ def _call(scope: Scope, node: exp.Anonymous) -> Expr:
     if name == "age" and len(bound) == 1:
         bound.insert(0, statement_date(scope, exp.Anonymous(this="current_date")))
     if name in JSON_MAKERS:
-        return json_maker(scope.binder, name, bound, walk_position(node))
+        return _as_named(name, json_maker(scope.binder, name, bound, walk_position(node)))
     if name in LIST_FUNCTIONS:
         return list_function(scope.binder, name, bound, walk_position(node))
-    return scalar(scope.binder, name, bound, walk_position(node))
+    return _as_named(name, scalar(scope.binder, name, bound, walk_position(node)))
+
+
+def _as_named(name: str, expr: Expr) -> Expr:
+    """What a function of jsonb gives is jsonb."""
+    is_named = name.startswith("jsonb_") or name == "to_jsonb"
+    return Call(JB, "same", (expr,)) if is_named and expr.type in JSON else expr
 
 
 _PARTS = ("years", "months", "weeks", "days", "hours", "mins", "secs")

@@ -32,6 +32,7 @@ from cairn.sql.typing_rules import (
     ASSIGNMENT,
     EXPLICIT,
     INCOMPARABLE,
+    JB,
     JSON,
     RANK,
     B,
@@ -47,6 +48,7 @@ from cairn.sql.typing_rules import (
     Y,
     common_type,
     fold,
+    json_like,
     no_operator,
     plain,
     type_word,
@@ -240,7 +242,7 @@ def _arithmetic(scope: Scope, node: exp.Binary) -> Expr:
 def arithmetic(scope: Scope, symbol: str, word: str, left: Expr, right: Expr) -> Expr:
     if left.type in JSON and word == "sub":
         key = right if right.type is I else scope.binder.coerce(right, S)
-        return Call(ColumnType.ANY, "j_without", (left, key))
+        return Call(json_like(left.type), "j_without", (left, key))
     wanted = scope.binder.wanted
     if wanted is not None and not (wanted is D and word == "mod"):
         left, right = _as_wanted(scope, left, right, wanted), _as_wanted(scope, right, left, wanted)
@@ -302,7 +304,8 @@ def _concat(scope: Scope, node: exp.Expr) -> Expr:
         part.type in (None, *JSON) for part in parts
     ):
         values = [scope.binder.coerce(part, ColumnType.ANY) for part in parts]
-        return reduce(lambda left, right: Call(ColumnType.ANY, "j_joined", (left, right)), values)
+        type_ = json_like(JB if any(part.type is JB for part in parts) else None)
+        return reduce(lambda left, right: Call(type_, "j_joined", (left, right)), values)
     if any(part.type is X for part in parts) and all(part.type in (None, X) for part in parts):
         return folded(Call(X, "x_cat", tuple(scope.binder.coerce(part, X) for part in parts)))
     if all(part.type not in (None, S) for part in parts):

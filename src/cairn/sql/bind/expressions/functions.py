@@ -13,6 +13,7 @@ from cairn.sql.functions.function_list import ABSENT, INSTEAD, LATE_FUNCTIONS, P
 from cairn.sql.ir import Agg, Call, Case, Const, Expr, Order, Param, Type
 from cairn.sql.typing_rules import (
     ASSIGNMENT,
+    JB,
     JSON,
     POSTGRES_NAMES,
     RANK,
@@ -222,11 +223,11 @@ class Aggregation:
         if name in _OBJECTS and len(args) == 2:
             key = self.binder.coerce(args[0], S, ASSIGNMENT)
             value = to_json(self.binder, args[1])
-            return make(self._agg(ColumnType.MAP, "j_object_agg", key, value))
+            return make(self._agg(self._json(), "j_object_agg", key, value))
         if len(args) != 1:
             raise no_function(name, [arg.type for arg in args], position)
         if name in _ARRAYS:
-            return make(self._agg(ColumnType.ANY, "j_agg", to_json(self.binder, args[0])))
+            return make(self._agg(self._json(), "j_agg", to_json(self.binder, args[0])))
         arg = args[0] if args[0].type else self.binder.coerce(args[0], S)
         if name in ("min", "max"):
             if arg.type in (B, *UNORDERED) or arg.type is None:
@@ -251,6 +252,9 @@ class Aggregation:
             zero = self.binder.coerce(Const(I, 0), result.type or N)
             return Call(result.type, "coalesce", (result, zero))
         return result
+
+    def _json(self) -> ColumnType:
+        return JB if self.name.startswith("jsonb") else ColumnType.ANY
 
     def _sum(self, make: Maker, arg: Expr) -> Expr:
         if arg.type is D:

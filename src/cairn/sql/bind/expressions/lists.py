@@ -25,14 +25,15 @@ LIST_FUNCTIONS = (
     *("array_append", "array_prepend", "array_cat", "array_remove", "array_position"),
     *("array_positions", "array_replace", "array_lower", "array_ndims", "trim_array"),
 )
+_KINDS = (("json", ColumnType.ANY), ("jsonb", ColumnType.JSONB))
 #: Functions in FROM that are a list: its function, and the type of its values.
 _LISTED: dict[str, tuple[str, ColumnType]] = {
     "string_to_table": ("string_to_array", S),
     "regexp_split_to_table": ("regexp_split_to_array", S),
-    **{f"{kind}_array_elements": ("a_json_items", ColumnType.ANY) for kind in ("json", "jsonb")},
+    **{f"{kind}_array_elements": ("a_json_items", type_) for kind, type_ in _KINDS},
     **{f"{kind}_array_elements_text": ("a_json_texts", S) for kind in ("json", "jsonb")},
     **{f"{kind}_object_keys": ("a_json_keys", S) for kind in ("json", "jsonb")},
-    **{f"{kind}_each": ("a_json_pairs", ColumnType.ANY) for kind in ("json", "jsonb")},
+    **{f"{kind}_each": ("a_json_pairs", type_) for kind, type_ in _KINDS},
     **{f"{kind}_each_text": ("a_json_text_pairs", S) for kind in ("json", "jsonb")},
 }
 MAX_PLACE = (1 << 63) - 1

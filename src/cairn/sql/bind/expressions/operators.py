@@ -15,7 +15,7 @@ from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import Call, Const, Expr
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import refuse
-from cairn.sql.typing_rules import JSON, B, I, S, common_type, no_operator
+from cairn.sql.typing_rules import JSON, B, I, S, common_type, json_like, no_operator
 
 _BITS: dict[type[Any], tuple[str, str]] = {
     exp.BitwiseAnd: ("&", "i_and"),
@@ -65,7 +65,7 @@ def _arrow(scope: Scope, node: exp.Expr) -> Expr:
     if inner.type not in JSON:
         raise no_operator(symbol, inner.type, None, position=walk_position(node))
     step = _step(scope, node.expression)
-    found = Call(ColumnType.ANY, "c_json_path", (inner, step))
+    found = Call(json_like(inner.type), "c_json_path", (inner, step))
     return found if symbol == "->" else Call(S, "c_json_shown", (found,))
 
 
@@ -86,7 +86,7 @@ def _deep_arrow(scope: Scope, node: exp.Binary) -> Expr:
     if inner.type not in JSON:
         raise no_operator("#>", inner.type, None, position=walk_position(node))
     path = scope.binder.coerce(bind_expr(scope, node.expression), ColumnType.STRINGS)
-    found = Call(ColumnType.ANY, "c_json_deep", (inner, path))
+    found = Call(json_like(inner.type), "c_json_deep", (inner, path))
     return found if isinstance(node, exp.JSONBExtract) else Call(S, "c_json_shown", (found,))
 
 
@@ -96,7 +96,7 @@ def _cut(scope: Scope, node: exp.Binary) -> Expr:
     if inner.type not in JSON:
         raise no_operator("#-", inner.type, None, position=walk_position(node))
     path = scope.binder.coerce(bind_expr(scope, node.expression), ColumnType.STRINGS)
-    return Call(ColumnType.ANY, "j_cut", (inner, path))
+    return Call(json_like(inner.type), "j_cut", (inner, path))
 
 
 def _contains(scope: Scope, node: exp.Binary) -> Expr:

@@ -44,6 +44,10 @@ def _plus(scope: Scope, left: Expr, right: Expr) -> Expr | None:
         return _shifted(left, scope.binder.coerce(right, V), 1)
     if left.type is V and right.type in (V, None):
         return Call(V, "v_add", (left, scope.binder.coerce(right, V)))
+    if left.type in (T, M) and right.type is None:
+        right = scope.binder.coerce(right, V)
+    if right.type in (T, M) and left.type is None:
+        left = scope.binder.coerce(left, V)
     if right.type is V:
         if left.type is None:
             return Call(V, "v_add", (scope.binder.coerce(left, V), right))

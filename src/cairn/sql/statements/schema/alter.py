@@ -30,6 +30,7 @@ from cairn.sql.statements.schema.common import (
     finish,
 )
 from cairn.sql.statements.schema.dependents import check_unused
+from cairn.sql.statements.schema.foreign_keys import are_ignored, notice_of, read_foreign_key
 from cairn.sql.statements.schema.index import add_unique
 from cairn.sql.statements.schema.restating import checked_default, column_of
 from cairn.sql.statements.schema.retyping import read_new_type
@@ -73,6 +74,8 @@ def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     if found is not None:
         make(catalog, found)
         tail.skipped = f'relation "{name}" is so already, skipping'
+        if set(passes) == {3} and are_ignored(catalog):
+            tail.skipped = notice_of(catalog, name)
         if set(passes) == {1}:
             tail.skipped = f'the columns of relation "{name}" already exist, skipping'
     return ddl_statement("ALTER TABLE", tail, build, found, "alter")
@@ -214,7 +217,9 @@ def _add(cursor: Cursor) -> tuple[int, Step]:
     definition = Definition()
     if read_check(cursor, definition):
         return 3, _add_checks(definition)
-    word = cursor.accept_one("constraint", "primary", "unique", "foreign")
+    if read_foreign_key(cursor):
+        return 3, _unkept
+    word = cursor.accept_one("constraint", "primary", "unique")
     if word is not None:
         is_key = word in ("primary", "unique")
         raise Unsupported(
@@ -236,7 +241,7 @@ def _add(cursor: Cursor) -> tuple[int, Step]:
     checks = _add_checks(definition)
 
     def step(catalog: Catalog, draft: Draft) -> Draft:
-        table, indexes = draft
+        table, indexes = _unkept(catalog, draft) if definition.has_foreign_key else draft
         if quiet and table.column(column.name) is not None:
             return draft
         _check_free(table, column.name)
@@ -246,6 +251,11 @@ def _add(cursor: Cursor) -> tuple[int, Step]:
         return checks(catalog, (wider, indexes))
 
     return 1, step
+
+
+def _unkept(catalog: Catalog, draft: Draft) -> Draft:
+    notice_of(catalog, draft[0].name)
+    return draft
 
 
 def _with_missing(catalog: Catalog, column: Column) -> Column:

@@ -32,7 +32,8 @@ def parse_ddl(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement | 
         return drop_table(cursor, catalog)
     if cursor.accept("alter", "table"):
         return alter_table(cursor, catalog)
-    if cursor.accept("comment", "on"):
+    if cursor.looking_at("comment", "on", "table") or cursor.looking_at("comment", "on", "column"):
+        cursor.at += 2
         return comment_on(cursor, catalog)
     if cursor.accept("truncate"):
         cursor.accept("table")

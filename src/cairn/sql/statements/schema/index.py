@@ -175,7 +175,8 @@ def _check_index(table: Table, columns: list[str], unique: bool) -> None:
                 "unique index for the sharded table must include all sharding key columns as a "
                 "prefix",
                 hint=f"begin it with {key}, by which the rows of {table.name} are distributed, or "
-                "make the table DISTRIBUTED GLOBALLY or BY columns of the index",
+                "make the table DISTRIBUTED BY columns of the index, BY () (all rows together), or "
+                "GLOBALLY",
             )
 
 

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from cairn.model.errors import (
     LimitExceeded,
     UndefinedColumn,
-    Unsupported,
 )
 from cairn.model.log.ops import Ddl, Restate
 from cairn.model.tables.catalog import Catalog
@@ -28,11 +27,7 @@ def comment_on(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     if cursor.accept("column"):
         name, column = _column_path(cursor)
     else:
-        if not cursor.accept("table"):
-            raise Unsupported(
-                f"COMMENT ON {cursor.take().value.upper()} is not supported",
-                hint="tables and columns have comments",
-            )
+        cursor.expect("table")
         name, column = cursor.name(), None
     cursor.expect("is")
     text = "" if cursor.accept("null") else cursor.string()

@@ -44,6 +44,11 @@ from cairn.sql.statements.schema.common import (
     check_own_name,
     read_tail,
 )
+from cairn.sql.statements.schema.foreign_keys import (
+    notice_of,
+    read_foreign_key,
+    read_references,
+)
 from cairn.sql.statements.schema.index import find_index, free_name, unique_columns
 from cairn.sql.typing_rules import plain, type_word
 
@@ -52,7 +57,8 @@ from cairn.sql.typing_rules import plain, type_word
 class Definition:
     columns: list[Column] = field(default_factory=list)
     key: list[str] = field(default_factory=list)
-    by: list[str] | None = None
+    by: list[str] | None = None  # none of them: all rows together
+    has_foreign_key: bool = False
     is_global: bool = False
     tier: str | None = None
     checks: list[tuple[str, str]] = field(default_factory=list)  # name, or "", and text
@@ -151,8 +157,11 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
             following = cursor.peek()
             if following is None or not following.is_word(*_NAMED):
                 raise cursor.error()
-        elif word := cursor.accept_one("references", "collate"):
-            raise Unsupported(f"{word.upper()} in a column definition is not supported")
+        elif cursor.accept("references"):
+            read_references(cursor)
+            definition.has_foreign_key = True
+        elif cursor.accept("collate"):
+            raise Unsupported("COLLATE in a column definition is not supported")
         else:
             if identity is not None and default is not None:
                 raise InvalidTableDefinition(
@@ -256,7 +265,9 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
             definition.key = cursor.names()
         elif read_check(cursor, definition) or _read_unique(cursor, definition):
             pass
-        elif word := cursor.accept_one("constraint", "foreign", "like"):
+        elif read_foreign_key(cursor):
+            definition.has_foreign_key = True
+        elif word := cursor.accept_one("constraint", "like"):
             raise Unsupported(f"{word.upper()} in CREATE TABLE is not supported")
         else:
             definition.columns.append(read_column(cursor, definition))
@@ -266,6 +277,10 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
     while _table_clause(cursor, definition, tail):
         pass
     cursor.end()
+    if definition.has_foreign_key:
+        tail.notices.append(notice_of(catalog, name))
+    if definition.by is None and catalog.setting("table_distribution") == "together":
+        definition.by = []
     identities = [each.identity for each in definition.columns if each.identity is not None]
     if len(identities) > 1:
         raise Unsupported("a table has one identity column at most")
