@@ -114,6 +114,14 @@ def test_ctrl_c_ends_a_command_with_one_sentence(capsys: pytest.CaptureFixture[s
     assert (ended.value.exit_code, capsys.readouterr().err) == (130, "cairn: stopped by Ctrl-C\n")
 
 
+def test_a_full_disk_ends_a_command_with_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    """`cairn backup` to a full disk ended with sixty lines of Python."""
+    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(typer.Exit) as ended:
+        finish(lambda: full.write(b"x"))
+    assert ended.value.exit_code == 1
+    assert capsys.readouterr().err == "cairn: No space left on device\n"
+
+
 def test_a_shell_completes_commands_and_the_flags_of_run() -> None:
     def completed(*words: str) -> list[str]:
         at = str(len(words) - 1)

@@ -182,7 +182,7 @@ def test_bad_input_is_refused_in_one_sentence(new_cluster: Make) -> None:
         assert (ended, says in said, said.count("\n")) == (code, True, 1), said
 
     refused("restore", str(taken), says="this cluster is not empty, it has the tables")
-    refused("restore", str(folder), code=2, says="has several backups: name one")
+    refused("restore", str(folder), code=2, says="has backups in it: name one")
     refused("backup", "--verify", str(cluster.dir / "i1"), code=2, says="is no backup")
     refused("backup", str(taken), code=2, says="is a backup itself")
     refused("backup", str(folder), "--from", "nothing", code=2, says="is no backup")

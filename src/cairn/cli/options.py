@@ -45,6 +45,10 @@ def finish(work: Callable[[], int | None]) -> None:
     except TalkProblem as problem:
         typer.echo(f"cairn: {problem}", err=True)
         raise typer.Exit(problem.exit_code) from None
+    except OSError as problem:  # a full disk, a file that is not ours
+        where = f"{problem.filename}: " if problem.filename else ""
+        typer.echo(f"cairn: {where}{problem.strerror or problem}", err=True)
+        raise typer.Exit(1) from None
     except KeyboardInterrupt:
         typer.echo("cairn: stopped by Ctrl-C", err=True)
         raise typer.Exit(STOPPED) from None

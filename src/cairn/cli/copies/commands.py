@@ -84,7 +84,7 @@ def restore(
         if not any(map(is_backup, directories)):
             for each in directories:
                 if found := backups_in(each):
-                    raise TalkProblem(f"{each} has several backups: name one, {found[-1]}", 2)
+                    raise TalkProblem(f"{each} has backups in it: name one, {found[-1]}", 2)
             if to is not None:
                 raise TalkProblem(f"--to is for a backup, and {directories[0]} is none", 2)
             return run_restore(directories, without or [])

@@ -75,7 +75,7 @@ function instance(row, replicaset, state) {
     h("div", { class: "addresses" },
       Object.entries(row.addresses).filter(([, address]) => address).map(([way, address]) =>
         h("span", {}, `${way} `, h("button", { type: "button", "data-action": "copy", "data-text": address, title: "copy" }, address)))),
-    last && row.answers && h("div", { class: "mute" }, `CPU ${percent(last.cpu_percent)} · ${bytes(last.memory_bytes)} memory · ${bytes(last.disk_used_bytes)} on disk · ${count(last.sessions, "session")}`),
+    last && row.answers && h("div", { class: "mute" }, whole(`CPU ${percent(last.cpu_percent)}`, `${bytes(last.memory_bytes)} memory`, `${bytes(last.disk_used_bytes)} on disk`, count(last.sessions, "session"))),
     lag && h("div", { class: "wait" }, lag),
     row.links.filter((link) => link.state === "stopped").map((link) =>
       h("div", { class: "no" }, `does not follow ${link.upstream}: ${link.problem}`)));
@@ -100,13 +100,16 @@ export function bucketMap(state) {
   ];
 }
 
+/** Facts in a line that breaks between them, never inside of one. */
+const whole = (...facts) => facts.map((fact) => fact.replaceAll(" ", "\u00a0")).join(" · ");
+
 const dot = (colour) => h("svg", { class: "dot", viewBox: "0 0 1 1", "aria-hidden": true }, h("rect", { class: `f${colour}`, width: 1, height: 1 }));
 
 function map(tier, ranges, colours) {
   const last = tier.bucket_count, at = (bucket) => ((bucket - 1) / last) * 1000;
   const moving = ranges.filter((range) => range[4]).length;
   const label = `Buckets of tier ${tier.name}: ${ranges.length} ranges, ${moving} of them moving`;
-  return h("svg", { class: "map", viewBox: "0 0 1000 56", role: "img", "aria-label": label },
+  return [h("svg", { class: "map", viewBox: "0 0 1000 44", preserveAspectRatio: "none", role: "img", "aria-label": label },
     h("defs", {}, h("pattern", { id: "stripes", width: 8, height: 8, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
       h("line", { class: "stripe", x1: 0, y1: 0, x2: 0, y2: 8 }))),
     ranges.map(([start, end, kind, owner, next]) => [
@@ -114,8 +117,8 @@ function map(tier, ranges, colours) {
         h("title", {}, `${start}–${end} ${owner} ${kind}${next ? ` → ${next}` : ""}`)),
       next && h("rect", { class: "going", x: at(start), y: 4, width: at(end + 1) - at(start), height: 34 }),
       next && h("rect", { class: `f${colours[next] ?? 7}`, x: at(start), y: 38, width: at(end + 1) - at(start), height: 6 }),
-    ]),
-    [1, Math.round(last / 2), last].map((bucket, place) => h("text", { x: at(bucket), y: 54, "text-anchor": ["start", "middle", "end"][place] }, bucket)));
+    ])),
+  h("div", { class: "scale", "aria-hidden": true }, [1, Math.round(last / 2), last].map((bucket) => h("span", {}, bucket)))];
 }
 
 function moves(rows) {
