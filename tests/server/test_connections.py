@@ -48,6 +48,15 @@ def test_the_oldest_of_an_address_with_too_many_gives_way() -> None:
     assert door.ended == [1]
 
 
+def test_files_are_left_for_peers_and_rows_where_a_process_may_open_few() -> None:
+    """With a hard limit of 2,000 files, 2,000 strangers took them all, and nobody else came in."""
+    door = Door()
+    door.connections = Connections(lambda name: 0, files=8)
+    for who in range(7):
+        door.opens(who, "a", 0.0)
+    assert door.ended == [0]
+
+
 def test_of_all_addresses_the_one_with_most_gives_way() -> None:
     door = Door(pg_logins_max=4)
     door.opens("mine", "b", 0.0)

@@ -9,6 +9,7 @@ come at the same time, until the instance has no more room at all.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from cairn.model.errors import CairnError, MemoryLimit, TooManyConnections
 
 MOST = 15_000  # of one instance, those that have not logged in yet too
+SHARE = 0.75  # of the files that the process may open: the rest is for peers, pages and rows
 YOUNG_S = 2.0  # so long a login is left alone, unless there are `MOST`
 
 End = Callable[[CairnError], None]
@@ -29,10 +31,10 @@ class _Waiting(NamedTuple):
 
 
 class Connections:
-    """`setting` gives a limit by its name; 0: none."""
+    """`setting` gives a limit by its name; 0: none. `files` are those that may be open at once."""
 
-    def __init__(self, setting: Callable[[str], int]) -> None:
-        self._setting = setting
+    def __init__(self, setting: Callable[[str], int], files: int = sys.maxsize) -> None:
+        self._setting, self._most = setting, min(MOST, int(files * SHARE))
         self._of_address: Counter[str] = Counter()
         self._of_user: Counter[str] = Counter()
         self._held: Counter[str] = Counter()  # bytes of all sessions of a user
@@ -44,7 +46,7 @@ class Connections:
         """Counted in any case: `closed` comes for those that are refused, too."""
         self._count += 1
         self._of_address[address] += 1
-        if self._count > MOST and not self._oldest_gives_way(None, now, most_s=0.0):
+        if self._count > self._most and not self._oldest_gives_way(None, now, most_s=0.0):
             raise TooManyConnections("sorry, too many clients already")
         most = self._setting("pg_connections_per_address_max")
         if most and self._of_address[address] > most:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hmac
 import os
+import resource
+import sys
 from collections.abc import Sequence
 from time import monotonic
 from typing import Any
@@ -51,7 +53,8 @@ class PgFace(Face):
         self.lockouts = Lockouts(config.instance_dir)
         self.audit = AuditLog(config.instance_dir, lambda: self._log_limits("audit"))
         instance.news.on_applied.append(self.audit.applied)
-        self.connections = Connections(self._number)
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.connections = Connections(self._number, files if files > 0 else sys.maxsize)
         self._rules: tuple[str, tuple[Rule, ...]] = ("", ())
         self.statements = StatementCache(self.statistics)
         self.pg_catalog = PgCatalog(

@@ -164,6 +164,12 @@ class PatientHttp(H11Protocol):
             self.transport.close()
 
 
+def is_news(record: logging.LogRecord) -> bool:
+    """An answer to a request whose sender was hung up on is none: it must not fill the disk."""
+    problem = record.exc_info[1] if record.exc_info else None
+    return not isinstance(problem, h11.LocalProtocolError)
+
+
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
@@ -186,6 +192,7 @@ def serve(face: PgFace, config: InstanceConfig, listener: socket.socket) -> None
         log_level="error",  # what strangers send is no news, and must not fill the disk
     )
     server = _Server(settings)
+    logging.getLogger("uvicorn.error").addFilter(is_news)
     task = spawn(server.serve(sockets=[listener]), "http")
 
     def close() -> None:
