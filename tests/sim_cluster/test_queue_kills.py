@@ -169,7 +169,7 @@ class Planted(msgspec.Struct, frozen=True):
 PLANTED = [
     Planted(status_in_an_entry_of_its_own, "UPDATE g SET n = n + 1", moves_points=True),
     Planted(rows_without_the_operations_name, "INSERT INTO s VALUES"),
-    Planted(failed_on_a_timeout, "DELETE FROM s"),
+    pytest.param(Planted(failed_on_a_timeout, "DELETE FROM s"), marks=pytest.mark.slow),
     Planted(a_silent_master_is_a_verdict, "ALTER TABLE s"),
     Planted(next_while_one_is_failed),
     Planted(a_deposed_leader_goes_on, "CREATE USER worker", "deposed"),
