@@ -13,9 +13,11 @@ import pytest
 from cairn.model.errors import CairnError
 from cairn.model.settings.trace_endpoint import Address, read_endpoint
 from cairn.model.tracing import Parent, read_parent, without_parent
+from cairn.model.watched import Kind
 from cairn.net.spans import SPANS_MAX, Span, begun
 from cairn.node.watching import otlp
 from cairn.node.watching.otlp import Exporter
+from cairn.node.watching.statistics import Seen
 from cairn.node.watching.tracer import Tracer
 from tests.cluster.harness import eventually, free_ports
 from tests.server.collector import collecting
@@ -127,12 +129,13 @@ def test_it_goes_on_when_the_collector_is_back() -> None:
     with collecting() as (_, address):
         tracer = Tracer("i1")
         tracer.configure(address, 1.0, "c")
-        span = tracer.statement(None, "select", {})
+        seen = Seen(1, "SELECT 1", Kind.SELECT_POINT)
+        span = tracer.statement(None, seen, "ann", "127.0.0.1")
         assert span is not None
         span.end()
         eventually(lambda: tracer.counts() == (1, 0), "it is taken")
         tracer.close()
-        assert tracer.statement(None, "select", {}) is None and not tracer.is_on
+        assert tracer.statement(None, seen, "ann", "127.0.0.1") is None and not tracer.is_on
     exporter.close()
 
 

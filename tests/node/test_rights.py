@@ -233,6 +233,7 @@ ELSEWHERE = {
     plans.SessionPlan: "a session's own",
     plans.NamedPlan: "what it prepares, executes and reads: tests/server/test_named_statements.py",
     plans.CallPlan: "each call for itself: tests/server/test_calls.py",
+    plans.NumbersPlan: "WRITE: tests/server/test_identity.py",
     plans.CatalogRead: "everybody's",
     plans.EmptyPlan: "nothing",
     plans.KeyedWrite: "as ScatterWrite: which of them it is depends on the columns",

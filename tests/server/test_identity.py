@@ -77,6 +77,36 @@ def test_numbers_go_on_behind_rows_that_came_with_theirs(
     first.sql(f"DROP TABLE {table}")
 
 
+def test_setval_keeps_to_the_numbers_that_there_are(cluster: Cluster, table: str) -> None:
+    first = cluster["i1"]
+    first.sql(f"CREATE TABLE {table} (id SERIAL PRIMARY KEY, n INT)")
+    for number in (0, -1, -(2**63)):
+        with pytest.raises(psycopg.errors.NumericValueOutOfRange, match="out of bounds"):
+            first.sql(f"SELECT setval('{table}_id_seq', {number})")
+    for is_used in (True, False):
+        first.sql(f"SELECT setval('{table}_id_seq', {2**63 - 1}, {is_used})")
+        with pytest.raises(psycopg.errors.NumericValueOutOfRange, match="used up"):
+            first.sql(f"INSERT INTO {table} (n) VALUES (1)")
+    first.sql(f"SELECT setval('{table}_id_seq', 7)")
+    assert first.sql(f"INSERT INTO {table} (n) VALUES (1) RETURNING id") == [(8,)]
+    first.sql(f"DROP TABLE {table}")
+
+
+def test_setval_needs_the_right_to_write(cluster: Cluster, table: str) -> None:
+    first = cluster["i1"]
+    first.sql(f"CREATE TABLE {table} (id SERIAL PRIMARY KEY, n INT)")
+    first.sql("CREATE USER counts WITH PASSWORD 'Passw0rd1'")
+    first.sql(f"GRANT READ ON TABLE {table} TO counts")
+    dsn = f"postgresql://counts:Passw0rd1@127.0.0.1:{first.pg_port}/cairn"
+    with psycopg.connect(dsn, autocommit=True) as hers:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            hers.execute(f"SELECT setval('{table}_id_seq', 42)")
+        first.sql(f"GRANT WRITE ON TABLE {table} TO counts")
+        assert hers.execute(f"SELECT setval('{table}_id_seq', 42)").fetchall() == [(42,)]
+    first.sql(f"DROP TABLE {table}")
+    first.sql("DROP USER counts")
+
+
 def test_setval_of_what_is_no_identity_column_is_refused(cluster: Cluster) -> None:
     with pytest.raises(psycopg.errors.UndefinedTable, match="nobody_id_seq"):
         cluster["i1"].sql("SELECT setval('nobody_id_seq', 42)")

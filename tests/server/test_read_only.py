@@ -18,6 +18,7 @@ WRITES = (
     "DELETE FROM kept",
     "EXPLAIN ANALYZE DELETE FROM kept",
     "TRUNCATE kept",
+    "SELECT setval('numbered_id_seq', 42)",
     "COPY kept FROM STDIN",
     "DO $$ BEGIN DELETE FROM kept WHERE id = 1; END $$",
     "WITH x AS (DELETE FROM kept WHERE id = 1 RETURNING id) SELECT * FROM x",
@@ -44,9 +45,10 @@ PUT = "PREPARE put AS INSERT INTO kept VALUES ($1)"
 def dsn(cluster: Cluster) -> Iterator[str]:
     node = cluster["i1"]
     node.sql("CREATE TABLE kept (id INT PRIMARY KEY) DISTRIBUTED BY (id)")
+    node.sql("CREATE TABLE numbered (id SERIAL PRIMARY KEY)")
     yield f"postgresql://admin:{PASSWORD}@127.0.0.1:{node.pg_port}/cairn"
     assert node.sql("SELECT * FROM kept") == []
-    node.sql("DROP TABLE kept")
+    node.sql("DROP TABLE kept, numbered")
 
 
 @pytest.mark.parametrize(

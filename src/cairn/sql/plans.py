@@ -344,7 +344,7 @@ def is_writing(plan: Plan) -> bool:
     run = carried_out(plan)
     if isinstance(run, CopyPlan):
         return run.direction == "in"
-    return isinstance(run, (*CHANGES, Returning, BlockPlan))
+    return isinstance(run, (*CHANGES, Returning, BlockPlan, NumbersPlan))
 
 
 @dataclass(frozen=True)

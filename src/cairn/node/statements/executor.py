@@ -237,7 +237,7 @@ class Executor:
         rows = await self.reads.read(plan.read, values, {}, context.at_masters())
         for number, is_used in rows:
             if number is not None and is_used is not None:
-                await self.numbers.go_on(plan.table.id, number + bool(is_used))
+                await self.numbers.go_on(plan.table.id, number, is_used=bool(is_used))
         told = [(number,) for number, _ in rows]
         return Outcome(told, len(told), prepared.complete(len(told)))
 

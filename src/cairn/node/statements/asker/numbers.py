@@ -55,9 +55,14 @@ class Numbers:
             with self._guard:
                 self._blocks[table] = first, first + size
 
-    async def go_on(self, table: int, number: int) -> None:
-        """`setval`: what is given out next. Blocks that other instances have taken are theirs."""
-        row = (table, number)
+    async def go_on(self, table: int, number: int, *, is_used: bool) -> None:
+        """`setval`: the number that was given out last, or that is the next.
+
+        Blocks that other instances have taken are theirs.
+        """
+        if number < 1:
+            raise OutOfRange(f"setval: value {number} is out of bounds: numbers begin with 1")
+        row = (table, min(number + is_used, INT64_MAX))  # behind the last one there is none
 
         def change() -> tuple[ops.Dml, KeyRange]:
             return ops.Replace(CAIRN_SEQUENCE.id, row), one_key(CAIRN_SEQUENCE.id, (table,))
