@@ -125,10 +125,10 @@ def is_empty(progress: Progress, delta: Delta) -> bool:
 
     One that ends before the present is never empty: whoever does not move on is given it again.
     """
-    if delta.lag or delta.changes or delta.rows or delta.operations or delta.after != progress.after:
+    if delta.changes or delta.rows or delta.operations or delta.after != progress.after:
         return False
     moved = sum(lsn - progress.at.get(origin, (0, 0))[0] for origin, (lsn, _) in delta.at.items())
-    return moved < NEAR_RECORDS
+    return moved < NEAR_RECORDS and not delta.lag
 
 
 def adapted(change: RowChange, table: Table, truncated_at: int) -> RowChange | None:
