@@ -374,7 +374,7 @@ def test_masters_are_spread_and_one_hangs_while_the_bucket_moves(new_cluster: Ma
     library = cluster.dir / "lib"
     library.mkdir()
     (library / "sitecustomize.py").write_text(HANGS_WHEN_TOLD)
-    cluster.flags += ["--config", str(cluster.dir / "tiers.yaml"), "--hang-timeout", "4"]
+    cluster.flags += ["--config", str(cluster.dir / "tiers.yaml"), "--hang-timeout", "5"]
     first = cluster.add("a1")
     cluster.peers = first.peer
     for name in ("a1", "a2", "b1", "b2", "c1", "c2"):
