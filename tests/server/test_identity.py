@@ -107,6 +107,28 @@ def test_setval_needs_the_right_to_write(cluster: Cluster, table: str) -> None:
     first.sql("DROP USER counts")
 
 
+def test_setval_holds_at_every_instance(cluster: Cluster, table: str) -> None:
+    """Both have taken numbers before; what is left of them is not given out any more."""
+    first, second = cluster["i1"], cluster["i2"]
+    first.sql(f"CREATE TABLE {table} (id SERIAL PRIMARY KEY, n INT) WAIT APPLIED GLOBALLY")
+
+    def given() -> list[int]:
+        insert = f"INSERT INTO {table} (n) VALUES (0) RETURNING id"
+        return [node.sql(insert)[0][0] for node in (first, second, first, second)]
+
+    assert len(set(given())) == 4
+    rows = ", ".join(f"({number}, 1)" for number in range(1, 3000))
+    first.sql(f"INSERT INTO {table} VALUES {rows} ON CONFLICT DO NOTHING")
+    second.sql(f"SELECT setval('{table}_id_seq', max(id)) FROM {table}")
+    numbers = given()
+    assert len(set(numbers)) == 4 and min(numbers) == 3000
+    second.sql(f"DELETE FROM {table} WHERE id > 3000")
+    second.sql(f"SELECT setval('{table}_id_seq', max(id)) FROM {table}")  # back, into both's
+    numbers = given()
+    assert len(set(numbers)) == 4 and min(numbers) == 3001
+    first.sql(f"DROP TABLE {table}")
+
+
 def test_setval_of_what_is_no_identity_column_is_refused(cluster: Cluster) -> None:
     with pytest.raises(psycopg.errors.UndefinedTable, match="nobody_id_seq"):
         cluster["i1"].sql("SELECT setval('nobody_id_seq', 42)")

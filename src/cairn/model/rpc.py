@@ -228,6 +228,12 @@ class Empty(msgspec.Struct, frozen=True):
     pass
 
 
+class ForgetNumbers(msgspec.Struct, frozen=True):
+    """`setval`: what is left of a block of numbers for this table is not given out any more."""
+
+    table: int
+
+
 class PromiseRequest(msgspec.Struct, frozen=True):
     """ "Acknowledge nothing older than this epoch": how failover seals a replicaset."""
 

@@ -18,6 +18,7 @@ from cairn.model.log.records import RowChange, RowOp
 from cairn.model.members.moves import END, Amount, DoneIn, Mark, Stamp
 from cairn.model.tables.schema import Table, filled_row
 
+NEAR_RECORDS = 100
 Row = tuple[object, ...]
 Rows = tuple[tuple[int, int, msgspec.Raw], ...]  # (table, schema version, packed rows)
 
@@ -117,6 +118,17 @@ def fits(progress: Progress | None, move: int, attempt: int, at: Stamp, after: M
     return progress is not None and (
         (progress.move, progress.attempt, progress.at, progress.after) == (move, attempt, at, after)
     )
+
+
+def is_empty(progress: Progress, delta: Delta) -> bool:
+    """Whether nothing would be written but a position that moved a little.
+
+    One that ends before the present is never empty: whoever does not move on is given it again.
+    """
+    if delta.changes or delta.rows or delta.operations or delta.after != progress.after:
+        return False
+    moved = sum(lsn - progress.at.get(origin, (0, 0))[0] for origin, (lsn, _) in delta.at.items())
+    return moved < NEAR_RECORDS and not delta.lag
 
 
 def adapted(change: RowChange, table: Table, truncated_at: int) -> RowChange | None:

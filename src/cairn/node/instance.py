@@ -21,6 +21,7 @@ from cairn.model.rpc import (
     DamageReport,
     Empty,
     ExpelRequest,
+    ForgetNumbers,
     IndexResponse,
     JoinRequest,
     LastWordRequest,
@@ -250,7 +251,7 @@ class Instance:
         """All that runs statements, whether they come from clients, peers or the queue."""
         state, runner, proposer, peers = self.state, self.runner, self.proposer, self.peers
         voters, chance = self.voters, self.runtime.chance
-        numbers = Numbers(state, proposer)
+        numbers = Numbers(self.raft_id, state, proposer, peers)
         self._calls_apart = CallsApart()
         functions = FunctionsHere(
             self.name, self.runtime.directory(), state, runner, numbers, self._calls_apart.call
@@ -447,6 +448,7 @@ class Instance:
             PeerCall("join_rows", PartJoin, joins.handle, rows, sees_link=True),
             PeerCall("write_rows", WriteRequest, self.execution.writes.handle_write, rows),
             PeerCall("run_block", BlockRequest, self.block_owner.run, rows),
+            PeerCall("forget_numbers", ForgetNumbers, self.executor.numbers.forget, rows),
             PeerCall("backup_hold", backups.HoldRequest, self.backups.hold, rows),
             PeerCall("backup_release", backups.CopyRequest, self.backups.release, rows),
             PeerCall("backup_piece", backups.PieceRequest, self.backups.piece, rows),

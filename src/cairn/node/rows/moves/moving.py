@@ -17,7 +17,14 @@ import msgspec
 from cairn.model.errors import CairnError, NoMaster
 from cairn.model.members.moves import END, TAKES, Move, MovePart, MoveReport, Phase
 from cairn.model.rpc import Empty
-from cairn.moves.delta import Delta, MoveMustRestart, MoveRefused, Progress
+from cairn.moves.delta import (
+    NEAR_RECORDS,
+    Delta,
+    MoveMustRestart,
+    MoveRefused,
+    Progress,
+    is_empty,
+)
 from cairn.moves.seen import Rate
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState
@@ -38,7 +45,6 @@ from cairn.storage.data_db.moving_in import (
 
 log = logging.getLogger("cairn.moves")
 
-NEAR_RECORDS = 100
 LOOK_S = 0.1  # between two questions once everything is copied
 REPORT_S = 0.5
 RETRY_S = 0.5
@@ -179,7 +185,7 @@ class Moving:
         if self._data.fence.epoch != epoch:
             return 0.0
         lsn, progress = 0, known
-        if not _is_empty(known, delta):
+        if not is_empty(known, delta):
             lsn = await self._data.run(
                 lambda: take(self._data.store, move, known, delta, self._truncated()),
                 alone=True,
@@ -355,11 +361,3 @@ class Moving:
             await self._leader.ask("report_move", report, Empty, 1.0)
         except CairnError as problem:
             log.debug("the leader was not told of move %d: %s", report.move, problem)
-
-
-def _is_empty(progress: Progress, delta: Delta) -> bool:
-    """Whether nothing would be written but a position that moved a little."""
-    if delta.changes or delta.rows or delta.operations or delta.after != progress.after:
-        return False
-    moved = sum(lsn - progress.at.get(origin, (0, 0))[0] for origin, (lsn, _) in delta.at.items())
-    return moved < NEAR_RECORDS

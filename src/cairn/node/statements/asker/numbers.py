@@ -1,31 +1,37 @@
 """Numbers for identity columns: taken from the cluster in blocks, given out here one by one.
 
 A number is never given twice. Blocks that are not used up are lost with the process, so there are
-gaps; and instances have blocks of their own, so numbers do not follow the order of time.
+gaps; and instances have blocks of their own, so numbers do not follow the order of time. `setval`
+takes their blocks away from all of them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import defaultdict
 
-from cairn.model.errors import NumbersNeeded, OutOfRange
+from cairn.model.errors import CairnError, NumbersNeeded, OutOfRange
 from cairn.model.log import ops
 from cairn.model.log.ranges import KeyRange, one_key
+from cairn.model.members.topology import Grade
+from cairn.model.rpc import Empty, ForgetNumbers
 from cairn.model.tables.system_tables import CAIRN_SEQUENCE
 from cairn.model.types.values import INT64_MAX
+from cairn.net.peers import Peers
 from cairn.node.consensus.changing import propose_row
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.proposals import Proposer
 
 FIRST, MOST = 1_000, 1 << 20
 SOON_S = 1.0  # who asks again so soon needs more at a time
+FORGET_S = 2.0
 
 
 class Numbers:
-    def __init__(self, state: GlobalState, proposer: Proposer) -> None:
-        self._state, self._proposer = state, proposer
+    def __init__(self, raft_id: int, state: GlobalState, proposer: Proposer, peers: Peers) -> None:
+        self._raft_id, self._state, self._proposer, self._peers = raft_id, state, proposer, peers
         self._guard = threading.Lock()  # statements are evaluated on threads
         self._blocks: dict[int, tuple[int, int]] = {}  # table → next, and the end of its block
         self._taking: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -56,10 +62,8 @@ class Numbers:
                 self._blocks[table] = first, first + size
 
     async def go_on(self, table: int, number: int, *, is_used: bool) -> None:
-        """`setval`: the number that was given out last, or that is the next.
-
-        Blocks that other instances have taken are theirs.
-        """
+        """`setval`: the number that was given out last, or that is the next, by whomever. Whoever
+        cannot be asked now (it is dead, or stands still) may have a block of before."""
         if number < 1:
             raise OutOfRange(f"setval: value {number} is out of bounds: numbers begin with 1")
         row = (table, min(number + is_used, INT64_MAX))  # behind the last one there is none
@@ -71,6 +75,23 @@ class Numbers:
             await propose_row(self._proposer, change)
             with self._guard:
                 self._blocks.pop(table, None)
+        others = [
+            row.raft_id
+            for row in self._state.cluster.instances.values()
+            if row.raft_id != self._raft_id and row.current_state.grade is Grade.ONLINE
+        ]
+        await asyncio.gather(*(self._forgotten(raft_id, table) for raft_id in others))
+
+    async def _forgotten(self, raft_id: int, table: int) -> None:
+        with contextlib.suppress(CairnError):
+            await self._peers.call(raft_id, "forget_numbers", ForgetNumbers(table), Empty, FORGET_S)
+
+    async def forget(self, request: ForgetNumbers) -> Empty:
+        """Asked by the instance of a `setval`. One that is being taken may be of before, too."""
+        async with self._taking[request.table]:
+            with self._guard:
+                self._blocks.pop(request.table, None)
+        return Empty()
 
     async def _taken(self, table: int, start: int, size: int) -> int:
         first = start
