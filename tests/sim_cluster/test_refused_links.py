@@ -13,6 +13,7 @@ from cairn.replication.applier import OtherReplicaset
 from cairn.replication.relay import Rows, Subscribe
 from cairn.sim.cluster.loads.load import TABLE
 from tests.sim_cluster.scenes import Triple, answer_anew, founded, inside, played, world_of
+from tests.sim_cluster.test_data_rules import in_process
 
 
 def _damaged(records: list[Packed]) -> list[Packed]:
@@ -130,5 +131,25 @@ def test_a_log_that_tells_another_history_is_put_aside_and_the_rows_are_copied()
         aside = connection.execute("SELECT DISTINCT origin FROM _cairn_diverged").fetchall()
         connection.close()
         assert aside == [(origin,)]
+
+    played("async", script)
+
+
+def test_an_address_that_failed_long_ago_is_tried_again_before_it_is_told() -> None:
+    """Who calls over the other's link does not dial, and would tell of a failure for ever."""
+
+    async def script(scene: Triple) -> None:
+        peers, master = inside(scene.third).peers, inside(scene.master).raft_id
+        address, now = peers._addresses[master], scene.world.loop.time()
+
+        async def unreached() -> dict[int, str]:
+            return peers.unreached()
+
+        peers._links.pop(address, None)
+        peers._in_vain[address] = now
+        assert await in_process(scene.third, unreached) == {master: address}
+        peers._in_vain[address] = now - 60.0
+        assert await in_process(scene.third, unreached) == {}
+        await scene.world.until(lambda: address not in peers._in_vain, "it to be reached", 5.0)
 
     played("async", script)

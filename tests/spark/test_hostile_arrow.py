@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 import struct
 from typing import Any
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from cairn.model.errors import CairnError
+from cairn.model.log.packed_rows import unpacked
 from cairn.model.members.topology import Tier
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Column, Sharded, Table
@@ -142,3 +144,20 @@ def test_no_flipped_byte_brings_anything_but_rows_or_an_error() -> None:
             taken += 1
             assert sum(len(str(value)) for row in rows for value in row) < 20 * len(bad)
     assert taken
+
+
+def test_times_and_dates_are_packed_as_they_are_decoded() -> None:
+    kinds = (ColumnType.INTEGER, ColumnType.TIME, ColumnType.DATE, ColumnType.VARBINARY)
+    columns = tuple(Column(name, kind) for name, kind in zip("abcd", kinds, strict=True))
+    table = Table(1025, "times", columns, ("a",), Sharded(("a",), "default"))
+    data = stream(
+        {
+            "a": pa.array([1, 2, 3], pa.int64()),
+            "b": pa.array(["23:59:59.999999", None, "00:00"]),
+            "c": pa.array([dt.date(2024, 2, 29), dt.date(1, 1, 1), None]),
+            "d": pa.array([b"", b"\x00\xff", None]),
+        }
+    )
+    made = BatchDecoder(table, tuple("abcd"), CATALOG)
+    rows = made.packed(data)
+    assert unpacked(rows.of(rows.buckets)) == sorted(made.decode(data))

@@ -23,6 +23,7 @@ log = logging.getLogger("cairn.net")
 T = TypeVar("T")
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
+LATELY_S = 5.0  # a failure before that says nothing of now
 DIAL_TIMEOUT_S = 3.0
 SAY_AGAIN_S = 10.0
 LOOK_S = 1.0
@@ -129,7 +130,9 @@ class Peers:
         self._addresses: dict[int, str] = {}
         self._stop_listening: Callable[[], None] = lambda: None
         self._closed = False
-        self._in_vain: set[str] = set()  # addresses that were dialled last without success
+        self._in_vain: dict[
+            str, float
+        ] = {}  # addresses that were dialled without success, and when
         self._said: dict[str, float] = {}
 
     def serve(
@@ -175,7 +178,8 @@ class Peers:
         """Addresses by raft_id as the cluster records them; others are forgotten."""
         gone = set(self._addresses.values()) - set(addresses.values())
         self._addresses = dict(addresses)
-        self._in_vain &= set(addresses.values())
+        for address in self._in_vain.keys() - set(addresses.values()):
+            del self._in_vain[address]
         for address in gone:
             link = self._links.pop(address, None)
             if link is not None:
@@ -189,12 +193,18 @@ class Peers:
         return self.is_connected(raft_id) or self._other_link(raft_id) is not None
 
     def unreached(self) -> dict[int, str]:
-        """Peers that made a link to us, and whom we cannot call: their address is a wrong one."""
-        return {
-            raft_id: address
-            for raft_id, address in self._addresses.items()
-            if address in self._in_vain and self._other_link(raft_id) is not None
-        }
+        """Peers that made a link to us, and whom we cannot call: their address is a wrong one.
+
+        Tried again first if it was long ago: over their link we may not have had to call since.
+        """
+        now, found = asyncio.get_running_loop().time(), {}
+        for raft_id, address in self._addresses.items():
+            if address in self._in_vain and self._other_link(raft_id) is not None:
+                if now - self._in_vain[address] < LATELY_S:
+                    found[raft_id] = address
+                else:
+                    self._dial_soon(address)
+        return found
 
     # --- who stands still -----------------------------------------------------------------------
 
@@ -342,7 +352,7 @@ class Peers:
             return
         self._retry_s.pop(address, None)
         self._not_before.pop(address, None)
-        self._in_vain.discard(address)
+        self._in_vain.pop(address, None)
         for waiter in self._waiters.pop(address, []):
             if not waiter.done():
                 waiter.set_result(link)
@@ -350,8 +360,7 @@ class Peers:
     def _failed(self, address: str, problem: BaseException) -> None:
         pause = min(self._retry_s.get(address, FIRST_RETRY_S / 2) * 2, LAST_RETRY_S)
         self._retry_s[address] = pause
-        self._in_vain.add(address)
-        now = asyncio.get_running_loop().time()
+        now = self._in_vain[address] = asyncio.get_running_loop().time()
         self._not_before[address] = now + pause * self._chance.uniform(0.7, 1.3)
         if isinstance(problem, CairnError):
             self._on_refused(address, problem)

@@ -129,8 +129,9 @@ class BatchDecoder(RowDecoder):
     def _array(self, at: int, column: Any) -> Any:
         if not isinstance(column, list):
             return column
-        is_blob = SQLITE_TYPES.get(self._columns[at].type, "TEXT") == "BLOB"
-        return self._pa.array(column, self._pa.binary() if is_blob else self._pa.string())
+        kind = SQLITE_TYPES.get(self._columns[at].type, "TEXT")
+        made = {"BLOB": self._pa.binary(), "INTEGER": self._pa.int64()}
+        return self._pa.array(column, made.get(kind, self._pa.string()))
 
     def buckets(self, table: Any, columns: list[Any]) -> Any:
         """Of each row of what `checked` has given."""
