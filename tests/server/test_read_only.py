@@ -10,45 +10,45 @@ import pytest
 from tests.cluster.harness import PASSWORD, Cluster
 
 WRITES = (
-    "INSERT INTO kept VALUES (1)",
-    "INSERT INTO kept VALUES (1), (2), (3)",
-    "INSERT INTO kept VALUES (1) RETURNING id",
-    "INSERT INTO kept SELECT 1",
-    "UPDATE kept SET id = 2 WHERE id = 1",
-    "DELETE FROM kept",
-    "EXPLAIN ANALYZE DELETE FROM kept",
-    "TRUNCATE kept",
-    "SELECT setval('numbered_id_seq', 42)",
-    "COPY kept FROM STDIN",
-    "DO $$ BEGIN DELETE FROM kept WHERE id = 1; END $$",
-    "WITH x AS (DELETE FROM kept WHERE id = 1 RETURNING id) SELECT * FROM x",
+    "INSERT INTO read_kept VALUES (1)",
+    "INSERT INTO read_kept VALUES (1), (2), (3)",
+    "INSERT INTO read_kept VALUES (1) RETURNING id",
+    "INSERT INTO read_kept SELECT 1",
+    "UPDATE read_kept SET id = 2 WHERE id = 1",
+    "DELETE FROM read_kept",
+    "EXPLAIN ANALYZE DELETE FROM read_kept",
+    "TRUNCATE read_kept",
+    "SELECT setval('read_numbered_id_seq', 42)",
+    "COPY read_kept FROM STDIN",
+    "DO $$ BEGIN DELETE FROM read_kept WHERE id = 1; END $$",
+    "WITH x AS (DELETE FROM read_kept WHERE id = 1 RETURNING id) SELECT * FROM x",
     "EXECUTE put (1)",
     "CREATE TABLE other (id INT PRIMARY KEY)",
-    "DROP TABLE kept",
+    "DROP TABLE read_kept",
     "CREATE USER newcomer WITH PASSWORD 'Passw0rd1'",
-    "GRANT READ ON TABLE kept TO public",
+    "GRANT READ ON TABLE read_kept TO public",
     "ALTER SYSTEM SET sql_motion_row_max = 5000",
 )
 READS = (
-    "SELECT count(*) FROM kept",
-    "EXPLAIN DELETE FROM kept",
-    "COPY kept TO STDOUT",
+    "SELECT count(*) FROM read_kept",
+    "EXPLAIN DELETE FROM read_kept",
+    "COPY read_kept TO STDOUT",
     "SHOW transaction_read_only",
     "SELECT count(*) FROM pg_class",
     "CALL cairn_status()",
     "DEALLOCATE put",
 )
-PUT = "PREPARE put AS INSERT INTO kept VALUES ($1)"
+PUT = "PREPARE put AS INSERT INTO read_kept VALUES ($1)"
 
 
 @pytest.fixture
 def dsn(cluster: Cluster) -> Iterator[str]:
     node = cluster["i1"]
-    node.sql("CREATE TABLE kept (id INT PRIMARY KEY) DISTRIBUTED BY (id)")
-    node.sql("CREATE TABLE numbered (id SERIAL PRIMARY KEY)")
+    node.sql("CREATE TABLE read_kept (id INT PRIMARY KEY) DISTRIBUTED BY (id)")
+    node.sql("CREATE TABLE read_numbered (id SERIAL PRIMARY KEY)")
     yield f"postgresql://admin:{PASSWORD}@127.0.0.1:{node.pg_port}/cairn"
-    assert node.sql("SELECT * FROM kept") == []
-    node.sql("DROP TABLE kept, numbered")
+    assert node.sql("SELECT * FROM read_kept") == []
+    node.sql("DROP TABLE read_kept, read_numbered")
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_what_was_read_only_may_write_again(dsn: str) -> None:
         sql.execute("SET transaction_read_only = on")  # of a block that is over at once
         sql.execute("SET default_transaction_read_only = on")
         sql.execute("BEGIN READ WRITE")
-        sql.execute("INSERT INTO kept VALUES (1)")
+        sql.execute("INSERT INTO read_kept VALUES (1)")
         sql.execute("COMMIT")
         sql.execute("SET default_transaction_read_only = off")
-        sql.execute("DELETE FROM kept")
+        sql.execute("DELETE FROM read_kept")
         with pytest.raises(psycopg.errors.InvalidParameterValue):
             sql.execute("SET default_transaction_read_only = perhaps")
