@@ -29,8 +29,9 @@ def run_switchover(
 ) -> int:
     talk = Talk(Target(dsn, password_file))
     try:
-        before = _replicaset(talk.call("CALL cairn_status()"), replicaset)
-        heir = _heir(talk, before, to)
+        status = talk.call("CALL cairn_status()")
+        before = _replicaset(status, replicaset)
+        heir = _heir(status, before, to)
         question = f"{before['name']}: make {heir} master instead of {before['master']}?"
         if not agreed(question, yes=yes):
             print("nothing is changed")
@@ -59,8 +60,9 @@ def run_spread(
             print("nothing is changed")
             return 1
         for each in wanted:
-            before = _replicaset(talk.call("CALL cairn_status()"), each.replicaset)
-            done.append(_switch(talk, before, _heir(talk, before, each.to), timeout_s))
+            status = talk.call("CALL cairn_status()")  # others may have switched meanwhile
+            before = _replicaset(status, each.replicaset)
+            done.append(_switch(talk, before, _heir(status, before, each.to), timeout_s))
             if not as_json:
                 print(_said(done[-1]))
         after = {
@@ -119,9 +121,8 @@ def _replicaset(status: Row, name: str) -> Row:
     raise TalkProblem(f'there is no replicaset "{name}", known: {known}')
 
 
-def _heir(talk: Talk, replicaset: Row, to: str | None) -> str:
+def _heir(status: Row, replicaset: Row, to: str | None) -> str:
     """The one that was asked for, or the one that is least behind; it has to be fit."""
-    status = talk.call("CALL cairn_status()")
     mine = [row for row in status["instances"] if row["replicaset"] == replicaset["name"]]
     fit = fit_for(status, replicaset)
     if replicaset["master"] != replicaset["target_master"]:

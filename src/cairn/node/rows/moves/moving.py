@@ -218,7 +218,6 @@ class Moving:
                 final=delta.at,
                 first=first,
             )
-        if delta.is_final:
             await self._report(said)
             return REPORT_S
         self._report_now_and_then(said)
