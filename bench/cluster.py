@@ -71,7 +71,7 @@ class Demo:
     def kill_and_start_later(self, name: str) -> Any:
         """kill -9 of both processes; how to start them again as they were."""
         supervisor, child = self.pids(name)
-        words = Path(f"/proc/{supervisor}/cmdline").read_bytes().decode().split("\0")[:-1]
+        words = Path(f"/proc/{supervisor}/cmdline").read_bytes().rstrip(b"\0").decode().split("\0")
         variables = Path(f"/proc/{supervisor}/environ").read_bytes().decode().split("\0")
         environment = dict(word.split("=", 1) for word in variables if "=" in word)
         for pid in (supervisor, child):

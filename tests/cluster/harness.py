@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import itertools
 import os
 import random
@@ -16,6 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psycopg
+
+from cairn.cli.instance.many import Born, Nursery
 
 T = TypeVar("T")
 PASSWORD = "T0psecret1"
@@ -56,6 +60,14 @@ def eventually(condition: Callable[[], T], what: str, timeout_s: float = WAIT_S)
     raise AssertionError(f"{what} did not happen within {timeout_s:g} s; last: {last!r}")
 
 
+@functools.cache
+def nursery() -> Nursery:
+    """One for all clusters of this process: each instance saves the time of its imports."""
+    made = Nursery()
+    atexit.register(made.close)
+    return made
+
+
 class Node:
     """One `cairn run`: its addresses, its directory, its process."""
 
@@ -65,7 +77,7 @@ class Node:
         self.host = "127.0.0.1"
         self.advertise: str | None = None  # where a proxy stands for it
         self.dir = cluster.dir / name
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Born | None = None
 
     @property
     def peer(self) -> str:
@@ -79,7 +91,6 @@ class Node:
     def start(self, *extra: str, peers: str | None = None, **environment: str) -> Node:
         assert self.process is None or self.process.poll() is not None
         self.dir.mkdir(exist_ok=True)
-        log = (self.dir / "cairn.log").open("ab")
         command = [
             *(sys.executable, "-m", "cairn.cli.main", "run"),
             *("--cluster-name", self.cluster.name),
@@ -91,19 +102,22 @@ class Node:
             *(("--http-listen", f"127.0.0.1:{self.http_port}") if self.cluster.has_pages else ()),
             *extra,
         ]
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env={
-                **os.environ,
-                "CAIRN_ADMIN_PASSWORD": PASSWORD,
-                "CAIRN_SERVICE_PASSWORD": "shared secret",
-                **environment,
-            },
-        )
-        log.close()
+        passwords = {
+            "CAIRN_ADMIN_PASSWORD": PASSWORD,
+            "CAIRN_SERVICE_PASSWORD": "shared secret",
+        }
+        log = self.dir / "cairn.log"
+        if not environment:
+            self.process = nursery().start(command, log, {**os.environ, **passwords})
+            return self
+        with log.open("ab") as words:  # some of them are read when a program starts
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=words,
+                stderr=words,
+                env={**os.environ, **passwords, **environment},
+            )
         return self
 
     @property

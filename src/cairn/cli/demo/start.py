@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from cairn.cli.demo.stop import STOP_S, end_all, running
+from cairn.cli.instance.many import Born, Nursery, NurseryProblem
 from cairn.cli.talking import Talk, TalkProblem, Target
 
 READY_S = 60.0
@@ -46,7 +47,9 @@ class Demo:
         self.is_temporary = options.directory is None
         self.dir = Path(options.directory or tempfile.mkdtemp(prefix="cairn-demo-")).resolve()
         self.password = os.environ.get("CAIRN_ADMIN_PASSWORD") or DEFAULT_PASSWORD
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.nursery: Nursery | None = None
+        self.begun = time.monotonic()
+        self.processes: dict[str, Born] = {}
         self.commands: dict[str, str] = {}  # how each instance was started
         self.names = [f"i{number}" for number in range(1, options.instances + 1)]
 
@@ -72,6 +75,8 @@ class Demo:
     def start(self) -> None:
         self.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._check_ports()
+        self.begun = time.monotonic()
+        self.nursery = Nursery()
         secret = self.dir / "service.password"
         if not secret.exists():
             secret.touch(mode=0o600)
@@ -82,7 +87,6 @@ class Demo:
             folder = self.dir / name
             folder.mkdir(mode=0o700, exist_ok=True)
             self._let_first_found(at, folder)
-            log = (folder / "cairn.log").open("ab")
             arguments = [
                 *(sys.executable, "-m", "cairn.cli.main", "run"),
                 *("--config", str(config)),
@@ -94,15 +98,12 @@ class Demo:
             ]
             self.commands[name] = shlex.join(arguments)
             environment = {**os.environ, "CAIRN_ADMIN_PASSWORD": self.password}
-            self.processes[name] = subprocess.Popen(
-                arguments,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-            )
-            log.close()
+            try:
+                self.processes[name] = self.nursery.start(
+                    arguments, folder / "cairn.log", environment
+                )
+            except NurseryProblem as problem:
+                raise TalkProblem(str(problem)) from None
         self._write_json()
 
     @staticmethod
@@ -165,9 +166,8 @@ class Demo:
 
     def wait_ready(self) -> float:
         """Seconds until everybody is Online and every replicaset has its share of buckets."""
-        begun = time.monotonic()
         waiting = "the first instance"
-        while time.monotonic() - begun < READY_S:
+        while time.monotonic() - self.begun < READY_S:
             for name, process in self.processes.items():
                 if process.poll() is not None:
                     log = self.dir / name / "cairn.log"
@@ -179,7 +179,7 @@ class Demo:
             except TalkProblem as problem:
                 waiting = str(problem)
             if not waiting:
-                return time.monotonic() - begun
+                return time.monotonic() - self.begun
             time.sleep(0.05)
         raise TalkProblem(f"the cluster was not ready within {READY_S:g} s: {waiting}", 4)
 
@@ -211,8 +211,10 @@ class Demo:
                 process.wait(max(deadline - time.monotonic(), 0.1))
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
+                process.wait(STOP_S)
         end_all(self.dir)
+        if self.nursery is not None:
+            self.nursery.close()
         if self.is_temporary:
             shutil.rmtree(self.dir, ignore_errors=True)
 

@@ -111,7 +111,6 @@ async def _live(
         return 2 if isinstance(problem, ConfigProblem) else 1
     gc.collect()
     gc.freeze()  # what boot made stays: later collections need not look at it
-    gc.set_threshold(50_000, 20, 20)  # rows in bulk are no cycles: looking at them costs more
     beating = spawn(_beat_for_ever(beat, config.hang_timeout_s), "beat")
     restart = asyncio.ensure_future(instance.life.restart_asked.wait())
     ends: set[asyncio.Future[Any]] = {instance.life.exit_code, stop, restart}

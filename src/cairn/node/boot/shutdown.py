@@ -10,6 +10,7 @@ import asyncio
 import logging
 
 from cairn.model.errors import CairnError
+from cairn.model.members.cluster import Cluster
 from cairn.model.members.topology import Grade
 from cairn.model.rpc import Empty, IndexResponse, UpdateInstanceRequest, WaitIndexRequest
 from cairn.node.instance import Instance
@@ -40,8 +41,12 @@ async def leave(instance: Instance) -> int:
             await _others_know(instance)
             log.info("this instance is Offline; the cluster goes on without it")
             return 0
-        if not _quorum_is_lost(instance):
+        missing = _missing(instance)
+        if not missing:
             lost_since = None
+        elif asked and all_leave(instance.state.cluster, missing):
+            log.info("the voters leave too: the cluster stops as a whole")
+            return 0
         elif lost_since is None:
             lost_since = loop.time()
         elif loop.time() - lost_since > NO_QUORUM_S:
@@ -92,14 +97,27 @@ def _is_last(instance: Instance) -> bool:
     )
 
 
-def _quorum_is_lost(instance: Instance) -> bool:
-    runner = instance.runner
-    leader = runner.leader_id
-    if leader and (leader == runner.raft_id or instance.peers.is_connected(leader)):
-        return False
-    voters = runner.conf.voters
-    alive = sum(voter == runner.raft_id or instance.peers.is_connected(voter) for voter in voters)
-    return alive < len(voters) // 2 + 1
+def _missing(instance: Instance) -> list[int]:
+    runner, is_connected = instance.runner, instance.peers.is_connected
+    reached = {each for each in runner.conf.voters if is_connected(each)} | {runner.raft_id}
+    if runner.leader_id in reached - {runner.raft_id}:
+        return []
+    return missing_voters(runner.conf.voters, reached)
+
+
+def missing_voters(voters: tuple[int, ...], reached: set[int]) -> list[int]:
+    """Those that cannot be reached, if without them nobody can lead.
+
+    A leader that lost them believes in itself for a while: its own word does not count.
+    """
+    missing = [each for each in voters if each not in reached]
+    return missing if len(voters) - len(missing) < len(voters) // 2 + 1 else []
+
+
+def all_leave(cluster: Cluster, voters: list[int]) -> bool:
+    """They were told to stop as we were: to wait for their return would be in vain."""
+    rows = [cluster.by_raft_id(each) for each in voters]
+    return all(row is None or row.target_state.grade is Grade.OFFLINE for row in rows)
 
 
 async def _others_know(instance: Instance) -> None:
