@@ -3,7 +3,7 @@
 `ROWS=1000000 python bench/moves.py`: one instance with all rows and CLIENTS=4 clients that read
 and write by key; a second instance comes and takes half of them, first with the default throttle,
 then, after it was drained, without any. Latencies are compared with those before, in the same run;
-the rate with that of the COPY that filled the table.
+the rate with that of the COPY that filled the table, and of one beside the same clients.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from postgres import free_port
 ROWS = int(os.environ.get("ROWS", "1000000"))
 CLIENTS = int(os.environ.get("CLIENTS", "4"))
 QUIET_S = float(os.environ.get("QUIET_S", "10"))
-CREATE = "CREATE TABLE t (id INT PRIMARY KEY, n INT, filler TEXT) DISTRIBUTED BY (id)"
+CREATE = "CREATE TABLE {name} (id INT PRIMARY KEY, n INT, filler TEXT) DISTRIBUTED BY (id)"
 FILLER = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"
 
 
@@ -128,9 +128,11 @@ def freezes(took_ms: list[float]) -> str:
     return f"{len(took_ms)} freezes: {', '.join(found)}, longest {max(took_ms):.0f} ms"
 
 
-def fill(connection: psycopg.Connection[Any]) -> float:
+def fill(connection: psycopg.Connection[Any], name: str) -> float:
+    """Rows per second."""
+    connection.execute(CREATE.format(name=name))
     begun = time.monotonic()
-    with connection.cursor().copy("COPY t FROM STDIN") as copy:
+    with connection.cursor().copy(f"COPY {name} FROM STDIN") as copy:
         for start in range(0, ROWS, 1000):
             copy.write("".join(f"{key}\t0\t{FILLER}\n" for key in range(start, start + 1000)))
     return ROWS / (time.monotonic() - begun)
@@ -143,9 +145,8 @@ def main() -> None:
         clients: list[Client] = []
         try:
             connection = wait_online(members[0])
-            connection.execute(CREATE)
             connection.execute("ALTER SYSTEM SET rebalance_drop_delay = 0")
-            copy_rate = fill(connection)
+            copy_rate = fill(connection, "t")
             clients = [Client(members[0], seed) for seed in range(CLIENTS)]
             for client in clients:
                 client.start()
@@ -153,6 +154,8 @@ def main() -> None:
             quiet = between(clients, time.monotonic() - QUIET_S * 0.8, time.monotonic())
             rows = [("", "p50 ms", "p99 ms", "longest ms", "p99 of before")]
             rows.append(row("before", quiet, None))
+            busy_rate = fill(connection, "beside")
+            connection.execute("DROP TABLE beside")
             facts: list[str] = []
             known = 0  # freezes that were told of before
             members.append(Member(Path(directory), "i2", members[0].peer))
@@ -170,7 +173,8 @@ def main() -> None:
                 rate = ROWS / 2 / (ended - begun)
                 facts.append(
                     f"{name}: {ROWS // 2} rows in {ended - begun:.1f} s, {rate:.0f}/s, "
-                    f"{rate / copy_rate:.2f}x of COPY in ({copy_rate:.0f}/s)"
+                    f"{rate / copy_rate:.2f}x of COPY in without clients ({copy_rate:.0f}/s), "
+                    f"{rate / busy_rate:.2f}x of COPY in beside them ({busy_rate:.0f}/s)"
                 )
                 facts.append(f"{name}: {freezes(status['freezes_ms'][known:])}")
                 known = len(status["freezes_ms"])

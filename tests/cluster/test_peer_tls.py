@@ -162,7 +162,10 @@ def test_certificates_open_an_address_that_others_can_reach(tmp_path: Path) -> N
 def test_passwords_do_not_stay_in_the_environment_of_a_process(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     try:
-        node = cluster.start("i1")["i1"]
+        node = cluster.add("i1")
+        cluster.peers = node.peer
+        node.start(CAIRN_LOG_LEVEL="info")  # so it is not forked by a nursery
+        cluster.wait_online("i1")
         assert node.process is not None
         for pid in (node.process.pid, node.child_pid):
             shown = Path(f"/proc/{pid}/environ").read_bytes()

@@ -49,6 +49,9 @@ class Born:
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.kill(self.pid, number)
 
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
