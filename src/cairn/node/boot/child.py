@@ -31,6 +31,7 @@ from cairn.node.waiting import until
 log = logging.getLogger("cairn")
 LAST_WORDS_S = 0.05  # until what was told to clients has left
 BEAT_S = 1.0
+SWITCH_S = 0.0005  # the longest that a thread in Python keeps the event loop waiting; 0.005 usually
 
 Tell = Callable[[dict[str, Any]], None]
 Beat = Callable[[float], None]  # tells the supervisor that the event loop turns; see its limit
@@ -53,6 +54,7 @@ def run(
         log.error("--instance-dir %s: %s", config.instance_dir, problem.strerror)
         return 2
     _allow_many_files()
+    sys.setswitchinterval(SWITCH_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_live(config, tell, lifeline, beat, open_faces))
 
