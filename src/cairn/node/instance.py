@@ -75,6 +75,7 @@ from cairn.node.statements.asker.global_writes import GlobalWrites
 from cairn.node.statements.asker.numbers import Numbers
 from cairn.node.statements.asker.owners import Owners
 from cairn.node.statements.asker.reading import Reads
+from cairn.node.statements.asker.under_way import LetWritesEnd
 from cairn.node.statements.asker.writing import Writes
 from cairn.node.statements.blocks.asking import Blocks
 from cairn.node.statements.blocks.block_owner import BlockOwner
@@ -417,6 +418,8 @@ class Instance:
         raft, rows, admin = Right.RAFT, Right.ROWS, Right.ADMIN
         replication, data, runner = self.replication, self.data, self.runner
         reads, joins = self.execution.reads, self.executor.reads.joins
+        under_way = self.executor.reads.owners.under_way
+        writes_end = LetWritesEnd(runner, self.state, under_way)
         return (
             PeerCall("raft", bytes, runner.handle_message, raft, sees_link=True),
             PeerCall("snapshot_chunk", SnapshotChunkRequest, self._chunk, raft, sees_link=True),
@@ -432,6 +435,7 @@ class Instance:
             PeerCall("vclock", VclockRequest, data.position, raft),
             PeerCall("replicated", ReplicatedRequest, replication.follower.caught_up, raft),
             PeerCall("apply_schema_change", SchemaChangeRequest, data.change_schema, raft),
+            PeerCall("let_writes_end", SchemaChangeRequest, writes_end.answer, raft),
             PeerCall("report_links", LinkReport, self.governor.note_links, raft),
             PeerCall("report_damage", DamageReport, self.governor.note_damage, raft),
             PeerCall("compare_rows", CompareRequest, self.health.handle_compare, rows),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -38,6 +39,7 @@ from cairn.node.consensus.proposals import Proposer
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.rows.leases import LeaseGiver
 from cairn.node.runtime import Runtime, timestamp
+from cairn.node.statements.asker.under_way import LONGEST_S
 from cairn.node.waiting import until
 from cairn.raft.tenure import UNPROVEN
 from cairn.raft.types import ConfChangeV2, ProposalDropped
@@ -69,6 +71,7 @@ class Steps:
         self._peers, self._leases, self._runtime = peers, leases, runtime
         self._here = here  # calls a handler of this very instance
         self.operate = operate  # runs an operation of the queue
+        self._writes_ended = 0  # the schema version for which they were waited for
         self._schema_until = (0, 0.0)  # a schema version and when its masters' time is up
 
     def timestamp(self) -> str:
@@ -258,6 +261,7 @@ class Steps:
             self.runner.applied_index, self.runner.term, action.schema_version, self.rpc_s
         )
         deadline = self._schema_deadline(action.schema_version)
+        await self._let_writes_end(body, view)
         left = tuple(dict.fromkeys(masters.values()))
         problems: dict[str, CairnError] = {}
         while left and self.runner.is_leader:
@@ -295,6 +299,21 @@ class Steps:
             await self._abort(action.schema_version, problem.message, "", why=why)
             return
         log.info("schema version %d is committed", action.schema_version)
+
+    async def _let_writes_end(self, body: SchemaChangeRequest, view: ClusterView) -> None:
+        """Else a write to several replicasets could be half done (`asker/under_way.py`)."""
+        if len(view.cluster.replicasets) < 2 or self._writes_ended == body.schema_version:
+            return
+        limit_s = LONGEST_S + GRACE_S
+
+        async def one(name: str) -> None:
+            with contextlib.suppress(CairnError):  # who does not answer is not waited for
+                await self.ask(name, "let_writes_end", body, Empty, limit_s)
+
+        rows = view.cluster.instances.values()
+        online = [row.name for row in rows if row.current_state.grade is Grade.ONLINE]
+        await asyncio.gather(*map(one, online))
+        self._writes_ended = body.schema_version
 
     def _schema_deadline(self, version: int) -> float:
         """Counted from the first time this leader took up the change, however often it does."""

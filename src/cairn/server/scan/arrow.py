@@ -17,29 +17,37 @@ from cairn.node.watching.client import Client
 from cairn.server.caller import Caller
 from cairn.server.scan.arrow_in import BatchDecoder
 from cairn.server.scan.arrow_types import BatchEncoder
-from cairn.server.scan.scans import Encode, chunks
+from cairn.server.scan.scans import Chunks, Encode, begun, chunks, is_by_bucket
 from cairn.server.statements import Cached
 
 __all__ = ["BatchDecoder", "copy_out"]
 
 
-async def copy_out(
-    session: Client, caller: Caller, query: Cached, drained: Callable[[], Any]
-) -> int:
-    """Send the rows of `query`; the number of rows sent."""
-    columns = query.prepared.columns
-    count, is_begun, encode = 0, False, _encode(query)
-    async for chunk, data in await chunks(caller, query, encode, None):
+async def copy_out(session: Client, caller: Caller, text: str, drained: Callable[[], Any]) -> int:
+    """Send the rows of a query; the number of rows sent."""
+    query = caller.understood(text)
+    if is_by_bucket(query):
+        found = await chunks(caller, query, _encode(query), None)
+    else:
+
+        async def begin() -> Chunks:
+            nonlocal query
+            query = caller.understood(text)  # each time: the table may have changed meanwhile
+            return await chunks(caller, query, _encode(query), None)
+
+        found = await begun(caller, begin)
+    count, is_begun, width = 0, False, len(query.prepared.columns)
+    async for chunk, data in found:
         if not is_begun:
-            session.pg.copy_out_response(1, len(columns))
+            session.pg.copy_out_response(1, width)
             is_begun = True
         session.pg.copy_data(data)
         session.flush()
         await drained()
         count += chunk
     if not is_begun:
-        session.pg.copy_out_response(1, len(columns))
-        session.pg.copy_data(encode(()))  # the columns of an empty answer
+        session.pg.copy_out_response(1, width)
+        session.pg.copy_data(_encode(query)(()))  # the columns of an empty answer
     session.pg.copy_done()
     return count
 

@@ -10,14 +10,22 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib.util
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
 import msgspec
 
-from cairn.model.errors import CairnError, LimitExceeded, NoMaster, NotOwner, QueryCanceled
+from cairn.model.errors import (
+    CairnError,
+    LimitExceeded,
+    NoMaster,
+    NotOwner,
+    PlanOutdated,
+    QueryCanceled,
+    TableUnderDdl,
+)
 from cairn.model.rpc import ReadRequest
 from cairn.model.sharding.spans import Ranges, merged
 from cairn.node.statements.context import ASKED
@@ -37,6 +45,43 @@ FIRST_BUCKETS = 10  # asked of another instance; then more or fewer, as they tur
 HANDY = 2 * 1024 * 1024  # bytes of an answer: longer ones keep a link's other messages waiting
 
 
+Begin = Callable[[], Awaitable[Chunks]]
+HELD_BACK = 256 * 1024  # bytes of an answer that wait for those behind them
+
+
+async def begun(caller: Caller, begin: Begin) -> Chunks:
+    """The same pieces. Until the first leave here nobody was told anything: it is begun anew while
+    buckets, masters or tables change, as every statement is. A short answer leaves as a whole."""
+
+    async def attempt() -> tuple[list[tuple[int, bytes]], Chunks]:
+        found, held, size = await begin(), [], 0
+        try:
+            async for piece in found:
+                held.append(piece)
+                size += len(piece[1])
+                if size >= HELD_BACK:
+                    break
+        except PlanOutdated as problem:
+            raise TableUnderDdl(problem.message) from None  # it is planned anew, too
+        return held, found
+
+    held, rest = await caller.executor.reads.owners.following(attempt, caller.context)
+    return _behind(held, rest)
+
+
+async def _behind(held: list[tuple[int, bytes]], rest: Chunks) -> Chunks:
+    while held:
+        yield held.pop(0)
+    async for piece in rest:
+        yield piece
+
+
+def is_by_bucket(query: Cached) -> bool:
+    """Who names buckets knows the topology, and asks another owner by itself."""
+    fragment = only_fragment(query.prepared.plan)
+    return fragment is not None and fragment.buckets is not None and b"bucket_id" in query.text
+
+
 async def chunks(caller: Caller, query: Cached, encode: Encode, lines: LinesAsked | None) -> Chunks:
     """(rows, bytes) of the answer's pieces. Without `lines` they go as Arrow."""
     values = query.prepared.start((), caller.instance.runtime.wall_clock())
@@ -45,7 +90,7 @@ async def chunks(caller: Caller, query: Cached, encode: Encode, lines: LinesAske
         return _gathered(caller, query, values, encode)
     targets = targets_of(caller, fragment, values)
     if others := away(caller, targets):
-        if lines is None and fragment.buckets is not None and b"bucket_id" in query.text:
+        if lines is None and is_by_bucket(query):
             raise NotOwner(
                 "the asked buckets do not belong to this replicaset",
                 detail=f"owner: {', '.join(others)}",

@@ -92,46 +92,38 @@ async def copy_rows(session: Session, plan: plans.CopyPlan) -> None:
 
 async def copy_out(session: Session, plan: plans.CopyPlan) -> int:
     assert plan.query is not None
-    caller = session.running.caller()
-    query = caller.understood(plan.query.text)
+    caller, text = session.running.caller(), plan.query.text
     if _is_arrow(plan.options):
-        return await arrow.copy_out(session, caller, query, lambda: _drained(session))
-    fmt = _format(plan.options)
-    oids = [OIDS[column.type] for column in plan.query.columns]
-    lines = copy_encoder(oids, fmt, **_options(plan.options))
+        return await arrow.copy_out(session, caller, text, lambda: _drained(session))
+    fmt, options = _format(plan.options), _options(plan.options)
+    columns: tuple[Any, ...] = ()
 
-    def encode(rows: Sequence[Any]) -> bytes:
-        return lines(rows if query.convert is None else query.convert(rows))
+    async def begin() -> scans.Chunks:
+        nonlocal columns
+        query = caller.understood(text)  # each time: the table may have changed meanwhile
+        columns, convert = query.prepared.columns, query.convert
+        lines = copy_encoder([OIDS[column.type] for column in columns], fmt, **options)
 
-    chunks = await scans.chunks(caller, query, encode, _lines_asked(plan, fmt))
-    total, is_begun = 0, False
+        def encode(rows: Sequence[Any]) -> bytes:
+            return lines(rows if convert is None else convert(rows))
+
+        asked = LinesAsked(fmt, options, tuple(column.scale for column in columns))
+        return await scans.chunks(caller, query, encode, asked)
+
+    chunks = await scans.begun(caller, begin)
+    names = [column.name for column in columns]
+    session.pg.copy_out_response(0, len(names))
+    if _has_header(plan.options):
+        session.pg.raw(header_line(names, fmt, **_header_options(plan.options)))
+    total = 0
     async for count, data in chunks:
-        if not is_begun:
-            _begin_lines(session, plan, fmt)
-            is_begun = True
         session.pg.raw(data)
         session.running.told_bytes += len(data)
         session.flush()
         await _drained(session)
         total += count
-    if not is_begun:
-        _begin_lines(session, plan, fmt)
     session.pg.copy_done()
     return total
-
-
-def _lines_asked(plan: plans.CopyPlan, fmt: CopyFormat) -> LinesAsked:
-    assert plan.query is not None
-    scales = tuple(column.scale for column in plan.query.columns)
-    return LinesAsked(fmt, _options(plan.options), scales)
-
-
-def _begin_lines(session: Session, plan: plans.CopyPlan, fmt: CopyFormat) -> None:
-    assert plan.query is not None
-    names = [column.name for column in plan.query.columns]
-    session.pg.copy_out_response(0, len(names))
-    if _has_header(plan.options):
-        session.pg.raw(header_line(names, fmt, **_header_options(plan.options)))
 
 
 def _header_options(options: dict[str, str]) -> dict[str, Any]:

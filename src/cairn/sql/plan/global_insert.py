@@ -21,7 +21,6 @@ from cairn.sql.bind.dml import BoundInsert
 from cairn.sql.ir import Col, Expr, Query, Values
 from cairn.sql.plan.closed import evaluator
 from cairn.sql.plan.global_rows import (
-    check_operable_table,
     clash_in,
     find_key,
     reading,
@@ -86,7 +85,6 @@ class _Inserting:
         self.told: list[Row] = []  # of RETURNING
 
     def rows(self, rows: list[Row], sources: tuple[KeyRange, ...]) -> GlobalChange:
-        check_operable_table(self.table)
         ranges: list[KeyRange] = list(sources)
         if self.unique:
             ranges.append(whole_table(self.table.id))

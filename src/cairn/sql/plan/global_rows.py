@@ -22,7 +22,7 @@ from cairn.sql.bind.dml import BoundChange
 from cairn.sql.ir import Col, Expr, Item, Query, conjuncts, scans_in, walk
 from cairn.sql.plan.buckets import equal_classes
 from cairn.sql.plan.closed import evaluator
-from cairn.sql.plan.read import Numbers, check_operable, plan_read
+from cairn.sql.plan.read import Numbers, plan_read
 from cairn.sql.plan.write import check_not_null, scan_column
 from cairn.sql.plans import GlobalChange, GlobalWrite, PointRead, ReadLocal, Row, Rows
 from cairn.sql.render.constraints import key_exists
@@ -72,12 +72,6 @@ def reading(
     return GlobalWrite(table, refuse, plan, finish, returns)
 
 
-def check_operable_table(table: Table) -> None:
-    from cairn.sql.ir import Scan
-
-    check_operable([Scan(0, table, table.name)])
-
-
 def find_key(table: Table, places: tuple[int, ...], values: Row, read: ReadLocal) -> Row | None:
     key = ", ".join(physical_column(at) for at in table.key_positions)
     where = " AND ".join(f"{compared_column(table, at)} = ?{n}" for n, at in enumerate(places, 1))
@@ -124,7 +118,6 @@ def plan_global_change(bound: BoundChange, catalog: Catalog, numbers: Numbers) -
     ]
 
     def finish(read: ReadLocal, params: Params, rows: Rows) -> GlobalChange:
-        check_operable_table(table)
         ranges = list(sources)
         if key is not None:
             ranges.append(one_key(table.id, [part(params) for part in key]))

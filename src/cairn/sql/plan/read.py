@@ -7,13 +7,12 @@ partial aggregates, DISTINCT and LIMIT.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
-from cairn.model.errors import TableUnderDdl
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import ColumnType
 from cairn.sql.functions.function_list import calls_late
@@ -28,7 +27,6 @@ from cairn.sql.ir import (
     Param,
     Query,
     Rel,
-    Scan,
     Select,
     SetOp,
     SubQuery,
@@ -90,19 +88,10 @@ def plan_read(query: Query, catalog: Catalog, numbers: Numbers) -> ReadPlan:
     is_given = has_given(query)
     if not scans and not is_given:
         return read_anywhere(query)
-    check_operable(scans)
     key = None if is_given or calls_late(query) else single_key(query)
     if key is not None:
         return read_by_key(query, catalog, key, tier)
     return Gather(catalog, numbers).plan(query)
-
-
-def check_operable(scans: Iterable[Scan]) -> None:
-    for scan in scans:
-        if not scan.table.operable:
-            raise TableUnderDdl(
-                f'table "{scan.table.name}" is being changed', hint="repeat the statement later"
-            )
 
 
 class Gather:

@@ -42,7 +42,7 @@ from cairn.sql.plan.closed import evaluator
 from cairn.sql.plan.links import linked_change
 from cairn.sql.plan.locality import remote_ok, source_locality
 from cairn.sql.plan.point import BUCKET, places_of
-from cairn.sql.plan.read import Gather, Numbers, check_operable, plan_read
+from cairn.sql.plan.read import Gather, Numbers, plan_read
 from cairn.sql.plans import (
     Change,
     Fragment,
@@ -103,7 +103,6 @@ def insert_key(bound: BoundInsert) -> Key | None:
 def plan_insert(bound: BoundInsert, catalog: Catalog, numbers: Numbers) -> Plan:
     table = bound.table
     assert table.sharding is not None
-    check_operable([Scan(0, table, table.name)])
     tier = table.sharding.tier
     if bound.rows is not None:
         evaluators = [[evaluator(cell) for cell in row] for row in bound.rows]
@@ -241,7 +240,6 @@ def change_key(bound: BoundChange) -> Key | None:
 def plan_change(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> Plan:
     table = bound.scan.table
     assert table.sharding is not None
-    check_operable([bound.scan])
     moves = _moves(bound)
     # SQLite has no DELETE … USING: its rows are found first.
     joined_delete = bound.sets is None and bound.source is not bound.scan

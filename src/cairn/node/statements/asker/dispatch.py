@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,7 +25,7 @@ from cairn.model.errors import (
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.sharding.spans import Ranges, of_buckets
 from cairn.node.statements.asker.measuring import written
-from cairn.node.statements.asker.owners import MOVING, REPLAN_S, Owners, Params
+from cairn.node.statements.asker.owners import MOVING, Owners, Params, patience_s
 from cairn.node.statements.context import ASKED, LATE, Context
 from cairn.sql import plans
 from cairn.storage.files.pieces import Row
@@ -139,20 +140,27 @@ class Dispatch:
         except _Several:
             pass
 
+        begun = ExitStack()
+
         async def check() -> dict[str, WriteRequest]:
             wanted = requests(None)
             trial = {
                 owner: msgspec.structs.replace(request, check_only=True)
                 for owner, request in wanted.items()
             }
-            await asyncio.gather(*(self.write_at(o, r) for o, r in trial.items()))
+            with ExitStack() as kept:
+                for table in {request.table for request in wanted.values()}:
+                    kept.enter_context(self._owners.under_way.write(table))
+                await asyncio.gather(*(self.write_at(o, r) for o, r in trial.items()))
+                begun.push(kept.pop_all())
             return wanted
 
-        wanted = await watched(following(check, context))
-        context.check()
-        if context.cancelled.is_set():
-            raise QueryCanceled(ASKED)
-        return _judge(await self._do_all(wanted, requests))
+        with begun:
+            wanted = await watched(following(check, context))
+            context.check()
+            if context.cancelled.is_set():
+                raise QueryCanceled(ASKED)
+            return _judge(await self._do_all(wanted, requests))
 
     async def _do_all(
         self, wanted: dict[str, WriteRequest], requests: Requests
@@ -165,16 +173,16 @@ class Dispatch:
         cancel or a time limit end it: it takes about as long as the check before it has taken.
         """
         settled: list[tuple[str, Any]] = []
-        deadline = asyncio.get_running_loop().time() + REPLAN_S
+        begun = asyncio.get_running_loop().time()
         while wanted:
             answers = await asyncio.gather(
                 *(self.write_at(o, request, may_end=False) for o, request in wanted.items()),
                 return_exceptions=True,
             )
             left: Ranges = ()
-            is_late = asyncio.get_running_loop().time() >= deadline
+            waited_s = asyncio.get_running_loop().time() - begun
             for (owner, request), answer in zip(wanted.items(), answers, strict=True):
-                if isinstance(answer, MOVING) and not is_late:
+                if isinstance(answer, MOVING) and waited_s < patience_s(answer):
                     left += request.ranges if request.ranges else of_buckets(request.buckets)
                 else:
                     settled.append((owner, answer))

@@ -13,7 +13,7 @@ from cairn.model.sharding.parts import ByBuckets
 from cairn.model.sharding.spans import Ranges
 from cairn.node.statements.asker.asking import Asking, SplitPart, Told
 from cairn.node.statements.asker.meetings import Sending
-from cairn.node.statements.asker.owners import MOVING, REPLAN_S, Owners, Params
+from cairn.node.statements.asker.owners import MOVING, Owners, Params, patience_s
 from cairn.node.statements.asker.streams import Gathered, Stream, piece_bytes
 from cairn.node.statements.context import Context
 from cairn.sql import plans
@@ -65,7 +65,7 @@ class Gathering:
             return self._asking.open_at(replicaset, asked, context)
 
         narrowed = None if sending is None else sending.narrowed
-        answers = await self._from_all(fragment, params, context, ask, narrowed)
+        answers = await self._from_all(fragment, params, tables, context, ask, narrowed)
         rows: list[Row] = []
         encoded: list[Rows] = []
         for told, _ in answers:
@@ -106,7 +106,7 @@ class Gathering:
             )
             return self._asking.split_at(replicaset, asked, context)
 
-        answers = await self._from_all(fragment, params, context, ask)
+        answers = await self._from_all(fragment, params, tables, context, ask)
         return [part for _, part in answers if isinstance(part, SplitPart)]
 
     def _request(
@@ -132,6 +132,7 @@ class Gathering:
         self,
         fragment: plans.Fragment,
         params: Params,
+        tables: dict[int, int],
         context: Context,
         ask: Ask,
         narrowed: Narrow | None = None,
@@ -139,7 +140,7 @@ class Gathering:
         """What all owners told. Ranges that moved are asked again, of who has them now."""
         found: list[Told] = []
         left: Ranges | None = None
-        deadline = asyncio.get_running_loop().time() + REPLAN_S
+        begun = asyncio.get_running_loop().time()
         try:
             while True:
                 targets = self._owners.targets(fragment, params, left)
@@ -153,9 +154,10 @@ class Gathering:
                 else:
                     answers = await all_told(calls)
                 left = ()
+                waited_s = asyncio.get_running_loop().time() - begun
                 problem: BaseException | None = None
                 for ranges, answer in zip(targets.values(), answers, strict=True):
-                    if isinstance(answer, MOVING) and asyncio.get_running_loop().time() < deadline:
+                    if isinstance(answer, MOVING) and waited_s < patience_s(answer):
                         left += ranges  # only these: others were read
                     elif isinstance(answer, BaseException):
                         problem = problem or answer
@@ -168,6 +170,7 @@ class Gathering:
                 if not left:
                     return found
                 await self._owners.moved()
+                self._owners.check_versions(tables)  # else some would be read before a change
         except BaseException:
             for _, part in found:
                 if part is not None:

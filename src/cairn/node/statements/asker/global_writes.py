@@ -11,10 +11,18 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.errors import CasRetry, CheckViolation, NotLeader, TimedOut, UniqueViolation
+from cairn.model.errors import (
+    CasRetry,
+    CheckViolation,
+    NotLeader,
+    TableUnderDdl,
+    TimedOut,
+    UniqueViolation,
+)
 from cairn.model.log import ops
 from cairn.model.log.ranges import Predicate
 from cairn.model.settings import limits
+from cairn.model.tables.schema import Table
 from cairn.model.tables.system_tables import PICO_GOVERNOR_QUEUE as _QUEUE
 from cairn.node.consensus.leader import Leader
 from cairn.node.consensus.proposals import Proposer
@@ -90,7 +98,7 @@ class GlobalWrites:
             found = self._hidden(completed(change.ops), context.user_id)
             return predicate, replace(change, ops=(*found, *extra))
 
-        return await self._propose(planned, context)
+        return await self._propose(plan.table, planned, context)
 
     async def _change(
         self, plan: plans.GlobalWrite, params: Params, rows: list[Row] | None, context: Context
@@ -152,20 +160,29 @@ class GlobalWrites:
 
         count = 0
         for part in _parts(rows):
-            done = await self._propose(partial(planned, part), context)
+            done = await self._propose(plan.table, partial(planned, part), context)
             count += done.row_count
         return count
 
     async def _propose(
-        self, planned: Callable[[], Awaitable[Planned]], context: Context
+        self, table: Table, planned: Callable[[], Awaitable[Planned]], context: Context
     ) -> plans.GlobalChange:
+        owners = self._reads.owners
         loop = asyncio.get_running_loop()
         deadline = loop.time() + context.left_s(DML_S)
         patience = Patience(self._voters)
         is_sure = False  # that what was acknowledged elsewhere before is known here
         while True:
             try:
+                if not table.is_system:
+                    owners.check_operable(table)
                 predicate, change = await planned()
+            except TableUnderDdl:
+                context.check()
+                if loop.time() >= deadline:
+                    raise
+                await owners.moved()
+                continue
             except UniqueViolation:
                 if is_sure:
                     raise

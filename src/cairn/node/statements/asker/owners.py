@@ -16,21 +16,28 @@ from cairn.model.errors import (
     Unreachable,
 )
 from cairn.model.sharding.spans import Ranges, intersection
+from cairn.model.tables.schema import Table
 from cairn.net.link import Link
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.quorum import Voters
 from cairn.node.rows.routes import Routes
+from cairn.node.statements.asker.under_way import UnderWay
 from cairn.node.statements.context import Context
 from cairn.node.statements.owner.execution import Execution
 from cairn.node.waiting import signalled
 from cairn.sql import plans
 
 REPLAN_S = 5.0  # how long a statement follows a moving topology before it gives up
+SCHEMA_S = 30.0  # likewise, a table that is being changed: an index of a long table takes a while
 #: What certainly did not happen, because rows, masters or tables are moving.
 MOVING = (NotOwner, NoMaster, TableUnderDdl)
 Params = Sequence[Any]
 T = TypeVar("T")
+
+
+def patience_s(problem: BaseException) -> float:
+    return SCHEMA_S if isinstance(problem, TableUnderDdl) else REPLAN_S
 
 
 class Owners:
@@ -48,6 +55,7 @@ class Owners:
         self.first_cursor = first_cursor  # another in each life
         self.raft_id, self.state, self.peers, self.execution = raft_id, state, peers, execution
         self._voters = voters
+        self.under_way = UnderWay()
         self._routes = Routes(state.cluster)
         self.local = 0  # statements whose rows were here
         self.compiled = 0  # of these, answered by the compiled part alone
@@ -77,13 +85,13 @@ class Owners:
     async def following(self, attempt: Callable[[], Awaitable[T]], context: Context) -> T:
         """Repeat what certainly did not happen while the topology moves, for a bounded time."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + REPLAN_S
+        begun = loop.time()
         while True:
             try:
                 return await attempt()
             except (*MOVING, ReadInterrupted) as problem:  # nothing of it was told yet
                 context.check()
-                if loop.time() >= deadline:
+                if loop.time() >= begun + patience_s(problem):
                     if (lost := self._voters.no_quorum()) is not None:
                         problem.detail, problem.hint = lost.message, lost.hint
                     raise
@@ -133,3 +141,17 @@ class Owners:
             found = catalog.table_by_id(table)
             if found is None or (found.operable and found.schema_version != version):
                 raise PlanOutdated("a table has changed since the statement was planned")
+
+    def check_operable(self, table: Table, *, is_begun: bool = False) -> None:
+        """A write waits until its table is as it shall be, and is planned again if it was not.
+        A change that was prepared after the write had begun lets it end first."""
+        known = self.state.catalog.tables.get(table.name)
+        if known is None or known.id != table.id:
+            raise PlanOutdated(f"table {table.name} was dropped or renamed")
+        if not known.operable and not is_begun:
+            raise TableUnderDdl(
+                f"table {table.name} is not operable: a DDL operation is in progress",
+                hint="try again when the schema change has ended",
+            )
+        if known.schema_version != table.schema_version:
+            raise PlanOutdated(f"table {table.name} has changed since the statement was planned")

@@ -121,7 +121,9 @@ class Reads:
         async def attempt() -> list[Row]:
             found: list[Row] = []
             for replicaset, owned in self.owners.routes.group(tier, buckets).items():
-                found += await self._read_at(replicaset, request(owned), context)
+                asked = request(owned)
+                self.owners.check_versions(asked.tables)
+                found += await self._read_at(replicaset, asked, context)
             return found
 
         return await self.owners.following(attempt, context)

@@ -10,15 +10,12 @@ from typing import Any
 from cairn.model.errors import (
     CairnError,
     CasRetry,
-    PlanOutdated,
-    TableUnderDdl,
     Unreachable,
     Unsupported,
 )
 from cairn.model.log.packed_rows import PackedRows
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.sharding.spans import Ranges, contains
-from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table
 from cairn.native.point_inserts import PointInsert
 from cairn.node.rows.routes import Routes
@@ -126,7 +123,7 @@ class Writes:
             return None
         args = plan.bind(params)
         try:
-            _check_operable(plan.table, self._owners.state.catalog)
+            self._owners.check_operable(plan.table)
         except CairnError:
             return None
         link = self._owners.link_to_owner(plan.tier, args[0])  # type: ignore[arg-type]
@@ -182,15 +179,12 @@ class _Statement:
         """The rows that a write begins with; until they are there, a cancel can end it."""
         return await self._reads.read(plan, params, self._tables, self._context.within(plan))
 
-    def _check_operable(self, table: Table) -> None:
-        _check_operable(table, self._owners.state.catalog)
-
     async def _point_write(self, plan: plans.PointWrite, params: Params) -> int:
         request = _point_request(plan, plan.bind(params), self._operation)
         [bucket] = request.buckets
 
         async def attempt() -> int:
-            self._check_operable(plan.table)
+            self._owners.check_operable(plan.table)
             owner = self._owners.routes.owner(plan.tier, bucket)
             return (await self._dispatch.write_at(owner, request)).row_count
 
@@ -220,7 +214,7 @@ class _Statement:
         """Neighbours on disk go in together, so that fewer pages are touched."""
 
         def requests(only: Ranges | None) -> dict[str, WriteRequest]:
-            self._check_operable(table)
+            self._owners.check_operable(table, is_begun=only is not None)
             wanted = rows if only is None else [each for each in rows if contains(only, each)]
             return {
                 owner: WriteRequest(
@@ -239,7 +233,7 @@ class _Statement:
 
     async def insert_packed(self, table: Table, tier: str, rows: PackedRows) -> int:
         def requests(only: Ranges | None) -> dict[str, WriteRequest]:
-            self._check_operable(table)
+            self._owners.check_operable(table, is_begun=only is not None)
             wanted = [each for each in rows.buckets if only is None or contains(only, each)]
             return {
                 owner: WriteRequest(
@@ -266,7 +260,7 @@ class _Statement:
         fragment = plan.fragment
 
         def requests(only: Ranges | None) -> dict[str, WriteRequest]:
-            self._check_operable(plan.table)
+            self._owners.check_operable(plan.table, is_begun=only is not None)
             return {
                 owner: WriteRequest(
                     plan.table.id,
@@ -291,7 +285,7 @@ class _Statement:
             def requests(
                 only: Ranges | None, changes: list[plans.Change] = changes
             ) -> dict[str, WriteRequest]:
-                self._check_operable(plan.table)
+                self._owners.check_operable(plan.table, is_begun=only is not None)
                 return _keyed_requests(plan, changes, self._owners.routes, only, self._operation)
 
             try:
@@ -307,19 +301,6 @@ def put_by_bucket(rows: Iterable[Row], found: defaultdict[int, list[Row]]) -> No
     """Physical rows, which begin with their bucket, as `insert_rows` wants them."""
     for row in rows:
         found[row[0]].append(row)
-
-
-def _check_operable(table: Table, catalog: Catalog) -> None:
-    known = catalog.tables.get(table.name)
-    if known is None or known.id != table.id:
-        raise PlanOutdated(f"table {table.name} was dropped or renamed")
-    if not known.operable:
-        raise TableUnderDdl(
-            f"table {table.name} is not operable: a DDL operation is in progress",
-            hint="try again when the schema change has ended",
-        )
-    if known.schema_version != table.schema_version:
-        raise PlanOutdated(f"table {table.name} has changed since the statement was planned")
 
 
 def _keyed_requests(

@@ -77,6 +77,9 @@ class Blocks:
         listed = self.listed(statement, params, context)
         try:
             return await self.send([listed], context, is_commit=True)
+        except BlockConflict:
+            self.check_fresh(statement, context.user_id)  # nobody was told anything: plan it anew
+            raise
         except BlockLeaves as problem:
             if statement.prepared.tag not in ("DO", "CALL"):  # its client knows of no block
                 problem.detail = "A statement that writes in WITH is done in one transaction."

@@ -1,0 +1,110 @@
+"""A schema change is waited for, not told: statements that meet one go on when it is over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from tests.cluster.harness import Cluster, Node
+
+pytestmark = pytest.mark.cluster
+CHANGES = 8
+ROWS = 20
+
+
+@pytest.fixture
+def cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
+    made = new_cluster().start("i1", "i2")
+    made["i1"].sql("CREATE TABLE t (id INT PRIMARY KEY, n INT) DISTRIBUTED BY (id)")
+    made["i1"].sql("CREATE TABLE u (id INT PRIMARY KEY) DISTRIBUTED BY (id)")
+    made["i1"].sql("CREATE TABLE g (id INT PRIMARY KEY, n INT) DISTRIBUTED GLOBALLY")
+    made["i1"].sql(f"INSERT INTO t VALUES {', '.join(f'({each}, 0)' for each in range(ROWS))}")
+    made["i1"].sql("INSERT INTO g VALUES (1, 0)")
+    return made
+
+
+def copied(connection: psycopg.Connection, number: int) -> int:
+    """Each text is a new one: it is planned while the table is being changed."""
+    with connection.cursor().copy(f"COPY (SELECT n, {number} FROM t) TO STDOUT") as copy:
+        return len(b"".join(bytes(piece) for piece in copy).splitlines())
+
+
+def count(connection: psycopg.Connection, number: int) -> int:
+    found = connection.execute(f"SELECT count(*), {number} FROM t".encode()).fetchone()
+    return int(found[0]) if found else 0
+
+
+def block(connection: psycopg.Connection, number: int) -> int:
+    key = number % ROWS
+    text = f"DO $$ BEGIN UPDATE t SET n = {number} WHERE id = {key}; END $$"
+    connection.execute(text.encode())
+    return ROWS
+
+
+def global_row(connection: psycopg.Connection, number: int) -> int:
+    connection.execute(f"UPDATE g SET n = {number} WHERE id = 1".encode())
+    return ROWS
+
+
+def statement(connection: psycopg.Connection, number: int) -> int:
+    connection.execute(f"UPDATE t SET n = n + {number} WHERE id >= 0".encode())
+    return ROWS
+
+
+def new_rows(connection: psycopg.Connection, number: int) -> int:
+    keys = range(number * ROWS, number * ROWS + ROWS)
+    text = f"INSERT INTO u (id) VALUES {', '.join(f'({key})' for key in keys)}"
+    return connection.execute(text.encode()).rowcount
+
+
+WORK = (new_rows, copied, count, block, global_row, statement)
+
+
+def test_statements_of_every_kind_wait_for_changes_of_their_tables(cluster: Cluster) -> None:
+    over = threading.Event()
+    met: list[str] = []
+    done = dict.fromkeys((each.__name__ for each in WORK), 0)
+
+    def repeat(node: Node, work: Callable[[psycopg.Connection, int], int]) -> None:
+        number = 0
+        with node.connect() as connection:
+            while not over.is_set():
+                number += 1
+                try:
+                    assert work(connection, number) == ROWS
+                except (psycopg.Error, AssertionError) as problem:
+                    met.append(f"{work.__name__}: {problem!r}")
+                    return
+                done[work.__name__] = number
+
+    threads = [
+        threading.Thread(target=repeat, args=(cluster[("i1", "i2")[at % 2]], work), daemon=True)
+        for at, work in enumerate(WORK)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(CHANGES):
+            cluster["i1"].sql(f"ALTER TABLE t ADD COLUMN c{number} INT DEFAULT 7")
+            cluster["i1"].sql(f"CREATE INDEX i{number} ON g (n)")
+            cluster["i1"].sql(f"ALTER TABLE u ADD COLUMN c{number} INT DEFAULT 7")
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(60)
+    assert (met, min(done.values()) > 0) == ([], True), done
+
+
+def test_a_table_that_is_dropped_meanwhile_is_told_as_one_that_does_not_exist(
+    cluster: Cluster,
+) -> None:
+    with cluster["i2"].connect() as connection:
+        connection.execute("PREPARE one AS SELECT n FROM t WHERE n > $1")
+        cluster["i1"].sql("DROP TABLE t")
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            connection.execute("EXECUTE one(5)")
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            connection.execute("DO $$ BEGIN UPDATE t SET n = 1 WHERE id = 1; END $$")
