@@ -12,6 +12,7 @@ import msgspec
 
 from cairn.model.members.topology import Tier
 from cairn.model.tables.schema import FIRST_USER_TABLE_ID, Index, Table
+from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ColumnType
 
 ADMIN_ID, GUEST_ID, PUBLIC_ID, SUPER_ID, SERVICE_ID = 1, 0, 2, 31, 32
@@ -74,6 +75,7 @@ class Catalog(msgspec.Struct, frozen=True):
     users: dict[str, User] = {}
     routines: dict[str, Routine] = {}
     views: dict[str, View] = {}
+    types: dict[str, EnumType] = {}
     privileges: frozenset[Privilege] = frozenset()
     settings: dict[tuple[str, str], Any] = {}  # (key, scope) → value; scope "" is the cluster
     problems: tuple[str, ...] = ()  # rows that could not be understood as they are
@@ -101,6 +103,7 @@ class Catalog(msgspec.Struct, frozen=True):
         """Of everything that plans are made of, by id."""
         known = {table.id: table.schema_version for table in self.tables.values()}
         known |= {each.id: each.schema_version for each in self.routines.values()}
+        known |= {each.id: each.schema_version for each in self.types.values()}
         return known | {each.id: each.schema_version for each in self.views.values()}
 
     def owner_of(self, kind: str, object_id: int) -> int | None:
@@ -110,6 +113,8 @@ class Catalog(msgspec.Struct, frozen=True):
             return None if table is None else table.owner
         if kind == "procedure":
             return next((r.owner for r in self.routines.values() if r.id == object_id), None)
+        if kind == "type":
+            return next((t.owner for t in self.types.values() if t.id == object_id), None)
         if kind == "view":
             return next((v.owner for v in self.views.values() if v.id == object_id), None)
         return None

@@ -31,6 +31,7 @@ from cairn.model.tables.schema import (
     distribution_json,
     format_json,
 )
+from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ColumnType
 
 Row = tuple[Any, ...]
@@ -237,6 +238,15 @@ def view_of(row: Sequence[Any]) -> View:
     return View(row[0], row[1], names, types, row[4], owner=row[6], schema_version=row[5])
 
 
+def enum_row(enum: EnumType) -> Row:
+    labels = to_json(list(enum.labels))
+    return (enum.id, enum.name, labels, enum.schema_version, enum.owner)
+
+
+def enum_of(row: Sequence[Any]) -> EnumType:
+    return EnumType(row[0], row[1], _NAMES.decode(row[2]), owner=row[4], schema_version=row[3])
+
+
 def privilege_row(right: Privilege, grantor: int = 1) -> Row:
     return (
         grantor,
@@ -335,6 +345,7 @@ def table_of_row(row: Sequence[Any]) -> Table:
                 str(item.get("missing") or ""),
                 bool(item.get("judged")),
                 bool(item.get("dropped")),
+                EnumType(item["enum"]) if item.get("enum") else None,
             )
             for item in _FORMAT.decode(row[3])
         ),

@@ -89,6 +89,20 @@ class Functions:
             for index in all_indexes(catalog, table)
         }
 
+    def _format_type(self, oid: Any, *modifier: Any) -> str | None:
+        for each in self._catalog.types.values():
+            if oid in (each.oid, each.oid + 1):
+                return f"{quoted(each.name)}{'[]' if oid != each.oid else ''}"
+        return _format_type(oid, *modifier)
+
+    def _regtype(self, value: Any) -> int | None:
+        name = str(value).rpartition(".")[2]
+        name = name.strip('"') if name.startswith('"') else name.lower()
+        found = self._catalog.types.get(name.removesuffix("[]"))
+        if found is None or isinstance(value, int):
+            return _regtype(value)
+        return found.oid + name.endswith("[]")
+
     def register(self, connection: apsw.Connection) -> None:
         for name, function in self._all().items():
             connection.create_scalar_function(name, known_by_name(name, function), -1)
@@ -134,10 +148,10 @@ class Functions:
             ),
             "substring": _substring,
             "current_setting": lambda name, *_: parameters.default(self._catalog, name or ""),
-            "format_type": _format_type,
-            "to_regtype": _regtype,
-            "pg_regtype": _regtype,
-            "pg_regtype_name": lambda oid: _format_type(_regtype(oid)),
+            "format_type": self._format_type,
+            "to_regtype": self._regtype,
+            "pg_regtype": self._regtype,
+            "pg_regtype_name": lambda oid: self._format_type(self._regtype(oid)),
             "to_regclass": self._regclass,
             "pg_regclass": self._named_regclass,
             "pg_regproc": _regproc,

@@ -7,6 +7,7 @@ from typing import Any
 
 from cairn.model.tables.catalog import ADMIN_ID, FIRST_ROUTINE_ID, SUPER_ID, Catalog, User, View
 from cairn.model.tables.schema import Column, Index, Table, type_modifier
+from cairn.model.types.enums import EnumType
 from cairn.model.types.values import OIDS, ColumnType
 from cairn.server.catalog import information
 from cairn.server.catalog.schema import (
@@ -88,6 +89,8 @@ def rows(catalog: Catalog) -> Iterator[tuple[str, Values]]:
         yield from _table(catalog, table, owners.get(table.owner, "admin"))
     for view in catalog.views.values():
         yield from _view(view)
+    for enum in catalog.types.values():
+        yield from _enum(enum)
 
 
 def _view(view: View) -> Iterator[tuple[str, Values]]:
@@ -97,6 +100,27 @@ def _view(view: View) -> Iterator[tuple[str, Values]]:
     yield from information.view_rows(view)
     for at, (name, type_) in enumerate(zip(view.columns, view.types, strict=True), 1):
         yield "pg_attribute", _attribute(oid, at, name, type_, False)
+
+
+def _enum(enum: EnumType) -> Iterator[tuple[str, Values]]:
+    both = {
+        **dict.fromkeys(("typrelid", "typbasetype", "typndims", "typcollation", "typnotnull"), 0),
+        "typnamespace": PUBLIC_SCHEMA,
+        "typowner": enum.owner,
+        "typdelim": ",",
+        "typisdefined": 1,
+        "typtypmod": -1,
+    }
+    own = {"typlen": 4, "typbyval": 1, "typtype": "e", "typcategory": "E", "typinput": "enum_in"}
+    listed = {"typlen": -1, "typbyval": 0, "typtype": "b", "typcategory": "A"}
+    names = {"oid": enum.oid, "typname": enum.name, "typarray": enum.oid + 1, "typelem": 0}
+    yield "pg_type", {**both, **own, **names}
+    names = {"oid": enum.oid + 1, "typname": f"_{enum.name}", "typarray": 0, "typelem": enum.oid}
+    yield "pg_type", {**both, **listed, **names, "typinput": "array_in"}
+    for at, label in enumerate(enum.labels, 1):
+        # Of their numbers only that they differ is asked.
+        row = {"oid": (enum.oid - 1_000_000_000) + at, "enumtypid": enum.oid}
+        yield "pg_enum", {**row, "enumsortorder": at, "enumlabel": label}
 
 
 def _fixed() -> Iterator[tuple[str, Values]]:
@@ -245,6 +269,8 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
             yield "pg_description", {**said, "description": column.comment}
         not_null = column.name in table.primary_key or not column.nullable
         attribute = _attribute(table.id, at, column.name, column.type, not_null)
+        if column.enum is not None:
+            attribute |= {"atttypid": column.enum.oid, "attlen": 4}
         if column.default is not None:
             attribute["atthasdef"] = 1
             default = {"oid": table.id * 10_000 + at, "adrelid": table.id, "adnum": at}

@@ -46,6 +46,7 @@ from cairn.sql.functions import (
     words,
     zones,
 )
+from cairn.sql.functions.labels import LABELS
 from cairn.sql.functions.numbers import strict, total
 
 
@@ -277,6 +278,7 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "v_parse": strict(lambda text: to_physical(ColumnType.INTERVAL, parse_interval(text))),
     "x_parse": _parser(ColumnType.VARBINARY),
     "store_fit": store_fit,
+    **LABELS,
     "j_check": j_check,
     "a_check": a_check,
     "s_of_b": strict(lambda value: "true" if value else "false"),

@@ -30,6 +30,7 @@ from cairn.sql.statements.schema.common import (
     finish,
 )
 from cairn.sql.statements.schema.dependents import check_unused
+from cairn.sql.statements.schema.enums import check_types
 from cairn.sql.statements.schema.foreign_keys import are_ignored, notice_of, read_foreign_key
 from cairn.sql.statements.schema.index import add_unique
 from cairn.sql.statements.schema.restating import checked_default, column_of
@@ -53,7 +54,7 @@ def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     if unique := _added_key(cursor):
         return add_unique(cursor, catalog, name, *unique)
     renamed = _renamed_alone(cursor, name)
-    passes, steps = ((), []) if renamed is not None else _steps(cursor)
+    passes, steps = ((), []) if renamed is not None else _steps(cursor, catalog)
     tail = finish(cursor)
 
     def make(now: Catalog, table: Table) -> Ddl | None:
@@ -115,7 +116,7 @@ def _renamed_alone(cursor: Cursor, name: str) -> Callable[[Catalog, Table], Ddl]
     return make
 
 
-def _steps(cursor: Cursor) -> tuple[tuple[int, ...], list[Step]]:
+def _steps(cursor: Cursor, catalog: Catalog) -> tuple[tuple[int, ...], list[Step]]:
     """In PostgreSQL's order: first what takes away, then columns, then what is asked of them.
 
     Beside RENAME, which PostgreSQL has only alone, as they are written.
@@ -127,13 +128,13 @@ def _steps(cursor: Cursor) -> tuple[tuple[int, ...], list[Step]]:
             has_rename = True
             found.append((0, _rename(*_names_renamed(cursor))))
         elif cursor.accept("add"):
-            found.append(_add(cursor))
+            found.append(_add(cursor, catalog))
         elif cursor.accept("drop", "constraint"):
             found.append((0, _drop_constraint(cursor)))
         elif cursor.accept("drop"):
             found.append((0, _drop_column(cursor)))
         elif cursor.accept("alter"):
-            found.append(_alter_column(cursor))
+            found.append(_alter_column(cursor, catalog))
         elif cursor.accept("owner", "to"):
             found.append((0, _same_owner(cursor)))
         elif word := cursor.accept_one(
@@ -213,8 +214,8 @@ def _check_free(table: Table, name: str) -> None:
 # --- columns ------------------------------------------------------------------------------------
 
 
-def _add(cursor: Cursor) -> tuple[int, Step]:
-    definition = Definition()
+def _add(cursor: Cursor, known: Catalog) -> tuple[int, Step]:
+    definition = Definition(types=known.types)
     if read_check(cursor, definition):
         return 3, _add_checks(definition)
     if read_foreign_key(cursor):
@@ -246,6 +247,7 @@ def _add(cursor: Cursor) -> tuple[int, Step]:
             return draft
         _check_free(table, column.name)
         check_column_count(len(table.columns) + 1)
+        check_types(catalog, (column,))
         added = _with_missing(catalog, with_zeros(column))
         wider = replace(table, columns=table.columns + as_added((added,)))
         return checks(catalog, (wider, indexes))
@@ -322,7 +324,7 @@ def _check_free_of(table: Table, name: str, indexes: list[Index], checks: list[C
         )
 
 
-def _alter_column(cursor: Cursor) -> tuple[int, Step]:
+def _alter_column(cursor: Cursor, known: Catalog) -> tuple[int, Step]:
     """`[COLUMN] c {{SET | DROP} {DEFAULT … | NOT NULL} | [SET DATA] TYPE …}`"""
     cursor.accept("column")
     name = cursor.name()
@@ -343,7 +345,7 @@ def _alter_column(cursor: Cursor) -> tuple[int, Step]:
     if cursor.accept("drop", "not", "null"):
         return 0, _of_column(name, lambda _, table, column: _with_nulls(table, column))
     if cursor.accept("type") or cursor.accept("set", "data", "type"):
-        return 1, _of_column(name, read_new_type(cursor, name))
+        return 1, _of_column(name, read_new_type(cursor, name, known.types))
     raise Unsupported("unsupported DDL: `ALTER COLUMN` knows TYPE, DEFAULT and NOT NULL")
 
 

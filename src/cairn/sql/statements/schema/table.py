@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -32,6 +33,7 @@ from cairn.model.tables.schema import (
     Sharded,
     Table,
 )
+from cairn.model.types.enums import EnumType
 from cairn.model.types.sizes import checked_sizes
 from cairn.model.types.values import LISTS, ColumnType
 from cairn.sql.statements.cursor import Cursor
@@ -44,6 +46,7 @@ from cairn.sql.statements.schema.common import (
     check_own_name,
     read_tail,
 )
+from cairn.sql.statements.schema.enums import check_types, read_enum
 from cairn.sql.statements.schema.foreign_keys import (
     notice_of,
     read_foreign_key,
@@ -61,6 +64,7 @@ class Definition:
     has_foreign_key: bool = False
     is_global: bool = False
     tier: str | None = None
+    types: Mapping[str, EnumType] = field(default_factory=dict)  # that people made
     checks: list[tuple[str, str]] = field(default_factory=list)  # name, or "", and text
     uniques: list[tuple[str, list[str]]] = field(default_factory=list)  # name, or "", and columns
 
@@ -130,7 +134,10 @@ def _is_array(cursor: Cursor) -> bool:
 def read_column(cursor: Cursor, definition: Definition) -> Column:
     name, identity, nullable = cursor.name(), None, True
     type_, sizes = ColumnType.INTEGER, _NO_SIZES
-    if cursor.accept_one(*_SERIALS):
+    enum = read_enum(cursor, definition.types)
+    if enum is not None:
+        type_ = ColumnType.STRING
+    elif cursor.accept_one(*_SERIALS):
         nullable, identity = False, Identity()
     else:
         type_, sizes = read_type(cursor)
@@ -167,7 +174,7 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
                 raise InvalidTableDefinition(
                     f'both default and identity specified for column "{name}"', sqlstate="42601"
                 )
-            return Column(name, type_, nullable, sizes, default, identity)
+            return Column(name, type_, nullable, sizes, default, identity, enum=enum)
 
 
 def _named(cursor: Cursor, word: str) -> str | None:
@@ -255,7 +262,7 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
     quiet = cursor.accept("if", "not", "exists")
     name = cursor.name()
     check_own_name(name, catalog)
-    definition, tail = Definition(), Tail()
+    definition, tail = Definition(types=catalog.types), Tail()
     cursor.expect_op("(")
     while True:
         _key_name(cursor, name, tail)
@@ -308,6 +315,7 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
             raise DuplicateTable(f"table {name} already exists")
         if name in now.views:
             raise DuplicateTable(f"view {name} already exists")
+        check_types(now, columns)
         if len(now.tables) >= MAX_TABLES:
             raise LimitExceeded(f"a limit on the total number of tables: {MAX_TABLES}")
         table = Table(
