@@ -42,6 +42,13 @@ class EnumType(msgspec.Struct, frozen=True):
         return label
 
 
+def text_oid(oid: int) -> int:
+    """What clients send under the number of an enum, or of its arrays, is text, or text[]."""
+    if not _FIRST_OID <= oid <= _FIRST_OID + 2 * 0xFFFFFF + 1:
+        return oid
+    return 1009 if oid % 2 else 25
+
+
 def not_a_label(name: str, label: Any) -> InvalidText:
     return InvalidText(f'invalid input value for enum {name}: "{str(label)[:200]}"')
 

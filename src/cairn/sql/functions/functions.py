@@ -46,8 +46,8 @@ from cairn.sql.functions import (
     words,
     zones,
 )
-from cairn.sql.functions.labels import LABELS
 from cairn.sql.functions.numbers import strict, total
+from cairn.sql.functions.words import LABELS
 
 
 def double_text(value: float) -> str:
