@@ -95,6 +95,9 @@ def compile_query(
     plan = _plan(bound, catalog, numbers)
     tag, columns, rights = described
     tables = {table.id: table.schema_version for table in binder.tables.values()}
+    if isinstance(bound, BoundInsert | BoundChange):
+        written = bound.table if isinstance(bound, BoundInsert) else bound.scan.table
+        tables |= {kin.id: kin.schema_version for kin in catalog.kin_of(written)}
     tables |= binder.views
     for table in binder.tables.values():
         tables |= {each.enum.id: each.enum.schema_version for each in table.columns if each.enum}

@@ -12,11 +12,12 @@ from cairn.model.log.ops import Dml
 from cairn.model.log.ranges import KeyRange
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table
-from cairn.model.types.enums import EnumType
-from cairn.model.types.values import OIDS, ColumnType, Physical, from_physical
+from cairn.model.types.values import ColumnType, Physical, from_physical
 from cairn.sql.change_plans import AclPlan as AclPlan
 from cairn.sql.change_plans import AlterSystemPlan as AlterSystemPlan
 from cairn.sql.change_plans import DdlPlan as DdlPlan
+from cairn.sql.change_plans import OutColumn as OutColumn
+from cairn.sql.change_plans import RoutinePlan as RoutinePlan
 from cairn.sql.render.sent import Sent, Split
 from cairn.sql.render.slots import Bind, Params, Ranges, with_ranges
 from cairn.sql.session_plans import AskedSetting as AskedSetting
@@ -31,21 +32,6 @@ Row = tuple[Physical, ...]
 Right = tuple[str, str, int, str]  # privilege, object type, object id, name
 Rows = Sequence[Row]
 ReadLocal = Callable[[str, tuple[Physical, ...]], list[Row]]
-
-
-@dataclass(frozen=True)
-class OutColumn:
-    name: str
-    type: ColumnType
-    scale: int | None = None  # digits after the point that a DECIMAL is shown with
-    enum: EnumType | None = None  # that a text is a label of
-    #: A column of a table as it is: the table's id, the column's number and its type modifier.
-    origin: tuple[int, int, int] | None = field(default=None, compare=False)
-
-    @property
-    def oid(self) -> int:
-        """The number of its type that clients are told."""
-        return OIDS[self.type] if self.enum is None else self.enum.oid
 
 
 @dataclass(frozen=True)
@@ -296,33 +282,6 @@ class GlobalChange:
     ranges: tuple[KeyRange, ...]
     row_count: int
     rows: tuple[Row, ...] | None = None  # what RETURNING asked for
-
-
-@dataclass(frozen=True)
-class RoutinePlan:
-    """A procedure, a view or a type is made, changed, renamed or dropped."""
-
-    action: Literal["create", "rename", "drop", "add"]
-    name: str
-    kind: Literal["procedure", "view", "type"] = "procedure"
-    columns: tuple[OutColumn, ...] = ()  # of a view
-    params: tuple[ColumnType, ...] | None = None  # None: not named
-    body: str = ""
-    new_name: str = ""
-    labels: tuple[str, ...] = ()  # of a type, or the one that is added
-    beside: tuple[str, str] = ("", "")  # before or after, and which label
-    replaces: bool = False  # CREATE OR REPLACE
-    if_exists: bool = False
-    timeout: float | None = None
-    wait_applied: Literal["globally", "locally"] = "globally"
-
-    @property
-    def skipped(self) -> str:
-        """What is said when IF [NOT] EXISTS left nothing to do."""
-        if self.action == "add":
-            return f'enum label "{self.labels[0]}" already exists, skipping'
-        words = "already exists" if self.action == "create" else "does not exist"
-        return f'{self.kind} "{self.name}" {words}, skipping'
 
 
 #: What leaves something changed, and can be an operation of the governor's queue.

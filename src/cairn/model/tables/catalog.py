@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cairn.model.members.topology import Tier
-from cairn.model.tables.schema import FIRST_USER_TABLE_ID, Index, Table
+from cairn.model.tables.schema import FIRST_USER_TABLE_ID, ForeignKey, Index, Table
 from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ColumnType
 
@@ -89,6 +89,30 @@ class Catalog(msgspec.Struct, frozen=True):
             if table.id == table_id:
                 return table
         return None
+
+    def kin_of(self, table: Table) -> list[Table]:
+        """Tables that are tied to one by foreign keys, in both directions and on and on: what is
+        written to one of them looks at the others, or changes them."""
+        by_id = {each.id: each for each in self.tables.values() if each.sharding is not None}
+        tied: dict[int, set[int]] = {}
+        for child in by_id.values():
+            for key in child.foreign_keys:
+                tied.setdefault(child.id, set()).add(key.parent)
+                tied.setdefault(key.parent, set()).add(child.id)
+        found, queue = {table.id}, [table.id]
+        while queue:
+            for other in tied.get(queue.pop(), set()) - found:
+                found.add(other)
+                queue.append(other)
+        return [by_id[each] for each in sorted(found - {table.id}) if each in by_id]
+
+    def children_of(self, table_id: int) -> list[tuple[Table, ForeignKey]]:
+        return [
+            (child, key)
+            for child in self.tables.values()
+            for key in child.foreign_keys
+            if key.parent == table_id
+        ]
 
     def sharded(self, versions: dict[int, int]) -> dict[int, int]:
         """Of the tables a statement uses, those whose rows live in replicasets."""

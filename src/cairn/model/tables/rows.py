@@ -24,6 +24,7 @@ from cairn.model.tables.catalog import Privilege, Routine, User, View
 from cairn.model.tables.schema import (
     Check,
     Column,
+    ForeignKey,
     Identity,
     Index,
     Sharded,
@@ -282,6 +283,7 @@ def _options_of(table: Table) -> str | None:
     if table.truncated_at:
         found.append({"truncated_at": [table.truncated_at]})
     found += [{"check": [each.name, each.text, each.rule]} for each in table.checks]
+    found += [{"foreign_key": list(msgspec.structs.astuple(each))} for each in table.foreign_keys]
     return to_json(found) if found else None
 
 
@@ -360,6 +362,12 @@ def table_of_row(row: Sequence[Any]) -> Table:
             Check(*option["check"])
             for option in (_OPTIONS.decode(row[9]) if row[9] else ())
             if "check" in option
+        ),
+        foreign_keys=tuple(
+            ForeignKey(name, tuple(own), parent, tuple(theirs), *rest)
+            for option in (_OPTIONS.decode(row[9]) if row[9] else ())
+            if "foreign_key" in option
+            for name, own, parent, theirs, *rest in (option["foreign_key"],)
         ),
     )
 

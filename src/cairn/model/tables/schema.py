@@ -95,6 +95,19 @@ class Check(msgspec.Struct, frozen=True):
         return sorted(found)
 
 
+class ForeignKey(msgspec.Struct, frozen=True):
+    """A row of the parent has to be there. Columns are told by their places, which stay; a row and
+    the one it names lie in one bucket."""
+
+    name: str
+    columns: tuple[int, ...]
+    parent: int  # id of the table
+    parent_columns: tuple[int, ...]
+    on_delete: str = "no action"  # restrict, cascade, set null
+    on_update: str = "no action"
+    is_deferred: bool = False  # looked at when the block ends
+
+
 class Table(msgspec.Struct, frozen=True):
     id: int
     name: str
@@ -107,6 +120,7 @@ class Table(msgspec.Struct, frozen=True):
     description: str = ""
     truncated_at: int = 0  # schema version of the last TRUNCATE
     checks: tuple[Check, ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
     local: bool = False  # kept by each instance for itself (`_cairn_event`, `_routing`)
 
     @property

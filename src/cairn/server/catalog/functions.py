@@ -18,6 +18,7 @@ from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Index, Table
 from cairn.model.types.interval_text import parse_interval
 from cairn.node.watching.activity import Asker, Signals
+from cairn.server.catalog.foreign_keys import definition as definition_of_key
 from cairn.server.catalog.privileges import Privileges
 from cairn.server.catalog.schema import DATABASE, TABLES, TYPES
 from cairn.server.catalog.tables import (
@@ -28,6 +29,7 @@ from cairn.server.catalog.tables import (
     distribution,
     index_oid,
     is_primary,
+    key_oid,
     view_oid,
 )
 from cairn.sql.functions.lists import series
@@ -82,6 +84,11 @@ class Functions:
             check_oid(table.id, at): check.text
             for table in self._tables.values()
             for at, check in enumerate(table.checks)
+        }
+        self._keys = {
+            key_oid(table.id, at): (table, key)
+            for table in self._tables.values()
+            for at, key in enumerate(table.foreign_keys)
         }
         self._indexes: dict[int, tuple[Table, Index]] = {
             index_oid(table.id, index.id): (table, index)
@@ -269,6 +276,8 @@ class Functions:
 
     def _constraint(self, oid: Any, *_: Any) -> str | None:
         found = self._indexes.get(oid)
+        if oid in self._keys:
+            return definition_of_key(self._catalog, *self._keys[oid], quoted)
         if oid in self._checks:
             return f"CHECK ({self._checks[oid]})"
         if found is None:

@@ -10,6 +10,7 @@ from cairn.model.tables.schema import Column, Index, Table, type_modifier
 from cairn.model.types.enums import EnumType
 from cairn.model.types.values import OIDS, ColumnType
 from cairn.server.catalog import information
+from cairn.server.catalog.foreign_keys import constraint_row, information_rows, unique_of
 from cairn.server.catalog.schema import (
     ARRAYS,
     BTREE,
@@ -34,6 +35,11 @@ def index_oid(table_id: int, index_id: int) -> int:
 
 def check_oid(table_id: int, at: int) -> int:
     return index_oid(table_id, 500 + at)
+
+
+def key_oid(table_id: int, at: int) -> int:
+    """Of a foreign key."""
+    return index_oid(table_id, 700 + at)
 
 
 def view_oid(view: View) -> int:
@@ -282,6 +288,7 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
         yield "pg_attribute", attribute
     for index in indexes:
         yield from _index(table, index, space, schema)
+    yield from _foreign_keys(catalog, table, space)
     for at, check in enumerate(table.checks):
         yield (
             "pg_constraint",
@@ -299,6 +306,15 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
                 "conkey": _listed(check.places),
             },
         )
+
+
+def _foreign_keys(catalog: Catalog, table: Table, space: int) -> Iterator[tuple[str, Values]]:
+    for at, key in enumerate(table.foreign_keys):
+        found = unique_of(catalog, key)
+        index = 0 if found is None else index_oid(found[0].id, found[1].id)
+        oid = key_oid(table.id, at)
+        yield "pg_constraint", constraint_row(catalog, table, key, oid, space, index)
+    yield from information_rows(catalog, table)
 
 
 def _is_text(column: Column) -> bool:

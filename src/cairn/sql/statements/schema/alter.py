@@ -31,7 +31,14 @@ from cairn.sql.statements.schema.common import (
 )
 from cairn.sql.statements.schema.dependents import check_unused
 from cairn.sql.statements.schema.enums import check_types
-from cairn.sql.statements.schema.foreign_keys import are_ignored, notice_of, read_foreign_key
+from cairn.sql.statements.schema.foreign_keys import (
+    Reference,
+    are_ignored,
+    check_key_stays,
+    notice_of,
+    read_foreign_key,
+    with_keys,
+)
 from cairn.sql.statements.schema.index import add_unique
 from cairn.sql.statements.schema.restating import checked_default, column_of
 from cairn.sql.statements.schema.retyping import read_new_type
@@ -76,7 +83,7 @@ def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
         make(catalog, found)
         tail.skipped = f'relation "{name}" is so already, skipping'
         if set(passes) == {3} and are_ignored(catalog):
-            tail.skipped = notice_of(catalog, name)
+            tail.skipped = notice_of(name)
         if set(passes) == {1}:
             tail.skipped = f'the columns of relation "{name}" already exist, skipping'
     return ddl_statement("ALTER TABLE", tail, build, found, "alter")
@@ -218,8 +225,8 @@ def _add(cursor: Cursor, known: Catalog) -> tuple[int, Step]:
     definition = Definition(types=known.types)
     if read_check(cursor, definition):
         return 3, _add_checks(definition)
-    if read_foreign_key(cursor):
-        return 3, _unkept
+    if reference := read_foreign_key(cursor):
+        return 3, _add_keys([reference])
     word = cursor.accept_one("constraint", "primary", "unique")
     if word is not None:
         is_key = word in ("primary", "unique")
@@ -239,10 +246,10 @@ def _add(cursor: Cursor, known: Catalog) -> tuple[int, Step]:
         )
     if column.identity is not None:
         raise Unsupported("an identity column cannot be added to a table")
-    checks = _add_checks(definition)
+    checks, keys = _add_checks(definition), _add_keys(definition.references)
 
     def step(catalog: Catalog, draft: Draft) -> Draft:
-        table, indexes = _unkept(catalog, draft) if definition.has_foreign_key else draft
+        table, indexes = draft
         if quiet and table.column(column.name) is not None:
             return draft
         _check_free(table, column.name)
@@ -250,14 +257,17 @@ def _add(cursor: Cursor, known: Catalog) -> tuple[int, Step]:
         check_types(catalog, (column,))
         added = _with_missing(catalog, with_zeros(column))
         wider = replace(table, columns=table.columns + as_added((added,)))
-        return checks(catalog, (wider, indexes))
+        return keys(catalog, checks(catalog, (wider, indexes)))
 
     return 1, step
 
 
-def _unkept(catalog: Catalog, draft: Draft) -> Draft:
-    notice_of(catalog, draft[0].name)
-    return draft
+def _add_keys(references: list[Reference]) -> Step:
+    def step(catalog: Catalog, draft: Draft) -> Draft:
+        table, indexes = draft
+        return with_keys(catalog, table, indexes, references), indexes
+
+    return step
 
 
 def _with_missing(catalog: Catalog, column: Column) -> Column:
@@ -284,14 +294,16 @@ def _drop_column(cursor: Cursor) -> Step:
             raise UndefinedColumn(f'column "{name}" of relation "{table.name}" does not exist')
         _check_no_key(table, name)
         check_unused(catalog, "table", table.name, name)
+        check_key_stays(catalog, table, [name], f"column {name} of table {table.name}")
         at = table.position(name)
+        keys = tuple(key for key in table.foreign_keys if at not in key.columns)
         own_indexes = [index for index in indexes if name in index.columns]
         own_checks = [check for check in table.checks if at + 1 in check.places]
         if not is_cascade:
             _check_free_of(table, name, own_indexes, own_checks)
         left = tuple(check for check in table.checks if check not in own_checks)
         return (
-            without_column(replace(table, checks=left), name),
+            without_column(replace(table, checks=left, foreign_keys=keys), name),
             tuple(index for index in indexes if index not in own_indexes),
         )
 
@@ -408,10 +420,16 @@ def _drop_constraint(cursor: Cursor) -> Step:
             raise Unsupported("a primary key cannot be dropped", hint="make the table anew")
         checks = tuple(check for check in table.checks if check.name != name)
         left = tuple(index for index in indexes if index.name != name or not index.unique)
-        if len(checks) == len(table.checks) and len(left) == len(indexes) and not quiet:
+        keys = tuple(key for key in table.foreign_keys if key.name != name)
+        for index in indexes:
+            if index not in left:
+                what = f"constraint {name} on table {table.name}"
+                check_key_stays(catalog, table, index.columns, what)
+        is_same = (checks, left, keys) == (table.checks, indexes, table.foreign_keys)
+        if is_same and not quiet:
             raise UndefinedObject(
                 f'constraint "{name}" of relation "{table.name}" does not exist', sqlstate="42704"
             )
-        return replace(table, checks=checks), left
+        return replace(table, checks=checks, foreign_keys=keys), left
 
     return step
