@@ -14,9 +14,10 @@ from cairn.model.errors import CairnError
 from cairn.model.log import ops
 from cairn.model.members.topology import Tier
 from cairn.model.sharding.parts import ByBuckets, bucket_dealer, dealer
-from cairn.model.tables import system_tables
+from cairn.model.tables import rows, system_tables
 from cairn.model.tables.altering import with_renamed
-from cairn.model.tables.catalog import Catalog, User
+from cairn.model.tables.catalog import FIRST_ROUTINE_ID, Catalog, User
+from cairn.model.tables.pictures import with_types
 from cairn.model.tables.schema import (
     FIRST_USER_TABLE_ID,
     Index,
@@ -28,6 +29,7 @@ from cairn.model.tables.schema import (
 from cairn.model.types.json_text import JsonText, json_value
 from cairn.model.types.shown import shown_reader
 from cairn.model.types.values import to_physical
+from cairn.node.statements.changes.types import type_ops
 from cairn.sql import plans
 from cairn.sql.api import prepare
 from cairn.sql.functions.functions import register
@@ -163,6 +165,8 @@ class Cluster:
                 return self._global(plan, values)
             case plans.DdlPlan():
                 return self._ddl(plan)
+            case plans.RoutinePlan(kind="type"):
+                return self._type(plan)
             case _:
                 return None
 
@@ -322,6 +326,22 @@ class Cluster:
             for op in change.ops:
                 apply_op(node, plan.table, op)
         return change.row_count if change.rows is None else list(change.rows)
+
+    def _type(self, plan: plans.RoutinePlan) -> None:
+        """As the executor does it, and as a picture of the catalogue is made of the rows."""
+        number = FIRST_ROUTINE_ID + len(self.catalog.types)
+        known = {each.id: each for each in self.catalog.types.values()}
+        for op in type_ops(plan, self.catalog, 1, number):
+            if isinstance(op, ops.Delete):
+                del known[op.key[0]]
+            elif isinstance(op, ops.Replace):
+                known[op.row[0]] = rows.enum_of(op.row)
+        types = {each.name: each for each in known.values()}
+        tables = {name: with_types(table, types) for name, table in self.catalog.tables.items()}
+        version = self.catalog.version + 1
+        self.catalog = msgspec.structs.replace(
+            self.catalog, types=types, tables=tables, version=version
+        )
 
     def _ddl(self, plan: plans.DdlPlan) -> ops.Ddl | None:
         used = [table.id for table in self.catalog.tables.values()]

@@ -71,6 +71,7 @@ EXTREMES: dict[str, Sequence[Any]] = {
     "lm": ("[]", list_text([None, *TIMES])),
     "ly": ("[]", list_text([None, *TIMES])),
     "lv": ("[]", list_text([None, *map(encode_interval, INTERVALS)])),
+    "E": ('["mood", "x", "y"]', '["none"]'),  # an enum
     "H": CLOCKS,
     "X": BLOBS,
     "lh": ("[]", list_text([None, *CLOCKS])),
@@ -136,6 +137,7 @@ INNER: dict[str, str] = {
     "s_of_h": "H", "s_of_x": "X", "h_of_m": "T", "h_of_v": "V", "v_of_h": "H", "h_plus": "H V",
     "h_minus": "H V", "h_round": "H I", "n_extract_clock": "H S", "x_cat": "X X", "a_zip": "ls li",
     "h_of_m_list": "lm", "h_of_v_list": "lv", "v_of_h_list": "lh",
+    "s_label": "S E", "s_labels": "ls E", "s_rank": "S E", "s_nth": "I E",
     "v_of_parts": "I I I", "v_months": "V", "v_days": "V", "v_clock": "V",
 }  # fmt: skip
 

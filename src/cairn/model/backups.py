@@ -95,6 +95,10 @@ class RestoreEnd(msgspec.Struct, frozen=True):
     sequences: list[tuple[Any, ...]]
     settings: list[tuple[Any, ...]]
     queue: list[tuple[Any, ...]]
+    types: list[tuple[Any, ...]] = []
+    views: list[tuple[Any, ...]] = []
+    routines: list[tuple[Any, ...]] = []
+    last_routine_id: int = 0  # of all three
 
 
 # --- on disk --------------------------------------------------------------------------------------

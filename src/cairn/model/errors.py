@@ -363,6 +363,12 @@ class NotNullViolation(CairnError):
     sqlstate = "23502"
 
 
+class ForeignKeyViolation(CairnError):
+    """A row that another one names is not there."""
+
+    sqlstate = "23503"
+
+
 class CheckViolation(CairnError):
     sqlstate = "23514"
 

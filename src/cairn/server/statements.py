@@ -63,7 +63,7 @@ class Cached:
         for at, declared in enumerate(oids[: len(params)]):
             if declared:
                 params[at] = declared  # the client's own word stays in ParameterDescription
-        columns = [(column.name, OIDS[column.type]) for column in prepared.columns]
+        columns = [(column.name, column.oid) for column in prepared.columns]
         origins = [column.origin or NO_ORIGIN for column in prepared.columns]
         self.signature = Signature(params, columns or None, origins)
         self.convert = _converter(prepared)

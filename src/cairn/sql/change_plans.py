@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from cairn.model.log.ops import Ddl
 from cairn.model.tables.catalog import Catalog
+from cairn.model.types.enums import EnumType
+from cairn.model.types.values import OIDS, ColumnType
 
 
 @dataclass(frozen=True)
@@ -50,3 +52,45 @@ class AlterSystemPlan:
     default: bool = False
     scope: str | None = None  # a tier; None: the cluster; "*": every tier
     timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class OutColumn:
+    name: str
+    type: ColumnType
+    scale: int | None = None  # digits after the point that a DECIMAL is shown with
+    enum: EnumType | None = None  # that a text is a label of
+    #: A column of a table as it is: the table's id, the column's number and its type modifier.
+    origin: tuple[int, int, int] | None = field(default=None, compare=False)
+
+    @property
+    def oid(self) -> int:
+        """The number of its type that clients are told."""
+        return OIDS[self.type] if self.enum is None else self.enum.oid
+
+
+@dataclass(frozen=True)
+class RoutinePlan:
+    """A procedure, a view or a type is made, changed, renamed or dropped."""
+
+    action: Literal["create", "rename", "drop", "add"]
+    name: str
+    kind: Literal["procedure", "view", "type"] = "procedure"
+    columns: tuple[OutColumn, ...] = ()  # of a view
+    params: tuple[ColumnType, ...] | None = None  # None: not named
+    body: str = ""
+    new_name: str = ""
+    labels: tuple[str, ...] = ()  # of a type, or the one that is added
+    beside: tuple[str, str] = ("", "")  # before or after, and which label
+    replaces: bool = False  # CREATE OR REPLACE
+    if_exists: bool = False
+    timeout: float | None = None
+    wait_applied: Literal["globally", "locally"] = "globally"
+
+    @property
+    def skipped(self) -> str:
+        """What is said when IF [NOT] EXISTS left nothing to do."""
+        if self.action == "add":
+            return f'enum label "{self.labels[0]}" already exists, skipping'
+        words = "already exists" if self.action == "create" else "does not exist"
+        return f'{self.kind} "{self.name}" {words}, skipping'

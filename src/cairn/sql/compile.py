@@ -11,11 +11,13 @@ from sqlglot import exp
 from cairn.model.errors import LimitExceeded, Unsupported
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table, type_modifier
+from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ColumnType
 from cairn.sql.bind.dml import BoundChange, BoundInsert, bind_delete, bind_insert, bind_update
 from cairn.sql.bind.queries.bind import bind_query, binder_of
 from cairn.sql.bind.scope import NOW, Binder, BlockNames, Scope
-from cairn.sql.ir import Col, Expr, Param, Query, Select, output, rewrite, scans_in
+from cairn.sql.enum_order import in_declared_order
+from cairn.sql.ir import Col, Expr, Known, Param, Query, Select, output, rewrite, scans_in
 from cairn.sql.parse.lexer import Token, syntax_error
 from cairn.sql.parse.parse import parse_query, take_options
 from cairn.sql.plan.global_insert import plan_global_insert
@@ -33,7 +35,7 @@ from cairn.sql.plans import (
     ShardedInsert,
 )
 from cairn.sql.render.row_sql import key_columns, returning_clause
-from cairn.sql.scales import scale_of, scales
+from cairn.sql.scales import MOST, known, known_of
 from cairn.sql.statements.quick_insert import quick_insert
 from cairn.sql.typing_rules import S
 from cairn.sql.zeros import keeping_zeros
@@ -87,11 +89,18 @@ def compile_query(
     if binder.uses_now:
         bound = _with_now(bound, numbers.next_param())
     bound = _changed(bound, keeping_zeros)
+    described = _description(bound)
+    bound = _changed(bound, lambda node: in_declared_order(node, numbers.next_rel))
     told = metadata(bound) if _is_sharded(bound) else ()
     plan = _plan(bound, catalog, numbers)
-    tag, columns, rights = _description(bound)
+    tag, columns, rights = described
     tables = {table.id: table.schema_version for table in binder.tables.values()}
+    if isinstance(bound, BoundInsert | BoundChange):
+        written = bound.table if isinstance(bound, BoundInsert) else bound.scan.table
+        tables |= {kin.id: kin.schema_version for kin in catalog.kin_of(written)}
     tables |= binder.views
+    for table in binder.tables.values():
+        tables |= {each.enum.id: each.enum.schema_version for each in table.columns if each.enum}
     tiers = {t.sharding.tier for t in binder.tables.values() if t.sharding is not None}
     return Prepared(
         text,
@@ -253,19 +262,27 @@ def _description(bound: Bound) -> tuple[str, tuple[OutColumn, ...], tuple[Any, .
         node = (bound.source, *exprs, *where) if looks else ()
     else:
         columns = tuple(
-            OutColumn(name, type_, scale, origin)
-            for (name, type_), scale, origin in zip(
-                output(bound), scales(bound), _origins(bound), strict=True
+            _out_column(name, type_, told, origin)
+            for (name, type_), told, origin in zip(
+                output(bound), known(bound), _origins(bound), strict=True
             )
         )
     if isinstance(bound, (BoundInsert, BoundChange)) and bound.returning is not None:
         columns = tuple(
-            OutColumn(item.name, item.expr.type or ColumnType.STRING, scale_of(item.expr))
+            _out_column(item.name, item.expr.type or ColumnType.STRING, known_of(item.expr))
             for item in bound.returning
         )
     for scan in scans_in(node):
         rights[("read", "table", scan.table.id, scan.table.name)] = None
     return tag, columns, tuple(rights)
+
+
+def _out_column(
+    name: str, type_: ColumnType, told: Known, origin: tuple[int, int, int] | None = None
+) -> OutColumn:
+    enum = told if isinstance(told, EnumType) and type_ is ColumnType.STRING else None
+    scale = min(told, MOST) if isinstance(told, int) else None
+    return OutColumn(name, type_, scale, enum, origin)
 
 
 def _origins(query: Query) -> list[tuple[int, int, int] | None]:

@@ -71,7 +71,7 @@ def checked(
 
     `prepare` is the way into SQL, for the query of a view.
     """
-    if plan.action != "create":
+    if plan.action != "create" or plan.kind == "type":
         return plan
     if plan.kind == "view":
         return _checked_view(plan, text, catalog, user_id, prepare)

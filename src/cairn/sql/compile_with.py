@@ -107,7 +107,8 @@ def _given(number: int, part: WithPart, prepared: Prepared, name: Token) -> Give
             position=name.start + 1,
         )
     names = [*part.columns, *(each.name for each in columns[len(part.columns) :])]
-    types, scales = [each.type for each in columns], [each.scale for each in columns]
+    types = [each.type for each in columns]
+    scales = [each.enum or each.scale for each in columns]
     return GivenRows(number, names if columns else None, types, scales)
 
 

@@ -11,9 +11,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from cairn.model.tables.schema import Table
+from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ColumnType, Physical
 
 Type = ColumnType | None  # None: not known yet (a quoted literal, NULL, a bare parameter)
+#: Digits after the point of a DECIMAL, or the enum that a text is a label of: see `scales`.
+Known = int | EnumType | None
 BUCKET_AT = -1  # the place of the hidden column `bucket_id`
 
 
@@ -26,7 +29,7 @@ class Expr:
 class Const(Expr):
     value: Physical  # in physical form once the type is known
     place: int | None = field(default=None, compare=False, repr=False)  # in the text
-    scale: int | None = field(default=None, compare=False, repr=False)  # of a DECIMAL, as written
+    scale: Known = field(default=None, compare=False, repr=False)  # of a DECIMAL, as written
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Col(Expr):
     name: str
     nullable: bool = True
     place: int | None = field(default=None, compare=False, repr=False)  # in the text
-    scale: int | None = field(default=None, compare=False, repr=False)  # of a DECIMAL, if declared
+    scale: Known = field(default=None, compare=False, repr=False)  # if declared
     is_key: bool = field(default=False, compare=False, repr=False)  # a DECIMAL without its zeros
 
 

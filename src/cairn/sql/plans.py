@@ -16,6 +16,8 @@ from cairn.model.types.values import ColumnType, Physical, from_physical
 from cairn.sql.change_plans import AclPlan as AclPlan
 from cairn.sql.change_plans import AlterSystemPlan as AlterSystemPlan
 from cairn.sql.change_plans import DdlPlan as DdlPlan
+from cairn.sql.change_plans import OutColumn as OutColumn
+from cairn.sql.change_plans import RoutinePlan as RoutinePlan
 from cairn.sql.render.sent import Sent, Split
 from cairn.sql.render.slots import Bind, Params, Ranges, with_ranges
 from cairn.sql.session_plans import AskedSetting as AskedSetting
@@ -30,15 +32,6 @@ Row = tuple[Physical, ...]
 Right = tuple[str, str, int, str]  # privilege, object type, object id, name
 Rows = Sequence[Row]
 ReadLocal = Callable[[str, tuple[Physical, ...]], list[Row]]
-
-
-@dataclass(frozen=True)
-class OutColumn:
-    name: str
-    type: ColumnType
-    scale: int | None = None  # digits after the point that a DECIMAL is shown with
-    #: A column of a table as it is: the table's id, the column's number and its type modifier.
-    origin: tuple[int, int, int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -289,23 +282,6 @@ class GlobalChange:
     ranges: tuple[KeyRange, ...]
     row_count: int
     rows: tuple[Row, ...] | None = None  # what RETURNING asked for
-
-
-@dataclass(frozen=True)
-class RoutinePlan:
-    """A procedure or a view is made, renamed or dropped."""
-
-    action: Literal["create", "rename", "drop"]
-    name: str
-    kind: Literal["procedure", "view"] = "procedure"
-    columns: tuple[OutColumn, ...] = ()  # of a view
-    params: tuple[ColumnType, ...] | None = None  # None: not named
-    body: str = ""
-    new_name: str = ""
-    replaces: bool = False  # CREATE OR REPLACE
-    if_exists: bool = False
-    timeout: float | None = None
-    wait_applied: Literal["globally", "locally"] = "globally"
 
 
 #: What leaves something changed, and can be an operation of the governor's queue.

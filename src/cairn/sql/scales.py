@@ -3,10 +3,13 @@
 Stored numbers keep no trailing zeros: 1.50 and 1.5 are one value with one spelling, so that keys
 and joins agree. PostgreSQL shows `NUMERIC(10, 2)` with two digits all the same, and computes the
 scale of sums and products from that of their operands; so do we, from what the statement says.
+
+Of a text the same look tells of which enum it is a label: no DECIMAL is one, so the two never meet.
 """
 
 from __future__ import annotations
 
+from cairn.model.types.enums import EnumType
 from cairn.sql.ir import (
     Agg,
     Call,
@@ -14,6 +17,7 @@ from cairn.sql.ir import (
     Col,
     Const,
     Expr,
+    Known,
     Query,
     Select,
     SetOp,
@@ -35,14 +39,21 @@ MOST = 1_000  # digits after the point that functions give
 
 def scale_of(expr: Expr | None) -> int | None:
     """None: only the value itself can tell."""
-    found = _scale(expr)
-    return None if found is None else min(found, MOST)
+    found = known_of(expr)
+    return min(found, MOST) if isinstance(found, int) else None
 
 
-def _scale(expr: Expr | None) -> int | None:
+def enum_of(expr: Expr | None) -> EnumType | None:
+    """None: it is no label, or a text like any other."""
+    found = known_of(expr)
+    return found if isinstance(found, EnumType) else None
+
+
+def known_of(expr: Expr | None) -> Known:
+    """What can be told of an expression before it has a value."""
     match expr:
-        case Const(value=None):
-            return None
+        case Const(value=None, scale=scale):
+            return scale if isinstance(scale, EnumType) else None
         case Const(scale=scale) | Col(scale=scale):
             return scale
         case Call(name=name, args=args):
@@ -51,21 +62,23 @@ def _scale(expr: Expr | None) -> int | None:
             results = [result for _, result in whens]
             return _common([*results, *([default] if default is not None else [])])
         case Agg(name=name, args=args) if name in _OF_ONE:
-            return scale_of(args[0])
+            return known_of(args[0])
         case Window(func=func):
-            return scale_of(func)
+            return known_of(func)
         case SubQuery(kind="scalar", query=query):
-            return scales(query)[0]
+            return known(query)[0]
     return None
 
 
-def _call(name: str, args: tuple[Expr, ...]) -> int | None:
+def _call(name: str, args: tuple[Expr, ...]) -> Known:
     if name in _WHOLE:
         return 0
     if name == "n_item":
         return scale_of(args[0])
     if name == "n_scaled" and isinstance(args[2], Const):
         return _number(args[2])
+    if name in ("s_label", "s_nth"):
+        return known_of(args[1])
     if name in ("n_round", "n_trunc"):
         if len(args) == 1:
             return 0
@@ -86,20 +99,25 @@ def _number(expr: Expr) -> int | None:
     return expr.value if isinstance(expr, Const) and isinstance(expr.value, int) else None
 
 
-def _common(exprs: list[Expr]) -> int | None:
+def _common(exprs: list[Expr]) -> Known:
     """Of those that are not NULL, if they agree."""
     given = [each for each in exprs if not (isinstance(each, Const) and each.value is None)]
-    found = {scale_of(each) for each in given}
+    found = {known_of(each) for each in given}
     return found.pop() if len(found) == 1 else None
 
 
 def scales(query: Query) -> list[int | None]:
     """Of each column of a query."""
+    return [min(each, MOST) if isinstance(each, int) else None for each in known(query)]
+
+
+def known(query: Query) -> list[Known]:
+    """What can be told of each column of a query."""
     if isinstance(query, Select):
-        return [scale_of(item.expr) for item in query.items]
+        return [known_of(item.expr) for item in query.items]
     if isinstance(query, SetOp):
-        both = zip(scales(query.left), scales(query.right), strict=True)
+        both = zip(known(query.left), known(query.right), strict=True)
         return [left if left == right else None for left, right in both]
     if isinstance(query, Unnest):
-        return [scale_of(query.rows[0][0]), *([None] * (len(query.types) - 1))]
+        return [known_of(query.rows[0][0]), *([None] * (len(query.types) - 1))]
     return [_common([row[at] for row in query.rows]) for at in range(len(query.types))]

@@ -94,6 +94,7 @@ class Restore:
             for table in self._tables:
                 self._fill(table)
             self._make_indexes(ids)
+            self._make_keys(ids)
             self._ask("end", self._last(users, ids))
         except BaseException:
             self._shown.say("the restore did not end: what it made is removed")
@@ -143,6 +144,14 @@ class Restore:
         for table in self._tables:
             for index in self._catalog.indexes.get(table.id, ()):
                 self._ask("index", msgspec.structs.replace(index, table_id=ids[table.id]))
+
+    def _make_keys(self, ids: dict[int, int]) -> None:
+        for table in self._tables:
+            keys = tuple(
+                msgspec.structs.replace(key, parent=ids[key.parent]) for key in table.foreign_keys
+            )
+            if keys:
+                self._ask("keys", msgspec.structs.replace(table, foreign_keys=keys))
 
     def _fill(self, table: Table) -> None:
         for at, block in enumerate(self._blocks(table)):
@@ -205,7 +214,16 @@ class Restore:
                 for row in self._content.get(system.PICO_GOVERNOR_QUEUE.id, [])
                 if row[0] >= FIRST_OWN
             ],
+            types=self._owned(system.CAIRN_TYPE, users),
+            views=self._owned(system.CAIRN_VIEW, users),
+            routines=self._owned(system.PICO_ROUTINE, users),
+            last_routine_id=int(self._cluster.properties.get("last_routine_id", 0)),
         )
+
+    def _owned(self, table: Table, users: dict[int, int]) -> list[tuple[Any, ...]]:
+        """Rows whose last column is the owner."""
+        found = self._content.get(table.id, [])
+        return [(*row[:-1], users.get(row[-1], row[-1])) for row in found]
 
 
 def _cut(block: list[Any]) -> Iterator[list[Any]]:

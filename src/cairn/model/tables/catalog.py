@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from cairn.model.members.topology import Tier
-from cairn.model.tables.schema import FIRST_USER_TABLE_ID, Index, Table
+from cairn.model.tables.schema import FIRST_USER_TABLE_ID, ForeignKey, Index, Table
+from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ColumnType
 
 ADMIN_ID, GUEST_ID, PUBLIC_ID, SUPER_ID, SERVICE_ID = 1, 0, 2, 31, 32
@@ -74,6 +75,7 @@ class Catalog(msgspec.Struct, frozen=True):
     users: dict[str, User] = {}
     routines: dict[str, Routine] = {}
     views: dict[str, View] = {}
+    types: dict[str, EnumType] = {}
     privileges: frozenset[Privilege] = frozenset()
     settings: dict[tuple[str, str], Any] = {}  # (key, scope) → value; scope "" is the cluster
     problems: tuple[str, ...] = ()  # rows that could not be understood as they are
@@ -88,6 +90,30 @@ class Catalog(msgspec.Struct, frozen=True):
                 return table
         return None
 
+    def kin_of(self, table: Table) -> list[Table]:
+        """Tables that are tied to one by foreign keys, in both directions and on and on: what is
+        written to one of them looks at the others, or changes them."""
+        by_id = {each.id: each for each in self.tables.values() if each.sharding is not None}
+        tied: dict[int, set[int]] = {}
+        for child in by_id.values():
+            for key in child.foreign_keys:
+                tied.setdefault(child.id, set()).add(key.parent)
+                tied.setdefault(key.parent, set()).add(child.id)
+        found, queue = {table.id}, [table.id]
+        while queue:
+            for other in tied.get(queue.pop(), set()) - found:
+                found.add(other)
+                queue.append(other)
+        return [by_id[each] for each in sorted(found - {table.id}) if each in by_id]
+
+    def children_of(self, table_id: int) -> list[tuple[Table, ForeignKey]]:
+        return [
+            (child, key)
+            for child in self.tables.values()
+            for key in child.foreign_keys
+            if key.parent == table_id
+        ]
+
     def sharded(self, versions: dict[int, int]) -> dict[int, int]:
         """Of the tables a statement uses, those whose rows live in replicasets."""
         by_id = {table.id: table for table in self.tables.values()}
@@ -101,6 +127,7 @@ class Catalog(msgspec.Struct, frozen=True):
         """Of everything that plans are made of, by id."""
         known = {table.id: table.schema_version for table in self.tables.values()}
         known |= {each.id: each.schema_version for each in self.routines.values()}
+        known |= {each.id: each.schema_version for each in self.types.values()}
         return known | {each.id: each.schema_version for each in self.views.values()}
 
     def owner_of(self, kind: str, object_id: int) -> int | None:
@@ -110,6 +137,8 @@ class Catalog(msgspec.Struct, frozen=True):
             return None if table is None else table.owner
         if kind == "procedure":
             return next((r.owner for r in self.routines.values() if r.id == object_id), None)
+        if kind == "type":
+            return next((t.owner for t in self.types.values() if t.id == object_id), None)
         if kind == "view":
             return next((v.owner for v in self.views.values() if v.id == object_id), None)
         return None

@@ -6,7 +6,7 @@ one, and the picture says what is wrong (`problems`). While it does, the governo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,6 +19,7 @@ from cairn.model.tables import system_tables as system
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Index, Table
 from cairn.model.tables.table_checks import mended
+from cairn.model.types.enums import EnumType
 
 T = TypeVar("T")
 Row = Sequence[Any]
@@ -46,6 +47,7 @@ MAKERS: dict[int, Callable[[Row], Any]] = {
     system.PICO_PRIVILEGE.id: rows.privilege_of,
     system.PICO_ROUTINE.id: rows.routine_of,
     system.CAIRN_VIEW.id: rows.view_of,
+    system.CAIRN_TYPE.id: rows.enum_of,
     system.PICO_TABLE.id: rows.table_of_row,
     system.PICO_INDEX.id: rows.index_of,
 }
@@ -142,12 +144,28 @@ def tables_of(
     return tables, others
 
 
+def with_types(table: Table, types: Mapping[str, EnumType]) -> Table:
+    """The table with the labels of its columns; its own row has only numbers of types."""
+    if not any(column.enum for column in table.columns):
+        return table
+    known = {each.id: each for each in types.values()}
+    columns = tuple(
+        msgspec.structs.replace(column, enum=known.get(column.enum.id, column.enum))
+        if column.enum is not None
+        else column
+        for column in table.columns
+    )
+    return msgspec.structs.replace(table, columns=columns)
+
+
 def catalog_of(content: Content, version: int) -> Catalog:
     """A picture of the schema, users and settings."""
     reader = Reader()
     tables, indexes = tables_of(content(system.PICO_TABLE), content(system.PICO_INDEX), reader)
     for table in system.LOCAL_TABLES:
         tables[table.name] = table
+    types: dict[str, EnumType] = reader.by_name(system.CAIRN_TYPE, content, at=1)
+    tables = {name: with_types(table, types) for name, table in tables.items()}
     settings = MAKERS[system.PICO_DB_CONFIG.id]
     return Catalog(
         version=version,
@@ -157,6 +175,7 @@ def catalog_of(content: Content, version: int) -> Catalog:
         users=reader.by_name(system.PICO_USER, content, at=1),
         routines=reader.by_name(system.PICO_ROUTINE, content, at=1),
         views=reader.by_name(system.CAIRN_VIEW, content, at=1),
+        types=types,
         privileges=frozenset(made for _, made in reader.all(system.PICO_PRIVILEGE, content)),
         settings={
             (row[0], row[1]): reader.read(system.PICO_DB_CONFIG, row, settings)

@@ -24,6 +24,7 @@ from cairn.model.tables.catalog import Privilege, Routine, User, View
 from cairn.model.tables.schema import (
     Check,
     Column,
+    ForeignKey,
     Identity,
     Index,
     Sharded,
@@ -31,6 +32,7 @@ from cairn.model.tables.schema import (
     distribution_json,
     format_json,
 )
+from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ColumnType
 
 Row = tuple[Any, ...]
@@ -237,6 +239,15 @@ def view_of(row: Sequence[Any]) -> View:
     return View(row[0], row[1], names, types, row[4], owner=row[6], schema_version=row[5])
 
 
+def enum_row(enum: EnumType) -> Row:
+    labels = to_json(list(enum.labels))
+    return (enum.id, enum.name, labels, enum.schema_version, enum.owner)
+
+
+def enum_of(row: Sequence[Any]) -> EnumType:
+    return EnumType(row[0], row[1], _NAMES.decode(row[2]), owner=row[4], schema_version=row[3])
+
+
 def privilege_row(right: Privilege, grantor: int = 1) -> Row:
     return (
         grantor,
@@ -272,6 +283,7 @@ def _options_of(table: Table) -> str | None:
     if table.truncated_at:
         found.append({"truncated_at": [table.truncated_at]})
     found += [{"check": [each.name, each.text, each.rule]} for each in table.checks]
+    found += [{"foreign_key": list(msgspec.structs.astuple(each))} for each in table.foreign_keys]
     return to_json(found) if found else None
 
 
@@ -335,6 +347,7 @@ def table_of_row(row: Sequence[Any]) -> Table:
                 str(item.get("missing") or ""),
                 bool(item.get("judged")),
                 bool(item.get("dropped")),
+                EnumType(item["enum"]) if item.get("enum") else None,
             )
             for item in _FORMAT.decode(row[3])
         ),
@@ -349,6 +362,12 @@ def table_of_row(row: Sequence[Any]) -> Table:
             Check(*option["check"])
             for option in (_OPTIONS.decode(row[9]) if row[9] else ())
             if "check" in option
+        ),
+        foreign_keys=tuple(
+            ForeignKey(name, tuple(own), parent, tuple(theirs), *rest)
+            for option in (_OPTIONS.decode(row[9]) if row[9] else ())
+            if "foreign_key" in option
+            for name, own, parent, theirs, *rest in (option["foreign_key"],)
         ),
     )
 

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from cairn.model.types.decimals import KEY_SQL, key_form
+from cairn.model.types.enums import EnumType, checker
+from cairn.model.types.sizes import Fit, fitter
 from cairn.model.types.values import ELEMENTS, SQLITE_TYPES, ColumnType, Physical
 
 FIRST_USER_TABLE_ID = 1024  # everything below belongs to the system
@@ -36,12 +38,18 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     missing: str = ""  # of one that was added: SQLite's literal, for rows written before
     is_judged: bool = False  # NOT NULL that came later: see `column_sql`
     is_dropped: bool = False  # its place stays taken: rows and records keep their width
+    enum: EnumType | None = None  # of a STRING; rows of the catalogue have its number alone
 
     @property
     def scale(self) -> int | None:
         """Digits after the point that it is shown with."""
         numbers = (ColumnType.DECIMAL, ColumnType.DECIMALS)
         return self.sizes[1] if self.type in numbers and self.sizes else None
+
+    @property
+    def known(self) -> int | EnumType | None:
+        """What a statement knows of its values beforehand: see `sql/scales`."""
+        return self.enum or self.scale
 
 
 def type_modifier(column: Column) -> int:
@@ -50,6 +58,16 @@ def type_modifier(column: Column) -> int:
         return -1
     first, *second = column.sizes
     return (first << 16 | second[0]) + 4 if second else first
+
+
+def fit_of(column: Column) -> Fit | None:
+    """Rounds or refuses a physical value on its way into a column; None: nothing is asked.
+
+    COPY, Arrow and what fills defaults come here; INSERT and UPDATE ask the same in SQL.
+    """
+    if column.enum is not None:
+        return checker(column.enum.text)
+    return fitter(column.type, column.sizes, column.keeps_zeros)
 
 
 _PLACES = re.compile(r"'[^']*(?:''[^']*)*'|\bc(\d+)\b")  # of columns in the rule of a CHECK
@@ -77,6 +95,19 @@ class Check(msgspec.Struct, frozen=True):
         return sorted(found)
 
 
+class ForeignKey(msgspec.Struct, frozen=True):
+    """A row of the parent has to be there. Columns are told by their places, which stay; a row and
+    the one it names lie in one bucket."""
+
+    name: str
+    columns: tuple[int, ...]
+    parent: int  # id of the table
+    parent_columns: tuple[int, ...]
+    on_delete: str = "no action"  # restrict, cascade, set null
+    on_update: str = "no action"
+    is_deferred: bool = False  # looked at when the block ends
+
+
 class Table(msgspec.Struct, frozen=True):
     id: int
     name: str
@@ -89,6 +120,7 @@ class Table(msgspec.Struct, frozen=True):
     description: str = ""
     truncated_at: int = 0  # schema version of the last TRUNCATE
     checks: tuple[Check, ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
     local: bool = False  # kept by each instance for itself (`_cairn_event`, `_routing`)
 
     @property
@@ -251,5 +283,6 @@ def format_json(table: Table) -> list[dict[str, Any]]:
         | ({"missing": column.missing} if column.missing else {})
         | ({"judged": True} if column.is_judged else {})
         | ({"dropped": True} if column.is_dropped else {})
+        | ({"enum": column.enum.id} if column.enum is not None else {})
         for column in table.columns
     ]

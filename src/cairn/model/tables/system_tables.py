@@ -308,6 +308,17 @@ CAIRN_VIEW = _table(
     ("schema_version", "U", "of the catalogue when it was made"),
     ("owner", "U", "in `_pico_user`"),
 )
+CAIRN_TYPE = _table(
+    538,
+    "_cairn_type",
+    "id",
+    "types that people made",
+    ("id", "U", "never used twice"),
+    ("name", "S", "", checks.NAME),
+    ("labels", "A", "of an enum, in their order", checks.LABELS),
+    ("schema_version", "U", "of the catalogue when it was made or changed"),
+    ("owner", "U", "in `_pico_user`"),
+)
 CAIRN_EVENT = _table(
     600,
     "_cairn_event",
@@ -444,6 +455,7 @@ GLOBAL_TABLES: tuple[Table, ...] = (
     CAIRN_SEQUENCE,
     PICO_ROUTINE,
     CAIRN_VIEW,
+    CAIRN_TYPE,
 )
 LOCAL_TABLES: tuple[Table, ...] = (
     CAIRN_EVENT,

@@ -49,6 +49,7 @@ _CATALOGUE = {
         system.PICO_DB_CONFIG,
         system.PICO_ROUTINE,
         system.CAIRN_VIEW,
+        system.CAIRN_TYPE,
     )
 }
 

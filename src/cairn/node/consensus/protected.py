@@ -18,6 +18,7 @@ _OWN_STATEMENTS = {
     system.PICO_DB_CONFIG.id: "use ALTER SYSTEM",
     system.PICO_ROUTINE.id: "use CREATE, ALTER and DROP PROCEDURE",
     system.CAIRN_VIEW.id: "use CREATE, ALTER and DROP VIEW",
+    system.CAIRN_TYPE.id: "use CREATE, ALTER and DROP TYPE",
     system.PICO_PROPERTY.id: "these are facts that only the cluster establishes",
     system.CAIRN_SEQUENCE.id: "instances take numbers for INSERT",
     system.CAIRN_MOVE.id: "use CALL cairn_rebalance(…) or `cairn rebalance`",

@@ -38,6 +38,7 @@ from cairn.node.runtime import spawn
 from cairn.node.waiting import teller
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.fence import Fence
+from cairn.storage.data_db.kin import check_ties
 from cairn.storage.data_db.row_log import ENTERED_EPOCH
 from cairn.storage.files.checksums import is_damage, page_damaged
 from cairn.storage.files.reshaping import check_rows
@@ -272,6 +273,7 @@ class DataPlane:
         where = f"{BUCKET_COLUMN} BETWEEN ? AND ?"
         for span in self.store.fence.owned:
             check_rows(self.store.connection, have, want, where, span)
+            check_ties(self.store.connection, have, want, self.store.kin, span)
 
     def _reshape(
         self, shape: Shape, check: Callable[[Table, Table], None] = lambda have, want: None

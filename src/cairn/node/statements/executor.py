@@ -289,8 +289,7 @@ class Executor:
             case plans.RoutinePlan():
                 extra = None if queued is None else queued.end
                 has_changed = await self._schema_changes.change_routine(plan, user, extra, deadline)
-                words = "already exists" if plan.action == "create" else "does not exist"
-                said = () if has_changed else (f'{plan.kind} "{plan.name}" {words}, skipping',)
+                said = () if has_changed else (plan.skipped,)
                 return Outcome(None, 0, prepared.complete(0), said, is_queue_told=True)
             case plans.AlterSystemPlan():
                 extra = None if queued is None else queued.end

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from cairn.model.errors import CairnError, InvalidParameter, Unsupported
+from cairn.model.types.enums import text_oid
 from cairn.pgwire.messages import BINARY_FORMAT, TEXT_FORMAT
 from cairn.pgwire.values import arrays
 from cairn.pgwire.values.decoders import BINARY_DECODERS, TEXT_DECODERS, Decoder
@@ -31,6 +32,7 @@ def text_encoder(oid: int) -> Encoder:
 @lru_cache(maxsize=256)
 def binary_encoder(oid: int) -> Encoder:
     """Python value -> PostgreSQL's binary form. Unsupported for a type we do not know."""
+    oid = text_oid(oid)
     element = ARRAY_ELEMENTS.get(oid)
     if element is not None:
         return arrays.binary_encoder(BINARY_ENCODERS[element], element)
@@ -49,6 +51,7 @@ def decoder(oid: int, fmt: int) -> Decoder:
     if fmt not in (TEXT_FORMAT, BINARY_FORMAT):
         raise InvalidParameter(f"unsupported format code: {fmt}")
     table = BINARY_DECODERS if fmt == BINARY_FORMAT else TEXT_DECODERS
+    oid = text_oid(oid)
     element = ARRAY_ELEMENTS.get(oid)
     if element is not None:
         if fmt == BINARY_FORMAT:

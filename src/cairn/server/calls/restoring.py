@@ -1,9 +1,10 @@
 """`CALL cairn_restore(…)`: a backup put into an empty cluster, a step at a time.
 
-`check` · `begin` (users) · `table` for each · `cairn_restore_rows` · `index` for each · `end`
-(rights, numbers, settings, migrations). A fact of the cluster tells from `begin` to `end` what has
-been made (`restore_unfinished`), so that `undo` can remove it, whoever asks and whenever.
-Ids of users and tables are given anew: none is ever used twice.
+`check` · `begin` (users) · `table` for each · `cairn_restore_rows` · `index` for each · `keys`
+(foreign ones) for each · `end` (rights, numbers, settings, types, views, migrations). A fact of
+the cluster tells from `begin` to `end` what has been made (`restore_unfinished`), so that `undo`
+can remove it, whoever asks and whenever. Ids of users and tables are given anew: none is ever used
+twice.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from cairn.model.tables.schema import Index, Table
 from cairn.node.consensus.changing import propose_rows
 from cairn.node.statements.asker.writing import put_by_bucket
 from cairn.node.statements.changes.access import LAST_USER_ID
+from cairn.node.statements.changes.routines import LAST_ROUTINE_ID
 from cairn.server.caller import Caller
 from cairn.server.calls.bulk import from_base64
 from cairn.sql.plans import DdlPlan
@@ -32,7 +34,7 @@ from cairn.storage.data_db.packed_insert import insert_text
 
 LAST_BUILT_IN = 32  # ids of users that every cluster has
 FIRST_OWN = 1000  # ids of the queue that are not the cluster's own
-ACTIONS = ("check", "begin", "table", "index", "end", "undo")
+ACTIONS = ("check", "begin", "table", "index", "keys", "end", "undo")
 T = TypeVar("T")
 _decode_rows = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
 
@@ -47,6 +49,8 @@ async def restore(caller: Caller, action: str, body: str = "") -> Any:
             return await _table(caller, _read(body, Table))
         case "index":
             return await _index(caller, _read(body, Index))
+        case "keys":
+            return await _keys(caller, _read(body, Table))
         case "end":
             return await _end(caller, _read(body, RestoreEnd))
         case "undo":
@@ -96,6 +100,7 @@ def _check(caller: Caller) -> dict[str, Any]:
         "cluster_uuid": cluster.cluster_uuid,
         "unfinished": cluster.properties.get(UNFINISHED),
         "tables": sorted(table.name for table in catalog.tables.values() if not table.is_system),
+        "objects": sorted([*catalog.views, *catalog.routines, *catalog.types]),
         "users": sorted(each.name for each in catalog.users.values() if each.id > LAST_BUILT_IN),
         "migrations": queued >= FIRST_OWN,
         "tiers": {
@@ -141,7 +146,7 @@ def _check_empty(caller: Caller, wanted: RestoreBegin) -> None:
     here = _check(caller)
     if here["unfinished"] is not None:
         raise NotInPrerequisiteState("another restore of this cluster is not finished")
-    for what in ("tables", "users"):
+    for what in ("tables", "objects", "users"):
         if here[what]:
             raise NotInPrerequisiteState(
                 f"this cluster is not empty, it has the {what} {', '.join(here[what][:5])}",
@@ -176,7 +181,12 @@ async def _table(caller: Caller, table: Table) -> dict[str, Any]:
     def build(now: Catalog, version: int, next_id: int) -> ops.Ddl:
         return ops.CreateTable(
             msgspec.structs.replace(
-                table, id=next_id, schema_version=version, operable=False, truncated_at=0
+                table,
+                id=next_id,
+                schema_version=version,
+                operable=False,
+                truncated_at=0,
+                foreign_keys=(),  # rows come table by table
             )
         )
 
@@ -184,6 +194,21 @@ async def _table(caller: Caller, table: Table) -> dict[str, Any]:
     found = caller.instance.state.catalog.table(table.name)
     assert found is not None
     return {"id": found.id}
+
+
+async def _keys(caller: Caller, wanted: Table) -> dict[str, Any]:
+    """The foreign keys of a table, when all rows are in: the owner looks at them."""
+    _must_be_begun(caller)
+
+    def build(now: Catalog, version: int, next_id: int) -> ops.Ddl | None:
+        table = now.table(wanted.name)
+        if table is None or table.foreign_keys == wanted.foreign_keys:
+            return None
+        after = msgspec.structs.replace(table, foreign_keys=wanted.foreign_keys)
+        return ops.AlterTable(after, now.indexes.get(table.id, ()))
+
+    await _ddl(caller, DdlPlan(build))
+    return {"name": wanted.name}
 
 
 async def _index(caller: Caller, index: Index) -> dict[str, Any]:
@@ -210,8 +235,13 @@ async def _end(caller: Caller, wanted: RestoreEnd) -> dict[str, Any]:
         (system.CAIRN_SEQUENCE, wanted.sequences),
         (system.PICO_DB_CONFIG, wanted.settings),
         (system.PICO_GOVERNOR_QUEUE, wanted.queue),
+        (system.CAIRN_TYPE, wanted.types),
+        (system.CAIRN_VIEW, wanted.views),
+        (system.PICO_ROUTINE, wanted.routines),
     ):
         found += [ops.Replace(table.id, tuple(row)) for row in content]
+    if wanted.last_routine_id:
+        found.append(_fact(LAST_ROUTINE_ID, wanted.last_routine_id))
     key = one_key(system.PICO_PROPERTY.id, (UNFINISHED,))
     await propose_rows(caller.instance.proposer, lambda: (tuple(found), (key,)))
     return {"restored": wanted.backup}

@@ -7,10 +7,6 @@ from __future__ import annotations
 
 #: Whole tables, in the notation of `pg_schema.TABLES`.
 EMPTY: dict[str, str] = {
-    "information_schema_referential_constraints": (
-        "constraint_catalog constraint_schema constraint_name unique_constraint_catalog "
-        "unique_constraint_schema unique_constraint_name match_option update_rule delete_rule"
-    ),
     "information_schema_sequences": (
         "sequence_catalog sequence_schema sequence_name data_type numeric_precision:i "
         "start_value minimum_value maximum_value increment cycle_option"

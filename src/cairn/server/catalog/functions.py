@@ -18,6 +18,7 @@ from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Index, Table
 from cairn.model.types.interval_text import parse_interval
 from cairn.node.watching.activity import Asker, Signals
+from cairn.server.catalog.foreign_keys import definition as definition_of_key
 from cairn.server.catalog.privileges import Privileges
 from cairn.server.catalog.schema import DATABASE, TABLES, TYPES
 from cairn.server.catalog.tables import (
@@ -28,6 +29,7 @@ from cairn.server.catalog.tables import (
     distribution,
     index_oid,
     is_primary,
+    key_oid,
     view_oid,
 )
 from cairn.sql.functions.lists import series
@@ -83,11 +85,30 @@ class Functions:
             for table in self._tables.values()
             for at, check in enumerate(table.checks)
         }
+        self._keys = {
+            key_oid(table.id, at): (table, key)
+            for table in self._tables.values()
+            for at, key in enumerate(table.foreign_keys)
+        }
         self._indexes: dict[int, tuple[Table, Index]] = {
             index_oid(table.id, index.id): (table, index)
             for table in self._tables.values()
             for index in all_indexes(catalog, table)
         }
+
+    def _format_type(self, oid: Any, *modifier: Any) -> str | None:
+        for each in self._catalog.types.values():
+            if oid in (each.oid, each.oid + 1):
+                return f"{quoted(each.name)}{'[]' if oid != each.oid else ''}"
+        return _format_type(oid, *modifier)
+
+    def _regtype(self, value: Any) -> int | None:
+        name = str(value).rpartition(".")[2]
+        name = name.strip('"') if name.startswith('"') else name.lower()
+        found = self._catalog.types.get(name.removesuffix("[]"))
+        if found is None or isinstance(value, int):
+            return _regtype(value)
+        return found.oid + name.endswith("[]")
 
     def register(self, connection: apsw.Connection) -> None:
         for name, function in self._all().items():
@@ -134,10 +155,10 @@ class Functions:
             ),
             "substring": _substring,
             "current_setting": lambda name, *_: parameters.default(self._catalog, name or ""),
-            "format_type": _format_type,
-            "to_regtype": _regtype,
-            "pg_regtype": _regtype,
-            "pg_regtype_name": lambda oid: _format_type(_regtype(oid)),
+            "format_type": self._format_type,
+            "to_regtype": self._regtype,
+            "pg_regtype": self._regtype,
+            "pg_regtype_name": lambda oid: self._format_type(self._regtype(oid)),
             "to_regclass": self._regclass,
             "pg_regclass": self._named_regclass,
             "pg_regproc": _regproc,
@@ -255,6 +276,8 @@ class Functions:
 
     def _constraint(self, oid: Any, *_: Any) -> str | None:
         found = self._indexes.get(oid)
+        if oid in self._keys:
+            return definition_of_key(self._catalog, *self._keys[oid], quoted)
         if oid in self._checks:
             return f"CHECK ({self._checks[oid]})"
         if found is None:

@@ -86,6 +86,13 @@ def _unique(table: Table, index: Index, is_primary: bool) -> Iterator[tuple[str,
         yield "information_schema_constraint_column_usage", used
 
 
+def _user_type(column: Column) -> Values:
+    if column.enum is None:
+        return {}
+    schema = {"udt_schema": "public", "udt_name": column.enum.name}
+    return {"data_type": "USER-DEFINED", **schema}
+
+
 def _column(at: int, column: Column, may_be_null: bool) -> Values:
     oid = OIDS[column.type]
     is_array = oid in ARRAYS
@@ -104,6 +111,7 @@ def _column(at: int, column: Column, may_be_null: bool) -> Values:
         "udt_catalog": DATABASE,
         "udt_schema": "pg_catalog",
         "udt_name": shown[1],
+        **_user_type(column),
         "dtd_identifier": str(at),
         "is_identity": "NO" if column.identity is None else "YES",
         "identity_generation": None

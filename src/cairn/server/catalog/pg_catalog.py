@@ -142,7 +142,8 @@ def _asyncpg_types(text: str) -> Prepared:
     Its own text walks through composite types and ranges, of which there are none here.
     """
     sql = (
-        "SELECT oid, 'pg_catalog' AS ns, typname AS name, 'b' AS kind, NULL AS basetype, "
+        "SELECT oid, CASE typnamespace WHEN 2200 THEN 'public' ELSE 'pg_catalog' END AS ns, "
+        "typname AS name, typtype AS kind, NULL AS basetype, "
         "nullif(typelem, 0) AS elemtype, ',' AS elemdelim, NULL AS range_subtype, "
         "NULL AS attrtypoids, NULL AS attrnames, 0 AS depth, NULL AS basetype_name, "
         "format_type(nullif(typelem, 0)) AS elemtype_name, NULL AS range_subtype_name "

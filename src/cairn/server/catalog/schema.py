@@ -111,6 +111,10 @@ TABLES: dict[str, str] = {
         "constraint_catalog constraint_schema constraint_name table_catalog table_schema "
         "table_name column_name ordinal_position:i position_in_unique_constraint:i"
     ),
+    "information_schema_referential_constraints": (
+        "constraint_catalog constraint_schema constraint_name unique_constraint_catalog "
+        "unique_constraint_schema unique_constraint_name match_option update_rule delete_rule"
+    ),
     "information_schema_constraint_column_usage": (
         "table_catalog table_schema table_name column_name constraint_catalog constraint_schema "
         "constraint_name"

@@ -7,8 +7,10 @@ from typing import Any
 
 from cairn.model.tables.catalog import ADMIN_ID, FIRST_ROUTINE_ID, SUPER_ID, Catalog, User, View
 from cairn.model.tables.schema import Column, Index, Table, type_modifier
+from cairn.model.types.enums import EnumType
 from cairn.model.types.values import OIDS, ColumnType
 from cairn.server.catalog import information
+from cairn.server.catalog.foreign_keys import constraint_row, information_rows, unique_of
 from cairn.server.catalog.schema import (
     ARRAYS,
     BTREE,
@@ -33,6 +35,11 @@ def index_oid(table_id: int, index_id: int) -> int:
 
 def check_oid(table_id: int, at: int) -> int:
     return index_oid(table_id, 500 + at)
+
+
+def key_oid(table_id: int, at: int) -> int:
+    """Of a foreign key."""
+    return index_oid(table_id, 700 + at)
 
 
 def view_oid(view: View) -> int:
@@ -88,6 +95,8 @@ def rows(catalog: Catalog) -> Iterator[tuple[str, Values]]:
         yield from _table(catalog, table, owners.get(table.owner, "admin"))
     for view in catalog.views.values():
         yield from _view(view)
+    for enum in catalog.types.values():
+        yield from _enum(enum)
 
 
 def _view(view: View) -> Iterator[tuple[str, Values]]:
@@ -97,6 +106,27 @@ def _view(view: View) -> Iterator[tuple[str, Values]]:
     yield from information.view_rows(view)
     for at, (name, type_) in enumerate(zip(view.columns, view.types, strict=True), 1):
         yield "pg_attribute", _attribute(oid, at, name, type_, False)
+
+
+def _enum(enum: EnumType) -> Iterator[tuple[str, Values]]:
+    both = {
+        **dict.fromkeys(("typrelid", "typbasetype", "typndims", "typcollation", "typnotnull"), 0),
+        "typnamespace": PUBLIC_SCHEMA,
+        "typowner": enum.owner,
+        "typdelim": ",",
+        "typisdefined": 1,
+        "typtypmod": -1,
+    }
+    own = {"typlen": 4, "typbyval": 1, "typtype": "e", "typcategory": "E", "typinput": "enum_in"}
+    listed = {"typlen": -1, "typbyval": 0, "typtype": "b", "typcategory": "A"}
+    names = {"oid": enum.oid, "typname": enum.name, "typarray": enum.oid + 1, "typelem": 0}
+    yield "pg_type", {**both, **own, **names}
+    names = {"oid": enum.oid + 1, "typname": f"_{enum.name}", "typarray": 0, "typelem": enum.oid}
+    yield "pg_type", {**both, **listed, **names, "typinput": "array_in"}
+    for at, label in enumerate(enum.labels, 1):
+        # Of their numbers only that they differ is asked.
+        row = {"oid": (enum.oid - 1_000_000_000) + at, "enumtypid": enum.oid}
+        yield "pg_enum", {**row, "enumsortorder": at, "enumlabel": label}
 
 
 def _fixed() -> Iterator[tuple[str, Values]]:
@@ -245,6 +275,8 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
             yield "pg_description", {**said, "description": column.comment}
         not_null = column.name in table.primary_key or not column.nullable
         attribute = _attribute(table.id, at, column.name, column.type, not_null)
+        if column.enum is not None:
+            attribute |= {"atttypid": column.enum.oid, "attlen": 4}
         if column.default is not None:
             attribute["atthasdef"] = 1
             default = {"oid": table.id * 10_000 + at, "adrelid": table.id, "adnum": at}
@@ -256,6 +288,7 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
         yield "pg_attribute", attribute
     for index in indexes:
         yield from _index(table, index, space, schema)
+    yield from _foreign_keys(catalog, table, space)
     for at, check in enumerate(table.checks):
         yield (
             "pg_constraint",
@@ -273,6 +306,15 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
                 "conkey": _listed(check.places),
             },
         )
+
+
+def _foreign_keys(catalog: Catalog, table: Table, space: int) -> Iterator[tuple[str, Values]]:
+    for at, key in enumerate(table.foreign_keys):
+        found = unique_of(catalog, key)
+        index = 0 if found is None else index_oid(found[0].id, found[1].id)
+        oid = key_oid(table.id, at)
+        yield "pg_constraint", constraint_row(catalog, table, key, oid, space, index)
+    yield from information_rows(catalog, table)
 
 
 def _is_text(column: Column) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from cairn.model.errors import (
     CairnError,
     DatatypeMismatch,
@@ -16,8 +18,7 @@ from cairn.model.errors import (
 from cairn.model.log.packed_rows import PackedRows
 from cairn.model.sharding.buckets import bucket_function
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.schema import Table
-from cairn.model.types.sizes import fitter
+from cairn.model.tables.schema import Table, fit_of
 from cairn.model.types.values import SQLITE_TYPES, ColumnType, physical_reader, to_physical
 from cairn.model.unexpected import of_value
 from cairn.native.batches import RowBatch
@@ -68,7 +69,7 @@ class RowDecoder:
             found = _stored(self._pa, column.type, array)
             # Zeros of an Arrow number are those of its type: only a text has zeros of its own.
             keeps = column.keeps_zeros and not self._pa.types.is_decimal(array.type)
-            fit = fitter(column.type, column.sizes, keeps)
+            fit = fit_of(replace(column, keeps_zeros=keeps))
             return found if fit is None else [fit(value) for value in _listed(found)]
         except (self._pa.ArrowException, TypeError) as problem:
             raise DatatypeMismatch(

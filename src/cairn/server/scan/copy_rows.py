@@ -15,8 +15,7 @@ import msgspec
 from cairn.model.errors import CairnError, NotNullViolation, Unsupported
 from cairn.model.sharding.buckets import bucket_of, buckets_function
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.schema import Column, Table
-from cairn.model.types.sizes import fitter
+from cairn.model.tables.schema import Column, Table, fit_of
 from cairn.model.types.values import (
     INT64_MAX,
     INT64_MIN,
@@ -145,7 +144,7 @@ def missing(column: Column, table: Table) -> NotNullViolation:
 
 
 def _column_reader(column: Column) -> ReadColumn:
-    read, fit = _type_reader(column.type), fitter(column.type, column.sizes, column.keeps_zeros)
+    read, fit = _type_reader(column.type), fit_of(column)
     return read if fit is None else lambda fields: [fit(value) for value in read(fields)]
 
 

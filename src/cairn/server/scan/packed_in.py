@@ -113,6 +113,8 @@ def packed_lines(
 
 
 def _is_plain(column: Column) -> bool:
+    if column.enum is not None:
+        return False
     return column.type in _KINDS and (column.type is ColumnType.STRING or not column.sizes)
 
 

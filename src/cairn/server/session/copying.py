@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cairn.model.errors import CairnError, NumbersNeeded, QueryCanceled, Unsupported
-from cairn.model.tables.schema import Column
+from cairn.model.quoting import identifier
+from cairn.model.tables.schema import Column, fit_of
 from cairn.model.types.decimals import encode_shown, padder
-from cairn.model.types.sizes import fitter
 from cairn.model.types.values import OIDS, parse_text
 from cairn.native.batches import RowBatch
 from cairn.native.library import library
@@ -303,7 +303,7 @@ class CopyIn:
     async def _filled(self, columns: Sequence[Column], count: int) -> list[list[Any]]:
         """So many values for each column that the lines leave out, as INSERT would make them."""
         texts = [
-            f"({column.default})::{POSTGRES_NAMES[column.type]}"
+            f"({column.default})::{_type_name(column)}"
             for column in columns
             if column.identity is None
         ]
@@ -322,7 +322,7 @@ class CopyIn:
                 found.append(await self._numbers(column.identity.start, count))
                 continue
             values, scale = next(made, ([], None))
-            fit = fitter(column.type, column.sizes, column.keeps_zeros)
+            fit = fit_of(column)
             if column.keeps_zeros and scale:  # 1.50 is its key and two digits
                 shown = padder(scale)
                 values = [v if v is None else encode_shown(shown(v)) for v in values]
@@ -421,3 +421,8 @@ def _taken(session: Session) -> list[CopyData | CopyDone | CopyFail]:
         if not isinstance(found[-1], CopyData):
             break  # the end: what comes after it belongs to no COPY
     return found
+
+
+def _type_name(column: Column) -> str:
+    """As a cast names it."""
+    return POSTGRES_NAMES[column.type] if column.enum is None else identifier(column.enum.name)

@@ -145,7 +145,7 @@ def _assignment(scope: Scope, table: Table, target: exp.Expr, value: exp.Expr) -
             f'column "{name}" can only be updated to DEFAULT', position=walk_position(target)
         )
     scope.no_aggregates = scope.no_windows = "UPDATE"
-    expr = assign(scope, bind_wanted(scope, value, column.type), column.type, name)
+    expr = assign(scope, bind_wanted(scope, value, column.type), column)
     return table.position(name), stored(expr, column)
 
 

@@ -28,7 +28,7 @@ def default_of(binder: Binder, table: Table | None, column: Column) -> Expr:
     tree = parse_query(tokens(text), text)
     scope = Scope(binder)  # no columns are in view
     given = bind_wanted(scope, tree.expressions[0], column.type)
-    return stored(assign(scope, given, column.type, column.name), column)
+    return stored(assign(scope, given, column), column)
 
 
 def check_may_be_given(column: Column) -> None:

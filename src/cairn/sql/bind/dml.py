@@ -12,7 +12,6 @@ from cairn.model.errors import (
     SyntaxProblem,
 )
 from cairn.model.tables.schema import Table
-from cairn.model.types.values import ColumnType
 from cairn.sql.bind.changes import (
     FAIL,
     Conflict,
@@ -28,7 +27,7 @@ from cairn.sql.bind.expressions.expr import bind_boolean, bind_wanted
 from cairn.sql.bind.queries.bind import bind_query
 from cairn.sql.bind.queries.relations import bind_ctes, bind_relation
 from cairn.sql.bind.scope import Scope, no_column
-from cairn.sql.bind.storing import assign, stored
+from cairn.sql.bind.storing import assign, is_text, stored
 from cairn.sql.ir import (
     Col,
     Const,
@@ -44,7 +43,7 @@ from cairn.sql.ir import (
 )
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import allow, name_of, refuse
-from cairn.sql.scales import scales
+from cairn.sql.scales import known
 from cairn.sql.typing_rules import S, plain
 
 
@@ -201,7 +200,7 @@ def value_row(
         column = table.columns[place]
         if cell is not None:
             check_may_be_given(column)
-            row[place] = stored(assign(scope, cell, column.type, column.name), column)
+            row[place] = stored(assign(scope, cell, column), column)
     return tuple(row)
 
 
@@ -221,17 +220,17 @@ def _arranged(scope: Scope, table: Table, places: list[int], query: Query) -> Qu
     if len(shown) < len(places) and len(places) < len(table.shown_columns):
         raise SyntaxProblem("INSERT has more target columns than expressions")
     simple = isinstance(query, Select) and not query.order and not query.distinct
-    row, known = _defaults(scope, table, set(places[: len(shown)])), scales(query)
+    row, told = _defaults(scope, table, set(places[: len(shown)])), known(query)
     rel = scope.binder.next_rel()
     for at, place in enumerate(places[: len(shown)]):
         column = table.columns[place]
         check_may_be_given(column)
-        expr: Expr = Col(plain(shown[at][1]), rel, at, shown[at][0], scale=known[at])
+        expr: Expr = Col(plain(shown[at][1]), rel, at, shown[at][0], scale=told[at])
         if simple and isinstance(query, Select):
             expr = query.items[at].expr
-            if isinstance(expr, Const) and expr.type is S and column.type is not ColumnType.STRING:
+            if isinstance(expr, Const) and expr.type is S and not is_text(column):
                 expr = Const(None, expr.value)
-        row[place] = stored(assign(scope, expr, column.type, column.name), column)
+        row[place] = stored(assign(scope, expr, column), column)
     items = tuple(Item(column.name, expr) for column, expr in zip(table.columns, row, strict=True))
     if simple and isinstance(query, Select):
         from dataclasses import replace

@@ -28,7 +28,7 @@ from cairn.sql.ir import (
     rewrite,
     substitute,
 )
-from cairn.sql.scales import scale_of
+from cairn.sql.scales import known_of
 
 
 def owner_of(scope: Scope, args: Sequence[Expr]) -> Scope:
@@ -52,7 +52,7 @@ def asked_of(owner: Scope, expr: Expr) -> Expr:
     if expr not in asked.exprs:
         asked.exprs.append(expr)
     at = asked.exprs.index(expr)
-    return Col(expr.type, asked.rel, at, "aggregate", scale=scale_of(expr))
+    return Col(expr.type, asked.rel, at, "aggregate", scale=known_of(expr))
 
 
 def answered(select: Select, asked: AskedAggregates) -> Select:
@@ -72,7 +72,7 @@ def answered(select: Select, asked: AskedAggregates) -> Select:
         tuple(group),
     )
     mapping: dict[Expr, Expr] = {
-        expr: Col(expr.type, asked.rel, at, names[at], scale=scale_of(expr))
+        expr: Col(expr.type, asked.rel, at, names[at], scale=known_of(expr))
         for at, expr in enumerate(exprs)
     }
     columns = {expr: col for expr, col in mapping.items() if not isinstance(expr, _THEIRS)}

@@ -19,7 +19,7 @@ from cairn.model.errors import (
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import BUCKET_COLUMN, Table
 from cairn.model.types.values import TYPE_OF_OID, ColumnType
-from cairn.sql.ir import BUCKET_AT, Col, Expr, Param, Query
+from cairn.sql.ir import BUCKET_AT, Col, Expr, Known, Param, Query
 from cairn.sql.typing_rules import (
     ASSIGNMENT,
     IMPLICIT,
@@ -48,7 +48,7 @@ class Visible:
     nullable: list[bool]
     table: Table | None = None
     hidden: set[str] = field(default_factory=set)  # merged away by USING
-    scales: list[int | None] = field(default_factory=list)  # of a query's columns
+    scales: list[Known] = field(default_factory=list)  # of a query's columns
     filled: dict[int, Expr] = field(default_factory=dict)  # what stands for some of its columns
     unnamed: dict[str, int] = field(default_factory=dict)  # col_1, col_2 …: see `_unnamed`
 
@@ -66,7 +66,7 @@ class Visible:
         scale = self.scales[at] if self.scales else None
         is_key = False
         if self.table is not None:
-            scale = self.table.columns[at].scale
+            scale = self.table.columns[at].known
             is_key = not self.table.columns[at].keeps_zeros
         type_, name, nullable = plain(self.types[at]), self.names[at], self.nullable[at]
         return Col(type_, self.rel, at, name, nullable, scale=scale, is_key=is_key)
@@ -82,7 +82,7 @@ class GivenRows:
     number: int
     names: list[str] | None
     types: list[ColumnType]
-    scales: list[int | None]
+    scales: list[Known]
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Binder:
         self.uses_now = False
         self.locks = False  # FOR UPDATE or its like was said
         self.tables: dict[int, Table] = {}
-        self.views: dict[int, int] = {}  # with their versions
+        self.views: dict[int, int] = {}  # with their versions; types too
         self.selects = 0
         self.depth = 0
         self._rel = 0

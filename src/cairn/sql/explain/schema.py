@@ -108,6 +108,16 @@ def _altered(
     for check in after.checks:
         if check not in before.checks:
             yield f"check {identifier(check.name)}: every owner reads all its rows first"
+    yield from _keys(before, after)
+
+
+def _keys(before: Table, after: Table) -> Iterator[str]:
+    for key in before.foreign_keys:
+        if key not in after.foreign_keys:
+            yield f"drop foreign key {identifier(key.name)}"
+    for key in after.foreign_keys:
+        if key not in before.foreign_keys:
+            yield f"foreign key {identifier(key.name)}: the owner reads all its rows first"
 
 
 def _default(column: Column) -> str:

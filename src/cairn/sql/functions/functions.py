@@ -47,6 +47,7 @@ from cairn.sql.functions import (
     zones,
 )
 from cairn.sql.functions.numbers import strict, total
+from cairn.sql.functions.words import LABELS
 
 
 def double_text(value: float) -> str:
@@ -277,6 +278,7 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "v_parse": strict(lambda text: to_physical(ColumnType.INTERVAL, parse_interval(text))),
     "x_parse": _parser(ColumnType.VARBINARY),
     "store_fit": store_fit,
+    **LABELS,
     "j_check": j_check,
     "a_check": a_check,
     "s_of_b": strict(lambda value: "true" if value else "false"),

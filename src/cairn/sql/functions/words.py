@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 from cairn.model import stops
 from cairn.model.errors import InvalidParameter, LimitExceeded
 from cairn.model.quoting import identifier
+from cairn.model.types.enums import checker, ranks
 from cairn.sql.functions.numbers import strict
 from cairn.sql.functions.patterns import regexp
 from cairn.sql.functions.texts import check_length
@@ -165,3 +168,36 @@ def c_regexp_replace(text: str, pattern: str, new: str, flags: str = "") -> str:
         return found
 
     return str(expression.sub(put, text, count))
+
+
+# --- labels of enums: a type travels as its `text` ---
+
+
+def s_label(label: Any, type_: str) -> Any:
+    """The label itself, if it is one."""
+    return checker(type_)(label)
+
+
+def s_rank(label: Any, type_: str) -> int | None:
+    """Its place among the labels, counted from 1."""
+    return None if label is None else ranks(type_)[1].get(label)
+
+
+def s_nth(place: int | None, type_: str) -> str | None:
+    labels = list(ranks(type_)[1])
+    return labels[place - 1] if place is not None and 0 < place <= len(labels) else None
+
+
+def s_labels(listed: str | None, type_: str) -> str | None:
+    """A list of texts, if all of them are labels."""
+    for label in json.loads(listed) if listed is not None else ():
+        checker(type_)(label)
+    return listed
+
+
+LABELS: dict[str, Callable[..., Any]] = {
+    "s_label": s_label,
+    "s_labels": s_labels,
+    "s_rank": s_rank,
+    "s_nth": s_nth,
+}

@@ -14,6 +14,7 @@ from cairn.sql.bind.expressions.expr import bind_boolean
 from cairn.sql.bind.queries import bind  # noqa: F401 (it knows all kinds of expressions)
 from cairn.sql.bind.queries.bind import binder_of
 from cairn.sql.bind.scope import Scope, Visible
+from cairn.sql.enum_order import is_ordering
 from cairn.sql.ir import Agg, Param, SubQuery, Window, walk
 from cairn.sql.parse.lexer import tokens
 from cairn.sql.parse.parse import parse_query
@@ -77,6 +78,7 @@ def _rule(catalog: Catalog, table: str, columns: Sequence[Column], text: str) ->
             ["" if column.is_dropped else column.name for column in columns],
             [column.type for column in columns],
             [True] * len(columns),
+            scales=[column.known for column in columns],
         )
     )
     expr = bind_boolean(scope, tree.expressions[0], "CHECK")
@@ -84,6 +86,11 @@ def _rule(catalog: Catalog, table: str, columns: Sequence[Column], text: str) ->
     if any(isinstance(each, (SubQuery, Agg, Window, Param)) for each in inside):
         raise InvalidTableDefinition(
             "a CHECK has no sub-queries, aggregates or parameters", sqlstate="0A000"
+        )
+    if any(is_ordering(each) for each in inside):
+        raise Unsupported(
+            "a CHECK cannot compare labels of an enum by their order",
+            hint="labels may be added later: name those that are allowed with IN (…)",
         )
     renderer = Renderer(Slots())
     renderer.aliases[0] = ""

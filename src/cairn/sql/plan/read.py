@@ -59,7 +59,7 @@ from cairn.sql.plans import Exchange, Fragment, Meeting, ReadPlan, ScatterRead, 
 from cairn.sql.render.render import Renderer
 from cairn.sql.render.sent import ByBucket
 from cairn.sql.render.slots import Slots
-from cairn.sql.scales import scale_of, scales
+from cairn.sql.scales import known_of, scales
 from cairn.sql.typing_rules import B, I
 from cairn.sql.zeros import is_key, padded
 
@@ -342,7 +342,7 @@ class Gather:
                 rel,
                 at,
                 item.name,
-                scale=scale_of(item.expr),
+                scale=known_of(item.expr),
                 is_key=is_key(item.expr),
             )
             for at, item in enumerate(block.items)

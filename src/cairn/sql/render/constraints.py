@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 from cairn.model.errors import CairnError, CheckViolation, NotNullViolation, UniqueViolation
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
-from cairn.model.types.values import from_physical
+from cairn.model.types.shown import shown_text
 
 _PLACE = re.compile(r"(?:\w+\.)?t(\d+)\.(\w+)")
 _CHECK = re.compile(r"CHECK constraint failed: t(\d+)/(\d+)")
@@ -85,19 +84,8 @@ def key_exists(table: Table, named: Sequence[str], row: Sequence[Any]) -> str:
     values = []
     for name in named:
         at = table.position(name)
-        text = _shown(from_physical(table.columns[at].type, row[at]))
-        values.append(text if len(text) <= 60 else text[:57] + "...")
+        values.append(shown_text(table.columns[at].type, row[at]))
     return f"Key ({', '.join(named)})=({', '.join(values)}) already exists."
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "t" if value else "f"
-    if isinstance(value, float):
-        return repr(value).removesuffix(".0")
-    if isinstance(value, datetime):
-        return value.isoformat(" ").removesuffix(":00")
-    return str(value)
 
 
 def _column_name(table: Table, physical: str) -> str:

@@ -285,9 +285,10 @@ def _constraints(cursor: Cursor, catalog: Catalog) -> OtherStatement:
         keys = (table.key_name for table in catalog.tables.values())
         checks = (check.name for table in catalog.tables.values() for check in table.checks)
         unique = (index.name for each in catalog.indexes.values() for index in each)
-        if name in {*keys, *checks, *unique}:
+        known = {each.name for table in catalog.tables.values() for each in table.foreign_keys}
+        if name in {*keys, *checks, *unique} - known:
             raise CairnError(f'constraint "{name}" is not deferrable', sqlstate="42809")
-        if catalog.setting("foreign_keys") != "ignore":
+        if name not in known and catalog.setting("foreign_keys") != "ignore":
             raise CairnError(f'constraint "{name}" does not exist', sqlstate="42704")
     if not cursor.accept_one("deferred", "immediate"):
         raise cursor.error()

@@ -13,7 +13,6 @@ REFUSED: tuple[tuple[str, ...], ...] = (
     ("create", "sequence"),
     ("create", "function"),
     ("create", "trigger"),
-    ("create", "type"),
     ("create", "extension"),
     ("create", "database"),
     ("create", "materialized"),

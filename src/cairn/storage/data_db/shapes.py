@@ -20,6 +20,7 @@ from cairn.model.tables.schema import (
     create_index_sql,
     create_table_sql,
 )
+from cairn.storage.data_db.kin import Kin
 from cairn.storage.files.reshaping import reshape
 
 _SIZED = (str, bytes)
@@ -41,6 +42,9 @@ class RowTables:
         self._judges = True
         self._is_brief = False  # long rows are work for a thread
         self.versions: dict[int, int] = {}  # replaced, never changed: readers keep what they saw
+        self._enforced = 0  # changes that foreign keys have been asked about
+        self._kin = Kin({})
+        self._kin_versions = self.versions
 
     def reload_tables(self) -> None:
         """As the open transaction sees them: after a schema change that was taken back."""
@@ -50,6 +54,13 @@ class RowTables:
         for table_id, body in found:
             self.tables[table_id], self.indexes[table_id] = _decode_shape(body)
         self.versions = {table_id: table.schema_version for table_id, table in self.tables.items()}
+
+    @property
+    def kin(self) -> Kin:
+        """Tables that are tied by foreign keys, as they are now."""
+        if self._kin_versions is not self.versions:
+            self._kin, self._kin_versions = Kin(self.tables), self.versions
+        return self._kin
 
     # --- the hook -----------------------------------------------------------------------------
 

@@ -112,7 +112,19 @@ class BlockRun:
         ] = {}  # rows that parts of WITH told, by number
 
     def statement(self, prepared: Prepared, values: list[Any], given: Given = None) -> Told:
-        """`values` with room for hidden ones; `given` are the rows of an INSERT made elsewhere."""
+        """`values` with room for hidden ones; `given` are the rows of an INSERT made elsewhere.
+
+        Foreign keys are looked at behind each statement, and behind all parts of a WITH.
+        """
+        told = self._part(prepared, values, given)
+        is_rekeying = isinstance(_write_of(prepared.plan), plans.KeyedWrite)
+        try:
+            self._store.enforce(is_rekeying=is_rekeying)
+        except Exception as problem:
+            raise self._told(problem) from None
+        return told
+
+    def _part(self, prepared: Prepared, values: list[Any], given: Given = None) -> Told:
         plan = prepared.plan
         if isinstance(plan, plans.BlockPlan):
             return self._block(plan, values)
@@ -166,13 +178,13 @@ class BlockRun:
         """Parts of WITH that write, and the statement after them."""
         *parts, last = steps
         values = _values(last.prepared, known, now)
-        finish: Callable[[], Told] = partial(self.statement, last.prepared, values)
+        finish: Callable[[], Told] = partial(self._part, last.prepared, values)
         if last.reads_ahead:
             finish = self._read_ahead(last.prepared.plan, values)
         try:
             for part in parts:
                 prepared = part.prepared
-                told = self.statement(prepared, _values(prepared, known, now))
+                told = self._part(prepared, _values(prepared, known, now))
                 self._given[part.number] = (len(prepared.columns), told.rows or [])
             return finish()
         finally:
@@ -328,6 +340,10 @@ class BlockRun:
         if isinstance(problem, apsw.InterruptError):
             return self._clock.problem()
         return translated(problem)
+
+
+def _write_of(plan: plans.Plan) -> plans.Plan:
+    return plan.write if isinstance(plan, plans.Returning) else plan
 
 
 def _values(prepared: Prepared, known: list[Any], now: datetime) -> list[Any]:

@@ -262,6 +262,7 @@ def _drop(plan: AclPlan, catalog: Catalog) -> tuple[ops.Dml, ...]:
     objects = [f"table {name}" for name in owned]
     objects += [f"procedure {r.name}" for r in catalog.routines.values() if r.owner == user.id]
     objects += [f"view {v.name}" for v in catalog.views.values() if v.owner == user.id]
+    objects += [f"type {t.name}" for t in catalog.types.values() if t.owner == user.id]
     if objects:
         raise NotInPrerequisiteState(
             f"{kind} {plan.name} cannot be dropped because some objects depend on it",

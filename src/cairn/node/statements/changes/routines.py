@@ -17,6 +17,7 @@ from cairn.model.tables import rows
 from cairn.model.tables import system_tables as system
 from cairn.model.tables.catalog import FIRST_ROUTINE_ID, Catalog, Routine, View
 from cairn.model.types.values import ColumnType
+from cairn.node.statements.changes.types import type_ops
 from cairn.sql.plans import RoutinePlan
 from cairn.sql.statements.schema.routine import not_there
 
@@ -30,6 +31,12 @@ def routine_ops(
     """Nothing when IF [NOT] EXISTS leaves nothing to do."""
     if plan.kind == "view":
         return _view_ops(plan, catalog, user, last_id)
+    if plan.kind == "type":
+        number = max(FIRST_ROUTINE_ID - 1, last_id) + 1
+        found = type_ops(plan, catalog, user, number)
+        is_new = plan.action == "create" and found
+        row = (LAST_ROUTINE_ID, rows.to_json(number))
+        return (*found, ops.Replace(system.PICO_PROPERTY.id, row)) if is_new else found
     known = catalog.routines.get(plan.name)
     if plan.action == "create":
         return _created(plan, known, catalog, user, last_id)

@@ -60,7 +60,12 @@ Extra = Callable[[], Iterable[ops.Dml]]
 
 FAILOVER_S = 10.0  # how long a change waits for a master that is being named
 
-_SCHEMA = (ops.SCHEMA_RANGE, whole_table(system.PICO_TABLE.id), whole_table(system.PICO_INDEX.id))
+_SCHEMA = (
+    ops.SCHEMA_RANGE,
+    whole_table(system.PICO_TABLE.id),
+    whole_table(system.PICO_INDEX.id),
+    whole_table(system.CAIRN_TYPE.id),
+)
 
 
 class _BeingNamed(NoMaster):
@@ -336,6 +341,7 @@ class SchemaChanges:
         ranges = (
             whole_table(system.PICO_ROUTINE.id),
             whole_table(system.CAIRN_VIEW.id),
+            whole_table(system.CAIRN_TYPE.id),
             whole_table(system.PICO_TABLE.id),
             whole_table(system.PICO_PRIVILEGE.id),
             one_key(system.PICO_PROPERTY.id, (LAST_ROUTINE_ID,)),

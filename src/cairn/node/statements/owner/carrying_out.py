@@ -98,6 +98,7 @@ def carry_out(store: DataStore, request: WriteRequest, told: list[Row]) -> int:
             if at == 0 and request.must_change not in (None, store.pending_changes()):
                 raise CasRetry("a row changed between reading and writing; try again")
         count = store.count_rows()
+        store.enforce(is_rekeying=request.must_change is not None and bool(request.more))
     if request.operation is not None:
         ranges = request.ranges if request.ranges is not None else of_buckets(request.buckets)
         store.put_operation(Operation(request.operation, count, merged(ranges)))

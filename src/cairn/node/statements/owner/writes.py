@@ -229,11 +229,18 @@ class OwnerWrites:
         finally:
             connection.set_progress_handler(None)
 
+    def _check_kin(self, store: DataStore, table_id: int) -> None:
+        """A master that was just named may not have the tables yet whose rows name these."""
+        catalog = self._state.catalog
+        for child, _ in catalog.children_of(table_id):
+            store.check_version(child.id, child.schema_version)
+
     def _write_now(
         self, request: WriteRequest, kind: WriteKind, is_quick: bool, is_alone: bool
     ) -> WriteResponse:
         store = self.data.store
         store.check_write(request.table, request.version, request.buckets, request.ranges)
+        self._check_kin(store, request.table)
         if request.operation is not None and (done := store.operation(request.operation)):
             left = left_of(request, done)
             if left is None:
@@ -242,7 +249,7 @@ class OwnerWrites:
         rows: list[Row] = []
         try:
             if is_quick and kind.only_inserts and is_plain(request):
-                count, lsn = store.insert_row(request.sql, request.rows[0])
+                count, lsn = store.insert_row(request.table, request.sql, request.rows[0])
             else:
                 count, lsn = store.statement(
                     lambda: carry_out(store, request, rows), alone=is_alone, brief=is_quick
@@ -308,7 +315,7 @@ class _AskedRow:
         store, insert = self._store, self._insert
         try:
             store.check_write(insert.table, insert.version, (insert.bucket,), None)
-            found = store.insert_asked(insert.what, insert.data, insert.at)
+            found = store.insert_asked(insert.table, insert.what, insert.data, insert.at)
         except CairnError:
             return _NOT_PLAIN
         except apsw.Error as problem:  # it has ended the transaction: others are run once more

@@ -12,7 +12,9 @@ from sqlglot import exp
 from cairn.model import stops
 from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
 from cairn.model.types.decimals import decode_decimal, encode_decimal
+from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ELEMENTS, INT64_MAX, INT64_MIN, LISTS, ColumnType
+from cairn.sql.bind.enums import as_text, cast_to, cast_to_list, of_one_enum
 from cairn.sql.bind.expressions.functions import folded, scalar
 from cairn.sql.bind.scope import NOW, Binder, Scope
 from cairn.sql.ir import (
@@ -28,12 +30,14 @@ from cairn.sql.ir import (
 )
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import allow, name_of, refuse, without_schema
+from cairn.sql.scales import enum_of
 from cairn.sql.typing_rules import (
     ASSIGNMENT,
     EXPLICIT,
     INCOMPARABLE,
     JB,
     JSON,
+    POSTGRES_NAMES,
     RANK,
     B,
     D,
@@ -209,6 +213,7 @@ def _not(scope: Scope, node: exp.Not) -> Expr:
 
 def compare(scope: Scope, name: str, left: Expr, right: Expr) -> Expr:
     """A comparison of two values after bringing them to one type."""
+    left, right = of_one_enum(scope.binder, (left, right), name)
     try:
         type_ = common_type((left.type, right.type), "comparison") or S
     except CairnError:
@@ -341,10 +346,22 @@ def _case(scope: Scope, node: exp.Case) -> Expr:
     default = node.args.get("default")
     if default is not None:
         results.append(bind_expr(scope, default))
+    results = of_one_enum(scope.binder, results, "CASE")
     type_ = common_type([each.type for each in results], "CASE") or S
     coerced = [scope.binder.coerce(each, type_) for each in results]
     last = coerced.pop() if default is not None else None
     return Case(type_, tuple(zip(conditions, coerced, strict=True)), last)
+
+
+def _enum_named(scope: Scope, node: exp.DataType) -> EnumType | None:
+    """The enum that a cast names."""
+    kind = node.args.get("kind")
+    if str(getattr(node.this, "name", node.this)).lower() != "userdefined" or kind is None:
+        return None
+    found = scope.binder.catalog.types.get(name_of(without_schema(kind)))
+    if found is not None:
+        scope.binder.views[found.id] = found.schema_version
+    return found
 
 
 def cast_type(node: exp.DataType) -> tuple[ColumnType, list[int]]:
@@ -372,6 +389,11 @@ def cast_type(node: exp.DataType) -> tuple[ColumnType, list[int]]:
 
 def _cast(scope: Scope, node: exp.Cast) -> Expr:
     allow(node, {"this", "to"})
+    if (enum := _enum_named(scope, node.to)) is not None:
+        return cast_to(scope.binder, bind_expr(scope, node.this), enum)
+    of = next((each for each in node.to.expressions if isinstance(each, exp.DataType)), None)
+    if of is not None and (enum := _enum_named(scope, of)) is not None:
+        return cast_to_list(scope.binder, bind_expr(scope, node.this), enum)
     to, sizes = cast_type(node.to)
     if to in ELEMENTS and isinstance(node.this, exp.Array):
         # The items are read as what they become: an empty array has a type then.
@@ -380,7 +402,10 @@ def _cast(scope: Scope, node: exp.Cast) -> Expr:
             given = (scope.binder.coerce(each, ELEMENTS[to], EXPLICIT) for each in items)
             return folded(Call(to, "a_make", tuple(given)))
     inner = bind_expr(scope, node.this)
-    found = scope.binder.coerce(inner, to, EXPLICIT)
+    if to is not S and (enum := enum_of(inner)) is not None:
+        shown = POSTGRES_NAMES[to]
+        raise CairnError(f"cannot cast type {enum.name} to {shown}", sqlstate="42846")
+    found = as_text(scope.binder.coerce(inner, to, EXPLICIT))
     if sizes and to is N:
         scale = sizes[1] if len(sizes) > 1 else 0
         return Call(N, "n_scaled", (found, Const(I, sizes[0]), Const(I, scale)))

@@ -7,6 +7,7 @@ from functools import reduce
 
 from cairn.model.errors import CairnError, DatatypeMismatch, SyntaxProblem, Unsupported
 from cairn.model.types.values import LISTS, ColumnType
+from cairn.sql.bind.enums import enum_function, of_one_enum, type_name
 from cairn.sql.bind.expressions.json_making import to_json
 from cairn.sql.bind.scope import Binder, nearest
 from cairn.sql.functions.function_list import ABSENT, INSTEAD, LATE_FUNCTIONS, PLAIN
@@ -15,7 +16,6 @@ from cairn.sql.typing_rules import (
     ASSIGNMENT,
     JB,
     JSON,
-    POSTGRES_NAMES,
     RANK,
     UNORDERED,
     B,
@@ -34,6 +34,7 @@ from cairn.sql.typing_rules import (
 _MULTI = {
     *("concat", "concat_ws", "greatest", "least", "coalesce", "nullif", "json_extract_path"),
     *("btrim", "ltrim", "rtrim", "pg_typeof", "format", "num_nulls", "num_nonnulls"),
+    *("enum_first", "enum_last", "enum_range"),
     *("jsonb_extract_path", "json_extract_path_text", "jsonb_extract_path_text"),
 }
 _PATHS = {f"{kind}_extract_path{text}" for kind in ("json", "jsonb") for text in ("", "_text")}
@@ -118,7 +119,9 @@ def _multi(binder: Binder, name: str, args: Sequence[Expr], position: int | None
         chars = binder.coerce(args[1], S) if len(args) == 2 else Const(S, " ")
         return folded(Call(S, "c_trim", (binder.coerce(args[0], S), chars, Const(S, _TRIMS[name]))))
     if name == "pg_typeof" and len(args) == 1:
-        return Const(S, POSTGRES_NAMES[args[0].type])
+        return Const(S, type_name(args[0]))
+    if name.startswith("enum_"):
+        return enum_function(name, args, position)
     if name in _PATHS and len(args) > 1 and args[0].type in (None, *JSON):
         keys = tuple(binder.coerce(arg, S) for arg in args[1:])
         data = binder.coerce(args[0], ColumnType.ANY)
@@ -136,12 +139,14 @@ def _multi(binder: Binder, name: str, args: Sequence[Expr], position: int | None
         ]
         return reduce(lambda left, right: Call(I, "i_add", (left, right)), parts)
     if name == "nullif" and len(args) == 2:
+        args = of_one_enum(binder, args, "=")
         type_ = common_type([arg.type for arg in args], "NULLIF") or S
         left, right = (binder.coerce(arg, type_) for arg in args)
         return Case(type_, ((Call(B, "=", (left, right)), Const(type_, None)),), left)
     if name in ("coalesce", "greatest", "least") and not args:
         raise SyntaxProblem('syntax error at or near ")"', position=position)
     if name in ("coalesce", "greatest", "least"):
+        args = of_one_enum(binder, args, name.upper())
         type_ = common_type([arg.type for arg in args], name.upper()) or S
         given = tuple(binder.coerce(arg, type_) for arg in args)
         if len(given) == 1:

@@ -28,7 +28,7 @@ from cairn.sql.ir import (
     output,
 )
 from cairn.sql.parse.tree import refuse
-from cairn.sql.scales import scale_of
+from cairn.sql.scales import known_of
 from cairn.sql.typing_rules import RANK, B, D, I, no_function, plain
 
 ORDERED_SETS = frozenset(("percentile_cont", "percentile_disc", "mode"))
@@ -85,7 +85,7 @@ def array_of(scope: Scope, node: exp.Anonymous) -> Expr:
     rel = scope.binder.next_rel()
     query, order = _with_order(query, rel)
     first = query.items[0].expr if isinstance(query, Select) else None
-    column = Col(type_, rel, 0, columns[0][0], scale=scale_of(first) if first else None)
+    column = Col(type_, rel, 0, columns[0][0], scale=known_of(first) if first else None)
     names = tuple(name for name, _ in output(query))
     values = Agg(LISTS[type_], "a_agg", (column,), False, None, order)
     select = Select((Item("array", values),), Derived(rel, query, "", names), group=())
@@ -120,7 +120,7 @@ def _with_order(query: Query, rel: int) -> tuple[Query, tuple[Order, ...]]:
         )
     size = len(query.items)
     order = tuple(
-        replace(each, expr=Col(each.expr.type, rel, size + at, "", scale=scale_of(each.expr)))
+        replace(each, expr=Col(each.expr.type, rel, size + at, "", scale=known_of(each.expr)))
         for at, each in enumerate(query.order)
     )
     more = tuple(Item("", each.expr) for each in query.order)

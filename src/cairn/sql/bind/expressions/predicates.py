@@ -8,12 +8,15 @@ from typing import cast as typed
 from sqlglot import exp
 
 from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
+from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ELEMENTS, LISTS, ColumnType
+from cairn.sql.bind.enums import of_one_enum
 from cairn.sql.bind.expressions.expr import HANDLERS, bind_boolean, bind_expr, bind_wanted, compare
 from cairn.sql.bind.expressions.quantified import compared_with_all
 from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import (
     Call,
+    Col,
     Const,
     Expr,
     Query,
@@ -22,6 +25,7 @@ from cairn.sql.ir import (
 )
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import refuse
+from cairn.sql.scales import enum_of, known
 from cairn.sql.typing_rules import (
     INCOMPARABLE,
     RANK,
@@ -200,8 +204,9 @@ def _in(scope: Scope, node: exp.In) -> Expr:
     if row_parts(node.this) is not None:
         rows = [_row_comparison(scope, "=", exp.EQ(this=node.this, expression=i)) for i in items]
         return rows[0] if len(rows) == 1 else Call(B, "or", tuple(rows))
-    value = bind_expr(scope, node.this)
-    bound = [bind_expr(scope, item) for item in items]
+    value, *bound = of_one_enum(
+        scope.binder, [bind_expr(scope, each) for each in (node.this, *items)], "="
+    )
     try:
         type_ = common_type([value.type, *(each.type for each in bound)], "IN") or S
     except CairnError:
@@ -220,7 +225,10 @@ def _in_query(scope: Scope, operands: list[exp.Expr], tree: exp.Expr) -> Expr:
         few = "few" if len(columns) < len(values) else "many"
         raise SyntaxProblem(f"subquery has too {few} columns")
     coerced = []
-    for value, (_, type_) in zip(values, columns, strict=True):
+    for value, (_, type_), told in zip(values, columns, known(query), strict=True):
+        is_meant = isinstance(told, EnumType) or enum_of(value) is not None
+        if is_meant and told != enum_of(value):
+            value = of_one_enum(scope.binder, (Col(type_, 0, 0, "", scale=told), value), "=")[1]
         try:
             coerced.append(scope.binder.coerce(value, plain(type_)))
         except CairnError:

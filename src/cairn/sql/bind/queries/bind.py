@@ -59,7 +59,7 @@ from cairn.sql.ir import (
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.naming import column_name
 from cairn.sql.parse.tree import allow, name_of, refuse
-from cairn.sql.scales import scales
+from cairn.sql.scales import known
 from cairn.sql.typing_rules import INCOMPARABLE, S, plain
 
 _SELECT_ARGS = frozenset(
@@ -106,7 +106,7 @@ def _parenthesised(outer: Scope, tree: exp.Subquery) -> Query:
     columns = output(query)
     items = tuple(
         Item(name, Col(plain(type_), rel, at, name, scale=scale))
-        for at, ((name, type_), scale) in enumerate(zip(columns, scales(query), strict=True))
+        for at, ((name, type_), scale) in enumerate(zip(columns, known(query), strict=True))
     )
     derived = Derived(rel, query, "", tuple(name for name, _ in columns))
     select = Select(items, derived)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from cairn.model.errors import CairnError
 from cairn.sql.bind.scope import Binder
 from cairn.sql.ir import Agg, Call, Col, Const, Derived, Expr, Item, Select, Window
-from cairn.sql.scales import scale_of
+from cairn.sql.scales import known_of
 from cairn.sql.typing_rules import B, I
 
 
@@ -39,7 +39,7 @@ def first_of_each(binder: Binder, select: Select, on: tuple[Expr, ...]) -> Selec
     )
     rel = binder.next_rel()
     columns = [
-        Col(item.expr.type, rel, at, item.name, scale=scale_of(item.expr))
+        Col(item.expr.type, rel, at, item.name, scale=known_of(item.expr))
         for at, item in enumerate(inner.items)
     ]
     size = len(shown)

@@ -32,7 +32,7 @@ from cairn.sql.ir import (
 )
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import allow, refuse
-from cairn.sql.scales import scale_of
+from cairn.sql.scales import known_of
 from cairn.sql.typing_rules import B, I, S
 
 _SEVERAL = (exp.Rollup, exp.Cube, exp.GroupingSets)
@@ -115,7 +115,7 @@ def bind_grouping_sets(
     rel, size = scope.binder.next_rel(), len(shown.items)
     exprs = [item.expr for item in shown.items] + [each.expr for each in shown.order]
     columns = [
-        Col(expr.type, rel, at, names[at], scale=scale_of(expr)) for at, expr in enumerate(exprs)
+        Col(expr.type, rel, at, names[at], scale=known_of(expr)) for at, expr in enumerate(exprs)
     ]
     limit, offset = bind_limits(scope, tree)
     order = [

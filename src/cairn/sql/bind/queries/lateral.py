@@ -24,6 +24,7 @@ from cairn.sql.ir import (
     Derived,
     Expr,
     Item,
+    Known,
     Query,
     Rel,
     Select,
@@ -43,7 +44,7 @@ from cairn.sql.ir import (
 )
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import allow, name_of
-from cairn.sql.scales import scale_of
+from cairn.sql.scales import known_of
 from cairn.sql.typing_rules import B, I, S, plain
 
 _HINT = (
@@ -190,7 +191,7 @@ class _Untied:
         )
         rel = self._binder.next_rel()
         columns = [
-            Col(item.expr.type, rel, at, item.name, scale=scale_of(item.expr))
+            Col(item.expr.type, rel, at, item.name, scale=known_of(item.expr))
             for at, item in enumerate(inner.items)
         ]
         conditions: list[Expr] = []
@@ -225,8 +226,8 @@ def _of_nothing(expr: Expr) -> Expr:
     return found
 
 
-def _scale(query: Query, at: int) -> int | None:
-    return scale_of(query.items[at].expr) if isinstance(query, Select) else None
+def _scale(query: Query, at: int) -> Known:
+    return known_of(query.items[at].expr) if isinstance(query, Select) else None
 
 
 def _refused(node: exp.Lateral) -> Unsupported:

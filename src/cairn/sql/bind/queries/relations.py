@@ -48,7 +48,7 @@ from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.lexer import tokens
 from cairn.sql.parse.parse import parse_query
 from cairn.sql.parse.tree import allow, name_of, refuse
-from cairn.sql.scales import scales
+from cairn.sql.scales import known
 from cairn.sql.typing_rules import S, cast, common_type
 
 
@@ -94,7 +94,7 @@ def _derived(scope: Scope, query: Query, alias: str, columns: list[str]) -> Rel:
     names = columns + [name for name, _ in shown[len(columns) :]]
     rel = scope.binder.next_rel()
     types = [type_ for _, type_ in shown]
-    seen = Visible(alias, rel, names, types, [True] * len(names), scales=scales(query))
+    seen = Visible(alias, rel, names, types, [True] * len(names), scales=known(query))
     seen.unnamed = _unnamed(query, len(columns))
     scope.add(seen)
     return Derived(rel, query, alias, tuple(names))

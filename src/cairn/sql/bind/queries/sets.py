@@ -12,6 +12,7 @@ from cairn.model.errors import (
     SyntaxProblem,
 )
 from cairn.model.types.values import ColumnType
+from cairn.sql.bind.enums import of_one_enum
 from cairn.sql.bind.expressions.calls import ordered
 from cairn.sql.bind.expressions.expr import bind_expr
 from cairn.sql.bind.scope import Scope, no_column
@@ -29,7 +30,7 @@ from cairn.sql.ir import (
 )
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import allow, name_of, refuse
-from cairn.sql.scales import scales
+from cairn.sql.scales import known
 from cairn.sql.typing_rules import INCOMPARABLE, I, S, common_type, plain
 
 SET_OPERATIONS: dict[type[Any], str] = {
@@ -77,6 +78,10 @@ def bind_values(scope: Scope, tree: exp.Values) -> Query:
         rows.append([bind_expr(scope, cell) for cell in cells])
     if any(len(row) != len(rows[0]) for row in rows):
         raise SyntaxProblem("VALUES lists must all be the same length")
+    for at in range(len(rows[0])):
+        column = of_one_enum(scope.binder, [row[at] for row in rows], "VALUES")
+        for row, cell in zip(rows, column, strict=True):
+            row[at] = cell
     types = [
         common_type([row[at].type for row in rows], "VALUES") or S for at in range(len(rows[0]))
     ]
@@ -161,7 +166,7 @@ def retyped(scope: Scope, query: Query, types: list[ColumnType]) -> Query:
     items = tuple(
         Item(name, _cast_item(scope, Col(plain(had), rel, at, name, scale=scale), type_))
         for at, ((name, had), scale, type_) in enumerate(
-            zip(shown, scales(query), types, strict=True)
+            zip(shown, known(query), types, strict=True)
         )
     )
     return Select(items, Derived(rel, query, "", tuple(name for name, _ in shown)))

@@ -21,7 +21,7 @@ from cairn.sql.ir import (
     conjunction,
 )
 from cairn.sql.parse.tree import refuse
-from cairn.sql.scales import scale_of
+from cairn.sql.scales import known_of
 from cairn.sql.typing_rules import B, I
 
 
@@ -46,7 +46,7 @@ def with_ties(binder: Binder, select: Select, node: exp.Expr) -> Select:
     inner = replace(select, items=items, order=(), limit=None, offset=None)
     rel = binder.next_rel()
     columns = [
-        Col(item.expr.type, rel, at, item.name, scale=scale_of(item.expr))
+        Col(item.expr.type, rel, at, item.name, scale=known_of(item.expr))
         for at, item in enumerate(items)
     ]
     size = len(select.items)

@@ -30,7 +30,15 @@ from cairn.sql.statements.schema.common import (
     finish,
 )
 from cairn.sql.statements.schema.dependents import check_unused
-from cairn.sql.statements.schema.foreign_keys import are_ignored, notice_of, read_foreign_key
+from cairn.sql.statements.schema.enums import check_types
+from cairn.sql.statements.schema.foreign_keys import (
+    Reference,
+    are_ignored,
+    check_key_stays,
+    notice_of,
+    read_foreign_key,
+    with_keys,
+)
 from cairn.sql.statements.schema.index import add_unique
 from cairn.sql.statements.schema.restating import checked_default, column_of
 from cairn.sql.statements.schema.retyping import read_new_type
@@ -53,7 +61,7 @@ def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     if unique := _added_key(cursor):
         return add_unique(cursor, catalog, name, *unique)
     renamed = _renamed_alone(cursor, name)
-    passes, steps = ((), []) if renamed is not None else _steps(cursor)
+    passes, steps = ((), []) if renamed is not None else _steps(cursor, catalog)
     tail = finish(cursor)
 
     def make(now: Catalog, table: Table) -> Ddl | None:
@@ -75,7 +83,7 @@ def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
         make(catalog, found)
         tail.skipped = f'relation "{name}" is so already, skipping'
         if set(passes) == {3} and are_ignored(catalog):
-            tail.skipped = notice_of(catalog, name)
+            tail.skipped = notice_of(name)
         if set(passes) == {1}:
             tail.skipped = f'the columns of relation "{name}" already exist, skipping'
     return ddl_statement("ALTER TABLE", tail, build, found, "alter")
@@ -115,7 +123,7 @@ def _renamed_alone(cursor: Cursor, name: str) -> Callable[[Catalog, Table], Ddl]
     return make
 
 
-def _steps(cursor: Cursor) -> tuple[tuple[int, ...], list[Step]]:
+def _steps(cursor: Cursor, catalog: Catalog) -> tuple[tuple[int, ...], list[Step]]:
     """In PostgreSQL's order: first what takes away, then columns, then what is asked of them.
 
     Beside RENAME, which PostgreSQL has only alone, as they are written.
@@ -127,13 +135,13 @@ def _steps(cursor: Cursor) -> tuple[tuple[int, ...], list[Step]]:
             has_rename = True
             found.append((0, _rename(*_names_renamed(cursor))))
         elif cursor.accept("add"):
-            found.append(_add(cursor))
+            found.append(_add(cursor, catalog))
         elif cursor.accept("drop", "constraint"):
             found.append((0, _drop_constraint(cursor)))
         elif cursor.accept("drop"):
             found.append((0, _drop_column(cursor)))
         elif cursor.accept("alter"):
-            found.append(_alter_column(cursor))
+            found.append(_alter_column(cursor, catalog))
         elif cursor.accept("owner", "to"):
             found.append((0, _same_owner(cursor)))
         elif word := cursor.accept_one(
@@ -213,12 +221,12 @@ def _check_free(table: Table, name: str) -> None:
 # --- columns ------------------------------------------------------------------------------------
 
 
-def _add(cursor: Cursor) -> tuple[int, Step]:
-    definition = Definition()
+def _add(cursor: Cursor, known: Catalog) -> tuple[int, Step]:
+    definition = Definition(types=known.types)
     if read_check(cursor, definition):
         return 3, _add_checks(definition)
-    if read_foreign_key(cursor):
-        return 3, _unkept
+    if reference := read_foreign_key(cursor):
+        return 3, _add_keys([reference])
     word = cursor.accept_one("constraint", "primary", "unique")
     if word is not None:
         is_key = word in ("primary", "unique")
@@ -238,24 +246,28 @@ def _add(cursor: Cursor) -> tuple[int, Step]:
         )
     if column.identity is not None:
         raise Unsupported("an identity column cannot be added to a table")
-    checks = _add_checks(definition)
+    checks, keys = _add_checks(definition), _add_keys(definition.references)
 
     def step(catalog: Catalog, draft: Draft) -> Draft:
-        table, indexes = _unkept(catalog, draft) if definition.has_foreign_key else draft
+        table, indexes = draft
         if quiet and table.column(column.name) is not None:
             return draft
         _check_free(table, column.name)
         check_column_count(len(table.columns) + 1)
+        check_types(catalog, (column,))
         added = _with_missing(catalog, with_zeros(column))
         wider = replace(table, columns=table.columns + as_added((added,)))
-        return checks(catalog, (wider, indexes))
+        return keys(catalog, checks(catalog, (wider, indexes)))
 
     return 1, step
 
 
-def _unkept(catalog: Catalog, draft: Draft) -> Draft:
-    notice_of(catalog, draft[0].name)
-    return draft
+def _add_keys(references: list[Reference]) -> Step:
+    def step(catalog: Catalog, draft: Draft) -> Draft:
+        table, indexes = draft
+        return with_keys(catalog, table, indexes, references), indexes
+
+    return step
 
 
 def _with_missing(catalog: Catalog, column: Column) -> Column:
@@ -282,14 +294,16 @@ def _drop_column(cursor: Cursor) -> Step:
             raise UndefinedColumn(f'column "{name}" of relation "{table.name}" does not exist')
         _check_no_key(table, name)
         check_unused(catalog, "table", table.name, name)
+        check_key_stays(catalog, table, [name], f"column {name} of table {table.name}")
         at = table.position(name)
+        keys = tuple(key for key in table.foreign_keys if at not in key.columns)
         own_indexes = [index for index in indexes if name in index.columns]
         own_checks = [check for check in table.checks if at + 1 in check.places]
         if not is_cascade:
             _check_free_of(table, name, own_indexes, own_checks)
         left = tuple(check for check in table.checks if check not in own_checks)
         return (
-            without_column(replace(table, checks=left), name),
+            without_column(replace(table, checks=left, foreign_keys=keys), name),
             tuple(index for index in indexes if index not in own_indexes),
         )
 
@@ -322,7 +336,7 @@ def _check_free_of(table: Table, name: str, indexes: list[Index], checks: list[C
         )
 
 
-def _alter_column(cursor: Cursor) -> tuple[int, Step]:
+def _alter_column(cursor: Cursor, known: Catalog) -> tuple[int, Step]:
     """`[COLUMN] c {{SET | DROP} {DEFAULT … | NOT NULL} | [SET DATA] TYPE …}`"""
     cursor.accept("column")
     name = cursor.name()
@@ -343,7 +357,7 @@ def _alter_column(cursor: Cursor) -> tuple[int, Step]:
     if cursor.accept("drop", "not", "null"):
         return 0, _of_column(name, lambda _, table, column: _with_nulls(table, column))
     if cursor.accept("type") or cursor.accept("set", "data", "type"):
-        return 1, _of_column(name, read_new_type(cursor, name))
+        return 1, _of_column(name, read_new_type(cursor, name, known.types))
     raise Unsupported("unsupported DDL: `ALTER COLUMN` knows TYPE, DEFAULT and NOT NULL")
 
 
@@ -406,10 +420,16 @@ def _drop_constraint(cursor: Cursor) -> Step:
             raise Unsupported("a primary key cannot be dropped", hint="make the table anew")
         checks = tuple(check for check in table.checks if check.name != name)
         left = tuple(index for index in indexes if index.name != name or not index.unique)
-        if len(checks) == len(table.checks) and len(left) == len(indexes) and not quiet:
+        keys = tuple(key for key in table.foreign_keys if key.name != name)
+        for index in indexes:
+            if index not in left:
+                what = f"constraint {name} on table {table.name}"
+                check_key_stays(catalog, table, index.columns, what)
+        is_same = (checks, left, keys) == (table.checks, indexes, table.foreign_keys)
+        if is_same and not quiet:
             raise UndefinedObject(
                 f'constraint "{name}" of relation "{table.name}" does not exist', sqlstate="42704"
             )
-        return replace(table, checks=checks), left
+        return replace(table, checks=checks, foreign_keys=keys), left
 
     return step

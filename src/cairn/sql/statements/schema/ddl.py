@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from cairn.model.errors import Unsupported
-from cairn.model.log.ops import Ddl, DropTable, TruncateTable
+from cairn.model.log.ops import AlterTable, Ddl, DropTable, TruncateTable
 from cairn.model.tables.catalog import Catalog
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.schema.alter import alter_table
@@ -17,6 +18,12 @@ from cairn.sql.statements.schema.common import (
     finish,
 )
 from cairn.sql.statements.schema.dependents import check_unused
+from cairn.sql.statements.schema.foreign_keys import (
+    check_not_named,
+    children_first,
+    with_children,
+    without_parent,
+)
 from cairn.sql.statements.schema.index import alter_index, create_index, drop_index
 from cairn.sql.statements.schema.restating import comment_on
 from cairn.sql.statements.schema.table import create_table
@@ -55,21 +62,55 @@ def drop_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     names = [cursor.name()]
     while cursor.accept_op(","):
         names.append(cursor.name())
-    cursor.accept_one("cascade", "restrict")  # indexes go with it, and views keep it in any case
+    # Indexes go with it, and views keep it in any case.
+    is_cascade = cursor.accept_one("cascade", "restrict") == "cascade"
     tail = finish(cursor)
-    each = [_drop_one(name, catalog, tail, quiet=quiet) for name in dict.fromkeys(names)]
+    ordered = children_first(catalog, names)
+    each: list[DdlStatement] = []
+    for at, name in enumerate(ordered):
+        if is_cascade:
+            each += _cut_off(name, catalog, tail, ordered)
+        leaving = None if is_cascade else ordered[:at]
+        each.append(_drop_one(name, catalog, tail, leaving, quiet=quiet))
     return _one_by_one("DROP TABLE", each)
 
 
-def _drop_one(name: str, catalog: Catalog, tail: Tail, *, quiet: bool) -> DdlStatement:
+def _cut_off(name: str, catalog: Catalog, tail: Tail, leaving: list[str]) -> Iterator[DdlStatement]:
+    """CASCADE: foreign keys of other tables that name its rows are dropped, one table at a time."""
+    table = catalog.table(name)
+    children = catalog.children_of(table.id) if table is not None else []
+    others = dict.fromkeys(child.name for child, _ in children if child.name not in leaving)
+    for other in others:
+
+        def build(
+            now: Catalog, schema_version: int, table_id: int, other: str = other
+        ) -> Ddl | None:
+            child, parent = now.table(other), now.table(name)
+            if child is None or parent is None:
+                return None
+            cut = without_parent(child, parent.id)
+            return AlterTable(cut, now.indexes.get(child.id, ())) if cut != child else None
+
+        yield ddl_statement("ALTER TABLE", tail, build, catalog.table(other), "alter")
+
+
+def _drop_one(
+    name: str, catalog: Catalog, tail: Tail, leaving: list[str] | None, *, quiet: bool
+) -> DdlStatement:
+    """`leaving` are dropped before it; None: nothing holds it any more."""
     own = replace(tail, skipped=f'table "{name}" does not exist, skipping')
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         table = existing_table(now, name, quiet=quiet)
         check_unused(now, "table", name)
-        return None if table is None else DropTable(table.id, name)
+        if table is None:
+            return None
+        check_not_named(now, table, ())
+        return DropTable(table.id, name)
 
     found = existing_table(catalog, name, quiet=quiet)
+    if found is not None and leaving is not None:
+        check_not_named(catalog, found, leaving)
     return ddl_statement("DROP TABLE", own, build, found, "drop")
 
 
@@ -84,9 +125,11 @@ def truncate(cursor: Cursor, catalog: Catalog) -> DdlStatement:
         _check_no_numbers(catalog, names)
     else:
         cursor.accept("continue", "identity")
-    cursor.accept_one("cascade", "restrict")  # nothing depends on the rows of a table
+    if cursor.accept_one("cascade", "restrict") == "cascade":
+        names = with_children(catalog, names)
     tail = finish(cursor)
-    each = [_truncate_one(name, catalog, tail) for name in dict.fromkeys(names)]
+    names = children_first(catalog, names)
+    each = [_truncate_one(name, catalog, tail, names) for name in names]
     return _one_by_one("TRUNCATE TABLE", each)
 
 
@@ -100,13 +143,23 @@ def _check_no_numbers(catalog: Catalog, names: list[str]) -> None:
             )
 
 
-def _truncate_one(name: str, catalog: Catalog, tail: Tail) -> DdlStatement:
+def _truncate_one(name: str, catalog: Catalog, tail: Tail, names: list[str]) -> DdlStatement:
+    known = existing_table(catalog, name)
+    for child, _ in catalog.children_of(known.id) if known is not None else ():
+        if child.name not in names:
+            raise Unsupported(
+                "cannot truncate a table referenced in a foreign key constraint",
+                detail=f'Table "{child.name}" references "{name}".',
+                hint=f'Truncate table "{child.name}" at the same time, or use '
+                "TRUNCATE ... CASCADE.",
+            )
+
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         table = existing_table(now, name)
         assert table is not None
         return TruncateTable(table.id, name)
 
-    return ddl_statement("TRUNCATE TABLE", tail, build, existing_table(catalog, name), "truncate")
+    return ddl_statement("TRUNCATE TABLE", tail, build, known, "truncate")
 
 
 def _one_by_one(tag: str, each: list[DdlStatement]) -> DdlStatement:

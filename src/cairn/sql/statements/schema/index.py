@@ -30,6 +30,7 @@ from cairn.sql.statements.schema.common import (
     existing_table,
     finish,
 )
+from cairn.sql.statements.schema.foreign_keys import check_key_stays
 
 
 def find_index(catalog: Catalog, name: str) -> Index | None:
@@ -190,7 +191,13 @@ def unique_columns(table: Table, columns: list[str]) -> list[str]:
 
 
 def _index_statement(
-    tag: str, tail: Tail, catalog: Catalog, name: str, quiet: bool, make: Callable[[Index], Ddl]
+    tag: str,
+    tail: Tail,
+    catalog: Catalog,
+    name: str,
+    quiet: bool,
+    make: Callable[[Index], Ddl],
+    drops: bool = False,
 ) -> DdlStatement:
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         index = find_index(now, name)
@@ -198,6 +205,9 @@ def _index_statement(
             if quiet:
                 return None
             raise UndefinedObject(f'index with name "{name}" not found')
+        table = now.table_by_id(index.table_id)
+        if drops and index.unique and table is not None:
+            check_key_stays(now, table, index.columns, f"index {name}")
         return make(index)
 
     tail.skipped = f'index "{name}" does not exist, skipping'
@@ -219,6 +229,7 @@ def drop_index(cursor: Cursor, catalog: Catalog) -> DdlStatement:
         name,
         quiet,
         lambda index: DropIndex(index.table_id, index.id, name),
+        drops=True,
     )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
 from cairn.model.errors import InvalidTableDefinition, Unsupported
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Column, Table
+from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ELEMENTS, ColumnType
 from cairn.sql.statements.cursor import Cursor
+from cairn.sql.statements.schema.enums import read_enum
 from cairn.sql.statements.schema.restating import checked_default
 from cairn.sql.statements.schema.table import read_type
 from cairn.sql.typing_rules import POSTGRES_NAMES
@@ -19,14 +21,21 @@ _HINT = "add a column with the other type, UPDATE it, drop the old one and renam
 Type = tuple[ColumnType, tuple[int, ...]]
 
 
-def read_new_type(cursor: Cursor, name: str) -> Callable[[Catalog, Table, Column], Column]:
+def read_new_type(
+    cursor: Cursor, name: str, types: Mapping[str, EnumType]
+) -> Callable[[Catalog, Table, Column], Column]:
     """`type [USING column[::type]]`"""
+    if (enum := read_enum(cursor, types)) is not None:
+        raise Unsupported(
+            f'column "{name}" cannot become {enum.name}: its values would have to be checked',
+            hint=_HINT,
+        )
     wanted = read_type(cursor)
     if cursor.accept("using"):
         _read_using(cursor, name, wanted)
 
     def change(catalog: Catalog, table: Table, column: Column) -> Column:
-        if wanted == (column.type, column.sizes):
+        if wanted == (column.type, column.sizes) and column.enum is None:
             return column
         if column.identity is not None and wanted[0] is not column.type:
             raise InvalidTableDefinition("identity column type must be an integer type")
@@ -37,7 +46,7 @@ def read_new_type(cursor: Cursor, name: str) -> Callable[[Catalog, Table, Column
                 "anew",
                 hint=_HINT,
             )
-        changed = replace(column, sizes=wanted[1])
+        changed = replace(column, sizes=wanted[1], enum=None)
         if changed.default is not None:
             checked_default(catalog, changed)
         return changed
@@ -62,6 +71,8 @@ def _takes_all(wanted: Type, column: Column) -> bool:
     type_, sizes = wanted
     if type_ is not column.type:
         return False
+    if column.enum is not None:
+        return not sizes  # labels are stored as texts
     before, of = column.sizes, ELEMENTS.get(type_, type_)
     if of is ColumnType.DECIMAL:
         # What is stored has no zeros at its end: the new scale says how many are shown.

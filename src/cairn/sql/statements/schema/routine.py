@@ -1,4 +1,4 @@
-"""CREATE, ALTER and DROP of procedures and views: texts that the cluster keeps."""
+"""CREATE, ALTER and DROP of procedures, views and types: texts that the cluster keeps."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ from cairn.model.errors import (
     CairnError,
     LimitExceeded,
     UndefinedFunction,
+    UndefinedObject,
     UndefinedTable,
     Unsupported,
 )
 from cairn.model.tables.catalog import ALL_OBJECTS, Catalog, Routine, View
+from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ColumnType
 from cairn.sql.plans import OutColumn, Right, RoutinePlan
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.schema.common import Tail, check_own_name, read_tail
 from cairn.sql.statements.schema.dependents import check_unused
+from cairn.sql.statements.schema.enums import (
+    CREATE_RIGHT,
+    alter_type,
+    create_type,
+    drop_type,
+)
 from cairn.sql.statements.schema.table import read_type
 
 MAX_PARAMS = 30
@@ -47,7 +55,22 @@ def parse_routine(cursor: Cursor, catalog: Catalog) -> RoutineStatement | None:
         new = _own_procedure(cursor.name())
         plan = RoutinePlan("rename", name, params=params, new_name=new)
         return _of_known("ALTER PROCEDURE", _finished(cursor, plan), "alter", catalog)
-    return _view(cursor, catalog)
+    return _type(cursor, catalog) or _view(cursor, catalog)
+
+
+def _type(cursor: Cursor, catalog: Catalog) -> RoutineStatement | None:
+    if cursor.accept("create", "type"):
+        plan = _finished(cursor, create_type(cursor, catalog))
+        return RoutineStatement("CREATE TYPE", plan, ((*CREATE_RIGHT, plan.name),))
+    if cursor.accept("alter", "type"):
+        return _of_known(
+            "ALTER TYPE", _finished(cursor, alter_type(cursor, catalog)), "alter", catalog
+        )
+    if cursor.accept("drop", "type"):
+        return _of_known(
+            "DROP TYPE", _finished(cursor, drop_type(cursor, catalog)), "drop", catalog
+        )
+    return None
 
 
 def _view(cursor: Cursor, catalog: Catalog) -> RoutineStatement | None:
@@ -153,17 +176,21 @@ def _finished(cursor: Cursor, plan: RoutinePlan) -> RoutinePlan:
 
 
 def _of_known(tag: str, plan: RoutinePlan, right: str, catalog: Catalog) -> RoutineStatement:
-    stored: Mapping[str, Routine | View]
+    stored: Mapping[str, Routine | View | EnumType]
     stored = catalog.views if plan.kind == "view" else catalog.routines
+    if plan.kind == "type":
+        stored = catalog.types
     known = stored.get(plan.name)
     if known is None:
-        if plan.if_exists:
+        if plan.if_exists and plan.action == "drop":
             return RoutineStatement(tag, plan, ())
         raise not_there(plan)
     return RoutineStatement(tag, plan, ((right, plan.kind, known.id, plan.name),))
 
 
 def not_there(plan: RoutinePlan) -> CairnError:
+    if plan.kind == "type":
+        return UndefinedObject(f'type "{plan.name}" does not exist')
     if plan.kind == "view":
         return UndefinedTable(f'view "{plan.name}" does not exist')
     return UndefinedFunction(f"procedure {plan.name} does not exist")

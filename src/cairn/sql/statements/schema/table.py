@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -32,6 +33,7 @@ from cairn.model.tables.schema import (
     Sharded,
     Table,
 )
+from cairn.model.types.enums import EnumType
 from cairn.model.types.sizes import checked_sizes
 from cairn.model.types.values import LISTS, ColumnType
 from cairn.sql.statements.cursor import Cursor
@@ -44,10 +46,14 @@ from cairn.sql.statements.schema.common import (
     check_own_name,
     read_tail,
 )
+from cairn.sql.statements.schema.enums import check_types, read_enum
 from cairn.sql.statements.schema.foreign_keys import (
+    Reference,
+    are_ignored,
     notice_of,
     read_foreign_key,
     read_references,
+    with_keys,
 )
 from cairn.sql.statements.schema.index import find_index, free_name, unique_columns
 from cairn.sql.typing_rules import plain, type_word
@@ -58,10 +64,11 @@ class Definition:
     columns: list[Column] = field(default_factory=list)
     key: list[str] = field(default_factory=list)
     by: list[str] | None = None  # none of them: all rows together
-    has_foreign_key: bool = False
     is_global: bool = False
     tier: str | None = None
+    types: Mapping[str, EnumType] = field(default_factory=dict)  # that people made
     checks: list[tuple[str, str]] = field(default_factory=list)  # name, or "", and text
+    references: list[Reference] = field(default_factory=list)
     uniques: list[tuple[str, list[str]]] = field(default_factory=list)  # name, or "", and columns
 
 
@@ -130,7 +137,10 @@ def _is_array(cursor: Cursor) -> bool:
 def read_column(cursor: Cursor, definition: Definition) -> Column:
     name, identity, nullable = cursor.name(), None, True
     type_, sizes = ColumnType.INTEGER, _NO_SIZES
-    if cursor.accept_one(*_SERIALS):
+    enum = read_enum(cursor, definition.types)
+    if enum is not None:
+        type_ = ColumnType.STRING
+    elif cursor.accept_one(*_SERIALS):
         nullable, identity = False, Identity()
     else:
         type_, sizes = read_type(cursor)
@@ -158,8 +168,7 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
             if following is None or not following.is_word(*_NAMED):
                 raise cursor.error()
         elif cursor.accept("references"):
-            read_references(cursor)
-            definition.has_foreign_key = True
+            definition.references.append(read_references(cursor, named, [name]))
         elif cursor.accept("collate"):
             raise Unsupported("COLLATE in a column definition is not supported")
         else:
@@ -167,7 +176,7 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
                 raise InvalidTableDefinition(
                     f'both default and identity specified for column "{name}"', sqlstate="42601"
                 )
-            return Column(name, type_, nullable, sizes, default, identity)
+            return Column(name, type_, nullable, sizes, default, identity, enum=enum)
 
 
 def _named(cursor: Cursor, word: str) -> str | None:
@@ -255,7 +264,7 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
     quiet = cursor.accept("if", "not", "exists")
     name = cursor.name()
     check_own_name(name, catalog)
-    definition, tail = Definition(), Tail()
+    definition, tail = Definition(types=catalog.types), Tail()
     cursor.expect_op("(")
     while True:
         _key_name(cursor, name, tail)
@@ -265,8 +274,8 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
             definition.key = cursor.names()
         elif read_check(cursor, definition) or _read_unique(cursor, definition):
             pass
-        elif read_foreign_key(cursor):
-            definition.has_foreign_key = True
+        elif reference := read_foreign_key(cursor):
+            definition.references.append(reference)
         elif word := cursor.accept_one("constraint", "like"):
             raise Unsupported(f"{word.upper()} in CREATE TABLE is not supported")
         else:
@@ -277,8 +286,8 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
     while _table_clause(cursor, definition, tail):
         pass
     cursor.end()
-    if definition.has_foreign_key:
-        tail.notices.append(notice_of(catalog, name))
+    if definition.references and are_ignored(catalog):
+        tail.notices.append(notice_of(name))
     if definition.by is None and catalog.setting("table_distribution") == "together":
         definition.by = []
     identities = [each.identity for each in definition.columns if each.identity is not None]
@@ -299,7 +308,8 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
 
         checks = checks_of(catalog, name, columns, definition.checks)
     tail.skipped = f'relation "{name}" already exists, skipping'
-    _uniques(catalog, Table(0, name, columns, key, sharding), definition)
+    draft = Table(0, name, columns, key, sharding)
+    with_keys(catalog, draft, _uniques(catalog, draft, definition), definition.references)
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         if name in now.tables:
@@ -308,6 +318,7 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
             raise DuplicateTable(f"table {name} already exists")
         if name in now.views:
             raise DuplicateTable(f"view {name} already exists")
+        check_types(now, columns)
         if len(now.tables) >= MAX_TABLES:
             raise LimitExceeded(f"a limit on the total number of tables: {MAX_TABLES}")
         table = Table(
@@ -321,7 +332,8 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
             owner=user_id,
             checks=checks,
         )
-        return CreateTable(table, _uniques(now, table, definition))
+        uniques = _uniques(now, table, definition)
+        return CreateTable(with_keys(now, table, uniques, definition.references), uniques)
 
     rights = (("create", "table", ALL_OBJECTS, name),)
     return DdlStatement("CREATE TABLE", tail.plan(build), rights)

@@ -13,7 +13,7 @@ from cairn.model.errors import SyntaxProblem, Unsupported
 from cairn.model.quoting import identifier
 from cairn.model.types.values import ColumnType
 from cairn.sql.parse.lexer import Token
-from cairn.sql.plans import DdlPlan, Prepared
+from cairn.sql.plans import DdlPlan, OutColumn, Prepared
 from cairn.sql.statements.cursor import Cursor
 
 Prepare = Callable[[str], Prepared]
@@ -84,7 +84,7 @@ def _filled(
     if len(names) > len(query.columns):
         raise SyntaxProblem("too many column names were specified")
     names = names + [column.name for column in query.columns[len(names) :]]
-    types = [_type_word(column.type) for column in query.columns]
+    types = [_type_word(column) for column in query.columns]
     columns = ", ".join(f"{identifier(n)} {t}" for n, t in zip(names, types, strict=True))
     quiet, _, after = clauses.partition("|")
     made = prepare(f"CREATE TABLE {quiet}{identifier(name)} ({columns}) {after}")
@@ -131,7 +131,9 @@ def _query(cursor: Cursor) -> tuple[int, int, bool]:
     return rest[0].start, last.start + len(last.text), is_filled
 
 
-def _type_word(type_: ColumnType) -> str:
-    if type_ is ColumnType.ANY:
+def _type_word(column: OutColumn) -> str:
+    if column.enum is not None:
+        return identifier(column.enum.name)
+    if column.type is ColumnType.ANY:
         return ColumnType.MAP.value  # JSON of any kind
-    return type_.value
+    return column.type.value

@@ -1,0 +1,245 @@
+"""Foreign keys, kept by the one writer: inside its transaction, from what SQLite really changed.
+
+Invariant: whatever a statement of a client leaves behind, each row that names another finds it in
+its own bucket. The order: the statement; then, change by change, what ON DELETE and ON UPDATE ask
+for, which are changes too; then the look at keys that are gone and at rows that came. What fails is
+taken back with the statement.
+
+Only clients are judged. Rows of replicas, full copies and moves come as some master left them: as a
+prefix of its log, or all of a bucket as of one moment, in which the invariant holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from cairn.model.errors import ForeignKeyViolation
+from cairn.model.log.records import RowChange, RowOp
+from cairn.model.tables.schema import BUCKET_COLUMN, ForeignKey, Table, physical_column
+from cairn.model.types.shown import shown_text
+
+Key = tuple[Any, ...]  # the bucket, then values
+
+
+class Tie(msgspec.Struct, frozen=True):
+    """A foreign key with both of its tables."""
+
+    key: ForeignKey
+    child: Table
+    parent: Table
+
+    def of_child(self, row: Sequence[Any]) -> Key | None:
+        """What a row names; None: nothing, one of its columns is NULL."""
+        found = (row[0], *(row[at + 1] for at in self.key.columns))
+        return None if None in found else found
+
+    def of_parent(self, row: Sequence[Any]) -> Key | None:
+        found = (row[0], *(row[at + 1] for at in self.key.parent_columns))
+        return None if None in found else found
+
+
+_FIRM = ("no action", "restrict")
+
+
+class Kin:
+    """Which tables are tied to which, as the writer knows them."""
+
+    def __init__(self, tables: dict[int, Table]) -> None:
+        self.parents_of: dict[int, list[Tie]] = {}  # by child
+        self.children_of: dict[int, list[Tie]] = {}  # by parent
+        for child in tables.values():
+            for key in child.foreign_keys:
+                parent = tables.get(key.parent)
+                if parent is not None:
+                    tie = Tie(key, child, parent)
+                    self.parents_of.setdefault(child.id, []).append(tie)
+                    self.children_of.setdefault(parent.id, []).append(tie)
+
+    def __contains__(self, table: int) -> bool:
+        return table in self.parents_of or table in self.children_of
+
+
+class Enforcing:
+    """One statement's changes. `changes` grows while actions are carried out: the hook tells."""
+
+    def __init__(self, connection: apsw.Connection, kin: Kin, changes: list[RowChange]) -> None:
+        self._connection, self._kin, self._changes = connection, kin, changes
+
+    def has_lost(self, since: int) -> bool:
+        """Whether rows that others may name went or got another key: that may take long."""
+        return any(True for _ in self._lost(since))
+
+    def act(self, since: int, is_rekeyed: Callable[[int], Sequence[Any] | None]) -> None:
+        """ON DELETE and ON UPDATE, for all changes from `since` on, theirs included.
+
+        `is_rekeyed` gives the new key of a row that was deleted to be inserted with another one.
+        """
+        at = since
+        while at < len(self._changes):
+            for tie, old, new in self._lost_by(at, is_rekeyed(at)):
+                self._act(tie, old, new)
+            at += 1
+
+    def check(self, since: int, *, deferred: bool) -> None:
+        """With `deferred` those that wait for the end of a block, else the others."""
+        for tie, old in self._gone(since):
+            if tie.key.is_deferred is not deferred:
+                continue
+            if self._finds(tie.parent, tie.key.parent_columns, old):
+                continue
+            if self._finds(tie.child, tie.key.columns, old):
+                raise _still_named(tie, old)
+        for tie, new in self._came(since):
+            if tie.key.is_deferred is not deferred:
+                continue
+            if self._finds(tie.parent, tie.key.parent_columns, new):
+                continue
+            if self._finds(tie.child, tie.key.columns, new):  # not gone again meanwhile
+                raise _not_there(tie, new)
+
+    # --- what changed ---------------------------------------------------------------------------
+
+    def _lost(self, since: int) -> Iterator[tuple[Tie, Key, Key | None]]:
+        for at in range(since, len(self._changes)):
+            yield from self._lost_by(at, None)
+
+    def _lost_by(
+        self, at: int, rekeyed: Sequence[Any] | None
+    ) -> Iterator[tuple[Tie, Key, Key | None]]:
+        """Keys that rows may name and that this change took away, with what they became."""
+        change = self._changes[at]
+        if change.old is None:
+            return
+        after = change.new if change.new is not None else rekeyed
+        for tie in self._kin.children_of.get(change.table, ()):
+            old = tie.of_parent(change.old)
+            new = None if after is None else tie.of_parent(after)
+            if old is not None and old != new:
+                yield tie, old, new
+
+    def _gone(self, since: int) -> Iterator[tuple[Tie, Key]]:
+        seen: set[tuple[str, int, Key]] = set()
+        for tie, old, _ in self._lost(since):
+            mark = (tie.key.name, tie.child.id, old)
+            if mark not in seen:
+                seen.add(mark)
+                yield tie, old
+
+    def _came(self, since: int) -> Iterator[tuple[Tie, Key]]:
+        seen: set[tuple[str, int, Key]] = set()
+        for change in self._changes[since:]:
+            if change.new is None:
+                continue
+            for tie in self._kin.parents_of.get(change.table, ()):
+                new = tie.of_child(change.new)
+                mark = (tie.key.name, tie.child.id, new or ())
+                is_same = change.old is not None and tie.of_child(change.old) == new
+                if new is not None and not is_same and mark not in seen:
+                    seen.add(mark)
+                    yield tie, new
+
+    # --- the rows -------------------------------------------------------------------------------
+
+    def _act(self, tie: Tie, old: Key, new: Key | None) -> None:
+        action = tie.key.on_delete if new is None else tie.key.on_update
+        if action in _FIRM or self._finds(tie.parent, tie.key.parent_columns, old):
+            return
+        where = _where(tie.key.columns)
+        table = tie.child.physical_name
+        if action == "cascade" and new is None:
+            self._connection.execute(f"DELETE FROM {table} WHERE {where}", old)
+            return
+        values = new[1:] if action == "cascade" and new is not None else (None,) * (len(old) - 1)
+        sets = ", ".join(f"{physical_column(at)} = ?" for at in tie.key.columns)
+        self._connection.execute(f"UPDATE {table} SET {sets} WHERE {where}", (*values, *old))
+
+    def _finds(self, table: Table, columns: Sequence[int], key: Key) -> bool:
+        text = f"SELECT 1 FROM {table.physical_name} WHERE {_where(columns)} LIMIT 1"
+        return self._connection.execute(text, key).fetchone() is not None
+
+
+def no_pairs(at: int) -> None:
+    """Rows that were deleted are gone."""
+
+
+def rekeyed_rows(changes: Sequence[RowChange], since: int) -> Callable[[int], Sequence[Any] | None]:
+    """For a statement that gives rows other keys by taking them away and putting them in again.
+
+    It deletes all of them first, and inserts them in the same order.
+    """
+    gone = [at for at in range(since, len(changes)) if changes[at].op == RowOp.DELETE]
+    come = [change.new for change in changes[since:] if change.op == RowOp.INSERT]
+    pairs = dict(zip(gone, come, strict=True)) if len(gone) == len(come) else {}
+    return pairs.get
+
+
+def check_ties(
+    connection: apsw.Connection, have: Table, want: Table, kin: Kin, span: tuple[int, int]
+) -> None:
+    """Raises if rows of a table break a key that it gets, or rows of others name what a TRUNCATE
+    takes away: those of some buckets. Inside the transaction that makes the change."""
+    known = have.foreign_keys
+    for tie in kin.parents_of.get(want.id, ()):
+        if tie.key in known:
+            continue
+        own = tuple(f"c.{physical_column(at)}" for at in tie.key.columns)
+        same = " AND ".join(
+            f"p.{physical_column(at)} = {name}"
+            for at, name in zip(tie.key.parent_columns, own, strict=True)
+        )
+        given = " AND ".join(f"{name} IS NOT NULL" for name in own)
+        found = connection.execute(
+            f"SELECT c.{BUCKET_COLUMN}, {', '.join(own)} FROM {want.physical_name} AS c "
+            f"WHERE {given} AND NOT EXISTS (SELECT 1 FROM {tie.parent.physical_name} AS p "
+            f"WHERE p.{BUCKET_COLUMN} = c.{BUCKET_COLUMN} AND {same}) "
+            f"AND c.{BUCKET_COLUMN} BETWEEN ? AND ? LIMIT 1",
+            span,
+        ).fetchone()
+        if found is not None:
+            raise _not_there(tie, found)
+    if have.truncated_at == want.truncated_at:
+        return
+    for tie in kin.children_of.get(want.id, ()):
+        given = " AND ".join(f"{physical_column(at)} IS NOT NULL" for at in tie.key.columns)
+        within = f"{BUCKET_COLUMN} BETWEEN ? AND ?"
+        text = f"SELECT 1 FROM {tie.child.physical_name} WHERE {within} AND {given} LIMIT 1"
+        if tie.child.id != want.id and connection.execute(text, span).fetchone() is not None:
+            raise ForeignKeyViolation(
+                f'cannot truncate table "{want.name}": rows of table "{tie.child.name}" name its '
+                "rows",
+                hint="empty that one first, or name both: children come first",
+            )
+
+
+def _where(columns: Sequence[int]) -> str:
+    names = (BUCKET_COLUMN, *(physical_column(at) for at in columns))
+    return " AND ".join(f"{name} = ?" for name in names)
+
+
+def _not_there(tie: Tie, key: Key) -> ForeignKeyViolation:
+    return ForeignKeyViolation(
+        f'insert or update on table "{tie.child.name}" violates foreign key constraint '
+        f'"{tie.key.name}"',
+        detail=f"Key {_shown(tie.child, tie.key.columns, key)} is not present in table "
+        f'"{tie.parent.name}".',
+    )
+
+
+def _still_named(tie: Tie, key: Key) -> ForeignKeyViolation:
+    return ForeignKeyViolation(
+        f'update or delete on table "{tie.parent.name}" violates foreign key constraint '
+        f'"{tie.key.name}" on table "{tie.child.name}"',
+        detail=f"Key {_shown(tie.parent, tie.key.parent_columns, key)} is still referenced from "
+        f'table "{tie.child.name}".',
+    )
+
+
+def _shown(table: Table, columns: Sequence[int], key: Key) -> str:
+    names = ", ".join(table.columns[at].name for at in columns)
+    pairs = zip(columns, key[1:], strict=True)
+    values = ", ".join(shown_text(table.columns[at].type, value) for at, value in pairs)
+    return f"({names})=({values})"
