@@ -180,7 +180,7 @@ class NumbersNeeded(CairnError):
     sqlstate = "55000"
 
     def __init__(self, table: int, start: int) -> None:
-        super().__init__("the numbers of an identity column are used up")
+        super().__init__("the numbers at hand are used up")
         self.table, self.start = table, start
 
 

@@ -60,8 +60,8 @@ def register(
     from cairn.spark.plainly import plainly
 
     with plainly():
-        rows = cluster.pool(dsn).fetch("SELECT name FROM _pico_table WHERE operable")
-    names = [name for (name,) in rows]
+        rows = cluster.pool(dsn).fetch("SELECT name, opts FROM _pico_table WHERE operable")
+    names = [name for name, opts in rows if not any("sequence" in each for each in opts or ())]
     if system:
         names += [table.name for table in LOCAL_TABLES]
     else:

@@ -66,6 +66,7 @@ from cairn.sql.statements.other import parse_other
 from cairn.sql.statements.refusals import refuse_by_name
 from cairn.sql.statements.schema.ddl import parse_ddl
 from cairn.sql.statements.schema.routine import parse_routine
+from cairn.sql.statements.schema.sequences import restart_text
 from cairn.sql.statements.schema.table_as import select_into, table_as
 from cairn.sql.statements.set_numbers import SetNumber, set_number
 from cairn.sql.statements.with_parts import writing_parts
@@ -105,11 +106,11 @@ def _set_number(
     """The query under it, and the right to write to the table."""
     inner = prepare(asked.query, catalog, param_oids=param_oids, user_id=user_id)
     assert isinstance(inner.plan, PointRead | ScatterRead)
-    table = asked.table
+    table = asked.numbers.table
     return replace(
         inner,
         text=text,
-        plan=NumbersPlan(inner.plan, table),
+        plan=NumbersPlan(inner.plan, asked.numbers),
         columns=(OutColumn("setval", ColumnType.INTEGER),),
         rights=(*inner.rights, ("write", "table", table.id, table.name)),
     )
@@ -175,6 +176,12 @@ def _prepare(
     made = table_as(cursor, lambda part: prepare(part, catalog, user_id=user_id))
     if made is not None:
         return made
+    if cursor.accept("alter", "sequence"):
+        begun = cursor.at
+        if (restart := restart_text(cursor, catalog)) is not None:
+            inner = prepare(restart, catalog, user_id=user_id)
+            return replace(inner, text=text, tag="ALTER SEQUENCE", columns=())
+        cursor.at = begun - 2
     ddl = parse_ddl(cursor, catalog, user_id)
     if ddl is not None:
         return Prepared(text, ddl.tag, ddl.plan, tables=ddl.tables, rights=ddl.rights)

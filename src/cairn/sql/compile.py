@@ -94,6 +94,10 @@ def compile_query(
     told = metadata(bound) if _is_sharded(bound) else ()
     plan = _plan(bound, catalog, numbers)
     tag, columns, rights = described
+    rights += tuple(
+        ("update" if each.is_sequence else "insert", "table", each.id, each.name)
+        for each in binder.numbered.values()
+    )
     tables = {table.id: table.schema_version for table in binder.tables.values()}
     if isinstance(bound, BoundInsert | BoundChange):
         written = bound.table if isinstance(bound, BoundInsert) else bound.scan.table

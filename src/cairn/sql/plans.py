@@ -12,6 +12,7 @@ from cairn.model.log.ops import Dml
 from cairn.model.log.ranges import KeyRange
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table
+from cairn.model.tables.sequences import Numbering
 from cairn.model.types.values import ColumnType, Physical, from_physical
 from cairn.sql.change_plans import AclPlan as AclPlan
 from cairn.sql.change_plans import AlterSystemPlan as AlterSystemPlan
@@ -194,10 +195,10 @@ class InsertSelect:
 
 @dataclass(frozen=True)
 class NumbersPlan:
-    """`setval`: `read` says where the numbers of the table's identity column go on."""
+    """`setval`: `read` says where the numbers of a sequence or identity column go on."""
 
     read: ReadPlan
-    table: Table
+    numbers: Numbering
 
 
 @dataclass(frozen=True)

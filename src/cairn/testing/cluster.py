@@ -28,7 +28,8 @@ _CAIRN = (sys.executable, "-m", "cairn.cli.main")
 _MADE = (
     ("PROCEDURE", "SELECT name FROM _pico_routine"),
     ("VIEW", "SELECT name FROM _cairn_view ORDER BY id DESC"),
-    ("TABLE", "SELECT name FROM _pico_table"),
+    ("TABLE", "SELECT relname FROM pg_class WHERE relkind = 'r' AND oid >= 1024"),
+    ("SEQUENCE", "SELECT relname FROM pg_class WHERE relkind = 'S'"),
     ("USER", "SELECT name FROM _pico_user WHERE type = 'user'"),
     ("ROLE", "SELECT name FROM _pico_user WHERE type = 'role'"),
 )

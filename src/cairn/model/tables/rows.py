@@ -284,6 +284,8 @@ def _options_of(table: Table) -> str | None:
         found.append({"truncated_at": [table.truncated_at]})
     found += [{"check": [each.name, each.text, each.rule]} for each in table.checks]
     found += [{"foreign_key": list(msgspec.structs.astuple(each))} for each in table.foreign_keys]
+    if table.step:
+        found.append({"sequence": [table.step]})
     return to_json(found) if found else None
 
 
@@ -357,7 +359,8 @@ def table_of_row(row: Sequence[Any]) -> Table:
         operable=bool(row[5]),
         owner=row[7],
         description=row[8],
-        truncated_at=_truncated_at(row[9]),
+        truncated_at=_number_of(row[9], "truncated_at"),
+        step=_number_of(row[9], "sequence"),
         checks=tuple(
             Check(*option["check"])
             for option in (_OPTIONS.decode(row[9]) if row[9] else ())
@@ -377,8 +380,8 @@ def queue_row(operation: Any) -> Row:
     return tuple(getattr(operation, column.name) for column in system.PICO_GOVERNOR_QUEUE.columns)
 
 
-def _truncated_at(options: str | None) -> int:
+def _number_of(options: str | None, name: str) -> int:
     for option in _OPTIONS.decode(options) if options else ():
-        if "truncated_at" in option:
-            return int(option["truncated_at"][0])
+        if name in option:
+            return int(option[name][0])
     return 0

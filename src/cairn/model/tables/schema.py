@@ -121,11 +121,16 @@ class Table(msgspec.Struct, frozen=True):
     truncated_at: int = 0  # schema version of the last TRUNCATE
     checks: tuple[Check, ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
+    step: int = 0  # of a sequence, see `sequences.py`: how far apart its numbers are
     local: bool = False  # kept by each instance for itself (`_cairn_event`, `_routing`)
 
     @property
     def is_global(self) -> bool:
         return self.sharding is None
+
+    @property
+    def is_sequence(self) -> bool:
+        return self.step > 0
 
     @property
     def is_system(self) -> bool:

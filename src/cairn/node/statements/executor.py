@@ -115,7 +115,10 @@ class Executor:
             bucket: Any = None if plan.bucket is None else args[0]
             reads = self.execution.reads
             sharded, quick = statement.sharded, reads.reader.quick
-            rows = reads.quick_read(bucket, sharded, quick, plan.sql, args)
+            try:
+                rows = reads.quick_read(bucket, sharded, quick, plan.sql, args)
+            except NumbersNeeded:
+                return None  # `run` brings them
             if rows is None:
                 return None
             self.reads.owners.local += 1
@@ -237,9 +240,11 @@ class Executor:
         rows = await self.reads.read(plan.read, values, {}, context.at_masters())
         for number, is_used in rows:
             if number is not None and is_used is not None:
-                await self.numbers.go_on(plan.table.id, number, is_used=bool(is_used))
+                kept = plan.numbers.kept(number, is_used=bool(is_used))
+                await self.numbers.go_on(plan.numbers.table.id, number, kept)
         told = [(number,) for number, _ in rows]
-        return Outcome(told, len(told), prepared.complete(len(told)))
+        given = told if prepared.columns else None  # ALTER SEQUENCE … RESTART tells nothing
+        return Outcome(given, len(told), prepared.complete(len(told)))
 
     async def _run(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome:
         prepared = statement.prepared

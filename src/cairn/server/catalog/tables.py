@@ -21,6 +21,7 @@ from cairn.server.catalog.schema import (
     SYSTEM_SCHEMA,
     TYPES,
 )
+from cairn.server.catalog.sequences import sequence_rows
 
 _FIRST_INDEX_OID = 1_000_000
 _FIRST_VIEW_OID = 2_000_000_000
@@ -247,8 +248,14 @@ def _role(catalog: Catalog, user: User) -> Iterator[tuple[str, Values]]:
 
 def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Values]]:
     space, schema = (SYSTEM_SCHEMA, "pg_catalog") if table.is_system else (PUBLIC_SCHEMA, "public")
-    row = _class(table.id, table.name, space, "r", table.owner, len(table.columns))
-    yield "pg_class", {**row, "relacl": _rights(catalog, table, owner), "relhasrules": 1}
+    kind = "S" if table.is_sequence else "r"
+    row = _class(table.id, table.name, space, kind, table.owner, len(table.columns))
+    row["relacl"] = _rights(catalog, table, owner)
+    if table.is_sequence:
+        yield "pg_class", {**row, "relam": 0}
+        yield from sequence_rows(table, owner, DATABASE)
+        return
+    yield "pg_class", {**row, "relhasrules": 1}
     yield (
         "pg_rewrite",
         {

@@ -140,6 +140,7 @@ class Binder:
         self.uses_now = False
         self.locks = False  # FOR UPDATE or its like was said
         self.tables: dict[int, Table] = {}
+        self.numbered: dict[int, Table] = {}  # whose next numbers it takes by name
         self.views: dict[int, int] = {}  # with their versions; types too
         self.selects = 0
         self.depth = 0
@@ -195,6 +196,13 @@ class Binder:
                 f'"{name}" is a view, and a view cannot be changed',
                 sqlstate="42809",
                 hint="change the tables that it reads",
+                position=position,
+            )
+        if found is not None and found.is_sequence:
+            raise CairnError(
+                f'"{name}" is a sequence, not a table',
+                sqlstate="42809",
+                hint=f"nextval('{name}') is its next number",
                 position=position,
             )
         if found is None:

@@ -171,3 +171,9 @@ def syntax_error(token: Token | None, text: str) -> SyntaxProblem:
     if token is None:
         return SyntaxProblem("syntax error at end of input", position=len(text) + 1)
     return SyntaxProblem(f'syntax error at or near "{token.text}"', position=token.start + 1)
+
+
+def plain_name(name: str) -> str:
+    """Of a table or a sequence in a string: without its schema and quotes."""
+    parts = [token.value for token in tokens(name) if not token.is_op(".")]
+    return parts[-1] if parts else name

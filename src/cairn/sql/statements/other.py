@@ -141,7 +141,15 @@ def _rights(cursor: Cursor, catalog: Catalog, action: str, link: str) -> OtherSt
                 f"{action.upper()} ON ALL TABLES is not supported",
                 hint=f"{action.upper()} READ TABLE {link.upper()} … is for every table",
             )
-        object_type = cursor.accept_one("table", "user", "role", "procedure") or "table"
+        kind = cursor.accept_one("table", "user", "role", "procedure", "sequence") or "table"
+        if "usage" in (privilege, *more):
+            if kind != "sequence":
+                raise CairnError(f"invalid privilege type USAGE for {kind}", sqlstate="0LP01")
+            # Taking numbers changes a sequence: it is the same right here.
+            privilege, *more = dict.fromkeys(
+                "update" if each == "usage" else each for each in (privilege, *more)
+            )
+        object_type = "table" if kind == "sequence" else kind
         object_name = cursor.name()
     else:
         object_type = cursor.accept_one("table", "user", "role", "procedure")
@@ -175,7 +183,7 @@ def _privileges(cursor: Cursor) -> list[str]:
     while True:
         word = cursor.take().value
         privilege = _AS_PRIVILEGE.get(word, word)
-        if privilege not in PRIVILEGES:
+        if privilege not in (*PRIVILEGES, "usage"):
             cursor.at -= 1
             raise cursor.error()
         found.append(privilege)

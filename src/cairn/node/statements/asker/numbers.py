@@ -37,13 +37,13 @@ class Numbers:
         self._taking: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._sizes: dict[int, tuple[int, float]] = {}
 
-    def next(self, table: int, start: int) -> int:
+    def next(self, table: int, start: int, step: int = 1) -> int:
         with self._guard:
             number, end = self._blocks.get(table, (0, 0))
             if number >= end:
                 raise NumbersNeeded(table, start)
             self._blocks[table] = number + 1, end
-            return number
+            return start + (number - start) * step
 
     async def more(self, need: NumbersNeeded) -> None:
         """Another block, larger if the last one did not last."""
@@ -61,12 +61,12 @@ class Numbers:
             with self._guard:
                 self._blocks[table] = first, first + size
 
-    async def go_on(self, table: int, number: int, *, is_used: bool) -> None:
-        """`setval`: the number that was given out last, or that is the next, by whomever. Whoever
-        cannot be asked now (it is dead, or stands still) may have a block of before."""
-        if number < 1:
+    async def go_on(self, table: int, number: int, kept: int) -> None:
+        """`setval(…, number)`: `kept` is the next one, by whomever. Whoever cannot be asked now
+        (it is dead, or stands still) may have a block of before."""
+        if number < 1 or kept < 1:
             raise OutOfRange(f"setval: value {number} is out of bounds: numbers begin with 1")
-        row = (table, min(number + is_used, INT64_MAX))  # behind the last one there is none
+        row = (table, min(kept, INT64_MAX))  # behind the last one there is none
 
         def change() -> tuple[ops.Dml, KeyRange]:
             return ops.Replace(CAIRN_SEQUENCE.id, row), one_key(CAIRN_SEQUENCE.id, (table,))
@@ -101,7 +101,7 @@ class Numbers:
             known = self._state.next_number(table)
             first = start if known is None else known
             if first > INT64_MAX - size:
-                raise OutOfRange("the numbers of this identity column are used up for good")
+                raise OutOfRange("the numbers of this column or sequence are used up for good")
             row = (table, first + size)
             return ops.Replace(CAIRN_SEQUENCE.id, row), one_key(CAIRN_SEQUENCE.id, (table,))
 

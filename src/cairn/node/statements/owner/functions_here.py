@@ -50,7 +50,7 @@ class FunctionsHere:
         for name, function in self._known().items():
             connection.create_scalar_function(name, known_by_name(name, through(function)), -1)
         take: Any = through(self._numbers.next)
-        connection.create_scalar_function(NEXT_NUMBER, take, 2)
+        connection.create_scalar_function(NEXT_NUMBER, take, -1)
 
     def _known(self) -> dict[str, Any]:
         known: dict[str, Any] = {

@@ -32,6 +32,7 @@ from cairn.sql.bind.expressions.lists import (
     sorting_key,
 )
 from cairn.sql.bind.expressions.ordered_sets import ORDERED_SETS, array_of, ordered_set
+from cairn.sql.bind.expressions.sequences import next_value
 from cairn.sql.bind.outer_aggregates import asked_of, owner_of
 from cairn.sql.bind.scope import MAX_ARGUMENTS, Scope
 from cairn.sql.ir import (
@@ -78,6 +79,8 @@ def _call(scope: Scope, node: exp.Anonymous) -> Expr:
         return statement_date(scope, node)
     if name == "array":
         return array_of(scope, node)
+    if name == "nextval":
+        return next_value(scope.binder, node)
     if name in AGGREGATES:
         return _aggregate(scope, node, None)
     if name in RANKING:

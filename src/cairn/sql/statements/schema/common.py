@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from cairn.model.errors import (
@@ -99,6 +99,10 @@ def existing_table(catalog: Catalog, name: str, *, quiet: bool = False) -> Table
         if quiet:
             return None
         raise UndefinedTable(f'table with name "{name}" not found')
+    if table.is_sequence:
+        raise CairnError(
+            f'"{name}" is not a table', sqlstate="42809", hint="see DROP SEQUENCE, ALTER SEQUENCE"
+        )
     if table.is_system and not catalog.is_upgrading:
         raise AccessDenied(f'table "{name}" belongs to the system and cannot be changed')
     if table.is_system and name in _TOPOLOGY:
@@ -117,3 +121,13 @@ def ddl_statement(
         rights = ((privilege, "table", table.id, table.name),)
         tables = {table.id: table.schema_version}
     return DdlStatement(tag, tail.plan(build), rights, tables)
+
+
+def one_by_one(tag: str, each: list[DdlStatement]) -> DdlStatement:
+    first, rest = each[0], each[1:]
+    return DdlStatement(
+        tag,
+        replace(first.plan, more=tuple(other.plan for other in rest)),
+        tuple(right for other in each for right in other.rights),
+        {table: version for other in each for table, version in other.tables.items()},
+    )

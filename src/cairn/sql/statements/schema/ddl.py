@@ -16,6 +16,7 @@ from cairn.sql.statements.schema.common import (
     ddl_statement,
     existing_table,
     finish,
+    one_by_one,
 )
 from cairn.sql.statements.schema.dependents import check_unused
 from cairn.sql.statements.schema.foreign_keys import (
@@ -26,11 +27,16 @@ from cairn.sql.statements.schema.foreign_keys import (
 )
 from cairn.sql.statements.schema.index import alter_index, create_index, drop_index
 from cairn.sql.statements.schema.restating import comment_on
+from cairn.sql.statements.schema.sequences import (
+    alter_sequence,
+    create_sequence,
+    drop_sequence,
+)
 from cairn.sql.statements.schema.table import create_table
 
 
 def parse_ddl(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement | None:
-    """CREATE/DROP/ALTER TABLE and INDEX, TRUNCATE; None when it is something else."""
+    """CREATE/DROP/ALTER TABLE, INDEX and SEQUENCE, TRUNCATE; None when it is something else."""
     if cursor.looking_at("create", "unlogged"):
         raise Unsupported("UNLOGGED tables are not supported")
     if cursor.accept("create", "table"):
@@ -53,6 +59,12 @@ def parse_ddl(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement | 
         return drop_index(cursor, catalog)
     if cursor.accept("alter", "index"):
         return alter_index(cursor, catalog)
+    if cursor.accept("create", "sequence"):
+        return create_sequence(cursor, catalog, user_id)
+    if cursor.accept("drop", "sequence"):
+        return drop_sequence(cursor, catalog)
+    if cursor.accept("alter", "sequence"):
+        return alter_sequence(cursor, catalog)
     return None
 
 
@@ -72,7 +84,7 @@ def drop_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
             each += _cut_off(name, catalog, tail, ordered)
         leaving = None if is_cascade else ordered[:at]
         each.append(_drop_one(name, catalog, tail, leaving, quiet=quiet))
-    return _one_by_one("DROP TABLE", each)
+    return one_by_one("DROP TABLE", each)
 
 
 def _cut_off(name: str, catalog: Catalog, tail: Tail, leaving: list[str]) -> Iterator[DdlStatement]:
@@ -130,7 +142,7 @@ def truncate(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     tail = finish(cursor)
     names = children_first(catalog, names)
     each = [_truncate_one(name, catalog, tail, names) for name in names]
-    return _one_by_one("TRUNCATE TABLE", each)
+    return one_by_one("TRUNCATE TABLE", each)
 
 
 def _check_no_numbers(catalog: Catalog, names: list[str]) -> None:
@@ -160,13 +172,3 @@ def _truncate_one(name: str, catalog: Catalog, tail: Tail, names: list[str]) -> 
         return TruncateTable(table.id, name)
 
     return ddl_statement("TRUNCATE TABLE", tail, build, known, "truncate")
-
-
-def _one_by_one(tag: str, each: list[DdlStatement]) -> DdlStatement:
-    first, rest = each[0], each[1:]
-    return DdlStatement(
-        tag,
-        replace(first.plan, more=tuple(other.plan for other in rest)),
-        tuple(right for other in each for right in other.rights),
-        {table: version for other in each for table, version in other.tables.items()},
-    )

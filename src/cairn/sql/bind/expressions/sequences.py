@@ -1,0 +1,45 @@
+"""`nextval('s')`: the next number of a sequence, or of an identity column by its name for it."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from cairn.model.errors import UndefinedTable, Unsupported
+from cairn.model.tables.sequences import numbering
+from cairn.model.types.values import ColumnType
+from cairn.sql.bind.scope import Binder
+from cairn.sql.functions.function_list import NEXT_NUMBER
+from cairn.sql.ir import Call, Const, Expr
+from cairn.sql.parse.dialect import walk_position
+from cairn.sql.parse.lexer import plain_name
+
+_INT = ColumnType.INTEGER
+
+
+def next_value(binder: Binder, node: exp.Anonymous) -> Expr:
+    """Only a name that is known when the statement is planned: the right to it is checked then."""
+    name = _name(node)
+    if name is None:
+        raise Unsupported(
+            "nextval takes the name of a sequence as a constant",
+            hint="nextval('name')",
+            position=walk_position(node),
+        )
+    found = numbering(binder.catalog, name)
+    if found is None:
+        raise UndefinedTable(f'relation "{name}" does not exist', position=walk_position(node))
+    binder.tables[found.table.id] = found.table
+    binder.numbered[found.table.id] = found.table
+    given = (found.table.id, found.start, found.step)
+    return Call(_INT, NEXT_NUMBER, tuple(Const(_INT, each) for each in given))
+
+
+def _name(node: exp.Anonymous) -> str | None:
+    if len(node.expressions) != 1:
+        return None
+    given = node.expressions[0]
+    while isinstance(given, exp.Cast | exp.Paren):  # 's'::regclass
+        given = given.this
+    if isinstance(given, exp.Literal) and given.is_string:
+        return plain_name(given.this)
+    return None

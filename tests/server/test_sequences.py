@@ -1,0 +1,202 @@
+"""Sequences: numbers by name, unique in the whole cluster, as applications ask for them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.cluster.harness import Cluster, Node
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def name(cluster: Cluster) -> Iterator[str]:
+    """Of a sequence that the test may make."""
+    made = f"s{uuid.uuid4().hex[:10]}"
+    yield made
+    cluster["i1"].sql(f"DROP TABLE IF EXISTS {made}_t")
+    cluster["i1"].sql(f"DROP SEQUENCE IF EXISTS {made}")
+
+
+def numbers(node: Node, name: str, count: int = 1) -> list[int]:
+    return [
+        row[0] for row in node.sql(f"SELECT nextval('{name}') FROM generate_series(1, {count})")
+    ]
+
+
+def refused(node: Node, text: str) -> tuple[str, str]:
+    with pytest.raises(psycopg.Error) as found:
+        node.sql(text)
+    return str(found.value.sqlstate), str(found.value).splitlines()[0]
+
+
+def test_numbers_are_given_once_in_the_whole_cluster(cluster: Cluster, name: str) -> None:
+    cluster["i1"].sql(f"CREATE SEQUENCE {name}")
+
+    def take(node: str) -> list[int]:
+        return [number for _ in range(20) for number in numbers(cluster[node], name, 30)]
+
+    with ThreadPoolExecutor(4) as threads:
+        found = [n for part in threads.map(take, ["i1", "i2"] * 2) for n in part]
+    assert (len(found), len(set(found)), min(found)) == (2400, 2400, 1)
+
+
+def test_the_first_ones_follow_each_other_from_where_it_begins(cluster: Cluster, name: str) -> None:
+    node = cluster["i1"]
+    node.sql(f"CREATE SEQUENCE IF NOT EXISTS {name} AS bigint START WITH 5 NO CYCLE CACHE 1")
+    node.sql(f"CREATE SEQUENCE IF NOT EXISTS {name} START 99")
+    assert node.sql(f"SELECT nextval('{name}'), nextval('public.{name}'::regclass)") == [(5, 6)]
+
+
+def test_a_step_is_kept_by_every_instance(cluster: Cluster, name: str) -> None:
+    cluster["i1"].sql(f"CREATE SEQUENCE {name} START WITH 1 INCREMENT BY 50")
+    assert numbers(cluster["i1"], name, 3) == [1, 51, 101]
+    assert [number % 50 for number in numbers(cluster["i2"], name, 3)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("step", "said", "following"),
+    [
+        (1, "100", 101),
+        (1, "100, false", 100),
+        (50, "120", 151),
+        (50, "101", 151),
+        (50, "151, false", 151),
+    ],
+)
+def test_setval_says_what_comes_next(
+    cluster: Cluster, name: str, step: int, said: str, following: int
+) -> None:
+    cluster["i1"].sql(f"CREATE SEQUENCE {name} INCREMENT {step}")
+    numbers(cluster["i2"], name)
+    cluster["i2"].sql(f"SELECT setval('{name}', {said})")
+    assert numbers(cluster["i1"], name) == [following]
+
+
+def test_it_can_begin_anew(cluster: Cluster, name: str) -> None:
+    node = cluster["i1"]
+    node.sql(f"CREATE SEQUENCE {name} START 3")
+    found = [numbers(node, name)]
+    node.sql(f"ALTER SEQUENCE {name} RESTART")
+    found.append(numbers(node, name))
+    node.sql(f"ALTER SEQUENCE {name} RESTART WITH 70")
+    assert [*found, numbers(node, name)] == [[3], [3], [70]]
+
+
+def test_a_dump_of_postgresql_with_a_serial_column_is_taken(cluster: Cluster, name: str) -> None:
+    node, table = cluster["i1"], f"{name}_t"
+    for text in (
+        f"CREATE TABLE public.{table} (id integer NOT NULL, v text)",
+        f"CREATE SEQUENCE public.{name} AS integer START WITH 1 INCREMENT BY 1 "
+        "NO MINVALUE NO MAXVALUE CACHE 1",
+        f"ALTER SEQUENCE public.{name} OWNED BY public.{table}.id",
+        f"ALTER TABLE ONLY public.{table} ALTER COLUMN id "
+        f"SET DEFAULT nextval('public.{name}'::regclass)",
+        f"INSERT INTO {table} VALUES (1, 'old'), (33, 'old')",
+        f"SELECT pg_catalog.setval('public.{name}', 33, true)",
+        f"ALTER TABLE ONLY public.{table} ADD CONSTRAINT {table}_pkey PRIMARY KEY (id)",
+        f"INSERT INTO {table} (v) VALUES ('new')",
+    ):
+        node.sql(text)
+    rows = node.sql(f"SELECT * FROM {table} ORDER BY id")
+    assert rows[:2] == [(1, "old"), (33, "old")]
+    assert (len(rows), rows[2][0] > 33, rows[2][1]) == (3, True, "new")
+
+
+def test_a_default_keeps_its_sequence(cluster: Cluster, name: str) -> None:
+    node, table = cluster["i1"], f"{name}_t"
+    node.sql(f"CREATE SEQUENCE {name}")
+    node.sql(f"CREATE TABLE {table} (id INT DEFAULT nextval('{name}') PRIMARY KEY, v TEXT)")
+    with (
+        node.connect() as connection,
+        connection.cursor().copy(f"COPY {table} (v) FROM STDIN") as c,
+    ):
+        c.write("a\nb\n")
+    node.sql(f"INSERT INTO {table} (v) VALUES ('c'), ('d')")
+    found = node.sql(f"SELECT count(DISTINCT id), count(*) FROM {table}")
+    assert found == [(4, 4)]
+    assert refused(node, f"DROP SEQUENCE {name}")[0] == "2BP01"
+    node.sql(f"ALTER TABLE {table} ALTER COLUMN id DROP DEFAULT")
+    node.sql(f"DROP SEQUENCE {name}")
+    assert refused(node, f"SELECT nextval('{name}')")[0] == "42P01"
+
+
+def test_a_sequence_is_no_table_and_a_table_is_no_sequence(cluster: Cluster, name: str) -> None:
+    node, table = cluster["i1"], f"{name}_t"
+    node.sql(f"CREATE SEQUENCE {name}")
+    node.sql(f"CREATE TABLE {table} (id INT PRIMARY KEY)")
+    words = (
+        f"SELECT * FROM {name}", f"INSERT INTO {name} VALUES (1)", f"DELETE FROM {name}",
+        f"DROP TABLE {name}", f"TRUNCATE {name}", f"ALTER TABLE {name} ADD COLUMN a INT",
+        f"CREATE INDEX ON {name} (last_value)", f"COPY {name} TO STDOUT", f"DROP SEQUENCE {table}",
+    )  # fmt: skip
+    assert {refused(node, text)[0] for text in words} == {"42809"}
+    assert refused(node, f"SELECT nextval('{table}')")[0] == "42P01"
+    assert refused(node, f"CREATE TABLE {name} (a INT PRIMARY KEY)")[0] == "42P07"
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ("CYCLE", "0A000"),
+        ("INCREMENT BY -1", "22023"),
+        ("INCREMENT BY 0", "22023"),
+        ("MINVALUE 5 START 3", "22023"),
+        ("START 0 MINVALUE 0", "22023"),
+        ("MAXVALUE 10", "0A000"),
+        ("AS text", "22023"),
+        ("START WITH 99999999999999999999", "22003"),
+        ("START WITH 1.5", "42601"),
+        ("SOMETHING", "42601"),
+    ],
+)
+def test_what_cannot_be_is_refused(cluster: Cluster, name: str, options: str, code: str) -> None:
+    assert refused(cluster["i1"], f"CREATE SEQUENCE {name} {options}")[0] == code
+
+
+def test_numbers_take_a_right(cluster: Cluster, name: str) -> None:
+    node = cluster["i1"]
+    node.sql(f"CREATE SEQUENCE {name}")
+    node.sql(f"CREATE USER {name}_u WITH PASSWORD 'Secret1234'")
+    try:
+
+        def asked(text: str) -> Any:
+            dsn = f"host=127.0.0.1 port={node.pg_port} user={name}_u password=Secret1234"
+            with psycopg.connect(dsn, dbname="cairn", autocommit=True) as connection:
+                try:
+                    return connection.execute(text.encode()).fetchall()
+                except psycopg.Error as problem:
+                    return problem.sqlstate
+
+        take, put = f"SELECT nextval('{name}')", f"SELECT setval('{name}', 9)"
+        assert (asked(take), asked(put)) == ("42501", "42501")
+        node.sql(f"GRANT USAGE ON SEQUENCE {name} TO {name}_u")
+        assert asked(take) == [(1,)]
+        node.sql(f"REVOKE USAGE ON SEQUENCE {name} FROM {name}_u")
+        assert asked(take) == "42501"
+        assert refused(node, f"GRANT USAGE ON TABLE {name} TO {name}_u")[0] == "0LP01"
+    finally:
+        node.sql(f"DROP USER {name}_u")
+
+
+def test_catalogues_show_it(cluster: Cluster, name: str) -> None:
+    node = cluster["i1"]
+    node.sql(f"CREATE SEQUENCE {name} START 5 INCREMENT 2")
+    assert node.sql(
+        "SELECT c.relkind, s.seqstart, s.seqincrement FROM pg_class c "
+        f"JOIN pg_sequence s ON s.seqrelid = c.oid WHERE c.relname = '{name}'"
+    ) == [("S", 5, 2)]
+    assert node.sql(
+        "SELECT start_value, increment FROM information_schema.sequences "
+        f"WHERE sequence_name = '{name}'"
+    ) == [("5", "2")]
+    assert node.sql(f"SELECT tablename FROM pg_tables WHERE tablename = '{name}'") == []
+    assert node.sql(
+        f"SELECT table_name FROM information_schema.tables WHERE table_name = '{name}'"
+    ) == []  # fmt: skip
