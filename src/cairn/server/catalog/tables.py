@@ -21,6 +21,7 @@ from cairn.server.catalog.schema import (
     SYSTEM_SCHEMA,
     TYPES,
 )
+from cairn.server.catalog.sequences import sequence_rows, sequences
 
 _FIRST_INDEX_OID = 1_000_000
 _FIRST_VIEW_OID = 2_000_000_000
@@ -40,6 +41,11 @@ def check_oid(table_id: int, at: int) -> int:
 def key_oid(table_id: int, at: int) -> int:
     """Of a foreign key."""
     return index_oid(table_id, 700 + at)
+
+
+def sequence_oid(table_id: int) -> int:
+    """Of the numbers of its identity column: a table has one at most."""
+    return index_oid(table_id, 900)
 
 
 def view_oid(view: View) -> int:
@@ -97,6 +103,11 @@ def rows(catalog: Catalog) -> Iterator[tuple[str, Values]]:
         yield from _view(view)
     for enum in catalog.types.values():
         yield from _enum(enum)
+    for each in sequences(catalog):
+        oid = sequence_oid(each.table.id)
+        row = _class(oid, each.name, PUBLIC_SCHEMA, "S", each.table.owner, 3)
+        yield "pg_class", {**row, "relam": 0}
+        yield from sequence_rows(each, oid, owners.get(each.table.owner, "admin"))
 
 
 def _view(view: View) -> Iterator[tuple[str, Values]]:
