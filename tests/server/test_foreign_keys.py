@@ -30,6 +30,7 @@ CREATE TABLE fk_other (id INT PRIMARY KEY, code TEXT REFERENCES fk_parent (code)
     NULL ON UPDATE CASCADE, a INT, b INT, CONSTRAINT pair FOREIGN KEY (a, b) REFERENCES
     fk_parent (a, b))
 CREATE TABLE fk_tree (id INT PRIMARY KEY, up INT REFERENCES fk_tree)
+CREATE INDEX fk_like ON fk_parent (code text_pattern_ops)
 CREATE TABLE fk_wrong (id INT PRIMARY KEY, p INT REFERENCES nobody)
 CREATE TABLE fk_wrong (id INT PRIMARY KEY, p INT REFERENCES fk_parent (nothing))
 CREATE TABLE fk_wrong (id INT PRIMARY KEY, p INT REFERENCES fk_parent (a))
