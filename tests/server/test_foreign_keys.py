@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -29,6 +30,7 @@ CREATE TABLE fk_other (id INT PRIMARY KEY, code TEXT REFERENCES fk_parent (code)
     NULL ON UPDATE CASCADE, a INT, b INT, CONSTRAINT pair FOREIGN KEY (a, b) REFERENCES
     fk_parent (a, b))
 CREATE TABLE fk_tree (id INT PRIMARY KEY, up INT REFERENCES fk_tree)
+CREATE INDEX fk_like ON fk_parent (code text_pattern_ops)
 CREATE TABLE fk_wrong (id INT PRIMARY KEY, p INT REFERENCES nobody)
 CREATE TABLE fk_wrong (id INT PRIMARY KEY, p INT REFERENCES fk_parent (nothing))
 CREATE TABLE fk_wrong (id INT PRIMARY KEY, p INT REFERENCES fk_parent (a))
@@ -265,7 +267,8 @@ def test_no_door_leads_round_them(cluster: Cluster, sql: Connection) -> None:
     with connect(cluster, "i2") as other:
         for text in doors:
             for connection in (sql, other):
-                assert _state(lambda: connection.execute(text)) in ("23503", "0A000", "2BP01"), text
+                state = _state(partial(connection.execute, text))
+                assert state in ("23503", "0A000", "2BP01"), text
     assert sql.execute("SELECT count(*) FROM fk_parent").fetchall() == [(20,)]
 
 
@@ -280,7 +283,8 @@ def test_writers_at_the_same_time_leave_no_orphans(cluster: Cluster, sql: Connec
                     try:
                         connection.execute(text)
                     except psycopg.Error as error:
-                        assert error.sqlstate in ("23503", "23505", "40001"), error
+                        if error.sqlstate not in ("23503", "23505", "40001"):
+                            raise
         except BaseException as problem:
             problems.append(problem)
 

@@ -94,3 +94,39 @@ def test_a_number_is_like_its_text(cluster: Cluster) -> None:
     sql = "SELECT count(*) FROM pg_class WHERE oid LIKE '1%' AND relnamespace LIKE relnamespace"
     [(found,)] = cluster["i1"].sql(sql)
     assert found > 0
+
+
+def test_identity_columns_have_sequences_as_in_postgresql(cluster: Cluster) -> None:
+    sql = cluster["i1"].connect()
+    sql.execute("DROP TABLE IF EXISTS numbered")
+    sql.execute(
+        "CREATE TABLE numbered (id INT GENERATED ALWAYS AS IDENTITY (START WITH 5) PRIMARY KEY, "
+        "n INT)"
+    )
+    try:
+        named = "SELECT pg_get_serial_sequence('numbered', attname) FROM pg_attribute"
+        of_table = "WHERE attrelid = 'numbered'::regclass AND attnum > 0 ORDER BY attnum"
+        found = sql.execute(f"{named} {of_table}").fetchall()
+        assert found == [("public.numbered_id_seq",), (None,)]
+        told = (
+            "SELECT seqstart, seqincrement, seqmin, seqcycle FROM pg_sequence "
+            "WHERE seqrelid = 'numbered_id_seq'::regclass"
+        )
+        assert sql.execute(told).fetchall() == [(5, 1, 1, False)]
+        listed = "SELECT start_value, data_type FROM pg_sequences WHERE sequencename = %s"
+        assert sql.execute(listed, ("numbered_id_seq",)).fetchall() == [(5, "bigint")]
+        owned = (
+            "SELECT c.relname, a.attname FROM pg_class c JOIN pg_depend d ON d.objid = c.oid "
+            "JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid "
+            "WHERE c.relkind = 'S' AND c.relname LIKE 'numbered%'"
+        )
+        assert sql.execute(owned).fetchall() == [("numbered_id_seq", "id")]
+        alchemy = pytest.importorskip("sqlalchemy")
+        engine = alchemy.create_engine("postgresql+psycopg://", creator=lambda: sql)
+        [column] = [
+            each for each in alchemy.inspect(engine).get_columns("numbered") if each["name"] == "id"
+        ]
+        assert column["identity"]["always"] and column["identity"]["start"] == 5
+    finally:
+        sql.execute("DROP TABLE numbered")
+        sql.close()

@@ -154,9 +154,9 @@ def test_a_key_without_the_distribution_key_is_noticed(cluster: Cluster) -> None
         ),
         ("CREATE TABLE x (a WIBBLE PRIMARY KEY)", "42704", 'type "wibble" does not exist'),
         (
-            "CREATE TABLE x (a INT REFERENCES y, PRIMARY KEY (a))",
-            "0A000",
-            "FOREIGN KEY is not supported",
+            "CREATE TABLE x (a INT REFERENCES _pico_tier, PRIMARY KEY (a))",
+            "42P01",
+            'relation "_pico_tier" does not exist',
         ),
         ("CREATE TABLE x (a INT PRIMARY KEY", "42601", "syntax error at end of input"),
         ("DROP TABLE nope", "42P01", 'table with name "nope" not found'),

@@ -61,6 +61,7 @@ from cairn.sql.statements.copy import CopyStatement, parse_copy
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.explain import parse_explain
 from cairn.sql.statements.fetching import parse_declare, parse_fetching
+from cairn.sql.statements.merge import read_merge
 from cairn.sql.statements.named import parse_arguments, parse_named
 from cairn.sql.statements.other import parse_other
 from cairn.sql.statements.refusals import refuse_by_name
@@ -156,6 +157,12 @@ def _prepare(
         return Prepared(text, *fetching)
     if cursor.accept("copy"):
         return _copy(parse_copy(cursor, catalog), text, catalog, user_id)
+    if cursor.accept("merge"):
+        from cairn.sql.compile_merge import prepare_merge
+
+        user = catalog.user_by_id(user_id)
+        name = "" if user is None else user.name
+        return prepare_merge(read_merge(cursor), found, text, catalog, param_oids, name)
     if cursor.accept("do"):
         from cairn.sql.compile_block import prepare_block
 

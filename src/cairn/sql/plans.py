@@ -366,13 +366,15 @@ class CallPlan:
 class BlockStep:
     """One step of a block. `let` keeps the value of its query as parameter `number`; `if` runs
     `body` when its query is true; `return` adds the rows of its query to the answer. `with` keeps
-    the rows that it tells as table `g<number>`; `tell` is the last one after these, the answer."""
+    the rows that it tells as table `g<number>`; `tell` is the last one after these, the answer.
+    `merge` changes rows of MERGE; the client is told how many all of them have changed."""
 
-    kind: Literal["run", "return", "let", "if", "with", "tell"]
+    kind: Literal["run", "return", "let", "if", "with", "tell", "merge"]
     prepared: Prepared
     number: int = 0
     body: tuple[BlockStep, ...] = ()
     reads_ahead: bool = False  # its tables are read before the other steps change them
+    key_width: int = 0  # of MERGE: so many columns of its rows are a key that comes once in all
 
 
 @dataclass(frozen=True)
@@ -421,7 +423,7 @@ Plan = (
     | EmptyPlan
 )
 
-_COUNTED = frozenset({"SELECT", "UPDATE", "DELETE", "COPY", "EXPLAIN", "FETCH", "MOVE"})
+_COUNTED = frozenset({"SELECT", "UPDATE", "DELETE", "MERGE", "COPY", "EXPLAIN", "FETCH", "MOVE"})
 
 
 @dataclass(frozen=True)

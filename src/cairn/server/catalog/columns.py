@@ -85,6 +85,8 @@ def _type(item: exp.Expr, select: exp.Select) -> ColumnType | None:
             first = node.expressions[0]
             inside = first.this if isinstance(first, exp.Order) else first
             return LISTS.get(_type(inside, select) or ColumnType.STRING)
+        if name in ("json_build_object", "jsonb_build_object"):
+            return ColumnType.MAP
         if name in ("min", "max", "sum", "abs") and len(node.expressions) == 1:
             return _type(node.expressions[0], select)
         if name == "avg":
@@ -101,6 +103,9 @@ def _type(item: exp.Expr, select: exp.Select) -> ColumnType | None:
         return _column_type(node, select)
     if isinstance(node, exp.Sub) and is_time(node.this) and is_time(node.expression):
         return ColumnType.INTERVAL
+    if isinstance(node, exp.Case):
+        kinds = {_type(branch.args["true"], select) for branch in node.args["ifs"]}
+        return kinds.pop() if len(kinds) == 1 else None
     if isinstance(node, exp.Extract):
         return ColumnType.DOUBLE
     if is_time(node):

@@ -7,10 +7,6 @@ from __future__ import annotations
 
 #: Whole tables, in the notation of `pg_schema.TABLES`.
 EMPTY: dict[str, str] = {
-    "information_schema_sequences": (
-        "sequence_catalog sequence_schema sequence_name data_type numeric_precision:i "
-        "start_value minimum_value maximum_value increment cycle_option"
-    ),
     "information_schema_routines": (
         "specific_catalog specific_schema specific_name routine_catalog routine_schema "
         "routine_name routine_type data_type routine_body routine_definition external_language"
@@ -85,10 +81,6 @@ EMPTY: dict[str, str] = {
     ),
     "pg_rules": "schemaname tablename rulename definition",
     "pg_seclabels": "objoid:i classoid:i objsubid:i objtype objnamespace:i objname provider label",
-    "pg_sequences": (
-        "schemaname sequencename sequenceowner data_type start_value:i min_value:i max_value:i "
-        "increment_by:i cycle:b cache_size:i last_value:i"
-    ),
     "pg_shdepend": "dbid:i classid:i objid:i objsubid:i refclassid:i refobjid:i deptype",
     "pg_stat_all_tables": (
         "relid:i schemaname relname seq_scan:i seq_tup_read:i idx_scan:i idx_tup_fetch:i "

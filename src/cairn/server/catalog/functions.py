@@ -21,6 +21,7 @@ from cairn.node.watching.activity import Asker, Signals
 from cairn.server.catalog.foreign_keys import definition as definition_of_key
 from cairn.server.catalog.privileges import Privileges
 from cairn.server.catalog.schema import DATABASE, TABLES, TYPES
+from cairn.server.catalog.sequences import sequences
 from cairn.server.catalog.tables import (
     about,
     all_indexes,
@@ -30,6 +31,7 @@ from cairn.server.catalog.tables import (
     index_oid,
     is_primary,
     key_oid,
+    sequence_oid,
     view_oid,
 )
 from cairn.sql.functions.lists import series
@@ -47,7 +49,7 @@ _POSTGRES_OIDS = {"pg_class": 1259, "pg_type": 1247, "pg_proc": 1255, "pg_constr
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_$]*")
 _NOTHING = (
     "pg_get_triggerdef pg_get_partkeydef "
-    "pg_get_statisticsobjdef_columns pg_get_serial_sequence pg_tablespace_location "
+    "pg_get_statisticsobjdef_columns pg_tablespace_location "
     "shobj_description pg_get_function_result pg_get_function_arguments pg_relation_size "
     "pg_table_size pg_total_relation_size pg_database_size pg_size_pretty inet_server_addr "
     "pg_my_temp_schema pg_get_function_identity_arguments pg_get_function_sqlbody "
@@ -175,6 +177,7 @@ class Functions:
             "pg_encoding_to_char": lambda *_: "UTF8",
             "pg_get_indexdef": self._index_definition,
             "pg_get_constraintdef": self._constraint,
+            "pg_get_serial_sequence": self._serial_sequence,
             "pg_get_viewdef": self._view_text,
             "obj_description": lambda oid, *_: (
                 about(self._tables[oid]) if oid in self._tables else None
@@ -229,7 +232,18 @@ class Functions:
         table = self._catalog.table(name)
         if table is not None:
             return table.id
+        for each in sequences(self._catalog):
+            if each.name == name:
+                return sequence_oid(each.table)
         return next((oid for oid, (_, index) in self._indexes.items() if index.name == name), None)
+
+    def _serial_sequence(self, table: Any, column: Any, *_: Any) -> str | None:
+        """As its name is written, with the schema before it."""
+        oid = self._regclass(table)
+        for each in sequences(self._catalog):
+            if each.table.id == oid and each.table.columns[each.at - 1].name == column:
+                return f"public.{quoted(each.name)}"
+        return None
 
     def _named_regclass(self, value: Any) -> int | None:
         """A cast: unlike `to_regclass`, a name that nothing has is an error."""
@@ -246,6 +260,9 @@ class Functions:
             return None
         if oid in self._tables:
             return quoted(self._tables[oid].name)
+        for each in sequences(self._catalog):
+            if sequence_oid(each.table) == oid:
+                return quoted(each.name)
         return quoted(self._indexes[oid][1].name) if oid in self._indexes else str(oid)
 
     def _index_definition(self, oid: Any, column: int = 0, *_: Any) -> str | None:

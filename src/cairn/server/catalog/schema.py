@@ -115,6 +115,14 @@ TABLES: dict[str, str] = {
         "constraint_catalog constraint_schema constraint_name unique_constraint_catalog "
         "unique_constraint_schema unique_constraint_name match_option update_rule delete_rule"
     ),
+    "information_schema_sequences": (
+        "sequence_catalog sequence_schema sequence_name data_type numeric_precision:i "
+        "start_value minimum_value maximum_value increment cycle_option"
+    ),
+    "pg_sequences": (
+        "schemaname sequencename sequenceowner data_type start_value:i min_value:i max_value:i "
+        "increment_by:i cycle:b cache_size:i last_value:i"
+    ),
     "information_schema_constraint_column_usage": (
         "table_catalog table_schema table_name column_name constraint_catalog constraint_schema "
         "constraint_name"

@@ -21,7 +21,7 @@ from cairn.server.catalog.schema import (
     SYSTEM_SCHEMA,
     TYPES,
 )
-from cairn.server.catalog.sequences import sequence_rows
+from cairn.server.catalog.sequences import sequence_rows, sequences
 
 _FIRST_INDEX_OID = 1_000_000
 _FIRST_VIEW_OID = 2_000_000_000
@@ -41,6 +41,11 @@ def check_oid(table_id: int, at: int) -> int:
 def key_oid(table_id: int, at: int) -> int:
     """Of a foreign key."""
     return index_oid(table_id, 700 + at)
+
+
+def sequence_oid(table: Table) -> int:
+    """Its own, or that of the numbers of its identity column: a table has one at most."""
+    return table.id if table.is_sequence else index_oid(table.id, 900)
 
 
 def view_oid(view: View) -> int:
@@ -93,11 +98,19 @@ def rows(catalog: Catalog) -> Iterator[tuple[str, Values]]:
             )
     owners = {user.id: user.name for user in catalog.users.values()}
     for table in catalog.tables.values():
-        yield from _table(catalog, table, owners.get(table.owner, "admin"))
+        if not table.is_sequence:
+            yield from _table(catalog, table, owners.get(table.owner, "admin"))
     for view in catalog.views.values():
         yield from _view(view)
     for enum in catalog.types.values():
         yield from _enum(enum)
+    for each in sequences(catalog):
+        oid, owner = sequence_oid(each.table), owners.get(each.table.owner, "admin")
+        row = _class(oid, each.name, PUBLIC_SCHEMA, "S", each.table.owner, 3)
+        if each.table.is_sequence:
+            row["relacl"] = _rights(catalog, each.table, owner)
+        yield "pg_class", {**row, "relam": 0}
+        yield from sequence_rows(each, oid, owner)
 
 
 def _view(view: View) -> Iterator[tuple[str, Values]]:
@@ -248,14 +261,8 @@ def _role(catalog: Catalog, user: User) -> Iterator[tuple[str, Values]]:
 
 def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Values]]:
     space, schema = (SYSTEM_SCHEMA, "pg_catalog") if table.is_system else (PUBLIC_SCHEMA, "public")
-    kind = "S" if table.is_sequence else "r"
-    row = _class(table.id, table.name, space, kind, table.owner, len(table.columns))
-    row["relacl"] = _rights(catalog, table, owner)
-    if table.is_sequence:
-        yield "pg_class", {**row, "relam": 0}
-        yield from sequence_rows(table, owner, DATABASE)
-        return
-    yield "pg_class", {**row, "relhasrules": 1}
+    row = _class(table.id, table.name, space, "r", table.owner, len(table.columns))
+    yield "pg_class", {**row, "relacl": _rights(catalog, table, owner), "relhasrules": 1}
     yield (
         "pg_rewrite",
         {

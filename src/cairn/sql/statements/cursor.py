@@ -85,11 +85,13 @@ class Cursor:
         return token.value
 
     def names(self) -> list[str]:
-        """`(a, b, …)`; a sort direction after a name is read and dropped."""
+        """`(a, b, …)`; a sort direction after a name is read and dropped, and so are classes of
+        operators that mean the order of bytes, which every index of texts has."""
         self.expect_op("(")
         found = []
         while True:
             found.append(self.name())
+            self.accept_one("varchar_pattern_ops", "text_pattern_ops", "bpchar_pattern_ops")
             self.accept_one("asc", "desc")
             if self.accept("nulls") and not self.accept_one("first", "last"):
                 raise self.error()

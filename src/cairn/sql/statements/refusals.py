@@ -22,7 +22,6 @@ REFUSED: tuple[tuple[str, ...], ...] = (
     ("alter", "role"),
     ("backup",),
     ("restore",),
-    ("merge",),
     ("lock",),
     ("listen",),
     ("notify",),
@@ -51,7 +50,6 @@ _INSTEAD = {
     "LISTEN": "topology events come with options=smart_connector=0.1",
     "ALTER ROLE": "use ALTER USER",
     "LOCK": "each statement commits by itself",
-    "MERGE": "use INSERT … ON CONFLICT (key) DO UPDATE",
 }
 
 

@@ -38,10 +38,9 @@ from cairn.model.sharding.spans import Ranges, merged, without
 from cairn.native.loading import POINTS, load
 from cairn.native.point_inserts import RECORD_LOST, InsertRoom, PointInsert
 from cairn.storage.data_db.fence import Fence
-from cairn.storage.data_db.kin import Enforcing, no_pairs, rekeyed_rows
 from cairn.storage.data_db.log_tables import PUT_RECORD, open_log, place
 from cairn.storage.data_db.packed_insert import PackedInsert
-from cairn.storage.data_db.shapes import RowTables, TooLongHere
+from cairn.storage.data_db.shapes import RowTables
 from cairn.storage.files.sqlite import PagesDamaged, check_file, damaged, insert_many, open_writer
 
 _SCHEMA = """
@@ -195,7 +194,7 @@ class DataStore(RowTables):
     def insert_row(self, table: int, sql: str, row: Sequence[Any]) -> tuple[int, int]:
         """One short new row. SQLite takes a failed one back by itself: no savepoint is needed."""
         if table in self.kin.parents_of:
-            return self.statement(lambda: self._insert_one(sql, row), brief=True)
+            return self.statement(lambda: self.insert_one(sql, row), brief=True)
         self._changes.clear()
         self.judge(clients=True)
         self.connection.execute(sql, row)
@@ -207,10 +206,6 @@ class DataStore(RowTables):
             if not self.connection.in_transaction:
                 raise  # the row is gone as well
             raise RecordLost from problem
-
-    def _insert_one(self, sql: str, row: Sequence[Any]) -> int:
-        self.connection.execute(sql, row)
-        return self.count_rows()
 
     def insert_asked(
         self, table: int, what: PointInsert, data: bytes, at: int
@@ -265,7 +260,7 @@ class DataStore(RowTables):
         if not alone:
             self.connection.execute("SAVEPOINT statement")
         try:
-            count = self.briefly(lambda: self._whole(run)) if brief else self._whole(run)
+            count = self.briefly(lambda: self.whole(run)) if brief else self.whole(run)
             body = Body(kind, self.now(), self.take_changes(), None, self._operation, self._bulk)
             lsn = self.log(body)
         except BaseException:
@@ -279,32 +274,6 @@ class DataStore(RowTables):
         if not alone:
             self.connection.execute("RELEASE statement")
         return count, lsn
-
-    def _whole(self, run: Callable[[], int]) -> int:
-        """With what foreign keys ask for; a client is told of its own rows only."""
-        count = run()
-        self.enforce()
-        if self._changes:
-            Enforcing(self.connection, self.kin, self._changes).check(0, deferred=True)
-        return count
-
-    def enforce(self, *, is_rekeying: bool = False) -> None:
-        """Foreign keys after one statement of a client, for what it changed since the last time.
-
-        `is_rekeying`: rows that were deleted were inserted again, in order, with other keys.
-        """
-        since, self._enforced = self._enforced, len(self._changes)
-        if since == self._enforced or not any(
-            change.table in self.kin for change in self._changes[since:]
-        ):
-            return
-        enforcing = Enforcing(self.connection, self.kin, self._changes)
-        if self._is_brief and enforcing.has_lost(since):
-            raise TooLongHere  # nobody knows how many rows name them
-        pairs = rekeyed_rows(self._changes, since) if is_rekeying else no_pairs
-        enforcing.act(since, pairs)
-        enforcing.check(since, deferred=False)
-        self._enforced = len(self._changes)
 
     def _take_back(self, alone: bool) -> None:
         if alone:

@@ -6,7 +6,7 @@ A table looks as the last shape says; whoever applies one makes the difference i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -20,7 +20,7 @@ from cairn.model.tables.schema import (
     create_index_sql,
     create_table_sql,
 )
-from cairn.storage.data_db.kin import Kin
+from cairn.storage.data_db.kin import Enforcing, Kin, no_pairs, rekeyed_rows
 from cairn.storage.files.reshaping import reshape
 
 _SIZED = (str, bytes)
@@ -117,6 +117,36 @@ class RowTables:
         if self._judges is not clients:
             self.connection.execute(f"PRAGMA ignore_check_constraints = {int(not clients)}")
             self._judges = clients
+
+    def insert_one(self, sql: str, row: Sequence[Any]) -> int:
+        self.connection.execute(sql, row)
+        return self.count_rows()
+
+    def whole(self, run: Callable[[], int]) -> int:
+        """With what foreign keys ask for; a client is told of its own rows only."""
+        count = run()
+        self.enforce()
+        if self._changes:
+            Enforcing(self.connection, self.kin, self._changes).check(0, deferred=True)
+        return count
+
+    def enforce(self, *, is_rekeying: bool = False) -> None:
+        """Foreign keys after one statement of a client, for what it changed since the last time.
+
+        `is_rekeying`: rows that were deleted were inserted again, in order, with other keys.
+        """
+        since, self._enforced = self._enforced, len(self._changes)
+        if since == self._enforced or not any(
+            change.table in self.kin for change in self._changes[since:]
+        ):
+            return
+        enforcing = Enforcing(self.connection, self.kin, self._changes)
+        if self._is_brief and enforcing.has_lost(since):
+            raise TooLongHere  # nobody knows how many rows name them
+        pairs = rekeyed_rows(self._changes, since) if is_rekeying else no_pairs
+        enforcing.act(since, pairs)
+        enforcing.check(since, deferred=False)
+        self._enforced = len(self._changes)
 
     def take_changes(self) -> tuple[RowChange, ...]:
         found = tuple(self._changes)

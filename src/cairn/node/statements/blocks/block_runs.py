@@ -117,12 +117,14 @@ class BlockRun:
         Foreign keys are looked at behind each statement, and behind all parts of a WITH.
         """
         told = self._part(prepared, values, given)
-        is_rekeying = isinstance(_write_of(prepared.plan), plans.KeyedWrite)
+        self._keep_kin(is_rekeying=False)
+        return told
+
+    def _keep_kin(self, *, is_rekeying: bool) -> None:
         try:
             self._store.enforce(is_rekeying=is_rekeying)
         except Exception as problem:
             raise self._told(problem) from None
-        return told
 
     def _part(self, prepared: Prepared, values: list[Any], given: Given = None) -> Told:
         plan = prepared.plan
@@ -135,11 +137,19 @@ class BlockRun:
             told: list[Row] = []
             inserted = self._write(plan.write, values, given, (plan, plan.clause(values), told))
             rows = plan.arranged(told, inserted)
+            self._after(plan.write)
             return Told(len(rows), rows)
         assert isinstance(plan, plans.ROW_WRITES)
         before = self._store.pending_changes()
         self._write(plan, values, given, None)
-        return Told(self._store.count_rows(before))
+        count = self._store.count_rows(before)
+        self._after(plan)
+        return Told(count)
+
+    def _after(self, plan: plans.Plan) -> None:
+        """Rows that got other keys are deleted and inserted: known as such here alone."""
+        if isinstance(plan, plans.KeyedWrite) and plan.insert_sql is not None:
+            self._keep_kin(is_rekeying=True)
 
     def rows(self, sql: str, args: Sequence[Any]) -> list[Row]:
         """Of a text that only reads, as whoever gave it has made sure."""
@@ -149,6 +159,8 @@ class BlockRun:
         known, now = values[: plan.params], values[plan.params]
         if plan.steps[-1:] and plan.steps[-1].kind == "tell":
             return self._with(plan.steps, known, now)
+        if plan.steps[-1:] and plan.steps[-1].kind == "merge":
+            return self._merge(plan.steps, known, now)
         found: list[Row] = []
         has_rows = self._steps(plan.steps, known, now, found)
         return Told(len(found), found if has_rows else None)
@@ -187,6 +199,29 @@ class BlockRun:
                 told = self._part(prepared, _values(prepared, known, now))
                 self._given[part.number] = (len(prepared.columns), told.rows or [])
             return finish()
+        finally:
+            self._given.clear()
+
+    def _merge(self, steps: Sequence[plans.BlockStep], known: list[Any], now: datetime) -> Told:
+        """MERGE: all that is read, then all that is changed."""
+        count, keys = 0, set[Row]()
+        try:
+            for step in steps:
+                prepared = step.prepared
+                told = self._part(prepared, _values(prepared, known, now))
+                if step.kind == "merge":
+                    count += told.count
+                    continue
+                self._given[step.number] = (len(prepared.columns), told.rows or [])
+                for row in told.rows or () if step.key_width else ():
+                    if row[: step.key_width] in keys:
+                        raise CardinalityViolation(
+                            "MERGE command cannot affect row a second time",
+                            hint="Ensure that not more than one source row matches any one target "
+                            "row.",
+                        )
+                    keys.add(row[: step.key_width])
+            return Told(count)
         finally:
             self._given.clear()
 
@@ -340,10 +375,6 @@ class BlockRun:
         if isinstance(problem, apsw.InterruptError):
             return self._clock.problem()
         return translated(problem)
-
-
-def _write_of(plan: plans.Plan) -> plans.Plan:
-    return plan.write if isinstance(plan, plans.Returning) else plan
 
 
 def _values(prepared: Prepared, known: list[Any], now: datetime) -> list[Any]:

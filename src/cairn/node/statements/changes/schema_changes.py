@@ -22,6 +22,7 @@ from cairn.model.errors import (
     NoMaster,
     NotInPrerequisiteState,
     NotLeader,
+    OutcomeUnknown,
     TimedOut,
 )
 from cairn.model.log import ops
@@ -220,7 +221,7 @@ class SchemaChanges:
             left_s = deadline - loop.time()
             if left_s <= 0 or patience.is_over():
                 lost = self._voters.no_quorum()
-                raise TimedOut(
+                raise OutcomeUnknown(
                     "timeout: the schema change is still in progress and may yet be made",
                     detail=lost.message if lost is not None else None,
                     hint="run it again with IF [NOT] EXISTS to find out",
