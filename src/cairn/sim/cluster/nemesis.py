@@ -30,6 +30,7 @@ from cairn.sim.cluster.world import World
 
 Make = Callable[[Any], ops.Op | None]
 PAGE = 4096
+DAY_S = 86_400
 _FLIP = """
 import sys
 with open(sys.argv[1], "r+b") as file:
@@ -288,7 +289,8 @@ class Nemesis:
         node = self._master_or_any()
         if node is None or node.runtime is None:
             return
-        jump, rate = self.drawn.choice((-7200, -3, 3, 7200)), self.drawn.uniform(0.96, 1.04)
+        jump = self.drawn.choice((-40 * DAY_S, -7200, -3, 3, 7200, 40 * DAY_S))
+        rate = self.drawn.uniform(0.96, 1.04)
         self.note(f"the clock of {node} jumps by {jump} s and runs at {rate:.3f}")
         node.runtime.jump(jump)
         node.runtime.run_at(rate)
