@@ -19,6 +19,7 @@ from cairn.model.tables.schema import missing_value
 from cairn.node.lifetime import AGAIN
 from cairn.sim.cluster.blows.exact import (
     exact_moment,
+    hung_disk,
     mode_and_strike,
     release,
     switch_and_expel,
@@ -65,6 +66,7 @@ KINDS: dict[str, Kind] = {
     "readers": Kind((N.leave, N.leave, N.switch), leaves=True),
     "slow-disks": Kind((N.slow_disk, N.slow_disk, N.switch)),
     "full-disks": Kind((N.full_disk, N.switch, N.alter)),
+    "hung-disks": Kind((hung_disk, hung_disk, N.switch, N.alter)),
     "restarts": Kind((N.kill, N.kill, N.stop, N.power, N.switch, N.alter)),
     "blackouts": Kind((N.blackout, N.switch, N.alter)),
     "lost-tails": Kind((N.lose_tail, N.switch), loses=True),

@@ -6,11 +6,14 @@ import asyncio
 from functools import partial
 
 from cairn.model.members.topology import Grade
+from cairn.node.watching.disks import STALLED_S
 from cairn.sim.cluster.blows.moments import COMMITTED, MOMENTS
 from cairn.sim.cluster.blows.nemesis import Nemesis
+from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.node import SimNode
 
 WAITED_S = 4.0  # for a moment that does not come
+HUNG_S = 45.0  # of a disk; longer than an instance waits for it
 PAUSES_S = (0.2, 1.5, 4.0, 8.0)
 
 
@@ -93,3 +96,23 @@ async def release(nemesis: Nemesis) -> None:
         nemesis.note(f"power cut of {master}")
         master.crash(power=True)
         nemesis.back_later(master, 0.0, 5.0)
+
+
+async def hung_disk(nemesis: Nemesis) -> None:
+    """A disk takes nothing for a while, or until its instance has given it up."""
+    node = nemesis.master_or_any()
+    if node is None or node.runtime is None or not node.runtime.disks:
+        return
+    disk = nemesis.drawn.choice(node.runtime.disks)
+    seconds = nemesis.drawn.choice((1.0, 8.0, HUNG_S))
+    nemesis.note(f"the disk of {node} hangs for {disk.path.name} for {seconds} s")
+    disk.is_hung = True
+    nemesis.later(seconds, partial(setattr, disk, "is_hung", False))
+    process, waited_s = node.process, 0.0
+    while disk.is_hung and node.process is process and node.is_running:
+        await asyncio.sleep(0.5)
+        waited_s = waited_s + 0.5 if disk.is_busy else 0.0
+        if waited_s > STALLED_S + 5.0:
+            raise Violation(f"{node} waits for its disk for ever")
+    if node.process is process:
+        nemesis.back_later(node, 0.5, 5.0)
