@@ -81,7 +81,7 @@ sim-mutants: setup
 	$(BIN)/python -m tests.sim.run_mutants
 
 # BLOWS real blows in each mode of replication, every answer judged; then the slow tests of clusters.
-chaos: setup
+chaos: setup $(VENV)/.spark
 	$(BIN)/python -m tests.chaos --mode sync --blows $(or $(BLOWS),100) --minutes 600
 	$(BIN)/python -m tests.chaos --mode async --blows $(or $(BLOWS),100) --minutes 600
 	$(BIN)/pytest -m slow tests/cluster tests/chaos

@@ -59,6 +59,7 @@ def main() -> int:
             "outcomes": dict(storm.load.outcomes),
             "ways": dict(storm.load.ways),
             "fresh": storm.count_acked(),
+            "staged": sum(storm.staged.ended.values()) if storm.staged is not None else 0,
             "seconds": round(time.monotonic() - begun),
             "failure": failure[:2000],
         }

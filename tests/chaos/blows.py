@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,8 @@ Mend = Callable[[], object]
 #: Each against one instance, the master or the leader; the last ones against nobody in particular.
 LEFT = "left to readers"  # a master that nobody writes to is cut off, and read from
 OF_ONE = ("kill", "pause", "isolate", LEFT, "cut from one", "not heard", "slow link", "stop")
-OF_ALL = ("schema", "switch", "forgotten log", "all at once")
+BLACKOUT = "blackout"  # they come back one by one, in any order
+OF_ALL = ("schema", "switch", "forgotten log", "all at once", BLACKOUT)
 FULL_DISK = "full disk"
 ROT = "bit rot"  # has to be mended before the next one: what rots in two places is lost
 WEIGHTS = "weights"  # of several replicasets: buckets move
@@ -85,9 +87,19 @@ class Blows:
                 for each in self._cluster.nodes.values():
                     each.kill()
                 return lambda: [each.start() for each in self._cluster.nodes.values()]
+            case "blackout":
+                for each in self._cluster.nodes.values():
+                    each.kill()
+                return self._start_one_by_one
             case _:
                 raise AssertionError(kind)
         return lambda: None
+
+    def _start_one_by_one(self) -> None:
+        nodes = list(self._cluster.nodes.values())
+        for node in self._chance.sample(nodes, len(nodes)):
+            node.start()
+            time.sleep(self._chance.choice([0.0, 0.5, 3.0]))
 
     def _rot(self, path: Path) -> None:
         """One bit of some page; the header stays, as a file without one is no damaged file."""

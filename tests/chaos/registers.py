@@ -103,6 +103,19 @@ class Gate:
         with self._turn:
             self._left = ""
 
+    @contextlib.contextmanager
+    def silent(self) -> Iterator[None]:
+        """Nobody writes, and nothing is under way."""
+        with self._turn:
+            self._is_shut = True
+            ended = self._turn.wait_for(lambda: not self._writing, 60.0)
+            assert ended, "writes that are under way end"
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._is_shut = False
+
 
 class Group:
     def __init__(self, number: int) -> None:

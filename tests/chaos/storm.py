@@ -12,13 +12,29 @@ from pathlib import Path
 
 import psycopg
 
-from tests.chaos.blows import FULL_DISK, LEFT, OF_ALL, OF_ONE, ROT, WEIGHTS, Blows, SmallDisks
+from tests.chaos import staged
+from tests.chaos.blows import (
+    BLACKOUT,
+    FULL_DISK,
+    LEFT,
+    OF_ALL,
+    OF_ONE,
+    ROT,
+    WEIGHTS,
+    Blows,
+    SmallDisks,
+)
 from tests.chaos.registers import CREATE, Gate, Registers, way_to_talk
 from tests.cluster.harness import Cluster, Node, eventually
 from tests.cluster.proxy import ProxiedCluster
 
 FRESH = "CREATE TABLE t (a INT PRIMARY KEY, b TEXT) DISTRIBUTED BY (a)"
 ALL = "SELECT a, b FROM t OPTION (read_preference = any, sql_motion_row_max = 0)"
+SUMS = tuple(
+    f"SELECT count(*), sum({key}), min({text}), max({text}) FROM {table} "
+    "OPTION (read_preference = any)"
+    for table, key, text in (("t", "a", "b"), ("reg", "grp", "text"))
+)
 NAMED_S = 3.0  # another master is there and has written, after one was cut off
 ONLINE_S = 90.0  # after a blow; a machine may be busy
 
@@ -44,7 +60,8 @@ class Storm:
         self.writers: list[FreshKeys] = []
         self.registers: Registers | None = None
         self._disks = SmallDisks()
-        gate = Gate()
+        self.staged: staged.StagedWriter | None = None
+        gate = self._gate = Gate()
         self._kinds = (*OF_ONE, *OF_ALL, ROT, *((FULL_DISK,) if full_disks else ()))
         self._kinds += (WEIGHTS,) if size > factor else ()
         config = directory / "tiers.yaml"
@@ -64,7 +81,8 @@ class Storm:
                 lambda: len(self.cluster["i1"].status()["raft"]["voters"]) >= voters, "voters"
             )
             self.cluster["i1"].sql(FRESH)
-            self.cluster["i1"].sql(CREATE)
+            for text in (CREATE, *staged.CREATE):
+                self.cluster["i1"].sql(text)
         except BaseException:
             self.close()
             raise
@@ -72,12 +90,15 @@ class Storm:
         self.writers = [
             FreshKeys(self.cluster, number, seed + number, gate) for number in range(1, 4)
         ]
+        self.staged = staged.StagedWriter(self.cluster, seed)
 
     def close(self) -> None:
         for writer in self.writers:
             writer.stop.set()
         if self.registers is not None:
             self.registers.stop.set()
+        if self.staged is not None:
+            self.staged.stop.set()
         self.cluster.close()
         self._disks.close()
 
@@ -117,7 +138,7 @@ class Storm:
         told, mending = [], []
         for at in range(count):
             kind = self._next(kinds or self._kinds)
-            if at and kind in ("all at once", "stop", ROT, LEFT):
+            if at and kind in ("all at once", BLACKOUT, "stop", ROT, LEFT):
                 kind = "pause"
             master = self.a_master() if not at else ""
             is_hit = kind == LEFT or chance.random() < 0.7
@@ -127,7 +148,7 @@ class Storm:
             told.append((kind, name))
             self.done[kind] += 1
             mending.append(self.blows.strike(kind, name))
-            if kind == "all at once":
+            if kind in ("all at once", BLACKOUT):
                 break  # nobody is left for another blow
         least_s = NAMED_S if any(kind == LEFT for kind, _ in told) else 0.3
         time.sleep(chance.uniform(least_s, least_s + self._longest_s))
@@ -155,6 +176,8 @@ class Storm:
         for writer in self.writers:
             writer.start()
         self.load.start()
+        assert self.staged is not None
+        self.staged.start()
         for number in range(1, rounds + 1):
             if time.monotonic() > until:
                 break
@@ -170,13 +193,44 @@ class Storm:
             self._wait_online()
             self.load.end_round(self.names, is_strict=not may_lose)
             self.load.check_sealed(self.chance.choice(self.names))
-            tell(f"{number} {what}: {dict(self.load.outcomes)} {dict(self.load.problems)}")
+            if BLACKOUT in what:
+                self._compare()
+            if self.staged.failed is not None:
+                raise self.staged.failed
+            told = {**self.load.problems, **self.staged.problems}
+            tell(f"{number} {what}: {dict(self.load.outcomes)} {told}")
         for writer in self.writers:
             writer.stop.set()
         for writer in self.writers:
             writer.join(60)
         self.load.close()
+        self.staged.stop.set()
+        self.staged.join(240.0)
+        assert not self.staged.is_alive(), "a staged write ends"
         self.check(may_lose=bool(may_lose))
+        self._check_staged(self.staged)
+
+    def _compare(self) -> None:
+        """While nobody writes, every replica has the same rows."""
+
+        def equal() -> bool:
+            found = [self.cluster[name].sql(each) for each in SUMS for name in self.names]
+            by_table = [found[at : at + len(self.names)] for at in (0, len(self.names))]
+            assert all(each[0] == other for each in by_table for other in each), found
+            return True
+
+        with self._gate.silent():
+            eventually(equal, "equal replicas", ONLINE_S)
+
+    def _check_staged(self, writer: staged.StagedWriter) -> None:
+        words = "SELECT word, count(*) FROM {} GROUP BY word"
+        added, replaced = (
+            self.cluster["i1"].sql(words.format(name)) for name in (staged.ADDED, staged.REPLACED)
+        )
+        done = sum(writer.ended.values())
+        print(f"{len(writer.ended)} staged writes, {done} done: {dict(writer.problems)}")
+        why = staged.why_wrong(writer.ended, added, replaced)
+        assert why is None, why
 
     def _wait_online(self) -> None:
         def online() -> bool:

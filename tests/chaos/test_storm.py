@@ -17,6 +17,7 @@ import pytest
 from cairn.client import OutcomeUnknown
 from cairn.model.errors import NotSent
 from tests.chaos.registers import HalfDone, contents, outcome_of
+from tests.chaos.staged import PARTS, ROWS, why_wrong
 from tests.chaos.storm import Storm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
@@ -90,3 +91,19 @@ def test_a_client_knows_what_an_error_says_of_its_statement() -> None:
 
 def test_rows_that_are_missing_show_in_the_content_of_a_group() -> None:
     assert contents([(7, 2, "1.1+2.3"), (7, 0, "1.1")]) == {7: ("1.1", None, "1.1+2.3")}
+
+
+def test_a_judge_of_staged_writes_knows_what_is_missing() -> None:
+    whole, ended = PARTS * ROWS, {1: True, 2: False, 3: True, 6: True}
+    assert why_wrong(ended, [("w1", whole)], [("w6", whole)]) is None
+    assert why_wrong(ended, [("w1", whole), ("w2", whole)], [("w6", whole)]) is None
+    for added, replaced in (
+        ([("w1", whole - 1)], [("w6", whole)]),
+        ([("w1", whole), ("w2", 7)], [("w6", whole)]),
+        ([("w2", whole)], [("w6", whole)]),
+        ([("w1", whole), ("w4", whole)], [("w6", whole)]),
+        ([("w1", whole)], [("w3", whole)]),
+        ([("w1", whole)], [("w3", whole), ("w6", whole)]),
+        ([("w1", whole)], []),
+    ):
+        assert why_wrong(ended, added, replaced) is not None

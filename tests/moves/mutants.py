@@ -252,7 +252,7 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
     ),
     (
         *("once", "moves: an empty range remembers operations", IN),
-        *("            store.forget_buckets(part.start, part.end)\n", ""),
+        *("            store.operations.forget_buckets(part.start, part.end)\n", ""),
         DELTAS + "an_empty_range_knows_no_operations",
     ),
     # --- statements ---------------------------------------------------------------------------

@@ -33,6 +33,7 @@ OWNER_READS = "node/statements/owner/reads.py"
 OWNER_WRITES = "node/statements/owner/writes.py"
 DATA_STORE = "storage/data_db/data_store.py"
 ROW_LOG = "storage/data_db/row_log.py"
+OPERATIONS = "storage/data_db/operations.py"
 EXACT = "storage/data_db/exact_changes.py"
 FULL_COPY = "storage/data_db/full_copy.py"
 GLOBAL_TABLES = "storage/raft_db/global_tables.py"
@@ -105,7 +106,7 @@ MUTANTS = tuple(
             EPOCHS + "who_has_lost_records_of_its_own_takes_a_full_copy",
         ),
         (
-            *("2", "with one record of an operation all of it is forgotten", DATA_STORE),
+            *("2", "with one record of an operation all of it is forgotten", OPERATIONS),
             *("            left = known.buckets\n            for low", "            for low"),
             UNIT + "row_log.py::test_of_an_operation_only_what_was_taken_back_is_forgotten",
         ),
@@ -591,8 +592,7 @@ MUTANTS = tuple(
         ),
         (
             *("23", "a full copy without done operations", FULL_COPY),
-            '(OPERATIONS, "SELECT id, rows, at, buckets FROM done_operation"),',
-            "",
+            *("(OPERATIONS, _READ_OPERATIONS),", ""),
             UNIT + "row_log.py::test_a_full_copy_is_of_one_moment_and_the_log_goes_on_from_there",
         ),
         # --- what must not be sent or taken -------------------------------------------------------

@@ -431,10 +431,15 @@ def test_operations_that_were_done_long_ago_are_forgotten_everywhere(
             assert response.row_count == 1
         await asyncio.sleep(3 * replication.MAINTAIN_S)
         assert [remembered(node) for node in nodes] == [[("once",)]] * 3
-        # Clocks of the simulated instances differ: long ago is before an hour from now.
-        monkeypatch.setattr(replication, "OPERATIONS_S", -3600.0)
+        for node in nodes:
+            assert node.runtime is not None
+            node.runtime.jump(400 * 86_400)  # a clock that is set right, or wrong
+        await asyncio.sleep(3 * replication.MAINTAIN_S)
+        assert [remembered(node) for node in nodes] == [[("once",)]] * 3
+        monkeypatch.setattr(replication, "HOUR_S", 1.0)
+        monkeypatch.setattr(replication, "OPERATIONS_HOURS", 3)
         await scene.world.until(
-            lambda: [remembered(node) for node in nodes] == [[]] * 3, "all to forget", 20.0
+            lambda: [remembered(node) for node in nodes] == [[]] * 3, "all to forget", 60.0
         )
 
     played("async", script)

@@ -8,10 +8,10 @@ import random
 import pytest
 
 from cairn.model.members.topology import Tier
+from cairn.sim.cluster.blows.nemesis import Nemesis
 from cairn.sim.cluster.history import BUCKETS
 from cairn.sim.cluster.loads.load import Load
 from cairn.sim.cluster.loads.registers import Registers
-from cairn.sim.cluster.nemesis import Nemesis
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.world import World
 

@@ -117,3 +117,36 @@ def test_a_write_one_of_whose_chunks_is_lost_is_refused_whole(
     assert words(pool, name) == [("before", 1)]
     assert state(pool, f"{name}-lost") is None
     pool.execute(f"DELETE FROM {staging.STAGE} WHERE write_id = $1", f"{name}-lost")
+
+
+def test_chunks_of_a_write_that_was_decided_are_never_swept(
+    dsn: str, pool: SyncPool, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver died after the decision; days later, or by a clock that is days ahead, others
+    write. Whoever goes on with it finds all its rows.
+    """
+
+    class Died(Exception):
+        pass
+
+    def die(*_: Any) -> None:
+        raise Died
+
+    write_id = f"decided-{name}"
+    chunks = [c for part in range(3) for c in staged(dsn, name, write_id, part, "new")]
+    with monkeypatch.context() as dying:
+        dying.setattr(staging, "_finish", die)
+        with pytest.raises(Died):
+            staging.commit(dsn, write_id, manifest(name, chunks))
+    abandoned = f"abandoned-{name}"
+    staged(dsn, name, abandoned, 0, "nobody")
+    with monkeypatch.context() as later:
+        now = staging._now() + 3 * staging.ORPHANS_S
+        later.setattr(staging, "_now", lambda: now)
+        assert not staging.prepare(dsn, f"other-{name}")
+    left = pool.fetch(
+        f"SELECT DISTINCT write_id FROM {staging.STAGE} WHERE write_id LIKE '%{name}'"
+    )
+    assert left == [(write_id,)]
+    assert staging.prepare(dsn, write_id)
+    assert words(pool, name) == [("new", ROWS)]

@@ -11,10 +11,34 @@ ROW_LOG, LOG_TABLES = "storage/data_db/row_log.py", "storage/data_db/log_tables.
 ROT = "tests/sim_cluster/test_bit_rot.py::test_"
 FILES = "tests/storage/test_bit_rot.py::test_"
 EPOCHS = "tests/sim_cluster/test_epochs.py::test_"
+INSTANCE, WRITER = "node/instance.py", "storage/files/writer.py"
+LOST = "tests/sim_cluster/test_lost_files.py::test_"
+HUNG = "tests/sim_cluster/test_hung_disks.py::test_"
+DISKS = "tests/node/test_disks.py::test_"
 PLAN = "tests/governor/test_plan.py::test_"
 
 #: (rule, name, file, old, new, test)
 OF_ROT: tuple[tuple[str, str, str, str, str, str], ...] = (
+    (
+        *("22", "rot: a file that is gone counts as an empty one", INSTANCE),
+        *("note_lost(path, self.name, self.state, timestamp(self.runtime))", "pass"),
+        LOST + "replicas_whose_files_were_removed_do_not_name_one_of_them_master",
+    ),
+    (
+        *("22", "rot: who never had rows is said to have lost them", HEALTH),
+        *(" or name not in mine.members or not has_rows:", ":"),
+        LOST + "who_joins_has_lost_nothing",
+    ),
+    (
+        *("17", "rot: nobody looks at disks that take nothing", INSTANCE),
+        *('            (self.disks.run, "disk watch"),\n', ""),
+        HUNG + "a_master_that_cannot_write_makes_way_for_another",
+    ),
+    (
+        *("17", "rot: a statement that waits counts as a disk that hangs", WRITER),
+        *('or (is_own and fields[0] != "D")', ""),
+        DISKS + "a_thread_that_waits_in_its_commit_stands_and_one_that_waits_in_its_work_does_not",
+    ),
     (
         *("22", "rot: a damaged file is given up for a copy of a damaged master", HEALTH),
         *("return answer.can_give is True and", "return"),

@@ -93,13 +93,14 @@ from cairn.node.steering.moves_shown import MovesShown
 from cairn.node.steering.queue_runner import QueueRunner
 from cairn.node.steering.sentinel import Sentinel
 from cairn.node.steering.witnesses import Witnesses
+from cairn.node.watching.disks import Disks
 from cairn.node.watching.table_sizes import TableSizes
 from cairn.node.watching.watching import Watching
 from cairn.pgwire.scram import make_verifier
 from cairn.replication.relay import Subscribe
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.files import setting_aside
-from cairn.storage.files.writer import Disk, GroupOf
+from cairn.storage.files.writer import GroupOf
 from cairn.storage.raft_db.raft_store import RaftStore
 from cairn.storage.raft_db.state_machine import StateMachine
 
@@ -109,8 +110,8 @@ log = logging.getLogger("cairn.instance")
 class Instance:
     """Everything alive in the child process but its faces. `life` says when it has to end.
 
-    Peers are served as soon as it is made. `contacts` are addresses of peers given at start, `also`
-    is what peers could ask before.
+    Peers are served as soon as it is made. `contacts` are addresses of peers, `also` is what peers
+    could ask before. A disk that takes nothing for `hang_timeout_s` ends it.
     """
 
     def __init__(
@@ -122,10 +123,10 @@ class Instance:
         *,
         contacts: list[str],
         also: tuple[PeerCall, ...],
+        hang_timeout_s: float = 0.0,
     ) -> None:
-        self.identity, self.peers, self.runtime = identity, peers, runtime
+        self.identity, self.store, self.peers, self.runtime = identity, store, peers, runtime
         self.name, self.raft_id = identity.instance_name, identity.raft_id
-        self.store = store
         self.machine = StateMachine(store.connection)
         self.state = GlobalState(store.path)
         self.state.joined_addresses = {
@@ -143,6 +144,7 @@ class Instance:
         self._make_rows()
         self._make_executor()
         self._make_steering()
+        self.disks = Disks(self.name, self._disks, hang_timeout_s, self.life)
         self.on_close: list[Callable[[], None]] = []
         self.on_goodbye: list[Callable[[], Awaitable[None]]] = []
         self._calls = (*also, *self._peer_calls())
@@ -245,7 +247,8 @@ class Instance:
             store.begin_empty(kept.promised, kept.diverged)
             setting_aside.finished(path.parent)
         lost = partial(self.life.end, Ending.DURABILITY)
-        disk: Disk = self.runtime.disk(store.connection, "data writer", lost, GroupOf(store))
+        disk = self.runtime.disk(store.connection, "data writer", lost, GroupOf(store))
+        self._disks = {"raft.db": self._raft_disk, "data.db": disk}
         return DataPlane(self.name, store, disk, self.state, self.runner)
 
     def _make_executor(self) -> None:
@@ -346,6 +349,7 @@ class Instance:
             (self.replication.maintain, "row log upkeep"),
             (self.replication.mesh.beat, "routing heartbeat"),
             (self.health.run, "scrub"),
+            (self.disks.run, "disk watch"),
         )
         for work, name in works:
             self.life.keep_up(work, name)
@@ -500,7 +504,7 @@ class Instance:
             move_waits=self.move_driver.waits,
             freezes_s=tuple(self.move_driver.freezes),
             clock_s=self.runtime.wall_clock().timestamp(),
-            damage=tuple(self.health.problems()),
+            damage=(*self.health.problems(), *self.disks.problems()),
             unreached=self.peers.unreached(),
         )
 

@@ -22,15 +22,16 @@ class Ending(Enum):
     or one turn of a runner, and the instance goes on (docs/explanation-failures.md)."""
 
     DURABILITY = "a file cannot be written any more"  # a failed fsync is never tried again
+    STALLED = "its disk takes nothing any more"  # it is started again
     RAFT = "what Raft knows in memory and its log may differ"
     EXPELLED = "this instance was expelled"
     REPAIR = "its rows are damaged and are taken anew from the master"  # it is started again
 
 
 #: Nobody can be answered any more: the others find a new master the sooner this one is gone.
-_AT_ONCE = (Ending.DURABILITY, Ending.RAFT)
+_AT_ONCE = (Ending.DURABILITY, Ending.STALLED, Ending.RAFT)
 AGAIN = 75  # the exit code of an instance that wants to be started again
-_CODES = {Ending.EXPELLED: 5, Ending.REPAIR: AGAIN}
+_CODES = {Ending.EXPELLED: 5, Ending.REPAIR: AGAIN, Ending.STALLED: AGAIN}
 
 
 class Lifetime:

@@ -121,11 +121,11 @@ async def _live(
     beat(0.0)  # to close files may take its time
     if instance.life.exit_code.done():
         code = instance.life.exit_code.result()
+        if code == AGAIN:
+            tell({"again": True})
         if instance.life.is_broken:
             await _end_at_once(instance, code)
         await _end(instance)
-        if code == AGAIN:
-            tell({"again": True})
         return code
     code = await _stop(instance, signals)
     if code == 0 and not stop.done():  # a signal that came later wins over the restart

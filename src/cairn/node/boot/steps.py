@@ -359,6 +359,7 @@ class Boot:
             self.runtime,
             contacts=[address for address in self.config.peers if address != own],
             also=(self._discover_call,),
+            hang_timeout_s=self.config.hang_timeout_s,
         )
         self.instance.start()
         return self.instance

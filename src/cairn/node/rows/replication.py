@@ -26,9 +26,11 @@ from cairn.node.runtime import Runtime
 from cairn.storage.data_db.row_log import LogReader
 
 MAINTAIN_S = 5.0
-#: How long an operation that was done is remembered. Repeated later it would be done again; chunks
-#: of a staged write, which is what is repeated, are swept after a day.
-OPERATIONS_S = 7 * 24 * 3600.0
+HOUR_S = 3600.0
+#: For how many hours of this instance's life an operation that was done is remembered. Repeated
+#: later it would be done again; chunks of a staged write, which is what is repeated, are swept
+#: after a day.
+OPERATIONS_HOURS = 7 * 24
 
 
 class Replication:
@@ -47,6 +49,7 @@ class Replication:
         on_beat: Callable[[], None],
     ) -> None:
         self._data, self._runtime = data, runtime
+        self._hour_since = runtime.boot_clock()
         self._reader = LogReader(data.store.path)
         incarnation = int(runtime.wall_clock().timestamp() * 1000)
         self.place = Place(name, uuid, state, data, on_diverged)
@@ -92,6 +95,10 @@ class Replication:
                     await self._data.run(lambda o=origin, u=upto: self._data.store.prune(o, u))  # type: ignore[misc]
 
     async def _forget_operations(self) -> None:
-        before = int((self._runtime.wall_clock().timestamp() - OPERATIONS_S) * 1e6)
+        operations, now = self._data.store.operations, self._runtime.boot_clock()
+        if now - self._hour_since >= HOUR_S:
+            self._hour_since = now
+            await self._data.run(operations.next_hour)
+        before = self._reader.hour() - OPERATIONS_HOURS
         if self._reader.has_operations(before):
-            await self._data.run(lambda: self._data.store.forget_operations(before))
+            await self._data.run(lambda: operations.forget(before))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from cairn.sim.cluster.wire import SimNetwork, Wire
 from cairn.storage.files.writer import MAX_GROUP, Disk, Job, NoReader, Reader, run_group
 
 CHECKPOINT = 4_000_000  # past this, SQLite itself may have synced and moved parts of the log
+HUNG_S = 0.1  # how often a disk that hangs is tried
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 #: Told after every committed group of a file, before its jobs are: the file's name, its writer.
@@ -116,6 +117,7 @@ class VirtualDisk:
         self.path = Path(connection.filename)
         self.synced = self._log_size()
         self.is_full = False  # the next group finds no space
+        self.is_hung = False  # nothing is written any more, and nobody is told
         self._lengths = [self.synced]  # of the log, after each commit
         self.groups = self.jobs = 0
         self.reads: Callable[[], int] = lambda: 0  # of no interest here: nothing waits on the loop
@@ -129,8 +131,13 @@ class VirtualDisk:
             self._queue.append(job)
         self._begin()
 
+    def standing(self) -> Hashable | None:
+        return self.groups if self.is_busy else None
+
     def close(self) -> None:
         """Finish what is queued, then stop."""
+        if self.is_hung:
+            self._is_closed = True
         if not self._is_closed:
             self._is_closed = True
             self.reader.writing(self)
@@ -152,7 +159,7 @@ class VirtualDisk:
         loop.call_later(whole, self._tell)
 
     def _commit(self) -> None:
-        if self._is_written or not self._writing:
+        if self._is_written or not self._writing or self.is_hung:
             return
         is_synced = any(job.must_sync for job in self._writing)
         how = f"{'synced' if is_synced else 'lazy'} group of the {self._name}"
@@ -178,6 +185,9 @@ class VirtualDisk:
         self._runtime.step(f"after a {how}")
 
     def _tell(self) -> None:
+        if self.is_hung:
+            self._runtime.loop.call_later(HUNG_S, self._tell)
+            return
         self.is_busy = False
         if self._is_closed:
             return

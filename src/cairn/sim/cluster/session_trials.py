@@ -113,7 +113,8 @@ JOIN_KINDS = tuple(
     for name, kind in KINDS.items()
     if not (kind.scrubs or kind.loses or kind.leaves) and kind.replicasets > 1
 )
-ONCE_KINDS = tuple(name for name in JOIN_KINDS if not KINDS[name].truncates)
+#: What was done is forgotten after days of the clock on the wall.
+ONCE_KINDS = (*(name for name in JOIN_KINDS if not KINDS[name].truncates), "clocks")
 LANE_KINDS = tuple(name for name, kind in KINDS.items() if not kind.scrubs)
 
 

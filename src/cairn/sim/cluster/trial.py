@@ -17,6 +17,15 @@ from cairn.model.log import ops
 from cairn.model.members.topology import Tier
 from cairn.model.tables.schema import missing_value
 from cairn.node.lifetime import AGAIN
+from cairn.sim.cluster.blows.exact import (
+    exact_moment,
+    hung_disk,
+    mode_and_strike,
+    release,
+    switch_and_expel,
+)
+from cairn.sim.cluster.blows.nemesis import Nemesis
+from cairn.sim.cluster.blows.schema_blows import GLOBAL, GLOBAL_INDEX, SCHEMA, prepared
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.history import BUCKETS, Result
 from cairn.sim.cluster.loads.block_lists import Lists
@@ -25,8 +34,6 @@ from cairn.sim.cluster.loads.marks import Marks
 from cairn.sim.cluster.loads.register_history import ROWS, Operation
 from cairn.sim.cluster.loads.registers import Group, Registers
 from cairn.sim.cluster.loads.sync_times import SyncTimes
-from cairn.sim.cluster.nemesis import Nemesis
-from cairn.sim.cluster.schema_blows import GLOBAL, GLOBAL_INDEX, SCHEMA, prepared
 from cairn.sim.cluster.world import World
 from cairn.sim.linear import FOREVER
 
@@ -59,6 +66,7 @@ KINDS: dict[str, Kind] = {
     "readers": Kind((N.leave, N.leave, N.switch), leaves=True),
     "slow-disks": Kind((N.slow_disk, N.slow_disk, N.switch)),
     "full-disks": Kind((N.full_disk, N.switch, N.alter)),
+    "hung-disks": Kind((hung_disk, hung_disk, N.switch, N.alter)),
     "restarts": Kind((N.kill, N.kill, N.stop, N.power, N.switch, N.alter)),
     "blackouts": Kind((N.blackout, N.switch, N.alter)),
     "lost-tails": Kind((N.lose_tail, N.switch), loses=True),
@@ -78,9 +86,14 @@ KINDS: dict[str, Kind] = {
     "truncates": Kind(
         (N.weigh, N.switch, N.alter, N.kill, N.kill_replica, N.forget_row_logs), 2, truncates=True
     ),
+    "moments": Kind((exact_moment, exact_moment, exact_moment, N.switch, N.weigh), 2),
+    "moments-three": Kind((exact_moment, exact_moment, exact_moment, N.switch, N.lag)),
     "modes": Kind((N.mode, N.switch, N.kill, N.pause, N.cut, N.weigh), 2, loses=True, modes=True),
     "modes-three": Kind((N.mode, N.switch, N.kill, N.pause, N.cut), loses=True, modes=True),
+    "modes-strikes": Kind((mode_and_strike, N.switch), loses=True, modes=True),
     "members": Kind((N.replace, N.switch, N.kill), replicasets=2),
+    "members-switches": Kind((switch_and_expel, switch_and_expel, N.switch), replicasets=2),
+    "releases": Kind((release, release, N.switch)),
     "moves": Kind((N.weigh, N.weigh, N.switch, N.alter), replicasets=2, is_planned=True),
     "moves-strikes": Kind((N.weigh, N.weigh, N.switch, N.kill, N.pause, N.cut), replicasets=2),
 }
@@ -136,7 +149,8 @@ class Trial:
         world, load = self.world, self.registers
         result = Result(world.seed, f"{self.name}, {self.mode}, {self.rounds} rounds")
         try:
-            world.run(self._live)
+            with self.nemesis.moments.told():
+                world.run(self._live)
         except Violation as broken:
             result.failure = str(broken)
         result.virtual_s, result.messages = world.loop.time(), world.wire.messages

@@ -52,6 +52,7 @@ _CREATE = {
 
 
 _DECIDED = f"SELECT state, manifest FROM {COMMIT} WHERE write_id = $1"
+_OPEN = f"SELECT write_id FROM {COMMIT} WHERE state IN ('truncating', 'promoting')"
 _KEEP = f"INSERT INTO {STAGE} VALUES ($1, $2, $3, $4, $5, $6, $7)"
 
 
@@ -108,7 +109,10 @@ def prepare(dsn: str, write_id: str) -> bool:
     pool = cluster.pool(dsn)
     create(dsn)
     old = _now() - ORPHANS_S
-    pool.execute(f"DELETE FROM {STAGE} WHERE created < {old}")
+    # What was decided has to be carried out, however late: its chunks are the only copy.
+    open_ids = [each for (each,) in pool.fetch(_OPEN)]
+    kept = f" AND write_id NOT IN ({', '.join(map(literal, open_ids))})" if open_ids else ""
+    pool.execute(f"DELETE FROM {STAGE} WHERE created < {old}{kept}")
     pool.execute(f"DELETE FROM {COMMIT} WHERE state = 'begun' AND created < {old}")
     row = pool.fetchrow(_DECIDED, write_id)
     if row is None:

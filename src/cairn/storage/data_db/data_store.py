@@ -34,9 +34,10 @@ from cairn.model.log.records import (
     pack_rows,
 )
 from cairn.model.settings import limits
-from cairn.model.sharding.spans import Ranges, merged, without
+from cairn.model.sharding.spans import Ranges
 from cairn.native.loading import POINTS, load
 from cairn.native.point_inserts import RECORD_LOST, InsertRoom, PointInsert
+from cairn.storage.data_db import operations
 from cairn.storage.data_db.fence import Fence
 from cairn.storage.data_db.log_tables import PUT_RECORD, open_log, place
 from cairn.storage.data_db.packed_insert import PackedInsert
@@ -51,18 +52,11 @@ CREATE TABLE IF NOT EXISTS _cairn_diverged (
     PRIMARY KEY (origin, epoch, lsn)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS move_progress (move INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS done_operation (
-    id TEXT PRIMARY KEY, rows INTEGER NOT NULL, at INTEGER NOT NULL, buckets BLOB
-) STRICT, WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS done_operation_at ON done_operation (at);
 """
 #: Filled as rows are touched: what does not fit is read and written more than once by bulk work.
 CACHE_KIB = 64 * 1024
 #: A record has to fit into one message between instances.
 RECORD_MAX_BYTES = limits.RECORD_BYTES
-
-
-_decode_ranges = msgspec.msgpack.Decoder(Ranges).decode
 
 
 class RecordLost(BaseException):
@@ -95,10 +89,11 @@ class DataStore(RowTables):
         self._inserts = InsertRoom(self.connection, PUT_RECORD) if is_loaded else None
         self.connection.pragma("cache_size", -CACHE_KIB)
         register(self.connection)
+        self.operations = operations.Operations(self.connection)
         if raft is not None:  # statements that change rows may read global tables
             self.connection.execute(f"ATTACH 'file:{raft}?mode=ro' AS raft")
         try:
-            self.connection.execute(_SCHEMA)
+            self.connection.execute(_SCHEMA + operations.SCHEMA)
             open_log(self.connection)
             super().__init__()
             self.reload()
@@ -337,68 +332,12 @@ class DataStore(RowTables):
 
     def operation(self, operation: str) -> Operation | None:
         """What was carried out before under this id; None: nothing."""
-        query = "SELECT rows, buckets FROM done_operation WHERE id = ?"
-        row: Any = self.connection.execute(query, (operation,)).fetchone()
-        if row is None:
-            return None
-        return Operation(operation, row[0], None if row[1] is None else _decode_ranges(row[1]))
+        return self.operations.find(operation)
 
     def put_operation(self, operation: Operation) -> None:
         """In the same transaction and the same record as its rows: replicas know it too."""
         self._operation = operation
-        self.keep_operation(operation, self.now())
-
-    def keep_operation(self, done: Operation, at: int) -> None:
-        """Added to what is known of it: its buckets may have come here one by one."""
-        before = self.operation(done.id)
-        rows, buckets = done.rows, done.buckets
-        if before is not None and before.buckets is not None and buckets is not None:
-            rows, buckets = before.rows + rows, merged((*before.buckets, *buckets))
-        packed = None if buckets is None else msgspec.msgpack.encode(buckets)
-        self.connection.execute(
-            "INSERT OR REPLACE INTO done_operation VALUES (?, ?, ?, ?)",
-            (done.id, rows, at, packed),
-        )
-
-    def _undo_operation(self, undone: Operation) -> None:
-        """Of its buckets only: for others it may have been done by a record that stays."""
-        known = self.operation(undone.id)
-        left: Ranges = ()
-        if known is not None and known.buckets is not None and undone.buckets is not None:
-            left = known.buckets
-            for low, high in undone.buckets:
-                left = without(left, low, high)
-        if known is None or not left:
-            self.connection.execute("DELETE FROM done_operation WHERE id = ?", (undone.id,))
-        else:
-            self.connection.execute(
-                "UPDATE done_operation SET rows = ?, buckets = ? WHERE id = ?",
-                (known.rows - undone.rows, msgspec.msgpack.encode(left), undone.id),
-            )
-
-    def forget_buckets(self, start: int, end: int) -> None:
-        """These buckets are emptied: what was done in them is somebody else's to know."""
-        query = "SELECT id, rows, buckets FROM done_operation WHERE buckets IS NOT NULL"
-        found: list[Any] = self.connection.execute(query).fetchall()
-        for name, rows, packed in found:
-            known = _decode_ranges(packed)
-            left = without(known, start, end)
-            if not left:
-                self.connection.execute("DELETE FROM done_operation WHERE id = ?", (name,))
-            elif left != known:
-                self.connection.execute(
-                    "UPDATE done_operation SET rows = ?, buckets = ? WHERE id = ?",
-                    (rows, msgspec.msgpack.encode(left), name),
-                )
-
-    def forget_operations(self, before: int, limit: int = 10_000) -> int:
-        """Forget operations that were done before a time in microseconds, some of them at once."""
-        self.connection.execute(
-            "DELETE FROM done_operation WHERE id IN ("
-            "SELECT id FROM done_operation WHERE at < ? ORDER BY at LIMIT ?)",
-            (before, limit),
-        )
-        return self.connection.changes()
+        self.operations.keep(operation)
 
     def failed(self) -> None:
         """The group was rolled back: what memory says of it is not so."""
@@ -467,7 +406,7 @@ class DataStore(RowTables):
     def keep_record(self, record: Packed, body: Body) -> None:
         """A record of another origin, applied in this transaction: part of our log from now on."""
         if body.operation is not None:
-            self.keep_operation(body.operation, body.timestamp)
+            self.operations.keep(body.operation)
         number = self.origin_id(record.origin)
         row = (place(number, record.lsn), record.epoch, record.body)
         self.connection.execute(PUT_RECORD, row)
@@ -493,7 +432,7 @@ class DataStore(RowTables):
     def forget_record(self, record: Record) -> None:
         """Its rows were taken back: neither the log nor the list of done operations has it."""
         if record.operation is not None:
-            self._undo_operation(record.operation)
+            self.operations.undo(record.operation)
         self.connection.execute(
             "DELETE FROM row_log WHERE place = ?",
             (place(self.origin_id(record.origin), record.lsn),),

@@ -26,6 +26,10 @@ PROGRESS = -1  # likewise: how far buckets on their way to this replicaset are c
 _NEEDED = frozenset(("sqlite_schema", "done_operation", "move_progress"))
 
 _encode = msgspec.msgpack.Encoder().encode
+#: The time is for receivers of former versions, which count by the clock on the wall.
+_READ_OPERATIONS = (
+    "SELECT id, rows, CAST(strftime('%s', 'now') AS INTEGER) * 1000000, buckets FROM done_operation"
+)
 _decode_block = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
 _decode_shape = msgspec.msgpack.Decoder(tuple[Table, tuple[Index, ...]]).decode
 
@@ -51,7 +55,7 @@ class CopySource:
         self.head = head or self._read_head()
         shapes = self.head.shapes
         self._left = [
-            (OPERATIONS, "SELECT id, rows, at, buckets FROM done_operation"),
+            (OPERATIONS, _READ_OPERATIONS),
             (PROGRESS, "SELECT move, body FROM move_progress"),
         ]
         self._left += [
@@ -157,7 +161,9 @@ class CopyTarget:
 
     def _insert(self, table_id: int) -> str:
         if table_id == OPERATIONS:
-            return "INSERT INTO done_operation VALUES (?, ?, ?, ?)"
+            # Done now, for us: hours are counted by each file for itself.
+            hour = self._store.operations.hour
+            return f"INSERT INTO done_operation VALUES (?1, ?2, {hour}, ?4)"
         if table_id == PROGRESS:
             return "INSERT INTO move_progress VALUES (?, ?)"
         table = self._store.tables.get(table_id)

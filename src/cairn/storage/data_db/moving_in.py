@@ -82,7 +82,7 @@ def apply_part(
                     f"DELETE FROM {table.physical_name} WHERE {BUCKET_COLUMN} BETWEEN ? AND ?",
                     (part.start, part.end),
                 )
-            store.forget_buckets(part.start, part.end)
+            store.operations.forget_buckets(part.start, part.end)
             _put_progress(store, part)
         case "delta":
             for change in changes:
@@ -90,7 +90,7 @@ def apply_part(
             for table_id, version, rows in part.rows:
                 exact.insert_packed(place, table_id, version, rows)
             for operation in part.operations:
-                store.keep_operation(Operation(*operation), store.now())
+                store.operations.keep(Operation(*operation))
             _put_progress(store, part)
         case "drop":
             if not store.fence.has_given(part.move):

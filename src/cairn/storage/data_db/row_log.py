@@ -37,6 +37,7 @@ from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.exact_changes import ExactChanges
 from cairn.storage.data_db.log_tables import AFTER, AT, OF_ORIGIN, by_number
 from cairn.storage.data_db.moving_in import NotYet, apply_part
+from cairn.storage.data_db.operations import Operations
 
 _READ = f"SELECT epoch, lsn, body {AFTER} ORDER BY place LIMIT ?3"
 _READ_OF = by_number(_READ)
@@ -122,8 +123,12 @@ class LogReader:
         copied = copied_epochs(self.connection)
         return any(lsn > copied.get(origin, (0, 0))[0] for origin, lsn in vclock.items())
 
+    def hour(self) -> int:
+        """How many hours instances have lived with this file (`operations`)."""
+        return Operations(self.connection).hour
+
     def has_operations(self, before: int) -> bool:
-        """Whether operations are remembered that were done before a time in microseconds."""
+        """Whether operations are remembered that were done before an hour of this file."""
         query = "SELECT 1 FROM done_operation WHERE at < ? LIMIT 1"
         return self.connection.execute(query, (before,)).fetchone() is not None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from queue import SimpleQueue
 from time import monotonic
@@ -35,8 +35,8 @@ class Job:
     """One piece of work inside a group; `done` is called on the event loop after the commit."""
 
     __slots__ = (
-        *("done", "is_alone", "is_look", "is_quick", "is_urgent", "must_sync", "result"),
-        "run",
+        *("done", "is_alone", "is_look", "is_quick", "is_running", "is_urgent", "must_sync"),
+        *("result", "run"),
     )
 
     def __init__(
@@ -55,6 +55,7 @@ class Job:
         self.is_alone = is_alone  # long work: a transaction of its own, which may be cancelled
         self.is_urgent = is_urgent  # goes ahead of what is queued (fences, promises)
         self.is_quick = is_quick  # touches a few rows by their key: may run on the event loop
+        self.is_running = False  # in a thread: what it waits for may be something else than a disk
         self.result: Any = None
 
 
@@ -83,6 +84,9 @@ class Disk(Protocol):
     @property
     def is_busy(self) -> bool:
         """Whether something may be committed that the event loop does not know of yet."""
+
+    def standing(self) -> Hashable | None:
+        """What changes as long as the disk takes what is written; None: nothing is."""
 
     def submit(self, job: Job) -> None: ...
 
@@ -121,7 +125,9 @@ def _run_once(connection: apsw.Connection, jobs: list[Job], store: Store) -> lis
     connection.execute("BEGIN IMMEDIATE")
     try:
         for job in jobs:
+            job.is_running = True
             job.result = job.run()
+            job.is_running = False
             if not connection.in_transaction:
                 store.failed()
                 return without_guilty(jobs, job)
@@ -196,6 +202,8 @@ class WriterThread:
         self._is_full = False  # whether SQLite knows that every commit shall be synced
         self.groups = 0
         self.jobs = 0
+        self._given = 0  # pieces of work for the thread
+        self._in_thread: list[Job] = []
         connection.set_wal_hook(self._on_wal)  # instead of checkpoints inside a commit
         self._work: SimpleQueue[tuple[Callable[[list[Job]], None], list[Job]] | None]
         self._work = SimpleQueue()
@@ -217,12 +225,31 @@ class WriterThread:
         if not self._is_planned and not self.is_busy:
             self._begin_gathering()
 
+    def standing(self) -> Hashable | None:
+        """A thread that has run since the last look goes on; so does work of its own, unless the
+        kernel says that it waits for a disk (D)."""
+        if not self.is_busy:
+            return None
+        try:
+            task = f"/proc/self/task/{self._thread.native_id}"
+            fields = Path(task, "stat").read_text().rpartition(")")[2].split()
+            turns = Path(task, "schedstat").read_text()
+        except OSError:
+            return None
+        is_own = any(job.is_running for job in self._in_thread)
+        if fields[0] == "R" or (is_own and fields[0] != "D"):
+            return None
+        return self._given, tuple(fields[7:13]), turns
+
     def close(self) -> None:
         """Finish what is queued, then stop."""
         self.reader.writing(self)
         if self.is_busy:
             self._work.put(None)
             self._thread.join(timeout=10)
+            if self._thread.is_alive():  # a disk that takes nothing: nothing more was promised
+                self._is_over = True
+                return
         self.is_busy = False
         while (self._open or self._queue) and not self._is_over:
             step, jobs = self._taken()
@@ -274,8 +301,13 @@ class WriterThread:
             step(jobs)
             self._finished(jobs)
         else:
-            self.is_busy = True
-            self._work.put((step, jobs))
+            self._give(step, jobs)
+
+    def _give(self, step: Callable[[list[Job]], None], jobs: list[Job]) -> None:
+        self.is_busy = True
+        self._given += 1
+        self._in_thread = jobs
+        self._work.put((step, jobs))
 
     def _is_disk_quick(self) -> bool:
         """Whether waiting here costs less than waking a thread and being woken by it."""
@@ -338,6 +370,7 @@ class WriterThread:
 
     def _finished(self, jobs: list[Job]) -> None:
         self.is_busy = False
+        self._in_thread = []
         self.reader.written(self)
         if jobs:
             self.groups += 1
@@ -345,9 +378,8 @@ class WriterThread:
             self._last = len(jobs)
         _deliver(jobs)
         if self._is_log_long() and not self.is_busy and not self._open:
-            self.is_busy = True
             self.reader.writing(self)
-            self._work.put((self._checkpoint, []))
+            self._give(self._checkpoint, [])
         elif self._queue and not self.is_busy and not self._is_planned:
             self._begin_gathering()
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 import subprocess
 import sys
@@ -22,14 +23,16 @@ from cairn.model.members.topology import Grade, Replicaset
 from cairn.model.rpc import ExpelRequest, ExpelResponse
 from cairn.model.tables import rows
 from cairn.model.tables import system_tables as system
+from cairn.sim.cluster.blows.moments import Moments
+from cairn.sim.cluster.blows.schema_blows import OF_COLUMNS, SCHEMA, SchemaChange, other_change
 from cairn.sim.cluster.loads.load import TABLE
 from cairn.sim.cluster.loads.quiet import Quiet
 from cairn.sim.cluster.node import SimNode
-from cairn.sim.cluster.schema_blows import OF_COLUMNS, SCHEMA, SchemaChange, other_change
 from cairn.sim.cluster.world import World
 
 Make = Callable[[Any], ops.Op | None]
 PAGE = 4096
+DAY_S = 86_400
 _FLIP = """
 import sys
 with open(sys.argv[1], "r+b") as file:
@@ -48,6 +51,7 @@ class Nemesis:
         self._quiet = quiet or Quiet()
         self.done: list[str] = []
         self._gone: set[str] = set()  # asked to leave for good
+        self.moments = Moments(world)
         self._rotting: str | None = None  # whose disk changes bytes by itself
 
     def note(self, what: str) -> None:
@@ -60,25 +64,31 @@ class Nemesis:
             node.resume()
             if node.runtime is not None:
                 node.runtime.disk_delay_s = min(node.runtime.disk_delay_s, 0.01)
-            self._back(node)
+            self.back(node)
 
-    def _back(self, node: SimNode) -> None:
+    def back(self, node: SimNode) -> None:
         if not node.is_running and node.lives and node.exit_code != 5:
             node.start()
 
     # --- who --------------------------------------------------------------------------------------
 
-    def _some(self, fits: Callable[[SimNode], bool] = lambda _: True) -> SimNode | None:
+    def some(self, fits: Callable[[SimNode], bool] = lambda _: True) -> SimNode | None:
         found = [node for node in self.world.running() if not node.is_paused and fits(node)]
         return self.drawn.choice(found) if found else None
 
-    def _master_or_any(self) -> SimNode | None:
+    def master_or_any(self) -> SimNode | None:
         """Masters are hit more often than others."""
         if self.drawn.random() < 0.6:
-            found = self._some(lambda node: _is_master(node))
+            found = self.some(lambda node: is_master(node))
             if found is not None:
                 return found
-        return self._some()
+        return self.some()
+
+    def masters(self) -> list[SimNode]:
+        return [node for node in self.world.running() if is_master(node)]
+
+    def some_master(self) -> SimNode | None:
+        return self.some(is_master)
 
     def replicasets(self) -> dict[str, Replicaset]:
         leader = self.world.leader()
@@ -126,7 +136,7 @@ class Nemesis:
 
     async def switch(self, heir: SimNode | None = None) -> None:
         """A planned change, to a given member or to any that is there."""
-        to = heir or self._some(lambda node: node.grade is Grade.ONLINE)
+        to = heir or self.some(lambda node: node.grade is Grade.ONLINE)
         if to is None or to.instance is None or to.instance.row is None:
             return
         name, where = to.instance.row.name, to.instance.row.replicaset_name
@@ -138,7 +148,7 @@ class Nemesis:
         ):
             self.note(f"switch {where} to {to}")
             until = self.world.loop.time() + self.drawn.uniform(0.0, 4.0)
-            while not _is_master(to) and self.world.loop.time() < until:
+            while not is_master(to) and self.world.loop.time() < until:
                 await asyncio.sleep(0.05)
 
     async def weigh(self) -> None:
@@ -165,16 +175,16 @@ class Nemesis:
         if await self.propose(make, (whole_table(system.PICO_TIER.id),)):
             self.note("another replication mode")
 
-    async def replace(self) -> None:
+    async def replace(self, who: SimNode | None = None) -> None:
         """One is expelled, and another joins: often under the same name."""
-        victim = self._some(lambda node: node.grade is Grade.ONLINE)
+        victim = who or self.some(lambda node: node.grade is Grade.ONLINE)
         if victim is None or victim.instance is None or victim.instance.row is None:
             return
         if self._gone or len(self.world.running()) < len(self._members()):
             return  # one at a time, and only while nobody else is away
         name, uuid = victim.instance.row.name, victim.instance.row.uuid
         request = ExpelRequest(victim.instance.identity.cluster_uuid, uuid)
-        asker = self._some(lambda node: node is not victim and node.instance is not None)
+        asker = self.some(lambda node: node is not victim and node.instance is not None)
         if asker is None or asker.instance is None or asker.process is None:
             return
         self.note(f"expel {victim}, asked at {asker}")
@@ -241,11 +251,11 @@ class Nemesis:
             if runner.applied_index >= runner.view.first_index():
                 node.process.context.run(runner.compact, runner.applied_index)
 
-    async def forget_row_logs(self) -> None:
+    async def forget_row_logs(self, most: int = 20) -> None:
         """As `row_log_max` does: of each origin some records are left, and whoever is behind, or is
         being given buckets, needs the rows themselves.
         """
-        keep = self.drawn.choice((1, 3, 20))
+        keep = self.drawn.choice([each for each in (1, 3, 20) if each <= most])
         self.note(f"forget the logs of rows but for {keep} records")
         for node in self.world.running():
             if node.instance is None or node.is_paused or node.process is None:
@@ -277,25 +287,26 @@ class Nemesis:
     # --- time, network, disks ---------------------------------------------------------------------
 
     async def pause(self) -> None:
-        if node := self._master_or_any():
+        if node := self.master_or_any():
             seconds = self.drawn.choice((0.2, 0.9, 1.5, 4.0, 8.0))
             self.note(f"pause {node} for {seconds} s")
             node.pause()
-            self.world.loop.call_later(seconds, node.resume)
+            self.later(seconds, node.resume)
 
     async def clock(self) -> None:
         """A wall clock may say anything; the clock of leases runs a few hundredths wrong."""
-        node = self._master_or_any()
+        node = self.master_or_any()
         if node is None or node.runtime is None:
             return
-        jump, rate = self.drawn.choice((-7200, -3, 3, 7200)), self.drawn.uniform(0.96, 1.04)
+        jump = self.drawn.choice((-40 * DAY_S, -7200, -3, 3, 7200, 40 * DAY_S))
+        rate = self.drawn.uniform(0.96, 1.04)
         self.note(f"the clock of {node} jumps by {jump} s and runs at {rate:.3f}")
         node.runtime.jump(jump)
         node.runtime.run_at(rate)
 
     async def cut(self) -> None:
         """Some links of one instance, one way or both."""
-        if node := self._master_or_any():
+        if node := self.master_or_any():
             for other in self.world.nodes.values():
                 for one, two in ((node, other), (other, node)):
                     if node is not other and self.drawn.random() < 0.5:
@@ -304,7 +315,7 @@ class Nemesis:
 
     async def leave(self) -> None:
         """A master is cut off while nobody writes, and is only read from until all is mended."""
-        if node := self._some(_is_master):
+        if node := self.some(is_master):
             left = node
 
             def cut() -> None:
@@ -322,7 +333,7 @@ class Nemesis:
         self.world.wire.heal()
 
     async def slow_disk(self) -> None:
-        node = self._master_or_any()
+        node = self.master_or_any()
         if node is None or node.runtime is None:
             return
         runtime, delay = node.runtime, self.drawn.choice((0.05, 0.3, 1.0))
@@ -333,13 +344,13 @@ class Nemesis:
 
     async def full_disk(self) -> None:
         """One group finds no space: its instance ends and is started again."""
-        node = self._master_or_any()
+        node = self.master_or_any()
         if node is None or node.runtime is None or not node.runtime.disks:
             return
         disk = self.drawn.choice(node.runtime.disks)
         self.note(f"the disk of {node} is full for {disk.path.name}")
         disk.is_full = True
-        self._back_later(node, 2.0, 6.0)
+        self.back_later(node, 2.0, 6.0)
 
     async def rot(self) -> None:
         """One bit of one page changes on the disk of an instance, whatever the page holds.
@@ -347,7 +358,7 @@ class Nemesis:
         Always the same one, and only while everybody is there: what rots in two places is lost.
         """
         if self._rotting is None:
-            found = self._some(lambda each: each.grade is Grade.ONLINE)
+            found = self.some(lambda each: each.grade is Grade.ONLINE)
             self._rotting = found.name if found is not None else None
         node = self.world.nodes.get(self._rotting or "")
         if node is None or node.instance is None or node.grade is not Grade.ONLINE:
@@ -363,28 +374,42 @@ class Nemesis:
         command = [sys.executable, "-I", "-S", "-c", _FLIP, str(store.path), str(at)]
         subprocess.run(command, check=True)
 
+    async def lag(self) -> None:
+        """A replica is away while logs are forgotten: it needs a snapshot and a copy."""
+        if len(self.world.running()) < len(self._members()):
+            return
+        node = self.some(lambda each: not is_master(each))
+        if node is None:
+            return
+        self.note(f"kill {node}, a replica, for a while")
+        node.crash(power=self.drawn.random() < 0.3)
+        await asyncio.sleep(self.drawn.uniform(0.5, 1.5))
+        await self.forget_logs()
+        await self.forget_row_logs(1)
+        self.back_later(node, 0.2, 0.5)
+
     # --- ends -------------------------------------------------------------------------------------
 
     async def kill(self) -> None:
-        if node := self._master_or_any():
+        if node := self.master_or_any():
             power = self.drawn.random() < 0.5
             self.note(f"{'power cut of' if power else 'kill'} {node}")
             node.crash(power=power)
-            self._back_later(node, 0.0, 5.0)
+            self.back_later(node, 0.0, 5.0)
 
     async def kill_replica(self) -> None:
         """Somebody who is no master, and only while all others are there."""
         if len(self.world.running()) == len(self._members()):
-            node = self._some(lambda each: not _is_master(each))
+            node = self.some(lambda each: not is_master(each))
             if node is not None:
                 self.note(f"kill {node}, a replica")
                 node.crash(power=self.drawn.random() < 0.3)
 
     async def stop(self) -> None:
-        if node := self._master_or_any():
+        if node := self.master_or_any():
             self.note(f"stop {node}")
             node.stop()
-            self._back_later(node, 0.5, 5.0)
+            self.back_later(node, 0.5, 5.0)
 
     async def power(self) -> None:
         """The power goes in the whole house."""
@@ -394,13 +419,13 @@ class Nemesis:
         self.note("power cut everywhere")
         for node in self.world.running():
             node.crash(power=True)
-            self._back_later(node, 0.5, 2.0)
+            self.back_later(node, 0.5, 2.0)
 
     async def blackout(self) -> None:
         """The power goes in the whole house, and one stays away: where a majority has all rows, it
         goes on without that one.
         """
-        away = self._master_or_any()
+        away = self.master_or_any()
         if away is None or len(self.world.running()) < len(self._members()):
             return
         self.note(f"power cut everywhere, {away} stays away")
@@ -409,17 +434,17 @@ class Nemesis:
         for node in self.world.running():
             node.crash(power=True)
             if node is not away:
-                self._back_later(node, 0.0, 4.0)
+                self.back_later(node, 0.0, 4.0)
         if row is not None and tiers[row.tier].replication_mode == "sync":
             name = row.replicaset_name
             await self.world.until(lambda: self._is_served(name), f"{name} to be served", 90.0)
         else:
             await asyncio.sleep(self.drawn.uniform(5.0, 20.0))
-        self._back(away)
+        self.back(away)
 
     def _is_served(self, name: str) -> bool:
         return any(
-            _is_master(node)
+            is_master(node)
             and node.instance is not None
             and node.instance.row is not None
             and node.instance.row.replicaset_name == name
@@ -429,7 +454,7 @@ class Nemesis:
 
     async def lose_tail(self) -> None:
         """A disk that lied: the last records of rows are gone, Raft's are not."""
-        node = self._master_or_any()
+        node = self.master_or_any()
         if node is None or node.instance is None or node.runtime is None:
             return
         commits = self.drawn.randint(1, 8)
@@ -438,11 +463,15 @@ class Nemesis:
                 disk.forget(commits)
         self.note(f"power cut of {node}, which loses {commits} commits of rows")
         node.crash(power=True)
-        self._back_later(node, 0.0, 1.0)
+        self.back_later(node, 0.0, 1.0)
 
-    def _back_later(self, node: SimNode, least: float, most: float) -> None:
-        self.world.loop.call_later(self.drawn.uniform(least, most), self._back, node)
+    def back_later(self, node: SimNode, least: float, most: float) -> None:
+        self.later(self.drawn.uniform(least, most), partial(self.back, node))
+
+    def later(self, seconds: float, work: Callable[[], None]) -> None:
+        """Whoever asks may be an instance that is dead by then."""
+        self.world.loop.call_later(seconds, work, context=contextvars.Context())
 
 
-def _is_master(node: SimNode) -> bool:
+def is_master(node: SimNode) -> bool:
     return node.instance is not None and node.instance.data.fence.is_master

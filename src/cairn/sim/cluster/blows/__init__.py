@@ -1,0 +1,1 @@
+"""What happens to a simulated cluster while clients work."""
