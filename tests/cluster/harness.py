@@ -76,7 +76,10 @@ class Node:
     def listen(self) -> str:
         return f"{self.host}:{self.peer_port}"
 
-    def start(self, *extra: str, peers: str | None = None, **environment: str) -> Node:
+    def start(
+        self, *extra: str, peers: str | None = None, files_max: int = 0, **environment: str
+    ) -> Node:
+        """`files_max`: that its process may open."""
         assert self.process is None or self.process.poll() is not None
         self.dir.mkdir(exist_ok=True)
         log = (self.dir / "cairn.log").open("ab")
@@ -91,6 +94,8 @@ class Node:
             *(("--http-listen", f"127.0.0.1:{self.http_port}") if self.cluster.has_pages else ()),
             *extra,
         ]
+        if files_max:
+            command = ["sh", "-c", f'ulimit -n {files_max}; exec "$@"', "sh", *command]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

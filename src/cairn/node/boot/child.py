@@ -20,6 +20,7 @@ from cairn.model.errors import CairnError, ConfigProblem, Expelled, StorageDamag
 from cairn.model.members.topology import Grade
 from cairn.model.unexpected import owned
 from cairn.net.peers import split_address
+from cairn.net.places import FEWEST
 from cairn.node.boot import shutdown
 from cairn.node.boot.config import InstanceConfig, peer_tls
 from cairn.node.boot.steps import Boot, Rebootstrap
@@ -52,17 +53,21 @@ def run(
     except OSError as problem:
         log.error("--instance-dir %s: %s", config.instance_dir, problem.strerror)
         return 2
-    _allow_many_files()
+    if (files := _allow_many_files()) < FEWEST:
+        log.error("this process may open %s files, and needs at least %s: ulimit -n", files, FEWEST)
+        return 2
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_live(config, tell, lifeline, beat, open_faces))
 
 
-def _allow_many_files() -> None:
+def _allow_many_files() -> int:
     """A connection is a file to the system, and its default would end at about a thousand."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft > 0 else sys.maxsize
 
 
 def set_up_logging(config: InstanceConfig) -> None:
