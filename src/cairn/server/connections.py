@@ -10,7 +10,7 @@ come at the same time, until the instance has no more room at all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from cairn.model.errors import CairnError, MemoryLimit, TooManyConnections
@@ -41,6 +41,9 @@ class Connections:
         self._of_address: Counter[str] = Counter()
         self._of_user: Counter[str] = Counter()
         self._held: Counter[str] = Counter()  # bytes of all sessions of a user
+        self._held_by_all = 0
+        #: Plans of users: how many statements have it, and its bytes.
+        self._plans: dict[tuple[str, Hashable], tuple[int, int]] = {}
         self._count = self._users = 0  # of all, and of those that have logged in
         self._waiting: Line[_Waiting] = Line()
 
@@ -93,20 +96,35 @@ class Connections:
                 hint=f"pg_connections_per_user_max is {most}",
             )
 
-    def hold(self, user: str, held: int, more: int) -> None:
-        """A session, which keeps `held` bytes, wants to keep so many more; below zero: fewer."""
+    def hold(self, user: str, held: int, more: int, plan: Hashable = None) -> None:
+        """A session, which keeps `held` bytes, wants to keep so many more; below zero: fewer.
+
+        Sessions of a user that keep the same plan keep it once.
+        """
+        of_user = more
+        if plan is not None:
+            count, size = self._plans.get((user, plan), (0, more))
+            count += 1 if more > 0 else -1
+            of_user = 0 if count > (more > 0) else size if more > 0 else -size
         if more > 0:
-            for name, has in (
-                ("pg_session_bytes_max", held),
-                ("pg_user_bytes_max", self._held[user]),
+            for name, has, wants in (
+                ("pg_session_bytes_max", held, more),
+                ("pg_user_bytes_max", self._held[user], of_user),
+                ("pg_instance_bytes_max", self._held_by_all, of_user),
             ):
                 most = self._setting(name)
-                if most and has + more > most:
+                if most and wants and has + wants > most:
                     raise MemoryLimit(
-                        f"cursors, portals and prepared statements would keep {has + more} bytes",
+                        f"what sessions keep would be {has + wants} bytes: cursors, portals, "
+                        "prepared statements, messages on their way",
                         hint=f"close some, or read them to their end; {name} is {most}",
                     )
-        self._held[user] += more
+        if plan is not None:
+            self._plans[user, plan] = count, size
+            if count <= 0:
+                del self._plans[user, plan]
+        self._held_by_all += of_user
+        self._held[user] += of_user
         if self._held[user] <= 0:
             del self._held[user]
 

@@ -23,14 +23,15 @@ from cairn.pgwire.server.extended import Signature
 from cairn.pgwire.values.decoders import decode_string
 from cairn.server.catalog.pg_catalog import is_catalog_query
 from cairn.server.catalog.pg_catalog import prepare as prepare_catalog_query
+from cairn.server.plan_size import kept_bytes
 from cairn.sql.api import prepare
 from cairn.sql.parse.literals import lifted
 from cairn.sql.plans import CallPlan, DdlPlan, Prepared, RoutinePlan
 from cairn.sql.statements.normalized import normalized
 
 MAX_STATEMENTS = 5_000
-MAX_CACHED_TEXT = 64 * 1024
-MAX_CACHED_BYTES = 16 * 1024 * 1024  # of all texts together
+MAX_CACHED_PLAN = 1024 * 1024  # bytes of one; larger ones are made anew
+MAX_CACHED_BYTES = 64 * 1024 * 1024  # of all plans together, about
 QUICK_TEXT = 2_000  # bytes that are understood within a few milliseconds
 PARSERS, PARSERS_MOST = 2, 6  # threads for longer ones: of one user, and when several ask
 
@@ -53,6 +54,7 @@ class Cached:
         "seen",
         "sharded",
         "signature",
+        "size",
         "text",
     )
 
@@ -69,6 +71,7 @@ class Cached:
         self.convert = _converter(prepared)
         self.sharded = catalog.sharded(prepared.tables)
         self.normal = normalized(text.decode(errors="replace"))
+        self.size = kept_bytes(text, self.normal, prepared, self.signature)
         self.seen: Seen  # where its runs are counted: given when it comes into the cache
         self._catalog = catalog
         self._allowed: set[int] = set()
@@ -125,7 +128,7 @@ class StatementCache:
     def __init__(self, statistics: Statistics) -> None:
         self._statistics = statistics
         self._known: OrderedDict[tuple[bytes, tuple[int, ...], int], Cached] = OrderedDict()
-        self._bytes = 0  # of the texts; their plans are some ten times as large
+        self._bytes = 0  # of all that are known
         self._literal: dict[bytes, Catalog] = {}  # texts that need their literals, as of then
         self._pool = FairThreads(PARSERS, PARSERS_MOST, "parse")
         self.hits = 0
@@ -209,19 +212,19 @@ class StatementCache:
         return self._keep(await self._pool.run(user, work), user)
 
     def _keep(self, made: Cached, user: int) -> Cached:
-        size = len(made.text)
         made.seen = self._statistics.statement(user, made.normal, kind_of(made.prepared))
         made.seen.plans += 1
         made.seen.plan = weakref.ref(made)
-        if size > MAX_CACHED_TEXT or made.prepared.tag in ("CREATE ROLE", "ALTER ROLE"):
+        if made.size > MAX_CACHED_PLAN or made.prepared.tag in ("CREATE ROLE", "ALTER ROLE"):
             return made  # statements that carry passwords are not kept
         key = (made.text, made.oids, user)
-        if self._known.pop(key, None) is None:
-            self._bytes += size
+        if (old := self._known.pop(key, None)) is not None:
+            self._bytes -= old.size
         self._known[key] = made
+        self._bytes += made.size
         while len(self._known) > MAX_STATEMENTS or self._bytes > MAX_CACHED_BYTES:
-            (text, _, _), _ = self._known.popitem(last=False)
-            self._bytes -= len(text)
+            _, oldest = self._known.popitem(last=False)
+            self._bytes -= oldest.size
         return made
 
     def forget(self) -> None:
