@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
+from time import monotonic
 from typing import Any
 
 from cairn.model import stops
@@ -34,6 +35,7 @@ MAX_CACHED_PLAN = 1024 * 1024  # bytes of one; larger ones are made anew
 MAX_CACHED_BYTES = 64 * 1024 * 1024  # of all plans together, about
 QUICK_TEXT = 2_000  # bytes that are understood within a few milliseconds
 PARSERS, PARSERS_MOST = 2, 6  # threads for longer ones: of one user, and when several ask
+TURN_S, EVERY_S = 0.05, 0.2  # so much of each such time texts are understood on the loop
 
 Row = tuple[Any, ...]
 #: What they name may not have been there when they were planned, and has its own rights now.
@@ -122,6 +124,26 @@ def _understood(text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog)
     return Cached(text, oids, prepared, catalog)
 
 
+class _Turn:
+    """How long the loop may understand texts: many short ones are as long as a long one."""
+
+    def __init__(self) -> None:
+        self._since = self._spent = 0.0
+
+    def is_over(self) -> bool:
+        now = monotonic()
+        if now - self._since >= EVERY_S:
+            self._since, self._spent = now, 0.0
+        return self._spent >= TURN_S
+
+    def understood(self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog) -> Cached:
+        begun = monotonic()
+        try:
+            return _understood(text, oids, user, catalog)
+        finally:
+            self._spent += monotonic() - begun
+
+
 class StatementCache:
     """Plans by text. What takes long to understand is understood on a thread."""
 
@@ -131,6 +153,7 @@ class StatementCache:
         self._bytes = 0  # of all that are known
         self._literal: dict[bytes, Catalog] = {}  # texts that need their literals, as of then
         self._pool = FairThreads(PARSERS, PARSERS_MOST, "parse")
+        self._turn = _Turn()
         self.hits = 0
         self.misses = 0
 
@@ -138,7 +161,7 @@ class StatementCache:
         self._pool.close()
 
     def get(self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog) -> Cached:
-        """The plan, however long it takes to make."""
+        """The plan, however long it takes to make: of texts that are ours."""
         found = self.known(text, oids, user, catalog)
         return found or self._keep(_understood(text, oids, user, catalog), user)
 
@@ -163,9 +186,9 @@ class StatementCache:
         self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog
     ) -> Cached | None:
         """Of a text that is not known; None: ask `later`."""
-        if len(text) > QUICK_TEXT:
+        if len(text) > QUICK_TEXT or self._turn.is_over():
             return None
-        return self._keep(_understood(text, oids, user, catalog), user)
+        return self._keep(self._turn.understood(text, oids, user, catalog), user)
 
     def by_values(self, text: bytes, user: int, catalog: Catalog) -> ByValues | None:
         """A text as one that was understood with other values, and its own values.
@@ -178,8 +201,10 @@ class StatementCache:
             return None
         cached = self._known.get((found.text, found.oids, user))
         if cached is None or not cached.is_fresh(catalog):
+            if self._turn.is_over():
+                return None
             try:
-                cached = _understood(found.text, found.oids, user, catalog)
+                cached = self._turn.understood(found.text, found.oids, user, catalog)
             except CairnError:
                 if len(self._literal) >= MAX_STATEMENTS:
                     self._literal.clear()

@@ -131,6 +131,11 @@ class PgServer(Answers):
         requests.extend(later)
         self._unread = unread
 
+    def forget(self) -> None:
+        """The client is gone: what it has sent is not kept until somebody collects garbage."""
+        self.requests.clear()
+        self._unread, self._head = b"", NO_HEAD
+
     @property
     def unread(self) -> int:
         """Bytes of a message that is not whole."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Sequence
-from time import time
+from time import monotonic, time
 from typing import Any, cast
 
 from cairn.model.errors import (
@@ -57,6 +57,7 @@ from cairn.sql import plans
 LOGIN_S = 30.0
 PIPELINE_BYTES = 1024 * 1024  # of requests behind one that is worked on
 COPY_AHEAD = 8 * 1024 * 1024  # bytes of a COPY kept in memory before the client has to wait
+TURN_S = 0.05  # of the loop, for the requests of one client
 LINGER_S = 0.2
 HIGH_WATER = 2 * 1024 * 1024  # unsent bytes past which we do no more for a client
 ALL_WATER, LOW_WATER = 512 * 1024 * 1024, 64 * 1024  # of all clients: many have less each
@@ -105,6 +106,7 @@ class Session(asyncio.Protocol):
         self._hop: Hop | None = None  # a question to the owner of a row
         self.copy_in: CopyIn | None = None
         self._ahead = 0  # bytes that came while an earlier request was worked on
+        self._pumps_on = False  # in the next turn of the loop
         self._is_leaving = False  # the instance ends: so does the session, when it rests
 
     def _block_ended(self, is_committed: bool) -> None:
@@ -192,6 +194,7 @@ class Session(asyncio.Protocol):
         self.running.cancel()
         self.running.end_trace(0, "client gone")
         self.book.deallocate_all()
+        self.pg.forget()
         self._hold(-self._held)
         if self._working is not None:
             self._working.cancel()
@@ -281,7 +284,13 @@ class Session(asyncio.Protocol):
 
     def pump(self) -> None:
         requests = self.pg.requests
+        until = 0.0
         while requests and not self.sending.is_full and (takes := TAKES[self.state]):
+            if not until:
+                until = monotonic() + TURN_S
+            elif monotonic() > until:
+                self._pump_on_soon()
+                break
             request = requests.popleft()
             try:
                 work = self._handle(takes, request)
@@ -298,6 +307,19 @@ class Session(asyncio.Protocol):
             self.flush()
             if self._is_leaving and self._is_resting():
                 self.shut_down()
+
+    def _pump_on_soon(self) -> None:
+        """A long line of requests: others get their turn first."""
+        self._ahead = max(self._ahead, 1)
+        self.transport.pause_reading()
+        if not self._pumps_on:
+            self._pumps_on = True
+            asyncio.get_running_loop().call_soon(self._pump_on)
+
+    def _pump_on(self) -> None:
+        self._pumps_on = False
+        if TAKES[self.state]:
+            self.pump()
 
     def _handle(self, takes: Any, request: Request) -> Coroutine[Any, Any, None] | None:
         self.is_simple = False
