@@ -43,7 +43,11 @@ _BY_NAME = (DdlPlan, RoutinePlan, CallPlan)
 
 
 class Cached:
-    """A prepared statement with everything that answering it needs, made once."""
+    """A prepared statement with everything that answering it needs, made once.
+
+    It must not keep the catalogue that it was planned by: that one has every table, and there is
+    another with each change of the schema.
+    """
 
     __slots__ = (
         "__weakref__",
@@ -60,7 +64,14 @@ class Cached:
         "text",
     )
 
-    def __init__(self, text: bytes, oids: tuple[int, ...], prepared: Prepared, catalog: Catalog):
+    def __init__(
+        self,
+        text: bytes,
+        oids: tuple[int, ...],
+        prepared: Prepared,
+        catalog: weakref.ref[Catalog],
+        sharded: dict[int, int],
+    ) -> None:
         self.text, self.oids, self.prepared = text, oids, prepared
         told = prepared.param_oids or [OIDS[type_] for type_ in prepared.param_types]
         params = list(told)
@@ -71,7 +82,7 @@ class Cached:
         origins = [column.origin or NO_ORIGIN for column in prepared.columns]
         self.signature = Signature(params, columns or None, origins)
         self.convert = _converter(prepared)
-        self.sharded = catalog.sharded(prepared.tables)
+        self.sharded = sharded
         self.normal = normalized(text.decode(errors="replace"))
         self.size = kept_bytes(text, self.normal, prepared, self.signature)
         self.seen: Seen  # where its runs are counted: given when it comes into the cache
@@ -79,22 +90,22 @@ class Cached:
         self._allowed: set[int] = set()
 
     def of(self, prepared: Prepared, oids: tuple[int, ...] | None = None) -> Cached:
-        """Another statement that is counted as this one."""
+        """Another statement that is counted as this one, of the same tables."""
         told = self.oids if oids is None else oids
-        made = Cached(prepared.text.encode(), told, prepared, self._catalog)
+        made = Cached(prepared.text.encode(), told, prepared, self._catalog, self.sharded)
         made.seen = self.seen
         return made
 
     def is_fresh(self, catalog: Catalog) -> bool:
         """Whether every table of the plan is as it was when it was planned."""
-        if catalog is self._catalog:
+        if catalog is self._catalog():
             return True
         if isinstance(self.prepared.plan, _BY_NAME):
             return False
         known = catalog.versions()
         if any(known.get(table) != version for table, version in self.prepared.tables.items()):
             return False
-        self._catalog = catalog
+        self._catalog = weakref.ref(catalog)
         self._allowed.clear()
         return True
 
@@ -121,7 +132,11 @@ def _understood(text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog)
         prepared = prepare_catalog_query(decode_string(text), oids)
     else:
         prepared = prepare(decode_string(text), catalog, param_oids=oids, user_id=user)
-    return Cached(text, oids, prepared, catalog)
+    return as_cached(text, oids, prepared, catalog)
+
+
+def as_cached(text: bytes, oids: tuple[int, ...], prepared: Prepared, catalog: Catalog) -> Cached:
+    return Cached(text, oids, prepared, weakref.ref(catalog), catalog.sharded(prepared.tables))
 
 
 class _Turn:
@@ -151,7 +166,9 @@ class StatementCache:
         self._statistics = statistics
         self._known: OrderedDict[tuple[bytes, tuple[int, ...], int], Cached] = OrderedDict()
         self._bytes = 0  # of all that are known
-        self._literal: dict[bytes, Catalog] = {}  # texts that need their literals, as of then
+        self._literal: dict[
+            bytes, weakref.ref[Catalog]
+        ] = {}  # texts that need their literals, as of then
         self._pool = FairThreads(PARSERS, PARSERS_MOST, "parse")
         self._turn = _Turn()
         self.hits = 0
@@ -197,7 +214,10 @@ class StatementCache:
         error and its place.
         """
         found = lifted(text) if len(text) <= QUICK_TEXT else None
-        if found is None or self._literal.get(found.text) is catalog or is_catalog_query(text):
+        if found is None or is_catalog_query(text):
+            return None
+        as_of = self._literal.get(found.text)
+        if as_of is not None and as_of() is catalog:
             return None
         cached = self._known.get((found.text, found.oids, user))
         if cached is None or not cached.is_fresh(catalog):
@@ -208,7 +228,7 @@ class StatementCache:
             except CairnError:
                 if len(self._literal) >= MAX_STATEMENTS:
                     self._literal.clear()
-                self._literal[found.text] = catalog
+                self._literal[found.text] = weakref.ref(catalog)
                 return None
             cached.normal = normalized(text.decode(errors="replace"))
             self._keep(cached, user)
