@@ -70,13 +70,21 @@ def _allow_many_files() -> int:
     return soft if soft > 0 else sys.maxsize
 
 
+class OneLine(logging.Formatter):
+    """What others have said cannot begin a line that seems to be ours, or speak to a terminal."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        if not record.message.isprintable():
+            record.message = "".join(
+                each if each.isprintable() else repr(each)[1:-1] for each in record.message
+            )
+        return super().formatMessage(record)
+
+
 def set_up_logging(config: InstanceConfig) -> None:
-    logging.basicConfig(
-        level=config.log_level.upper(),
-        format="%(asctime)s %(levelname).1s %(name)s: %(message)s",
-        stream=sys.stderr,
-        force=True,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine("%(asctime)s %(levelname).1s %(name)s: %(message)s"))
+    logging.basicConfig(level=config.log_level.upper(), handlers=[handler], force=True)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 
