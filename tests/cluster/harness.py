@@ -88,7 +88,10 @@ class Node:
     def listen(self) -> str:
         return f"{self.host}:{self.peer_port}"
 
-    def start(self, *extra: str, peers: str | None = None, **environment: str) -> Node:
+    def start(
+        self, *extra: str, peers: str | None = None, files_max: int = 0, **environment: str
+    ) -> Node:
+        """`files_max`: that its process may open."""
         assert self.process is None or self.process.poll() is not None
         self.dir.mkdir(exist_ok=True)
         command = [
@@ -107,9 +110,11 @@ class Node:
             "CAIRN_SERVICE_PASSWORD": "shared secret",
         }
         log = self.dir / "cairn.log"
-        if not environment:
+        if not environment and not files_max:
             self.process = nursery().start(command, log, {**os.environ, **passwords})
             return self
+        if files_max:
+            command = ["sh", "-c", f'ulimit -n {files_max}; exec "$@"', "sh", *command]
         with log.open("ab") as words:  # some of them are read when a program starts
             self.process = subprocess.Popen(
                 command,

@@ -22,7 +22,7 @@ from cairn.pgwire.server.requests import Bind
 from cairn.pgwire.values import oids
 from cairn.pgwire.values.formats import decode_params
 from cairn.server.lane_layouts import bind_head, insert_of
-from cairn.server.statements import Cached
+from cairn.server.statements import as_cached
 from cairn.sql import plans
 from cairn.sql.api import prepare
 from cairn.storage.data_db.data_store import RecordLost
@@ -101,7 +101,7 @@ class New:
         self, catalog: Catalog, text: str, declared: tuple[int, ...] = (), code: int = 0
     ) -> None:
         prepared = prepare(text, catalog, param_oids=declared, user_id=1)
-        self.cached = Cached(text.encode(), declared, prepared, catalog)
+        self.cached = as_cached(text.encode(), declared, prepared, catalog)
         self.plan = prepared.plan
         self.codes = (code,) * len(prepared.param_types)
         row = insert_of(self.cached, self.codes, ())

@@ -27,7 +27,7 @@ from cairn.pgwire.server.requests import Bind
 from cairn.pgwire.values import oids
 from cairn.pgwire.values.formats import decode_params
 from cairn.server.lane_layouts import read_of
-from cairn.server.statements import Cached
+from cairn.server.statements import as_cached
 from cairn.sql import plans
 from cairn.sql.api import prepare
 from cairn.storage.readers import RowReader
@@ -127,7 +127,7 @@ class Asked:
         result_formats: tuple[int, ...] = (),
     ) -> None:
         prepared = prepare(text, tables.catalog, param_oids=declared, user_id=1)
-        self.cached = Cached(text.encode(), declared, prepared, tables.catalog)
+        self.cached = as_cached(text.encode(), declared, prepared, tables.catalog)
         self.plan = prepared.plan
         self.reader = reader
         self.formats = param_formats, result_formats

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from cairn.model.errors import CairnError, TooManyConnections
+from cairn.net.places import MOST_CLIENTS
 from cairn.server import connections
 from cairn.server.connections import Connections
 from tests.cluster.harness import Cluster, eventually
@@ -19,8 +20,8 @@ LATER = connections.YOUNG_S + 1
 class Door:
     """Connections as the listener counts them, each by its number."""
 
-    def __init__(self, **limits: int) -> None:
-        self.connections = Connections(lambda name: limits.get(name, 0))
+    def __init__(self, most: int = MOST_CLIENTS, **limits: int) -> None:
+        self.connections = Connections(lambda name: limits.get(name, 0), most)
         self.ended: list[object] = []
         self._from: dict[object, str] = {}
 
@@ -32,8 +33,8 @@ class Door:
         self._from[who] = address
         self.connections.opened(address, who, end, now)
 
-    def logs_in(self, who: object) -> None:
-        self.connections.logged_in(self._from[who], who, "ann", is_limited=True)
+    def logs_in(self, who: object, *, is_limited: bool = True) -> None:
+        self.connections.logged_in(self._from[who], who, "ann", is_limited=is_limited)
 
     def closes(self, who: object, user: str | None = None) -> None:
         self.connections.closed(self._from[who], who, user)
@@ -50,11 +51,37 @@ def test_the_oldest_of_an_address_with_too_many_gives_way() -> None:
 
 def test_files_are_left_for_peers_and_rows_where_a_process_may_open_few() -> None:
     """With a hard limit of 2,000 files, 2,000 strangers took them all, and nobody else came in."""
-    door = Door()
-    door.connections = Connections(lambda name: 0, files=8)
+    door = Door(6)
     for who in range(7):
         door.opens(who, "a", 0.0)
     assert door.ended == [0]
+
+
+def test_places_are_kept_for_the_admin() -> None:
+    """Users could take them all: then nobody was let in to look at them."""
+    door = Door(8)
+    for who in range(5):
+        door.opens(who, "a", 0.0)
+        door.logs_in(who)
+    door.opens("ann", "a", 0.0)
+    with pytest.raises(TooManyConnections, match="kept for the admin"):
+        door.logs_in("ann")
+    door.opens("admin", "b", 0.0)
+    door.logs_in("admin", is_limited=False)
+    door.closes("ann", "ann")
+    for who in (0, 1):
+        door.closes(who, "ann")
+    door.opens("ann", "a", 0.0)
+    door.logs_in("ann")
+
+
+def test_addresses_of_a_network_of_ipv6_are_one() -> None:
+    door = Door(pg_connections_per_address_max=2)
+    for who in (1, 2):
+        door.opens(who, f"2001:db8::{who}", 0.0)
+    door.opens("other", "2001:db8:0:1::1", 0.0)
+    with pytest.raises(TooManyConnections):
+        door.opens(3, "2001:db8::3", 0.0)
 
 
 def test_of_all_addresses_the_one_with_most_gives_way() -> None:
@@ -86,9 +113,8 @@ def test_who_has_logged_in_or_gone_does_not_count() -> None:
     assert door.ended == []
 
 
-def test_a_full_instance_makes_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MOST", 3)
-    door = Door()
+def test_a_full_instance_makes_room_for_the_next() -> None:
+    door = Door(3)
     door.opens("ann", "b", 0.0)
     door.logs_in("ann")
     for who in range(5):
@@ -97,7 +123,7 @@ def test_a_full_instance_makes_room_for_the_next(monkeypatch: pytest.MonkeyPatch
             door.closes(gone)
     assert door.ended == [0, 1, 2]
     for who in (3, 4):
-        door.logs_in(who)
+        door.logs_in(who, is_limited=False)
     with pytest.raises(TooManyConnections):
         door.opens("late", "b", 0.0)
 

@@ -77,3 +77,12 @@ def test_an_administrator_forgets_the_failures_of_a_user(tmp_path: Path) -> None
     found = guessed(tmp_path, Clock())
     found.forget("admin")
     assert not found.locked_s("admin", "10.0.0.9", LIMIT)
+
+
+def test_a_network_of_ipv6_is_locked_out_as_one(tmp_path: Path) -> None:
+    """A host there has 2**64 addresses to guess from."""
+    found = guessed(tmp_path, Clock(), address="2001:db8::1")
+    assert found.locked_s("admin", "2001:db8::2", LIMIT)
+    assert not found.locked_s("admin", "2001:db8:0:1::1", LIMIT)
+    found.forget("admin", "2001:db8::3")
+    assert not found.locked_s("admin", "2001:db8::1", LIMIT)

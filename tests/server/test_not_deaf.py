@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 
-from tests.cluster.harness import Cluster, eventually
+from tests.cluster.harness import Cluster, Node, eventually
 from tests.server.giants import Threads
 from tests.server.raw import Raw, message
 
@@ -139,22 +140,30 @@ def test_others_are_answered_while_a_long_row_is_worked_on(
 
 def longest_silence_s(deaf: Cluster, hostile: str, params: tuple[str, ...] | None = None) -> float:
     """Of another session, while the statement runs."""
+
+    def attack(node: Node) -> None:
+        with node.connect() as connection:
+            connection.execute(LIMIT)
+            connection.execute(hostile, params)
+
+    return longest_silence_beside_s(deaf, attack)
+
+
+def longest_silence_beside_s(deaf: Cluster, attack: Callable[[Node], None]) -> float:
     node = deaf["i1"]
     threads = Threads(node.child_pid)
     ended = threading.Event()
 
-    def attack() -> None:
+    def attacked() -> None:
         try:
-            with node.connect() as connection:
-                connection.execute(LIMIT)
-                connection.execute(hostile, params)
+            attack(node)
         except psycopg.Error as problem:
             wrong.append(problem.sqlstate)
         finally:
             ended.set()
 
     wrong: list[str | None] = []
-    thread = threading.Thread(target=attack)
+    thread = threading.Thread(target=attacked)
     with node.connect() as other:
         thread.start()
         longest, deadline = 0.0, time.monotonic() + 30
@@ -167,6 +176,47 @@ def longest_silence_s(deaf: Cluster, hostile: str, params: tuple[str, ...] | Non
         assert not thread.is_alive(), "neither a limit nor the statement itself has ended it"
     assert "XX000" not in wrong
     return longest
+
+
+NUMBERS = itertools.count(1_000_000)  # a text of the last try would be known
+
+
+def new_texts(at: int) -> bytes:
+    """Each has to be understood; none is long."""
+    return message(b"P", b"\0SELECT %d%s\0\0\0" % (at, b",1" * 900))
+
+
+def runs_of_one(at: int) -> bytes:
+    return message(b"B", b"\0again\0\0\0\0\0\0\0") + message(b"E", b"\0\0\0\0\0")
+
+
+def texts_with_values(at: int) -> bytes:
+    return message(b"Q", b"SELECT v FROM deaf WHERE id IN (%d%s)\0" % (at, b",1" * (at % 900)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "count"), [(new_texts, 100), (runs_of_one, 20_000), (texts_with_values, 200)]
+)
+def test_others_are_answered_while_a_pipeline_is_worked_on(
+    deaf: Cluster, asked: Callable[[int], bytes], count: int
+) -> None:
+    """A hundred new texts in one go held the loop for seconds, the last word about a lease too."""
+
+    def attack(node: Node) -> None:
+        with Raw(node.pg_port, 60.0) as raw:
+            raw.log_in()
+            prepared = message(b"P", b"again\0SELECT v FROM deaf WHERE id = 7\0\0\0")
+            raw.send(prepared, message(b"S")).until(b"Z")
+            sent = b"".join(asked(next(NUMBERS)) for _ in range(count))
+            ends = count if asked is texts_with_values else 1
+            threading.Thread(target=raw.send, args=(sent, message(b"S"))).start()
+            for _ in range(ends):
+                raw.until(b"Z")
+
+    silences_s: list[float] = []
+    while len(silences_s) < TRIES and min(silences_s, default=PATIENCE_S) >= PATIENCE_S:
+        silences_s.append(longest_silence_beside_s(deaf, attack))
+    assert min(silences_s) < PATIENCE_S, silences_s
 
 
 def test_a_client_that_does_not_read_is_waited_for(deaf: Cluster) -> None:

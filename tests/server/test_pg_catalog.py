@@ -130,3 +130,29 @@ def test_identity_columns_have_sequences_as_in_postgresql(cluster: Cluster) -> N
     finally:
         sql.execute("DROP TABLE numbered")
         sql.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("left(relname, 3)", "_pi"),
+        ("right(relname, 2)", "er"),
+        ("lpad(relname, 12, '.')", ".._pico_user"),
+        ("split_part(relname, '_', 2)", "pico"),
+        ("regexp_replace(relname, '[aeiou]', '', 'g')", "_pc_sr"),
+        ("quote_literal(relname || '''')", "'_pico_user'''"),
+        ("left(relname, NULL)", None),
+    ],
+)
+def test_texts_of_the_catalogues_are_cut_as_others_are(
+    cluster: Cluster, asked: str, expected: str | None
+) -> None:
+    """`left(query, 60)` of pg_stat_activity is what most people ask."""
+    text = f"SELECT {asked} FROM pg_class WHERE relname = '_pico_user'"
+    assert cluster["i1"].sql(text) == [(expected,)]
+
+
+@pytest.mark.parametrize("asked", ["left(oid, 2)", "left(relname, 'x')", "split_part(1, 2, 3)"])
+def test_wrong_arguments_are_the_statement_s_fault(cluster: Cluster, asked: str) -> None:
+    with pytest.raises(psycopg.errors.UndefinedFunction):
+        cluster["i1"].sql(f"SELECT {asked} FROM pg_class")

@@ -65,6 +65,25 @@ def told(session: Session) -> list[str]:
     return re.findall(r"move-\d+", b"".join(session.pushed).decode("latin-1"))
 
 
+def test_of_many_that_do_not_read_each_may_have_less(monkeypatch: Any) -> None:
+    """Ten thousand with 4 MiB each would be 40 GB."""
+    monkeypatch.setattr(feed_module, "timestamp", lambda runtime: "now")
+    monkeypatch.setattr(feed_module, "ALL_UNSENT", 4 * feed_module.LEAST_UNSENT)
+
+    async def test() -> None:
+        made = Feed(instance())
+        sessions = [Session(pid) for pid in range(1, 5)]
+        for session in sessions:
+            await made.subscribe(session, "0.2", {})  # type: ignore[arg-type]
+        sessions[0].backlog = feed_module.LEAST_UNSENT
+        sessions[1].backlog = feed_module.LEAST_UNSENT + 1
+        made._applied([applied(41)])
+        assert [session.ended is not None for session in sessions] == [False, True, False, False]
+        made.close()
+
+    asyncio.run(test())
+
+
 def test_one_that_does_not_read_is_dropped_with_a_reason_and_costs_the_others_nothing(
     monkeypatch: Any,
 ) -> None:

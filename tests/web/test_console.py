@@ -243,6 +243,22 @@ def test_another_site_can_change_nothing(
     assert admin.query("SELECT 1")[0] == 200
 
 
+def test_a_name_that_a_stranger_gives_to_this_machine_takes_no_password(
+    watched: Watched, browser: Browser
+) -> None:
+    """His page would guess from the operator's own browser, and lock the operator out."""
+    port = watched.http["i1"]
+    headers = {
+        "Host": f"evil.example:{port}",
+        "Origin": f"http://evil.example:{port}",
+        "X-Cairn": "console",
+    }
+    for _ in range(8):
+        code, told = browser.post("/api/v1/login", {"user": "admin", "password": "x"}, headers)
+        assert (code, told["error"]["sqlstate"]) == (403, "28000")
+    assert browser.log_in()[0] == 200
+
+
 def test_the_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(watched: Watched) -> None:
     browser = watched.browser("i1")
     code, page = browser.get("/")

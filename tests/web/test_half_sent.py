@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from cairn.net.door import listeners
 from cairn.web import app
 
 HEAD = b"GET /x HTTP/1.1\r\nHost: x\r\n"
@@ -32,7 +33,7 @@ async def long(_: Request) -> PlainTextResponse:
 
 
 @contextlib.asynccontextmanager
-async def served() -> AsyncIterator[tuple[Any, uvicorn.server.ServerState]]:
+async def served(most: int = 100) -> AsyncIterator[tuple[Any, uvicorn.server.ServerState]]:
     """Where it is, and what the server knows of its connections."""
     routes = [Route("/x", answer, methods=["GET", "POST"]), Route("/long", long)]
     config = uvicorn.Config(
@@ -42,15 +43,14 @@ async def served() -> AsyncIterator[tuple[Any, uvicorn.server.ServerState]]:
         log_config=None,
         timeout_keep_alive=1,
     )
-    config.load()
     state = uvicorn.server.ServerState()
-    server = await asyncio.get_running_loop().create_server(
-        lambda: app.PatientHttp(config=config, server_state=state, app_state={}), "127.0.0.1", 0
-    )
+    door = app.open_door(config, state, most)
+    [listener] = await listeners("127.0.0.1", 0)
+    door.open(listener)
     try:
-        yield server.sockets[0].getsockname(), state
+        yield listener.getsockname(), state
     finally:
-        server.close()
+        door.close()
 
 
 @pytest.mark.parametrize(
@@ -121,18 +121,18 @@ def test_who_does_not_read_its_answers_is_hung_up_on(
     asyncio.run(scene())
 
 
-def test_so_many_connections_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "MOST_CONNECTIONS", 3)
-
+def test_when_there_is_no_place_left_the_oldest_without_a_request_gives_way() -> None:
     async def scene() -> None:
-        async with served() as (address, _), asyncio.timeout(20):
+        async with served(6) as (address, state), asyncio.timeout(20):
             opened = [await asyncio.open_connection(*address) for _ in range(4)]
-            assert await opened[3][0].read() == b""
-            for reader, writer in opened[:3]:
+            assert await opened[0][0].read() == b""  # one address has half of the places
+            for reader, writer in opened[1:]:
                 writer.write(HEAD + b"\r\n")
                 assert b"here" in await reader.readuntil(b"here")
             for _, writer in opened:
                 writer.close()
+            while state.connections:
+                await asyncio.sleep(0.01)
 
     asyncio.run(scene())
 

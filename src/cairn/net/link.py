@@ -25,6 +25,7 @@ from cairn.model.errors import (
 from cairn.model.settings import limits
 from cairn.model.unexpected import owned
 from cairn.net import frames
+from cairn.net.door import Visit
 from cairn.net.handshake import DialSide, Identity, ListenSide
 from cairn.net.spans import ACTIVE, CLIENT, Span, sqlstate_of
 from cairn.net.strangers import ENOUGH, who_answers, who_dials
@@ -72,6 +73,7 @@ class Link(asyncio.Protocol):
         self._flushing = False
         self._problem: BaseException | None = None
         self._tasks: dict[asyncio.Future[Any], int] = {}  # in the order in which they began
+        self.visit: Visit | None = None  # of one that came to us
         self.peer: Identity | None = None
         self.known_in: object = None  # the picture of the cluster in which it was found a member
         self.is_open = False
@@ -112,6 +114,7 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._timer.cancel()
+        self._leave_the_door()
         self.is_open = False
         problem = self._problem or exc
         waiting, self._waiting = self._waiting, {}
@@ -159,7 +162,13 @@ class Link(asyncio.Protocol):
             self._reader.limit = frames.MAX_FRAME
             self.is_open = True
             self._timer.cancel()
+            self._leave_the_door()
             self._on_ready(self)
+
+    def _leave_the_door(self) -> None:
+        if self.visit is not None:
+            self.visit.over()
+            self.visit = None
 
     # --- requests out -------------------------------------------------------------------------
 

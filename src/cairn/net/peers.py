@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
-import socket
 import ssl
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
@@ -14,8 +12,11 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from cairn.model.errors import CairnError, NotSent, PeerRefused, Unreachable
+from cairn.net.door import Door, Visit, listeners, shares_of_files
 from cairn.net.handshake import DialSide, Identity, ListenSide, Refused
 from cairn.net.link import Handler, Link, Traced
+from cairn.net.places import Places
+from cairn.net.saying import Saying
 from cairn.net.spans import Span
 from cairn.net.tls import PeerTls
 
@@ -25,7 +26,6 @@ T = TypeVar("T")
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
 LATELY_S = 5.0  # a failure before that says nothing of now
 DIAL_TIMEOUT_S = 3.0
-SAY_AGAIN_S = 10.0
 LOOK_S = 1.0
 
 
@@ -55,8 +55,6 @@ class SocketNetwork:
         host, _ = split_address(own_address)
         self._source = None if host in ("0.0.0.0", "::", "") else (host, 0)
         self._tls = tls
-        self._servers: list[asyncio.Server] = []
-        self._make: Callable[[], Link] | None = None
 
     async def dial(self, address: str, make: Callable[[], Link]) -> None:
         host, port = split_address(address)
@@ -79,29 +77,21 @@ class SocketNetwork:
             ) from None
 
     async def listen(self, address: str, make: Callable[[], Link]) -> Callable[[], None]:
-        host, port = split_address(address)
-        loop = asyncio.get_running_loop()
-        context = None if self._tls is None else self._tls.listening
-        self._make = make
-        server = await loop.create_server(make, host, port, reuse_address=True, ssl=context)
-        self._servers.append(server)
-        return self._close
+        def entering(visit: Visit) -> Link:
+            link = make()
+            link.visit = visit
+            return link
 
-    def _close(self) -> None:
-        while self._servers:
-            self._servers.pop().close()
+        places = Places(shares_of_files().strangers)
+        door = Door(places, entering, lambda: None if self._tls is None else self._tls.listening)
+        for listener in await listeners(*split_address(address)):
+            door.open(listener)
+        return door.close
 
     async def look(self) -> None:
-        """A second listener on the same socket takes over from the first: nobody is refused."""
-        if self._tls is None or self._make is None or not self._tls.is_changed():
-            return
-        old, self._servers = self._servers, []
-        loop, context = asyncio.get_running_loop(), self._tls.listening
-        for each in [each for server in old for each in server.sockets]:
-            same = socket.socket(fileno=os.dup(each.fileno()))
-            self._servers.append(await loop.create_server(self._make, sock=same, ssl=context))
-        for server in old:
-            server.close()
+        """New certificates are used from the next connection on."""
+        if self._tls is not None:
+            self._tls.is_changed()
 
 
 class Peers:
@@ -133,7 +123,7 @@ class Peers:
         self._in_vain: dict[
             str, float
         ] = {}  # addresses that were dialled without success, and when
-        self._said: dict[str, float] = {}
+        self._saying = Saying(lambda: asyncio.get_running_loop().time())
 
     def serve(
         self,
@@ -370,16 +360,6 @@ class Peers:
             if not waiter.done():
                 waiter.set_exception(problem)
 
-    def _may_say(self, text: str) -> bool:
-        """The same complaint at most every ten seconds: a stranger must not fill the disk."""
-        now = asyncio.get_running_loop().time()
-        if now - self._said.get(text, -SAY_AGAIN_S) < SAY_AGAIN_S:
-            return False
-        if len(self._said) > 100:
-            self._said.clear()
-        self._said[text] = now
-        return True
-
     # --- being dialled ------------------------------------------------------------------------
 
     def _accept(self) -> Link:
@@ -389,7 +369,7 @@ class Peers:
 
         def lost(link: Link, problem: BaseException | None) -> None:
             self._incoming.pop(link, None)
-            if isinstance(problem, CairnError) and self._may_say(problem.message):
+            if isinstance(problem, CairnError) and self._saying.may_say(problem.message):
                 log.warning("refused a peer from %s: %s", link.host, problem)
 
         def ready(link: Link) -> None:

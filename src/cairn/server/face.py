@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hmac
 import os
-import resource
-import sys
 from collections.abc import Sequence
 from time import monotonic
 from typing import Any
@@ -17,6 +15,8 @@ from cairn.model.settings.auth_rules import Rule, parse_rules
 from cairn.model.settings.parameters import SETTINGS
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.system_tables import PICO_DB_CONFIG, PICO_PRIVILEGE, PICO_USER
+from cairn.net.door import shares_of_files
+from cairn.net.saying import Saying
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.instance import Instance
 from cairn.node.statements.context import Context, Face
@@ -51,10 +51,10 @@ class PgFace(Face):
         self.sessions: dict[int, Client] = watching.activity.sessions
         self._next_pid = 1
         self.lockouts = Lockouts(config.instance_dir)
+        self.saying = Saying()
         self.audit = AuditLog(config.instance_dir, lambda: self._log_limits("audit"))
         instance.news.on_applied.append(self.audit.applied)
-        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self.connections = Connections(self._number, files if files > 0 else sys.maxsize)
+        self.connections = Connections(self._number, shares_of_files().clients)
         self._rules: tuple[str, tuple[Rule, ...]] = ("", ())
         self.statements = StatementCache(self.statistics)
         self.pg_catalog = PgCatalog(

@@ -37,7 +37,8 @@ from cairn.topology.snapshot import heartbeat, hello, snapshot_end, snapshot_eve
 
 log = logging.getLogger("cairn.feed")
 
-MAX_UNSENT = 4 * 1024 * 1024
+MAX_UNSENT = 4 * 1024 * 1024  # bytes of one subscriber that reads slowly
+ALL_UNSENT, LEAST_UNSENT = 256 * 1024 * 1024, 64 * 1024  # of all: many have less each
 SLICE = 500  # subscribers written to in one turn of the loop
 HEARTBEAT_S = 2.0
 GATHER_S = 0.1  # between two writes while buckets move: many moves are few writes
@@ -254,7 +255,8 @@ class Feed:
         to.position = position
         if not data:
             return
-        if to.session.unsent() > MAX_UNSENT:
+        share = ALL_UNSENT // len(self._subscribers)
+        if to.session.unsent() > min(max(share, LEAST_UNSENT), MAX_UNSENT):
             self._drop(to)
             return
         to.session.push(data)

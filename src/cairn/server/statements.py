@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
+from time import monotonic
 from typing import Any
 
 from cairn.model import stops
@@ -23,16 +24,18 @@ from cairn.pgwire.server.extended import Signature
 from cairn.pgwire.values.decoders import decode_string
 from cairn.server.catalog.pg_catalog import is_catalog_query
 from cairn.server.catalog.pg_catalog import prepare as prepare_catalog_query
+from cairn.server.plan_size import kept_bytes
 from cairn.sql.api import prepare
 from cairn.sql.parse.literals import lifted
 from cairn.sql.plans import CallPlan, DdlPlan, Prepared, RoutinePlan
 from cairn.sql.statements.normalized import normalized
 
 MAX_STATEMENTS = 5_000
-MAX_CACHED_TEXT = 64 * 1024
-MAX_CACHED_BYTES = 16 * 1024 * 1024  # of all texts together
+MAX_CACHED_PLAN = 1024 * 1024  # bytes of one; larger ones are made anew
+MAX_CACHED_BYTES = 64 * 1024 * 1024  # of all plans together, about
 QUICK_TEXT = 2_000  # bytes that are understood within a few milliseconds
 PARSERS, PARSERS_MOST = 2, 6  # threads for longer ones: of one user, and when several ask
+TURN_S, EVERY_S = 0.05, 0.2  # so much of each such time texts are understood on the loop
 
 Row = tuple[Any, ...]
 #: What they name may not have been there when they were planned, and has its own rights now.
@@ -40,7 +43,11 @@ _BY_NAME = (DdlPlan, RoutinePlan, CallPlan)
 
 
 class Cached:
-    """A prepared statement with everything that answering it needs, made once."""
+    """A prepared statement with everything that answering it needs, made once.
+
+    It must not keep the catalogue that it was planned by: that one has every table, and there is
+    another with each change of the schema.
+    """
 
     __slots__ = (
         "__weakref__",
@@ -53,10 +60,18 @@ class Cached:
         "seen",
         "sharded",
         "signature",
+        "size",
         "text",
     )
 
-    def __init__(self, text: bytes, oids: tuple[int, ...], prepared: Prepared, catalog: Catalog):
+    def __init__(
+        self,
+        text: bytes,
+        oids: tuple[int, ...],
+        prepared: Prepared,
+        catalog: weakref.ref[Catalog],
+        sharded: dict[int, int],
+    ) -> None:
         self.text, self.oids, self.prepared = text, oids, prepared
         told = prepared.param_oids or [OIDS[type_] for type_ in prepared.param_types]
         params = list(told)
@@ -67,29 +82,30 @@ class Cached:
         origins = [column.origin or NO_ORIGIN for column in prepared.columns]
         self.signature = Signature(params, columns or None, origins)
         self.convert = _converter(prepared)
-        self.sharded = catalog.sharded(prepared.tables)
+        self.sharded = sharded
         self.normal = normalized(text.decode(errors="replace"))
+        self.size = kept_bytes(text, self.normal, prepared, self.signature)
         self.seen: Seen  # where its runs are counted: given when it comes into the cache
         self._catalog = catalog
         self._allowed: set[int] = set()
 
     def of(self, prepared: Prepared, oids: tuple[int, ...] | None = None) -> Cached:
-        """Another statement that is counted as this one."""
+        """Another statement that is counted as this one, of the same tables."""
         told = self.oids if oids is None else oids
-        made = Cached(prepared.text.encode(), told, prepared, self._catalog)
+        made = Cached(prepared.text.encode(), told, prepared, self._catalog, self.sharded)
         made.seen = self.seen
         return made
 
     def is_fresh(self, catalog: Catalog) -> bool:
         """Whether every table of the plan is as it was when it was planned."""
-        if catalog is self._catalog:
+        if catalog is self._catalog():
             return True
         if isinstance(self.prepared.plan, _BY_NAME):
             return False
         known = catalog.versions()
         if any(known.get(table) != version for table, version in self.prepared.tables.items()):
             return False
-        self._catalog = catalog
+        self._catalog = weakref.ref(catalog)
         self._allowed.clear()
         return True
 
@@ -116,7 +132,31 @@ def _understood(text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog)
         prepared = prepare_catalog_query(decode_string(text), oids)
     else:
         prepared = prepare(decode_string(text), catalog, param_oids=oids, user_id=user)
-    return Cached(text, oids, prepared, catalog)
+    return as_cached(text, oids, prepared, catalog)
+
+
+def as_cached(text: bytes, oids: tuple[int, ...], prepared: Prepared, catalog: Catalog) -> Cached:
+    return Cached(text, oids, prepared, weakref.ref(catalog), catalog.sharded(prepared.tables))
+
+
+class _Turn:
+    """How long the loop may understand texts: many short ones are as long as a long one."""
+
+    def __init__(self) -> None:
+        self._since = self._spent = 0.0
+
+    def is_over(self) -> bool:
+        now = monotonic()
+        if now - self._since >= EVERY_S:
+            self._since, self._spent = now, 0.0
+        return self._spent >= TURN_S
+
+    def understood(self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog) -> Cached:
+        begun = monotonic()
+        try:
+            return _understood(text, oids, user, catalog)
+        finally:
+            self._spent += monotonic() - begun
 
 
 class StatementCache:
@@ -125,9 +165,12 @@ class StatementCache:
     def __init__(self, statistics: Statistics) -> None:
         self._statistics = statistics
         self._known: OrderedDict[tuple[bytes, tuple[int, ...], int], Cached] = OrderedDict()
-        self._bytes = 0  # of the texts; their plans are some ten times as large
-        self._literal: dict[bytes, Catalog] = {}  # texts that need their literals, as of then
+        self._bytes = 0  # of all that are known
+        self._literal: dict[
+            bytes, weakref.ref[Catalog]
+        ] = {}  # texts that need their literals, as of then
         self._pool = FairThreads(PARSERS, PARSERS_MOST, "parse")
+        self._turn = _Turn()
         self.hits = 0
         self.misses = 0
 
@@ -135,7 +178,7 @@ class StatementCache:
         self._pool.close()
 
     def get(self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog) -> Cached:
-        """The plan, however long it takes to make."""
+        """The plan, however long it takes to make: of texts that are ours."""
         found = self.known(text, oids, user, catalog)
         return found or self._keep(_understood(text, oids, user, catalog), user)
 
@@ -160,9 +203,9 @@ class StatementCache:
         self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog
     ) -> Cached | None:
         """Of a text that is not known; None: ask `later`."""
-        if len(text) > QUICK_TEXT:
+        if len(text) > QUICK_TEXT or self._turn.is_over():
             return None
-        return self._keep(_understood(text, oids, user, catalog), user)
+        return self._keep(self._turn.understood(text, oids, user, catalog), user)
 
     def by_values(self, text: bytes, user: int, catalog: Catalog) -> ByValues | None:
         """A text as one that was understood with other values, and its own values.
@@ -171,16 +214,21 @@ class StatementCache:
         error and its place.
         """
         found = lifted(text) if len(text) <= QUICK_TEXT else None
-        if found is None or self._literal.get(found.text) is catalog or is_catalog_query(text):
+        if found is None or is_catalog_query(text):
+            return None
+        as_of = self._literal.get(found.text)
+        if as_of is not None and as_of() is catalog:
             return None
         cached = self._known.get((found.text, found.oids, user))
         if cached is None or not cached.is_fresh(catalog):
+            if self._turn.is_over():
+                return None
             try:
-                cached = _understood(found.text, found.oids, user, catalog)
+                cached = self._turn.understood(found.text, found.oids, user, catalog)
             except CairnError:
                 if len(self._literal) >= MAX_STATEMENTS:
                     self._literal.clear()
-                self._literal[found.text] = catalog
+                self._literal[found.text] = weakref.ref(catalog)
                 return None
             cached.normal = normalized(text.decode(errors="replace"))
             self._keep(cached, user)
@@ -209,19 +257,19 @@ class StatementCache:
         return self._keep(await self._pool.run(user, work), user)
 
     def _keep(self, made: Cached, user: int) -> Cached:
-        size = len(made.text)
         made.seen = self._statistics.statement(user, made.normal, kind_of(made.prepared))
         made.seen.plans += 1
         made.seen.plan = weakref.ref(made)
-        if size > MAX_CACHED_TEXT or made.prepared.tag in ("CREATE ROLE", "ALTER ROLE"):
+        if made.size > MAX_CACHED_PLAN or made.prepared.tag in ("CREATE ROLE", "ALTER ROLE"):
             return made  # statements that carry passwords are not kept
         key = (made.text, made.oids, user)
-        if self._known.pop(key, None) is None:
-            self._bytes += size
+        if (old := self._known.pop(key, None)) is not None:
+            self._bytes -= old.size
         self._known[key] = made
+        self._bytes += made.size
         while len(self._known) > MAX_STATEMENTS or self._bytes > MAX_CACHED_BYTES:
-            (text, _, _), _ = self._known.popitem(last=False)
-            self._bytes -= len(text)
+            _, oldest = self._known.popitem(last=False)
+            self._bytes -= oldest.size
         return made
 
     def forget(self) -> None:

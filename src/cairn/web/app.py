@@ -20,6 +20,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cairn.model.members.topology import Grade
+from cairn.net.door import Door, Visit, shares_of_files
+from cairn.net.places import Places
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.runtime import spawn
 from cairn.server.face import PgFace
@@ -28,7 +30,6 @@ from cairn.web.metrics import registry, text_of
 
 REQUEST_S = 10.0
 UNREAD_S = 15.0
-MOST_CONNECTIONS = 500
 log = logging.getLogger("cairn.http")
 
 
@@ -100,10 +101,11 @@ def make_app(face: PgFace, *, is_encrypted: bool = False) -> Starlette:
 class PatientHttp(H11Protocol):
     """A request has `REQUEST_S` to arrive whole: whoever sends half of one is hung up on.
 
-    So is whoever reads nothing of its answer for `UNREAD_S`, and who comes as one too many: files
-    and connections are of the same limited number, and this door needs no login.
+    So is whoever reads nothing of its answer for `UNREAD_S`. Who has no request on its way gives
+    way to others when the places of this port are taken: it needs no login.
     """
 
+    visit: Visit
     _waiting: asyncio.TimerHandle | None = None
     _looking: asyncio.TimerHandle | None = None
     _unread = 0  # bytes, at the last look
@@ -111,9 +113,6 @@ class PatientHttp(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
-            transport.close()
-            return
         self._watch()
         self._looking = self.loop.call_later(UNREAD_S, self._look)
 
@@ -137,7 +136,13 @@ class PatientHttp(H11Protocol):
         self._stop_watching()
         if self._looking is not None:
             self._looking.cancel()
+        self.visit.over()
         super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.conn.their_state is h11.IDLE:
+            self.visit.idle()
 
     def send_400_response(self, msg: str) -> None:
         """An answer may be half-way out when the next request turns out to be none."""
@@ -149,6 +154,7 @@ class PatientHttp(H11Protocol):
     def _watch(self) -> None:
         is_half = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
         if not is_half:
+            self.visit.busy()
             self._stop_watching()
         elif self._waiting is None:
             self._waiting = self.loop.call_later(REQUEST_S, self._hang_up)
@@ -177,6 +183,18 @@ class _Server(uvicorn.Server):
         yield
 
 
+def open_door(settings: uvicorn.Config, state: uvicorn.server.ServerState, most: int) -> Door:
+    """uvicorn's own listener would count connections when their TLS is done."""
+    settings.load()
+
+    def entering(visit: Visit) -> PatientHttp:
+        made = PatientHttp(config=settings, server_state=state, app_state={})
+        made.visit = visit
+        return made
+
+    return Door(Places(most), entering, lambda: settings.ssl)
+
+
 def serve(face: PgFace, config: InstanceConfig, listener: socket.socket) -> None:
     is_encrypted = face.tls is not None
     settings = uvicorn.Config(
@@ -193,9 +211,12 @@ def serve(face: PgFace, config: InstanceConfig, listener: socket.socket) -> None
     )
     server = _Server(settings)
     logging.getLogger("uvicorn.error").addFilter(is_news)
-    task = spawn(server.serve(sockets=[listener]), "http")
+    task = spawn(server.serve(sockets=[]), "http")
+    door = open_door(settings, server.server_state, shares_of_files().pages)
+    door.open(listener)
 
     def close() -> None:
+        door.close()
         server.should_exit = True
         task.cancel()
 

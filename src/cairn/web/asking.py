@@ -22,7 +22,7 @@ from cairn.server.audit import Who
 from cairn.server.caller import Caller
 from cairn.server.calls import calls
 from cairn.server.face import PgFace
-from cairn.server.statements import QUICK_TEXT, Cached
+from cairn.server.statements import Cached
 from cairn.sql import plans
 from cairn.storage.files.pieces import plain
 from cairn.web.logins import TooBusy, User
@@ -128,9 +128,8 @@ class Asking:
 
     async def _understood(self, text: bytes, user: User) -> Cached:
         statements, catalog = self._face.statements, self._face.catalog
-        if len(text) <= QUICK_TEXT:
-            return statements.get(text, (), user.id, catalog)
-        return await statements.later(text, (), user.id, catalog)
+        found = statements.at_once(text, (), user.id, catalog)
+        return found or await statements.later(text, (), user.id, catalog)
 
     async def _outcome(self, cached: Cached, context: Context) -> Outcome:
         plan = cached.prepared.plan

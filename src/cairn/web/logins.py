@@ -69,12 +69,16 @@ class Logins:
     # --- coming and going -------------------------------------------------------------------------
 
     async def log_in(self, request: Request, name: str, password: str) -> str:
-        """The token of a new session, or the same error that a PostgreSQL client would get."""
-        if not (is_encrypted(request) or is_from_here(request)):
+        """The token of a new session, or the same error that a PostgreSQL client would get.
+
+        In clear it must be meant for this machine, too: a page of a stranger, whose name he gives
+        to 127.0.0.1, would guess from here, and lock out whoever sits here.
+        """
+        if not (is_encrypted(request) or is_local(request)):
             raise InvalidAuthorization(
                 "passwords are taken over TLS only, or from this machine",
                 hint="start the instance with --tls-cert and --tls-key, "
-                "or use an ssh tunnel to --http-listen",
+                "or open it as localhost, there or through an ssh tunnel to --http-listen",
             )
         if self._waiting >= WAITING:
             raise TooBusy("too many logins at once; try again")

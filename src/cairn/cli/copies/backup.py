@@ -155,6 +155,8 @@ def _fetch(
     parts: list[Part] = []
     for at, told in enumerate(facts["parts"], 1):
         name = f"{told['replicaset']}{'' if told['is_whole'] else '.log'}.db"
+        if Path(name).name != name:
+            raise TalkProblem(f"the cluster told a name that is none: {told['replicaset']}")
         of = f"{told['replicaset']} ({at} of {len(facts['parts'])})"
         found = _file(talk, facts["id"], told["replicaset"], partial / name, shown.about(of))
         parts.append(msgspec.convert({**told, "file": found}, Part))

@@ -66,6 +66,8 @@ def chain(directory: Path) -> list[tuple[Path, Manifest]]:
             raise TalkProblem(
                 f"{found[-1][0]} continues backup {wanted.id}, and {at} is {manifest.id}"
             )
+        if any(at == seen for seen, _ in found):
+            raise TalkProblem(f"{directory} continues itself, by way of {found[-1][0]}")
         found.append((at, manifest))
         previous = manifest.previous
         at = None if previous is None else at.parent / Path(previous.directory).name

@@ -31,6 +31,7 @@ SETTINGS: dict[str, Any] = {
     "pg_portal_max": 100_000,
     "pg_session_bytes_max": 268_435_456,  # of portals and prepared statements; 0: no limit
     "pg_user_bytes_max": 1_073_741_824,  # of all sessions of one user at one instance
+    "pg_instance_bytes_max": 4_294_967_296,  # of all sessions of one instance
     "raft_wal_size_max": 67_108_864,
     "raft_wal_count_max": 16_384,
     "automatic_failover": True,  # off: whoever is silent keeps its place, a master too

@@ -65,7 +65,7 @@ class Privilege(msgspec.Struct, frozen=True):
     object_id: int  # ALL_OBJECTS: every object of the type
 
 
-class Catalog(msgspec.Struct, frozen=True):
+class Catalog(msgspec.Struct, frozen=True, weakref=True):
     """Look-ups that SQL and access checks need. `version` changes with every schema entry."""
 
     version: int = 0

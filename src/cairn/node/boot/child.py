@@ -20,6 +20,7 @@ from cairn.model.errors import CairnError, ConfigProblem, Expelled, StorageDamag
 from cairn.model.members.topology import Grade
 from cairn.model.unexpected import owned
 from cairn.net.peers import split_address
+from cairn.net.places import FEWEST
 from cairn.node.boot import shutdown
 from cairn.node.boot.config import InstanceConfig, peer_tls
 from cairn.node.boot.steps import Boot, Rebootstrap
@@ -53,27 +54,39 @@ def run(
     except OSError as problem:
         log.error("--instance-dir %s: %s", config.instance_dir, problem.strerror)
         return 2
-    _allow_many_files()
+    if (files := _allow_many_files()) < FEWEST:
+        log.error("this process may open %s files, and needs at least %s: ulimit -n", files, FEWEST)
+        return 2
     sys.setswitchinterval(SWITCH_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_live(config, tell, lifeline, beat, open_faces))
 
 
-def _allow_many_files() -> None:
+def _allow_many_files() -> int:
     """A connection is a file to the system, and its default would end at about a thousand."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft > 0 else sys.maxsize
+
+
+class OneLine(logging.Formatter):
+    """What others have said cannot begin a line that seems to be ours, or speak to a terminal."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        if not record.message.isprintable():
+            record.message = "".join(
+                each if each.isprintable() else repr(each)[1:-1] for each in record.message
+            )
+        return super().formatMessage(record)
 
 
 def set_up_logging(config: InstanceConfig) -> None:
-    logging.basicConfig(
-        level=config.log_level.upper(),
-        format="%(asctime)s %(levelname).1s %(name)s: %(message)s",
-        stream=sys.stderr,
-        force=True,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine("%(asctime)s %(levelname).1s %(name)s: %(message)s"))
+    logging.basicConfig(level=config.log_level.upper(), handlers=[handler], force=True)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 

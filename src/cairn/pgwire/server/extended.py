@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from sys import getsizeof
 from typing import Any, Final, Generic, TypeVar
 
@@ -28,6 +28,8 @@ from cairn.pgwire.values.rows import RowEncoder, row_encoder
 Plan = TypeVar("Plan")
 
 OPEN_BYTES: Final = 4 << 20  # of a longer answer that is half told, with what reads it
+STATEMENT_BYTES: Final = 300  # of a statement's place in the book, beside its plan and name
+PORTAL_BYTES: Final = 400
 _MAX_SHAPES: Final = 64  # combinations of format codes remembered per statement
 
 
@@ -124,11 +126,12 @@ def _one_each(codes: tuple[int, ...], count: int) -> tuple[int, ...]:
 class Statement(Generic[Plan]):
     """A prepared statement: `plan` is the server's, we only keep it."""
 
-    __slots__ = ("held", "lane", "name", "parent", "plan", "signature")
+    __slots__ = ("held", "key", "lane", "name", "parent", "plan", "signature")
 
-    def __init__(self, name: bytes, plan: Plan, signature: Signature, held: int = 0) -> None:
+    def __init__(self, name: bytes, plan: Plan, signature: Signature) -> None:
         self.name, self.plan, self.signature = name, plan, signature
-        self.held = held  # bytes, about
+        self.held = 0  # bytes of the plan that were counted, with the key of what it is
+        self.key: Hashable = None
         self.parent: Parent | None = None  # the trace that its text named
         self.lane: Any = None  # a shorter way to its answer, if the server found one
 
@@ -148,10 +151,12 @@ class Portal(msgspec.Struct, Generic[Plan]):
     is_held: bool = False  # it stays when its transaction is committed
     is_kept: bool = False  # and has been
     held: int = 0  # bytes of it that were counted
+    plan_bytes: int = 0  # of a statement that no other has
 
     def weight(self) -> int:
         """Bytes that it keeps in memory, about."""
-        size = sum(map(getsizeof, self.values)) + (OPEN_BYTES if self.more is not None else 0)
+        size = PORTAL_BYTES + len(self.name) + self.plan_bytes
+        size += sum(map(getsizeof, self.values)) + (OPEN_BYTES if self.more is not None else 0)
         if self.rows:
             some = self.rows[:: max(len(self.rows) // 64, 1)]
             of_some = sum(getsizeof(row) + sum(map(getsizeof, row)) for row in some)
@@ -172,10 +177,12 @@ class StatementBook(Generic[Plan]):
     def __init__(
         self,
         limits: Callable[[], tuple[int, int]] = lambda: (1024, 1024),
-        hold: Callable[[int], None] = lambda more: None,
+        hold: Callable[[int, Hashable], None] = lambda more, plan: None,
     ) -> None:
         self._limits = limits  # most statements and portals at this moment; 0 is no limit
-        self._hold = hold  # told of bytes that are kept or (below zero) freed; may refuse
+        # Told of bytes that are kept or (below zero) freed, and may refuse. A plan comes with a
+        # key: others may keep the same one.
+        self._hold = hold
         self._statements: dict[bytes, Statement[Plan]] = {}
         self._portals: dict[bytes, Portal[Plan]] = {}
 
@@ -194,15 +201,26 @@ class StatementBook(Generic[Plan]):
             raise _full("Statement", most, "pg_statement_max")
 
     def parse(
-        self, name: bytes, plan: Plan, signature: Signature, size: int = 0
+        self, name: bytes, plan: Plan, signature: Signature, size: int = 0, key: Hashable = None
     ) -> Statement[Plan]:
-        """`size` is counted for those with a name, which stay."""
+        """`size`, of the plan, is counted for those with a name, which stay."""
         self.check_name(name)
-        held = size if name else 0
-        if held:
-            self._hold(held)
-        statement = self._statements[name] = Statement(name, plan, signature, held)
+        statement = Statement(name, plan, signature)
+        if name:
+            self._hold(STATEMENT_BYTES + len(name), None)
+            try:
+                self._hold(size, key)
+            except CairnError:
+                self._hold(-STATEMENT_BYTES - len(name), None)
+                raise
+            statement.held, statement.key = size, key
+        self._statements[name] = statement
         return statement
+
+    def _forget(self, statement: Statement[Plan]) -> None:
+        if statement.name:
+            self._hold(-statement.held, statement.key)
+            self._hold(-STATEMENT_BYTES - len(statement.name), None)
 
     def known(self, name: bytes) -> Statement[Plan] | None:
         return self._statements.get(name)
@@ -216,7 +234,8 @@ class StatementBook(Generic[Plan]):
         return statement
 
     def bind(self, request: Bind, values: list[Any] | None = None) -> Portal[Plan]:
-        """A portal with its parameters decoded; `values`: they were, elsewhere."""
+        """A portal with its parameters decoded; `values`: they are long, and were elsewhere."""
+        is_long = values is not None
         statement = self._statements.get(request.statement) or self.statement(request.statement)
         signature, params = statement.signature, request.params
         if len(params) != len(signature.param_oids):
@@ -234,7 +253,7 @@ class StatementBook(Generic[Plan]):
         elif self._portals:
             self._end_portal(b"")
         portal = Portal(name, statement, values, shape)
-        if name:
+        if name or is_long:
             self.weigh(portal)
         self._portals[name] = portal
         return portal
@@ -242,7 +261,7 @@ class StatementBook(Generic[Plan]):
     def weigh(self, portal: Portal[Plan]) -> None:
         """It has become larger: may it?"""
         more = portal.weight() - portal.held
-        self._hold(more)
+        self._hold(more, None)
         portal.held += more
 
     def check_portal(self, name: bytes) -> None:
@@ -277,8 +296,8 @@ class StatementBook(Generic[Plan]):
             self._end_portal(name)
             return
         statement = self._statements.pop(name, None)
-        if statement is not None and statement.held:
-            self._hold(-statement.held)
+        if statement is not None:
+            self._forget(statement)
         for each in [p for p in self._portals.values() if p.statement is statement]:
             self._end_portal(each.name)
 
@@ -290,7 +309,7 @@ class StatementBook(Generic[Plan]):
     def _drop(self, portal: Portal[Plan]) -> None:
         portal.close()
         if portal.held:
-            self._hold(-portal.held)
+            self._hold(-portal.held, None)
             portal.held = 0
 
     def deallocate(self, name: bytes) -> None:
@@ -299,7 +318,8 @@ class StatementBook(Generic[Plan]):
         self.close("S", name)
 
     def deallocate_all(self) -> None:
-        self._hold(-sum(statement.held for statement in self._statements.values()))
+        for statement in self._statements.values():
+            self._forget(statement)
         self._statements.clear()
         self.close_portals()
 

@@ -65,13 +65,13 @@ class PgServer(Answers):
         "_copying",
         "_encryption_asked",
         "_head",
-        "_missing",
         "_sasl_begun",
         "_skipping",
         "_unread",
         "encrypted",
         "known_extensions",
         "max_message_bytes",
+        "missing",
         "phase",
         "requests",
         "require_tls",
@@ -94,7 +94,7 @@ class PgServer(Answers):
         self.encrypted = False
         self.requests: deque[Request] = deque()
         self._unread: bytes | bytearray = b""
-        self._missing = 0  # bytes that the message at the start of `_unread` still needs
+        self.missing = 0  # bytes that the message at the start of `_unread` still needs
         self._head = NO_HEAD
         self._skipping = False  # after an error, until Sync
         self._copying = False
@@ -131,6 +131,16 @@ class PgServer(Answers):
         requests.extend(later)
         self._unread = unread
 
+    def forget(self) -> None:
+        """The client is gone: what it has sent is not kept until somebody collects garbage."""
+        self.requests.clear()
+        self._unread, self._head = b"", NO_HEAD
+
+    @property
+    def unread(self) -> int:
+        """Bytes of a message that is not whole."""
+        return len(self._unread)
+
     def is_between(self) -> bool:
         """Whether nothing is half read, asked or being skipped: what comes is a new request."""
         return not (self.requests or self._unread or self._skipping or self._copying)
@@ -141,8 +151,8 @@ class PgServer(Answers):
         if not isinstance(unread, bytearray):
             unread = self._unread = bytearray(unread)
         unread += data
-        self._missing -= len(data)
-        if self._missing > 0:
+        self.missing -= len(data)
+        if self.missing > 0:
             return None
         self._unread = b""
         return bytes(unread)
@@ -150,7 +160,7 @@ class PgServer(Answers):
     def _keep(self, data: bytes, at: int, wanted: int) -> None:
         """Hold the part of a message that is here; it needs `wanted` bytes."""
         self._unread = data[at:]
-        self._missing = wanted - (len(data) - at)
+        self.missing = wanted - (len(data) - at)
 
     def _decode(self, data: bytes) -> None:
         at, size = 0, len(data)

@@ -34,6 +34,7 @@ from cairn.server.catalog.tables import (
     sequence_oid,
     view_oid,
 )
+from cairn.sql.functions.functions import SCALARS
 from cairn.sql.functions.lists import series
 from cairn.sql.functions.numbers import known_by_name
 from cairn.sql.functions.patterns import regexp
@@ -67,6 +68,19 @@ _FALSE = (
     "pg_relation_is_publishable pg_is_other_temp_schema row_security_active pg_is_in_recovery "
     "pg_relation_is_updatable pg_is_wal_replay_paused pg_is_in_backup"
 )
+
+
+#: The same as outside of the catalogues: people shorten and cut what sessions and tables say.
+_OF_TEXTS = (
+    *("left", "right", "lpad", "rpad", "split_part", "regexp_replace", "initcap"),
+    *("translate", "starts_with", "quote_literal", "reverse"),
+)
+
+
+def _strict(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Whose arguments nobody has looked at: `known_by_name` tells of them."""
+    inner = getattr(function, "__wrapped__", function)
+    return lambda *args: None if None in args else inner(*args)
 
 
 def _text(value: Any) -> str | None:
@@ -187,7 +201,7 @@ class Functions:
             "json_build_object": lambda *pairs: json.dumps(
                 dict(zip(pairs[::2], pairs[1::2], strict=False))
             ),
-            "quote_literal": lambda text: None if text is None else f"'{text}'",
+            **{name: _strict(SCALARS[f"c_{name}"]) for name in _OF_TEXTS},
             "current_user": lambda: self.asker.user,
             "session_user": lambda: self.asker.user,
             "pg_backend_pid": lambda: self.asker.pid,

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.errors import CairnError, InFailedTransaction, Unsupported
+from cairn.model.errors import CairnError, InFailedTransaction, LimitExceeded, Unsupported
+from cairn.model.settings import limits
 from cairn.node.statements.blocks.open_block import Mark, OpenBlock
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor, Outcome
@@ -42,8 +43,10 @@ class Modes:
 class Block:
     """`status` is what ReadyForQuery tells: I outside of a block, T in one, E in a failed one."""
 
-    def __init__(self, executor: Executor, ended: Callable[[bool], None]) -> None:
-        self._executor, self._ended = executor, ended
+    def __init__(
+        self, executor: Executor, ended: Callable[[bool], None], hold: Callable[[int], None]
+    ) -> None:
+        self._executor, self._ended, self._hold = executor, ended, hold
         self.status = "I"
         self.open: OpenBlock | None = None
         self.level = ""  # of isolation, in the open block
@@ -159,6 +162,11 @@ class Block:
                     raise _cannot_undo("ROLLBACK", written, "block")
             case "savepoint":
                 self.check_open("SAVEPOINT")
+                if len(self._savepoints) >= limits.BLOCK_STATEMENTS:
+                    raise LimitExceeded(
+                        f"a block has at most {limits.BLOCK_STATEMENTS} savepoints",
+                        hint="RELEASE SAVEPOINT those that are done",
+                    )
                 mark = None if self.open is None else self.open.mark
                 self._savepoints.append((name, mark, self.committed))
             case "release":
@@ -172,7 +180,7 @@ class Block:
     def _begin(self, modes: Modes, context: Context, default: Modes) -> None:
         self.status, self._written, self.since = "T", 0, time()
         if context.has_atomic_blocks:
-            self.open = OpenBlock(self._executor)
+            self.open = OpenBlock(self._executor, self._hold)
         self._set_modes(default)
         self._set_modes(modes)
 
@@ -189,6 +197,8 @@ class Block:
 
     def _end(self, *, is_committed: bool = False) -> None:
         self.status, self._written, self.since = "I", 0, None
+        if self.open is not None:
+            self.open.end()
         self.open, self.level, self.is_read_only = None, "", False
         self._savepoints.clear()
         self._ended(is_committed)

@@ -86,6 +86,7 @@ class Cursors:
             is_run=True,
             more=outcome.more,
             is_held=plan.is_held,
+            plan_bytes=query.size,
         )
         try:
             self._book.keep(portal)

@@ -17,7 +17,6 @@ from cairn.pgwire.server.extended import Portal, Statement
 from cairn.pgwire.server.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
 from cairn.server.session.at_once import AtOnce
 from cairn.server.session.copying import copy_rows
-from cairn.server.session.named import PLAN_BYTES, PLAN_PER_BYTE
 from cairn.server.statements import Cached
 from cairn.sql import plans
 from cairn.storage.files.pieces import Encoded
@@ -60,8 +59,8 @@ class Extended:
         cached = self._session.running.cursors.shaped(cached)
         if self._session.wants_metadata:
             self._pg.notice(_metadata_notice(request.sql, cached, face.catalog))
-        size = PLAN_BYTES + PLAN_PER_BYTE * len(cached.text)
-        statement = self._book.parse(request.name, cached, cached.signature, size)
+        key = cached.text, cached.oids
+        statement = self._book.parse(request.name, cached, cached.signature, cached.size, key)
         statement.parent = self._session.running.parent
         self._pg.parse_complete()
 

@@ -123,7 +123,12 @@ class Login:
                 reason = "may not log in" if is_right else "wrong password"
             self._note_refusal(self._address, reason)
             why = f" (locked out for {locked_s:.0f} s more)" if locked_s else ""
-            log.warning("login of %r from %s failed%s", self.user, self._address, why)
+            # Names that a stranger invents are endless: all of an address are told as one.
+            named = self.user if self._known else ""
+            same = f"login {named} {self._address} {locked_s > 0}"
+            if (untold := self._face.saying.untold(same)) is not None:
+                why += f" ({untold} more before it)" if untold else ""
+                log.warning("login of %.100r from %s failed%s", self.user, self._address, why)
             raise AuthenticationFailed(self.user)
         lockouts.forget(self.user, self._address)
 

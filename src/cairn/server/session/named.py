@@ -13,8 +13,6 @@ from cairn.server.statements import Cached
 from cairn.sql.plans import NamedPlan
 from cairn.sql.typing_rules import POSTGRES_NAMES
 
-PLAN_BYTES, PLAN_PER_BYTE = 2_000, 3  # that a prepared statement keeps, about
-
 
 class Named:
     def __init__(self, face: PgFace, book: StatementBook[Cached]) -> None:
@@ -23,8 +21,8 @@ class Named:
     def keep(self, cached: Cached, plan: NamedPlan) -> None:
         assert plan.query is not None
         made = cached.of(plan.query, plan.oids)
-        size = PLAN_BYTES + PLAN_PER_BYTE * len(made.text)
-        self._book.parse(plan.name.encode(), made, made.signature, size)
+        name, key = plan.name.encode(), (made.text, made.oids)
+        self._book.parse(name, made, made.signature, made.size, key)
 
     async def executed(
         self,

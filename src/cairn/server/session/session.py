@@ -8,8 +8,8 @@ which part takes what in each state.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from time import time
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from time import monotonic, time
 from typing import Any, cast
 
 from cairn.model.errors import (
@@ -57,8 +57,10 @@ from cairn.sql import plans
 LOGIN_S = 30.0
 PIPELINE_BYTES = 1024 * 1024  # of requests behind one that is worked on
 COPY_AHEAD = 8 * 1024 * 1024  # bytes of a COPY kept in memory before the client has to wait
+TURN_S = 0.05  # of the loop, for the requests of one client
 LINGER_S = 0.2
-HIGH_WATER = 8 * 1024 * 1024  # unsent bytes past which we stop reading from a client
+HIGH_WATER = 2 * 1024 * 1024  # unsent bytes past which we do no more for a client
+ALL_WATER, LOW_WATER = 512 * 1024 * 1024, 64 * 1024  # of all clients: many have less each
 
 #: Of an answer that does not fit one message: it is asked for in pieces.
 _TOO_LONG = LimitExceeded.sqlstate
@@ -83,8 +85,8 @@ class Session(asyncio.Protocol):
         self.book: StatementBook[Cached] = StatementBook(self._book_limits, self._hold)
         self.state: State = ENTERING
         self._rest: State = ENTERING  # the state between requests
-        self.block = Block(face.executor, self._block_ended)
-        self.parameters = Parameters(face.instance.state)
+        self.block = Block(face.executor, self._block_ended, self._hold)
+        self.parameters = Parameters(face.instance.state, self._hold)
         self.running = Running(
             face, self.pg, self.book, self.block, self.parameters, self._who, self.cancel
         )
@@ -94,7 +96,8 @@ class Session(asyncio.Protocol):
         self.pid, self.cancel_key = 0, b""
         self._from = ""  # the address
         self._counted: str | None = None  # the user as whose connection it counts
-        self._held = 0  # bytes of portals and prepared statements
+        self._held = 0  # bytes of portals, prepared statements, and a message on its way
+        self._coming = 0  # bytes of that
         self.wants_metadata = False
         self.wants_invalidation = ""  # "", "seed" or "named": which text the error has
         self.is_simple = False  # an error ends the text, not the requests up to Sync
@@ -103,13 +106,14 @@ class Session(asyncio.Protocol):
         self._hop: Hop | None = None  # a question to the owner of a row
         self.copy_in: CopyIn | None = None
         self._ahead = 0  # bytes that came while an earlier request was worked on
+        self._pumps_on = False  # in the next turn of the loop
         self._is_leaving = False  # the instance ends: so does the session, when it rests
 
     def _block_ended(self, is_committed: bool) -> None:
         self.book.end_transaction(is_committed=is_committed)
 
-    def _hold(self, more: int) -> None:
-        self.face.connections.hold(self.user, self._held, more)
+    def _hold(self, more: int, plan: Hashable = None) -> None:
+        self.face.connections.hold(self.user, self._held, more, plan)
         self._held += more
 
     def _book_limits(self) -> tuple[int, int]:
@@ -132,7 +136,8 @@ class Session(asyncio.Protocol):
 
     def talk_over(self, transport: asyncio.Transport) -> None:
         self.transport = transport
-        transport.set_write_buffer_limits(HIGH_WATER)
+        share = ALL_WATER // (len(self.face.sessions) + 1)
+        transport.set_write_buffer_limits(min(max(share, LOW_WATER), HIGH_WATER))
 
     def data_received(self, data: bytes) -> None:
         state = self.state
@@ -145,6 +150,8 @@ class Session(asyncio.Protocol):
         if state is IDLE and self.extended.lanes.take(data):
             return
         self.pg.feed(data)
+        if (self.pg.missing > PIPELINE_BYTES or self._coming) and not self._may_come():
+            return
         if TAKES[state] and not self.sending.is_full:
             self.pump()
         elif self.copy_in is not None:
@@ -157,6 +164,17 @@ class Session(asyncio.Protocol):
             self._ahead += len(data)
             if self._ahead > PIPELINE_BYTES:
                 self.transport.pause_reading()  # a client that pipelines more than we can take
+
+    def _may_come(self) -> bool:
+        """A long message is kept until it is whole: it counts from its first bytes on."""
+        coming = self.pg.missing + self.pg.unread if self.pg.missing > 0 else 0
+        try:
+            self._hold(coming - self._coming)
+        except CairnError as problem:
+            self.hang_up(problem)
+            return False
+        self._coming = coming
+        return True
 
     def pause_writing(self) -> None:
         """More than `HIGH_WATER` waits to be read by the client: we do no more for it meanwhile."""
@@ -175,7 +193,8 @@ class Session(asyncio.Protocol):
         self.close()
         self.running.cancel()
         self.running.end_trace(0, "client gone")
-        self.book.close_portals()
+        self.book.deallocate_all()
+        self.pg.forget()
         self._hold(-self._held)
         if self._working is not None:
             self._working.cancel()
@@ -265,7 +284,13 @@ class Session(asyncio.Protocol):
 
     def pump(self) -> None:
         requests = self.pg.requests
+        until = 0.0
         while requests and not self.sending.is_full and (takes := TAKES[self.state]):
+            if not until:
+                until = monotonic() + TURN_S
+            elif monotonic() > until:
+                self._pump_on_soon()
+                break
             request = requests.popleft()
             try:
                 work = self._handle(takes, request)
@@ -282,6 +307,19 @@ class Session(asyncio.Protocol):
             self.flush()
             if self._is_leaving and self._is_resting():
                 self.shut_down()
+
+    def _pump_on_soon(self) -> None:
+        """A long line of requests: others get their turn first."""
+        self._ahead = max(self._ahead, 1)
+        self.transport.pause_reading()
+        if not self._pumps_on:
+            self._pumps_on = True
+            asyncio.get_running_loop().call_soon(self._pump_on)
+
+    def _pump_on(self) -> None:
+        self._pumps_on = False
+        if TAKES[self.state]:
+            self.pump()
 
     def _handle(self, takes: Any, request: Request) -> Coroutine[Any, Any, None] | None:
         self.is_simple = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
 import msgspec
@@ -23,14 +23,15 @@ from cairn.sql.parse.parse import CHOICES, check_choice
 _COUNTS = ("sql_motion_row_max", "sql_vdbe_opcode_max")
 _OF_CLIENTS = ("smart_connector_hints", "pico_query_metadata", "pico_stmt_invalidation")
 _TRUTHS = ("atomic_blocks", "default_transaction_read_only")
+NAME_BYTES = 63
 _FIXED = {"server_version", "server_encoding", "integer_datetimes", "server_version_num"}
 
 
 class Parameters:
     """Those of one session, and the context that they make for its statements."""
 
-    def __init__(self, state: GlobalState) -> None:
-        self._state = state
+    def __init__(self, state: GlobalState, hold: Callable[[int], None]) -> None:
+        self._state, self._hold = state, hold
         self._values: dict[str, str] = {}
         self._preference = self._of_cluster()
         self._base = Context()
@@ -75,21 +76,22 @@ class Parameters:
         value = check(name, value)
         if key == "statement_timeout":
             read_duration_s(name, value)
-        self._values[key] = value
+        self.note(key, value)
         if key == "read_preference":
             self._preference = value
         self._renew()
 
     def note(self, name: str, value: str) -> None:
         """What is shown and nothing else."""
+        if name == "application_name":
+            value = value.encode()[:NAME_BYTES].decode(errors="ignore")  # as PostgreSQL cuts it
+        self._hold(_size(name, value) - _size(name, self._values.get(name)))
         self._values[name] = value
 
     def reset(self, name: str) -> None:
         key = name.lower()
-        if key == "all":
-            self._values.clear()
-        else:
-            self._values.pop(key, None)
+        for each in list(self._values) if key == "all" else [key]:
+            self._hold(-_size(each, self._values.pop(each, None)))
         if key in ("all", "read_preference"):
             self._preference = self._of_cluster()
         self._renew()
@@ -102,7 +104,7 @@ class Parameters:
 
     def set_transaction_modes(self, modes: Modes) -> None:
         if modes.level is not None:
-            self._values["default_transaction_isolation"] = modes.level
+            self.note("default_transaction_isolation", modes.level)
         if modes.is_read_only is not None:
             shown = "on" if modes.is_read_only else "off"
             self.set("default_transaction_read_only", shown)
@@ -134,6 +136,11 @@ class Parameters:
 
     def _is_admin(self) -> bool:
         return self._state.catalog.is_super(self._base.user_id)
+
+
+def _size(name: str, value: str | None) -> int:
+    """Bytes that it keeps, about."""
+    return 0 if value is None else 200 + len(name) + len(value)
 
 
 #: A session is always that of its user: what asks for another one must not believe it has it.

@@ -164,7 +164,9 @@ class StartUp:
         try:
             upgraded = await session.face.tls.upgrade(session.transport, session)
         except (OSError, ssl.SSLError) as problem:
-            log.info("TLS handshake failed: %s", problem)
+            if (untold := session.face.saying.untold("TLS")) is not None:
+                more = f" ({untold} more before it)" if untold else ""
+                log.info("TLS handshake of a client failed: %s%s", problem, more)
             session.close()
             session.transport.abort()
             return

@@ -17,7 +17,8 @@ written rows; as in other databases whose DDL is not transactional, ROLLBACK lea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from sys import getsizeof
 from typing import Any, NamedTuple
 
 import msgspec
@@ -42,6 +43,8 @@ from cairn.sql.functions.function_list import calls_late
 
 _READS = (plans.PointRead, plans.ScatterRead)
 _BLOCK_WRITES = (*plans.ROW_WRITES, plans.Returning, plans.BlockPlan)
+COPIES = 2  # of a statement's bytes: as values, and with what it was told
+READ_BYTES = 300  # that a read keeps beside its parameters
 _SCHEMA = (plans.DdlPlan, plans.AclPlan, plans.RoutinePlan, plans.AlterSystemPlan)
 
 
@@ -53,14 +56,24 @@ class Mark(NamedTuple):
 
 
 class OpenBlock:
-    """One block of one session, from BEGIN to its end."""
+    """One block of one session, from BEGIN to its end.
 
-    def __init__(self, executor: Executor, *, is_strict: bool = False) -> None:
-        self._executor, self._blocks = executor, executor.blocks
+    `hold` is told of bytes that it keeps, or (below zero) keeps no more, and may refuse.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        hold: Callable[[int], None] = lambda more: None,
+        *,
+        is_strict: bool = False,
+    ) -> None:
+        self._executor, self._blocks, self._hold = executor, executor.blocks, hold
         self._strict_from = 0 if is_strict else None  # which of the reads must not go unchecked
         self._list: list[Listed] = []
         self._first: Listed | None = None  # that writes: it says whose the block is
         self._bytes = 0
+        self._held = 0
         self._read: list[_Read] = []  # before the first write, and not in the list yet
         self._unseen = ""  # why something that was read cannot be compared again
         self._alone = 0  # statements that committed rows by themselves
@@ -91,8 +104,18 @@ class OpenBlock:
         if any(not each.is_write for each in since[first:]):
             self._unseen = self._unseen or "rows between a savepoint and ROLLBACK TO"
         del self._list[mark + first :]
-        self._bytes = sum(each.size for each in self._list)
+        kept = sum(each.size for each in self._list)
+        self._keep((kept - self._bytes) * COPIES)
+        self._bytes = kept
         self._first = next((each for each in self._list if each.is_write), None)
+
+    def _keep(self, more: int) -> None:
+        self._hold(more)
+        self._held += more
+
+    def end(self) -> None:
+        """Nothing of it is kept any longer."""
+        self._keep(-self._held)
 
     @property
     def committed(self) -> int:
@@ -211,6 +234,7 @@ class OpenBlock:
         elif len(self._read) >= limits.BLOCK_STATEMENTS:
             why = "more often than can be remembered"
         else:
+            self._keep(READ_BYTES + sum(map(getsizeof, params)))
             rows = list(outcome.rows or ())
             mark = digest(Told(len(rows), rows), is_ordered(prepared))
             self._read.append(_Read(statement, tuple(params), context, mark))
@@ -259,7 +283,11 @@ class OpenBlock:
         first = () if self._first is None else (self._first,)
         self._check_room(listed)
         block = [*self._before(listed), listed]
-        answer = await self._sent(block, context, is_commit=False, like=first)
+        try:
+            answer = await self._sent(block, context, is_commit=False, like=first)
+        except BaseException:
+            self._keep(-listed.size * COPIES)
+            raise
         told = _told(listed, answer.digest, answer.tape)
         self._list.append(told)
         self._bytes += told.size
@@ -308,6 +336,7 @@ class OpenBlock:
                 f"the statements of a block have at most {limits.BLOCK_BYTES >> 20} MiB",
                 hint="COMMIT now and then, or use COPY",
             )
+        self._keep(listed.size * COPIES)
 
     def _before(self, listed: Listed) -> list[Listed]:
         """Writes of the list whose rows the statement, or another one of these, may touch."""
