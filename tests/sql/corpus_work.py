@@ -373,7 +373,6 @@ SELECT corr(a, d), regr_slope(a, d), covar_pop(a, d), stddev(b), variance(c), st
 SELECT bit_and(a), bit_or(a), bool_and(b > 0), every(a > 0), bit_xor(a) FROM nums
 SELECT (c).name FROM customers c WHERE id = 3
 SELECT ROW(1, 'a', NULL), (1, 2)
-SELECT nextval('s')
 SELECT generate_series(1, 2), generate_series(1, 4)
 SELECT * FROM ROWS FROM (generate_series(1, 2), generate_series(5, 7)) AS t(a, b)
 SELECT * FROM upper('x') AS u

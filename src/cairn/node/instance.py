@@ -75,11 +75,11 @@ from cairn.node.statements.asker.global_writes import GlobalWrites
 from cairn.node.statements.asker.numbers import Numbers
 from cairn.node.statements.asker.owners import Owners
 from cairn.node.statements.asker.reading import Reads
-from cairn.node.statements.asker.under_way import LetWritesEnd
 from cairn.node.statements.asker.writing import Writes
 from cairn.node.statements.blocks.asking import Blocks
 from cairn.node.statements.blocks.block_owner import BlockOwner
 from cairn.node.statements.changes.schema_changes import SchemaChanges
+from cairn.node.statements.changes.under_way import LetWritesEnd
 from cairn.node.statements.executor import Executor
 from cairn.node.statements.owner.calls_apart import CallsApart
 from cairn.node.statements.owner.execution import Execution

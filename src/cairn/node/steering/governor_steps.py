@@ -39,7 +39,7 @@ from cairn.node.consensus.proposals import Proposer
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.rows.leases import LeaseGiver
 from cairn.node.runtime import Runtime, timestamp
-from cairn.node.statements.asker.under_way import LONGEST_S
+from cairn.node.statements.changes.under_way import LONGEST_S
 from cairn.node.waiting import until
 from cairn.raft.tenure import UNPROVEN
 from cairn.raft.types import ConfChangeV2, ProposalDropped
@@ -301,7 +301,7 @@ class Steps:
         log.info("schema version %d is committed", action.schema_version)
 
     async def _let_writes_end(self, body: SchemaChangeRequest, view: ClusterView) -> None:
-        """Else a write to several replicasets could be half done (`asker/under_way.py`)."""
+        """Else a write to several replicasets could be half done (`changes/under_way.py`)."""
         if len(view.cluster.replicasets) < 2 or self._writes_ended == body.schema_version:
             return
         limit_s = LONGEST_S + GRACE_S

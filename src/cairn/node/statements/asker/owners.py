@@ -22,7 +22,7 @@ from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.quorum import Voters
 from cairn.node.rows.routes import Routes
-from cairn.node.statements.asker.under_way import UnderWay
+from cairn.node.statements.changes.under_way import UnderWay
 from cairn.node.statements.context import Context
 from cairn.node.statements.owner.execution import Execution
 from cairn.node.waiting import signalled
