@@ -361,8 +361,7 @@ class Instance:
 
     def awake(self) -> None:
         """The cluster knows of this life: whatever it asks for now, no earlier one has asked."""
-        self.sentinel.is_active = True
-        self.lease.is_awake = True
+        self.sentinel.is_active = self.lease.is_awake = True
 
     async def restart(self, request: RestartRequest) -> Empty:
         """Asked by a person: whoever runs this instance lets it leave and starts it anew."""
@@ -422,8 +421,7 @@ class Instance:
         raft, rows, admin = Right.RAFT, Right.ROWS, Right.ADMIN
         replication, data, runner = self.replication, self.data, self.runner
         reads, joins = self.execution.reads, self.executor.reads.joins
-        under_way = self.executor.reads.owners.under_way
-        writes_end = LetWritesEnd(runner, self.state, under_way)
+        writes_end = LetWritesEnd(runner, self.state, self.executor.reads.owners.under_way)
         return (
             PeerCall("raft", bytes, runner.handle_message, raft, sees_link=True),
             PeerCall("snapshot_chunk", SnapshotChunkRequest, self._chunk, raft, sees_link=True),
@@ -469,8 +467,7 @@ class Instance:
         )
 
     async def _call_here(self, method: str, body: Any) -> Any:
-        answer = next(call.answer for call in self._calls if call.name == method)
-        found = answer(body)
+        found = next(call.answer for call in self._calls if call.name == method)(body)
         return await found if isinstance(found, Awaitable) else found
 
     async def _wait_index(self, request: WaitIndexRequest) -> IndexResponse:

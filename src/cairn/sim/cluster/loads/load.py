@@ -176,8 +176,6 @@ class Load:
         first = nodes[0]
 
         def equal() -> bool:
-            if not all(self._has_table(node) for node in nodes):  # one that came late
-                return False
             return all(self.rows_of(node) == self.rows_of(first) for node in nodes)
 
         await self.world.until(equal, "equal replicas", 30.0)
