@@ -442,8 +442,7 @@ MUTANTS = tuple(
                 "        origin = self.data.store.origin\n",
                 "        return self.data.vclock.get(self.data.store.origin, 0)\n",
             ),
-            "tests/sim_cluster/test_seeds.py"
-            "::test_a_read_tells_no_row_of_a_commit_that_only_the_disk_knows_of",
+            ANSWERS + "a_read_tells_no_row_of_a_commit_that_only_the_disk_knows_of",
         ),
         (
             *("10", "members go although nobody else has their rows", "governor/rules/leaving.py"),

@@ -85,16 +85,3 @@ def test_a_master_whose_file_was_removed_takes_its_rows_from_a_replica() -> None
         await scene.calm()
 
     played("sync", script)
-
-
-def test_who_joins_has_lost_nothing() -> None:
-    async def script(scene: Triple) -> None:
-        world = scene.world
-        node = world.add("d", tuple(each.config.advertise for each in world.running()))
-        node.start()
-        await world.settled()
-        assert problems(*world.nodes.values()) == []
-        assert not list(node.dir.glob("*aside*"))
-        await scene.calm()
-
-    played("async", script)

@@ -67,12 +67,6 @@ def test_what_was_found_once_stays_mended(seed: int) -> None:
     assert result.failure is None, f"seed {seed} ({FOUND[seed]}): {result.failure}"
 
 
-def test_a_read_tells_no_row_of_a_commit_that_only_the_disk_knows_of() -> None:
-    """The commit is in the file, the loop has not heard of it, and the machine stands still."""
-    result = run_checked(("rows", 6))
-    assert result.failure is None, result.failure
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("first", range(1000, 1300, 50))

@@ -64,6 +64,30 @@ def test_a_read_at_a_new_master_waits_until_a_majority_has_what_the_old_one_left
     played("sync", script)
 
 
+def test_a_read_tells_no_row_of_a_commit_that_only_the_disk_knows_of() -> None:
+    """The commit is in the file, the event loop has not heard of it, and no replica has it."""
+
+    async def script(scene: Triple) -> None:
+        master, load = scene.master, scene.load
+        for replica in (scene.leader, scene.third):
+            follow_nobody(replica)
+        data: Any = inside(master).data
+        before = data.vclock[data.store.origin]
+        data._disk._tell = lambda: None
+        writing(scene, ROW)
+        await scene.world.until(lambda: 2 in load.rows_of(master), "the commit", 5.0)
+        assert data.vclock[data.store.origin] == before
+        reading = in_process(master, lambda: load.execution(master).reads.read(READ))
+        await asyncio.sleep(1.0)
+        assert not reading.done()
+        master.crash()
+        heir = await scene.renamed()
+        assert 2 not in load.rows_of(heir)
+        await scene.calm()
+
+    played("sync", script)
+
+
 def test_what_a_read_has_told_is_there_after_any_failover() -> None:
     """The same with a read that would be answered at once, and the new master lost as well."""
 

@@ -25,11 +25,6 @@ OF_ROT: tuple[tuple[str, str, str, str, str, str], ...] = (
         LOST + "replicas_whose_files_were_removed_do_not_name_one_of_them_master",
     ),
     (
-        *("22", "rot: who never had rows is said to have lost them", HEALTH),
-        *(" or name not in mine.members or not has_rows:", ":"),
-        LOST + "who_joins_has_lost_nothing",
-    ),
-    (
         *("17", "rot: nobody looks at disks that take nothing", INSTANCE),
         *('            (self.disks.run, "disk watch"),\n', ""),
         HUNG + "a_master_that_cannot_write_makes_way_for_another",
