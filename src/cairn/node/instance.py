@@ -129,12 +129,8 @@ class Instance:
         self.name, self.raft_id = identity.instance_name, identity.raft_id
         self.machine = StateMachine(store.connection)
         self.state = GlobalState(store.path)
-        self.state.joined_addresses = {
-            int(raft_id): address
-            for raft_id, address in msgspec.json.decode(
-                store.get("joined_addresses", "{}"), type=dict[str, str]
-            ).items()
-        }
+        addresses = msgspec.json.decode(store.get("joined_addresses", "{}"), type=dict[str, str])
+        self.state.joined_addresses = {int(each): at for each, at in addresses.items()}
         self.state.joined_at = store.get("joined_at", 0)
         self.guard = PeerGuard(identity, self.state)
         index, term = store.applied
