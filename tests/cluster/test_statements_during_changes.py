@@ -60,7 +60,15 @@ def new_rows(connection: psycopg.Connection, number: int) -> int:
     return connection.execute(text.encode()).rowcount
 
 
-WORK = (new_rows, copied, count, block, global_row, statement)
+def copied_in(connection: psycopg.Connection, number: int) -> int:
+    cursor = connection.cursor()
+    with cursor.copy("COPY u (id) FROM STDIN") as copy:
+        for key in range(ROWS):
+            copy.write_row((-1 - number * ROWS - key,))
+    return cursor.rowcount
+
+
+WORK = (copied_in, new_rows, copied, count, block, global_row, statement)
 
 
 def test_statements_of_every_kind_wait_for_changes_of_their_tables(cluster: Cluster) -> None:

@@ -103,6 +103,7 @@ class Context(msgspec.Struct, frozen=True):
     queued: Queued | None = None
     cancelled: Cancelled = msgspec.field(default_factory=Cancelled)
     watch: Callable[[asyncio.Task[Any] | None], None] | None = None  # told what a cancel may end
+    is_under_way: bool = False  # one of several writes of it: see `changes/under_way.py`
     takes_pieces: bool = False  # the rest of a longer answer may be told later
     shape: RowShape | None = None  # pieces may be told as messages of this shape
     overlay: Overlay | None = None

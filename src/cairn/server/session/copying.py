@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +20,7 @@ from cairn.model.types.values import OIDS, parse_text
 from cairn.native.batches import RowBatch
 from cairn.native.library import library
 from cairn.node.statements.asker.writing import put_by_bucket
+from cairn.node.statements.context import Context
 from cairn.pgwire.copy import CopyFormat, CopyParser
 from cairn.pgwire.copy_out import copy_encoder, header_line
 from cairn.pgwire.server.requests import CopyData, CopyDone, CopyFail
@@ -28,6 +30,7 @@ from cairn.server.scan.copy_rows import Fields, RowMaker, find_bad_line, is_requ
 from cairn.server.scan.packed_in import PackedLines, packed_lines
 from cairn.server.scan.statement import LinesAsked
 from cairn.server.session.states import COPYING, WORKING
+from cairn.server.statements import Cached
 from cairn.sql import plans
 from cairn.sql.typing_rules import POSTGRES_NAMES
 from cairn.storage.data_db.packed_insert import insert_text
@@ -63,7 +66,9 @@ def _has_header(options: dict[str, str]) -> bool:
     return options.get("header", "false").lower() in ("true", "on", "1", "")
 
 
-async def copy_rows(session: Session, plan: plans.CopyPlan) -> None:
+async def copy_rows(session: Session, cached: Cached) -> None:
+    plan = cached.prepared.plan
+    assert isinstance(plan, plans.CopyPlan)
     if plan.direction == "out":
         if session.block.open is not None and session.block.open.has_written:
             raise Unsupported(
@@ -75,19 +80,39 @@ async def copy_rows(session: Session, plan: plans.CopyPlan) -> None:
         session.running.finished(count)
         return
     session.block.check_alone("COPY")
-    session.copy_in = CopyIn(session, plan)
-    session.state = COPYING
-    session.pg.copy_in_response(0, len(plan.columns))
-    session.flush()
-    try:
-        count = await session.copy_in.run()
-    finally:
-        session.copy_in = None
-        if session.state is COPYING:
-            session.state = WORKING
+    with ExitStack() as under_way:
+        plan = await _when_operable(session, cached, under_way)
+        session.copy_in = CopyIn(session, plan)
+        session.state = COPYING
+        session.pg.copy_in_response(0, len(plan.columns))
+        session.flush()
+        try:
+            count = await session.copy_in.run()
+        finally:
+            session.copy_in = None
+            if session.state is COPYING:
+                session.state = WORKING
     session.block.wrote()
     session.pg.command_complete(f"COPY {count}")
     session.running.finished(count)
+
+
+async def _when_operable(session: Session, cached: Cached, under_way: ExitStack) -> plans.CopyPlan:
+    """The plan for the table as it is, which stays so for a while: changes wait for the rows."""
+    running, owners = session.running, session.face.executor.reads.owners
+
+    async def attempt() -> plans.CopyPlan:
+        found = await running.understood(cached.text)
+        if found is not cached:
+            running.check(found)
+        plan = found.prepared.plan
+        assert isinstance(plan, plans.CopyPlan) and plan.table is not None
+        if not plan.table.is_system:
+            owners.check_operable(plan.table)
+        under_way.enter_context(owners.under_way.write(plan.table.id))
+        return plan
+
+    return await owners.following(attempt, running.context())
 
 
 async def copy_out(session: Session, plan: plans.CopyPlan) -> int:
@@ -374,11 +399,14 @@ class CopyIn:
         with contextlib.suppress(CairnError):
             await self._written()
 
+    def _context(self) -> Context:
+        return msgspec.structs.replace(self._session.running.context(), is_under_way=True)
+
     async def _store(self, chunk: dict[int, list[Any]], arrived: list[list[Any]]) -> int:
         """`arrived` is held for its order alone: freed as they came, rows cost a fifth as much."""
         insert = self._plan.insert
         assert insert is not None
-        executor, context = self._session.face.executor, self._session.running.context()
+        executor, context = self._session.face.executor, self._context()
         plan = insert.plan
         if isinstance(plan, plans.PointWrite | plans.ShardedInsert | plans.InsertSelect):
             stored = executor.writes.insert_rows(
@@ -391,7 +419,7 @@ class CopyIn:
         return await executor.global_writes.insert(plan, rows, context)
 
     async def _store_packed(self, batch: RowBatch) -> int:
-        executor, context = self._session.face.executor, self._session.running.context()
+        executor, context = self._session.face.executor, self._context()
         sharding = self._table.sharding
         assert sharding is not None
         buckets = self._session.face.catalog.tiers[sharding.tier].bucket_count

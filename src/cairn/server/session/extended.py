@@ -153,7 +153,7 @@ class Extended:
             return None
         plan = cached.prepared.plan
         if isinstance(plan, plans.CopyPlan):
-            return copy_rows(self._session, plan)
+            return copy_rows(self._session, cached)
         return self._execute(portal, request.max_rows)
 
     async def _execute(self, portal: Portal[Cached], max_rows: int) -> None:

@@ -105,7 +105,7 @@ class Simple:
         if outcome is None:
             plan = cached.prepared.plan
             if isinstance(plan, plans.CopyPlan):
-                await copy_rows(self._session, plan)
+                await copy_rows(self._session, cached)
                 return
             outcome = await self._session.running.run(cached, values, shape.result_formats)
         is_short = outcome.rows is None or len(outcome.rows) <= AT_ONCE_ROWS

@@ -175,7 +175,7 @@ class GlobalWrites:
         while True:
             try:
                 if not table.is_system:
-                    owners.check_operable(table)
+                    owners.check_operable(table, is_begun=context.is_under_way)
                 predicate, change = await planned()
             except TableUnderDdl:
                 context.check()

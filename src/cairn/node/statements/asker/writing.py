@@ -179,6 +179,10 @@ class _Statement:
         """The rows that a write begins with; until they are there, a cancel can end it."""
         return await self._reads.read(plan, params, self._tables, self._context.within(plan))
 
+    def _is_begun(self, only: Ranges | None) -> bool:
+        """Part of it may be done: a schema change that is prepared meanwhile waits for the rest."""
+        return only is not None or self._context.is_under_way
+
     async def _point_write(self, plan: plans.PointWrite, params: Params) -> int:
         request = _point_request(plan, plan.bind(params), self._operation)
         [bucket] = request.buckets
@@ -214,7 +218,7 @@ class _Statement:
         """Neighbours on disk go in together, so that fewer pages are touched."""
 
         def requests(only: Ranges | None) -> dict[str, WriteRequest]:
-            self._owners.check_operable(table, is_begun=only is not None)
+            self._owners.check_operable(table, is_begun=self._is_begun(only))
             wanted = rows if only is None else [each for each in rows if contains(only, each)]
             return {
                 owner: WriteRequest(
@@ -233,7 +237,7 @@ class _Statement:
 
     async def insert_packed(self, table: Table, tier: str, rows: PackedRows) -> int:
         def requests(only: Ranges | None) -> dict[str, WriteRequest]:
-            self._owners.check_operable(table, is_begun=only is not None)
+            self._owners.check_operable(table, is_begun=self._is_begun(only))
             wanted = [each for each in rows.buckets if only is None or contains(only, each)]
             return {
                 owner: WriteRequest(
@@ -260,7 +264,7 @@ class _Statement:
         fragment = plan.fragment
 
         def requests(only: Ranges | None) -> dict[str, WriteRequest]:
-            self._owners.check_operable(plan.table, is_begun=only is not None)
+            self._owners.check_operable(plan.table, is_begun=self._is_begun(only))
             return {
                 owner: WriteRequest(
                     plan.table.id,
@@ -285,7 +289,7 @@ class _Statement:
             def requests(
                 only: Ranges | None, changes: list[plans.Change] = changes
             ) -> dict[str, WriteRequest]:
-                self._owners.check_operable(plan.table, is_begun=only is not None)
+                self._owners.check_operable(plan.table, is_begun=self._is_begun(only))
                 return _keyed_requests(plan, changes, self._owners.routes, only, self._operation)
 
             try:
