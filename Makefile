@@ -84,6 +84,8 @@ sim-mutants: setup
 chaos: setup $(VENV)/.spark
 	$(BIN)/python -m tests.chaos --mode sync --blows $(or $(BLOWS),100) --minutes 600
 	$(BIN)/python -m tests.chaos --mode async --blows $(or $(BLOWS),100) --minutes 600
+	$(BIN)/python -m tests.chaos.bank --mode sync --seconds 300
+	$(BIN)/python -m tests.chaos.bank --mode async --seconds 300
 	$(BIN)/pytest -m slow tests/cluster tests/chaos
 
 # MINUTES, SEED and KIND bound it; the same seed does the same again.
