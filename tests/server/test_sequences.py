@@ -200,3 +200,18 @@ def test_catalogues_show_it(cluster: Cluster, name: str) -> None:
     assert node.sql(
         f"SELECT table_name FROM information_schema.tables WHERE table_name = '{name}'"
     ) == []  # fmt: skip
+
+
+def test_truncate_lets_numbers_begin_anew_on_every_instance(cluster: Cluster, name: str) -> None:
+    table = f"{name}_t"
+    cluster["i1"].sql(
+        f"CREATE TABLE {table} (id INT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v INT)"
+    )
+    insert = f"INSERT INTO {table} (v) VALUES (1), (2) RETURNING id"
+    for node in ("i1", "i2"):
+        cluster[node].sql(insert)
+    cluster["i2"].sql(f"TRUNCATE {table}")
+    [(going_on,), _] = cluster["i1"].sql(insert)
+    cluster["i2"].sql(f"TRUNCATE {table} RESTART IDENTITY")
+    found = sorted(number for node in ("i1", "i2") for (number,) in cluster[node].sql(insert))
+    assert (going_on > 2, found[:2], len(set(found))) == (True, [1, 2], 4)

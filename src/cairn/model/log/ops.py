@@ -75,9 +75,10 @@ class DropTable(msgspec.Struct, frozen=True, tag="drop_table"):
     name: str
 
 
-class TruncateTable(msgspec.Struct, frozen=True, tag="truncate_table"):
+class TruncateTable(msgspec.Struct, frozen=True, tag="truncate_table", omit_defaults=True):
     table_id: int
     name: str
+    restarts: bool = False  # the numbers of its identity column begin anew
 
 
 class RenameTable(msgspec.Struct, frozen=True, tag="rename_table"):

@@ -151,8 +151,10 @@ def _commit(tables: GlobalTables, ddl: ops.Ddl, version: int) -> list[Change]:
             return changes + _put_table(tables, fresh)
         case ops.DropTable():
             return _drop_table(tables, table)
-        case ops.TruncateTable():
+        case ops.TruncateTable(restarts=restarts):
             changes = _put_table(tables, msgspec.structs.replace(fresh, truncated_at=version))
+            if restarts:
+                changes += tables.dml(ops.Delete(system.CAIRN_SEQUENCE.id, (table.id,)))
             return changes + tables.empty(table) if table.is_global else changes
         case ops.RenameTable(new_name=name):
             return _put_table(tables, msgspec.structs.replace(fresh, name=name))

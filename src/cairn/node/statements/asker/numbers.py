@@ -29,29 +29,34 @@ SOON_S = 1.0  # who asks again so soon needs more at a time
 FORGET_S = 2.0
 
 
+Block = tuple[int, int, int]  # the next, the end, and when its table was emptied before it
+NONE: Block = (0, 0, 0)
+
+
 class Numbers:
     def __init__(self, raft_id: int, state: GlobalState, proposer: Proposer, peers: Peers) -> None:
         self._raft_id, self._state, self._proposer, self._peers = raft_id, state, proposer, peers
         self._guard = threading.Lock()  # statements are evaluated on threads
-        self._blocks: dict[int, tuple[int, int]] = {}  # table → next, and the end of its block
+        self._blocks: dict[int, Block] = {}  # by table
         self._taking: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._sizes: dict[int, tuple[int, float]] = {}
 
     def next(self, table: int, start: int, step: int = 1) -> int:
         with self._guard:
-            number, end = self._blocks.get(table, (0, 0))
-            if number >= end:
+            number, end, since = self._blocks.get(table, NONE)
+            if number >= end or since != self._emptied_at(table):
                 raise NumbersNeeded(table, start)
-            self._blocks[table] = number + 1, end
+            self._blocks[table] = number + 1, end, since
             return start + (number - start) * step
 
     async def more(self, need: NumbersNeeded) -> None:
         """Another block, larger if the last one did not last."""
         table = need.table
         async with self._taking[table]:
+            since = self._emptied_at(table)
             with self._guard:
-                number, end = self._blocks.get(table, (0, 0))
-                if number < end:
+                number, end, at = self._blocks.get(table, NONE)
+                if number < end and at == since:
                     return  # somebody else has brought some meanwhile
             now = asyncio.get_running_loop().time()
             size, when = self._sizes.get(table, (FIRST // 2, now))
@@ -59,7 +64,12 @@ class Numbers:
             first = await self._taken(table, need.start, size)
             self._sizes[table] = size, asyncio.get_running_loop().time()
             with self._guard:
-                self._blocks[table] = first, first + size
+                self._blocks[table] = first, first + size, since
+
+    def _emptied_at(self, table: int) -> int:
+        """TRUNCATE … RESTART IDENTITY: what is left of a block of before is not given out."""
+        found = self._state.catalog.table_by_id(table)
+        return 0 if found is None else found.truncated_at
 
     async def go_on(self, table: int, number: int, kept: int) -> None:
         """`setval(…, number)`: `kept` is the next one, by whomever. Whoever cannot be asked now

@@ -133,29 +133,20 @@ def truncate(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     while cursor.accept_op(","):
         cursor.accept("only")
         names.append(cursor.name())
-    if cursor.accept("restart", "identity"):
-        _check_no_numbers(catalog, names)
-    else:
+    restarts = cursor.accept("restart", "identity")
+    if not restarts:
         cursor.accept("continue", "identity")
     if cursor.accept_one("cascade", "restrict") == "cascade":
         names = with_children(catalog, names)
     tail = finish(cursor)
     names = children_first(catalog, names)
-    each = [_truncate_one(name, catalog, tail, names) for name in names]
+    each = [_truncate_one(name, catalog, tail, names, restarts) for name in names]
     return one_by_one("TRUNCATE TABLE", each)
 
 
-def _check_no_numbers(catalog: Catalog, names: list[str]) -> None:
-    for name in names:
-        table = catalog.tables.get(name)
-        if table is not None and any(column.identity is not None for column in table.columns):
-            raise Unsupported(
-                f'the numbers of table "{name}" cannot begin anew',
-                hint="leave RESTART IDENTITY out, or drop the table and make it again",
-            )
-
-
-def _truncate_one(name: str, catalog: Catalog, tail: Tail, names: list[str]) -> DdlStatement:
+def _truncate_one(
+    name: str, catalog: Catalog, tail: Tail, names: list[str], restarts: bool
+) -> DdlStatement:
     known = existing_table(catalog, name)
     for child, _ in catalog.children_of(known.id) if known is not None else ():
         if child.name not in names:
@@ -169,6 +160,6 @@ def _truncate_one(name: str, catalog: Catalog, tail: Tail, names: list[str]) -> 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         table = existing_table(now, name)
         assert table is not None
-        return TruncateTable(table.id, name)
+        return TruncateTable(table.id, name, restarts)
 
     return ddl_statement("TRUNCATE TABLE", tail, build, known, "truncate")
