@@ -102,7 +102,7 @@ class Cached:
             return True
         if isinstance(self.prepared.plan, _BY_NAME):
             return False
-        known = catalog.versions()
+        known = catalog.versions
         if any(known.get(table) != version for table, version in self.prepared.tables.items()):
             return False
         self._catalog = weakref.ref(catalog)

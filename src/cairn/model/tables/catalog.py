@@ -6,6 +6,7 @@ statement is planned against one consistent picture.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -65,7 +66,7 @@ class Privilege(msgspec.Struct, frozen=True):
     object_id: int  # ALL_OBJECTS: every object of the type
 
 
-class Catalog(msgspec.Struct, frozen=True, weakref=True):
+class Catalog(msgspec.Struct, frozen=True, weakref=True, dict=True):
     """Look-ups that SQL and access checks need. `version` changes with every schema entry."""
 
     version: int = 0
@@ -85,44 +86,52 @@ class Catalog(msgspec.Struct, frozen=True, weakref=True):
         return self.tables.get(name)
 
     def table_by_id(self, table_id: int) -> Table | None:
-        for table in self.tables.values():
-            if table.id == table_id:
-                return table
-        return None
+        return self.by_id.get(table_id)
+
+    @cached_property
+    def by_id(self) -> dict[int, Table]:
+        return {table.id: table for table in self.tables.values()}
+
+    @cached_property
+    def _tied(self) -> dict[int, set[int]]:
+        """Tables that foreign keys tie to each other directly, in both directions."""
+        found: dict[int, set[int]] = {}
+        for child in self.tables.values():
+            for key in child.foreign_keys:
+                found.setdefault(child.id, set()).add(key.parent)
+                found.setdefault(key.parent, set()).add(child.id)
+        return found
 
     def kin_of(self, table: Table) -> list[Table]:
         """Tables that are tied to one by foreign keys, in both directions and on and on: what is
         written to one of them looks at the others, or changes them."""
-        by_id = {each.id: each for each in self.tables.values() if each.sharding is not None}
-        tied: dict[int, set[int]] = {}
-        for child in by_id.values():
-            for key in child.foreign_keys:
-                tied.setdefault(child.id, set()).add(key.parent)
-                tied.setdefault(key.parent, set()).add(child.id)
         found, queue = {table.id}, [table.id]
         while queue:
-            for other in tied.get(queue.pop(), set()) - found:
+            for other in self._tied.get(queue.pop(), set()) - found:
                 found.add(other)
                 queue.append(other)
-        return [by_id[each] for each in sorted(found - {table.id}) if each in by_id]
+        kin = (self.by_id.get(each) for each in sorted(found - {table.id}))
+        return [each for each in kin if each is not None and each.sharding is not None]
 
     def children_of(self, table_id: int) -> list[tuple[Table, ForeignKey]]:
+        tied = (self.by_id.get(each) for each in sorted(self._tied.get(table_id, ())))
         return [
             (child, key)
-            for child in self.tables.values()
+            for child in tied
+            if child is not None
             for key in child.foreign_keys
             if key.parent == table_id
         ]
 
     def sharded(self, versions: dict[int, int]) -> dict[int, int]:
         """Of the tables a statement uses, those whose rows live in replicasets."""
-        by_id = {table.id: table for table in self.tables.values()}
         return {
             table_id: version
             for table_id, version in versions.items()
-            if (table := by_id.get(table_id)) is not None and not table.is_global
+            if (table := self.by_id.get(table_id)) is not None and not table.is_global
         }
 
+    @cached_property
     def versions(self) -> dict[int, int]:
         """Of everything that plans are made of, by id."""
         known = {table.id: table.schema_version for table in self.tables.values()}
@@ -145,7 +154,7 @@ class Catalog(msgspec.Struct, frozen=True, weakref=True):
 
     def first_change(self, versions: dict[int, int]) -> tuple[int, int]:
         """(planned, present) version of the first table that differs; 0 when it is gone."""
-        known = self.versions()
+        known = self.versions
         for table, version in versions.items():
             if known.get(table) != version:
                 return version, known.get(table, 0)
