@@ -227,6 +227,8 @@ def test_a_type_in_use_stays(cluster: Cluster, sql: Connection) -> None:
     sql.execute("DROP TABLE en_people")
     assert state_of(lambda: sql.execute("DROP TYPE en_mood")) == "2BP01"
     assert rows(sql, "SELECT m FROM en_view") == [("ok",)]
+    rename = "ALTER TYPE en_mood RENAME TO en_other"
+    assert state_of(lambda: sql.execute(rename)) == "2BP01"  # the view is kept as a text
     sql.execute("DROP VIEW en_view")
     sql.execute("CREATE TABLE en_global (m en_mood PRIMARY KEY, n INT) DISTRIBUTED GLOBALLY")
     sql.execute("INSERT INTO en_global VALUES ('ok', 1), ('sad', 2)")

@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from cairn.model.errors import ForeignKeyViolation
+from cairn.model.errors import ForeignKeyViolation, Unsupported
 from cairn.model.log.records import RowChange, RowOp
 from cairn.model.tables.schema import BUCKET_COLUMN, ForeignKey, Table, physical_column
 from cairn.model.types.shown import shown_text
@@ -78,11 +78,30 @@ class Enforcing:
 
         `is_rekeyed` gives the new key of a row that was deleted to be inserted with another one.
         """
+        self._check_apart(since, is_rekeyed)
         at = since
         while at < len(self._changes):
             for tie, old, new in self._lost_by(at, is_rekeyed(at)):
                 self._act(tie, old, new)
             at += 1
+
+    def _check_apart(self, since: int, is_rekeyed: Callable[[int], Sequence[Any] | None]) -> None:
+        """Keys that are given to one row while another had them: who named which is not known any
+        more when children are to follow."""
+        had: dict[str, set[Key]] = {}
+        got: dict[str, set[Key]] = {}
+        for at in range(since, len(self._changes)):
+            for tie, old, new in self._lost_by(at, is_rekeyed(at)):
+                if new is not None and tie.key.on_update not in _FIRM:
+                    had.setdefault(tie.key.name, set()).add(old)
+                    got.setdefault(tie.key.name, set()).add(new)
+        for name, keys in had.items():
+            if keys & got[name]:
+                raise Unsupported(
+                    "an UPDATE gives keys to rows that others of its rows had, and rows of another "
+                    "table follow them (ON UPDATE)",
+                    hint="change them one by one",
+                )
 
     def check(self, since: int, *, deferred: bool) -> None:
         """With `deferred` those that wait for the end of a block, else the others."""
