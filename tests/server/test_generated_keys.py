@@ -109,6 +109,7 @@ def sql(cluster: Cluster) -> Iterator[Connection]:
         try:
             yield connection
         finally:
+            connection.execute("ROLLBACK")
             connection.execute("ALTER SYSTEM RESET table_distribution")
             _clear(connection)
 
