@@ -20,25 +20,33 @@ SEED = int(os.environ.get("CAIRN_KEYS_SEED", "17"))
 TABLES = ("gk_leaf", "gk_child", "gk_tree", "gk_parent")
 ACTIONS = ("", "ON DELETE CASCADE", "ON DELETE SET NULL", "ON DELETE RESTRICT")
 UPDATES = ("", "ON UPDATE CASCADE", "ON UPDATE SET NULL", "ON UPDATE RESTRICT")
+_FIRM = ("", "ON DELETE RESTRICT")
 IDS = 9
 
 
 class Generator:
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
+        self.is_mixed = False
 
     def tables(self) -> list[str]:
         pick = self.chance.choice
+        by_p, by_u = pick(ACTIONS), pick(ACTIONS)
+        # With one that ends children and one that keeps parents, the order of rows decides.
+        self.is_mixed = (by_p in _FIRM) is not (by_u in _FIRM)
         deferred = pick(("", " DEFERRABLE INITIALLY DEFERRED"))
         return [
             "CREATE TABLE gk_parent (id INT PRIMARY KEY, u INT UNIQUE, m gk_mood DEFAULT 'ok')",
             f"CREATE TABLE gk_child (id INT PRIMARY KEY, p INT REFERENCES gk_parent "
-            f"{pick(ACTIONS)} {pick(UPDATES)}, u INT REFERENCES gk_parent (u) {pick(ACTIONS)} "
+            f"{by_p} {pick(UPDATES)}, u INT REFERENCES gk_parent (u) {by_u} "
             f"{pick(UPDATES)}{deferred})",
             f"CREATE TABLE gk_leaf (id INT PRIMARY KEY, c INT REFERENCES gk_child {pick(ACTIONS)} "
             f"{pick(UPDATES)}, m gk_mood)",
             f"CREATE TABLE gk_tree (id INT PRIMARY KEY, up INT REFERENCES gk_tree {pick(ACTIONS)})",
         ]
+
+    def several_parents(self, condition: str) -> str:
+        return f"DELETE FROM gk_parent WHERE {f'id = {self.id()}' if self.is_mixed else condition}"
 
     def id(self) -> int:
         return self.chance.randrange(IDS)
@@ -71,8 +79,8 @@ class Generator:
                 f"UPDATE gk_child SET id = {a + 200} WHERE id = {a}",
                 f"UPDATE gk_parent SET m = {self.label()} WHERE m > {self.label()}",
                 f"DELETE FROM gk_parent WHERE id = {a}",
-                f"DELETE FROM gk_parent WHERE id BETWEEN {a} AND {b}",
-                f"DELETE FROM gk_parent WHERE m < {self.label()}",
+                self.several_parents(f"id BETWEEN {a} AND {b}"),
+                self.several_parents(f"m < {self.label()}"),
                 f"DELETE FROM gk_child WHERE {column} = {a}",
                 f"DELETE FROM gk_child USING gk_parent q WHERE q.id = gk_child.p AND q.u = {a}",
                 f"DELETE FROM gk_tree WHERE id = {a} OR up = {b}",
