@@ -333,3 +333,30 @@ def test_a_change_tells_its_cascade_to_replicas_and_streams_as_one_record(sql: C
     assert sql.execute("SELECT count(*) FROM fk_child").fetchall() == [(50,)]
     plan = sql.execute("EXPLAIN ALTER TABLE fk_child DROP CONSTRAINT fk_child_p_fkey").fetchall()
     assert any("drop foreign key" in line for (line,) in plan)
+
+
+def test_keys_that_change_hands_and_actions_that_cannot_be(sql: Connection) -> None:
+    sql.execute("CREATE TABLE fk_parent (id INT PRIMARY KEY)")
+    sql.execute(
+        "CREATE TABLE fk_child (id INT PRIMARY KEY, p INT NOT NULL REFERENCES fk_parent "
+        "ON UPDATE CASCADE ON DELETE SET NULL)"
+    )
+    sql.execute("INSERT INTO fk_parent VALUES (1), (2), (3)")
+    sql.execute("INSERT INTO fk_child VALUES (1, 1), (2, 2), (3, 3)")
+    shifted = "UPDATE fk_parent SET id = id + 1"
+    assert _state(lambda: sql.execute(shifted)) == "0A000"  # 2 was had by another one
+    assert sql.execute("UPDATE fk_parent SET id = id + 10").rowcount == 3
+    assert sql.execute("SELECT p FROM fk_child ORDER BY id").fetchall() == [(11,), (12,), (13,)]
+    block = "DO $$ BEGIN {} END $$"
+    for text in ("DELETE FROM fk_parent WHERE id = 11;", "DELETE FROM fk_parent;"):
+        assert _state(partial(sql.execute, text)) == "23502"
+        assert _state(partial(sql.execute, block.format(text))) == "23502"
+    sql.execute("BEGIN")
+    assert _state(lambda: sql.execute("DELETE FROM fk_parent WHERE id = 11")) == "23502"
+    sql.execute("ROLLBACK")
+    sql.execute(block.format("UPDATE fk_parent SET id = 21 WHERE id = 11;"))
+    sql.execute("BEGIN")
+    sql.execute("UPDATE fk_parent SET id = 31 WHERE id = 21")
+    assert sql.execute("SELECT p FROM fk_child WHERE id = 1").fetchall() == [(31,)]
+    sql.execute("COMMIT")
+    assert sql.execute("SELECT p FROM fk_child WHERE id = 1").fetchall() == [(31,)]

@@ -191,3 +191,22 @@ def test_an_address_that_is_dead_is_replaced_by_a_live_one(dsn: str, numbers: st
     )
     dead = BucketPartition(((1, 3000),), ("127.0.0.1:1",))
     assert sum(batch.num_rows for batch in reader.read(dead)) == 1000
+
+
+def test_labels_of_an_enum_are_texts_to_spark(
+    pool: SyncPool, table: Callable[[str], str], reading: Callable[..., Any]
+) -> None:
+    """Spark compares texts: a filter that is pushed must not follow the declared order."""
+    pool.execute("CREATE TYPE spark_mood AS ENUM ('sad', 'ok', 'happy')")
+    name = table("id INTEGER PRIMARY KEY, m spark_mood")
+    try:
+        pool.execute(f"INSERT INTO {name} VALUES (1, 'sad'), (2, 'ok'), (3, 'happy'), (4, NULL)")
+        found = reading(name).load()
+        assert found.schema["m"].dataType.simpleString() == "string"
+        assert sorted(row.id for row in found.where("m > 'ok'").collect()) == [1]
+        assert sorted(row.id for row in found.where("m < 'ok'").collect()) == [3]
+        assert sorted(row.id for row in found.where("m = 'none'").collect()) == []
+        assert sorted(row.id for row in found.where("m IN ('sad', 'none')").collect()) == [1]
+    finally:
+        pool.execute(f"ALTER TABLE {name} DROP COLUMN m")
+        pool.execute("DROP TYPE spark_mood")

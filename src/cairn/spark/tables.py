@@ -19,6 +19,7 @@ from cairn.model.errors import (
 )
 from cairn.model.quoting import identifier
 from cairn.model.tables.system_tables import LOCAL_TABLES
+from cairn.model.types.enums import text_oid
 from cairn.model.types.values import ELEMENTS, TYPE_OF_OID, ColumnType
 from cairn.spark.cluster import REPLAN_S, pool
 
@@ -29,6 +30,7 @@ class ColumnInfo(msgspec.Struct, frozen=True):
     name: str
     type: ColumnType
     nullable: bool
+    is_label: bool = False  # of an enum: SQL compares it in another order than Spark its text
 
 
 class TableInfo(msgspec.Struct, frozen=True):
@@ -62,7 +64,12 @@ def describe(dsn: str, name: str) -> TableInfo:
     if row is None:
         return _local(name) or _made(dsn, name)
     columns = tuple(
-        ColumnInfo(each["name"], ColumnType(each["field_type"]), bool(each["is_nullable"]))
+        ColumnInfo(
+            each["name"],
+            ColumnType(each["field_type"]),
+            bool(each["is_nullable"]),
+            "enum" in each,
+        )
         for each in row[0]
         if not each.get("dropped")
     )
@@ -100,7 +107,7 @@ def _made(dsn: str, name: str) -> TableInfo:
             f'table with name "{name}" not found', hint="names are case-sensitive here"
         ) from None
     columns = tuple(
-        ColumnInfo(column, TYPE_OF_OID.get(oid, ColumnType.STRING), True)
+        ColumnInfo(column, TYPE_OF_OID.get(oid, ColumnType.STRING), True, text_oid(oid) != oid)
         for column, oid, *_ in found.columns
     )
     return TableInfo(name, columns, (), None, is_made=True)

@@ -121,6 +121,7 @@ def compile_query(
         binder.uses_now,
         bound,
         locks=binder.locks,
+        labels=tuple(binder.labels.items()),
     )
 
 

@@ -13,6 +13,7 @@ from cairn.model.log.ranges import KeyRange
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table
 from cairn.model.tables.sequences import Numbering
+from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ColumnType, Physical, from_physical
 from cairn.sql.change_plans import AclPlan as AclPlan
 from cairn.sql.change_plans import AlterSystemPlan as AlterSystemPlan
@@ -445,6 +446,7 @@ class Prepared:
     bound: Any = field(default=None, repr=False)
     param_oids: tuple[int, ...] = ()  # what to tell of parameters, when not what their types say
     locks: bool = False  # FOR UPDATE
+    labels: tuple[tuple[int, EnumType], ...] = ()  # parameters that have to be labels
 
     @property
     def only_reads(self) -> bool:
@@ -452,8 +454,14 @@ class Prepared:
         return self.tag == "SELECT" and not isinstance(self.plan, (BlockPlan, DdlPlan, NumbersPlan))
 
     def start(self, params: Sequence[Any], now: datetime | None = None) -> list[Any]:
-        """The client's values with room for those that running fills in."""
+        """The client's values with room for those that running fills in.
+
+        One that has to be a label and is none is refused whether a row meets it or not.
+        """
         values = list(params)
+        for number, enum in self.labels:
+            if isinstance(values[number - 1], str):
+                enum.check(values[number - 1])
         if self.hidden:
             values.extend([None] * self.hidden)
             if self.uses_now:

@@ -23,7 +23,12 @@ S, U, T = ColumnType.STRING, ColumnType.UUID, ColumnType.DATETIME
 Y, M, V = ColumnType.DATE, ColumnType.TIMESTAMP, ColumnType.INTERVAL
 H, X = ColumnType.TIME, ColumnType.VARBINARY
 JSON, JB = JSONS, ColumnType.JSONB
-INCOMPARABLE = (*JSON, V, ColumnType.INTERVALS)  # equal values are not stored alike
+INCOMPARABLE = (
+    *JSON,
+    V,
+    ColumnType.INTERVALS,
+    ColumnType.JSONBS,
+)  # equal values are not stored alike
 UNORDERED = (*JSON, *ELEMENTS)  # lists are equal or not, no more
 TIMES = {Y: 1, M: 2, T: 3}  # date → timestamp → timestamp with time zone
 RANK = {I: 1, N: 2, D: 3}  # int → decimal → double

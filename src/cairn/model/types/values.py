@@ -81,6 +81,7 @@ class ColumnType(enum.StrEnum):
     INTERVALS = "interval[]"
     TIMES = "time[]"
     VARBINARIES = "varbinary[]"
+    JSONBS = "jsonb[]"
 
     @property
     def is_key(self) -> bool:
@@ -105,6 +106,7 @@ ELEMENTS: dict[ColumnType, ColumnType] = {
     ColumnType.INTERVALS: ColumnType.INTERVAL,
     ColumnType.TIMES: ColumnType.TIME,
     ColumnType.VARBINARIES: ColumnType.VARBINARY,
+    ColumnType.JSONBS: ColumnType.JSONB,
 }
 LISTS: dict[ColumnType, ColumnType] = {of: list_ for list_, of in ELEMENTS.items()}
 
@@ -140,6 +142,7 @@ OIDS: dict[ColumnType, int] = {
     ColumnType.INTERVALS: 1187,
     ColumnType.TIMES: 1183,
     ColumnType.VARBINARIES: 1001,
+    ColumnType.JSONBS: 3807,
 }
 
 TYPE_OF_OID: dict[int, ColumnType] = {
@@ -379,7 +382,7 @@ def _list_writer(of: ColumnType) -> Callable[[Any], str]:
         if of is ColumnType.INTEGER and values and set(map(type, values)) == {int}:
             _integer(min(values)), _integer(max(values))  # a list of keys may be long
             return json.dumps(values, separators=(",", ":"))
-        if any(isinstance(value, list) for value in values):
+        if of is not ColumnType.JSONB and any(isinstance(value, list) for value in values):
             raise InvalidText("arrays of more than one dimension are not supported")
         physical = (to_physical(of, value) for value in values)
         if of is ColumnType.DECIMAL:  # lists are compared as texts: equal values, equal texts
@@ -392,6 +395,8 @@ def _list_writer(of: ColumnType) -> Callable[[Any], str]:
 
 
 def _list_reader(of: ColumnType) -> Callable[[str], list[Any]]:
+    if of is ColumnType.JSONB:  # a list inside of JSON is no dimension of the array
+        return lambda text: [None if v is None else JsonText(v) for v in list_values(of, text)]
     return lambda text: [from_physical(of, value) for value in list_values(of, text)]
 
 

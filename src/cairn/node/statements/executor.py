@@ -109,7 +109,7 @@ class Executor:
         prepared = statement.prepared
         plan = prepared.plan
         if type(plan) is plans.PointRead and self._reads_plainly(prepared, context):
-            if prepared.hidden:
+            if prepared.hidden or prepared.labels:
                 params = prepared.start(params, context.now or self._now())
             args = plan.bind(params)
             bucket: Any = None if plan.bucket is None else args[0]
@@ -200,7 +200,7 @@ class Executor:
         return not (prepared.options or context.wants_hints or context.forward != "on")
 
     def _values(self, prepared: Prepared, params: Sequence[Any]) -> Sequence[Any]:
-        if not prepared.hidden:
+        if not (prepared.hidden or prepared.labels):
             return params
         return prepared.start(params, self._now())
 

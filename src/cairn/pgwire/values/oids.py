@@ -46,6 +46,7 @@ TIMESTAMPTZ_ARRAY: Final = 1185
 INTERVAL_ARRAY: Final = 1187
 NUMERIC_ARRAY: Final = 1231
 UUID_ARRAY: Final = 2951
+JSONB_ARRAY: Final = 3807
 
 TYPE_NAMES: Final[dict[int, str]] = {
     BOOL: "bool",
@@ -91,6 +92,7 @@ ARRAY_ELEMENTS: Final[dict[int, int]] = {
     DATE_ARRAY: DATE,
     TIME_ARRAY: TIME,
     INTERVAL_ARRAY: INTERVAL,
+    JSONB_ARRAY: JSONB,
 }
 
 # pg_type.typlen, told in RowDescription; everything else has no fixed size (-1).

@@ -2,7 +2,8 @@
 
 A filter that is pushed and dropped is never checked again by Spark, so only those are dropped
 that the server evaluates identically: comparisons of integers, booleans, texts and UUIDs. DOUBLE,
-DECIMAL and DATETIME are pushed and checked once more; LIKE stays with Spark.
+DECIMAL and DATETIME are pushed and checked once more; LIKE stays with Spark. Labels of an enum are
+compared as texts, as Spark compares them.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def condition(table: TableInfo, each: Any) -> str | None:
     if name is None or all(column.name != name for column in table.columns):
         return None
     type_ = table.column(name).type
-    quoted = identifier(name)
+    quoted = identifier(name) + "::text" * table.column(name).is_label
     if isinstance(each, spark.IsNull):
         return f"{quoted} IS NULL"
     if isinstance(each, spark.IsNotNull):

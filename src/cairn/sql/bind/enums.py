@@ -46,14 +46,16 @@ def of_one_enum(binder: Binder, given: Sequence[Expr], operator: str) -> list[Ex
         elif isinstance(each, Const) and (each.type is None or each.value is None):
             found.append(label(enum, each))
         elif isinstance(each, Param) and each.type in (None, S):
-            found.append(checked(enum, binder.coerce(each, S)))
+            found.append(checked(binder, enum, binder.coerce(each, S)))
         else:
             raise _no_meeting(type_name(given[0]), type_name(each), operator, enum, each)
     return found
 
 
-def checked(enum: EnumType, expr: Expr) -> Expr:
+def checked(binder: Binder, enum: EnumType, expr: Expr) -> Expr:
     """A text that has to be a label; one that is none ends the statement that meets it."""
+    if isinstance(expr, Param):
+        binder.labels[expr.number] = enum
     return Call(S, "s_label", (expr, Const(S, enum.text, scale=enum)))
 
 
@@ -81,7 +83,7 @@ def cast_to(binder: Binder, expr: Expr, enum: EnumType) -> Expr:
         raise DatatypeMismatch(
             f"cannot cast type {type_name(expr)} to {enum.name}", sqlstate="42846"
         )
-    return checked(enum, binder.coerce(expr, S))
+    return checked(binder, enum, binder.coerce(expr, S))
 
 
 def as_text(expr: Expr) -> Expr:
@@ -97,7 +99,7 @@ def assigned(binder: Binder, expr: Expr, enum: EnumType, column: str) -> Expr:
     if isinstance(expr, Const) and (expr.type is None or expr.value is None):
         return label(enum, expr)
     if isinstance(expr, Param) and expr.type in (None, S):
-        return checked(enum, binder.coerce(expr, S))
+        return checked(binder, enum, binder.coerce(expr, S))
     raise DatatypeMismatch(
         f'column "{column}" is of type {enum.name} but expression is of type {type_name(expr)}',
         hint="You will need to rewrite or cast the expression.",

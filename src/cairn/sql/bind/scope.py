@@ -18,6 +18,7 @@ from cairn.model.errors import (
 )
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import BUCKET_COLUMN, Table
+from cairn.model.types.enums import EnumType
 from cairn.model.types.values import TYPE_OF_OID, ColumnType
 from cairn.sql.ir import BUCKET_AT, Col, Expr, Known, Param, Query
 from cairn.sql.typing_rules import (
@@ -141,6 +142,7 @@ class Binder:
         self.locks = False  # FOR UPDATE or its like was said
         self.tables: dict[int, Table] = {}
         self.numbered: dict[int, Table] = {}  # whose next numbers it takes by name
+        self.labels: dict[int, EnumType] = {}  # parameters that have to be labels
         self.views: dict[int, int] = {}  # with their versions; types too
         self.selects = 0
         self.depth = 0

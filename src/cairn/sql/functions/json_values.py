@@ -351,7 +351,7 @@ def list_writer(known: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
 
 
 _MAKERS: dict[str, Callable[..., Any]] = {
-    "i": str, "n": str, "d": j_double, "t": j_time, "m": j_time, "b": j_bool,
+    "i": str, "n": str, "d": j_double, "t": j_time, "m": j_time, "b": j_bool, "o": str,
 }  # fmt: skip
 
 

@@ -35,6 +35,7 @@ LETTERS: dict[ColumnType, str] = {
     ColumnType.INTERVALS: "v",
     ColumnType.TIMES: "h",
     ColumnType.VARBINARIES: "x",
+    ColumnType.JSONBS: "o",
 }
 MAX_SERIES = 1_000_000
 SERIES_PIECE = 5_000
@@ -204,7 +205,7 @@ def time_series(start: int, stop: int, months: int, days: int, rest: int) -> str
 
 def scalars(known: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
     """Every function of lists; `known` has those that read and write single values."""
-    known = {**known, "n_parse": _key_parser(known["n_parse"])}
+    known = {**known, "n_parse": _key_parser(known["n_parse"]), "o_parse": known["j_check"]}
     found: dict[str, Callable[..., Any]] = {
         "a_make": make_list,
         "a_zip": zipped,

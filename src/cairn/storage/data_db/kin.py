@@ -2,8 +2,8 @@
 
 Invariant: whatever a statement of a client leaves behind, each row that names another finds it in
 its own bucket. The order: the statement; then, change by change, what ON DELETE and ON UPDATE ask
-for, which are changes too; then the look at keys that are gone and at rows that came. What fails is
-taken back with the statement.
+for, which are changes too, or whether somebody still names the row; then the look at rows that
+came. What fails is taken back with the statement.
 
 Only clients are judged. Rows of replicas, full copies and moves come as some master left them: as a
 prefix of its log, or all of a bucket as of one moment, in which the invariant holds.
@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from cairn.model.errors import ForeignKeyViolation
+from cairn.model.errors import ForeignKeyViolation, Unsupported
 from cairn.model.log.records import RowChange, RowOp
 from cairn.model.tables.schema import BUCKET_COLUMN, ForeignKey, Table, physical_column
 from cairn.model.types.shown import shown_text
@@ -37,9 +37,9 @@ class Tie(msgspec.Struct, frozen=True):
         found = (row[0], *(row[at + 1] for at in self.key.columns))
         return None if None in found else found
 
-    def of_parent(self, row: Sequence[Any]) -> Key | None:
-        found = (row[0], *(row[at + 1] for at in self.key.parent_columns))
-        return None if None in found else found
+    def of_parent(self, row: Sequence[Any]) -> Key:
+        """What others name it by; with NULL among its values nobody does."""
+        return (row[0], *(row[at + 1] for at in self.key.parent_columns))
 
 
 _FIRM = ("no action", "restrict")
@@ -78,16 +78,43 @@ class Enforcing:
 
         `is_rekeyed` gives the new key of a row that was deleted to be inserted with another one.
         """
-        at = since
-        while at < len(self._changes):
+        self._check_apart(since, is_rekeyed)
+        # As in PostgreSQL: row by row, key by key in the order they were made, and what an action
+        # changed comes before the rest.
+        begun = [self._losses(range(since, len(self._changes)), is_rekeyed)]
+        while begun:
+            found = next(begun[-1], None)
+            if found is None:
+                begun.pop()
+                continue
+            before = len(self._changes)
+            self._act(*found)
+            if len(self._changes) > before:
+                begun.append(self._losses(range(before, len(self._changes)), no_pairs))
+
+    def _check_apart(self, since: int, is_rekeyed: Callable[[int], Sequence[Any] | None]) -> None:
+        """Keys that are given to one row while another had them: who named which is not known any
+        more when children are to follow."""
+        had: dict[str, set[Key]] = {}
+        got: dict[str, set[Key]] = {}
+        for at in range(since, len(self._changes)):
             for tie, old, new in self._lost_by(at, is_rekeyed(at)):
-                self._act(tie, old, new)
-            at += 1
+                if new is not None and tie.key.on_update not in _FIRM:
+                    had.setdefault(tie.key.name, set()).add(old)
+                    got.setdefault(tie.key.name, set()).add(new)
+        for name, keys in had.items():
+            if keys & got[name]:
+                raise Unsupported(
+                    "an UPDATE gives keys to rows that others of its rows had, and rows of another "
+                    "table follow them (ON UPDATE)",
+                    hint="change them one by one",
+                )
 
     def check(self, since: int, *, deferred: bool) -> None:
-        """With `deferred` those that wait for the end of a block, else the others."""
-        for tie, old in self._gone(since):
-            if tie.key.is_deferred is not deferred:
+        """With `deferred` those that wait for the end of a block, else the others. Parents that
+        have to stay were looked at in their turn, unless that waits too."""
+        for tie, old in self._gone(since) if deferred else ():
+            if not tie.key.is_deferred:
                 continue
             if self._finds(tie.parent, tie.key.parent_columns, old):
                 continue
@@ -103,14 +130,20 @@ class Enforcing:
 
     # --- what changed ---------------------------------------------------------------------------
 
+    def _losses(
+        self, places: range, is_rekeyed: Callable[[int], Sequence[Any] | None]
+    ) -> Iterator[tuple[Tie, Key, Key | None]]:
+        for at in places:
+            yield from self._lost_by(at, is_rekeyed(at))
+
     def _lost(self, since: int) -> Iterator[tuple[Tie, Key, Key | None]]:
-        for at in range(since, len(self._changes)):
-            yield from self._lost_by(at, None)
+        return self._losses(range(since, len(self._changes)), no_pairs)
 
     def _lost_by(
         self, at: int, rekeyed: Sequence[Any] | None
     ) -> Iterator[tuple[Tie, Key, Key | None]]:
-        """Keys that rows may name and that this change took away, with what they became."""
+        """Keys that rows may name and that this change took away, with what they became: None for
+        a row that is gone, NULL among the values for one that nobody can name any more."""
         change = self._changes[at]
         if change.old is None:
             return
@@ -118,7 +151,7 @@ class Enforcing:
         for tie in self._kin.children_of.get(change.table, ()):
             old = tie.of_parent(change.old)
             new = None if after is None else tie.of_parent(after)
-            if old is not None and old != new:
+            if None not in old and old != new:
                 yield tie, old, new
 
     def _gone(self, since: int) -> Iterator[tuple[Tie, Key]]:
@@ -146,7 +179,12 @@ class Enforcing:
 
     def _act(self, tie: Tie, old: Key, new: Key | None) -> None:
         action = tie.key.on_delete if new is None else tie.key.on_update
-        if action in _FIRM or self._finds(tie.parent, tie.key.parent_columns, old):
+        if self._finds(tie.parent, tie.key.parent_columns, old):
+            return
+        if action in _FIRM:
+            is_late = tie.key.is_deferred and action != "restrict"
+            if not is_late and self._finds(tie.child, tie.key.columns, old):
+                raise _still_named(tie, old)
             return
         where = _where(tie.key.columns)
         table = tie.child.physical_name

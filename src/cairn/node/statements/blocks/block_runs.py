@@ -123,6 +123,9 @@ class BlockRun:
     def _keep_kin(self, *, is_rekeying: bool) -> None:
         try:
             self._store.enforce(is_rekeying=is_rekeying)
+        except apsw.ConstraintError as problem:  # of a row that another one's end changes
+            verdict = translate(str(problem), self._catalog)
+            raise verdict or constraint_error(problem) from None
         except Exception as problem:
             raise self._told(problem) from None
 

@@ -14,7 +14,12 @@ from cairn.model.tables import system_tables as system
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.enums import EnumType
 from cairn.sql.plans import RoutinePlan
-from cairn.sql.statements.schema.enums import check_unused_type, known_type, with_label
+from cairn.sql.statements.schema.enums import (
+    check_no_texts,
+    check_unused_type,
+    known_type,
+    with_label,
+)
 
 TYPES_MAX = 10_000
 
@@ -35,6 +40,7 @@ def type_ops(plan: RoutinePlan, catalog: Catalog, user: int, number: int) -> tup
         check_unused_type(catalog, plan.name)
         return (ops.Delete(table, (known.id,)),)
     if plan.action == "rename":
+        check_no_texts(catalog, plan.name)
         _check_free(plan.new_name, catalog)
         changed = msgspec.structs.replace(known, name=plan.new_name)
     else:

@@ -16,6 +16,7 @@ import apsw
 from cairn.model import stops
 from cairn.model.errors import CairnError, OutcomeUnknown, QueryCanceled
 from cairn.model.rpc import BlockResponse, WriteRequest, WriteResponse
+from cairn.model.tables.catalog import Catalog
 from cairn.native.point_inserts import PointInsert
 from cairn.net.spans import ACTIVE, INTERNAL, Span
 from cairn.node.consensus.global_state import GlobalState
@@ -66,6 +67,8 @@ class OwnerWrites:
     ) -> None:
         self._state, self.data, self._lease = state, data, lease
         self._replication, self._kinds = replication, kinds
+        self._kin_catalog: Catalog | None = None
+        self._children: dict[int, set[tuple[int, int]]] = {}
         self.short = 0  # statements of clients that wait for the chunk of a COPY before them
 
     def start_write(
@@ -232,8 +235,10 @@ class OwnerWrites:
     def _check_kin(self, store: DataStore, table_id: int) -> None:
         """A master that was just named may not have the tables yet whose rows name these."""
         catalog = self._state.catalog
-        for child, _ in catalog.children_of(table_id):
-            store.check_version(child.id, child.schema_version)
+        if self._kin_catalog is not catalog:  # looked for once: this is the way of every row
+            self._kin_catalog, self._children = catalog, children_by_parent(catalog)
+        for child, version in self._children.get(table_id, ()):
+            store.check_version(child, version)
 
     def _write_now(
         self, request: WriteRequest, kind: WriteKind, is_quick: bool, is_alone: bool
@@ -267,6 +272,15 @@ class OwnerWrites:
         except Exception as problem:  # its savepoint is rolled back: the group goes on without it
             raise translated(problem) from None
         return WriteResponse(count, lsn, tuple(rows)) if rows else WriteResponse(count, lsn)
+
+
+def children_by_parent(catalog: Catalog) -> dict[int, set[tuple[int, int]]]:
+    """Tables whose rows name those of others, with their versions, by the id of these."""
+    found: dict[int, set[tuple[int, int]]] = {}
+    for child in catalog.tables.values():
+        for key in child.foreign_keys:
+            found.setdefault(key.parent, set()).add((child.id, child.schema_version))
+    return found
 
 
 def _lease_lost() -> OutcomeUnknown:

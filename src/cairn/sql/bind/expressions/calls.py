@@ -346,7 +346,7 @@ def ordered(scope: Scope, expr: Expr, node: exp.Expr) -> Order:
     allow(node, {"this", "desc", "nulls_first"})
     if expr.type is None:
         expr = scope.binder.coerce(expr, S)
-    if expr.type in ELEMENTS and expr.type is not ColumnType.INTERVALS:
+    if expr.type in ELEMENTS and expr.type not in (ColumnType.INTERVALS, ColumnType.JSONBS):
         expr = sorting_key(expr)
     if expr.type in UNORDERED:
         raise CairnError(

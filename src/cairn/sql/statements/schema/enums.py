@@ -167,11 +167,48 @@ def users_of(catalog: Catalog, name: str) -> list[str]:
         for column in table.columns
         if column.enum is not None and column.enum.id == enum.id and not column.is_dropped
     ]
-    for view in sorted(catalog.views.values(), key=lambda each: each.name):
-        words = tokens(view.body)
-        if any(each.kind in ("word", "quoted") and each.value == name for each in words):
-            found.append(f"view {view.name} depends on type {name}")
-    return found
+    return found + texts_with(catalog, name)
+
+
+def texts_with(catalog: Catalog, name: str) -> list[str]:
+    """What is kept as a text that names the type."""
+    kept: list[tuple[str, str]] = []
+    for table in sorted(catalog.tables.values(), key=lambda each: each.name):
+        kept += [
+            (f"default value for column {column.name} of table {table.name}", column.default)
+            for column in table.columns
+            if column.default is not None
+        ]
+        kept += [
+            (f"constraint {check.name} on table {table.name}", check.text) for check in table.checks
+        ]
+    kept += [(f"view {each}", catalog.views[each].body) for each in sorted(catalog.views)]
+    kept += [
+        (f"procedure {each}", catalog.routines[each].body) for each in sorted(catalog.routines)
+    ]
+    return [f"{what} depends on type {name}" for what, text in kept if _names(text, name)]
+
+
+def _names(text: str, name: str) -> bool:
+    """Behind `::` or AS: a column may be called like the type."""
+    words = tokens(text)
+    for at, each in enumerate(words[1:], 1):
+        before = words[at - 1]
+        is_cast = before.is_op("::") or before.is_word("as") or before.is_op(".")
+        if each.kind in ("word", "quoted") and each.value == name and is_cast:
+            return True
+    return False
+
+
+def check_no_texts(catalog: Catalog, name: str) -> None:
+    users = texts_with(catalog, name)
+    if users:
+        raise CairnError(
+            f"cannot rename type {name} because other objects depend on it",
+            detail="\n".join(users),
+            hint="they are kept as texts: drop them first, and make them again",
+            sqlstate="2BP01",
+        )
 
 
 def check_unused_type(catalog: Catalog, name: str) -> None:
