@@ -440,8 +440,8 @@ MUTANTS = tuple(
         (
             *("10", "what a master had acknowledged is settled by its next epoch", SETTLING),
             *(
-                "        execution.guard.check_lease(epoch)\n    execution.guard.check_lease(epoch)",
-                "    execution.guard.check_lease()",
+                "    execution.guard.check_lease(epoch)\n    execution.guard.check_lease(epoch)",
+                "execution.guard.check_lease()",
             ),
             "tests/sim_cluster/test_settled.py"
             "::test_a_master_of_a_later_epoch_settles_nothing_of_an_earlier_one",
