@@ -38,6 +38,7 @@ EXACT = "storage/data_db/exact_changes.py"
 FULL_COPY = "storage/data_db/full_copy.py"
 GLOBAL_TABLES = "storage/raft_db/global_tables.py"
 READERS = "storage/readers.py"
+SETTLING = "server/calls/settling.py"
 STREAMS = "server/calls/row_changes.py"
 
 UNIT = "tests/replication/test_"
@@ -435,6 +436,15 @@ MUTANTS = tuple(
             *("10", "a read does not wait for the majority", GUARD),
             *("await self._replication.acks.wait_readable(self._seen_at_most(), epoch)", "pass"),
             SIM + "a_read_is_held_until_what_it_saw_cannot_be_taken_away",
+        ),
+        (
+            *("10", "what a master had acknowledged is settled by its next epoch", SETTLING),
+            *(
+                "    execution.guard.check_lease(epoch)\n    execution.guard.check_lease(epoch)",
+                "execution.guard.check_lease()",
+            ),
+            "tests/sim_cluster/test_settled.py"
+            "::test_a_master_of_a_later_epoch_settles_nothing_of_an_earlier_one",
         ),
         (
             *("10", "a read trusts what the event loop has heard of commits", GUARD),

@@ -15,6 +15,7 @@ from cairn.sim.cluster.node import SimNode
 from tests.sim_cluster.scenes import Triple
 
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 7))]
+MODES = ["async", pytest.param("sync", marks=pytest.mark.slow)]
 
 
 class Again(Triple):
@@ -56,7 +57,7 @@ class Again(Triple):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", MODES)
 def test_rows_of_two_histories_never_meet(mode: str, seed: int) -> None:
     scene = Again(mode, seed)
 
@@ -82,7 +83,7 @@ def test_rows_of_two_histories_never_meet(mode: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", MODES)
 def test_one_that_was_not_put_back_gives_nobody_its_rows(mode: str, seed: int) -> None:
     """Its records have the numbers of others by now."""
     scene = Again(mode, seed)

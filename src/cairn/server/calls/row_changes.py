@@ -55,9 +55,9 @@ async def rows(caller: Caller, name: str, after: str, limit: int = 10_000) -> An
     table = _readable(caller, name)
     instance, execution = caller.instance, caller.execution
     execution.guard.check_lease()
-    acks = instance.replication.acks
+    acks, epoch = instance.replication.acks, instance.data.fence.epoch
     if instance.data.fence.is_sync:
-        await acks.wait_safe(0, instance.data.fence.epoch)  # for what earlier epochs left
+        await acks.wait_safe(0, epoch)  # for what earlier epochs left
     asked = _json(after)
     # Hand-overs are asked for before the vclock: a change that is told was made after them.
     buckets = instance.data.fence.owned
@@ -75,7 +75,7 @@ async def rows(caller: Caller, name: str, after: str, limit: int = 10_000) -> An
         changes, reached = await execution.reads.apart(
             caller.context, lambda: _changes(path, table, place, (vclock, upto), most)
         )
-        execution.guard.check_lease()
+        execution.guard.check_lease(epoch)
         reached = reached if limit else upto
     epochs = _epochs(path, reached)
     return {
@@ -121,9 +121,10 @@ async def rows_at(caller: Caller, name: str, at: str, low: int, high: int) -> An
     """Rows of buckets `low`…`high` as they were at a position."""
     table = _readable(caller, name)
     instance, execution = caller.instance, caller.execution
+    epoch = instance.data.fence.epoch
 
     def check() -> None:
-        execution.guard.check_lease()
+        execution.guard.check_lease(epoch)
         if not instance.giving.has_rows(low, high):
             raise NotOwner(f"buckets {low} to {high} do not all belong to this replicaset")
 

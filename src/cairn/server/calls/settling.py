@@ -34,7 +34,8 @@ async def settle(caller: Caller) -> Any:
                 hint="see `cairn status`; once it has them, or is stopped, ask again",
             )
         await asyncio.sleep(LOOK_S)
-    execution.guard.check_lease()
+        execution.guard.check_lease(epoch)
+    execution.guard.check_lease(epoch)
     return {"epoch": epoch}
 
 

@@ -71,10 +71,13 @@ class RowGuard:
             if have.get(table) != version:
                 raise TableUnderDdl("the table's schema is changing on this instance; try again")
 
-    def check_lease(self) -> None:
+    def check_lease(self, epoch: int | None = None) -> None:
+        """`epoch` is the one in which work began: named again, a master has another history."""
         fence = self.data.fence
         if not fence.is_master:
             raise NoMaster(f"this instance is not the master: {fence.master} is")
+        if epoch is not None and fence.epoch != epoch:
+            raise NoMaster("another master was named meanwhile", hint="try again")
         if not self._lease.is_held(fence.epoch):
             raise NoMaster("this master has lost contact with the cluster's leader")
 

@@ -18,9 +18,12 @@ PAUSES_S = (0.2, 1.5, 4.0, 8.0)
 
 
 async def exact_moment(nemesis: Nemesis) -> None:
+    await strike_at(nemesis.drawn.choice((COMMITTED, *MOMENTS)), nemesis)
+
+
+async def strike_at(name: str, nemesis: Nemesis) -> None:
     """Wait for a moment, and help it to come."""
     world, moments = nemesis.world, nemesis.moments
-    name = nemesis.drawn.choice((COMMITTED, *MOMENTS))
     moments.arm(name, partial(_strike, nemesis))
     if name != COMMITTED:
         provoke = getattr(nemesis, nemesis.drawn.choice(MOMENTS[name].provoked))
