@@ -17,7 +17,9 @@ Summary = Annotated[bool, typer.Option("--json", help="the summary for machines"
 
 @commands.command()
 def load(
-    files: Annotated[list[str], typer.Argument(help="Parquet, CSV or JSON lines, or directories of them")],
+    files: Annotated[
+        list[str], typer.Argument(help="Parquet, CSV or JSON lines, or directories of them")
+    ],
     table: Annotated[str, typer.Option(help="where the rows go")],
     dsn: Dsn = None,
     password_file: PasswordFile = None,

@@ -222,7 +222,9 @@ def _schema(spark: Any, dsn: str, files: Sequence[str], kind: str, table: str) -
     """The table's own types, for the columns that the files have."""
     known = spark_schema(describe(dsn, table), (), 18)
     by_name = {field.name: field for field in known.fields}
-    names = by_name if kind == "json" else _reader(spark, kind).format(kind).load(list(files)).columns
+    names = list(by_name)
+    if kind != "json":
+        names = _reader(spark, kind).format(kind).load(list(files)).columns
     unknown = [name for name in names if name not in by_name]
     if unknown:
         raise InvalidParameter(f'{table} has no column "{unknown[0]}", which {files[0]} has')
